@@ -1,1 +1,16 @@
-//! tessera-cuda
+//! Fills the [driver table](tessera_driver::DriverTable) from NVIDIA's libraries, found at run time.
+//!
+//! Nothing is linked: a machine without a driver gets [`DriverError::NoDriver`](tessera_driver::DriverError::NoDriver), and
+//! a driver that lacks a newer function leaves its slot absent. One file a foreign library; all `unsafe` code of the CUDA
+//! road is in those files.
+//!
+//! ```
+//! match tessera_cuda::driver() {
+//!     Ok(table) => println!("driver {:?}", table.driver_version()),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+
+mod libcuda;
+
+pub use libcuda::driver;

@@ -1,1 +1,41 @@
-//! tessera-ir
+//! The intermediate representation: one SSA core, its dialects, text form, verifier and pass manager.
+//!
+//! # The specification in brief
+//! A [`Module`] holds functions of one [`Level`] each. A [`Func`] owns arenas of values, operations and blocks; control
+//! flow is structured, so a region is exactly one block and an operation's regions are a list of blocks. A value is
+//! defined once, by an operation or as a block argument, and is visible in the rest of its block and in the regions
+//! nested there. Every operation has a source [`Span`].
+//!
+//! What an operation *is* stands in one row of its dialect's table ([`schedule`], [`graph`]): operands, attributes,
+//! regions, type rule, effects. Parser, printer, verifier and passes work from the row. What it *means* stands in one arm of
+//! the executor and one of the lowering.
+//!
+//! Invariants: `parse(print(m)) == m`; printing is deterministic; after [`verify`] succeeds, no later stage panics on the
+//! module.
+
+#[macro_use]
+mod dialect;
+
+pub mod attrs;
+pub mod diag;
+pub mod graph;
+pub mod schedule;
+
+mod abi;
+mod constant;
+mod entity;
+mod func;
+mod op;
+pub mod text;
+mod types;
+
+pub use abi::{Abi, AbiParam, IndexType, ParamKind};
+pub use constant::{Const, ConstData};
+pub use diag::{Diagnostic, Label, Severity, Source, SourceId, SourceMap, Span};
+pub use dialect::{Effects, OperandKind, OperandSpec, Results, Row, TypeRule};
+pub use entity::{Arena, EntityId};
+pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
+pub use graph::GraphOp;
+pub use op::OpKind;
+pub use schedule::ScheduleOp;
+pub use types::{Axis, Elem, Extent, Padding, Shape, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind};

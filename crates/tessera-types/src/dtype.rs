@@ -93,10 +93,7 @@ dtypes! {
 impl DType {
     /// The type that a name of any of the three grammars stands for.
     pub fn parse(name: &str) -> Option<DType> {
-        DType::ALL
-            .iter()
-            .copied()
-            .find(|t| t.name() == name || t.aliases().contains(&name))
+        DType::ALL.iter().copied().find(|t| t.name() == name || t.aliases().contains(&name))
     }
 
     /// True for floating-point formats, scales included.

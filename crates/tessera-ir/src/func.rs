@@ -1,0 +1,407 @@
+//! Modules, functions and the structured SSA inside them.
+//!
+//! A function's body is one [`Block`]; an operation's regions are blocks too. Operations are unlinked, never deleted, so ids stay
+//! valid while a pass works. The order of [`BlockData::ops`] is the order of execution.
+
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+
+use crate::abi::Abi;
+use crate::constant::Const;
+use crate::diag::{SourceMap, Span};
+use crate::dialect::{OperandKind, Row};
+use crate::entity::{Arena, entity};
+use crate::op::OpKind;
+use crate::schedule::ScheduleOp;
+use crate::types::{Shape, Type};
+
+entity! {
+    /// A value of a function.
+    Value
+}
+entity! {
+    /// An operation of a function.
+    Op
+}
+entity! {
+    /// A block of a function: its body or a region.
+    Block
+}
+
+/// The level a function is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Whole operands.
+    Graph,
+    /// Block programs over tiles.
+    Schedule,
+}
+
+impl Level {
+    /// The word that opens a function of this level in text.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Level::Graph => "graph",
+            Level::Schedule => "schedule",
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Def {
+    /// The result of an operation at a position.
+    Result(Op, u32),
+    /// The argument of a block at a position.
+    Argument(Block, u32),
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub struct ValueData {
+    /// Its type.
+    pub ty: Type,
+    /// Where it comes from.
+    pub def: Def,
+    /// What the source calls it; makes text readable, means nothing.
+    pub name: Option<String>,
+}
+
+/// An operation in a function.
+#[derive(Clone, Debug)]
+pub struct OpData {
+    /// What it is.
+    pub kind: OpKind,
+    /// All operands in the row's order, absent optional ones left out.
+    pub operands: SmallVec<[Value; 4]>,
+    /// How many values each declared operand stands for.
+    pub segments: SmallVec<[u16; 6]>,
+    /// Results.
+    pub results: SmallVec<[Value; 2]>,
+    /// Regions.
+    pub regions: SmallVec<[Block; 2]>,
+    /// The source text it comes from.
+    pub span: Span,
+}
+
+impl OpData {
+    /// What is declared about it.
+    pub fn row(&self) -> &'static Row {
+        self.kind.row()
+    }
+
+    /// The values of the declared operand at `position`.
+    pub fn group(&self, position: usize) -> &[Value] {
+        let start: usize = self.segments[..position].iter().map(|&n| n as usize).sum();
+        &self.operands[start..start + self.segments[position] as usize]
+    }
+
+    /// The value of a declared operand that stands for exactly one.
+    pub fn one(&self, position: usize) -> Value {
+        self.group(position)[0]
+    }
+
+    /// The value of an optional operand.
+    pub fn optional(&self, position: usize) -> Option<Value> {
+        self.group(position).first().copied()
+    }
+
+    /// The only result.
+    pub fn result(&self) -> Value {
+        self.results[0]
+    }
+}
+
+/// A straight list of operations with arguments.
+#[derive(Clone, Debug, Default)]
+pub struct BlockData {
+    /// Arguments.
+    pub args: SmallVec<[Value; 4]>,
+    /// Operations in order of execution; the last one is a terminator.
+    pub ops: Vec<Op>,
+}
+
+/// What a kernel's author or the tuner says about the whole function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FuncHints {
+    /// Blocks that should be resident on one multiprocessor.
+    pub occupancy: Option<u32>,
+    /// Blocks in a cluster.
+    pub num_ctas: Option<u32>,
+    /// Warps in a block.
+    pub num_warps: Option<u32>,
+    /// Stages of the software pipelines.
+    pub num_stages: Option<u32>,
+}
+
+impl FuncHints {
+    /// The names of the hints, with the value of each.
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 4] {
+        [
+            ("occupancy", self.occupancy),
+            ("num_ctas", self.num_ctas),
+            ("num_warps", self.num_warps),
+            ("num_stages", self.num_stages),
+        ]
+    }
+
+    /// Sets a hint by name; false when there is none of that name.
+    pub fn set(&mut self, name: &str, value: u32) -> bool {
+        let slot = match name {
+            "occupancy" => &mut self.occupancy,
+            "num_ctas" => &mut self.num_ctas,
+            "num_warps" => &mut self.num_warps,
+            "num_stages" => &mut self.num_stages,
+            _ => return false,
+        };
+        *slot = Some(value);
+        true
+    }
+}
+
+/// A kernel at one level.
+#[derive(Clone, Debug)]
+pub struct Func {
+    /// Its name, unique in the module.
+    pub name: String,
+    /// Its level.
+    pub level: Level,
+    /// What a launcher passes.
+    pub abi: Abi,
+    /// Hints.
+    pub hints: FuncHints,
+    /// Tile sizes and other choices of the schedule by name, such as `BLOCK_M`; what they mean is up to the stage that reads them.
+    pub config: IndexMap<String, i64>,
+    /// Where it is defined.
+    pub span: Span,
+    /// The body; its arguments are the function's.
+    pub body: Block,
+    /// All values.
+    pub values: Arena<Value, ValueData>,
+    /// All operations.
+    pub ops: Arena<Op, OpData>,
+    /// All blocks.
+    pub blocks: Arena<Block, BlockData>,
+}
+
+impl Func {
+    /// An empty function.
+    pub fn new(name: impl Into<String>, level: Level, span: Span) -> Func {
+        let mut blocks = Arena::new();
+        let body = blocks.push(BlockData::default());
+        Func {
+            name: name.into(),
+            level,
+            abi: Abi::default(),
+            hints: FuncHints::default(),
+            config: IndexMap::new(),
+            span,
+            body,
+            values: Arena::new(),
+            ops: Arena::new(),
+            blocks,
+        }
+    }
+
+    /// The function's arguments.
+    pub fn args(&self) -> &[Value] {
+        &self.blocks[self.body].args
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value].ty
+    }
+
+    /// The operation that defines a value, if it is a result.
+    pub fn defining_op(&self, value: Value) -> Option<Op> {
+        match self.values[value].def {
+            Def::Result(op, _) => Some(op),
+            Def::Argument(..) => None,
+        }
+    }
+
+    /// The compile-time tile a value is, if it is the result of a constant.
+    pub fn constant(&self, value: Value) -> Option<&Const> {
+        match &self.ops[self.defining_op(value)?].kind {
+            OpKind::Schedule(ScheduleOp::Constant { value }) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A new block without arguments, linked nowhere.
+    pub fn new_block(&mut self) -> Block {
+        self.blocks.push(BlockData::default())
+    }
+
+    /// Adds an argument to a block.
+    pub fn add_arg(&mut self, block: Block, ty: Type, name: Option<&str>) -> Value {
+        let position = self.blocks[block].args.len() as u32;
+        let name = name.map(str::to_string);
+        let value = self.values.push(ValueData { ty, def: Def::Argument(block, position), name });
+        self.blocks[block].args.push(value);
+        value
+    }
+
+    /// Makes an operation without linking it into a block. `groups` has one entry for each declared operand.
+    pub fn make_op(
+        &mut self,
+        kind: OpKind,
+        groups: &[&[Value]],
+        results: impl IntoIterator<Item = Type>,
+        regions: impl IntoIterator<Item = Block>,
+        span: Span,
+    ) -> Op {
+        let row = kind.row();
+        debug_assert_eq!(groups.len(), row.operands.len(), "`{}` takes {} operand groups", row.mnemonic, row.operands.len());
+        debug_assert!(
+            groups.iter().zip(row.operands).all(|(group, spec)| match spec.kind {
+                OperandKind::One => group.len() == 1,
+                OperandKind::Optional => group.len() <= 1,
+                OperandKind::Many => true,
+            }),
+            "`{}`: an operand group has the wrong number of values",
+            row.mnemonic
+        );
+        let op = self.ops.push(OpData {
+            kind,
+            operands: groups.iter().flat_map(|group| group.iter().copied()).collect(),
+            segments: groups.iter().map(|group| group.len() as u16).collect(),
+            results: SmallVec::new(),
+            regions: regions.into_iter().collect(),
+            span,
+        });
+        for (position, ty) in results.into_iter().enumerate() {
+            let value = self.values.push(ValueData { ty, def: Def::Result(op, position as u32), name: None });
+            self.ops[op].results.push(value);
+        }
+        op
+    }
+
+    /// Every linked block, a region after the block of its operation.
+    pub fn linked_blocks(&self) -> Vec<Block> {
+        let mut order = vec![self.body];
+        let mut next = 0;
+        while next < order.len() {
+            for &op in &self.blocks[order[next]].ops {
+                order.extend_from_slice(&self.ops[op].regions);
+            }
+            next += 1;
+        }
+        order
+    }
+
+    /// Every linked operation, those of a region after the operation that holds it, in text order.
+    pub fn linked_ops(&self) -> Vec<Op> {
+        fn visit(func: &Func, block: Block, order: &mut Vec<Op>) {
+            for &op in &func.blocks[block].ops {
+                order.push(op);
+                for &region in &func.ops[op].regions {
+                    visit(func, region, order);
+                }
+            }
+        }
+        let mut order = Vec::new();
+        visit(self, self.body, &mut order);
+        order
+    }
+
+    /// Replaces uses: every operand `v` of a linked operation becomes `map(v)`.
+    pub fn replace_uses(&mut self, mut map: impl FnMut(Value) -> Value) {
+        for op in self.linked_ops() {
+            for operand in &mut self.ops[op].operands {
+                *operand = map(*operand);
+            }
+        }
+    }
+}
+
+/// Appends operations to a block.
+pub struct Builder<'f> {
+    /// The function.
+    pub func: &'f mut Func,
+    /// Where operations go: the end of this block.
+    pub block: Block,
+    /// The span given to them.
+    pub span: Span,
+}
+
+impl<'f> Builder<'f> {
+    /// Appends to the function's body.
+    pub fn new(func: &'f mut Func) -> Self {
+        let (block, span) = (func.body, func.span);
+        Builder { func, block, span }
+    }
+
+    /// Appends an operation.
+    pub fn op(&mut self, kind: impl Into<OpKind>, groups: &[&[Value]], results: impl IntoIterator<Item = Type>) -> Op {
+        self.op_with_regions(kind, groups, results, [])
+    }
+
+    /// Appends an operation with regions.
+    pub fn op_with_regions(
+        &mut self,
+        kind: impl Into<OpKind>,
+        groups: &[&[Value]],
+        results: impl IntoIterator<Item = Type>,
+        regions: impl IntoIterator<Item = Block>,
+    ) -> Op {
+        let op = self.func.make_op(kind.into(), groups, results, regions, self.span);
+        self.func.blocks[self.block].ops.push(op);
+        op
+    }
+
+    /// Appends an operation with one result and yields that.
+    pub fn value(&mut self, kind: impl Into<OpKind>, groups: &[&[Value]], ty: Type) -> Value {
+        let op = self.op(kind, groups, [ty]);
+        self.func.ops[op].result()
+    }
+
+    /// Appends an operation whose operands are one value each and whose result has the first operand's type.
+    pub fn same(&mut self, kind: impl Into<OpKind>, operands: &[Value]) -> Value {
+        let ty = self.func.ty(operands[0]).clone();
+        let groups: SmallVec<[&[Value]; 4]> = operands.iter().map(std::slice::from_ref).collect();
+        self.value(kind, &groups, ty)
+    }
+
+    /// A constant with the same bits in every element.
+    pub fn constant(&mut self, value: Const, shape: impl Into<Shape>) -> Value {
+        let ty = Type::tile(shape, value.dtype);
+        self.value(ScheduleOp::Constant { value }, &[], ty)
+    }
+
+    /// Works in another block, then goes on here.
+    pub fn within<T>(&mut self, block: Block, work: impl FnOnce(&mut Builder<'_>) -> T) -> T {
+        let mut inner = Builder { func: self.func, block, span: self.span };
+        work(&mut inner)
+    }
+}
+
+/// A constant tile that kernels of the module can address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// Its name, unique in the module.
+    pub name: String,
+    /// Its elements.
+    pub value: Const,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// Functions, constants and the texts they come from.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// The texts that spans point into.
+    pub sources: SourceMap,
+    /// Constants.
+    pub globals: Vec<Global>,
+    /// Kernels.
+    pub funcs: Vec<Func>,
+}
+
+impl Module {
+    /// The function of a name.
+    pub fn func(&self, name: &str) -> Option<&Func> {
+        self.funcs.iter().find(|func| func.name == name)
+    }
+}

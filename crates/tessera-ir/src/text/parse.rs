@@ -1,0 +1,503 @@
+//! Parsing. Reads what [`super::print`] writes; a mistake gives one diagnostic at its place. Parsing checks names and
+//! numbers of things; whether types fit is the verifier's question.
+
+use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::abi::{Abi, AbiParam, IndexType, ParamKind};
+use crate::attrs::Attr;
+use crate::constant::Const;
+use crate::diag::{Diagnostic, SourceId, Span};
+use crate::dialect::{OperandKind, Results};
+use crate::func::{Block, Func, Global, Level, Module, Value};
+use crate::op::{AttrTexts, OpKind};
+use crate::text::cursor::{Cursor, Parsed};
+use crate::types::{Axis, Elem, Extent, Padding, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind};
+
+/// Regions nested deeper than this are refused: the parser is recursive.
+const MAX_DEPTH: usize = 64;
+
+/// Reads a module and keeps the text as a source, so that spans can be shown. On failure the module holds the text too.
+pub fn parse_module(name: &str, text: &str) -> Result<Module, (Module, Box<Diagnostic>)> {
+    let mut module = Module::default();
+    let source = module.sources.add(name, text);
+    let mut cursor = Cursor::new(source, text);
+    while !cursor.at_end() {
+        let result = item(&mut cursor, source, &mut module);
+        if let Err(diagnostic) = result {
+            return Err((module, diagnostic));
+        }
+    }
+    Ok(module)
+}
+
+/// Reads one type.
+pub fn parse_type(cursor: &mut Cursor<'_>) -> Parsed<Type> {
+    let start = cursor.offset();
+    let word = cursor.expect_word("a type")?;
+    match word {
+        "tile" => {
+            cursor.expect("<")?;
+            let shape = dims(cursor, |c| c.integer::<u32>())?;
+            let elem = elem(cursor)?;
+            cursor.expect(">")?;
+            Ok(Type::Tile(TileType { shape: SmallVec::from_vec(shape), elem }))
+        }
+        "tensor_view" => tensor_view_body(cursor).map(|view| Type::TensorView(Box::new(view))),
+        "partition_view" | "strided_view" | "gather_scatter_view" => {
+            tile_view_body(cursor, word).map(|view| Type::TileView(Box::new(view)))
+        }
+        "token" => Ok(Type::Token),
+        "tensor" => tensor_body(cursor).map(|tensor| Type::Tensor(Box::new(tensor))),
+        "operand" => tensor_body(cursor).map(|tensor| Type::Operand(Box::new(tensor))),
+        _ => Err(Box::new(Diagnostic::error("ir-type", cursor.span_from(start), format!("`{word}` is not a type")))),
+    }
+}
+
+/// `AxBx` before an element type: as many entries as are followed by `x`.
+fn dims<T>(cursor: &mut Cursor<'_>, mut entry: impl FnMut(&mut Cursor<'_>) -> Parsed<T>) -> Parsed<Vec<T>> {
+    let mut items = Vec::new();
+    while cursor.rest().starts_with(|c: char| c.is_ascii_digit() || matches!(c, '?' | '@' | '-')) {
+        items.push(entry(cursor)?);
+        cursor.expect("x")?;
+    }
+    Ok(items)
+}
+
+fn extent(cursor: &mut Cursor<'_>) -> Parsed<Extent> {
+    if cursor.eat("?") { Ok(Extent::Dynamic) } else { cursor.integer().map(Extent::Static) }
+}
+
+fn elem(cursor: &mut Cursor<'_>) -> Parsed<Elem> {
+    if cursor.eat_word("ptr") {
+        cursor.expect("<")?;
+        let to = cursor.dtype()?;
+        cursor.expect(">")?;
+        return Ok(Elem::Ptr(to));
+    }
+    cursor.dtype().map(Elem::Num)
+}
+
+fn tensor_view_body(cursor: &mut Cursor<'_>) -> Parsed<TensorViewType> {
+    cursor.expect("<")?;
+    let shape = dims(cursor, extent)?;
+    let elem = cursor.dtype()?;
+    let mut strides = Vec::new();
+    if cursor.eat(",") {
+        key(cursor, "strides")?;
+        strides = cursor.list("[", "]", extent)?;
+    }
+    cursor.expect(">")?;
+    Ok(TensorViewType { elem, shape: SmallVec::from_vec(shape), strides: SmallVec::from_vec(strides) })
+}
+
+fn key(cursor: &mut Cursor<'_>, name: &str) -> Parsed<()> {
+    if !cursor.eat_word(name) {
+        return Err(cursor.unexpected(&format!("`{name}=`")));
+    }
+    cursor.expect("=")
+}
+
+fn tile_view_body(cursor: &mut Cursor<'_>, word: &str) -> Parsed<TileViewType> {
+    cursor.expect("<")?;
+    key(cursor, "tile")?;
+    cursor.expect("(")?;
+    let mut tile: SmallVec<[u32; 4]> = SmallVec::new();
+    while !cursor.eat(")") {
+        if !tile.is_empty() {
+            cursor.expect("x")?;
+        }
+        tile.push(cursor.integer()?);
+    }
+    cursor.expect(",")?;
+    let kind = match word {
+        "partition_view" => ViewKind::Partition,
+        "strided_view" => {
+            key(cursor, "steps")?;
+            let steps = cursor.list("[", "]", |c| c.integer())?;
+            cursor.expect(",")?;
+            ViewKind::Strided(SmallVec::from_vec(steps))
+        }
+        _ => {
+            key(cursor, "axis")?;
+            let axis = cursor.integer()?;
+            cursor.expect(",")?;
+            ViewKind::GatherScatter { axis }
+        }
+    };
+    let mut padding = Padding::Undetermined;
+    if cursor.eat_word("padding") {
+        cursor.expect("=")?;
+        padding = Padding::parse(cursor)?;
+        cursor.expect(",")?;
+    }
+    if !cursor.eat_word("tensor_view") {
+        return Err(cursor.unexpected("`tensor_view`"));
+    }
+    let tensor = tensor_view_body(cursor)?;
+    let mut dim_map: SmallVec<[u32; 4]> = (0..tile.len() as u32).collect();
+    if cursor.eat(",") {
+        key(cursor, "dim_map")?;
+        dim_map = SmallVec::from_vec(cursor.list("[", "]", |c| c.integer())?);
+    }
+    cursor.expect(">")?;
+    Ok(TileViewType { kind, tile, dim_map, padding, tensor })
+}
+
+fn tensor_body(cursor: &mut Cursor<'_>) -> Parsed<TensorType> {
+    cursor.expect("<")?;
+    let axes = dims(cursor, |cursor| {
+        if !cursor.peek("@") {
+            return cursor.integer().map(Axis::Fixed);
+        }
+        // A bare symbol ends at the `x` that separates axes; one that holds an `x` is quoted.
+        cursor.expect("@")?;
+        if cursor.peek("\"") {
+            return cursor.string().map(Axis::Symbol);
+        }
+        let rest = cursor.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_') || c == 'x').unwrap_or(rest.len());
+        let symbol = &rest[..end];
+        if symbol.is_empty() {
+            return Err(cursor.unexpected("an axis name"));
+        }
+        cursor.skip(end);
+        Ok(Axis::Symbol(symbol.to_string()))
+    })?;
+    let elem = cursor.dtype()?;
+    cursor.expect(">")?;
+    Ok(TensorType { axes: SmallVec::from_vec(axes), elem })
+}
+
+fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parsed<()> {
+    let start = cursor.offset();
+    if cursor.eat_word("global") {
+        let name = cursor.sigil('@')?.to_string();
+        let shape = cursor.list("[", "]", |c| c.integer())?;
+        cursor.expect("=")?;
+        let value = Const::parse(cursor)?;
+        module.globals.push(Global { name, value, shape: SmallVec::from_vec(shape) });
+        return Ok(());
+    }
+    let level = match cursor.word() {
+        Some("schedule") => Level::Schedule,
+        Some("graph") => Level::Graph,
+        _ => {
+            let span = Span { source, start: start as u32, end: cursor.position() as u32 };
+            return Err(Box::new(Diagnostic::error("ir-syntax", span, "expected `global`, `graph` or `schedule`")));
+        }
+    };
+    let name = cursor.sigil('@')?;
+    if module.func(name).is_some() {
+        return Err(Box::new(Diagnostic::error("ir-duplicate", cursor.span_from(start), format!("`@{name}` is defined twice"))));
+    }
+    let mut func = Func::new(name, level, cursor.span_from(start));
+    let body = func.body;
+    let mut parser = FuncParser { cursor, func: &mut func, names: FxHashMap::default(), depth: 0 };
+    parser.block_args(body)?;
+    parser.header()?;
+    parser.ops(body)?;
+    module.funcs.push(func);
+    Ok(())
+}
+
+struct FuncParser<'c, 'a> {
+    cursor: &'c mut Cursor<'a>,
+    func: &'c mut Func,
+    names: FxHashMap<&'a str, Value>,
+    depth: usize,
+}
+
+impl<'a> FuncParser<'_, 'a> {
+    fn header(&mut self) -> Parsed<()> {
+        if self.cursor.eat_word("abi") {
+            let params = self.cursor.list("(", ")", abi_param)?;
+            self.func.abi = Abi { params };
+        }
+        if self.cursor.eat_word("hints") {
+            let hints = self.cursor.list("(", ")", |c| {
+                let start = c.offset();
+                let name = c.expect_word("a hint")?;
+                let span = c.span_from(start);
+                c.expect("=")?;
+                Ok((name.to_string(), span, c.integer::<u32>()?))
+            })?;
+            for (name, span, value) in hints {
+                if !self.func.hints.set(&name, value) {
+                    return Err(Box::new(Diagnostic::error("ir-hint", span, format!("`{name}` is not a hint"))));
+                }
+            }
+        }
+        if self.cursor.eat_word("config") {
+            let config = self.cursor.list("(", ")", |c| {
+                let name = c.expect_word("a name")?.to_string();
+                c.expect("=")?;
+                Ok((name, c.integer::<i64>()?))
+            })?;
+            self.func.config = config.into_iter().collect();
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, name: &'a str, value: Value, start: usize) -> Parsed<()> {
+        if self.names.insert(name, value).is_some() {
+            let span = self.cursor.span_from(start);
+            return Err(Box::new(Diagnostic::error("ir-duplicate", span, format!("`%{name}` is defined twice"))));
+        }
+        if !name.starts_with(|c: char| c.is_ascii_digit()) {
+            let base = match name.rsplit_once('.') {
+                Some((base, digits)) if digits.bytes().all(|b| b.is_ascii_digit()) => base,
+                _ => name,
+            };
+            self.func.values[value].name = Some(base.to_string());
+        }
+        Ok(())
+    }
+
+    fn block_args(&mut self, block: Block) -> Parsed<()> {
+        self.cursor.expect("(")?;
+        if self.cursor.eat(")") {
+            return Ok(());
+        }
+        loop {
+            let start = self.cursor.offset();
+            let name = self.cursor.sigil('%')?;
+            self.cursor.expect(":")?;
+            let ty = parse_type(self.cursor)?;
+            let value = self.func.add_arg(block, ty, None);
+            self.define(name, value, start)?;
+            if self.cursor.eat(")") {
+                return Ok(());
+            }
+            self.cursor.expect(",")?;
+        }
+    }
+
+    fn ops(&mut self, block: Block) -> Parsed<()> {
+        self.cursor.expect("{")?;
+        while !self.cursor.eat("}") {
+            self.op(block)?;
+        }
+        Ok(())
+    }
+
+    fn used(&mut self) -> Parsed<Value> {
+        let start = self.cursor.offset();
+        let name = self.cursor.sigil('%')?;
+        self.names.get(name).copied().ok_or_else(|| {
+            Box::new(Diagnostic::error(
+                "ir-unknown-value",
+                self.cursor.span_from(start),
+                format!("`%{name}` is not defined before"),
+            ))
+        })
+    }
+
+    fn op(&mut self, block: Block) -> Parsed<()> {
+        let start = self.cursor.offset();
+        let mut result_names: Vec<(&'a str, usize)> = Vec::new();
+        if self.cursor.peek("%") {
+            loop {
+                let at = self.cursor.offset();
+                result_names.push((self.cursor.sigil('%')?, at));
+                if !self.cursor.eat(",") {
+                    break;
+                }
+            }
+            self.cursor.expect("=")?;
+        }
+        let word_start = self.cursor.offset();
+        let mnemonic = self.cursor.expect_word("an operation")?;
+        let Some(row) = OpKind::find_row(mnemonic) else {
+            let message = format!("`{mnemonic}` is not an operation");
+            return Err(Box::new(Diagnostic::error("ir-unknown-op", self.cursor.span_from(word_start), message)));
+        };
+
+        let mut groups: Vec<SmallVec<[Value; 4]>> = Vec::new();
+        let mut first = true;
+        for spec in row.operands {
+            let mut group = SmallVec::new();
+            let mut ahead = self.cursor.clone();
+            let separated = first || ahead.eat(",");
+            match spec.kind {
+                OperandKind::One | OperandKind::Many => {
+                    if !first {
+                        self.cursor.expect(",")?;
+                    }
+                    first = false;
+                    if spec.kind == OperandKind::One {
+                        group.push(self.used()?);
+                    } else {
+                        self.cursor.expect("[")?;
+                        while !self.cursor.eat("]") {
+                            if !group.is_empty() {
+                                self.cursor.expect(",")?;
+                            }
+                            group.push(self.used()?);
+                        }
+                    }
+                }
+                OperandKind::Optional => {
+                    if separated && ahead.eat_word(spec.name) && ahead.eat("=") {
+                        *self.cursor = ahead;
+                        first = false;
+                        group.push(self.used()?);
+                    }
+                }
+            }
+            groups.push(group);
+        }
+
+        let mut attr_texts: IndexMap<&'a str, Cursor<'a>> = IndexMap::new();
+        if self.cursor.eat("{") {
+            while !self.cursor.eat("}") {
+                if !attr_texts.is_empty() {
+                    self.cursor.expect(",")?;
+                }
+                let name = self.cursor.expect_word("an attribute")?;
+                self.cursor.expect("=")?;
+                attr_texts.insert(name, self.cursor.clone());
+                skip_attribute(self.cursor)?;
+            }
+        }
+        let span = self.cursor.span_from(start);
+        let mut attrs = AttrTexts::new(attr_texts, span);
+        let kind = match OpKind::parse(mnemonic, &mut attrs) {
+            Some(kind) => kind?,
+            None => return Err(self.cursor.unexpected("an operation")),
+        };
+        if let Some(name) = attrs.left_over() {
+            let message = format!("`{mnemonic}` has no attribute `{name}`");
+            return Err(Box::new(Diagnostic::error("ir-attribute", span, message)));
+        }
+
+        let mut types = Vec::new();
+        if self.cursor.eat(":") {
+            loop {
+                types.push(parse_type(self.cursor)?);
+                if !self.cursor.eat(",") {
+                    break;
+                }
+            }
+        }
+        let wanted = match row.results {
+            Results::None => Some(0),
+            Results::One => Some(1),
+            Results::Two => Some(2),
+            Results::Many => None,
+        };
+        if types.len() != result_names.len() || wanted.is_some_and(|wanted| wanted != types.len()) {
+            let wanted = wanted.map_or("any number of".to_string(), |n| n.to_string());
+            let message = format!(
+                "`{mnemonic}` has {wanted} results; {} are named and {} types are given",
+                result_names.len(),
+                types.len()
+            );
+            return Err(Box::new(Diagnostic::error("ir-results", self.cursor.span_from(start), message)));
+        }
+
+        let mut regions: SmallVec<[Block; 2]> = SmallVec::new();
+        if row.regions > 0 {
+            if self.depth >= MAX_DEPTH {
+                return Err(Box::new(Diagnostic::error("ir-depth", span, "regions are nested too deeply")));
+            }
+            self.depth += 1;
+            for _ in 0..row.regions {
+                let region = self.func.new_block();
+                self.block_args(region)?;
+                self.ops(region)?;
+                regions.push(region);
+            }
+            self.depth -= 1;
+        }
+        let group_slices: SmallVec<[&[Value]; 6]> = groups.iter().map(SmallVec::as_slice).collect();
+        let op = self.func.make_op(kind, &group_slices, types, regions, span);
+        self.func.blocks[block].ops.push(op);
+        for (position, (name, at)) in result_names.into_iter().enumerate() {
+            let value = self.func.ops[op].results[position];
+            self.define(name, value, at)?;
+        }
+        Ok(())
+    }
+}
+
+/// Moves past an attribute's value: up to the `,` or `}` outside brackets and strings.
+fn skip_attribute(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    let mut open = 0usize;
+    loop {
+        if cursor.peek("\"") {
+            cursor.string()?;
+            continue;
+        }
+        match cursor.rest().chars().next() {
+            None => return Err(cursor.unexpected("`}`")),
+            Some(',' | '}') if open == 0 => return Ok(()),
+            Some('[' | '(') => open += 1,
+            Some(']' | ')') => open = open.saturating_sub(1),
+            Some(_) => {}
+        }
+        let length = cursor.rest().chars().next().map_or(0, char::len_utf8);
+        cursor.skip(length);
+    }
+}
+
+fn index_type(cursor: &mut Cursor<'_>) -> Parsed<IndexType> {
+    if cursor.eat_word("i32") {
+        Ok(IndexType::I32)
+    } else if cursor.eat_word("i64") {
+        Ok(IndexType::I64)
+    } else {
+        Err(cursor.unexpected("`i32` or `i64`"))
+    }
+}
+
+fn abi_param(cursor: &mut Cursor<'_>) -> Parsed<AbiParam> {
+    let name = cursor.expect_word("a parameter name")?.to_string();
+    cursor.expect(":")?;
+    let word = cursor.expect_word("`array`, `list`, `scalar` or `operand`")?;
+    cursor.expect("<")?;
+    let dtype = cursor.dtype()?;
+    let kind = match word {
+        "scalar" => ParamKind::Scalar { dtype },
+        "list" => {
+            cursor.expect(",")?;
+            let rank = cursor.integer()?;
+            cursor.expect(",")?;
+            ParamKind::List { dtype, rank, index: index_type(cursor)? }
+        }
+        "operand" => {
+            cursor.expect(",")?;
+            ParamKind::Operand { dtype, axes: cursor.list("[", "]", |c| c.string())? }
+        }
+        "array" => {
+            cursor.expect(",")?;
+            let shape = cursor.list("[", "]", extent)?;
+            cursor.expect(",")?;
+            let strides = cursor.list("[", "]", extent)?;
+            cursor.expect(",")?;
+            let index = index_type(cursor)?;
+            cursor.expect(",")?;
+            key(cursor, "align")?;
+            let align = cursor.integer()?;
+            let disjoint = cursor.eat(",");
+            if disjoint && !cursor.eat_word("disjoint") {
+                return Err(cursor.unexpected("`disjoint`"));
+            }
+            if shape.len() != strides.len() {
+                return Err(cursor.unexpected("as many strides as sizes"));
+            }
+            ParamKind::Array {
+                dtype,
+                shape: SmallVec::from_vec(shape),
+                strides: SmallVec::from_vec(strides),
+                index,
+                align,
+                disjoint,
+            }
+        }
+        _ => return Err(cursor.unexpected("`array`, `list`, `scalar` or `operand`")),
+    };
+    cursor.expect(">")?;
+    Ok(AbiParam { name, kind })
+}

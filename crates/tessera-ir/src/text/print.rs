@@ -1,0 +1,192 @@
+//! Printing. Values are numbered in text order, so the same module always gives the same bytes.
+//!
+//! ```text
+//! schedule @k(%0: tile<ptr<f32>>, %1: tile<i32>, %2: tile<i32>) abi(x: array<f32, [?], [1], i32, align=16>) {
+//!   %3 = get_tile_block_id {axis=x} : tile<i32>
+//!   return
+//! }
+//! ```
+
+use std::fmt::Write;
+
+use rustc_hash::FxHashMap;
+
+use crate::abi::{AbiParam, IndexType, ParamKind};
+use crate::dialect::OperandKind;
+use crate::func::{Block, Func, Module, Op, Value};
+use crate::types::{Extent, elem_name};
+
+/// The whole module.
+pub fn print_module(module: &Module) -> String {
+    let mut out = String::new();
+    for global in &module.globals {
+        let shape: Vec<String> = global.shape.iter().map(u32::to_string).collect();
+        let _ = writeln!(out, "global @{} [{}] = {}\n", global.name, shape.join(", "), global.value);
+    }
+    for (i, func) in module.funcs.iter().enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        out.push_str(&print_func(func));
+    }
+    out
+}
+
+/// One function.
+pub fn print_func(func: &Func) -> String {
+    let mut printer = Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), out: String::new() };
+    printer.func();
+    printer.out
+}
+
+struct Printer<'f> {
+    func: &'f Func,
+    names: FxHashMap<Value, String>,
+    taken: FxHashMap<String, u32>,
+    out: String,
+}
+
+impl Printer<'_> {
+    fn func(&mut self) {
+        let func = self.func;
+        let _ = write!(self.out, "{} @{}", func.level.word(), func.name);
+        self.block_args(func.body);
+        self.out.push_str(" abi(");
+        for (i, param) in func.abi.params.iter().enumerate() {
+            if i > 0 {
+                self.out.push_str(", ");
+            }
+            self.out.push_str(&abi_text(param));
+        }
+        self.out.push(')');
+        let hints: Vec<String> =
+            func.hints.entries().iter().filter_map(|(name, value)| value.map(|value| format!("{name}={value}"))).collect();
+        if !hints.is_empty() {
+            let _ = write!(self.out, " hints({})", hints.join(", "));
+        }
+        if !func.config.is_empty() {
+            let config: Vec<String> = func.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let _ = write!(self.out, " config({})", config.join(", "));
+        }
+        self.out.push_str(" {\n");
+        self.ops(func.body, 1);
+        self.out.push_str("}\n");
+    }
+
+    /// Gives a value its text name: what the source calls it where that is free, else a number.
+    fn name(&mut self, value: Value) -> String {
+        let wanted = match &self.func.values[value].name {
+            Some(name) if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => name.clone(),
+            _ => String::new(),
+        };
+        let count = self.taken.entry(wanted.clone()).or_insert(0);
+        let name = match (wanted.as_str(), *count) {
+            ("", n) => format!("%{n}"),
+            (wanted, 0) => format!("%{wanted}"),
+            (wanted, n) => format!("%{wanted}.{n}"),
+        };
+        *count += 1;
+        self.names.insert(value, name.clone());
+        name
+    }
+
+    /// The name of a value that was defined before; a dangling one prints as `%?`, which does not parse.
+    fn used(&self, value: Value) -> &str {
+        self.names.get(&value).map_or("%?", String::as_str)
+    }
+
+    fn block_args(&mut self, block: Block) {
+        self.out.push('(');
+        for (i, &arg) in self.func.blocks[block].args.iter().enumerate() {
+            if i > 0 {
+                self.out.push_str(", ");
+            }
+            let name = self.name(arg);
+            let _ = write!(self.out, "{name}: {}", self.func.ty(arg));
+        }
+        self.out.push(')');
+    }
+
+    fn ops(&mut self, block: Block, depth: usize) {
+        for &op in &self.func.blocks[block].ops {
+            self.op(op, depth);
+        }
+    }
+
+    fn op(&mut self, op: Op, depth: usize) {
+        let data = &self.func.ops[op];
+        let row = data.row();
+        let mut line = "  ".repeat(depth);
+        line.push_str(row.mnemonic);
+        let mut first = true;
+        for (position, spec) in row.operands.iter().enumerate() {
+            let group = data.group(position);
+            if spec.kind == OperandKind::Optional && group.is_empty() {
+                continue;
+            }
+            line.push_str(if first { " " } else { ", " });
+            first = false;
+            let names: Vec<&str> = group.iter().map(|&value| self.used(value)).collect();
+            let _ = match spec.kind {
+                OperandKind::One => write!(line, "{}", names.join("")),
+                OperandKind::Many => write!(line, "[{}]", names.join(", ")),
+                OperandKind::Optional => write!(line, "{}={}", spec.name, names.join("")),
+            };
+        }
+        let mut attrs = String::new();
+        data.kind.print_attrs(&mut attrs);
+        if !attrs.is_empty() {
+            let _ = write!(line, " {{{attrs}}}");
+        }
+        if !data.results.is_empty() {
+            let types: Vec<String> = data.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
+            let _ = write!(line, " : {}", types.join(", "));
+        }
+        // Results are named before the regions are printed, so that numbers rise down the page.
+        if !data.results.is_empty() {
+            let names: Vec<String> = data.results.iter().map(|&value| self.name(value)).collect();
+            line.insert_str(2 * depth, &format!("{} = ", names.join(", ")));
+        }
+        self.out.push_str(&line);
+        for &region in &data.regions {
+            self.out.push(' ');
+            self.block_args(region);
+            self.out.push_str(" {\n");
+            self.ops(region, depth + 1);
+            self.out.push_str(&"  ".repeat(depth));
+            self.out.push('}');
+        }
+        self.out.push('\n');
+    }
+}
+
+fn extents(items: &[Extent]) -> String {
+    let items: Vec<String> = items.iter().map(Extent::to_string).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn index_word(index: IndexType) -> &'static str {
+    elem_name(index.dtype())
+}
+
+fn abi_text(param: &AbiParam) -> String {
+    let name = &param.name;
+    match &param.kind {
+        ParamKind::Array { dtype, shape, strides, index, align, disjoint } => {
+            let disjoint = if *disjoint { ", disjoint" } else { "" };
+            format!(
+                "{name}: array<{}, {}, {}, {}, align={align}{disjoint}>",
+                elem_name(*dtype),
+                extents(shape),
+                extents(strides),
+                index_word(*index)
+            )
+        }
+        ParamKind::List { dtype, rank, index } => format!("{name}: list<{}, {rank}, {}>", elem_name(*dtype), index_word(*index)),
+        ParamKind::Scalar { dtype } => format!("{name}: scalar<{}>", elem_name(*dtype)),
+        ParamKind::Operand { dtype, axes } => {
+            let axes: Vec<String> = axes.iter().map(|axis| format!("\"{axis}\"")).collect();
+            format!("{name}: operand<{}, [{}]>", elem_name(*dtype), axes.join(", "))
+        }
+    }
+}
