@@ -162,7 +162,9 @@ pub fn driver() -> Result<DriverTable> {
         // SAFETY: loading the vendor's driver runs its initialisers, as every CUDA program does.
         match unsafe { Library::new(name) } {
             Ok(library) => return fill(name, Arc::new(Symbols::find(library))),
-            Err(error) if reason.is_empty() => reason = error.to_string(),
+            Err(error) if reason.is_empty() => {
+                reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            }
             Err(_) => {}
         }
     }
