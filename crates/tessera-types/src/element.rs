@@ -15,6 +15,7 @@
 //! bits, gives what one rounding would have.
 
 use crate::format::FloatFormat;
+use crate::rounding::Overflow;
 
 /// The bits that conversions need of a target narrower than `f32`.
 struct Narrow {
@@ -32,15 +33,15 @@ impl Narrow {
             Some(code) => code as u32,
             None => format.max_finite_code() as u32,
         };
-        let clamp = match format.infinity_code() {
-            // The next power of two beyond f16's range rounds to its infinity.
-            Some(_) if format.bits() > 8 => (format.max_finite() as f32).to_bits() & 0x7f80_0000,
-            _ => (format.max_finite() as f32).to_bits(),
-        };
+        let largest = (format.max_finite() as f32).to_bits();
         Narrow {
             mantissa_bits: format.mantissa_bits,
             bias: format.bias as u32,
-            clamp: if format.bits() > 8 { clamp + 0x0080_0000 } else { clamp },
+            clamp: match format.overflow() {
+                Overflow::Saturate => largest,
+                // The next power of two rounds to infinity.
+                Overflow::Ieee => (largest | 0x007f_ffff) + 1,
+            },
             nan,
             sign_shift: 32 - format.bits(),
         }
@@ -133,28 +134,41 @@ pub fn f32_to_tf32_away(x: f32) -> f32 {
     f32::from_bits(if x.is_nan() { 0x7fc0_0000 } else { rounded })
 }
 
-/// `f32` to the `e8m0` scale nearest to it, saturating; NaN for negative numbers.
+/// `f32` to the `e8m0` scale nearest to it, the larger of two equally near, saturating; NaN for negative numbers.
 #[inline(always)]
 pub fn f32_to_e8m0(x: f32) -> u8 {
-    // Halfway is the top mantissa bit alone; even is an even code, which is the exponent's last bit.
-    scale(x, |bits| bits.wrapping_add(0x003f_ffff + ((bits >> 23) & 1)) >> 23)
+    scale(x, 0x0040_0000, 0x0060_0000)
 }
 
 /// `f32` to the smallest `e8m0` scale that is no less, saturating: `cvt.rp.satfinite.ue8m0x2.f32`; NaN for negative numbers.
 #[inline(always)]
 pub fn f32_to_e8m0_up(x: f32) -> u8 {
-    scale(x, |bits| bits.wrapping_add(0x007f_ffff) >> 23)
+    scale(x, 0x007f_ffff, 0x0040_0001)
 }
 
+/// `increment` rounds the exponent of a normal `f32`; below those the scales are 2^-127 and 2^-126, the upper one from the
+/// bits `upper` on.
 #[inline(always)]
-fn scale(x: f32, round: impl Fn(u32) -> u32) -> u8 {
-    // Below 2^-126 `f32` is subnormal: its exponent field no longer counts by one a power of two, but there are only two
-    // scales to choose from there, and the mantissa's top bit, 2^-127, is the lower one.
+fn scale(x: f32, increment: u32, upper: u32) -> u8 {
     let bits = x.to_bits() & 0x7fff_ffff;
-    let normal = round(bits).min(0xfe);
-    let doubled = round((f32::from_bits(bits) * 2.0).to_bits()).saturating_sub(1);
-    let code = if bits < 0x0080_0000 { doubled } else { normal };
+    let normal = ((bits + increment) >> 23).min(0xfe);
+    let subnormal = u32::from(bits >= upper);
+    let code = if bits < 0x0080_0000 { subnormal } else { normal };
     if x.is_nan() || x < 0.0 { 0xff } else { code as u8 }
+}
+
+/// `f16` to `f32`, exactly.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    const REBIAS: u32 = (127 - 15) << 23;
+    const SMALLEST_NORMAL: u32 = (128 - 15) << 23;
+    let magnitude = u32::from(bits & 0x7fff);
+    let shifted = magnitude << 13;
+    let subnormal = f32::from_bits(shifted + SMALLEST_NORMAL) - f32::from_bits(SMALLEST_NORMAL);
+    let special = if magnitude >= 0x7c00 { REBIAS } else { 0 };
+    let normal = shifted + REBIAS + special;
+    let value = if magnitude < 0x0400 { subnormal.to_bits() } else { normal };
+    f32::from_bits(value | u32::from(bits & 0x8000) << 16)
 }
 
 /// `bf16` to `f32`, exactly.
@@ -180,11 +194,7 @@ pub fn f64_to_f32_odd(x: f64) -> f32 {
     let nearest = x as f32;
     let widened = f64::from(nearest);
     let truncated = nearest.to_bits().wrapping_sub(u32::from(widened.abs() > x.abs()));
-    if widened == x || x.is_nan() {
-        nearest
-    } else {
-        f32::from_bits(truncated | 1)
-    }
+    if widened == x || x.is_nan() { nearest } else { f32::from_bits(truncated | 1) }
 }
 
 /// `f64` to `f16`, rounded once.

@@ -10,6 +10,7 @@
 //!
 //! `e8m0` is the exception: no sign, no zero, no subnormals; code `c` is `2^(c - 127)`. `tf32` is the other one: its 19 bits
 //! stand at the top of a 32-bit word and the low 13 are ignored when read and zero when written, as tensor cores treat them.
+//! With one significant bit, `e8m0` has no even neighbour: as IEEE 754 prescribes for that, nearest-even takes the larger.
 //!
 //! # Special values
 //! They follow the OCP formats ("OFP8", "Microscaling Formats") and PTX ISA, "Data Movement and Conversion Instructions: cvt":
@@ -65,15 +66,7 @@ pub struct FloatFormat {
 }
 
 const fn row(dtype: DType, exponent_bits: u32, mantissa_bits: u32, specials: Specials) -> FloatFormat {
-    FloatFormat {
-        dtype,
-        exponent_bits,
-        mantissa_bits,
-        bias: (1 << (exponent_bits - 1)) - 1,
-        specials,
-        signed: true,
-        padding: 0,
-    }
+    FloatFormat { dtype, exponent_bits, mantissa_bits, bias: (1 << (exponent_bits - 1)) - 1, specials, signed: true, padding: 0 }
 }
 
 impl FloatFormat {
@@ -82,10 +75,7 @@ impl FloatFormat {
     /// IEEE 754 binary32.
     pub const F32: FloatFormat = row(DType::F32, 8, 23, Specials::Ieee);
     /// PTX `.tf32`.
-    pub const TF32: FloatFormat = FloatFormat {
-        padding: 13,
-        ..row(DType::TF32, 8, 10, Specials::Ieee)
-    };
+    pub const TF32: FloatFormat = FloatFormat { padding: 13, ..row(DType::TF32, 8, 10, Specials::Ieee) };
     /// IEEE 754 binary16.
     pub const F16: FloatFormat = row(DType::F16, 5, 10, Specials::Ieee);
     /// The upper half of binary32.
@@ -95,10 +85,7 @@ impl FloatFormat {
     /// OCP OFP8 E5M2.
     pub const F8E5M2: FloatFormat = row(DType::F8E5M2, 5, 2, Specials::Ieee);
     /// OCP MX E8M0, the block scale.
-    pub const E8M0: FloatFormat = FloatFormat {
-        signed: false,
-        ..row(DType::E8M0, 8, 0, Specials::NanOnly)
-    };
+    pub const E8M0: FloatFormat = FloatFormat { signed: false, ..row(DType::E8M0, 8, 0, Specials::NanOnly) };
     /// OCP MX FP6 E2M3.
     pub const F6E2M3: FloatFormat = row(DType::F6E2M3, 2, 3, Specials::None);
     /// OCP MX FP6 E3M2.
@@ -184,11 +171,7 @@ impl FloatFormat {
 
     /// What the language prescribes beyond the largest finite number: 8-bit and smaller formats saturate, wider ones are IEEE.
     pub const fn overflow(&self) -> Overflow {
-        if self.bits() <= 8 {
-            Overflow::Saturate
-        } else {
-            Overflow::Ieee
-        }
+        if self.bits() <= 8 { Overflow::Saturate } else { Overflow::Ieee }
     }
 
     /// The number that a code stands for, exactly; bits above the format's width and the padding are ignored.
@@ -211,11 +194,7 @@ impl FloatFormat {
                 significand as f64 * power_of_two(exponent - self.bias - self.mantissa_bits as i32)
             }
         };
-        if bits & self.sign_mask() != 0 {
-            -magnitude
-        } else {
-            magnitude
-        }
+        if bits & self.sign_mask() != 0 { -magnitude } else { magnitude }
     }
 
     /// The code of `value`, rounded once. Where the largest finite number is passed, `overflow` decides; the head of this
@@ -226,16 +205,8 @@ impl FloatFormat {
             Exact::Nan => return nan,
             Exact::Infinite { negative: true } if !self.signed => return nan,
             Exact::Infinite { negative } => return self.beyond(negative, overflow),
-            Exact::Finite {
-                negative: true,
-                significand: 1..,
-                ..
-            } if !self.signed => return nan,
-            Exact::Finite {
-                negative,
-                significand,
-                exponent,
-            } => (negative, significand, exponent),
+            Exact::Finite { negative: true, significand: 1.., .. } if !self.signed => return nan,
+            Exact::Finite { negative, significand, exponent } => (negative, significand, exponent),
         };
         let sign = if negative { self.sign_mask() } else { 0 };
         if significand == 0 {

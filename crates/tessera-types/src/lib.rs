@@ -1,5 +1,18 @@
 //! Number formats, precision policies and targets: the plain facts everything else stands on.
+//!
+//! - [`DType`] names an element type; [`FloatFormat`] and [`IntFormat`] say what its bits mean and convert one element with
+//!   any rounding; [`convert`] and [`element`] do the usual conversions fast; [`packed`] stores sub-byte elements.
+//! - [`Policy`] pairs what is stored with what is accumulated: `fp8_e4m3@accum(fp32)`.
+//! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits and features and, where known, a [`Device`] with
+//!   clocks and peaks.
 
 mod dtype;
+mod format;
+mod rounding;
+
+pub mod convert;
+pub mod element;
 
 pub use dtype::{DType, NumberClass, UnknownDType};
+pub use format::{FloatFormat, Specials};
+pub use rounding::{Exact, Overflow, Rounding};

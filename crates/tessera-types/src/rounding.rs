@@ -20,13 +20,8 @@ pub enum Rounding {
 
 impl Rounding {
     /// Every mode.
-    pub const ALL: [Rounding; 5] = [
-        Rounding::NearestEven,
-        Rounding::TowardZero,
-        Rounding::Down,
-        Rounding::Up,
-        Rounding::NearestAway,
-    ];
+    pub const ALL: [Rounding; 5] =
+        [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::NearestAway];
 
     /// Whether a magnitude beyond the largest finite one moves away from zero (to infinity) rather than back to it.
     pub(crate) const fn overflows_away(self, negative: bool) -> bool {
@@ -105,16 +100,8 @@ impl From<f64> for Exact {
         match (bits >> 52) as i32 & 0x7ff {
             0x7ff if fraction != 0 => Exact::Nan,
             0x7ff => Exact::Infinite { negative },
-            0 => Exact::Finite {
-                negative,
-                significand: fraction,
-                exponent: -1074,
-            },
-            field => Exact::Finite {
-                negative,
-                significand: fraction | (1 << 52),
-                exponent: field - 1075,
-            },
+            0 => Exact::Finite { negative, significand: fraction, exponent: -1074 },
+            field => Exact::Finite { negative, significand: fraction | (1 << 52), exponent: field - 1075 },
         }
     }
 }
@@ -127,21 +114,13 @@ impl From<f32> for Exact {
 
 impl From<i64> for Exact {
     fn from(value: i64) -> Exact {
-        Exact::Finite {
-            negative: value < 0,
-            significand: value.unsigned_abs(),
-            exponent: 0,
-        }
+        Exact::Finite { negative: value < 0, significand: value.unsigned_abs(), exponent: 0 }
     }
 }
 
 impl From<u64> for Exact {
     fn from(value: u64) -> Exact {
-        Exact::Finite {
-            negative: false,
-            significand: value,
-            exponent: 0,
-        }
+        Exact::Finite { negative: false, significand: value, exponent: 0 }
     }
 }
 
@@ -152,11 +131,7 @@ impl PartialEq for Exact {
             Exact::Nan => None,
             Exact::Infinite { negative } => Some((negative, u64::MAX, i32::MAX)),
             Exact::Finite { significand: 0, .. } => Some((false, 0, 0)),
-            Exact::Finite {
-                negative,
-                significand,
-                exponent,
-            } => {
+            Exact::Finite { negative, significand, exponent } => {
                 let zeros = significand.trailing_zeros();
                 Some((negative, significand >> zeros, exponent + zeros as i32))
             }
@@ -179,11 +154,7 @@ pub(crate) const fn round_magnitude(
     let shift = quantum - exponent;
     if shift <= 0 {
         let left = shift.unsigned_abs();
-        return if left <= significand.leading_zeros() {
-            Some(significand << left)
-        } else {
-            None
-        };
+        return if left <= significand.leading_zeros() { Some(significand << left) } else { None };
     }
     let (floor, remainder) = if shift > 64 {
         (0, Remainder::BelowHalf)
