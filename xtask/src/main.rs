@@ -1,2 +1,124 @@
-//! Developer tasks.
-fn main() {}
+//! Developer tasks: `cargo xtask test`, `ci`, `tidy`, `fuzz`, `tools`.
+
+mod tidy;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+usage: cargo xtask TASK
+
+  test [NAME...]        installs the pinned test tools into the build folder, then runs every test (or those whose name matches)
+  bless [NAME...]       the same, rewriting expected outputs
+  ci                    fmt, clippy, then test; a missing tool is an error instead of a skip
+  tools                 installs the test tools and prints where they are
+  tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words
+  fuzz TARGET SECONDS   runs one fuzz target
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
+    let (task, rest) = args.split_first().map_or(("help", &args[..0]), |(task, rest)| (task.as_str(), rest));
+    match task {
+        "test" => test(rest, Mode::Check),
+        "bless" => test(rest, Mode::Bless),
+        "ci" => ci(),
+        "tools" => {
+            for (name, value) in tools::install(&root())?.environment() {
+                println!("{name}={value}");
+            }
+            Ok(())
+        }
+        "tidy" => report(tidy::check(&root())?),
+        "fuzz" => fuzz(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("`{other}` is not a task\n\n{HELP}"),
+    }
+}
+
+/// The repository's top folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+fn must(command: &mut Command, what: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("can't start {what}"))?;
+    if !status.success() {
+        bail!("{what} failed ({status})");
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Check,
+    Bless,
+}
+
+fn test(names: &[String], mode: Mode) -> Result<()> {
+    let tools = tools::install(&root())?;
+    for reason in &tools.missing {
+        println!("skipped tool: {reason}");
+    }
+    report(tidy::check(&root())?)?;
+    let has_nextest = cargo(&["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
+    let mut command =
+        if has_nextest { cargo(&["nextest", "run", "--workspace", "--no-tests=fail"]) } else { cargo(&["test", "--workspace"]) };
+    command.args(names).envs(tools.environment());
+    if mode == Mode::Bless {
+        command.env("UPDATE_EXPECT", "1");
+    }
+    must(&mut command, "the test run")?;
+    if names.is_empty() {
+        must(cargo(&["test", "--quiet", "--workspace", "--doc"]).envs(tools.environment()), "the documentation tests")?;
+    }
+    Ok(())
+}
+
+fn ci() -> Result<()> {
+    must(&mut cargo(&["fmt", "--all", "--check"]), "cargo fmt")?;
+    must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]), "cargo clippy")?;
+    let tools = tools::install(&root())?;
+    if !tools.missing.is_empty() {
+        bail!("test tools are missing: {}", tools.missing.join("; "));
+    }
+    test(&[], Mode::Check)
+}
+
+fn report(problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    bail!("{} rules of the tree are broken:\n  {}", problems.len(), problems.join("\n  "))
+}
+
+/// Runs a fuzz target with the installed compiler and no sanitizer: the targets look for panics, not for memory errors.
+fn fuzz(args: &[String]) -> Result<()> {
+    let [target, seconds] = args else { bail!("usage: cargo xtask fuzz TARGET SECONDS") };
+    let seconds: u32 = seconds.parse().context("SECONDS is a number")?;
+    let mut command = cargo(&["fuzz", "run", "-s", "none", target, "--"]);
+    command.arg(format!("-max_total_time={seconds}")).env("RUSTC_BOOTSTRAP", "1");
+    must(&mut command, "cargo fuzz (installed with `cargo install cargo-fuzz`)")
+}
