@@ -1,0 +1,55 @@
+"""C = alpha * op(A) x op(B) + beta * C, accumulated in C's policy type; op transposes or not.
+
+A block computes one TM x TN tile of C. COMPUTE is the type the products are taken in: the storage type itself, or bfloat16 for
+formats that are storage only. With beta == 0, C is not read.
+"""
+import cuda.tile as ct
+import tessera
+
+
+def load_a(A, i, k, TM, TK, TRANSPOSE):
+    if TRANSPOSE:
+        return ct.load(A, (i, k), (TM, TK), order=(1, 0), padding_mode=ct.PaddingMode.ZERO)
+    return ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+
+
+def load_b(B, k, j, TK, TN, TRANSPOSE):
+    if TRANSPOSE:
+        return ct.load(B, (k, j), (TK, TN), order=(1, 0), padding_mode=ct.PaddingMode.ZERO)
+    return ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+
+
+@tessera.kernel
+def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+         TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
+    i = ct.bid(0)
+    j = ct.bid(1)
+    acc = ct.zeros((TM, TN), ACC)
+    for k in range(ct.cdiv(K, TK)):
+        a = load_a(A, i, k, TM, TK, TRANSPOSE_A).astype(COMPUTE)
+        b = load_b(B, k, j, TK, TN, TRANSPOSE_B).astype(COMPUTE)
+        acc = ct.mma(a, b, acc)
+    out = acc * ct.astype(alpha, ACC)
+    if beta != 0.0:
+        c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
+        out = out + c.astype(ACC) * ct.astype(beta, ACC)
+    ct.store(C, (i, j), out.astype(C.dtype))
+
+
+@tessera.kernel
+def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+                 TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i = ct.bid(0)
+    j = ct.bid(1)
+    n = ct.bid(2)
+    acc = ct.zeros((TM, TN), ACC)
+    for k in range(ct.cdiv(K, TK)):
+        a = ct.load(A, (n, i, k), (1, TM, TK), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TK))
+        b = ct.load(B, (n, k, j), (1, TK, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TK, TN))
+        acc = ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)
+    out = acc * ct.astype(alpha, ACC)
+    if beta != 0.0:
+        c = ct.load(C, (n, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TN))
+        out = out + c.astype(ACC) * ct.astype(beta, ACC)
+    ct.store(C, (n, i, j), out.astype(C.dtype).reshape((1, TM, TN)))
