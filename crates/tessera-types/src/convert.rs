@@ -72,6 +72,10 @@ slices! {
     f32_to_e8m0_up: f32 => u8;
     /// `e8m0` to `f32`.
     e8m0_to_f32: u8 => f32;
+    /// `i4` codes to their numbers.
+    i4_to_i8: u8 => i8;
+    /// Numbers to `i4` codes, wrapping.
+    i8_to_i4: i8 => u8;
 }
 
 /// `f32` to `f16`.

@@ -209,6 +209,18 @@ pub fn f64_to_bf16(x: f64) -> u16 {
     f32_to_bf16(f64_to_f32_odd(x))
 }
 
+/// The number of an `i4` code; the four high bits are ignored.
+#[inline(always)]
+pub fn i4_to_i8(code: u8) -> i8 {
+    (code << 4) as i8 >> 4
+}
+
+/// The `i4` code of a number, which wraps.
+#[inline(always)]
+pub fn i8_to_i4(x: i8) -> u8 {
+    x as u8 & 0xf
+}
+
 macro_rules! tables {
     ($($(#[$doc:meta])* $function:ident $table:ident $format:ident $entries:literal)*) => {$(
         static $table: [f32; $entries] = {

@@ -6,13 +6,21 @@
 //! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits and features and, where known, a [`Device`] with
 //!   clocks and peaks.
 
+mod cast;
 mod dtype;
 mod format;
+mod integer;
+mod policy;
 mod rounding;
 
 pub mod convert;
 pub mod element;
+pub mod packed;
 
+pub use cast::{cast, default_rounding};
 pub use dtype::{DType, NumberClass, UnknownDType};
 pub use format::{FloatFormat, Specials};
+pub use integer::IntFormat;
+pub use packed::packed_bytes;
+pub use policy::{BlockScaled, Policy, PolicyError, Storage, policy_name};
 pub use rounding::{Exact, Overflow, Rounding};
