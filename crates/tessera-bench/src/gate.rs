@@ -1,0 +1,392 @@
+//! The correctness gate: nothing is timed before it has passed here.
+//!
+//! For the first seed the subject is launched twice on equal inputs with differently poisoned outputs. An element that shows
+//! the poison under *both* patterns was not written; outputs that differ otherwise depend on old memory or on luck. Every
+//! seed's outputs are compared with the reference element by element, in blocks of rows so that memory stays flat; inputs
+//! must be unchanged and guard zones intact afterwards.
+//!
+//! Element rules, with `want` from the reference and `ratio = |got - want| / bound`:
+//!
+//! | want | passes when |
+//! |---|---|
+//! | NaN | got is NaN |
+//! | +-Inf | got is the same infinity |
+//! | finite | got is finite and `ratio <= 1` (a bound of 0 asks for equality) |
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Check, Expected, Fault, Lane, Output, Poison, Subject};
+use crate::random::Digest;
+use crate::real::Real;
+use crate::status::Status;
+
+/// Elements compared at a time (or one row, if a row is longer).
+const BLOCK_ELEMENTS: usize = 1 << 16;
+
+/// How thoroughly to look.
+#[derive(Clone, Copy, Debug)]
+pub struct GateOptions {
+    /// Seeds of the case's own distribution.
+    pub seeds: usize,
+    /// From which the seeds are derived.
+    pub suite_seed: u64,
+}
+
+/// The element that is furthest from its bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worst {
+    /// The output's name.
+    pub output: String,
+    /// Row of the element.
+    pub row: u64,
+    /// Column of the element.
+    pub column: u64,
+    /// What the subject wrote.
+    pub got: Real,
+    /// What the reference says.
+    pub want: Real,
+    /// The allowed absolute error.
+    pub bound: Real,
+    /// `|got - want| / bound`.
+    pub ratio: Real,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// `tolerance`, `exact_lane`, `dual_poison`, `repeat`, `inputs`, `guards`, `timed_output`.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// Why it does not, or what was seen.
+    pub detail: Option<String>,
+}
+
+/// What the gate found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateReport {
+    /// `ok`, or what is wrong.
+    pub status: Status,
+    /// Why, in one sentence; absent when it passed.
+    pub reason: Option<String>,
+    /// Each check that was made.
+    pub checks: Vec<CheckResult>,
+    /// The element closest to its bound, or furthest beyond it.
+    pub worst: Option<Worst>,
+    /// Mean of `(got - want) / bound`, signed by `want`: 0 for unbiased rounding.
+    pub bias: Option<f64>,
+    /// Elements compared, over all seeds.
+    pub elements: u64,
+    /// Elements outside their bound.
+    pub failed: u64,
+    /// The seeds used.
+    pub seeds: Vec<u64>,
+    /// Digest of the outputs for the inputs that are left in place for timing.
+    pub output_digest: u64,
+}
+
+impl GateReport {
+    /// True when the subject may be timed.
+    pub fn passed(&self) -> bool {
+        self.status == Status::Ok
+    }
+}
+
+/// Runs the gate. On success the inputs of the last seed are in place, ready for timing.
+///
+/// A [`Fault`] means that the subject could not be judged; a wrong result is a report.
+pub fn check(subject: &mut dyn Subject, options: GateOptions) -> Result<GateReport, Fault> {
+    let mut gate = Gate::new();
+    let seeds: Vec<u64> = (0..options.seeds.max(1) as u64).map(|i| options.suite_seed.wrapping_add(i)).collect();
+    if subject.outputs().is_empty() {
+        return Err(Fault::new(Status::HarnessError, "the subject declares no output, so nothing can be checked"));
+    }
+    if subject.has_exact_lane() {
+        subject.refresh(seeds[0], Lane::Exact)?;
+        gate.trial(subject, "exact_lane")?;
+    }
+    for (i, &seed) in seeds.iter().enumerate() {
+        subject.refresh(seed, Lane::Case)?;
+        let unwritten = gate.trial(subject, "tolerance")?;
+        if i == 0 {
+            gate.second_poison(subject, unwritten)?;
+        }
+        if gate.status != Status::Ok {
+            break;
+        }
+    }
+    Ok(gate.finish(seeds))
+}
+
+/// Checks that the outputs in memory now are those that passed the gate: the work of the timed launches was done.
+pub fn check_timed(subject: &dyn Subject, report: &GateReport) -> Result<CheckResult, Fault> {
+    let ok = if subject.deterministic() {
+        scan_outputs(subject, &mut |_, _, _| {})? == report.output_digest
+    } else {
+        let mut tally = Tally::default();
+        compare(subject, &mut tally)?;
+        tally.failed == 0
+    };
+    let detail = (!ok).then(|| "the outputs left by a timed launch are not those that passed the gate".to_string());
+    Ok(CheckResult { name: "timed_output".into(), ok, detail })
+}
+
+struct Gate {
+    status: Status,
+    reason: Option<String>,
+    checks: Vec<CheckResult>,
+    tally: Tally,
+    digest: u64,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        Gate { status: Status::Ok, reason: None, checks: Vec::new(), tally: Tally::default(), digest: 0 }
+    }
+
+    fn record(&mut self, name: &str, failure: Option<(Status, String)>) {
+        let (ok, detail) = (failure.is_none(), failure.as_ref().map(|(_, why)| why.clone()));
+        if let Some((status, why)) = failure {
+            // Unwritten elements are also outside their bound: the more telling name wins.
+            if self.status == Status::Ok || status == Status::NotWritten {
+                self.status = status;
+                self.reason = Some(why);
+            }
+        }
+        match self.checks.iter_mut().find(|c| c.name == name) {
+            Some(check) if check.ok => *check = CheckResult { name: name.into(), ok, detail },
+            Some(_) => {}
+            None => self.checks.push(CheckResult { name: name.into(), ok, detail }),
+        }
+    }
+
+    /// One launch on poisoned outputs, judged. Returns where the poison was still seen.
+    fn trial(&mut self, subject: &mut dyn Subject, name: &str) -> Result<Vec<Marks>, Fault> {
+        let inputs = subject.input_digest()?;
+        subject.poison(Poison::Ones)?;
+        subject.launch()?;
+        let outputs = subject.outputs();
+        let codes: Vec<u64> = outputs.iter().map(|o| Poison::Ones.code(o.dtype)).collect();
+        let mut marks: Vec<Marks> = outputs.iter().map(|o| Marks::new(o.len())).collect();
+        self.digest = scan_outputs(subject, &mut |output, at, code| {
+            if code == codes[output] {
+                marks[output].set(at);
+            }
+        })?;
+        let before = self.tally.failed;
+        compare(subject, &mut self.tally)?;
+        let failed = self.tally.failed - before;
+        self.record(name, (failed > 0).then(|| (Status::Incorrect, self.tally.sentence(failed))));
+        let changed = subject.input_digest()? != inputs;
+        self.record("inputs", changed.then(|| (Status::Incorrect, "the launch changed an input".to_string())));
+        let damage = subject.damaged_guard();
+        self.record("guards", damage.map(|d| (Status::Incorrect, format!("the launch wrote outside its tensors: {d}"))));
+        Ok(marks)
+    }
+
+    /// The same inputs under the other poison: finds what was not written and what depends on old memory.
+    fn second_poison(&mut self, subject: &mut dyn Subject, marks: Vec<Marks>) -> Result<(), Fault> {
+        subject.poison(Poison::Alternating)?;
+        subject.launch()?;
+        let codes: Vec<u64> = subject.outputs().iter().map(|o| Poison::Alternating.code(o.dtype)).collect();
+        let mut unwritten = 0u64;
+        let mut first = None;
+        let digest = scan_outputs(subject, &mut |output, at, code| {
+            if code == codes[output] && marks[output].get(at) {
+                unwritten += 1;
+                first.get_or_insert((output, at));
+            }
+        })?;
+        let failure = first.map(|(output, at)| {
+            let o = &subject.outputs()[output];
+            let (row, column) = (at / o.row_len, at % o.row_len);
+            (Status::NotWritten, format!("{unwritten} elements were not written, the first is `{}`[{row}, {column}]", o.name))
+        });
+        let written = failure.is_none();
+        self.record("dual_poison", failure);
+        if subject.deterministic() {
+            let differs = written && digest != self.digest;
+            let why = "two launches on equal inputs differ: the result depends on old memory or on order";
+            self.record("repeat", differs.then(|| (Status::Nondeterministic, why.to_string())));
+        }
+        Ok(())
+    }
+
+    fn finish(self, seeds: Vec<u64>) -> GateReport {
+        GateReport {
+            status: self.status,
+            reason: self.reason,
+            checks: self.checks,
+            bias: (self.tally.biased > 0).then(|| self.tally.bias / self.tally.biased as f64),
+            elements: self.tally.elements,
+            failed: self.tally.failed,
+            worst: self.tally.worst,
+            seeds,
+            output_digest: self.digest,
+        }
+    }
+}
+
+/// A set of element positions that takes no memory while empty.
+struct Marks {
+    len: usize,
+    words: Vec<u64>,
+}
+
+impl Marks {
+    fn new(len: usize) -> Marks {
+        Marks { len, words: Vec::new() }
+    }
+
+    fn set(&mut self, at: usize) {
+        if self.words.is_empty() {
+            self.words = vec![0; self.len.div_ceil(64)];
+        }
+        self.words[at / 64] |= 1 << (at % 64);
+    }
+
+    fn get(&self, at: usize) -> bool {
+        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+}
+
+/// Row ranges of at most [`BLOCK_ELEMENTS`] elements, each with its first element's position.
+fn row_blocks(output: &Output) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let rows = output.rows;
+    let step = (BLOCK_ELEMENTS / output.row_len.max(1)).max(1);
+    let empty = output.is_empty();
+    (0..rows).step_by(step).filter(move |_| !empty).map(move |first| first..(first + step).min(rows))
+}
+
+/// Visits every element of every output and returns the digest of all.
+fn scan_outputs(subject: &dyn Subject, visit: &mut dyn FnMut(usize, usize, u64)) -> Result<u64, Fault> {
+    let mut digest = Digest::default();
+    let mut codes = Vec::new();
+    for (index, output) in subject.outputs().iter().enumerate() {
+        for rows in row_blocks(output) {
+            let first = rows.start * output.row_len;
+            codes.resize(rows.len() * output.row_len, 0);
+            subject.read(index, rows, &mut codes)?;
+            for (i, &code) in codes.iter().enumerate() {
+                digest.word(code);
+                visit(index, first + i, code);
+            }
+        }
+    }
+    Ok(digest.finish())
+}
+
+#[derive(Default)]
+struct Tally {
+    elements: u64,
+    failed: u64,
+    worst: Option<Worst>,
+    worst_ratio: f64,
+    bias: f64,
+    biased: u64,
+}
+
+impl Tally {
+    fn sentence(&self, failed: u64) -> String {
+        match &self.worst {
+            Some(w) => format!(
+                "{failed} elements are outside the bound, the worst is `{}`[{}, {}]: got {}, want {}, allowed {:.3e} ({:.3} times the bound)",
+                w.output, w.row, w.column, w.got, w.want, w.bound.0, w.ratio.0
+            ),
+            None => format!("{failed} elements are outside the bound"),
+        }
+    }
+
+    fn element(&mut self, output: &Output, at: usize, got: f64, want: f64, bound: f64) {
+        let ratio = error_ratio(got, want, bound);
+        self.elements += 1;
+        self.failed += u64::from(ratio > 1.0);
+        if bound > 0.0 && ratio.is_finite() && want.is_finite() {
+            self.bias += (got - want) / bound * want.signum();
+            self.biased += 1;
+        }
+        if self.worst.is_none() || ratio > self.worst_ratio {
+            self.worst_ratio = ratio;
+            self.worst = Some(Worst {
+                output: output.name.clone(),
+                row: (at / output.row_len) as u64,
+                column: (at % output.row_len) as u64,
+                got: Real(got),
+                want: Real(want),
+                bound: Real(bound),
+                ratio: Real(ratio),
+            });
+        }
+    }
+}
+
+/// How many times its bound an error is; infinite where no bound applies, never NaN.
+fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
+    if want.is_nan() {
+        return if got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if got == want {
+        return 0.0;
+    }
+    if !got.is_finite() || !want.is_finite() {
+        return f64::INFINITY;
+    }
+    let ratio = (got - want).abs() / bound;
+    // A bound that is zero, negative or NaN allows no error.
+    if bound > 0.0 { ratio } else { f64::INFINITY }
+}
+
+fn compare(subject: &dyn Subject, tally: &mut Tally) -> Result<(), Fault> {
+    let (mut codes, mut want, mut bound, mut exact) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (index, output) in subject.outputs().iter().enumerate() {
+        for rows in row_blocks(output) {
+            let first = rows.start * output.row_len;
+            let n = rows.len() * output.row_len;
+            codes.resize(n, 0);
+            subject.read(index, rows.clone(), &mut codes)?;
+            match output.check {
+                Check::Exact => {
+                    exact.resize(n, 0);
+                    subject.expect(index, rows, Expected::Codes(&mut exact))?;
+                    for i in 0..n {
+                        // Equal bits are right even for NaN; different bits are wrong even for equal numbers (-0 and 0).
+                        let (got, want) = ((output.decode)(codes[i]), (output.decode)(exact[i]));
+                        if codes[i] == exact[i] {
+                            tally.element(output, first + i, want, want, 0.0);
+                        } else {
+                            tally.mismatch(output, first + i, got, want);
+                        }
+                    }
+                }
+                Check::Bounded => {
+                    want.resize(n, 0.0);
+                    bound.resize(n, 0.0);
+                    subject.expect(index, rows, Expected::Values { want: &mut want, bound: &mut bound })?;
+                    for i in 0..n {
+                        tally.element(output, first + i, (output.decode)(codes[i]), want[i], bound[i]);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Tally {
+    fn mismatch(&mut self, output: &Output, at: usize, got: f64, want: f64) {
+        self.elements += 1;
+        self.failed += 1;
+        if self.worst.is_none() || self.worst_ratio < f64::INFINITY {
+            self.worst_ratio = f64::INFINITY;
+            self.worst = Some(Worst {
+                output: output.name.clone(),
+                row: (at / output.row_len) as u64,
+                column: (at % output.row_len) as u64,
+                got: Real(got),
+                want: Real(want),
+                bound: Real(0.0),
+                ratio: Real(f64::INFINITY),
+            });
+        }
+    }
+}
