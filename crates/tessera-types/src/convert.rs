@@ -1,7 +1,7 @@
 //! Conversions of slices, for hot paths: the loops vectorise, and `f16` uses the processor's own instructions where present.
 //!
-//! `a_to_b(src, dst)` converts each element as [`element`](crate::element)'s function of the same name. Both slices must have
-//! one length. Sub-byte codes take a byte each; [`packed`](crate::packed) packs them.
+//! `a_to_b(src, dst)` converts each element as [`element`]'s function of the same name. Both slices must have
+//! one length. Sub-byte codes take a byte each; [`packed`](mod@crate::packed) packs them.
 //!
 //! ```
 //! let mut codes = [0; 3];

@@ -6,21 +6,29 @@
 //! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits and features and, where known, a [`Device`] with
 //!   clocks and peaks.
 
+mod arch;
 mod cast;
+mod device;
 mod dtype;
 mod format;
 mod integer;
 mod policy;
 mod rounding;
+mod target;
+mod tolerance;
 
 pub mod convert;
 pub mod element;
 pub mod packed;
 
+pub use arch::{Arch, Feature, Limits};
 pub use cast::{cast, default_rounding};
+pub use device::{Device, Peak, Unit};
 pub use dtype::{DType, NumberClass, UnknownDType};
 pub use format::{FloatFormat, Specials};
 pub use integer::IntFormat;
 pub use packed::packed_bytes;
 pub use policy::{BlockScaled, Policy, PolicyError, Storage, policy_name};
 pub use rounding::{Exact, Overflow, Rounding};
+pub use target::{Target, UnknownTarget};
+pub use tolerance::{ErrorModel, RowMoments, smallest_positive, unit_roundoff};
