@@ -1,1 +1,19 @@
-//! tessera-ops
+//! The operator library: one kernel file and one Rust file an operator.
+//!
+//! An [`Operator`] states everything the rest of the project works from: its kernels' source, the suite's problem sizes, the
+//! precisions, and, for one problem in one precision, a [`Plan`]: tensors, launches, useful work, and an f64 [`Reference`] with
+//! the error that a correct implementation may make. Suites, checks, listings and bindings pick operators up from
+//! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
+
+mod element;
+mod operator;
+mod problem;
+mod set;
+mod work;
+
+pub use operator::{
+    Argument, Expected, Fill, Inputs, LaunchSpec, OPERATORS, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
+    Unsupported, find,
+};
+pub use problem::Problem;
+pub use work::{Metric, Work};

@@ -1,7 +1,7 @@
 //! Conversions of slices, for hot paths: the loops vectorise, and `f16` uses the processor's own instructions where present.
 //!
 //! `a_to_b(src, dst)` converts each element as [`element`]'s function of the same name. Both slices must have
-//! one length. Sub-byte codes take a byte each; [`packed`](mod@crate::packed) packs them.
+//! one length. All but the `f16` ones are inlined, so that in a caller compiled for wider vectors they use those. Sub-byte codes take a byte each; [`packed`](mod@crate::packed) packs them.
 //!
 //! ```
 //! let mut codes = [0; 3];
@@ -23,7 +23,7 @@ macro_rules! slices {
         ///
         /// # Panics
         /// If the slices differ in length.
-        #[inline]
+        #[inline(always)]
         pub fn $name(src: &[$from], dst: &mut [$to]) {
             assert_eq!(src.len(), dst.len(), "slices of one length");
             for (to, &from) in dst.iter_mut().zip(src) {

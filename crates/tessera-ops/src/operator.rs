@@ -1,0 +1,231 @@
+//! What an operator states about itself.
+
+use std::fmt;
+use std::ops::Range;
+
+use tessera_types::{DType, Policy};
+
+use crate::problem::Problem;
+use crate::set;
+use crate::work::Work;
+
+/// The library's operators, in the order in which they are listed.
+pub const OPERATORS: &[&Operator] = &[
+    &set::gemm::GEMM,
+    &set::vector::VECTOR,
+    &set::layer_norm::LAYER_NORM,
+    &set::rms_norm::RMS_NORM,
+    &set::softmax::SOFTMAX,
+    &set::bandwidth::BANDWIDTH,
+];
+
+/// The operator of a name.
+pub fn find(name: &str) -> Option<&'static Operator> {
+    OPERATORS.iter().copied().find(|operator| operator.name == name)
+}
+
+/// One operator.
+pub struct Operator {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// The kernel file's name.
+    pub file: &'static str,
+    /// The kernel file's text.
+    pub source: &'static str,
+    /// Precision policies of the suite, in the policy grammar.
+    pub precisions: &'static [&'static str],
+    /// Further policies that a plan accepts.
+    pub further_precisions: &'static [&'static str],
+    /// The seed suite's problems, before precisions.
+    pub suite: fn() -> Vec<Problem>,
+    /// Problems beyond the seed suite's, which `--sizes all` adds.
+    pub further_suite: fn() -> Vec<Problem>,
+    /// The quick subset: problems and the policy of each.
+    pub quick: fn() -> Vec<(Problem, &'static str)>,
+    /// Small problems at the edges of the kernels' tiles, for checking.
+    pub edges: fn() -> Vec<Problem>,
+    /// Everything needed to run one problem in one precision.
+    pub plan: fn(&Problem, Policy) -> Result<Plan, Unsupported>,
+}
+
+/// Why an operator does not do a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub String);
+
+/// What a tensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Read only.
+    Input,
+    /// Written and judged.
+    Output,
+    /// Read and written; judged.
+    InOut,
+    /// Written and read by the operator itself.
+    Workspace,
+}
+
+/// How a tensor's values are generated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// Normal with a mean and a standard deviation.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        sd: f64,
+    },
+    /// Integers between bounds, inclusive.
+    Integers {
+        /// Least value.
+        least: i64,
+        /// Greatest value.
+        greatest: i64,
+    },
+}
+
+impl Fill {
+    /// Mean 0 and standard deviation 1.
+    pub const NORMAL: Fill = Fill::Normal { mean: 0.0, sd: 1.0 };
+}
+
+/// A tensor of a plan.
+#[derive(Clone, Debug)]
+pub struct TensorSpec {
+    /// Its name: the kernel's parameter name.
+    pub name: &'static str,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape that the kernel sees.
+    pub shape: Vec<usize>,
+    /// Distance between elements of a rank-1 tensor, in elements; 1 for contiguous ones.
+    pub step: usize,
+    /// What it is for.
+    pub role: Role,
+    /// How inputs are generated.
+    pub fill: Fill,
+}
+
+impl TensorSpec {
+    /// A contiguous tensor.
+    pub(crate) fn new(name: &'static str, dtype: DType, shape: impl Into<Vec<usize>>, role: Role) -> TensorSpec {
+        TensorSpec { name, dtype, shape: shape.into(), step: 1, role, fill: Fill::NORMAL }
+    }
+
+    /// Elements that the kernel sees.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes it takes in memory, the gaps between elements included.
+    pub fn allocated_bytes(&self) -> u64 {
+        crate::work::packed_bytes(self.dtype, self.len() as u64 * self.step as u64)
+    }
+}
+
+/// A kernel argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// The tensor at this position of the plan.
+    Tensor(usize),
+    /// An integer: a constant where the kernel says so, else a run-time scalar.
+    Int(i64),
+    /// A float, likewise.
+    Float(f64),
+    /// A truth value, likewise.
+    Bool(bool),
+    /// An element type.
+    Type(DType),
+}
+
+/// One kernel launch of a plan.
+#[derive(Clone, Debug)]
+pub struct LaunchSpec {
+    /// The kernel's name in the operator's file.
+    pub kernel: &'static str,
+    /// Arguments by name.
+    pub arguments: Vec<(&'static str, Argument)>,
+    /// Blocks along each axis.
+    pub grid: [u32; 3],
+}
+
+/// One judged tensor as a matrix: rows are what the reference computes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRows {
+    /// Position of the tensor in the plan.
+    pub tensor: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Elements in a row.
+    pub row_len: usize,
+    /// True when every bit must be right; else the reference states a bound.
+    pub exact: bool,
+}
+
+/// Everything needed to run, judge and rate one problem in one precision.
+pub struct Plan {
+    /// Tensors; launches and references name them by position.
+    pub tensors: Vec<TensorSpec>,
+    /// Launches in order.
+    pub launches: Vec<LaunchSpec>,
+    /// What is judged.
+    pub outputs: Vec<OutputRows>,
+    /// Useful work.
+    pub work: Work,
+    /// True when small integers as inputs make every partial result exact in any order.
+    pub exact_lane: bool,
+    /// The right answer.
+    pub reference: Box<dyn Reference>,
+}
+
+impl Plan {
+    /// Bytes that all tensors take.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors.iter().map(TensorSpec::allocated_bytes).sum()
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("tensors", &self.tensors)
+            .field("launches", &self.launches)
+            .field("work", &self.work)
+            .finish()
+    }
+}
+
+/// The current contents of a plan's tensors, elements in row-major order of the shape.
+pub trait Inputs: Sync {
+    /// Elements from `start` on as numbers.
+    fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]);
+    /// Elements from `start` on as bits.
+    fn codes(&self, tensor: usize, start: usize, out: &mut [u64]);
+}
+
+/// Where a reference puts its answer for whole rows.
+pub enum Expected<'a> {
+    /// The bits of each element.
+    Codes(&'a mut [u64]),
+    /// The f64 result, and the largest error that a correct implementation can make.
+    Bounded {
+        /// Results.
+        want: &'a mut [f64],
+        /// Largest errors.
+        bound: &'a mut [f64],
+    },
+}
+
+/// The right answer in f64, from the inputs as they are stored.
+pub trait Reference: Sync + Send {
+    /// Computes whole rows of one output.
+    fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>);
+}

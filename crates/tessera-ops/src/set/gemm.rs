@@ -1,0 +1,246 @@
+//! GEMM: C = alpha * op(A) x op(B) + beta * C, with an optional batch.
+//!
+//! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use tessera_types::{DType, ErrorModel, Policy, Storage};
+
+use crate::element::storable;
+use crate::operator::{
+    Argument, Expected, Fill, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+};
+use crate::problem::Problem;
+use crate::work::{Metric, Work, packed_bytes};
+
+pub(crate) static GEMM: Operator = Operator {
+    name: "gemm",
+    about: "matrix product C = alpha * op(A) x op(B) + beta * C, batched",
+    file: "gemm.py",
+    source: include_str!("../../../../kernels/gemm.py"),
+    precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)", "fp6@accum(fp32)", "fp4@accum(fp32)"],
+    further_precisions: &["fp64", "tf32", "int8"],
+    suite,
+    further_suite: batched_suite,
+    quick,
+    edges,
+    plan,
+};
+
+fn problem(m: u64, n: u64, k: u64, variant: &str) -> Problem {
+    Problem::new(&[("batch", 1), ("m", m), ("n", n), ("k", k)], variant)
+}
+
+/// Squares, shapes of language models with the batch folded into M, and the four transposes: 40 cases.
+fn suite() -> Vec<Problem> {
+    let mut cases: Vec<Problem> = [256, 512, 1024, 2048, 4096, 8192, 16384].iter().map(|&s| problem(s, s, s, "nn")).collect();
+    for (m, n, k) in [(8192, 4096, 4096), (4096, 11008, 4096), (2048, 2048, 8192), (1024, 4096, 1024), (512, 2048, 512)] {
+        cases.extend([1, 8, 16, 32, 64].iter().map(|batch| problem(batch * m, n, k, "nn")));
+    }
+    for s in [1024, 2048] {
+        cases.extend(["nn", "nt", "tn", "tt"].iter().map(|variant| problem(s, s, s, variant)));
+    }
+    cases
+}
+
+/// Attention's products, one a head.
+fn batched_suite() -> Vec<Problem> {
+    let sizes = [(128, 512, 512, 64), (64, 1024, 1024, 128), (32, 2048, 128, 2048)];
+    sizes.iter().map(|&(batch, m, n, k)| Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", k)], "nn")).collect()
+}
+
+fn quick() -> Vec<(Problem, &'static str)> {
+    let mut cases: Vec<_> = GEMM.precisions.iter().map(|&precision| (problem(256, 256, 256, "nn"), precision)).collect();
+    cases.extend(["nt", "tn", "tt"].iter().map(|variant| (problem(256, 256, 256, variant), "fp32")));
+    cases.extend(["fp32", "bf16"].iter().map(|&precision| (problem(512, 512, 512, "nn"), precision)));
+    cases.push((Problem::new(&[("batch", 4), ("m", 128), ("n", 192), ("k", 256)], "nn"), "fp32"));
+    cases
+}
+
+fn edges() -> Vec<Problem> {
+    let mut cases = Vec::new();
+    for (m, n, k) in [(1, 1, 1), (127, 129, 63), (128, 128, 64), (257, 65, 130), (1, 300, 97), (300, 1, 33)] {
+        cases.extend(["nn", "nt", "tn", "tt"].iter().map(|variant| problem(m, n, k, variant)));
+    }
+    cases.push(Problem::new(&[("batch", 3), ("m", 65), ("n", 70), ("k", 40)], "nn"));
+    cases
+}
+
+/// The type products are taken in: storage-only formats are decoded, exactly, to bfloat16.
+fn compute_type(storage: DType) -> DType {
+    match storage {
+        DType::F6E2M3 | DType::F6E3M2 | DType::F4E2M1 => DType::BF16,
+        other => other,
+    }
+}
+
+/// Tile extents: large enough that a block's operands are reused from cache, small enough that a small product has blocks for every core.
+fn tiles(m: u64, n: u64) -> (i64, i64, i64) {
+    if m.min(n) >= 1024 { (256, 256, 64) } else { (128, 128, 64) }
+}
+
+fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+    let Storage::Plain(storage) = policy.storage() else {
+        return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
+    };
+    let acc = policy.accumulator();
+    let integer = storage.is_integer();
+    if !(storage.is_float() || matches!(storage, DType::I8 | DType::U8)) || storage == DType::E8M0 {
+        return Err(Unsupported(format!("gemm does not multiply `{policy}`")));
+    }
+    let [batch, m, n, k] = ["batch", "m", "n", "k"].map(|name| problem.get(name));
+    let batched = batch > 1;
+    let (ta, tb) = (problem.has("tn") || problem.has("tt"), problem.has("nt") || problem.has("tt"));
+    if batched && (ta || tb) {
+        return Err(Unsupported("the batched gemm takes operands that are not transposed".to_string()));
+    }
+    let shape = |rows: u64, columns: u64| -> Vec<usize> {
+        if batched { vec![batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] }
+    };
+    let mut a = TensorSpec::new("A", storage, if ta { shape(k, m) } else { shape(m, k) }, Role::Input);
+    let mut b = TensorSpec::new("B", storage, if tb { shape(n, k) } else { shape(k, n) }, Role::Input);
+    let c = TensorSpec::new("C", acc, shape(m, n), Role::Output);
+    if integer {
+        let least = if storage == DType::U8 { 0 } else { -128 };
+        a.fill = Fill::Integers { least, greatest: least + 255 };
+        b.fill = a.fill;
+    }
+
+    let (tm, tn, tk) = tiles(m, n);
+    let compute = compute_type(storage);
+    let mut arguments = vec![
+        ("A", Argument::Tensor(0)),
+        ("B", Argument::Tensor(1)),
+        ("C", Argument::Tensor(2)),
+        ("alpha", Argument::Float(1.0)),
+        ("beta", Argument::Float(0.0)),
+        ("K", Argument::Int(k as i64)),
+        ("COMPUTE", Argument::Type(compute)),
+        ("ACC", Argument::Type(acc)),
+        ("TM", Argument::Int(tm)),
+        ("TN", Argument::Int(tn)),
+        ("TK", Argument::Int(tk)),
+    ];
+    if !batched {
+        arguments.push(("TRANSPOSE_A", Argument::Bool(ta)));
+        arguments.push(("TRANSPOSE_B", Argument::Bool(tb)));
+    }
+    let blocks = |extent: u64, tile: i64| {
+        u32::try_from(extent.div_ceil(tile as u64)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
+    };
+    let grid = [blocks(m, tm)?, blocks(n, tn)?, batch as u32];
+    Ok(Plan {
+        tensors: vec![a, b, c],
+        launches: vec![LaunchSpec { kernel: if batched { "gemm_batched" } else { "gemm" }, arguments, grid }],
+        outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],
+        work: Work {
+            read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n)),
+            write_bytes: batch * packed_bytes(acc, m * n),
+            flops: 2 * batch * m * n * k,
+            compute: Some(compute),
+            metric: Metric::Compute,
+            formula: "2mnk operations; A, B read once, C written once",
+        },
+        exact_lane: true,
+        reference: Box::new(Product { m: m as usize, n: n as usize, k: k as usize, ta, tb, storage, acc }),
+    })
+}
+
+/// Rows of op(A) x op(B), a block of K at a time so that B's decoded rows stay in cache.
+struct Product {
+    m: usize,
+    n: usize,
+    k: usize,
+    ta: bool,
+    tb: bool,
+    storage: DType,
+    acc: DType,
+}
+
+/// K is walked in blocks of this many rows of B.
+const K_BLOCK: usize = 128;
+
+impl Product {
+    /// Elements of op(A): row `i` of matrix `batch`, columns `k0..k0 + out.len()`.
+    fn read_a(&self, inputs: &dyn Inputs, batch: usize, i: usize, k0: usize, out: &mut [f64]) {
+        let base = batch * self.m * self.k;
+        if self.ta {
+            for (step, value) in out.iter_mut().enumerate() {
+                inputs.numbers(0, base + (k0 + step) * self.m + i, std::slice::from_mut(value));
+            }
+        } else {
+            inputs.numbers(0, base + i * self.k + k0, out);
+        }
+    }
+
+    /// Rows `k0..k1` of op(B) of matrix `batch`, one after another.
+    fn read_b(&self, inputs: &dyn Inputs, batch: usize, k0: usize, k1: usize) -> Vec<f64> {
+        let base = batch * self.k * self.n;
+        let mut rows = vec![0.0; (k1 - k0) * self.n];
+        if self.tb {
+            let mut column = vec![0.0; k1 - k0];
+            for j in 0..self.n {
+                inputs.numbers(1, base + j * self.k + k0, &mut column);
+                for (step, value) in column.iter().enumerate() {
+                    rows[step * self.n + j] = *value;
+                }
+            }
+        } else {
+            inputs.numbers(1, base + k0 * self.n, &mut rows);
+        }
+        rows
+    }
+
+    /// Sums of products and of their magnitudes for rows that lie in one matrix of the batch.
+    fn sums(&self, inputs: &dyn Inputs, rows: Range<usize>, sums: &mut [f64], magnitudes: &mut [f64]) {
+        let batch = rows.start / self.m;
+        for k0 in (0..self.k).step_by(K_BLOCK) {
+            let k1 = (k0 + K_BLOCK).min(self.k);
+            let b = self.read_b(inputs, batch, k0, k1);
+            let first = rows.start;
+            sums.par_chunks_mut(self.n).zip(magnitudes.par_chunks_mut(self.n)).enumerate().for_each(|(r, (sum, magnitude))| {
+                let mut a = vec![0.0; k1 - k0];
+                self.read_a(inputs, batch, (first + r) % self.m, k0, &mut a);
+                for (a, b) in a.iter().zip(b.chunks_exact(self.n)) {
+                    for ((sum, magnitude), b) in sum.iter_mut().zip(magnitude.iter_mut()).zip(b) {
+                        let product = a * b;
+                        *sum += product;
+                        *magnitude += product.abs();
+                    }
+                }
+            });
+        }
+    }
+}
+
+impl Reference for Product {
+    fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let mut sums = vec![0.0; rows.len() * self.n];
+        let mut magnitudes = vec![0.0; rows.len() * self.n];
+        let mut start = rows.start;
+        while start < rows.end {
+            let end = rows.end.min((start / self.m + 1) * self.m);
+            let part = (start - rows.start) * self.n..(end - rows.start) * self.n;
+            self.sums(inputs, start..end, &mut sums[part.clone()], &mut magnitudes[part]);
+            start = end;
+        }
+        match expected {
+            Expected::Codes(codes) => {
+                for (code, sum) in codes.iter_mut().zip(&sums) {
+                    *code = crate::element::wrap(self.acc, *sum as i64);
+                }
+            }
+            Expected::Bounded { want, bound } => {
+                // TF32 operands are rounded from their 32-bit storage by the product itself.
+                let operand_rounding =
+                    if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
+                let model = ErrorModel::nearest(self.acc, self.acc);
+                for (((want, bound), sum), magnitude) in want.iter_mut().zip(bound).zip(&sums).zip(&magnitudes) {
+                    *want = storable(self.acc, *sum);
+                    *bound = model.contraction(*sum, *magnitude, self.k) + operand_rounding * magnitude;
+                }
+            }
+        }
+    }
+}

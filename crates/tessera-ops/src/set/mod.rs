@@ -1,0 +1,9 @@
+//! The operators, a file each.
+
+pub(crate) mod bandwidth;
+pub(crate) mod gemm;
+pub(crate) mod layer_norm;
+pub(crate) mod rms_norm;
+mod rows;
+pub(crate) mod softmax;
+pub(crate) mod vector;

@@ -1,0 +1,246 @@
+//! Vector operations: axpy, add, mul elementwise; dot, norm, reduce_sum, reduce_max over everything.
+//!
+//! The variant names the operation, and `strided_2`, `strided_4` or `strided_8` where only every s-th element is touched.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
+
+use crate::element::{storable, underflow};
+use crate::operator::{
+    Argument, Expected, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+};
+use crate::problem::Problem;
+use crate::set::rows;
+use crate::work::{Metric, Work, packed_bytes};
+
+pub(crate) static VECTOR: Operator = Operator {
+    name: "vector",
+    about: "axpy, dot, norm, add, mul, reduce_sum, reduce_max; sequential and strided",
+    file: "vector.py",
+    source: include_str!("../../../../kernels/vector.py"),
+    precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
+    further_precisions: &["fp64"],
+    suite,
+    further_suite: Vec::new,
+    quick,
+    edges,
+    plan,
+};
+
+/// The operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Axpy,
+    Dot,
+    Norm,
+    Add,
+    Mul,
+    ReduceSum,
+    ReduceMax,
+}
+
+/// Words of the variant, in the suite's order.
+const OPERATIONS: [(&str, Operation); 7] = [
+    ("axpy", Operation::Axpy),
+    ("dot", Operation::Dot),
+    ("norm", Operation::Norm),
+    ("add", Operation::Add),
+    ("mul", Operation::Mul),
+    ("reduce_sum", Operation::ReduceSum),
+    ("reduce_max", Operation::ReduceMax),
+];
+
+/// `alpha` of axpy.
+const ALPHA: f64 = 1.5;
+/// Elements of a tile.
+const TILE: usize = 4096;
+/// Tiles that one block of a reduction's first stage adds up.
+const TILES: usize = 16;
+/// Elements of a tile of a reduction's second stage.
+const FINISH_TILE: usize = 1024;
+
+fn problem(n: u64, variant: &str) -> Problem {
+    Problem::new(&[("n", n)], variant)
+}
+
+/// Seven operations at nine sizes, and strided axpy and add: 75 cases.
+fn suite() -> Vec<Problem> {
+    let sizes = (0..9).map(|step| 1024u64 << (2 * step));
+    let mut cases: Vec<Problem> = sizes.flat_map(|n| OPERATIONS.iter().map(move |(name, _)| problem(n, name))).collect();
+    for n in [1 << 20, 1 << 22] {
+        for stride in [2, 4, 8] {
+            cases.extend(["axpy", "add"].iter().map(|name| problem(n, &format!("{name} strided_{stride}"))));
+        }
+    }
+    cases
+}
+
+fn quick() -> Vec<(Problem, &'static str)> {
+    let mut cases: Vec<_> = OPERATIONS.iter().map(|(name, _)| (problem(1 << 20, name), "fp32")).collect();
+    cases.extend(
+        [("axpy", "fp16"), ("dot", "bf16"), ("add", "fp8_e4m3@accum(fp32)"), ("reduce_sum", "fp8_e5m2@accum(fp32)")]
+            .map(|(name, precision)| (problem(1 << 20, name), precision)),
+    );
+    cases.push((problem(1 << 20, "add strided_4"), "fp32"));
+    cases
+}
+
+fn edges() -> Vec<Problem> {
+    let sizes = [1, 2, 1000, 4095, 4096, 4097, 65535, 65537, 300_007];
+    let mut cases: Vec<Problem> = sizes.iter().flat_map(|&n| OPERATIONS.iter().map(move |(name, _)| problem(n, name))).collect();
+    cases.extend([problem(10_000, "axpy strided_8"), problem(9_999, "add strided_2")]);
+    cases
+}
+
+fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+    let (storage, acc) = rows::storage(policy, "vector")?;
+    let word = problem.variant.split(' ').next().unwrap_or_default();
+    let Some((name, operation)) = OPERATIONS.iter().copied().find(|(name, _)| *name == word) else {
+        return Err(Unsupported(format!("`{word}` is not a vector operation")));
+    };
+    let stride = [2usize, 4, 8].into_iter().find(|s| problem.has(&format!("strided_{s}"))).unwrap_or(1);
+    // `n` counts the span: strided cases touch every stride-th element of it.
+    let n = (problem.get("n") as usize).div_ceil(stride);
+    let vector = |name, role| TensorSpec { step: stride, ..TensorSpec::new(name, storage, [n], role) };
+    let reference = Box::new(Vectors { operation, n, out: storage, acc });
+    let acc_type = ("ACC", Argument::Type(acc));
+    let tile = ("TILE", Argument::Int(TILE as i64));
+    let bytes = packed_bytes(storage, n as u64);
+
+    if matches!(operation, Operation::Axpy | Operation::Add | Operation::Mul) {
+        let mut arguments =
+            vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("z", Argument::Tensor(2)), acc_type, tile];
+        let axpy = operation == Operation::Axpy;
+        if axpy {
+            arguments.push(("alpha", Argument::Float(ALPHA)));
+        }
+        return Ok(Plan {
+            tensors: vec![vector("x", Role::Input), vector("y", Role::Input), vector("z", Role::Output)],
+            launches: vec![LaunchSpec { kernel: name, arguments, grid: rows::grid(n, TILE)? }],
+            outputs: vec![OutputRows { tensor: 2, rows: n, row_len: 1, exact: false }],
+            work: Work {
+                read_bytes: 2 * bytes,
+                write_bytes: bytes,
+                flops: if axpy { 2 } else { 1 } * n as u64,
+                compute: None,
+                metric: Metric::Bandwidth,
+                formula: "two vectors read, one written; touched elements only",
+            },
+            exact_lane: operation != Operation::Axpy,
+            reference,
+        });
+    }
+    if stride != 1 {
+        return Err(Unsupported(format!("{name} has no strided case")));
+    }
+
+    let (first, finish, operands) = match operation {
+        Operation::Dot => ("dot_partials", "finish_sum", 2),
+        Operation::Norm => ("square_partials", "finish_norm", 1),
+        Operation::ReduceSum => ("sum_partials", "finish_sum", 1),
+        Operation::ReduceMax | Operation::Axpy | Operation::Add | Operation::Mul => ("max_partials", "finish_max", 1),
+    };
+    let grid = rows::grid(n, TILE * TILES)?;
+    let mut tensors: Vec<TensorSpec> = ["x", "y"][..operands].iter().map(|&name| vector(name, Role::Input)).collect();
+    let mut arguments: Vec<_> = ["x", "y"][..operands].iter().enumerate().map(|(i, &name)| (name, Argument::Tensor(i))).collect();
+    tensors.push(TensorSpec::new("partials", acc, [grid[0] as usize], Role::Workspace));
+    tensors.push(TensorSpec::new("result", acc, [1], Role::Output));
+    let partials = ("partials", Argument::Tensor(operands));
+    arguments.extend([partials, acc_type, tile, ("TILES", Argument::Int(TILES as i64))]);
+    let finish_arguments =
+        vec![partials, ("result", Argument::Tensor(operands + 1)), ("TILE", Argument::Int(FINISH_TILE as i64))];
+    Ok(Plan {
+        tensors,
+        launches: vec![
+            LaunchSpec { kernel: first, arguments, grid },
+            LaunchSpec { kernel: finish, arguments: finish_arguments, grid: [1, 1, 1] },
+        ],
+        outputs: vec![OutputRows { tensor: operands + 1, rows: 1, row_len: 1, exact: false }],
+        work: Work {
+            read_bytes: operands as u64 * bytes,
+            write_bytes: packed_bytes(acc, 1),
+            flops: operands as u64 * n as u64,
+            compute: None,
+            metric: Metric::Bandwidth,
+            formula: "each vector read once",
+        },
+        exact_lane: operation == Operation::ReduceSum || operation == Operation::ReduceMax,
+        reference,
+    })
+}
+
+struct Vectors {
+    operation: Operation,
+    n: usize,
+    out: DType,
+    acc: DType,
+}
+
+/// Reductions walk the vectors in pieces of this many elements.
+const PIECE: usize = 1 << 16;
+
+impl Vectors {
+    /// Sum of terms and of their magnitudes, and the largest element.
+    fn fold(&self, inputs: &dyn Inputs) -> (f64, f64, f64) {
+        let pieces: Vec<(f64, f64, f64)> = (0..self.n.div_ceil(PIECE))
+            .into_par_iter()
+            .map(|piece| {
+                let start = piece * PIECE;
+                let mut x = vec![0.0; PIECE.min(self.n - start)];
+                inputs.numbers(0, start, &mut x);
+                let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                match self.operation {
+                    Operation::Dot => {
+                        let mut y = vec![0.0; x.len()];
+                        inputs.numbers(1, start, &mut y);
+                        x.iter_mut().zip(&y).for_each(|(x, y)| *x *= y);
+                    }
+                    Operation::Norm => x.iter_mut().for_each(|x| *x *= *x),
+                    Operation::Axpy | Operation::Add | Operation::Mul | Operation::ReduceSum | Operation::ReduceMax => {}
+                }
+                (x.iter().sum(), x.iter().map(|x| x.abs()).sum(), largest)
+            })
+            .collect();
+        pieces.iter().fold((0.0, 0.0, f64::NEG_INFINITY), |(sum, magnitude, largest), piece| {
+            (sum + piece.0, magnitude + piece.1, largest.max(piece.2))
+        })
+    }
+}
+
+impl Reference for Vectors {
+    fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let Expected::Bounded { want, bound } = expected else { return };
+        match self.operation {
+            Operation::Axpy | Operation::Add | Operation::Mul => {
+                let model = ErrorModel { floor: underflow(self.out), ..ErrorModel::nearest(self.out, self.acc) };
+                let mut y = vec![0.0; rows.len()];
+                inputs.numbers(0, rows.start, want);
+                inputs.numbers(1, rows.start, &mut y);
+                for ((want, bound), y) in want.iter_mut().zip(bound).zip(y) {
+                    let (exact, terms) = match self.operation {
+                        Operation::Axpy => (ALPHA * *want + y, (ALPHA * *want).abs() + y.abs()),
+                        Operation::Mul => (*want * y, (*want * y).abs()),
+                        _ => (*want + y, want.abs() + y.abs()),
+                    };
+                    *bound = model.u_out * exact.abs() + 2.0 * model.u_acc * terms + model.floor;
+                    *want = storable(self.out, exact);
+                }
+            }
+            Operation::Dot | Operation::Norm | Operation::ReduceSum | Operation::ReduceMax => {
+                let (sum, magnitude, largest) = self.fold(inputs);
+                let model = ErrorModel::nearest(self.acc, self.acc);
+                let contraction = model.contraction(sum, magnitude, self.n);
+                (want[0], bound[0]) = match self.operation {
+                    Operation::ReduceMax => (largest, 0.0),
+                    // d sqrt(s) = ds / (2 sqrt(s)), and the root itself is rounded.
+                    Operation::Norm if sum > 0.0 => {
+                        (sum.sqrt(), contraction / (2.0 * sum.sqrt()) + 2.0 * unit_roundoff(self.acc) * sum.sqrt())
+                    }
+                    _ => (sum, contraction),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The suite has the seed's shapes, and every plan that it promises can be made.
+
+use std::collections::BTreeSet;
+
+use tessera_ops::{OPERATORS, Problem};
+use tessera_types::Policy;
+
+#[test]
+fn the_seed_suite_has_its_862_shapes() {
+    let counts: Vec<(&str, usize)> = OPERATORS.iter().map(|op| (op.name, (op.suite)().len())).collect();
+    assert_eq!(
+        counts,
+        [("gemm", 40), ("vector", 75), ("layer_norm", 322), ("rms_norm", 0), ("softmax", 245), ("bandwidth", 180)]
+    );
+    assert_eq!(counts.iter().map(|(_, count)| count).sum::<usize>(), 862);
+    let points: usize = OPERATORS.iter().map(|op| (op.suite)().len() * op.precisions.len()).sum();
+    assert_eq!(points, 4145);
+}
+
+#[test]
+fn the_quick_subset_has_each_operator_and_precision() {
+    let mut rows = 0;
+    for op in OPERATORS {
+        let quick = (op.quick)();
+        rows += quick.len();
+        let precisions: BTreeSet<&str> = quick.iter().map(|(_, precision)| *precision).collect();
+        for precision in op.precisions {
+            assert!(precisions.contains(precision), "{} lacks {precision}", op.name);
+        }
+        let distinct: BTreeSet<(String, &str)> =
+            quick.iter().map(|(problem, precision)| (problem.to_string(), *precision)).collect();
+        assert_eq!(distinct.len(), quick.len(), "{} repeats a case", op.name);
+    }
+    assert!((40..=60).contains(&rows), "{rows} rows");
+}
+
+#[test]
+fn every_case_has_a_plan_with_work() {
+    for op in OPERATORS {
+        let policies: Vec<Policy> = op.precisions.iter().map(|text| text.parse().expect("a policy of the grammar")).collect();
+        let cases =
+            (op.suite)().into_iter().chain((op.further_suite)()).chain((op.edges)()).chain((op.quick)().into_iter().map(|q| q.0));
+        for problem in cases {
+            for policy in &policies {
+                let plan = (op.plan)(&problem, *policy).unwrap_or_else(|why| panic!("{} {problem} {policy}: {why}", op.name));
+                assert!(plan.work.write_bytes > 0 && plan.work.read_bytes > 0, "{} {problem}", op.name);
+                for launch in &plan.launches {
+                    assert!(
+                        op.source.contains(&format!("def {}(", launch.kernel)),
+                        "{} has no kernel {}",
+                        op.file,
+                        launch.kernel
+                    );
+                    assert!(launch.grid.iter().all(|&blocks| blocks > 0));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn work_is_counted_from_the_problem() {
+    let gemm = tessera_ops::find("gemm").expect("gemm");
+    let problem = Problem::new(&[("batch", 1), ("m", 100), ("n", 200), ("k", 300)], "nt");
+    let plan = (gemm.plan)(&problem, "fp4@accum(fp32)".parse().expect("policy")).expect("plan");
+    assert_eq!(plan.work.flops, 2 * 100 * 200 * 300);
+    assert_eq!(plan.work.read_bytes, (100 * 300 + 200 * 300) / 2);
+    assert_eq!(plan.work.write_bytes, 4 * 100 * 200);
+    assert_eq!(plan.tensors[1].shape, [200, 300]);
+}
