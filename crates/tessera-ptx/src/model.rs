@@ -1,0 +1,331 @@
+//! The model: a module is variables and functions; a function is declarations and statements; a statement is mostly an
+//! instruction, which is a row of the table with its modifiers and operands filled in.
+//!
+//! Names are kept as written. Registers are numbered in the order of their first mention, each with the type of the
+//! declaration in scope, so passes and executors index by [`RegId`] and never look at text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::form::RowId;
+use crate::target::{PtxVersion, Target};
+use crate::types::Type;
+use crate::word::{Modifier, Special};
+
+/// A name of a variable, label or function.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(
+    /// The text.
+    pub Arc<str>,
+);
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Name {
+        Name(Arc::from(text))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A module: one PTX file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// `.version`
+    pub version: PtxVersion,
+    /// `.target`
+    pub target: Target,
+    /// `.address_size`; 64 everywhere today.
+    pub address_size: u32,
+    /// Variables, functions and source files in order.
+    pub items: Vec<Item>,
+}
+
+impl Module {
+    /// The functions that have a body.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Function(function) if function.body.is_some() => Some(function),
+            Item::Function(_) | Item::Variable(_) | Item::File { .. } => None,
+        })
+    }
+}
+
+/// Something at the top of a module.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A variable.
+    Variable(Variable),
+    /// A kernel or a function, with or without a body.
+    Function(Function),
+    /// `.file`: a source file that `.loc` names by its number.
+    File {
+        /// The number.
+        index: u32,
+        /// The path.
+        path: String,
+    },
+}
+
+/// How a name is seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// Not at all.
+    Internal,
+    /// `.visible`
+    Visible,
+    /// `.extern`
+    Extern,
+    /// `.weak`
+    Weak,
+    /// `.common`
+    Common,
+}
+
+/// Where a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// `.global`
+    Global,
+    /// `.shared`
+    Shared,
+    /// `.const`
+    Const,
+    /// `.local`
+    Local,
+    /// `.param`
+    Param,
+}
+
+/// A variable or parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Visibility.
+    pub linkage: Linkage,
+    /// Where it lives.
+    pub space: Space,
+    /// `.align` in bytes.
+    pub align: Option<u32>,
+    /// The element type.
+    pub ty: Type,
+    /// For a pointer parameter: the space and alignment it promises (`.ptr .global .align 16`).
+    pub pointee: Option<(Option<Space>, u32)>,
+    /// The name.
+    pub name: Name,
+    /// Array extents, outermost first; `None` is `[]`.
+    pub extents: Vec<Option<u64>>,
+    /// Initial elements.
+    pub initial: Vec<Initial>,
+}
+
+/// One initial element of a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Initial {
+    /// An integer.
+    Int(i64),
+    /// The bits of an f32.
+    F32(u32),
+    /// The bits of an f64.
+    F64(u64),
+    /// The address of a variable.
+    Address(Name),
+}
+
+/// Whether a function can be launched or called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// `.entry`: a kernel.
+    Entry,
+    /// `.func`
+    Device,
+}
+
+/// A limit or request of a kernel, printed between its parameters and its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// `.maxntid`
+    MaxThreads([u32; 3]),
+    /// `.reqntid`
+    RequiredThreads([u32; 3]),
+    /// `.minnctapersm`
+    MinBlocks(u32),
+    /// `.maxnctapersm`
+    MaxBlocks(u32),
+    /// `.maxnreg`
+    MaxRegisters(u32),
+    /// `.reqnctapercluster`
+    Cluster([u32; 3]),
+    /// `.maxclusterrank`
+    MaxClusterRank(u32),
+    /// `.explicitcluster`
+    ExplicitCluster,
+    /// `.noreturn`
+    NoReturn,
+}
+
+/// A kernel or function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Kernel or function.
+    pub kind: FunctionKind,
+    /// Visibility.
+    pub linkage: Linkage,
+    /// The name.
+    pub name: Name,
+    /// What it gives back; kernels give nothing.
+    pub results: Vec<Variable>,
+    /// What it takes.
+    pub params: Vec<Variable>,
+    /// Limits and requests.
+    pub limits: Vec<Limit>,
+    /// The registers that the body mentions.
+    pub registers: Vec<Register>,
+    /// The statements, or `None` for a declaration.
+    pub body: Option<Vec<Statement>>,
+}
+
+/// A register's index in its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegId(
+    /// Into [`Function::registers`].
+    pub u32,
+);
+
+/// A register that the body mentions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The name with its `%`.
+    pub name: Name,
+    /// The declared type.
+    pub ty: Type,
+}
+
+/// A register declaration: one type, several names, each with an optional count (`%r<10>`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The type.
+    pub ty: Type,
+    /// Names and counts.
+    pub names: Vec<(Name, Option<u32>)>,
+}
+
+/// A place in the source language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loc {
+    /// The number of a `.file`.
+    pub file: u32,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1; 0 is unknown.
+    pub column: u32,
+}
+
+/// One statement of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// `.reg`
+    Registers(Declaration),
+    /// A variable of the body's scope.
+    Variable(Variable),
+    /// `name:`
+    Label(Name),
+    /// `.loc`: holds for the statements behind it.
+    Loc(Loc),
+    /// `.pragma`
+    Pragma(String),
+    /// An instruction.
+    Instruction(Instruction),
+    /// A nested scope.
+    Block(Vec<Statement>),
+}
+
+/// A predicate in front of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The predicate.
+    pub register: RegId,
+    /// `@!p`
+    pub negated: bool,
+}
+
+/// An instruction: a row with modifiers and operands filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// Where it stands in the text it was read from; 0 where it was built. Not compared, not printed.
+    pub line: Line,
+    /// The predicate that lets it run.
+    pub guard: Option<Guard>,
+    /// The row of the table.
+    pub row: RowId,
+    /// The dotted parts that are present, in order.
+    pub modifiers: Vec<Modifier>,
+    /// The operands, in order.
+    pub operands: Vec<Operand>,
+}
+
+/// A line of PTX text that does not take part in comparisons.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line(
+    /// The line, from 1; 0 is none.
+    pub u32,
+);
+
+impl PartialEq for Line {
+    fn eq(&self, _: &Line) -> bool {
+        true
+    }
+}
+
+/// An operand.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A register.
+    Register(RegId),
+    /// `!p`
+    Not(RegId),
+    /// A special register.
+    Special(Special),
+    /// An integer.
+    Int(i64),
+    /// The bits of an f32 literal (`0f3F800000`).
+    F32(u32),
+    /// The bits of an f64 literal (`0d3FF0000000000000`).
+    F64(u64),
+    /// A label, variable or function; with a byte offset for a variable's address.
+    Symbol(Name, i64),
+    /// `[base+offset]`, for tensors with coordinates behind a comma.
+    Address(Address),
+    /// `{a, b}`
+    Vector(Vec<Operand>),
+    /// `(a, b)` of a call.
+    List(Vec<Operand>),
+    /// `a|b`: two destinations.
+    Pair(Box<(Operand, Operand)>),
+    /// `_`: a result that is not wanted.
+    Sink,
+}
+
+/// A memory operand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Address {
+    /// What the offset counts from.
+    pub base: Base,
+    /// In bytes.
+    pub offset: i64,
+    /// Coordinates in a tensor.
+    pub coordinates: Option<Vec<Operand>>,
+}
+
+/// What an address counts from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Base {
+    /// A register.
+    Register(RegId),
+    /// A variable.
+    Symbol(Name),
+    /// Nothing: the offset is the address.
+    Zero,
+}

@@ -1,0 +1,129 @@
+//! Errors point at the right place, legality is checked, and no text makes the parser panic.
+
+use arbtest::arbtest;
+use tessera_ptx::{Target, check, parse, print};
+
+const TEXT: &str = include_str!("ptx/instructions.ptx");
+
+fn kernel(body: &str) -> String {
+    format!(".version 8.0\n.target sm_90a\n.address_size 64\n.entry k(.param .u64 x)\n{{\n{body}\n}}\n")
+}
+
+#[test]
+fn errors_have_a_line_a_column_and_a_reason() {
+    let cases = [
+        ("    add.u32 %r0, 1, 2;", 6, 13, "no register `%r0` is declared"),
+        ("    .reg .b32 %r<2>;\n    add.u32 %r2, 1, 2;", 7, 13, "no register `%r2` is declared"),
+        ("    .reg .f32 %f<2>;\n    add.u32 %f0, 1, 2;", 7, 13, "operand 1 of `add` is `.f32` where `.u32` is needed"),
+        ("    .reg .b64 %d<2>;\n    add.u32 %d0, 1, 2;", 7, 13, "operand 1 of `add` is `.b64` where `.u32` is needed"),
+        ("    frobnicate;", 6, 5, "`frobnicate` is no instruction of the table"),
+        ("    bra.sometimes there;", 6, 8, "`.sometimes` is no modifier of `bra`"),
+        ("    ret 1;", 6, 9, "operand 1 of `ret` is one too many"),
+        ("    .reg .b32 %r<2>;\n    add.u32 %r0, 1;", 7, 19, "operand 3 of `add` is missing"),
+        ("    .reg .bf16 %h;", 6, 16, "no register can be declared as `.bf16`: use `.b16`"),
+        ("    .reg .b32 %r<2>;\n    @%r0 ret;", 7, 6, "`%r0` is no predicate"),
+        ("    .reg .f32 %f<2>;\n    ld.global.f32 %f0, [%f1];", 7, 24, "counts from a `.f32`, which is no address"),
+    ];
+    for (body, line, column, message) in cases {
+        let error = parse(&kernel(body)).unwrap_err();
+        assert!(error.message.contains(message), "{body}: {error}");
+        assert_eq!((error.line, error.column), (line, column), "{body}: {error}");
+    }
+    let unknown = parse(&kernel("    .reg .f32 %f<2>;\n    add.ftz.rn.f32 %f0, %f1, %f1;")).unwrap_err();
+    assert!(unknown.message.contains("is no form of `add`"), "{unknown}");
+    assert_eq!(parse("hello").unwrap_err().message, "expected `.version`, found `hello`");
+}
+
+#[test]
+fn legality_depends_on_target_and_version() {
+    let text = kernel("    wgmma.fence.sync.aligned;\n    setmaxnreg.dec.sync.aligned.u32 40;");
+    let mut module = parse(&text).unwrap();
+    assert_eq!(check(&module), []);
+    module.target = Target::parse("sm_100a").unwrap();
+    let findings = check(&module);
+    assert_eq!(findings.len(), 2);
+    assert_eq!(findings[0].message, "`wgmma` needs sm_90a: the target is sm_100a");
+    assert_eq!(findings[0].line, 6);
+    let old = parse(&text.replace(".version 8.0", ".version 7.0")).unwrap();
+    assert_eq!(check(&old)[0].message, "`wgmma` needs PTX 8.0: the module says 7.0");
+}
+
+#[test]
+fn shapes_and_labels_are_checked() {
+    let body = "    .reg .f32 %f<8>;\n    .reg .b64 %d<2>;\n    .reg .pred %p;\n    \
+        wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%f0, %f1, %f2}, %d0, %d1, %p, 1, 1, 0, 0;\n    \
+        wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0, %f1, %f2}, %d0, %d1, %p, 1, 1, 0, 0;\n    \
+        bra nowhere;";
+    let messages: Vec<String> = check(&parse(&kernel(body)).unwrap()).into_iter().map(|found| found.message).collect();
+    assert_eq!(
+        messages,
+        [
+            "the accumulator of `wgmma.m64n16k16` has 3 registers: 8 are needed",
+            "`wgmma` has no shape m64n12k16 for `.bf16`: m64, k16, n up to 256",
+            "no label `nowhere` exists",
+        ]
+    );
+}
+
+#[test]
+fn registers_shadow_and_prefixes_may_end_in_digits() {
+    let body = "    .reg .b32 %v<2>, %v1_<3>, %w2<4>;\n    mov.b32 %v1, %w23;\n    \
+        {\n        .reg .f32 %v1;\n        mov.f32 %v1, 0f00000000;\n    }\n    mov.b32 %v0, %v1;";
+    let module = parse(&kernel(body)).unwrap();
+    let function = module.functions().next().unwrap();
+    let names: Vec<String> = function.registers.iter().map(|found| format!("{}:{}", found.name, found.ty)).collect();
+    assert_eq!(names, ["%v1:b32", "%w23:b32", "%v1:f32", "%v0:b32"]);
+    assert_eq!(parse(&print(&module)).unwrap(), module);
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let body = "{".repeat(100_000);
+    assert!(parse(&kernel(&body)).unwrap_err().message.contains("nested"));
+}
+
+/// Cuts, doubles and overwrites pieces of a valid text; whatever still parses must also print back.
+#[test]
+fn damaged_text_never_panics() {
+    arbtest(|u| {
+        let mut text = TEXT.as_bytes().to_vec();
+        for _ in 0..u.int_in_range(1..=6)? {
+            let from = u.choose_index(text.len())?;
+            let to = (from + u.int_in_range(0..=40)?).min(text.len());
+            match u.int_in_range(0..=3)? {
+                0 => drop(text.drain(from..to)),
+                1 => {
+                    let piece = text[from..to].to_vec();
+                    let at = u.choose_index(text.len())?;
+                    text.splice(at..at, piece);
+                }
+                2 => text[from] = *u.choose(b"{}[]();:.,%@!|-+<>=_0123456789abcxyz\"\n\0")?,
+                _ => text[from] = u.arbitrary()?,
+            }
+            if text.is_empty() {
+                break;
+            }
+        }
+        if let Ok(module) = parse(&String::from_utf8_lossy(&text)) {
+            let printed = print(&module);
+            let again = parse(&printed).unwrap_or_else(|error| panic!("{}", error.render(&printed)));
+            assert_eq!(again, module);
+            check(&module);
+        }
+        Ok(())
+    })
+    .budget_ms(1500);
+}
+
+#[test]
+fn any_bytes_are_an_error_or_a_module() {
+    arbtest(|u| {
+        let length = u.arbitrary_len::<u8>()?;
+        let bytes = u.bytes(length)?.to_vec();
+        let text = String::from_utf8_lossy(&bytes);
+        let _ = parse(&text);
+        let _ = parse(&kernel(&text));
+        Ok(())
+    })
+    .budget_ms(500);
+}
