@@ -1,7 +1,8 @@
 //! Conversions of slices, for hot paths: the loops vectorise, and `f16` uses the processor's own instructions where present.
 //!
-//! `a_to_b(src, dst)` converts each element as [`element`]'s function of the same name. Both slices must have
-//! one length. All but the `f16` ones are inlined, so that in a caller compiled for wider vectors they use those. Sub-byte codes take a byte each; [`packed`](mod@crate::packed) packs them.
+//! `a_to_b(src, dst)` converts each element as [`element`]'s function of the same name. Both slices must have one length.
+//! Sub-byte codes take a byte each; [`packed`](mod@crate::packed) packs them. All but the `f16` ones are inlined: a caller
+//! compiled for wider vectors gets them.
 //!
 //! ```
 //! let mut codes = [0; 3];

@@ -1,4 +1,4 @@
-"""Answers with NumPy's and ml_dtypes' conversions, for the test of the same stem.
+"""Answers with NumPy's and ml_dtypes' conversions, for the test `against_ml_dtypes`.
 
 Arguments: pairs NAME COUNT. Standard input: for each pair, COUNT float32 numbers. Standard output: for each pair, their
 codes as uint16, then the float64 value of every code in order.
