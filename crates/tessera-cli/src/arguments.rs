@@ -1,0 +1,273 @@
+//! The command line's grammar. What a command does is in `command/`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Tile kernels: compile, run, check and measure them, with or without a GPU.
+#[derive(Debug, Parser)]
+#[command(name = "tessera", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one kernel on arguments given on the command line.
+    #[command(after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy")]
+    Run(Run),
+    /// Check a kernel, or the library's operators, for right results.
+    #[command(after_help = "Examples:\n  tessera check softmax gemm --precision fp32,bf16\n  tessera check kernels.py::add a=randn:f32[1000] b=randn:f32[1000] c=empty:f32[1000] TILE=256 --grid 4 --against c.npy")]
+    Check(Check),
+    /// Check, then time operators, and print a table.
+    #[command(after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl")]
+    Bench(Bench),
+    /// Compile a kernel and print it at one level.
+    #[command(after_help = "Example:\n  tessera compile kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 --emit schedule")]
+    Compile(Compile),
+    /// Run passes over an IR file.
+    #[command(after_help = "Example:\n  tessera opt kernel.tir --pipeline O3 --verify-each --time")]
+    Opt(Opt),
+    /// Compare two results files; exit code 1 when something got slower.
+    #[command(after_help = "Example:\n  tessera compare base.jsonl new.jsonl")]
+    Compare(Compare),
+    /// Make an HTML report (or CSV or Markdown) of results files.
+    #[command(after_help = "Example:\n  tessera report results.jsonl -o report.html")]
+    Report(Report),
+    /// List operators, suites, passes, targets, devices or precisions.
+    #[command(after_help = "Example:\n  tessera list ops")]
+    List(List),
+    /// Say what this machine has and what Tessera will use.
+    #[command(after_help = "Example:\n  tessera doctor")]
+    Doctor(Doctor),
+}
+
+/// A kernel and its launch.
+#[derive(Debug, Args)]
+pub(crate) struct Launch {
+    /// `FILE::KERNEL` (.py) or `FILE.tir`.
+    pub(crate) subject: String,
+    /// `NAME=VALUE`, `NAME=DIST:DTYPE[D0,D1,...]` (zeros ones randn rand arange empty iota const(V); `;seed=N` may follow), or
+    /// `NAME=@file.npy`, `NAME=@file.safetensors#tensor`.
+    pub(crate) arguments: Vec<String>,
+    /// Blocks along each axis, `X[,Y[,Z]]`; `auto` for declarative kernels.
+    #[arg(long)]
+    pub(crate) grid: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) launch: Launch,
+    /// Where to run: `cpu`.
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Threads a block of a SIMT kernel.
+    #[arg(long)]
+    pub(crate) block: Option<u32>,
+    /// Write an argument's final contents to a .npy file.
+    #[arg(long, value_name = "NAME=FILE")]
+    pub(crate) save: Vec<String>,
+    /// Run checked: `all`, or any of bounds, init, race, padding (one run finds them all).
+    #[arg(long, value_name = "CHECKS")]
+    pub(crate) sanitize: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) optimise: Optimise,
+}
+
+/// How to compile.
+#[derive(Debug, Args)]
+pub(crate) struct Optimise {
+    /// Optimisation level, 0 to 3.
+    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(crate) level: u8,
+    /// Schedule choices: `BLOCK_M=64,num_stages=3`.
+    #[arg(long, value_name = "K=V,...", value_delimiter = ',')]
+    pub(crate) config: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Operators, or one `FILE::KERNEL` and its arguments; every operator when nothing is named.
+    pub(crate) subjects: Vec<String>,
+    /// Blocks along each axis, for a kernel.
+    #[arg(long)]
+    pub(crate) grid: Option<String>,
+    /// Compare with: `cpu` (unoptimised), or `[NAME=]FILE.npy`.
+    #[arg(long)]
+    pub(crate) against: Vec<String>,
+    /// Where to run: `cpu`.
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Precision policies, such as `fp32,bf16`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) precision: Vec<String>,
+    /// At most this many cases of each operator and precision.
+    #[arg(long)]
+    pub(crate) cases: Option<usize>,
+    /// Seed of the generated inputs.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Run a kernel checked as well: `all`, or any of bounds, init, race, padding.
+    #[arg(long, value_name = "CHECKS")]
+    pub(crate) sanitize: Option<String>,
+    /// Print one JSON object a case.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) optimise: Optimise,
+}
+
+/// How much time a measurement may take.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Mode {
+    /// A first look.
+    Quick,
+    /// For regression checks: a case that does not converge is an error.
+    Ci,
+    /// For numbers that are quoted.
+    Publish,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Operators, or a suite: `quick`, `seed`, `all`. The quick suite when nothing is named.
+    pub(crate) subjects: Vec<String>,
+    /// Precision policies, such as `fp32,bf16`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) precision: Vec<String>,
+    /// `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`.
+    #[arg(long)]
+    pub(crate) sizes: Option<String>,
+    /// Where to run: `cpu`.
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// How much time to take.
+    #[arg(long, value_enum, default_value = "quick")]
+    pub(crate) mode: Mode,
+    /// Stop starting new cases after this many seconds.
+    #[arg(long, value_name = "S")]
+    pub(crate) time_limit: Option<f64>,
+    /// Skip the cases that this results file has, and append to it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<String>,
+    /// Write results here, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<String>,
+    /// Print results as JSON Lines instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) optimise: Optimise,
+}
+
+/// What `compile` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Emit {
+    /// Graph IR, of a declarative kernel.
+    Graph,
+    /// Schedule IR.
+    Schedule,
+    /// What was done and how long each stage took.
+    Report,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compile {
+    /// `FILE::KERNEL`.
+    pub(crate) subject: String,
+    /// Argument types: `x=f32[?,?]`, `x=f32[4096,1024];align=16`, `eps=f32`, `TM=128`.
+    pub(crate) arguments: Vec<String>,
+    /// What to compile for.
+    #[arg(long, default_value = "cpu")]
+    pub(crate) target: String,
+    /// What to print.
+    #[arg(long, value_enum, default_value = "schedule")]
+    pub(crate) emit: Emit,
+    /// Write here instead of to the terminal.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<String>,
+    #[command(flatten)]
+    pub(crate) optimise: Optimise,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Opt {
+    /// A `.tir` file.
+    pub(crate) file: String,
+    /// Passes in order.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) pass: Vec<String>,
+    /// A named pipeline: `O0` to `O3`.
+    #[arg(long, conflicts_with = "pass")]
+    pub(crate) pipeline: Option<String>,
+    /// Verify after each pass.
+    #[arg(long)]
+    pub(crate) verify_each: bool,
+    /// Print the module after each pass.
+    #[arg(long)]
+    pub(crate) print_after_all: bool,
+    /// Print what each pass changed.
+    #[arg(long)]
+    pub(crate) diff: bool,
+    /// Print how long each pass took.
+    #[arg(long)]
+    pub(crate) time: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// The results to compare with.
+    pub(crate) base: String,
+    /// The results to judge.
+    pub(crate) new: String,
+    /// Print one JSON object a case.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Results files.
+    #[arg(required = true)]
+    pub(crate) results: Vec<String>,
+    /// `.html`, `.csv` or `.md`.
+    #[arg(short, long, default_value = "report.html")]
+    pub(crate) output: String,
+}
+
+/// What `list` shows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Topic {
+    /// Operators.
+    Ops,
+    /// Suites and how many cases each has.
+    Suites,
+    /// Passes and pipelines.
+    Passes,
+    /// Targets with their limits and peaks.
+    Targets,
+    /// Devices of this machine.
+    Devices,
+    /// Element types and precision policies.
+    Precisions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// What to list.
+    #[arg(value_enum)]
+    pub(crate) topic: Topic,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
