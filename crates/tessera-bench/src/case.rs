@@ -315,6 +315,11 @@ pub trait Subject {
     /// What was spent before the first launch: compilation by stage, loading.
     fn phases(&self) -> Vec<Phase>;
 
+    /// Configuration of the kernel for the record: `BM=64,BN=64`; empty where there is none.
+    fn config(&self) -> String {
+        String::new()
+    }
+
     /// True when equal inputs give equal bits on every launch.
     fn deterministic(&self) -> bool {
         true

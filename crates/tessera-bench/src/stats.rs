@@ -238,9 +238,8 @@ pub fn theil_sen(x: &[f64], y: &[f64]) -> Option<f64> {
 fn is_bimodal(sorted: &[f64], tick_ns: f64) -> bool {
     let n = sorted.len();
     let margin = n.div_ceil(10);
-    (margin.max(1)..n.saturating_sub(margin).max(1)).any(|i| {
-        n >= 20 && sorted[i] - sorted[i - 1] > 3.0 * tick_ns && sorted[i] > 1.02 * sorted[i - 1]
-    })
+    (margin.max(1)..n.saturating_sub(margin).max(1))
+        .any(|i| n >= 20 && sorted[i] - sorted[i - 1] > 3.0 * tick_ns && sorted[i] > 1.02 * sorted[i - 1])
 }
 
 /// The ratio of two subjects measured in turns: median and interval of `ln(b/a)` over pairs, as ratios `b/a`.
@@ -365,8 +364,7 @@ mod tests {
     #[test]
     fn summary_of_known_blocks() {
         let block = |start: f64, v: [f64; 3]| TimedBlock { start_ns: start, samples_ns: v.to_vec() };
-        let blocks: Vec<TimedBlock> =
-            (0..6).map(|i| block(f64::from(i) * 1e9, [100.0 + f64::from(i), 99.0, 200.0])).collect();
+        let blocks: Vec<TimedBlock> = (0..6).map(|i| block(f64::from(i) * 1e9, [100.0 + f64::from(i), 99.0, 200.0])).collect();
         let s = Summary::of(&blocks, 1.0).unwrap();
         assert_eq!((s.n, s.n_blocks, s.median_ns, s.min_ns), (18, 6, 102.5, 99.0));
         assert_eq!(s.ci95_ns, Some(Interval { lo: 100.0, hi: 105.0 }));

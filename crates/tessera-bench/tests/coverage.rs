@@ -1,8 +1,8 @@
 //! Simulated truth: how often the reported interval holds the true median, and how often equal subjects look different.
 //! The noise models are skewed and autocorrelated, as timings are.
 
-use tessera_bench::stats::{Confidence, lag1, median, median_interval, paired_ratio};
 use tessera_bench::Random;
+use tessera_bench::stats::{Confidence, lag1, median, median_interval, paired_ratio};
 
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
@@ -109,7 +109,11 @@ fn paired_blocks_ignore_what_moves_both_sides() {
                 for turn in 0..2 {
                     let t = (f64::from(pair) + f64::from(turn) / 2.0) / 24.0;
                     let block: Vec<f64> = (0..20).map(|_| trend(t) * noise.next(&mut random)).collect();
-                    if (turn == 0) == a_first { a.push(median(&block)) } else { b.push(median(&block)) }
+                    if (turn == 0) == a_first {
+                        a.push(median(&block))
+                    } else {
+                        b.push(median(&block))
+                    }
                     noise.skip(100, &mut random);
                 }
             }

@@ -1,0 +1,396 @@
+//! A run: every case through gate, timing and judgement, written down as it happens.
+//!
+//! ```text
+//! for each group of cases:
+//!     build -> gate -> (passed)            a failure at any stage is a row with its reason
+//!     time all that passed, in common randomised rounds
+//!     check what the timed launches left -> hold against the ceilings -> summary
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::case::{Fault, Poison, Subject};
+use crate::ceiling::{Ceilings, ProbeOptions};
+use crate::clock::{Clock, ClockFacts};
+use crate::environment::Environment;
+use crate::gate::{self, CheckResult, GateOptions, GateReport};
+use crate::random::Random;
+use crate::record::{
+    BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord, Tool, Versus, utc,
+};
+use crate::sample::{Mode, Moment, Sampler, Timed};
+use crate::stats::{Summary, median, paired_ratio};
+use crate::status::{Flag, Status};
+use crate::store::{Results, StoreError};
+use crate::suite::{CaseSpec, Suite, fair_order, groups, suite_hash};
+
+/// How to run a suite.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The effort.
+    pub mode: Mode,
+    /// From which inputs and order are derived.
+    pub seed: u64,
+    /// No further group is begun after this.
+    pub time_limit: Option<Duration>,
+    /// Memory that may be used; by default what the system can still give.
+    pub memory_limit: Option<u64>,
+    /// The device's name.
+    pub device: String,
+    /// The command line, for the record.
+    pub argv: Vec<String>,
+    /// Settings that influence speed, for the record.
+    pub knobs: BTreeMap<String, String>,
+    /// Seconds since 1970.
+    pub now: u64,
+}
+
+/// What has just happened, for a progress bar.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// The ceilings are being measured.
+    Ceilings,
+    /// A row is being built and checked: its number, of how many, and what it is.
+    Checking(usize, usize, &'a CaseSpec, &'a str),
+    /// Some rows are being timed.
+    Timing(usize),
+    /// A row is finished.
+    Finished(&'a CaseSpec, &'a SummaryRecord),
+}
+
+/// Takes each record as it is made.
+pub type Sink<'a> = &'a mut dyn FnMut(Record) -> Result<(), StoreError>;
+
+/// Runs `suite` on `clock`, sending records to `sink`. Rows that `previous` has are not run again.
+pub fn run(
+    suite: &dyn Suite,
+    options: &RunOptions,
+    clock: &dyn Clock,
+    previous: Option<&Results>,
+    sink: Sink<'_>,
+    observe: &mut dyn FnMut(Progress<'_>),
+) -> Result<EndRecord, StoreError> {
+    let environment = Environment::detect();
+    let facts = ClockFacts::measure(clock);
+    let floor_ns = launch_floor(suite, clock).unwrap_or(facts.floor_ns);
+    let cases = suite.cases();
+    let session = session_record(suite, options, environment, facts, floor_ns);
+    let mut end = EndRecord { planned: session.planned, ..EndRecord::default() };
+    let done = match previous {
+        Some(results) => {
+            results.resumable_by(&session)?;
+            for row in results.rows.iter().filter_map(|row| row.summary.as_ref()) {
+                end.run += 1;
+                *end.by_status.entry(row.status).or_default() += 1;
+            }
+            results.finished()
+        }
+        None => BTreeSet::new(),
+    };
+    let largest = cases.iter().map(|c| c.work.min_bytes()).max().unwrap_or(0);
+    let probe = ProbeOptions::for_cases(session.environment.last_level_bytes, largest);
+    sink(Record::Session(Box::new(session.clone())))?;
+    observe(Progress::Ceilings);
+    let ceilings = Ceilings::measure(probe);
+    sink(Record::Ceilings(ceilings.clone()))?;
+
+    let mut runner = Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end };
+    let order = fair_order(&cases.iter().map(|c| &c.key).collect::<Vec<_>>(), options.seed);
+    let started = clock.now_ns();
+    for group in groups(cases, &order) {
+        let late = |limit: Duration| clock.now_ns() - started > limit.as_nanos() as f64;
+        if let Some(limit) = options.time_limit.filter(|&limit| late(limit)) {
+            runner.end.reason = Some(format!("the time limit of {} s was reached", limit.as_secs_f64()));
+            break;
+        }
+        let wanted = group.iter().flat_map(|&i| cases[i].implementations.iter().map(move |name| (&cases[i], name.as_str())));
+        let open: Vec<(&CaseSpec, &str)> =
+            wanted.filter(|(case, name)| !done.contains(&(case.key.id(), name.to_string()))).collect();
+        runner.group(&open)?;
+    }
+    let end = runner.end;
+    (runner.sink)(Record::End(end.clone()))?;
+    Ok(end)
+}
+
+fn session_record(
+    suite: &dyn Suite,
+    options: &RunOptions,
+    environment: Environment,
+    facts: ClockFacts,
+    floor_ns: f64,
+) -> SessionRecord {
+    let cases = suite.cases();
+    SessionRecord {
+        schema: SCHEMA.into(),
+        id: format!("{:016x}", Random::new(options.now ^ u64::from(std::process::id()) << 40).next_u64()),
+        start: utc(options.now),
+        tool: Tool::current(),
+        suite: suite.name().into(),
+        suite_hash: suite_hash(cases),
+        seed: options.seed,
+        mode: options.mode,
+        device: options.device.clone(),
+        argv: options.argv.clone(),
+        knobs: options.knobs.clone(),
+        fingerprint: environment.fingerprint(),
+        environment,
+        tick_ns: facts.tick_ns,
+        floor_ns,
+        planned: cases.iter().map(|c| c.implementations.len()).sum(),
+    }
+}
+
+/// The median time of an empty launch.
+fn launch_floor(suite: &dyn Suite, clock: &dyn Clock) -> Option<f64> {
+    let mut launch = suite.empty_launch()?;
+    let times: Vec<f64> = (0..500)
+        .map(|_| {
+            let start = clock.now_ns();
+            launch();
+            clock.now_ns() - start
+        })
+        .collect();
+    Some(median(&times[100..]))
+}
+
+struct Runner<'a> {
+    suite: &'a dyn Suite,
+    options: &'a RunOptions,
+    clock: &'a dyn Clock,
+    facts: ClockFacts,
+    session: SessionRecord,
+    ceilings: Ceilings,
+    probe: ProbeOptions,
+    sink: Sink<'a>,
+    observe: &'a mut dyn FnMut(Progress<'_>),
+    end: EndRecord,
+}
+
+/// A subject that passed its gate.
+struct Live<'a> {
+    case: &'a CaseSpec,
+    name: &'a str,
+    subject: Box<dyn Subject>,
+    report: GateReport,
+}
+
+impl Runner<'_> {
+    fn group(&mut self, open: &[(&CaseSpec, &str)]) -> Result<(), StoreError> {
+        let mut live = Vec::new();
+        for &(case, name) in open {
+            (self.observe)(Progress::Checking(self.end.run + live.len() + 1, self.end.planned, case, name));
+            match self.prepare(case, name)? {
+                Ok(subject) => live.push(subject),
+                Err(fault) => self.finish(case, summary(case, name, fault.status, Some(fault.message)))?,
+            }
+        }
+        if live.is_empty() {
+            return Ok(());
+        }
+        (self.observe)(Progress::Timing(live.len()));
+        let measured = self.time(&mut live);
+        self.judge(live, measured)
+    }
+
+    /// Builds and checks one subject. The outer error is the file's, the inner one the row's.
+    fn prepare<'c>(&mut self, case: &'c CaseSpec, name: &'c str) -> Result<Result<Live<'c>, Fault>, StoreError> {
+        let built = self.fits(case).and_then(|()| self.suite.build(case, name));
+        let (config, phases) = built.as_ref().map_or((String::new(), Vec::new()), |s| (s.config(), s.phases()));
+        (self.sink)(Record::Case(Box::new(CaseRecord {
+            case: case.key.id(),
+            implementation: name.into(),
+            key: case.key.clone(),
+            work: case.work.clone(),
+            config,
+            phases,
+        })))?;
+        let mut subject = match built {
+            Ok(subject) => subject,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let options = GateOptions { seeds: self.options.mode.plan().seeds, suite_seed: self.options.seed };
+        let report = match gate::check(subject.as_mut(), options) {
+            Ok(report) => report,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        (self.sink)(gate_record(case, name, report.clone()))?;
+        if report.passed() {
+            Ok(Ok(Live { case, name, subject, report }))
+        } else {
+            Ok(Err(Fault::new(report.status, report.reason.unwrap_or_default())))
+        }
+    }
+
+    fn fits(&self, case: &CaseSpec) -> Result<(), Fault> {
+        let needed = case.work.tensor_bytes.saturating_add(case.work.tensor_bytes / 10 * 3).saturating_add(64 << 20);
+        match self.options.memory_limit.or_else(Environment::available_bytes) {
+            Some(there) if needed > there => {
+                let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+                Err(Fault::new(Status::Skipped, format!("needs {:.1} GiB of memory, {:.1} are free", gib(needed), gib(there))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Times all subjects together; around one random block of each stage, outputs are poisoned before and checked after.
+    fn time(&self, live: &mut [Live<'_>]) -> Vec<Result<Timed, Fault>> {
+        let reports: Vec<GateReport> = live.iter().map(|l| l.report.clone()).collect();
+        let mut sampler = Sampler {
+            clock: self.clock,
+            facts: self.facts,
+            plan: self.options.mode.plan(),
+            random: Random::new(self.options.seed ^ self.end.run as u64),
+        };
+        let mut subjects: Vec<&mut dyn Subject> = live.iter_mut().map(|l| l.subject.as_mut() as &mut dyn Subject).collect();
+        let mut inspect = |index: usize, subject: &mut dyn Subject, moment: Moment| match moment {
+            Moment::Before => subject.poison(Poison::Ones),
+            Moment::After if subject.repeatable() => verify_timed(subject, &reports[index]),
+            Moment::After => Ok(()),
+        };
+        let measured = sampler.measure(&mut subjects, &mut inspect);
+        // Results that pile up cannot be checked after a block: one more launch on fresh content stands for them.
+        let last = |(index, outcome): (usize, Result<Timed, Fault>)| {
+            let timed = outcome?;
+            if !subjects[index].repeatable() {
+                subjects[index].poison(Poison::Ones)?;
+                subjects[index].launch()?;
+            }
+            verify_timed(subjects[index], &reports[index])?;
+            Ok(timed)
+        };
+        measured.into_iter().enumerate().map(last).collect()
+    }
+
+    fn judge(&mut self, live: Vec<Live<'_>>, measured: Vec<Result<Timed, Fault>>) -> Result<(), StoreError> {
+        let mut rows: Vec<(&CaseSpec, SummaryRecord, Vec<f64>)> = Vec::new();
+        for (mut subject, outcome) in live.into_iter().zip(measured) {
+            let (case, name) = (subject.case, subject.name);
+            let row = match outcome {
+                Ok(timed) => {
+                    let check = CheckResult { name: "timed_output".into(), ok: true, detail: None };
+                    subject.report.checks.push(check);
+                    for (i, block) in timed.blocks.iter().enumerate() {
+                        (self.sink)(Record::Block(BlockRecord {
+                            case: case.key.id(),
+                            implementation: name.into(),
+                            i,
+                            start_ns: block.start_ns,
+                            samples_ns: block.samples_ns.clone(),
+                        }))?;
+                    }
+                    (case, self.row(case, name, &timed, &subject.report)?, timed.medians())
+                }
+                Err(fault) => {
+                    let detail = Some(fault.message.clone());
+                    subject.report.checks.push(CheckResult { name: "timed_output".into(), ok: false, detail });
+                    subject.report.status = fault.status;
+                    subject.report.reason = Some(fault.message.clone());
+                    (case, summary(case, name, fault.status, Some(fault.message)), Vec::new())
+                }
+            };
+            (self.sink)(gate_record(case, name, subject.report))?;
+            rows.push(row);
+        }
+        for i in 0..rows.len() {
+            rows[i].1.versus = versus(&rows, i);
+        }
+        rows.into_iter().try_for_each(|(case, row, _)| self.finish(case, row))
+    }
+
+    /// Turns a measurement into its row: summary, ceilings, refusal.
+    fn row(&mut self, case: &CaseSpec, name: &str, timed: &Timed, report: &GateReport) -> Result<SummaryRecord, StoreError> {
+        let Some(times) = Summary::of(&timed.blocks, self.facts.tick_ns) else {
+            return Ok(summary(case, name, Status::HarnessError, Some("no sample was taken".into())));
+        };
+        let mut row = summary(case, name, Status::Ok, None);
+        if self.ceilings.refuse(&case.work, times.median_ns).is_some() {
+            // Perhaps the ceiling was measured in a bad moment.
+            self.ceilings.raise(&Ceilings::measure(self.probe));
+            (self.sink)(Record::Ceilings(self.ceilings.clone()))?;
+            row.flags.push(Flag::ProbeStale);
+        }
+        if let Some(why) = self.ceilings.refuse(&case.work, times.median_ns) {
+            row.status = Status::OverPeak;
+            row.reason = Some(why);
+            return Ok(row);
+        }
+        if !timed.converged {
+            row.status = Status::NotConverged;
+            row.reason = Some(match timed.reached {
+                Some(reached) => format!("the 99 % interval is +-{:.1} % after {} blocks", reached * 100.0, times.n_blocks),
+                None => format!("time was up after {} blocks, too few for an interval", times.n_blocks),
+            });
+        }
+        let attainable = self.ceilings.attainable(&case.work, self.session.floor_ns);
+        row.flags.extend(self.flags(case, &times, report));
+        row.batch = Some(timed.batch);
+        row.first_launch_ns = Some(timed.first_launch_ns);
+        row.bytes_s = Some(case.work.min_bytes() as f64 / times.median_ns * 1e9);
+        row.flops_s = Some(case.work.flops as f64 / times.median_ns * 1e9);
+        row.efficiency = attainable.map(|a| a.ns / times.median_ns);
+        row.bound = attainable.map(|a| a.bound);
+        row.times = Some(times);
+        Ok(row)
+    }
+
+    fn flags(&self, case: &CaseSpec, times: &Summary, report: &GateReport) -> Vec<Flag> {
+        let last_level = self.session.environment.last_level_bytes;
+        let drifts = times.drift_pct_s.is_some_and(|d| d.abs() > 1.0) && times.rho1.is_some_and(|r| r > 0.7);
+        let all = [
+            (times.median_ns < 3.0 * self.session.floor_ns, Flag::LatencyBound),
+            (last_level > 0 && case.work.min_bytes() <= last_level, Flag::CacheResident),
+            (times.bimodal, Flag::Bimodal),
+            (drifts, Flag::Drift),
+            (report.elements >= 64 && report.bias.is_some_and(|b| b.abs() > 0.5), Flag::Biased),
+        ];
+        all.into_iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect()
+    }
+
+    fn finish(&mut self, case: &CaseSpec, row: SummaryRecord) -> Result<(), StoreError> {
+        self.end.run += 1;
+        *self.end.by_status.entry(row.status).or_default() += 1;
+        (self.observe)(Progress::Finished(case, &row));
+        (self.sink)(Record::Summary(Box::new(row)))
+    }
+}
+
+fn verify_timed(subject: &dyn Subject, report: &GateReport) -> Result<(), Fault> {
+    let check = gate::check_timed(subject, report)?;
+    if check.ok { Ok(()) } else { Err(Fault::new(Status::Incorrect, check.detail.unwrap_or_default())) }
+}
+
+fn gate_record(case: &CaseSpec, name: &str, report: GateReport) -> Record {
+    Record::Gate(Box::new(GateRecord { case: case.key.id(), implementation: name.into(), report }))
+}
+
+fn summary(case: &CaseSpec, name: &str, status: Status, reason: Option<String>) -> SummaryRecord {
+    SummaryRecord {
+        case: case.key.id(),
+        implementation: name.into(),
+        status,
+        reason,
+        flags: Vec::new(),
+        batch: None,
+        first_launch_ns: None,
+        times: None,
+        bytes_s: None,
+        flops_s: None,
+        efficiency: None,
+        bound: None,
+        versus: None,
+    }
+}
+
+/// The ratio of row `i` to the fastest other valid implementation of its case; only the case's product gets one.
+fn versus(rows: &[(&CaseSpec, SummaryRecord, Vec<f64>)], i: usize) -> Option<Versus> {
+    let (case, row, medians) = &rows[i];
+    if row.status != Status::Ok || case.implementations.first() != Some(&row.implementation) {
+        return None;
+    }
+    let time = |row: &SummaryRecord| row.times.as_ref().map_or(f64::INFINITY, |t| t.median_ns);
+    let valid = |r: &SummaryRecord| r.status == Status::Ok && r.case == row.case && r.implementation != row.implementation;
+    let best = rows.iter().filter(|(_, r, _)| valid(r)).min_by(|a, b| time(&a.1).total_cmp(&time(&b.1)))?;
+    Some(Versus { baseline: best.1.implementation.clone(), ratio: paired_ratio(&best.2, medians)? })
+}
