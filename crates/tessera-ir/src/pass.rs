@@ -1,0 +1,134 @@
+//! Passes and how they are run.
+//!
+//! A [`Pass`] is plain data: a name, a sentence and a function. A pipeline is a list of passes in the order in which they run.
+//! The [`PassManager`] runs a pipeline over every function of a module, measures each pass, and on request verifies after
+//! each one, keeps the text after some or all of them, and shows each change to an observer.
+//!
+//! ```
+//! use tessera_ir::{Changed, Module, Pass, PassManager};
+//! const NOTHING: Pass = Pass { name: "nothing", doc: "Leaves everything as it is.", run: |_, _| Changed(false) };
+//! let times = PassManager::default().run(&mut Module::default(), &[&NOTHING]).unwrap();
+//! assert_eq!(times[0].pass, "nothing");
+//! ```
+
+use std::time::{Duration, Instant};
+
+use crate::diag::Diagnostic;
+use crate::func::{Func, Global, Module};
+use crate::text::print_func;
+use crate::verify::verify;
+
+/// Whether a pass changed the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed(pub bool);
+
+/// What a pass sees besides its function.
+#[derive(Debug, Default)]
+pub struct PassCx<'m> {
+    /// The module's constants.
+    pub globals: &'m [Global],
+    /// Errors for the user; any ends the pipeline.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A transformation of one function.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// Its name on the command line, kebab case.
+    pub name: &'static str,
+    /// One sentence for the reference page.
+    pub doc: &'static str,
+    /// What it does.
+    pub run: fn(&mut Func, &mut PassCx<'_>) -> Changed,
+}
+
+/// After which passes the text is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PrintAfter {
+    /// After none.
+    #[default]
+    Never,
+    /// After every pass that changed something.
+    All,
+    /// After the passes of these names.
+    Named(Vec<String>),
+}
+
+/// Sees each change: the pass, the text before and the text after.
+pub type Observer<'o> = dyn FnMut(&Pass, &str, &str) + 'o;
+
+/// Runs pipelines.
+#[derive(Default)]
+pub struct PassManager<'o> {
+    /// Verify after each pass that changed something; a failure names the pass.
+    pub verify_each: bool,
+    /// After which passes the text is kept.
+    pub print_after: PrintAfter,
+    /// Called for each change.
+    pub observer: Option<&'o mut Observer<'o>>,
+}
+
+/// One run of a pass.
+#[derive(Clone, Debug)]
+pub struct PassTime {
+    /// The pass.
+    pub pass: &'static str,
+    /// How long it ran, over all functions.
+    pub time: Duration,
+    /// Whether it changed anything.
+    pub changed: bool,
+    /// The functions after it, where [`PassManager::print_after`] asks for them.
+    pub text: Option<String>,
+}
+
+/// Why a pipeline stopped.
+#[derive(Clone, Debug)]
+pub struct PassFailure {
+    /// The pass.
+    pub pass: &'static str,
+    /// True when the pass left a module that does not verify: a bug of ours.
+    pub broke_module: bool,
+    /// What is wrong.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl PassManager<'_> {
+    /// Runs the passes in order over every function. The module must verify.
+    pub fn run(&mut self, module: &mut Module, pipeline: &[&Pass]) -> Result<Vec<PassTime>, PassFailure> {
+        let mut times = Vec::with_capacity(pipeline.len());
+        for pass in pipeline {
+            let before = self.observer.is_some().then(|| text(module));
+            let start = Instant::now();
+            let mut changed = false;
+            let mut cx = PassCx { globals: &module.globals, diagnostics: Vec::new() };
+            for func in &mut module.funcs {
+                changed |= (pass.run)(func, &mut cx).0;
+            }
+            let diagnostics = cx.diagnostics;
+            let time = start.elapsed();
+            if !diagnostics.is_empty() {
+                return Err(PassFailure { pass: pass.name, broke_module: false, diagnostics });
+            }
+            if self.verify_each && changed {
+                let diagnostics = verify(module);
+                if !diagnostics.is_empty() {
+                    return Err(PassFailure { pass: pass.name, broke_module: true, diagnostics });
+                }
+            }
+            let wanted = match &self.print_after {
+                PrintAfter::Never => false,
+                PrintAfter::All => changed,
+                PrintAfter::Named(names) => names.iter().any(|name| name == pass.name),
+            };
+            if let (Some(observer), Some(before), true) = (&mut self.observer, before, changed) {
+                observer(pass, &before, &text(module));
+            }
+            times.push(PassTime { pass: pass.name, time, changed, text: wanted.then(|| text(module)) });
+        }
+        Ok(times)
+    }
+}
+
+fn text(module: &Module) -> String {
+    module.funcs.iter().map(print_func).collect::<Vec<_>>().join("\n")
+}
