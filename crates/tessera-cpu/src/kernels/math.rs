@@ -14,6 +14,8 @@
 //!
 //! [`sin`], [`cos`] and [`tan`] take slices: arguments beyond 2^30 are done again one by one.
 
+#![allow(clippy::excessive_precision, reason = "coefficients carry a digit more than the format")]
+
 /// Adding it to a smaller number leaves the nearest integer in the low bits.
 const ROUND32: f32 = 12_582_912.0;
 const ROUND64: f64 = 6_755_399_441_055_744.0;

@@ -91,7 +91,7 @@ simd! {
             }
         }
         match to {
-            DType::TF32 => each(words, |x| element::f32_to_tf32(x)),
+            DType::TF32 => each(words, element::f32_to_tf32),
             DType::F16 => each(words, |x| element::f16_to_f32(element::f32_to_f16(x))),
             DType::BF16 => each(words, |x| element::bf16_to_f32(element::f32_to_bf16(x))),
             DType::F8E4M3 => each(words, |x| element::f8e4m3_to_f32(element::f32_to_f8e4m3(x))),

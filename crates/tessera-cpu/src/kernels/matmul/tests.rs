@@ -103,7 +103,8 @@ fn f64_products_are_one_chain_along_k() {
 fn narrow_operands_are_widened_exactly() {
     use tessera_types::element;
     let mut random = Random(3);
-    let formats: [(DType, fn(u16) -> f32); 4] = [
+    type Widen = fn(u16) -> f32;
+    let formats: [(DType, Widen); 4] = [
         (DType::F16, element::f16_to_f32),
         (DType::BF16, element::bf16_to_f32),
         (DType::F8E4M3, |x| element::f8e4m3_to_f32(x as u8)),
@@ -176,7 +177,7 @@ fn bytes_multiply_exactly_signed_or_not() {
                     let mut bytes = |len: usize| -> Vec<u8> {
                         (0..len)
                             .map(|_| {
-                                if random.next() % 8 == 0 {
+                                if random.next().is_multiple_of(8) {
                                     [0, 127, 128, 255][random.next() as usize % 4]
                                 } else {
                                     random.next() as u8
