@@ -1,0 +1,48 @@
+//! Calls as written: which argument expression goes to which parameter, before anything is evaluated.
+//!
+//! A signature is text in Python's notation, as in [`crate::builtins`]: `"a, b, /, *, accum=None"`.
+
+use tessera_ir::Span;
+
+use crate::ast::{Arg, Expr, Passing};
+use crate::bind::{Given, Slot, bind};
+use crate::lower::Res;
+use crate::value::Val;
+
+/// The argument expressions of each parameter of a signature, in its order: none where the default stands, any number for
+/// a `*variadic` one.
+pub(crate) fn arguments<'a>(function: &str, signature: &str, args: &'a [Arg], call: Span) -> Res<Vec<Vec<&'a Expr>>> {
+    let parts: Vec<&str> = signature.split(", ").filter(|part| !part.is_empty()).collect();
+    let positional_end = parts.iter().position(|part| *part == "/").unwrap_or(0);
+    let mut slots = Vec::new();
+    let mut keyword_only = false;
+    for (i, part) in parts.iter().enumerate() {
+        let (name, has_default) = part.split_once('=').map_or((*part, false), |(name, _)| (name, true));
+        let (name, passing) = match name {
+            "/" => continue,
+            "*" => {
+                keyword_only = true;
+                continue;
+            }
+            name if name.starts_with('*') => {
+                keyword_only = true;
+                (&name[1..], Passing::Variadic)
+            }
+            name if keyword_only => (name, Passing::Keyword),
+            name if i < positional_end => (name, Passing::Positional),
+            name => (name, Passing::Either),
+        };
+        slots.push(Slot { name, passing, has_default });
+    }
+    // The binding carries positions in the call instead of values.
+    let given: Vec<Given> = args
+        .iter()
+        .enumerate()
+        .map(|(at, arg)| Given { keyword: arg.keyword.clone(), value: Val::int(at as i128), span: arg.value.span })
+        .collect();
+    let position = |given: Given| given.value.number().and_then(|at| at.as_int()).and_then(|at| args.get(at as usize));
+    Ok(bind(function, &slots, &given, call)?
+        .into_iter()
+        .map(|group| group.into_iter().filter_map(position).map(|arg| &arg.value).collect())
+        .collect())
+}
