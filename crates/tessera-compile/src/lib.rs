@@ -1,1 +1,18 @@
-//! tessera-compile
+//! The compiler: passes over Graph and Schedule IR, tiling, and the driver from source to optimised Schedule IR.
+//!
+//! - [`passes`] are plain data, one file each; [`OptLevel`] names the pipelines `-O0` to `-O3`.
+//! - [`facts`] answers what is known about ranges and divisibility.
+//! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
+//!
+//! Invariants: a pass leaves a module that verifies; every level of optimisation computes the same bits; the same input and
+//! options give the same output.
+
+mod analysis;
+mod fold;
+pub mod passes;
+mod pipeline;
+mod tiling;
+
+pub use analysis::facts;
+pub use pipeline::{OptLevel, UnknownLevel};
+pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

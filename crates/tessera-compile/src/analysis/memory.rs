@@ -1,0 +1,128 @@
+//! What memory an operation may touch. The alias rule: arrays that the ABI calls disjoint share nothing with anything else;
+//! other arrays may share memory with one another; a pointer of unknown origin may point into any of them. Constants of the
+//! module and the tables behind list parameters are never written.
+
+use smallvec::SmallVec;
+use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::{Def, Effects, Func, Op, OpKind, ParamKind, ScheduleOp, Value};
+
+/// Where a pointer or view comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Root {
+    /// Memory that no kernel writes.
+    ReadOnly,
+    /// The disjoint array of the parameter at a position.
+    Param(usize),
+    /// Memory of one `alloca`.
+    Alloca(Op),
+    /// Any array that is not disjoint.
+    Shared,
+    /// Anywhere.
+    Unknown,
+}
+
+impl Root {
+    /// Whether two accesses may meet.
+    pub(crate) fn meets(self, other: Root) -> bool {
+        match (self, other) {
+            (Root::ReadOnly, _) | (_, Root::ReadOnly) => false,
+            (Root::Unknown, _) | (_, Root::Unknown) => true,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// A memory operation's part in the order of things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// Where it reads or writes.
+    pub(crate) root: Root,
+    /// False for a read.
+    pub(crate) writes: bool,
+}
+
+/// The access of one operation, regions aside; `None` when it touches no memory.
+pub(crate) fn access(func: &Func, op: Op) -> Option<Access> {
+    let data = &func.ops[op];
+    let OpKind::Schedule(kind) = &data.kind else { return None };
+    let (place, order) = match kind {
+        ScheduleOp::LoadViewTko { order, .. }
+        | ScheduleOp::LoadPtrTko { order, .. }
+        | ScheduleOp::StorePtrTko { order, .. }
+        | ScheduleOp::AtomicRedViewTko { order, .. }
+        | ScheduleOp::AtomicRmwTko { order, .. }
+        | ScheduleOp::AtomicCasTko { order, .. } => (data.one(0), *order),
+        ScheduleOp::StoreViewTko { order, .. } => (data.one(1), *order),
+        // What other kernels wrote before becomes visible here; what this one wrote becomes visible to them.
+        ScheduleOp::GdcWaitTko {} | ScheduleOp::GdcLaunchDependentsTko {} => {
+            return Some(Access { root: Root::Unknown, writes: true });
+        }
+        _ => return None,
+    };
+    let ordered = matches!(order, MemoryOrder::Acquire | MemoryOrder::Release | MemoryOrder::AcqRel);
+    if ordered {
+        return Some(Access { root: Root::Unknown, writes: true });
+    }
+    let writes = data.row().effects == Effects::Write || order == MemoryOrder::Relaxed;
+    Some(Access { root: root(func, place), writes })
+}
+
+/// Every access of an operation and of what its regions hold, without duplicates.
+pub(crate) fn accesses(func: &Func, op: Op, found: &mut SmallVec<[Access; 8]>) {
+    if let Some(access) = access(func, op)
+        && !found.contains(&access)
+    {
+        found.push(access);
+    }
+    for &region in &func.ops[op].regions {
+        for &inner in &func.blocks[region].ops {
+            accesses(func, inner, found);
+        }
+    }
+}
+
+/// Follows a pointer or view to where it comes from.
+pub(crate) fn root(func: &Func, mut value: Value) -> Root {
+    loop {
+        let op = match func.values[value].def {
+            Def::Argument(block, position) if block == func.body => return argument(func, position as usize),
+            Def::Argument(..) => return Root::Unknown,
+            Def::Result(op, _) => op,
+        };
+        let data = &func.ops[op];
+        let OpKind::Schedule(kind) = &data.kind else { return Root::Unknown };
+        match kind {
+            ScheduleOp::Alloca { .. } => return Root::Alloca(op),
+            ScheduleOp::GetGlobal { .. } => return Root::ReadOnly,
+            ScheduleOp::Offset {}
+            | ScheduleOp::Assume { .. }
+            | ScheduleOp::Broadcast {}
+            | ScheduleOp::Reshape {}
+            | ScheduleOp::Permute { .. }
+            | ScheduleOp::Extract {}
+            | ScheduleOp::PtrToPtr {}
+            | ScheduleOp::MakeTensorView {}
+            | ScheduleOp::MakePartitionView {}
+            | ScheduleOp::MakeStridedView {}
+            | ScheduleOp::MakeGatherScatterView {} => value = data.operands[0],
+            _ => return Root::Unknown,
+        }
+    }
+}
+
+fn argument(func: &Func, position: usize) -> Root {
+    let mut first = 0;
+    for (i, param) in func.abi.params.iter().enumerate() {
+        let count = param.kind.argument_count();
+        if position < first + count {
+            return match param.kind {
+                ParamKind::Array { disjoint: true, .. } => Root::Param(i),
+                ParamKind::Array { disjoint: false, .. } => Root::Shared,
+                ParamKind::List { .. } => Root::ReadOnly,
+                ParamKind::Scalar { .. } | ParamKind::Operand { .. } => Root::Unknown,
+            };
+        }
+        first += count;
+    }
+    Root::Unknown
+}

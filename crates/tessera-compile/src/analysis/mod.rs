@@ -1,0 +1,6 @@
+//! What passes ask about a function without changing it.
+
+pub(crate) mod exits;
+pub mod facts;
+pub(crate) mod memory;
+pub(crate) mod uses;

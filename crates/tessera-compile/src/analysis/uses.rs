@@ -1,0 +1,22 @@
+//! How often each value is used by linked operations.
+
+use tessera_ir::{EntityId, Func, Value};
+
+/// Use counts by value.
+pub(crate) struct Uses(Vec<u32>);
+
+impl Uses {
+    pub(crate) fn of(func: &Func) -> Uses {
+        let mut counts = vec![0; func.values.len()];
+        for op in func.linked_ops() {
+            for operand in &func.ops[op].operands {
+                counts[operand.index()] += 1;
+            }
+        }
+        Uses(counts)
+    }
+
+    pub(crate) fn count(&self, value: Value) -> u32 {
+        self.0.get(value.index()).copied().unwrap_or(0)
+    }
+}

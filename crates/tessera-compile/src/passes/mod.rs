@@ -1,0 +1,34 @@
+//! The passes: one file each, and one line here. The order of [`ALL`] is the order of the reference page; what runs when is
+//! the pipelines' business ([`crate::pipeline`]).
+
+use tessera_ir::Pass;
+
+mod canonicalise;
+mod constant_fold;
+mod cse;
+mod dce;
+mod fma_contract;
+mod licm;
+mod narrow_integers;
+pub(crate) mod rewrite;
+mod specialise_abi;
+mod token_order;
+
+/// Every pass.
+pub const ALL: &[&Pass] = &[
+    &crate::tiling::PASS,
+    &fma_contract::PASS,
+    &specialise_abi::PASS,
+    &constant_fold::PASS,
+    &canonicalise::PASS,
+    &narrow_integers::PASS,
+    &cse::PASS,
+    &licm::PASS,
+    &dce::PASS,
+    &token_order::PASS,
+];
+
+/// The pass of a name.
+pub fn find(name: &str) -> Option<&'static Pass> {
+    ALL.iter().copied().find(|pass| pass.name == name)
+}

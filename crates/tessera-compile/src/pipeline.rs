@@ -1,0 +1,121 @@
+//! Pipelines: lists of passes by name.
+//!
+//! What changes meaning runs at every level at the same point: Graph functions are tiled, dead code goes (a dead product is no
+//! use of its factors), products and sums are contracted; and memory operations get their order at the end. Between lies what
+//! only saves work, so every level gives the same bits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tessera_ir::Pass;
+
+use crate::passes::find;
+
+/// How much work the compiler puts into a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OptLevel {
+    /// Only what gives the program its meaning.
+    O0,
+    /// Local simplification.
+    O1,
+    /// Nothing twice, nothing in loops that can stand before them.
+    O2,
+    /// All of that again, after what it made possible.
+    #[default]
+    O3,
+}
+
+impl OptLevel {
+    /// Every level.
+    pub const ALL: [OptLevel; 4] = [OptLevel::O0, OptLevel::O1, OptLevel::O2, OptLevel::O3];
+
+    /// The names of the level's passes, in order.
+    pub const fn pass_names(self) -> &'static [&'static str] {
+        match self {
+            OptLevel::O0 => &["tile-and-schedule", "dce", "fma-contract", "token-order"],
+            OptLevel::O1 => &[
+                "tile-and-schedule",
+                "dce",
+                "fma-contract",
+                "specialise-abi",
+                "constant-fold",
+                "canonicalise",
+                "dce",
+                "token-order",
+            ],
+            OptLevel::O2 => &[
+                "tile-and-schedule",
+                "dce",
+                "fma-contract",
+                "specialise-abi",
+                "constant-fold",
+                "canonicalise",
+                "cse",
+                "licm",
+                "dce",
+                "token-order",
+                "dce",
+            ],
+            OptLevel::O3 => &[
+                "tile-and-schedule",
+                "dce",
+                "fma-contract",
+                "specialise-abi",
+                "constant-fold",
+                "canonicalise",
+                "narrow-integers",
+                "cse",
+                "licm",
+                "constant-fold",
+                "canonicalise",
+                "cse",
+                "dce",
+                "token-order",
+                "dce",
+            ],
+        }
+    }
+
+    /// The level's passes, in order.
+    pub fn passes(self) -> Vec<&'static Pass> {
+        self.pass_names().iter().filter_map(|name| find(name)).collect()
+    }
+}
+
+impl fmt::Display for OptLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl FromStr for OptLevel {
+    type Err = UnknownLevel;
+    fn from_str(text: &str) -> Result<OptLevel, UnknownLevel> {
+        let digit = text.trim_start_matches(['-', 'O', 'o']);
+        OptLevel::ALL.into_iter().find(|level| level.to_string()[1..] == *digit).ok_or_else(|| UnknownLevel(text.to_string()))
+    }
+}
+
+/// A text that names no level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevel(pub String);
+
+impl fmt::Display for UnknownLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no level of optimisation: `O0`, `O1`, `O2` and `O3` are", self.0)
+    }
+}
+
+impl std::error::Error for UnknownLevel {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_in_a_pipeline_is_a_pass() {
+        for level in OptLevel::ALL {
+            assert_eq!(level.passes().len(), level.pass_names().len(), "{level}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs every `tests/filetests/**/*.tir` of the repository.
+//!
+//! The first line says what is tested: `// test parse`, `// test verify`, `// test O3`, or a list of passes such as `// test
+//! constant-fold dce`. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
+//! of the message after the bracket if it matters; a file that announces errors must have no others. What a file becomes is
+//! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
+//! the whole text: `UPDATE_EXPECT=1` writes them anew.
+//!
+//! Every file that parses is printed, parsed and printed again; both texts must be equal, and so must two printings.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use filecheck::{CheckerBuilder, NO_VARIABLES};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tessera_compile::{OptLevel, passes};
+use tessera_ir::text::{parse_module, print_module};
+use tessera_ir::{Diagnostic, Module, Pass, PassManager, verify};
+
+fn main() {
+    let args = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/filetests");
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    let trials = files.into_iter().map(|path| {
+        let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+        Trial::test(name, move || run(&path))
+    });
+    libtest_mimic::run(&args, trials.collect()).exit();
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "tir") {
+            files.push(path);
+        }
+    }
+}
+
+enum Command {
+    Parse,
+    Verify,
+    Passes(Vec<&'static Pass>),
+}
+
+fn command(text: &str) -> Result<Command, Failed> {
+    let words = text.lines().next().and_then(|line| line.strip_prefix("// test ")).ok_or("the first line is `// test ...`")?;
+    match words.trim() {
+        "parse" => Ok(Command::Parse),
+        "verify" => Ok(Command::Verify),
+        words => {
+            if let Ok(level) = words.parse::<OptLevel>() {
+                return Ok(Command::Passes(level.passes()));
+            }
+            let find = |name| passes::find(name).ok_or_else(|| Failed::from(format!("there is no pass `{name}`")));
+            words.split_whitespace().map(find).collect::<Result<_, _>>().map(Command::Passes)
+        }
+    }
+}
+
+fn run(path: &Path) -> Result<(), Failed> {
+    let text = std::fs::read_to_string(path)?;
+    let command = command(&text)?;
+    let mut module = match parse_module("test.tir", &text) {
+        Ok(module) => module,
+        Err((module, diagnostic)) => return errors(&text, &module, &[*diagnostic]),
+    };
+    round_trip(&module)?;
+    if matches!(command, Command::Parse) {
+        errors(&text, &module, &[])?;
+        return output(path, &text, &print_module(&module));
+    }
+    let found = verify(&module);
+    if !found.is_empty() {
+        return errors(&text, &module, &found);
+    }
+    if let Command::Passes(pipeline) = command {
+        let mut manager = PassManager { verify_each: true, ..PassManager::default() };
+        if let Err(failure) = manager.run(&mut module, &pipeline) {
+            if failure.broke_module {
+                let shown: Vec<String> = failure.diagnostics.iter().map(|d| d.render(&module.sources, false)).collect();
+                let text = print_module(&module);
+                return Err(format!("`{}` broke the module\n{}\n{text}", failure.pass, shown.join("\n")).into());
+            }
+            return errors(&text, &module, &failure.diagnostics);
+        }
+        round_trip(&module)?;
+    }
+    errors(&text, &module, &[])?;
+    output(path, &text, &print_module(&module))
+}
+
+fn round_trip(module: &Module) -> Result<(), Failed> {
+    let printed = print_module(module);
+    if printed != print_module(module) {
+        return Err("printing twice gives two texts".into());
+    }
+    let again = parse_module("again.tir", &printed)
+        .map_err(|(module, diagnostic)| format!("{}\n{printed}", diagnostic.render(&module.sources, false)))?;
+    if print_module(&again) != printed {
+        return Err(format!("the text changes when it is read:\n{printed}\n{}", print_module(&again)).into());
+    }
+    Ok(())
+}
+
+/// Compares diagnostics with what the lines announce.
+fn errors(text: &str, module: &Module, found: &[Diagnostic]) -> Result<(), Failed> {
+    let mut left: Vec<(usize, &str, &str)> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if let Some((id, message)) = line.split_once("// error: [").and_then(|(_, rest)| rest.split_once(']')) {
+            left.push((number + 1, id, message.trim()));
+        }
+    }
+    let mut wrong = String::new();
+    for diagnostic in found {
+        let place = |span: tessera_ir::Span| module.sources.get(span.source).line_column(span.start).0;
+        let line = diagnostic.primary.as_ref().map_or(1, |label| place(label.span));
+        let announced =
+            |&(at, id, message): &(usize, &str, &str)| at == line && id == diagnostic.id && diagnostic.message.contains(message);
+        match left.iter().position(announced) {
+            Some(position) => {
+                left.remove(position);
+            }
+            None => {
+                let _ = writeln!(wrong, "not announced: {}", diagnostic.render_line(&module.sources));
+            }
+        }
+    }
+    for (line, id, message) in left {
+        let _ = writeln!(wrong, "line {line}: no error [{id}] {message}");
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.into()) }
+}
+
+fn output(path: &Path, text: &str, printed: &str) -> Result<(), Failed> {
+    if std::env::var_os("UPDATE_EXPECT").is_some()
+        && let Some((head, _)) = text.split_once("// output\n")
+    {
+        let mut blessed = format!("{head}// output\n");
+        for (i, line) in printed.lines().filter(|line| !line.trim().is_empty()).enumerate() {
+            let _ = writeln!(blessed, "// {}: {}", if i == 0 { "check" } else { "nextln" }, line.replace('$', "$$"));
+        }
+        std::fs::write(path, blessed)?;
+        return Ok(());
+    }
+    let mut builder = CheckerBuilder::new();
+    for line in text.lines().filter(|line| line.trim_start().starts_with("//")) {
+        builder.directive(line).map_err(|error| Failed::from(error.to_string()))?;
+    }
+    let compact: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+    let checked = builder.finish().explain(&compact.join("\n"), NO_VARIABLES);
+    let (matches, explanation) = checked.map_err(|error| Failed::from(error.to_string()))?;
+    if matches { Ok(()) } else { Err(format!("{explanation}\n{printed}").into()) }
+}
