@@ -67,11 +67,11 @@ impl Layout {
 
     /// True when the elements follow each other in row-major order.
     pub(crate) fn is_contiguous(&self) -> bool {
+        if self.shape.contains(&0) {
+            return true;
+        }
         let mut expected = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
-            if size == 0 {
-                return true;
-            }
             if size != 1 && stride != expected {
                 return false;
             }
@@ -169,7 +169,11 @@ pub(crate) fn copy_elements(dtype: DType, from: (&[u8], &Layout), to: (&mut [u8]
     let ((source, from), (target, to)) = (from, to);
     let bits = storage_bits(dtype);
     let len = from.len();
-    if from.is_contiguous() && to.is_contiguous() && (from.offset * bits) % 8 == 0 && (to.offset * bits) % 8 == 0 && len * bits % 8 == 0
+    if from.is_contiguous()
+        && to.is_contiguous()
+        && (from.offset * bits) % 8 == 0
+        && (to.offset * bits) % 8 == 0
+        && len * bits % 8 == 0
     {
         let (start, end, bytes) = (from.offset * bits / 8, to.offset * bits / 8, len * bits / 8);
         target[end..end + bytes].copy_from_slice(&source[start..start + bytes]);

@@ -13,6 +13,7 @@ mod memory;
 mod numbers;
 mod random;
 mod tensor;
+mod window;
 
 pub use device::{Device, DeviceChoice, DriverDevice};
 pub use error::{FileError, FormatError, TensorError};

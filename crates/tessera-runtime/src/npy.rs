@@ -205,7 +205,9 @@ fn element_type(header: &Header, wanted: Option<DType>) -> Result<DType, FormatE
         _ => None,
     };
     let hint = match header.kind {
-        Kind::Opaque if header.width == 1 => "; NumPy does not record which 8-bit type `V1` is: save a view as uint8, or name the type",
+        Kind::Opaque if header.width == 1 => {
+            "; NumPy does not record which 8-bit type `V1` is: save a view as uint8, or name the type"
+        }
         _ => "",
     };
     let dtype = found.ok_or_else(|| FormatError::DType { descr: header.descr.clone(), hint })?;

@@ -113,8 +113,13 @@ pub struct Difference {
 impl Tensor {
     /// Every element has the value nearest to `value`.
     pub fn full(dtype: DType, shape: &[usize], value: f64) -> Result<Tensor, TensorError> {
+        Tensor::full_code(dtype, shape, code_of(dtype, value))
+    }
+
+    /// Every element has one code.
+    pub(crate) fn full_code(dtype: DType, shape: &[usize], code: u64) -> Result<Tensor, TensorError> {
         let tensor = Tensor::zeros(dtype, shape)?;
-        tensor.fill_code(code_of(dtype, value))?;
+        tensor.fill_code(code)?;
         Ok(tensor)
     }
 
@@ -198,10 +203,8 @@ impl Tensor {
             return Tensor::from_bytes(to, self.shape(), &encode_f32(to, &values))?.to_device(&self.device());
         }
         let rounding = default_rounding(self.dtype, to);
-        let converted: Vec<u64> = codes(self.dtype, &bytes, self.len())
-            .into_iter()
-            .map(|code| cast(code, self.dtype, to, rounding))
-            .collect();
+        let converted: Vec<u64> =
+            codes(self.dtype, &bytes, self.len()).into_iter().map(|code| cast(code, self.dtype, to, rounding)).collect();
         Tensor::from_bytes(to, self.shape(), &bytes_of_codes(to, &converted))?.to_device(&self.device())
     }
 

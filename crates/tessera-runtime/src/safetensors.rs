@@ -67,9 +67,7 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<Entry>, FileError> {
 /// Writes a file.
 pub fn write(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<(), FileError> {
     let path = path.as_ref();
-    encode(tensors)
-        .and_then(|bytes| Ok(std::fs::write(path, bytes)?))
-        .map_err(|kind| FileError { path: path.to_owned(), kind })
+    encode(tensors).and_then(|bytes| Ok(std::fs::write(path, bytes)?)).map_err(|kind| FileError { path: path.to_owned(), kind })
 }
 
 fn with_bytes<T>(path: &Path, work: impl FnOnce(&[u8]) -> Result<T, FormatError>) -> Result<T, FileError> {
@@ -123,7 +121,10 @@ struct Stored<'a> {
 impl<'a> Stored<'a> {
     fn of(tensor: &'a Tensor) -> Result<Stored<'a>, FormatError> {
         let dtype = TYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs).ok_or_else(|| {
-            FormatError::DType { descr: tensor.dtype().name().into(), hint: "; convert it to a type that .safetensors files have" }
+            FormatError::DType {
+                descr: tensor.dtype().name().into(),
+                hint: "; convert it to a type that .safetensors files have",
+            }
         })?;
         Ok(Stored { dtype, shape: tensor.shape(), data: tensor.to_bytes()? })
     }

@@ -210,7 +210,9 @@ impl Tensor {
         let fits = shape.len() == strides.len()
             && layout.span().and_then(|span| storage_bytes(self.dtype, span.end)).is_some_and(|n| n <= self.memory.bytes());
         if !fits {
-            return Err(self.layout.view_error(format!("a view of shape {shape:?} with strides {strides:?} from element {offset}")));
+            return Err(self
+                .layout
+                .view_error(format!("a view of shape {shape:?} with strides {strides:?} from element {offset}")));
         }
         Ok(self.with_layout(layout))
     }

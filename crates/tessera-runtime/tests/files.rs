@@ -62,12 +62,13 @@ fn what_is_wrong_is_said() {
     assert_eq!(message(b"PK\x03\x04"), "not a .npy file");
     assert_eq!(message(b"\x93NUMPY\x09\x00\x00\x00"), "version 9.0 of the .npy format is unknown (1.0, 2.0 and 3.0 are)");
     assert_eq!(message(b"\x93NUMPY\x01\x00\xff\xff{"), "the header needs 65545 bytes, the file has 11");
-    let with = |descr: &str, shape: &str| file(&format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"), &[0; 8]);
+    let with =
+        |descr: &str, shape: &str| file(&format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"), &[0; 8]);
     assert_eq!(message(&with("'<f4'", "(3,)")), "the array needs 12 bytes, the file has 8");
     assert_eq!(message(&with("'<c8'", "(1,)")), "elements of type `<c8` have no counterpart here");
     assert_eq!(message(&with("'|O'", "(1,)")), "elements of type `|O` have no counterpart here");
     assert_eq!(message(&with("'<f4'", "(-1,)")), "malformed header: a size of `shape` is no number, or too large");
-    assert_eq!(message(&with("'<f4'", "(1,) 'x'")), "malformed header: expected `}`, found `'`");
+    assert_eq!(message(&with("'<f4'", "(1,) 'x'")), "malformed header: expected `}`, found `\\'`");
     assert!(message(&with("'|V1'", "(8,)")).contains("NumPy does not record which 8-bit type `V1` is"));
     assert!(matches!(
         npy::decode(&with("'<f8'", "(4611686018427387904, 8)")).unwrap_err(),
