@@ -26,7 +26,7 @@ const LN_2_LOW: f32 = 1.428_606_8e-6;
 /// `2^n` for n in -126..=127.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// The nearest integer, as both types.
@@ -42,11 +42,11 @@ fn nearest64(x: f64) -> (f64, i64) {
     (shifted - ROUND64, shifted.to_bits().wrapping_sub(ROUND64.to_bits()) as i64)
 }
 
-/// `value * 2^n` for n in -252..=254, rounded once.
+/// `value * 2^n` for n in -252..=254, rounded once; NaN stays NaN for any n.
 #[inline(always)]
 fn scale(value: f32, n: i32) -> f32 {
     let half = n >> 1;
-    value * power_of_two(half) * power_of_two(n - half)
+    value * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
 macro_rules! horner {
@@ -64,9 +64,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
     let tail = horner!(f32, r; 5.000_000_000e-1, 1.666_657_703e-1, 4.166_655_466e-2, 8.363_173_075e-3, 1.392_617_612e-3);
     let value = (r * r).mul_add(tail, r) + 1.0;
-    let power = power.clamp(-160, 160);
-    let scaled = scale(value, power);
-    if x.is_nan() { x } else { scaled }
+    scale(value, power)
 }
 
 /// `2^x`.
@@ -78,9 +76,7 @@ pub(crate) fn exp2(x: f32) -> f32 {
     let r = x - n;
     let tail = horner!(f32, r; 6.931_471_880e-1, 2.402_265_076e-1, 5.550_357_114e-2, 9.618_082_557e-3, 1.339_086_336e-3, 1.545_316_295e-4);
     let value = r.mul_add(tail, 1.0);
-    let power = power.clamp(-160, 160);
-    let scaled = scale(value, power);
-    if x.is_nan() { x } else { scaled }
+    scale(value, power)
 }
 
 /// Hyperbolic tangent.

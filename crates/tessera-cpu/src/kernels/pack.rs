@@ -42,6 +42,42 @@ impl<S: Copy> Vectors<S> {
 /// Steps of K that are widened at a time where K is contiguous.
 const RUN: usize = 16;
 
+/// Writes element `q` of the runs side by side at `q * width`.
+///
+/// # Safety
+/// The panel has room for them.
+#[inline(always)]
+unsafe fn weave<T: Copy>(runs: &[[T; RUN]; 4], panel: *mut T, width: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if size_of::<T>() == 4 {
+        use std::arch::x86_64::{_mm_loadu_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_storeu_ps, _mm_unpackhi_ps, _mm_unpacklo_ps};
+        for q in (0..RUN).step_by(4) {
+            // SAFETY: words of 32 bits, whatever they are, within the runs and the panel.
+            unsafe {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|r: usize| _mm_loadu_ps(runs[r].as_ptr().add(q).cast()));
+                let (low_ab, high_ab, low_cd, high_cd) =
+                    (_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b), _mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+                let woven = [
+                    _mm_movelh_ps(low_ab, low_cd),
+                    _mm_movehl_ps(low_cd, low_ab),
+                    _mm_movelh_ps(high_ab, high_cd),
+                    _mm_movehl_ps(high_cd, high_ab),
+                ];
+                for (r, words) in woven.into_iter().enumerate() {
+                    _mm_storeu_ps(panel.add((q + r) * width).cast(), words);
+                }
+            }
+        }
+        return;
+    }
+    for q in 0..RUN {
+        for (r, run) in runs.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { *panel.add(q * width + r) = run[q] };
+        }
+    }
+}
+
 simd! {
     /// Packs `count` vectors of `steps` elements into a panel, one word an element.
     ///
@@ -65,10 +101,17 @@ simd! {
             }
             let mut p = 0;
             while p + RUN <= steps && source.along == 1 {
-                for i in 0..count {
+                let run = |i: usize| -> [T; RUN] {
                     let from = source.at(i, p).cast::<[S; RUN]>().read_unaligned();
-                    let values: [T; RUN] = from.map(|x| widen.widen(x));
-                    for (q, value) in values.into_iter().enumerate() {
+                    from.map(|x| widen.widen(x))
+                };
+                let mut i = 0;
+                while i + 4 <= count {
+                    weave(&[run(i), run(i + 1), run(i + 2), run(i + 3)], panel.as_mut_ptr().add(p * width + i), width);
+                    i += 4;
+                }
+                for i in i..count {
+                    for (q, value) in run(i).into_iter().enumerate() {
                         *panel.get_unchecked_mut((p + q) * width + i) = value;
                     }
                 }
