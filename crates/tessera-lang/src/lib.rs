@@ -1,1 +1,52 @@
-//! tessera-lang
+//! The kernel language: Python syntax in, Schedule IR out, diagnostics with carets on the way.
+//!
+//! [`parse_file`] reads a file and finds its kernels; [`lower`] compiles one of them for given arguments. Evaluation is
+//! abstract interpretation of the syntax tree: an expression's value is either a tile that exists at run time, for which
+//! operations are emitted, or a compile-time value (a number, a tuple, a dtype, a function), for which nothing is. Helper
+//! functions are inlined, `if` on compile-time conditions is decided, loops and branches become structured operations that
+//! carry the variables they assign.
+//!
+//! ```
+//! use tessera_lang::{ArgType, ConstValue, LowerOptions, lower, parse_file};
+//! use tessera_types::DType;
+//!
+//! let file = parse_file("scale.py", "
+//! import cuda.tile as ct
+//!
+//! @ct.kernel
+//! def scale(x, factor, N: ct.Constant[int]):
+//!     i = ct.bid(0)
+//!     ct.store(x, (i,), ct.load(x, (i,), (N,)) * factor)
+//! ");
+//! let args = [
+//!     ("x".to_string(), ArgType::array(DType::F32, 1)),
+//!     ("factor".to_string(), ArgType::Scalar(DType::F32)),
+//!     ("N".to_string(), ArgType::Const(ConstValue::Int(64))),
+//! ];
+//! let module = lower(&file, "scale", &args, &LowerOptions::default()).unwrap();
+//! assert_eq!(module.funcs[0].name, "scale");
+//! ```
+
+pub mod ast;
+
+mod annotation;
+mod args;
+mod bind;
+mod builtins;
+mod diagnostics;
+mod file;
+mod lower;
+mod nesting;
+mod number;
+mod promote;
+mod python;
+mod style;
+mod value;
+
+pub use annotation::{Annotation, ConstKind};
+pub use args::{ArgType, ConstValue, LowerOptions};
+pub use builtins::{Builtin, BuiltinRow, REFUSED, Space};
+pub use diagnostics::{DiagnosticRow, ROWS as DIAGNOSTICS};
+pub use file::{Kernel, Param, ParsedFile, parse_file};
+pub use lower::{Lowered, lower, lower_with_notes};
+pub use style::Style;

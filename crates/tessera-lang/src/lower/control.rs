@@ -1,0 +1,360 @@
+//! Branches: `if` statements and expressions, `and` and `or`, early returns of inlined functions.
+
+use indexmap::IndexMap;
+use tessera_ir::{Block, Diagnostic, Effects, Op, OpKind, ScheduleOp, Span, Value};
+use tessera_types::DType;
+
+use super::operand::At;
+use super::skeleton::Skeleton;
+use super::stmt::Rest;
+use super::{Flow, Lowerer, Res};
+use crate::ast::{BinaryOp, BoolOp, Expr, Stmt};
+use crate::diagnostics::id;
+use crate::value::{Binding, Tile, Unusable, Val};
+
+/// A condition.
+pub(crate) enum Condition {
+    /// Decided when the kernel is compiled.
+    Known(bool),
+    /// A scalar truth value.
+    AtRunTime(Tile),
+}
+
+type Locals = IndexMap<String, Binding>;
+
+impl Lowerer<'_> {
+    /// The truth of a value.
+    pub(crate) fn condition(&mut self, at: &At) -> Res<Condition> {
+        match &at.0 {
+            Val::Tile(tile) if !tile.shape.is_empty() => Err(Box::new(
+                Diagnostic::error(id::CONDITION, at.1, "a tile has no single truth value")
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("choose elements with `ct.where`, or reduce the tile to a scalar first"),
+            )),
+            Val::Tile(tile) if tile.known.is_none() => {
+                let tile = self.convert(tile.clone(), DType::B1, None, at.1)?;
+                Ok(Condition::AtRunTime(tile))
+            }
+            Val::Array(_) | Val::List(_) | Val::View(_) => Err(Box::new(
+                Diagnostic::error(id::CONDITION, at.1, "a condition is a scalar or a compile-time value")
+                    .label(format!("this is {}", at.0.describe())),
+            )),
+            _ => self.constant_truth(at).map(Condition::Known),
+        }
+    }
+
+    fn check_branch(&self, span: Span) -> Res<()> {
+        match self.combining {
+            Some(kind) => Err(Box::new(
+                Diagnostic::error(id::REDUCE_BODY, span, format!("a run-time branch can't stand in the function of a {kind}"))
+                    .help("choose with `ct.where`"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn if_stmt(&mut self, test: &Expr, body: &[Stmt], orelse: &[Stmt], span: Span) -> Res<Flow> {
+        let test = self.at(test)?;
+        let condition = match self.condition(&test)? {
+            Condition::Known(true) => return self.stmts(body),
+            Condition::Known(false) => return self.stmts(orelse),
+            Condition::AtRunTime(condition) => condition,
+        };
+        self.check_branch(test.1)?;
+        let before = self.frame().locals.clone();
+        let then_block = self.func.new_block();
+        let then_flow = self.within(then_block, |lowerer| lowerer.stmts(body))?;
+        let then_locals = std::mem::replace(&mut self.frame().locals, before);
+        let else_block = self.func.new_block();
+        if then_flow == Flow::Exits {
+            // What follows runs under the opposite condition; it needs no region.
+            self.span = span;
+            self.within(else_block, |lowerer| lowerer.emit(ScheduleOp::Yield {}, &[&[]], []));
+            self.emit_if(&condition, [], [then_block, else_block]);
+            return self.stmts(orelse);
+        }
+        let else_flow = self.within(else_block, |lowerer| lowerer.stmts(orelse))?;
+        let else_locals = std::mem::take(&mut self.frame().locals);
+        self.span = span;
+        self.merge(&condition, (then_block, then_locals), (else_block, else_locals, else_flow), span)?;
+        Ok(Flow::Falls)
+    }
+
+    fn emit_if(&mut self, condition: &Tile, results: impl IntoIterator<Item = tessera_ir::Type>, regions: [Block; 2]) -> Op {
+        self.emit_with_regions(ScheduleOp::If {}, &[&[condition.value]], results, regions)
+    }
+
+    /// Emits the `if` and joins the variables of its branches, the first of which falls through.
+    fn merge(&mut self, condition: &Tile, then: (Block, Locals), other: (Block, Locals, Flow), span: Span) -> Res<()> {
+        let (then_block, then_locals) = then;
+        let (else_block, else_locals, else_flow) = other;
+        let mut merged = Locals::new();
+        let mut flowing: Vec<(String, Skeleton, Span)> = Vec::new();
+        let (mut then_values, mut else_values) = (Vec::new(), Vec::new());
+        for (name, binding) in &then_locals {
+            let outer = else_locals.get(name);
+            let place = binding.span;
+            if else_flow == Flow::Exits {
+                // Only the first branch goes on; what it computed must leave its region.
+                if outer.is_some_and(|outer| outer.value.same(&binding.value)) || matches!(binding.value, Val::Unusable(_)) {
+                    merged.insert(name.clone(), binding.clone());
+                    continue;
+                }
+                let skeleton = self.skeleton(&binding.value, place)?;
+                self.within(then_block, |lowerer| lowerer.flatten(&binding.value, place, &mut then_values))?;
+                flowing.push((name.clone(), skeleton, place));
+                continue;
+            }
+            let Some(outer) = outer else {
+                merged.insert(name.clone(), missing(name, place, "assigned on one path only"));
+                continue;
+            };
+            if outer.value.same(&binding.value) || matches!(binding.value, Val::Unusable(_)) {
+                merged.insert(name.clone(), binding.clone());
+                continue;
+            }
+            if matches!(outer.value, Val::Unusable(_)) {
+                merged.insert(name.clone(), outer.clone());
+                continue;
+            }
+            let (x, y) = (self.skeleton(&binding.value, place)?, self.skeleton(&outer.value, outer.span)?);
+            if !x.same(&y) {
+                merged.insert(name.clone(), conflict(name, (&x, place), (&y, outer.span)));
+                continue;
+            }
+            self.within(then_block, |lowerer| lowerer.flatten(&binding.value, place, &mut then_values))?;
+            self.within(else_block, |lowerer| lowerer.flatten(&outer.value, outer.span, &mut else_values))?;
+            flowing.push((name.clone(), x, place));
+        }
+        for (name, binding) in &else_locals {
+            if !then_locals.contains_key(name) && else_flow == Flow::Falls {
+                merged.insert(name.clone(), missing(name, binding.span, "assigned on one path only"));
+            }
+        }
+        self.span = span;
+        self.within(then_block, |lowerer| lowerer.emit(ScheduleOp::Yield {}, &[&then_values], []));
+        if else_flow == Flow::Falls {
+            self.within(else_block, |lowerer| lowerer.emit(ScheduleOp::Yield {}, &[&else_values], []));
+        }
+        let mut types = Vec::new();
+        flowing.iter().for_each(|(_, skeleton, _)| skeleton.types(&mut types));
+        let op = self.emit_if(condition, types, [then_block, else_block]);
+        let results = self.func.ops[op].results.clone();
+        let mut values = results.into_iter();
+        for (name, skeleton, place) in flowing {
+            let value = self.rebuild(&skeleton, &mut values);
+            if let Val::Tile(tile) = &value {
+                self.name_value(tile.value, &name);
+            }
+            merged.insert(name, Binding { value, span: place });
+        }
+        self.frame().locals = merged;
+        Ok(())
+    }
+
+    /// An `if` of an inlined function with a `return` in it: what follows is lowered into both branches.
+    pub(crate) fn returning_if(&mut self, test: &Expr, body: &[Stmt], orelse: &[Stmt], rest: &Rest<'_>) -> Res<Flow> {
+        let at = self.at(test)?;
+        let condition = match self.condition(&at)? {
+            Condition::Known(true) => return self.run(body, Some(rest)),
+            Condition::Known(false) => return self.run(orelse, Some(rest)),
+            Condition::AtRunTime(condition) => condition,
+        };
+        self.check_branch(at.1)?;
+        self.returning_branches(
+            &condition,
+            at.1,
+            |lowerer| lowerer.run(body, Some(rest)),
+            |lowerer| lowerer.run(orelse, Some(rest)),
+        )
+    }
+
+    /// Behind a loop that may have returned: the value, or what follows.
+    pub(crate) fn after_returning_loop(&mut self, rest: &Rest<'_>, span: Span) -> Res<Flow> {
+        let returned = self.frame().locals.shift_remove(RETURNED);
+        let value = self.frame().locals.shift_remove(VALUE);
+        let (Some(returned), Some(value)) = (returned, value) else { return self.run(rest.stmts, rest.next) };
+        let condition = match self.condition(&(returned.value, span))? {
+            Condition::Known(true) => {
+                self.frame().returned = Some((value.value, value.span));
+                return Ok(Flow::Exits);
+            }
+            Condition::Known(false) => return self.run(rest.stmts, rest.next),
+            Condition::AtRunTime(condition) => condition,
+        };
+        let then = |lowerer: &mut Self| {
+            lowerer.frame().returned = Some((value.value.clone(), value.span));
+            Ok(Flow::Exits)
+        };
+        self.returning_branches(&condition, span, then, |lowerer| lowerer.run(rest.stmts, rest.next))
+    }
+
+    /// Two branches that both end the function, each with its value.
+    fn returning_branches(
+        &mut self,
+        condition: &Tile,
+        span: Span,
+        then: impl FnOnce(&mut Self) -> Res<Flow>,
+        otherwise: impl FnOnce(&mut Self) -> Res<Flow>,
+    ) -> Res<Flow> {
+        let before = self.frame().locals.clone();
+        let blocks = [self.func.new_block(), self.func.new_block()];
+        self.within(blocks[0], then)?;
+        let first = self.frame().returned.take().unwrap_or((Val::None, span));
+        self.frame().locals = before;
+        self.within(blocks[1], otherwise)?;
+        let second = self.frame().returned.take().unwrap_or((Val::None, span));
+        let result = self.join(condition, span, blocks, &first, &second, "the returned value")?;
+        self.frame().returned = Some((result, span));
+        Ok(Flow::Exits)
+    }
+
+    /// Emits the `if` of two blocks that each compute one value.
+    fn join(&mut self, condition: &Tile, span: Span, blocks: [Block; 2], first: &At, second: &At, what: &str) -> Res<Val> {
+        let same = first.0.same(&second.0);
+        let (x, y) = (self.skeleton(&first.0, first.1)?, self.skeleton(&second.0, second.1)?);
+        if !same && !x.same(&y) {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::PATH_TYPE,
+                    span,
+                    format!("{what} is {} on one path and {} on the other", x.describe(), y.describe()),
+                )
+                .label("decided at run time")
+                .also(first.1, format!("this is {}", x.describe()))
+                .also(second.1, format!("this is {}", y.describe()))
+                .help("make both of one type"),
+            ));
+        }
+        self.span = span;
+        let mut types = Vec::new();
+        for (block, value) in blocks.into_iter().zip([first, second]) {
+            let mut values: Vec<Value> = Vec::new();
+            if !same {
+                self.within(block, |lowerer| lowerer.flatten(&value.0, value.1, &mut values))?;
+            }
+            self.span = span;
+            self.within(block, |lowerer| lowerer.emit(ScheduleOp::Yield {}, &[&values], []));
+        }
+        if !same {
+            x.types(&mut types);
+        }
+        let op = self.emit_if(condition, types, blocks);
+        if same {
+            return Ok(first.0.clone());
+        }
+        let results = self.func.ops[op].results.clone();
+        Ok(self.rebuild(&x, &mut results.into_iter()))
+    }
+
+    /// `a if test else b`.
+    pub(crate) fn if_expr(&mut self, test: &Expr, body: &Expr, orelse: &Expr, span: Span) -> Res<Val> {
+        let at = self.at(test)?;
+        let condition = match self.condition(&at)? {
+            Condition::Known(true) => return self.expr(body),
+            Condition::Known(false) => return self.expr(orelse),
+            Condition::AtRunTime(condition) => condition,
+        };
+        let blocks = [self.func.new_block(), self.func.new_block()];
+        let first = self.within(blocks[0], |lowerer| lowerer.at(body))?;
+        let second = self.within(blocks[1], |lowerer| lowerer.at(orelse))?;
+        self.span = span;
+        if self.is_pure(blocks[0]) && self.is_pure(blocks[1]) {
+            let scalars = |value: &Val| matches!(value, Val::Num(_)) || matches!(value, Val::Tile(tile) if tile.shape.is_empty());
+            if self.combining.is_some() || (scalars(&first.0) && scalars(&second.0)) {
+                if let (Ok(x), Ok(y)) = (self.skeleton(&first.0, first.1), self.skeleton(&second.0, second.1)) {
+                    if x.same(&y) && matches!(x, Skeleton::Tile(..)) {
+                        self.splice(blocks[0]);
+                        self.splice(blocks[1]);
+                        return self.where_(&(Val::Tile(condition), at.1), &first, &second);
+                    }
+                }
+            }
+        }
+        self.check_branch(span)?;
+        self.join(&condition, span, blocks, &first, &second, "this value")
+    }
+
+    /// `a and b`, `a or b`: the second is computed only where it matters, unless that has no effect.
+    pub(crate) fn bool_op(&mut self, op: BoolOp, items: &[Expr], span: Span) -> Res<Val> {
+        let Some((first, rest)) = items.split_first() else { return Ok(Val::None) };
+        let left = self.at(first)?;
+        if rest.is_empty() {
+            return Ok(left.0);
+        }
+        let stops_at = op == BoolOp::Or;
+        let condition = match self.condition(&left)? {
+            Condition::Known(value) if value == stops_at => return Ok(left.0),
+            Condition::Known(_) => return self.bool_op(op, rest, span),
+            Condition::AtRunTime(condition) => condition,
+        };
+        let block = self.func.new_block();
+        let right = self.within(block, |lowerer| {
+            let right = (lowerer.bool_op(op, rest, span)?, span);
+            Ok::<_, Box<Diagnostic>>(match lowerer.condition(&right)? {
+                Condition::Known(value) => {
+                    lowerer.constant(crate::number::Num::Bool(value), DType::B1, Default::default(), span)?
+                }
+                Condition::AtRunTime(tile) => tile,
+            })
+        })?;
+        self.span = span;
+        if self.is_pure(block) {
+            self.splice(block);
+            let op = if stops_at { BinaryOp::Or } else { BinaryOp::And };
+            return Ok(Val::Tile(self.bitwise_tiles(op, &condition, &right)));
+        }
+        self.check_branch(span)?;
+        let other = self.func.new_block();
+        let decided = self
+            .within(other, |lowerer| lowerer.constant(crate::number::Num::Bool(stops_at), DType::B1, Default::default(), span))?;
+        let (blocks, values) = if stops_at { ([other, block], [decided, right]) } else { ([block, other], [right, decided]) };
+        let [first, second] = values.map(|tile| (Val::Tile(tile), span));
+        self.join(&condition, span, blocks, &first, &second, "this condition")
+    }
+
+    /// True when nothing in the block can fail or be seen from outside.
+    fn is_pure(&self, block: Block) -> bool {
+        self.func.blocks[block].ops.iter().all(|&op| {
+            let data = &self.func.ops[op];
+            data.regions.is_empty() && data.row().effects == Effects::Pure && matches!(data.kind, OpKind::Schedule(_))
+        })
+    }
+
+    /// Moves a block's operations to the end of the current one.
+    fn splice(&mut self, block: Block) {
+        let ops = std::mem::take(&mut self.func.blocks[block].ops);
+        self.func.blocks[self.block].ops.extend(ops);
+    }
+}
+
+/// Hidden variables of inlined functions that return from inside loops.
+pub(crate) const RETURNED: &str = "$returned";
+/// The value that such a return leaves.
+pub(crate) const VALUE: &str = "$value";
+
+/// A variable that some path does not assign.
+pub(crate) fn missing(name: &str, place: Span, text: &str) -> Binding {
+    Binding {
+        value: Val::Unusable(std::rc::Rc::new(Unusable {
+            id: id::MAYBE_UNDEFINED,
+            message: format!("`{name}` may have no value here"),
+            places: vec![(place, text.to_string())],
+            help: format!("assign `{name}` before the branch or loop"),
+        })),
+        span: place,
+    }
+}
+
+/// A variable whose type depends on the path.
+fn conflict(name: &str, first: (&Skeleton, Span), second: (&Skeleton, Span)) -> Binding {
+    Binding {
+        value: Val::Unusable(std::rc::Rc::new(Unusable {
+            id: id::PATH_TYPE,
+            message: format!("`{name}` is {} on one path and {} on the other", first.0.describe(), second.0.describe()),
+            places: vec![(first.1, first.0.describe()), (second.1, second.0.describe())],
+            help: "give it one type on every path, with `.astype` or a typed constant such as `ct.float32(0)`".to_string(),
+        })),
+        span: first.1,
+    }
+}

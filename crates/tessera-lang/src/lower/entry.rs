@@ -1,0 +1,319 @@
+//! The way in: a kernel's parameters become function arguments or compile-time values, its decorator becomes hints.
+
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+use tessera_ir::attrs::Assumption;
+use tessera_ir::{
+    AbiParam, Diagnostic, Extent, Func, FuncHints, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType,
+    Type,
+};
+
+use super::{Flow, Frame, Lowered, Lowerer, Res, signless, tile_type};
+use crate::annotation::{Annotation, ConstKind};
+use crate::args::{ArgType, ConstValue, LowerOptions};
+use crate::diagnostics::id;
+use crate::file::{Kernel, Param, ParsedFile};
+use crate::number::Num;
+use crate::style::{Style, decorator_args, decorator_path};
+use crate::value::{Array, Binding, Dim, List, Tile, Val};
+
+/// Lowers a kernel; see [`super::lower`].
+pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], options: &LowerOptions) -> Res<Lowered> {
+    let start = Span { source: file.source, start: 0, end: 0 };
+    let Some(kernel) = file.kernels.get(name) else {
+        let names: Vec<String> = file.kernels.keys().map(|name| format!("`{name}`")).collect();
+        let help = if names.is_empty() {
+            "a kernel is a function with the decorator `@ct.kernel`".to_string()
+        } else {
+            format!("the file has {}", names.join(", "))
+        };
+        return Err(Box::new(Diagnostic::error(id::NO_KERNEL, start, format!("there is no kernel `{name}`")).help(help)));
+    };
+    let at = kernel.function.name.span;
+    if !matches!(kernel.style, Style::Block { .. }) {
+        let style = if kernel.style == Style::Simt { "per-thread" } else { "declarative" };
+        return Err(Box::new(
+            Diagnostic::error(id::STYLE, at, format!("`{name}` is written in the {style} style"))
+                .label("only block-style kernels become block programs"),
+        ));
+    }
+    if let Some(what) = kernel.function.unsupported {
+        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));
+    }
+    let func = Func::new(name, Level::Schedule, at);
+    let mut lowerer = Lowerer::new(file, options, func, kernel.style);
+    lowerer.frames.push(Frame {
+        locals: IndexMap::new(),
+        captured: None,
+        loops: Vec::new(),
+        is_kernel: true,
+        returned: None,
+        return_shape: None,
+    });
+    lowerer.hints(kernel)?;
+    lowerer.bind_parameters(kernel, args)?;
+    let function = kernel.function.clone();
+    let flow = lowerer.stmts(&function.body)?;
+    if flow == Flow::Falls {
+        lowerer.span = at;
+        lowerer.emit(ScheduleOp::Return {}, &[], []);
+    }
+    let module = Module { sources: file.sources.clone(), globals: Vec::new(), funcs: vec![lowerer.func] };
+    Ok(Lowered { module, notes: lowerer.notes })
+}
+
+impl Lowerer<'_> {
+    /// Reads the decorator's options.
+    fn hints(&mut self, kernel: &Kernel) -> Res<()> {
+        let mut hints = FuncHints::default();
+        for decorator in &kernel.function.decorators {
+            if !decorator_path(self.file, decorator).is_some_and(|path| path.ends_with(".kernel")) {
+                continue;
+            }
+            for arg in decorator_args(decorator) {
+                let Some(name) = &arg.keyword else {
+                    return Err(Box::new(
+                        Diagnostic::error(id::KERNEL_OPTION, arg.value.span, "kernel options are given by keyword")
+                            .help("write `@ct.kernel(occupancy=2)`"),
+                    ));
+                };
+                let range = match name.name.as_str() {
+                    "num_ctas" => 1..=16,
+                    "occupancy" => 1..=32,
+                    "opt_level" => 0..=3,
+                    "num_worker_warps" => 1..=16,
+                    "num_warps" => 1..=32,
+                    "num_stages" => 1..=16,
+                    _ => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::KERNEL_OPTION, name.span, format!("there is no kernel option `{}`", name.name))
+                                .help("options: `num_ctas`, `occupancy`, `opt_level`, `num_worker_warps`"),
+                        ));
+                    }
+                };
+                let value = self.option_value(&arg.value)?;
+                let value = match value {
+                    Val::None => continue,
+                    Val::Num(Num::Int(value)) if range.contains(&value) => value as u32,
+                    other => {
+                        return Err(Box::new(
+                            Diagnostic::error(
+                                id::KERNEL_OPTION,
+                                arg.value.span,
+                                format!("`{}` must be an integer from {} to {}", name.name, range.start(), range.end()),
+                            )
+                            .label(format!("this is {}", other.describe())),
+                        ));
+                    }
+                };
+                if name.name == "num_ctas" && !value.is_power_of_two() {
+                    return Err(Box::new(Diagnostic::error(
+                        id::KERNEL_OPTION,
+                        arg.value.span,
+                        format!("`num_ctas` must be a power of two, not {value}"),
+                    )));
+                }
+                hints.set(&name.name, value);
+            }
+        }
+        self.func.hints = hints;
+        Ok(())
+    }
+
+    /// An option, with `ct.ByTarget(...)` resolved for the target.
+    fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
+        if let crate::ast::ExprKind::Call(function, args) = &expr.kind {
+            if self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget") {
+                let find = |key: Option<&str>| {
+                    args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some())
+                };
+                return match find(self.options.target.as_deref()).or_else(|| find(Some("default"))) {
+                    Some(arg) => self.expr(&arg.value),
+                    None => Ok(Val::None),
+                };
+            }
+        }
+        self.expr(expr)
+    }
+
+    fn bind_parameters(&mut self, kernel: &Kernel, args: &[(String, ArgType)]) -> Res<()> {
+        if let Some((name, _)) = args.iter().find(|(name, _)| !kernel.params.iter().any(|param| param.name == *name)) {
+            let names: Vec<String> = kernel.params.iter().map(|param| format!("`{}`", param.name)).collect();
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::UNKNOWN_ARGUMENT,
+                    kernel.function.name.span,
+                    format!("`{}` has no parameter `{name}`", kernel.name),
+                )
+                .label("this kernel")
+                .help(if names.is_empty() {
+                    "it takes no arguments".to_string()
+                } else {
+                    format!("its parameters: {}", names.join(", "))
+                }),
+            ));
+        }
+        let function = kernel.function.clone();
+        for (param, declared) in kernel.params.iter().zip(&function.params) {
+            self.span = param.span;
+            let given = args.iter().find(|(name, _)| *name == param.name).map(|(_, arg)| arg);
+            let value = match (given, &declared.default) {
+                (Some(arg), _) => self.argument(param, arg)?,
+                (None, Some(default)) => self.expr(default)?,
+                (None, None) => {
+                    return Err(Box::new(
+                        Diagnostic::error(id::MISSING_ARGUMENT, param.span, format!("the argument `{}` is missing", param.name))
+                            .label("this parameter has no default")
+                            .help(match param.annotation {
+                                Annotation::Constant(_) => format!("give it a value, such as `{}=64`", param.name),
+                                _ => "give every parameter an argument".to_string(),
+                            }),
+                    ));
+                }
+            };
+            self.frame().locals.insert(param.name.clone(), Binding { value, span: param.span });
+        }
+        Ok(())
+    }
+
+    /// The value of a parameter inside the kernel, with the function arguments that it needs.
+    fn argument(&mut self, param: &Param, arg: &ArgType) -> Res<Val> {
+        let refuse = |wanted: &str, found: &str| {
+            Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_KIND, param.span, format!("`{}` takes {wanted}, not {found}", param.name))
+                    .label("as its annotation says"),
+            ))
+        };
+        if let Annotation::Constant(kind) = param.annotation {
+            let ArgType::Const(value) = arg else { return refuse("a value known when the kernel is compiled", describe(arg)) };
+            let fits = match (kind, value) {
+                (ConstKind::Any, _)
+                | (ConstKind::Int, ConstValue::Int(_))
+                | (ConstKind::Float, ConstValue::Float(_) | ConstValue::Int(_))
+                | (ConstKind::Bool, ConstValue::Bool(_))
+                | (ConstKind::Str, ConstValue::Str(_)) => true,
+                (ConstKind::Int | ConstKind::Float | ConstKind::Bool | ConstKind::Str, _) => false,
+            };
+            if !fits {
+                let wanted = match kind {
+                    ConstKind::Int => "a constant integer",
+                    ConstKind::Float => "a constant float",
+                    ConstKind::Bool => "a constant truth value",
+                    ConstKind::Str | ConstKind::Any => "a constant string",
+                };
+                return refuse(wanted, &const_value(value).describe());
+            }
+        }
+        match arg {
+            ArgType::Const(value) => Ok(const_value(value)),
+            ArgType::Scalar(dtype) => {
+                let dtype = match param.annotation {
+                    Annotation::Scalar(wide) if dtype.is_integer() => wide,
+                    Annotation::Array { .. } | Annotation::List { .. } => return refuse("an array", describe(arg)),
+                    _ => *dtype,
+                };
+                let value = self.func.add_arg(self.func.body, tile_type(dtype, &[]), Some(&param.name));
+                self.func.abi.params.push(AbiParam { name: param.name.clone(), kind: ParamKind::Scalar { dtype } });
+                Ok(Val::Tile(Tile { value, dtype, shape: Shape::new(), known: None }))
+            }
+            ArgType::List { dtype, rank, index } => {
+                let index = widest(*index, param.index_type());
+                let body = self.func.body;
+                let table = self.func.add_arg(body, Type::pointers(Shape::new(), tessera_types::DType::I64), Some(&param.name));
+                let length = self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{}_len", param.name)));
+                let kind = ParamKind::List { dtype: *dtype, rank: *rank, index };
+                self.func.abi.params.push(AbiParam { name: param.name.clone(), kind });
+                Ok(Val::List(std::rc::Rc::new(List { dtype: *dtype, rank: *rank, index, table, length })))
+            }
+            ArgType::Array { dtype, shape, strides, align, index, disjoint } => {
+                if matches!(param.annotation, Annotation::Scalar(_)) {
+                    return refuse("a scalar", describe(arg));
+                }
+                let index = widest(*index, param.index_type());
+                let body = self.func.body;
+                let name = &param.name;
+                let mut base = self.func.add_arg(body, Type::pointers(Shape::new(), signless(*dtype)), Some(name));
+                let mut dims = |extents: &[Extent], letter: char| -> Vec<Dim> {
+                    extents
+                        .iter()
+                        .enumerate()
+                        .map(|(i, &extent)| Dim {
+                            extent,
+                            value: self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{name}_{letter}{i}"))),
+                        })
+                        .collect()
+                };
+                let sizes = dims(shape, 'n');
+                let steps = dims(strides, 's');
+                self.func.abi.params.push(AbiParam {
+                    name: name.clone(),
+                    kind: ParamKind::Array {
+                        dtype: *dtype,
+                        shape: shape.clone(),
+                        strides: strides.clone(),
+                        index,
+                        align: *align,
+                        disjoint: *disjoint,
+                    },
+                });
+                if *align > 1 {
+                    let ty = self.func.ty(base).clone();
+                    base = self.emit_value(
+                        ScheduleOp::Assume { predicate: Assumption::DivisibleBy((*align).into()) },
+                        &[&[base]],
+                        ty,
+                    );
+                }
+                let array = self.make_array(*dtype, base, sizes, steps, index);
+                Ok(Val::Array(std::rc::Rc::new(array)))
+            }
+        }
+    }
+
+    /// An array over memory, with its tensor view.
+    pub(crate) fn make_array(
+        &mut self,
+        dtype: tessera_types::DType,
+        base: tessera_ir::Value,
+        shape: Vec<Dim>,
+        strides: Vec<Dim>,
+        index: IndexType,
+    ) -> Array {
+        let extents = |dims: &[Dim]| dims.iter().map(|dim| dim.extent).collect::<SmallVec<[Extent; 4]>>();
+        let open =
+            |dims: &[Dim]| dims.iter().filter(|dim| dim.extent == Extent::Dynamic).map(|dim| dim.value).collect::<Vec<_>>();
+        let tensor_ty = TensorViewType { elem: signless(dtype), shape: extents(&shape), strides: extents(&strides) };
+        let tensor = self.emit_value(
+            ScheduleOp::MakeTensorView {},
+            &[&[base], &open(&shape), &open(&strides)],
+            Type::TensorView(Box::new(tensor_ty.clone())),
+        );
+        Array { dtype, base, shape, strides, index, tensor, tensor_ty }
+    }
+}
+
+fn widest(a: IndexType, b: IndexType) -> IndexType {
+    if a == IndexType::I64 || b == IndexType::I64 { IndexType::I64 } else { IndexType::I32 }
+}
+
+fn describe(arg: &ArgType) -> &'static str {
+    match arg {
+        ArgType::Array { .. } => "an array",
+        ArgType::List { .. } => "a list",
+        ArgType::Scalar(_) => "a run-time scalar",
+        ArgType::Const(_) => "a constant",
+    }
+}
+
+/// The value of a compile-time argument.
+pub(crate) fn const_value(value: &ConstValue) -> Val {
+    match value {
+        ConstValue::None => Val::None,
+        ConstValue::Bool(value) => Val::bool(*value),
+        ConstValue::Int(value) => Val::int(*value),
+        ConstValue::Float(value) => Val::Num(Num::Float(*value)),
+        ConstValue::Str(text) => Val::str(text),
+        ConstValue::DType(dtype) => Val::DType(*dtype),
+        ConstValue::Tuple(items) => Val::tuple(items.iter().map(const_value)),
+    }
+}

@@ -1,0 +1,280 @@
+//! Lowering of block-style kernels to Schedule IR.
+//!
+//! [`Lowerer`] walks the syntax tree once, evaluating expressions to [`Val`]s and appending operations to the current block.
+//! The first mistake ends the walk: one mistake, one diagnostic. Fixed budgets bound recursion, unrolling and the number of
+//! operations, so hostile sources end in a diagnostic too.
+
+mod arith;
+mod assign;
+mod atomics;
+mod call;
+mod compare;
+mod construct;
+mod control;
+mod convert;
+mod entry;
+mod expr;
+mod gather;
+mod index;
+mod launch;
+mod loops;
+mod matrix;
+mod members;
+mod memory;
+mod names;
+mod operand;
+mod print;
+mod python;
+mod reduce;
+mod require;
+mod shape;
+mod skeleton;
+mod statics;
+mod stmt;
+mod unary;
+mod view;
+
+use std::rc::Rc;
+
+use indexmap::IndexMap;
+use tessera_ir::{
+    Block, Builder, Const, Diagnostic, Elem, Func, Module, Op, OpKind, ScheduleOp, Shape, Span, TileType, Type, Value,
+};
+use tessera_types::DType;
+
+use crate::args::{ArgType, LowerOptions};
+use crate::diagnostics::id;
+use crate::file::ParsedFile;
+use crate::style::Style;
+use crate::value::{Binding, Captured, Tile, Val};
+
+/// The result of anything that can find a mistake.
+pub(crate) type Res<T> = Result<T, Box<Diagnostic>>;
+
+/// Calls and expressions nest at most this deep.
+const MAX_DEPTH: u32 = 400;
+/// Functions are inlined at most this deep.
+const MAX_CALLS: usize = 48;
+/// Operations that one kernel may become, unlinked ones included.
+const MAX_OPS: usize = 200_000;
+/// Steps of evaluation that one kernel may take.
+const MAX_STEPS: u64 = 4_000_000;
+/// Rounds of a compile-time loop.
+const MAX_UNROLL: usize = 1000;
+/// Stack of the thread that lowers: enough for [`MAX_DEPTH`] with room to spare.
+const STACK_BYTES: usize = 256 << 20;
+
+/// A lowered kernel with what was noted on the way.
+#[derive(Debug)]
+pub struct Lowered {
+    /// One function.
+    pub module: Module,
+    /// Notes and warnings.
+    pub notes: Vec<Diagnostic>,
+}
+
+/// Lowers one kernel for the given arguments; missing arguments take their defaults.
+pub fn lower(
+    file: &ParsedFile,
+    kernel: &str,
+    args: &[(String, ArgType)],
+    options: &LowerOptions,
+) -> Result<Module, Vec<Diagnostic>> {
+    lower_with_notes(file, kernel, args, options).map(|lowered| lowered.module)
+}
+
+/// Like [`lower`], with the notes of the walk.
+pub fn lower_with_notes(
+    file: &ParsedFile,
+    kernel: &str,
+    args: &[(String, ArgType)],
+    options: &LowerOptions,
+) -> Result<Lowered, Vec<Diagnostic>> {
+    if file.has_errors() {
+        return Err(file.diagnostics.iter().filter(|d| d.severity == tessera_ir::Severity::Error).cloned().collect());
+    }
+    let work = || entry::kernel(file, kernel, args, options).map_err(|error| vec![*error]);
+    // The walk recurses with the source; its own stack makes its depth independent of the caller's.
+    std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(_) => work(),
+    })
+}
+
+/// How control leaves a list of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It goes on behind them.
+    Falls,
+    /// It never does: every path ended in a jump or a return.
+    Exits,
+}
+
+/// A loop being lowered, innermost last in its frame.
+pub(crate) struct LoopContext {
+    /// Names carried, with the shape of their values.
+    pub(crate) carried: Vec<(String, skeleton::Skeleton, Span)>,
+    pub(crate) kind: LoopKind,
+    /// What a `return` inside an inlined function's loop leaves here.
+    pub(crate) returns: bool,
+}
+
+/// How rounds of a loop end.
+pub(crate) enum LoopKind {
+    /// A `for` operation: no `break`.
+    For,
+    /// A `loop` operation with a counter: the induction value and the step.
+    Counted { induction: Value, step: Value },
+    /// A `loop` operation without a counter.
+    While,
+    /// Unrolled when compiled: no jumps.
+    Unrolled,
+}
+
+/// One function being lowered: the kernel, or an inlined call.
+pub(crate) struct Frame {
+    pub(crate) locals: IndexMap<String, Binding>,
+    pub(crate) captured: Option<Rc<Captured>>,
+    pub(crate) loops: Vec<LoopContext>,
+    /// True for the kernel itself.
+    pub(crate) is_kernel: bool,
+    /// The value that an inlined function returned.
+    pub(crate) returned: Option<(Val, Span)>,
+    /// The shape of values returned from inside loops, once known.
+    pub(crate) return_shape: Option<skeleton::Skeleton>,
+}
+
+/// The walk's state.
+pub(crate) struct Lowerer<'f> {
+    pub(crate) file: &'f ParsedFile,
+    pub(crate) options: &'f LowerOptions,
+    pub(crate) func: Func,
+    pub(crate) block: Block,
+    pub(crate) span: Span,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) globals: IndexMap<String, Option<Val>>,
+    pub(crate) power_of_two: bool,
+    /// What body of a reduction or scan is being lowered.
+    pub(crate) combining: Option<&'static str>,
+    /// True inside `static_eval` and its kin.
+    pub(crate) is_static: bool,
+    pub(crate) depth: u32,
+    pub(crate) steps: u64,
+    pub(crate) notes: Vec<Diagnostic>,
+}
+
+impl<'f> Lowerer<'f> {
+    pub(crate) fn new(file: &'f ParsedFile, options: &'f LowerOptions, func: Func, style: Style) -> Lowerer<'f> {
+        let (block, span) = (func.body, func.span);
+        Lowerer {
+            file,
+            options,
+            func,
+            block,
+            span,
+            frames: Vec::new(),
+            globals: IndexMap::new(),
+            power_of_two: matches!(style, Style::Block { power_of_two: true }),
+            combining: None,
+            is_static: false,
+            depth: 0,
+            steps: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a frame exists while a function is lowered")
+    }
+
+    /// Runs `work` one level deeper.
+    pub(crate) fn deeper<T>(&mut self, span: Span, work: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        self.steps += 1;
+        if self.depth >= MAX_DEPTH {
+            return Err(Box::new(
+                Diagnostic::error(id::TOO_DEEP, span, "the kernel nests too deeply")
+                    .label(format!("the limit of {MAX_DEPTH} nested expressions and calls is passed here")),
+            ));
+        }
+        if self.steps > MAX_STEPS || self.func.ops.len() > MAX_OPS {
+            return Err(Box::new(
+                Diagnostic::error(id::TOO_LARGE, span, "the kernel becomes too large")
+                    .label("lowering stopped here")
+                    .note(format!("the limit is {MAX_OPS} operations"))
+                    .help("use a run-time loop instead of unrolling"),
+            ));
+        }
+        self.depth += 1;
+        let result = work(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Appends an operation to the current block.
+    pub(crate) fn emit(&mut self, kind: ScheduleOp, groups: &[&[Value]], results: impl IntoIterator<Item = Type>) -> Op {
+        self.emit_with_regions(kind, groups, results, [])
+    }
+
+    /// Appends an operation with regions.
+    pub(crate) fn emit_with_regions(
+        &mut self,
+        kind: ScheduleOp,
+        groups: &[&[Value]],
+        results: impl IntoIterator<Item = Type>,
+        regions: impl IntoIterator<Item = Block>,
+    ) -> Op {
+        let mut builder = Builder { func: &mut self.func, block: self.block, span: self.span };
+        builder.op_with_regions(OpKind::Schedule(kind), groups, results, regions)
+    }
+
+    /// Appends an operation with one result.
+    pub(crate) fn emit_value(&mut self, kind: ScheduleOp, groups: &[&[Value]], ty: Type) -> Value {
+        let op = self.emit(kind, groups, [ty]);
+        self.func.ops[op].result()
+    }
+
+    /// Appends an operation and yields the tile that it computes.
+    pub(crate) fn emit_tile(&mut self, kind: ScheduleOp, operands: &[Value], dtype: DType, shape: Shape) -> Tile {
+        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
+        let value = self.emit_value(kind, &groups, tile_type(dtype, &shape));
+        Tile { value, dtype, shape, known: None }
+    }
+
+    /// A constant with the given bits.
+    pub(crate) fn emit_constant(&mut self, value: Const, dtype: DType, shape: Shape) -> Value {
+        self.emit_value(ScheduleOp::Constant { value }, &[], tile_type(dtype, &shape))
+    }
+
+    /// Runs `work` with operations going to another block.
+    pub(crate) fn within<T>(&mut self, block: Block, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outside = std::mem::replace(&mut self.block, block);
+        let result = work(self);
+        self.block = outside;
+        result
+    }
+
+    /// Gives a value its name in the source, if it has none.
+    pub(crate) fn name_value(&mut self, value: Value, name: &str) {
+        let slot = &mut self.func.values[value].name;
+        if slot.is_none() {
+            *slot = Some(name.to_string());
+        }
+    }
+}
+
+/// The IR's type of a tile: integers lose their sign.
+pub(crate) fn tile_type(dtype: DType, shape: &[u32]) -> Type {
+    Type::Tile(TileType { shape: Shape::from_slice(shape), elem: Elem::signless(dtype) })
+}
+
+/// The element type that the IR uses for one of the language.
+pub(crate) fn signless(dtype: DType) -> DType {
+    match Elem::signless(dtype) {
+        Elem::Num(dtype) | Elem::Ptr(dtype) => dtype,
+    }
+}
+
+/// How the IR's operations read the integers of a type.
+pub(crate) fn signedness(dtype: DType) -> tessera_ir::attrs::Signedness {
+    if dtype.is_signed() { tessera_ir::attrs::Signedness::Signed } else { tessera_ir::attrs::Signedness::Unsigned }
+}

@@ -1,0 +1,303 @@
+//! Python's built-ins and its `math` module.
+
+use tessera_ir::{Diagnostic, Severity};
+use tessera_types::DType;
+
+use super::arith::{Arith, FloatMode, fault};
+use super::operand::At;
+use super::{Lowerer, Res};
+use crate::bind::Args;
+use crate::builtins::Builtin;
+use crate::diagnostics::id;
+use crate::number::{Fault, Num};
+use crate::value::{Range, Tile, Val};
+
+impl Lowerer<'_> {
+    /// One arm for each built-in of Python.
+    pub(crate) fn python(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
+        let span = args.call;
+        match builtin {
+            Builtin::PyLen => match args.val(0) {
+                Val::Tuple(items) | Val::Sequence(items) => Ok(Val::int(items.len() as i64)),
+                Val::Str(text) => Ok(Val::int(text.chars().count() as i64)),
+                Val::List(list) => {
+                    Ok(Val::Tile(Tile { value: list.length, dtype: list.index.dtype(), shape: Default::default(), known: None }))
+                }
+                Val::Range(_) => Ok(Val::int(self.sequence(&args.at(0))?.len() as i64)),
+                other => Err(Box::new(
+                    Diagnostic::error(id::ARGUMENT_TYPE, args.span(0), format!("{} has no length", other.describe())).help(
+                        match other {
+                            Val::Tile(_) | Val::Array(_) => "use `.shape`",
+                            _ => "`len` takes tuples, strings and lists",
+                        },
+                    ),
+                )),
+            },
+            Builtin::PyRange => self.range(args),
+            Builtin::PyMin => self.extreme(Arith::Min, args),
+            Builtin::PyMax => self.extreme(Arith::Max, args),
+            Builtin::PySum => {
+                let mut total = args.at(1);
+                for item in self.sequence(&args.at(0))? {
+                    total = (self.arith(Arith::Add, &total, &(item, args.span(0)), FloatMode::default(), span)?, span);
+                }
+                Ok(total.0)
+            }
+            Builtin::PyRound => match args.val(0).number() {
+                Some(Num::Float(value)) if value.is_finite() && value.abs() < 1e30 => {
+                    Ok(Val::int(value.round_ties_even() as i128))
+                }
+                Some(number) => number.as_int().map(Val::int).ok_or_else(|| fault(Fault::Domain, "round", span)),
+                None => Err(self.not_known(&args.at(0))),
+            },
+            Builtin::PyInt => self.to_number(args, DType::I32),
+            Builtin::PyFloat => self.to_number(args, DType::F32),
+            Builtin::PyBool => self.to_number(args, DType::B1),
+            Builtin::PyStr => Ok(Val::str(&self.text_of(args.val(0)))),
+            Builtin::PyTuple => Ok(Val::tuple(self.sequence(&args.at(0))?)),
+            Builtin::PyList => Ok(Val::Sequence(self.sequence(&args.at(0))?.into())),
+            Builtin::PyEnumerate => {
+                let start = i128::from(self.require_int(&args.at(1))?);
+                let items = self.sequence(&args.at(0))?;
+                Ok(Val::Sequence(items.into_iter().zip(start..).map(|(item, i)| Val::tuple([Val::int(i), item])).collect()))
+            }
+            Builtin::PyZip => {
+                let mut columns = Vec::new();
+                for given in args.rest() {
+                    columns.push(self.sequence(&(given.value.clone(), given.span))?);
+                }
+                let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
+                Ok(Val::Sequence((0..rows).map(|row| Val::tuple(columns.iter().map(|column| column[row].clone()))).collect()))
+            }
+            Builtin::PyReversed => {
+                let mut items = self.sequence(&args.at(0))?;
+                items.reverse();
+                Ok(Val::Sequence(items.into()))
+            }
+            Builtin::PyAll | Builtin::PyAny => {
+                let stops_at = builtin == Builtin::PyAny;
+                for item in self.sequence(&args.at(0))? {
+                    if self.constant_truth(&(item, args.span(0)))? == stops_at {
+                        return Ok(Val::bool(stops_at));
+                    }
+                }
+                Ok(Val::bool(!stops_at))
+            }
+            Builtin::PyIsInstance => {
+                let classes: Vec<Val> = match args.val(1) {
+                    Val::Tuple(items) => items.to_vec(),
+                    other => vec![other.clone()],
+                };
+                for class in &classes {
+                    if !matches!(class, Val::Builtin(_) | Val::Class(_) | Val::None) {
+                        return Err(Box::new(Diagnostic::error(
+                            id::ARGUMENT_TYPE,
+                            args.span(1),
+                            format!("expected a class, found {}", class.describe()),
+                        )));
+                    }
+                }
+                Ok(Val::bool(classes.iter().any(|class| is_instance(args.val(0), class))))
+            }
+            Builtin::PySlice => Ok(Val::Colon(std::rc::Rc::new([args.val(0).clone(), args.val(1).clone(), args.val(2).clone()]))),
+            Builtin::RevealType => {
+                let text = args.val(0).reveal();
+                self.notes.push(Diagnostic::error("revealed-type", args.span(0), text).severity(Severity::Note));
+                Ok(args.val(0).clone())
+            }
+            other => {
+                Err(Box::new(Diagnostic::error(id::NOT_CALLABLE, span, format!("`{}` can't be called here", other.row().name))))
+            }
+        }
+    }
+
+    fn not_known(&self, at: &At) -> Box<Diagnostic> {
+        Box::new(
+            Diagnostic::error(id::NOT_CONSTANT, at.1, "this must be a number known when the kernel is compiled")
+                .label(format!("this is {}", at.0.describe())),
+        )
+    }
+
+    /// `range(stop)`, `range(start, stop)`, `range(start, stop, step)`.
+    fn range(&mut self, args: &Args) -> Res<Val> {
+        let at: Vec<At> = args.rest().iter().map(|given| (given.value.clone(), given.span)).collect();
+        for bound in &at {
+            let integer = match &bound.0 {
+                Val::Num(number) => number.as_int().is_some(),
+                Val::Tile(tile) => tile.dtype.is_integer() && tile.shape.is_empty(),
+                _ => false,
+            };
+            if !integer {
+                return Err(Box::new(
+                    Diagnostic::error(
+                        id::ARGUMENT_TYPE,
+                        bound.1,
+                        format!("the bounds of `range` are integer scalars, not {}", bound.0.describe()),
+                    )
+                    .label("wrong kind of bound")
+                    .help("round with `//` or cast with `ct.int32(x)`"),
+                ));
+            }
+        }
+        let (start, stop, step) = match at.as_slice() {
+            [stop] => (Val::int(0), stop.0.clone(), Val::int(1)),
+            [start, stop] => (start.0.clone(), stop.0.clone(), Val::int(1)),
+            [start, stop, step] => (start.0.clone(), stop.0.clone(), step.0.clone()),
+            _ => {
+                return Err(Box::new(
+                    Diagnostic::error(id::CALL, args.call, format!("`range` takes one to three bounds, not {}", at.len()))
+                        .help("write `range(stop)`, `range(start, stop)` or `range(start, stop, step)`"),
+                ));
+            }
+        };
+        if step.number().and_then(Num::as_int) == Some(0) {
+            return Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, at.get(2).map_or(args.call, |at| at.1), "a range can't have the step 0")
+                    .label("the loop would never end"),
+            ));
+        }
+        Ok(Val::Range(std::rc::Rc::new(Range { start, stop, step })))
+    }
+
+    /// `min` and `max` of several values, or of one compile-time sequence.
+    fn extreme(&mut self, op: Arith, args: &Args) -> Res<Val> {
+        let items: Vec<At> = match args.rest() {
+            [only] => self.sequence(&(only.value.clone(), only.span))?.into_iter().map(|item| (item, only.span)).collect(),
+            several => several.iter().map(|given| (given.value.clone(), given.span)).collect(),
+        };
+        let mut items = items.into_iter();
+        let Some(mut best) = items.next() else {
+            return Err(Box::new(Diagnostic::error(id::CALL, args.call, "`min` and `max` need at least one value")));
+        };
+        for item in items {
+            best = (self.arith(op, &best, &item, FloatMode::default(), args.call)?, args.call);
+        }
+        Ok(best.0)
+    }
+
+    /// `int(x)`, `float(x)`, `bool(x)`.
+    fn to_number(&mut self, args: &Args, dtype: DType) -> Res<Val> {
+        let at = args.at(0);
+        match (&at.0, dtype) {
+            (Val::Num(number), DType::B1) => Ok(Val::bool(number.truth())),
+            (Val::Num(number), DType::F32) => Ok(Val::Num(Num::Float(number.as_f64()))),
+            (Val::Num(Num::Float(value)), _) if value.is_finite() && value.abs() < 1e30 => Ok(Val::int(value.trunc() as i128)),
+            (Val::Num(Num::Float(_)), _) => Err(fault(Fault::Domain, "int", at.1)),
+            (Val::Num(number), _) => Ok(Val::int(number.as_int().unwrap_or(0))),
+            (Val::Str(text), DType::F32) => match text.trim().to_ascii_lowercase().as_str() {
+                "inf" | "+inf" | "infinity" => Ok(Val::Num(Num::Float(f64::INFINITY))),
+                "-inf" | "-infinity" => Ok(Val::Num(Num::Float(f64::NEG_INFINITY))),
+                other => match other.parse() {
+                    Ok(value) => Ok(Val::Num(Num::Float(value))),
+                    Err(_) => Err(fault(Fault::Domain, "float", at.1)),
+                },
+            },
+            (Val::Str(text), DType::I32) => match text.trim().parse::<i64>() {
+                Ok(value) => Ok(Val::int(value)),
+                Err(_) => Err(fault(Fault::Domain, "int", at.1)),
+            },
+            _ => {
+                if !self.shape_of(&at)?.is_empty() {
+                    return Err(Box::new(
+                        Diagnostic::error(id::ARGUMENT_TYPE, at.1, "only scalars are converted by calling a type")
+                            .label(format!("this is {}", at.0.describe()))
+                            .help("write `.astype(...)`"),
+                    ));
+                }
+                let own = self.dtype_of(&at)?;
+                // A scalar that has the kind already keeps its width.
+                let keeps = match dtype {
+                    DType::I32 => own.is_integer(),
+                    DType::F32 => own.is_float(),
+                    _ => false,
+                };
+                if keeps { Ok(at.0) } else { self.tile_as(&at, dtype).map(Val::Tile) }
+            }
+        }
+    }
+
+    /// Functions of `math`, on compile-time numbers.
+    pub(crate) fn math(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
+        let span = args.call;
+        let number = |at: usize| -> Res<Num> { args.val(at).number().ok_or_else(|| math_on_tile(builtin, &args.at(at))) };
+        if builtin == Builtin::MathProd {
+            let mut total = (Val::int(1), span);
+            for item in self.sequence(&args.at(0))? {
+                total = (self.arith(Arith::Mul, &total, &(item, args.span(0)), FloatMode::default(), span)?, span);
+            }
+            return Ok(total.0);
+        }
+        let x = number(0)?;
+        let v = x.as_f64();
+        let float = |value: f64| Ok(Val::Num(Num::Float(value)));
+        let domain =
+            |holds: bool, value: f64| if holds { float(value) } else { Err(fault(Fault::Domain, builtin.row().name, span)) };
+        match builtin {
+            Builtin::MathSqrt => domain(v >= 0.0, v.sqrt()),
+            Builtin::MathExp => float(v.exp()),
+            Builtin::MathLog => match args.val(1) {
+                Val::None => domain(v > 0.0, v.ln()),
+                _ => {
+                    let base = number(1)?.as_f64();
+                    domain(v > 0.0 && base > 0.0 && base != 1.0, v.ln() / base.ln())
+                }
+            },
+            Builtin::MathLog2 => domain(v > 0.0, v.log2()),
+            Builtin::MathLog10 => domain(v > 0.0, v.log10()),
+            Builtin::MathPow => {
+                let value = v.powf(number(1)?.as_f64());
+                domain(!value.is_nan(), value)
+            }
+            Builtin::MathFloor | Builtin::MathCeil => match x.as_int() {
+                Some(value) => Ok(Val::int(value)),
+                None if !v.is_finite() || v.abs() > 1e30 => Err(fault(Fault::Domain, builtin.row().name, span)),
+                None => Ok(Val::int(if builtin == Builtin::MathFloor { v.floor() } else { v.ceil() } as i128)),
+            },
+            Builtin::MathFabs => float(v.abs()),
+            Builtin::MathSin => float(v.sin()),
+            Builtin::MathCos => float(v.cos()),
+            Builtin::MathTanh => float(v.tanh()),
+            Builtin::MathIsInf => Ok(Val::bool(v.is_infinite())),
+            Builtin::MathIsNan => Ok(Val::bool(v.is_nan())),
+            _ => {
+                let (Some(mut a), Some(mut b)) = (x.as_int(), number(1)?.as_int()) else {
+                    return Err(fault(Fault::Kind, builtin.row().name, span));
+                };
+                while b != 0 {
+                    (a, b) = (b, a.wrapping_rem(b));
+                }
+                Ok(Val::int(a.saturating_abs()))
+            }
+        }
+    }
+}
+
+fn math_on_tile(builtin: Builtin, at: &At) -> Box<Diagnostic> {
+    let name = builtin.row().name;
+    Box::new(
+        Diagnostic::error(id::NOT_CONSTANT, at.1, format!("`math.{name}` works on numbers known when the kernel is compiled"))
+            .label(format!("this is {}", at.0.describe()))
+            .help(format!("tiles have functions of their own: `ct.{name}`")),
+    )
+}
+
+/// `isinstance(value, class)`.
+fn is_instance(value: &Val, class: &Val) -> bool {
+    match class {
+        Val::Builtin(Builtin::PyInt) => matches!(value, Val::Num(Num::Int(_) | Num::Bool(_))),
+        Val::Builtin(Builtin::PyFloat) => matches!(value, Val::Num(Num::Float(_))),
+        Val::Builtin(Builtin::PyBool) => matches!(value, Val::Num(Num::Bool(_))),
+        Val::Builtin(Builtin::PyStr) => matches!(value, Val::Str(_)),
+        Val::Builtin(Builtin::PyTuple) => matches!(value, Val::Tuple(_)),
+        Val::Builtin(Builtin::PyList) => matches!(value, Val::Sequence(_) | Val::List(_)),
+        Val::Class("Tile") => matches!(value, Val::Tile(_)),
+        Val::Class("Scalar") => matches!(value, Val::Num(_)) || matches!(value, Val::Tile(tile) if tile.shape.is_empty()),
+        Val::Class("Array") => matches!(value, Val::Array(_)),
+        Val::Class("TiledView") => matches!(value, Val::View(_)),
+        Val::Class("RawArrayMemory") => matches!(value, Val::RawMemory(_)),
+        Val::Class("DType") => matches!(value, Val::DType(_)),
+        Val::Class("object") => true,
+        Val::None => matches!(value, Val::None),
+        _ => false,
+    }
+}

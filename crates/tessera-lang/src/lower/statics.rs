@@ -1,0 +1,84 @@
+//! Compile-time evaluation: `static_eval`, `static_assert`, `ensure_constant`, `raise`.
+
+use tessera_ir::{Diagnostic, Span};
+
+use super::{Lowerer, Res};
+use crate::ast::{Arg, Expr, ExprKind};
+use crate::bind::Args;
+use crate::builtins::Builtin;
+use crate::diagnostics::id;
+use crate::value::Val;
+
+impl Lowerer<'_> {
+    /// Evaluates with memory out of reach.
+    pub(crate) fn statically(&mut self, expr: &Expr) -> Res<Val> {
+        let outside = std::mem::replace(&mut self.is_static, true);
+        let result = self.expr(expr);
+        self.is_static = outside;
+        result
+    }
+
+    pub(crate) fn static_eval(&mut self, args: &[Arg], span: Span) -> Res<Val> {
+        match args {
+            [Arg { keyword: None, value }] => self.statically(value),
+            _ => Err(Box::new(Diagnostic::error(id::CALL, span, "`static_eval` takes one expression"))),
+        }
+    }
+
+    pub(crate) fn static_assert(&mut self, args: &[Arg], span: Span) -> Res<Val> {
+        let (condition, message) = match args {
+            [Arg { keyword: None, value }] => (value, None),
+            [Arg { keyword: None, value }, Arg { keyword: None, value: message }] => (value, Some(message)),
+            _ => return Err(Box::new(Diagnostic::error(id::CALL, span, "`static_assert` takes a condition and a message"))),
+        };
+        let value = self.statically(condition)?;
+        if self.constant_truth(&(value, condition.span))? {
+            return Ok(Val::None);
+        }
+        let text = match message {
+            Some(message) => match self.statically(message)? {
+                Val::None => String::new(),
+                value => format!(": {}", self.text_of(&value)),
+            },
+            None => String::new(),
+        };
+        Err(Box::new(
+            Diagnostic::error(id::STATIC_ASSERT, condition.span, format!("the compile-time assertion fails{text}"))
+                .label("this does not hold"),
+        ))
+    }
+
+    pub(crate) fn ensure_constant(&mut self, args: &Args) -> Res<Val> {
+        if matches!(args.val(0), Val::Tile(_)) && args.val(0).number().is_none() {
+            return Err(Box::new(
+                Diagnostic::error(id::NOT_CONSTANT, args.span(0), "this is not known when the kernel is compiled")
+                    .label(format!("this is {}", args.val(0).describe())),
+            ));
+        }
+        Ok(args.val(0).clone())
+    }
+
+    /// `raise ct.static_exception(...)`.
+    pub(crate) fn raise(&mut self, exception: Option<&Expr>, span: Span) -> Res<()> {
+        if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception {
+            if matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException)) {
+                let text = match args.as_slice() {
+                    [Arg { keyword: None, value }] => {
+                        let value = self.statically(value)?;
+                        self.text_of(&value)
+                    }
+                    _ => String::new(),
+                };
+                return Err(Box::new(
+                    Diagnostic::error(id::STATIC_EXCEPTION, span, format!("raised when the kernel is compiled: {text}"))
+                        .label("raised here"),
+                ));
+            }
+        }
+        Err(Box::new(
+            Diagnostic::error(id::UNSUPPORTED, span, "a kernel can't raise exceptions while it runs")
+                .label("only compile-time exceptions are raised")
+                .help("write `raise ct.static_exception(ValueError(\"...\"))`, or `ct.assert_(condition)` for run time"),
+        ))
+    }
+}

@@ -1,0 +1,214 @@
+//! Unary operators and functions.
+
+use tessera_ir::attrs::{NanOrder, Overflow, Predicate, Rounding};
+use tessera_ir::{Diagnostic, ScheduleOp, Span};
+use tessera_types::DType;
+
+use super::arith::{FloatMode, fault};
+use super::operand::At;
+use super::{Lowerer, Res};
+use crate::ast::UnaryOp;
+use crate::bind::Args;
+use crate::builtins::Builtin;
+use crate::diagnostics::id;
+use crate::number::{Fault, Num};
+use crate::promote::{dtype_name, is_restricted};
+use crate::value::{Tile, Val};
+
+/// What a function does with integers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Integers {
+    /// They become `float32`.
+    BecomeFloat,
+    /// They are refused.
+    Refused,
+    /// They are taken as they are; truth values become `int32`.
+    Taken,
+}
+
+/// The value of a function of one compile-time number.
+fn fold(builtin: Builtin, x: Num) -> Result<Num, Fault> {
+    let v = x.as_f64();
+    let domain = |holds: bool, value: f64| if holds { Ok(Num::Float(value)) } else { Err(Fault::Domain) };
+    match builtin {
+        Builtin::Negative => x.neg(),
+        Builtin::Abs | Builtin::PyAbs => match x.as_int() {
+            Some(value) => value.checked_abs().map(Num::Int).ok_or(Fault::Overflow),
+            None => Ok(Num::Float(v.abs())),
+        },
+        Builtin::BitNot => match x {
+            Num::Bool(value) => Ok(Num::Bool(!value)),
+            Num::Int(value) => Ok(Num::Int(!value)),
+            Num::Float(_) => Err(Fault::Kind),
+        },
+        Builtin::Floor | Builtin::Ceil => match x.as_int() {
+            Some(value) => Ok(Num::Int(value)),
+            None if !v.is_finite() || v.abs() > 1e30 => Err(Fault::Domain),
+            None => Ok(Num::Int(if builtin == Builtin::Floor { v.floor() } else { v.ceil() } as i128)),
+        },
+        Builtin::IsNan => Ok(Num::Bool(v.is_nan())),
+        Builtin::Exp => Ok(Num::Float(v.exp())),
+        Builtin::Exp2 => Ok(Num::Float(v.exp2())),
+        Builtin::Log => domain(v > 0.0, v.ln()),
+        Builtin::Log2 => domain(v > 0.0, v.log2()),
+        Builtin::Sqrt => domain(v >= 0.0, v.sqrt()),
+        Builtin::Rsqrt => domain(v > 0.0, 1.0 / v.sqrt()),
+        Builtin::Sin => Ok(Num::Float(v.sin())),
+        Builtin::Cos => Ok(Num::Float(v.cos())),
+        Builtin::Tan => Ok(Num::Float(v.tan())),
+        Builtin::Sinh => Ok(Num::Float(v.sinh())),
+        Builtin::Cosh => Ok(Num::Float(v.cosh())),
+        Builtin::Tanh => Ok(Num::Float(v.tanh())),
+        _ => Err(Fault::Kind),
+    }
+}
+
+impl Lowerer<'_> {
+    /// A function of one number or tile; its options are arguments by name.
+    pub(crate) fn unary(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
+        let mode = match builtin {
+            Builtin::Sqrt => FloatMode {
+                rounding: self.rounding_mode(&args.at(1))?,
+                flush_to_zero: self.require_bool(&args.at(2))?,
+                propagate_nan: false,
+            },
+            Builtin::Rsqrt | Builtin::Exp2 => {
+                FloatMode { flush_to_zero: self.require_bool(&args.at(1))?, ..FloatMode::default() }
+            }
+            Builtin::Exp | Builtin::Tanh => FloatMode { rounding: self.rounding_mode(&args.at(1))?, ..FloatMode::default() },
+            _ => FloatMode::default(),
+        };
+        self.unary_with(builtin, &args.at(0), mode, args.call)
+    }
+
+    pub(crate) fn unary_with(&mut self, builtin: Builtin, x: &At, mode: FloatMode, span: Span) -> Res<Val> {
+        let name = builtin.row().name;
+        if let Val::Num(value) = x.0 {
+            return fold(builtin, value).map(Val::Num).map_err(|kind| fault(kind, name, span));
+        }
+        let tile = self.tile(x)?;
+        let dtype = tile.dtype;
+        if is_restricted(dtype) {
+            return Err(Box::new(
+                Diagnostic::error(id::OPERAND_TYPE, x.1, format!("`{name}` does not take {}", dtype_name(dtype)))
+                    .label(format!("this is {}", x.0.describe()))
+                    .help("cast it first: `.astype(ct.float32)`"),
+            ));
+        }
+        let integers = match builtin {
+            Builtin::Negative | Builtin::Abs | Builtin::PyAbs | Builtin::BitNot | Builtin::IsNan => Integers::Taken,
+            Builtin::Floor | Builtin::Ceil => Integers::Refused,
+            _ => Integers::BecomeFloat,
+        };
+        if builtin == Builtin::BitNot && dtype.is_float() || integers == Integers::Refused && !dtype.is_float() {
+            return Err(Box::new(
+                Diagnostic::error(id::OPERAND_TYPE, x.1, format!("`{name}` does not take {}", dtype_name(dtype)))
+                    .label(format!("this is {}", x.0.describe())),
+            ));
+        }
+        let tile = if integers == Integers::BecomeFloat && !dtype.is_float() {
+            self.convert(tile, DType::F32, None, x.1)?
+        } else if builtin == Builtin::Negative && dtype == DType::B1 {
+            self.convert(tile, DType::I32, None, x.1)?
+        } else {
+            tile
+        };
+        const NONE: &[Rounding] = &[];
+        const FULL: &[Rounding] = &[Rounding::Full, Rounding::Approx];
+        const ROOT: &[Rounding] =
+            &[Rounding::NearestEven, Rounding::Zero, Rounding::NegativeInf, Rounding::PositiveInf, Rounding::Approx];
+        let (allowed, flushes) = match builtin {
+            Builtin::Sqrt => (ROOT, true),
+            Builtin::Rsqrt | Builtin::Exp2 => (NONE, true),
+            Builtin::Exp | Builtin::Tanh => (FULL, false),
+            _ => (NONE, false),
+        };
+        self.check_mode(name, allowed, flushes, mode, tile.dtype, span)?;
+        self.unary_tile(builtin, tile, mode, span).map(Val::Tile)
+    }
+
+    fn unary_tile(&mut self, builtin: Builtin, tile: Tile, mode: FloatMode, span: Span) -> Res<Tile> {
+        let dtype = tile.dtype;
+        let flush_to_zero = mode.flush_to_zero;
+        let full = mode.rounding.unwrap_or(Rounding::Full);
+        let kind = match builtin {
+            Builtin::Negative if dtype.is_float() => ScheduleOp::NegF {},
+            Builtin::Negative => {
+                if let Some(value) = tile.known.and_then(|value| value.neg().ok()) {
+                    if super::operand::encode(value, dtype).is_some() {
+                        return self.constant(value, dtype, tile.shape, span);
+                    }
+                }
+                ScheduleOp::NegI { overflow: Overflow::Wraps }
+            }
+            Builtin::Abs | Builtin::PyAbs if dtype.is_float() => ScheduleOp::AbsF {},
+            Builtin::Abs | Builtin::PyAbs if !dtype.is_signed() => return Ok(tile),
+            Builtin::Abs | Builtin::PyAbs => ScheduleOp::AbsI {},
+            Builtin::BitNot => {
+                let ones = if dtype.is_signed() { Num::Int(-1) } else { Num::Int(crate::promote::int_range(dtype).1) };
+                let ones =
+                    self.constant(if dtype == DType::B1 { Num::Bool(true) } else { ones }, dtype, tile.shape.clone(), span)?;
+                return Ok(self.bitwise_tiles(crate::ast::BinaryOp::Xor, &tile, &ones));
+            }
+            Builtin::IsNan => {
+                if !dtype.is_float() {
+                    return self.constant(Num::Bool(false), DType::B1, tile.shape, span);
+                }
+                let kind = ScheduleOp::CmpF { predicate: Predicate::Ne, nan: NanOrder::Unordered };
+                return Ok(self.emit_tile(kind, &[tile.value, tile.value], DType::B1, tile.shape));
+            }
+            Builtin::Exp => ScheduleOp::Exp { rounding: full, flush_to_zero: false },
+            Builtin::Tanh => ScheduleOp::TanH { rounding: full },
+            Builtin::Exp2 => ScheduleOp::Exp2 { flush_to_zero },
+            Builtin::Rsqrt => ScheduleOp::Rsqrt { flush_to_zero },
+            Builtin::Sqrt => ScheduleOp::Sqrt { rounding: mode.rounding.unwrap_or(Rounding::NearestEven), flush_to_zero },
+            Builtin::Log => ScheduleOp::Log {},
+            Builtin::Log2 => ScheduleOp::Log2 {},
+            Builtin::Sin => ScheduleOp::Sin {},
+            Builtin::Cos => ScheduleOp::Cos {},
+            Builtin::Tan => ScheduleOp::Tan {},
+            Builtin::Sinh => ScheduleOp::SinH {},
+            Builtin::Cosh => ScheduleOp::CosH {},
+            Builtin::Floor => ScheduleOp::Floor {},
+            Builtin::Ceil => ScheduleOp::Ceil {},
+            _ => return Err(fault(Fault::Kind, builtin.row().name, span)),
+        };
+        Ok(self.emit_tile(kind, &[tile.value], dtype, tile.shape))
+    }
+
+    /// `-x`, `+x`, `~x`, `not x`.
+    pub(crate) fn unary_operator(&mut self, op: UnaryOp, x: &At, span: Span) -> Res<Val> {
+        match op {
+            UnaryOp::Neg => self.unary_with(Builtin::Negative, x, FloatMode::default(), span),
+            UnaryOp::Invert => match x.0 {
+                Val::Num(Num::Bool(_)) => Err(Box::new(
+                    Diagnostic::error(id::OPERAND_TYPE, span, "`~` on a constant truth value gives an integer in Python")
+                        .help("write `not x` or `ct.bitwise_not(x)`"),
+                )),
+                _ => self.unary_with(Builtin::BitNot, x, FloatMode::default(), span),
+            },
+            UnaryOp::Pos => match &x.0 {
+                Val::Num(Num::Bool(value)) => Ok(Val::int(*value)),
+                Val::Num(_) => Ok(x.0.clone()),
+                _ => {
+                    let tile = self.tile(x)?;
+                    if tile.dtype == DType::B1 {
+                        self.convert(tile, DType::I32, None, span).map(Val::Tile)
+                    } else {
+                        Ok(x.0.clone())
+                    }
+                }
+            },
+            UnaryOp::Not => match &x.0 {
+                Val::Tile(tile) if tile.known.is_none() || !tile.shape.is_empty() => {
+                    let tile = self.convert(tile.clone(), DType::B1, None, span)?;
+                    self.unary_with(Builtin::BitNot, &(Val::Tile(tile), x.1), FloatMode::default(), span)
+                }
+                _ => {
+                    let truth = self.constant_truth(x)?;
+                    Ok(Val::bool(!truth))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Compile-time numbers with Python's arithmetic.
+//!
+//! A literal has no element type yet: it is a [`Num`], and operations between two of them follow Python (`7 // -2 == -4`,
+//! `1 / 2 == 0.5`, integers don't wrap). It takes an element type when it meets a tile.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::ast::{BinaryOp, CompareOp};
+
+/// A compile-time number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Num {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+}
+
+/// Why a compile-time operation has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Division by zero.
+    ZeroDivision,
+    /// Integers of more than 127 bits.
+    Overflow,
+    /// The operator does not take these kinds.
+    Kind,
+    /// Outside the function's domain.
+    Domain,
+}
+
+impl PartialEq for Num {
+    /// Same kind and same bits: what makes two compile-time values interchangeable.
+    fn eq(&self, other: &Num) -> bool {
+        match (self, other) {
+            (Num::Bool(a), Num::Bool(b)) => a == b,
+            (Num::Int(a), Num::Int(b)) => a == b,
+            (Num::Float(a), Num::Float(b)) => a.to_bits() == b.to_bits(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Num {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Num::Bool(true) => f.write_str("True"),
+            Num::Bool(false) => f.write_str("False"),
+            Num::Int(value) => write!(f, "{value}"),
+            Num::Float(value) if value.is_nan() => f.write_str("nan"),
+            Num::Float(value) => write!(f, "{value:?}"),
+        }
+    }
+}
+
+impl Num {
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Num::Bool(value) => f64::from(u8::from(value)),
+            Num::Int(value) => value as f64,
+            Num::Float(value) => value,
+        }
+    }
+
+    /// The integer, for integers and truth values.
+    pub(crate) fn as_int(self) -> Option<i128> {
+        match self {
+            Num::Bool(value) => Some(i128::from(value)),
+            Num::Int(value) => Some(value),
+            Num::Float(_) => None,
+        }
+    }
+
+    pub(crate) fn truth(self) -> bool {
+        match self {
+            Num::Bool(value) => value,
+            Num::Int(value) => value != 0,
+            Num::Float(value) => value != 0.0,
+        }
+    }
+
+    pub(crate) fn compare(self, other: Num) -> Option<Ordering> {
+        match (self.as_int(), other.as_int()) {
+            (Some(a), Some(b)) => Some(a.cmp(&b)),
+            _ => self.as_f64().partial_cmp(&other.as_f64()),
+        }
+    }
+
+    /// The value of a comparison by order; `None` for `is` and `in`.
+    pub(crate) fn test(self, op: CompareOp, other: Num) -> Option<bool> {
+        let order = self.compare(other);
+        Some(match op {
+            CompareOp::Eq | CompareOp::Is => order == Some(Ordering::Equal),
+            CompareOp::Ne | CompareOp::IsNot => order != Some(Ordering::Equal),
+            CompareOp::Lt => order == Some(Ordering::Less),
+            CompareOp::Le => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+            CompareOp::Gt => order == Some(Ordering::Greater),
+            CompareOp::Ge => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+            CompareOp::In | CompareOp::NotIn => return None,
+        })
+    }
+
+    pub(crate) fn binary(self, op: BinaryOp, other: Num) -> Result<Num, Fault> {
+        if let (Num::Bool(a), Num::Bool(b)) = (self, other) {
+            match op {
+                BinaryOp::And => return Ok(Num::Bool(a & b)),
+                BinaryOp::Or => return Ok(Num::Bool(a | b)),
+                BinaryOp::Xor => return Ok(Num::Bool(a ^ b)),
+                _ => {}
+            }
+        }
+        match (self.as_int(), other.as_int()) {
+            (Some(a), Some(b)) => int_binary(op, a, b),
+            _ => float_binary(op, self.as_f64(), other.as_f64()),
+        }
+    }
+
+    pub(crate) fn neg(self) -> Result<Num, Fault> {
+        match self.as_int() {
+            Some(value) => value.checked_neg().map(Num::Int).ok_or(Fault::Overflow),
+            None => Ok(Num::Float(-self.as_f64())),
+        }
+    }
+}
+
+/// Floor division of integers, Python's `//`.
+pub(crate) fn floor_div(a: i128, b: i128) -> Option<i128> {
+    let quotient = a.checked_div(b)?;
+    Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+}
+
+fn int_binary(op: BinaryOp, a: i128, b: i128) -> Result<Num, Fault> {
+    let value = match op {
+        BinaryOp::Add => a.checked_add(b),
+        BinaryOp::Sub => a.checked_sub(b),
+        BinaryOp::Mul => a.checked_mul(b),
+        BinaryOp::Div => {
+            return if b == 0 { Err(Fault::ZeroDivision) } else { Ok(Num::Float(a as f64 / b as f64)) };
+        }
+        BinaryOp::FloorDiv | BinaryOp::Mod if b == 0 => return Err(Fault::ZeroDivision),
+        BinaryOp::FloorDiv => floor_div(a, b),
+        BinaryOp::Mod => floor_div(a, b).and_then(|q| q.checked_mul(b)).and_then(|p| a.checked_sub(p)),
+        BinaryOp::Pow if b < 0 => {
+            return if a == 0 { Err(Fault::ZeroDivision) } else { Ok(Num::Float((a as f64).powf(b as f64))) };
+        }
+        BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+        BinaryOp::Shl => u32::try_from(b).ok().filter(|&b| b < 127).and_then(|b| a.checked_mul(1i128 << b)),
+        BinaryOp::Shr => u32::try_from(b).ok().map(|b| a >> b.min(127)),
+        BinaryOp::And => Some(a & b),
+        BinaryOp::Or => Some(a | b),
+        BinaryOp::Xor => Some(a ^ b),
+        BinaryOp::MatMul => return Err(Fault::Kind),
+    };
+    value.map(Num::Int).ok_or(if b < 0 && matches!(op, BinaryOp::Shl | BinaryOp::Shr) { Fault::Domain } else { Fault::Overflow })
+}
+
+fn float_binary(op: BinaryOp, a: f64, b: f64) -> Result<Num, Fault> {
+    let value = match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod if b == 0.0 => return Err(Fault::ZeroDivision),
+        BinaryOp::Div => a / b,
+        BinaryOp::FloorDiv => (a / b).floor(),
+        BinaryOp::Mod => {
+            let rest = a % b;
+            if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+        }
+        BinaryOp::Pow if a == 0.0 && b < 0.0 => return Err(Fault::ZeroDivision),
+        BinaryOp::Pow if a < 0.0 && b.fract() != 0.0 => return Err(Fault::Domain),
+        BinaryOp::Pow => a.powf(b),
+        _ => return Err(Fault::Kind),
+    };
+    Ok(Num::Float(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Num};
+    use crate::ast::BinaryOp;
+
+    fn int(op: BinaryOp, a: i128, b: i128) -> Result<i128, Fault> {
+        Num::Int(a).binary(op, Num::Int(b)).map(|value| value.as_int().unwrap_or(i128::MIN))
+    }
+
+    #[test]
+    fn python_division() {
+        assert_eq!(int(BinaryOp::FloorDiv, 7, -2), Ok(-4));
+        assert_eq!(int(BinaryOp::Mod, 7, -2), Ok(-1));
+        assert_eq!(int(BinaryOp::Mod, -7, 3), Ok(2));
+        assert_eq!(int(BinaryOp::FloorDiv, 1, 0), Err(Fault::ZeroDivision));
+        assert_eq!(Num::Int(1).binary(BinaryOp::Div, Num::Int(2)), Ok(Num::Float(0.5)));
+        assert_eq!(int(BinaryOp::Pow, 2, 200), Err(Fault::Overflow));
+        assert_eq!(int(BinaryOp::FloorDiv, i128::MIN, -1), Err(Fault::Overflow));
+        assert_eq!(int(BinaryOp::Shl, 1, 1000), Err(Fault::Overflow));
+    }
+}

@@ -1,0 +1,146 @@
+//! Which of the three styles a kernel is written in.
+//!
+//! `@ct.kernel` is block style. Under `@tessera.kernel` the body decides: names of `tile` that belong to threads make it
+//! SIMT, other names of `tile` make it declarative, and a body without `tile` is block style without the power-of-two rule.
+
+use crate::ast::{Arg, Expr, ExprKind, Function, Stmt, StmtKind};
+use crate::file::ParsedFile;
+
+/// The style of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Programs of blocks over tiles.
+    Block {
+        /// True when tile extents must be powers of two.
+        power_of_two: bool,
+    },
+    /// Whole operands.
+    Declarative,
+    /// Programs of threads.
+    Simt,
+}
+
+/// Members of `tile` that only programs of threads use.
+const THREAD_NAMES: &[&str] = &[
+    "thread_id",
+    "lane_id",
+    "warp_id",
+    "block_id",
+    "block_size",
+    "linear_id",
+    "alloc_shared",
+    "alloc_register",
+    "barrier",
+    "warp_reduce_sum",
+    "warp_reduce_max",
+    "warp_reduce_min",
+    "cp_async",
+    "fragment",
+];
+
+/// The style of a function with a kernel decorator; `None` for other functions.
+pub(crate) fn of(file: &ParsedFile, function: &Function) -> Option<Style> {
+    function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator)?.as_str() {
+        "cuda.tile.kernel" => Some(Style::Block { power_of_two: true }),
+        "tessera.kernel" | "tessera.kernel.autotune" => {
+            let mut members = Vec::new();
+            tile_members(file, &function.body, &mut members);
+            Some(if members.iter().any(|member| THREAD_NAMES.contains(&member.as_str())) {
+                Style::Simt
+            } else if members.is_empty() {
+                Style::Block { power_of_two: false }
+            } else {
+                Style::Declarative
+            })
+        }
+        _ => None,
+    })
+}
+
+/// The path of a decorator, with or without arguments.
+pub(crate) fn decorator_path(file: &ParsedFile, decorator: &Expr) -> Option<String> {
+    match &decorator.kind {
+        ExprKind::Call(function, _) => file.path_of(function),
+        _ => file.path_of(decorator),
+    }
+}
+
+/// The arguments of a decorator.
+pub(crate) fn decorator_args(decorator: &Expr) -> &[Arg] {
+    match &decorator.kind {
+        ExprKind::Call(_, args) => args,
+        _ => &[],
+    }
+}
+
+/// Every `tile.member` in a body.
+fn tile_members(file: &ParsedFile, stmts: &[Stmt], members: &mut Vec<String>) {
+    for stmt in stmts {
+        let mut expr = |expr: &Expr| expr_members(file, expr, members);
+        match &stmt.kind {
+            StmtKind::Assign(targets, value) => {
+                targets.iter().for_each(&mut expr);
+                expr(value);
+            }
+            StmtKind::AugAssign(target, _, value) => {
+                expr(target);
+                expr(value);
+            }
+            StmtKind::AnnAssign(_, _, value) => value.iter().for_each(expr),
+            StmtKind::Expr(value) => expr(value),
+            StmtKind::Return(value) | StmtKind::Raise(value) => value.iter().for_each(expr),
+            StmtKind::Assert(test, message) => {
+                expr(test);
+                message.iter().for_each(expr);
+            }
+            StmtKind::For { iterable, body, .. } => {
+                expr(iterable);
+                tile_members(file, body, members);
+            }
+            StmtKind::While { test, body, .. } => {
+                expr(test);
+                tile_members(file, body, members);
+            }
+            StmtKind::If { test, body, orelse } => {
+                expr(test);
+                tile_members(file, body, members);
+                tile_members(file, orelse, members);
+            }
+            StmtKind::Function(function) => tile_members(file, &function.body, members),
+            StmtKind::Break | StmtKind::Continue | StmtKind::Pass | StmtKind::Import(_) | StmtKind::Unsupported(_) => {}
+        }
+    }
+}
+
+fn expr_members(file: &ParsedFile, expr: &Expr, members: &mut Vec<String>) {
+    if let ExprKind::Attribute(_, member) = &expr.kind {
+        if let Some(path) = file.path_of(expr) {
+            if path.starts_with("tessera.tile.") {
+                members.push(member.name.clone());
+            }
+        }
+    }
+    let mut visit = |expr: &Expr| expr_members(file, expr, members);
+    match &expr.kind {
+        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::BoolOp(_, items) => items.iter().for_each(visit),
+        ExprKind::Starred(inner) | ExprKind::Unary(_, inner) | ExprKind::Attribute(inner, _) => visit(inner),
+        ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => {
+            visit(a);
+            visit(b);
+        }
+        ExprKind::Compare(first, rest) => {
+            visit(first);
+            rest.iter().for_each(|(_, expr)| visit(expr));
+        }
+        ExprKind::Call(function, args) => {
+            visit(function);
+            args.iter().for_each(|arg| visit(&arg.value));
+        }
+        ExprKind::IfElse { test, body, orelse } => {
+            visit(test);
+            visit(body);
+            visit(orelse);
+        }
+        _ => {}
+    }
+}
