@@ -1,0 +1,345 @@
+//! Views, loads, stores and atomics.
+
+use smallvec::{SmallVec, smallvec};
+use tessera_ir::attrs::{AtomicMode, MemoryOrder};
+use tessera_ir::{Elem, EntityId, Extent, Op, Padding, ScheduleOp, TileViewType, Type, Value, ViewKind};
+use tessera_types::{DType, FloatFormat};
+
+use super::expr::{ExprId, Wanted};
+use super::{Builder, Built, Lane, Val, element_bytes};
+use crate::plan::{Access, Axis, Fetch, Inst, Reg, Sink};
+
+/// The bits of a padding value.
+fn padding_bits(padding: Padding, dtype: DType) -> Option<u64> {
+    let format = FloatFormat::of(dtype);
+    let of = |value: f64| format.map_or(0, |format| format.encode(value, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee));
+    match padding {
+        Padding::Undetermined => None,
+        Padding::Zero => Some(0),
+        Padding::NegZero => Some(of(-0.0)),
+        Padding::Nan => Some(of(f64::NAN)),
+        Padding::PosInf => Some(of(f64::INFINITY)),
+        Padding::NegInf => Some(of(f64::NEG_INFINITY)),
+    }
+}
+
+impl Builder<'_> {
+    fn view_type(&self, value: Value) -> Built<&TileViewType> {
+        match self.func.ty(value) {
+            Type::TileView(view) => Ok(view),
+            _ => Err(self.refuse("cpu-type", "a view of tiles was expected")),
+        }
+    }
+
+    /// The memory of a view's tile at an index.
+    pub(super) fn access(&mut self, view: Value, index: &[Value]) -> Built<Access> {
+        let registers = self.view(view)?;
+        let ty = self.view_type(view)?.clone();
+        let rank = ty.tensor.shape.len();
+        if index.len() != ty.tile.len() || ty.dim_map.len() != ty.tile.len() || ty.dim_map.iter().any(|&axis| axis as usize >= rank) {
+            return Err(self.refuse("cpu-type", "the index has another rank than the view's tiles"));
+        }
+        let mut axes: SmallVec<[Axis; 4]> = SmallVec::new();
+        for (position, &value) in index.iter().enumerate() {
+            let dim = ty.dim_map[position] as usize;
+            let extent = ty.tile[position] as usize;
+            let step = match &ty.kind {
+                ViewKind::Partition => i64::from(ty.tile[position]),
+                ViewKind::Strided(steps) => steps.get(position).map_or(1, |&step| i64::from(step)),
+                ViewKind::GatherScatter { .. } => 1,
+            };
+            let (size, stride) = (registers[1 + dim], registers[1 + rank + dim]);
+            let is_scalar = self.func.ty(value).is_scalar();
+            let axis = if is_scalar {
+                Axis { extent, size, stride, index: self.extended(value)?, step, gather: None }
+            } else {
+                let bytes = element_bytes(self.tile_type(value)?.elem);
+                let place = self.stored(value)?;
+                if self.tile_type(value)?.len() != extent {
+                    return Err(self.refuse("cpu-type", "the index tile has another length than the view's tile"));
+                }
+                let index = self.constant(0);
+                Axis { extent, size, stride, index, step: 1, gather: Some((place, bytes)) }
+            };
+            axes.push(axis);
+        }
+        let dtype = ty.tensor.elem;
+        Ok(Access {
+            base: registers[0],
+            axes,
+            dtype,
+            bytes: dtype.unpacked_bytes() as u8,
+            padding: padding_bits(ty.padding, dtype),
+            origin: self.origin(view),
+            span: self.span,
+        })
+    }
+
+    fn size_register(&mut self, extent: Extent, dynamic: &mut std::slice::Iter<'_, Value>) -> Built<Reg> {
+        match extent {
+            Extent::Static(value) => Ok(self.constant(value as u64)),
+            Extent::Dynamic => match dynamic.next() {
+                Some(&value) => self.extended(value),
+                None => Err(self.refuse("cpu-type", "the view's type leaves more open than its operands say")),
+            },
+        }
+    }
+
+    fn optional_expr(&mut self, value: Option<Value>, len: usize) -> Built<Option<ExprId>> {
+        let Some(value) = value else { return Ok(None) };
+        let bytes = element_bytes(self.tile_type(value)?.elem);
+        let lane = self.raw(value)?;
+        Ok(Some(self.lane_expr(lane, len, bytes)))
+    }
+
+    fn pointee(&self, value: Value) -> Built<DType> {
+        match self.tile_type(value)?.elem {
+            Elem::Ptr(to) if to.bits() >= 8 || to.is_byte_bool() => Ok(to),
+            Elem::Ptr(to) => {
+                let message = format!("memory of `{to}` can't be reached by pointers: its elements share bytes; use a view");
+                Err(self.refuse("cpu-packed-pointer", message))
+            }
+            Elem::Num(_) => Err(self.refuse("cpu-type", "a pointer was expected")),
+        }
+    }
+
+    /// Visits an operation on memory; false if it is none.
+    pub(super) fn visit_memory(&mut self, op: Op, kind: &ScheduleOp) -> Built<bool> {
+        let func = self.func;
+        let data = &func.ops[op];
+        match kind {
+            ScheduleOp::MakeTensorView {} => {
+                let Type::TensorView(ty) = func.ty(data.result()) else {
+                    return Err(self.refuse("cpu-type", "a view of an array was expected"));
+                };
+                let mut registers: SmallVec<[Reg; 9]> = smallvec![self.reg(data.one(0))?];
+                let mut sizes = data.group(1).iter();
+                for &extent in &ty.shape {
+                    registers.push(self.size_register(extent, &mut sizes)?);
+                }
+                let mut strides = data.group(2).iter();
+                for &extent in &ty.strides {
+                    registers.push(self.size_register(extent, &mut strides)?);
+                }
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                self.bind(data.result(), Val::View(registers));
+            }
+            ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {} | ScheduleOp::MakeGatherScatterView {} => {
+                let registers = self.view(data.one(0))?;
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                self.bind(data.result(), Val::View(registers));
+            }
+            ScheduleOp::GetTensorShape {} => {
+                let registers = self.view(data.one(0))?;
+                for (position, &result) in data.results.iter().enumerate() {
+                    self.bind_index(result, registers[1 + position])?;
+                }
+            }
+            ScheduleOp::GetIndexSpaceShape {} => {
+                let registers = self.view(data.one(0))?;
+                let ty = self.view_type(data.one(0))?.clone();
+                for (position, &result) in data.results.iter().enumerate() {
+                    let dim = *ty.dim_map.get(position).unwrap_or(&0) as usize;
+                    let step = match &ty.kind {
+                        ViewKind::Partition => i64::from(ty.tile[position]),
+                        ViewKind::Strided(steps) => i64::from(steps[position]),
+                        ViewKind::GatherScatter { .. } => 1,
+                    };
+                    let bytes = element_bytes(self.tile_type(result)?.elem);
+                    let dst = self.register();
+                    self.emit(Inst::CeilDiv { dst, size: registers[1 + dim], step, bytes });
+                    self.bind(result, Val::Reg(dst));
+                }
+            }
+            ScheduleOp::LoadViewTko { .. } => {
+                let access = self.access(data.one(0), data.group(1))?;
+                let len = access.axes.iter().map(|axis| axis.extent).product();
+                let bytes = access.bytes;
+                let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
+                if !self.options.fuse {
+                    self.evaluated(expr);
+                }
+                self.bind_raw(data.results[0], Lane::Expr(expr))?;
+                self.bind_tokens(&data.results[1..]);
+            }
+            ScheduleOp::StoreViewTko { .. } => {
+                let access = self.access(data.one(1), data.group(2))?;
+                let len = access.axes.iter().map(|axis| axis.extent).product();
+                let lane = self.raw(data.one(0))?;
+                let expr = self.lane_expr(lane, len, access.bytes);
+                self.before_write(access.origin, &[expr]);
+                if self.reads_memory(expr, access.origin) {
+                    self.evaluated(expr);
+                }
+                let make = move |nodes: &[u16]| Sink::View { node: nodes[0], access: Box::new(access) };
+                self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
+                self.bind_tokens(&data.results);
+            }
+            ScheduleOp::LoadPtrTko { .. } => {
+                let to = self.pointee(data.one(0))?;
+                let len = self.tile_type(data.one(0))?.len();
+                let Some(addresses) = self.optional_expr(Some(data.one(0)), len)? else { return Ok(false) };
+                let mask = self.optional_expr(data.optional(1), len)?;
+                let padding = self.optional_expr(data.optional(2), len)?;
+                let origin = self.origin(data.one(0));
+                let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
+                if !self.options.fuse {
+                    self.evaluated(expr);
+                }
+                self.bind_raw(data.results[0], Lane::Expr(expr))?;
+                self.bind_tokens(&data.results[1..]);
+            }
+            ScheduleOp::StorePtrTko { .. } => {
+                self.pointee(data.one(0))?;
+                let len = self.tile_type(data.one(0))?.len();
+                let origin = self.origin(data.one(0));
+                let addresses = self.optional_expr(Some(data.one(0)), len)?;
+                let value = self.optional_expr(Some(data.one(1)), len)?;
+                let mask = self.optional_expr(data.optional(2), len)?;
+                let (Some(addresses), Some(value)) = (addresses, value) else { return Ok(false) };
+                let mut exprs: SmallVec<[ExprId; 3]> = smallvec![addresses, value];
+                exprs.extend(mask);
+                self.before_write(origin, &exprs);
+                for &expr in &exprs {
+                    if self.reads_memory(expr, origin) {
+                        self.evaluated(expr);
+                    }
+                }
+                let span = self.span;
+                let make = move |nodes: &[u16]| Sink::Scatter {
+                    addresses: nodes[0],
+                    value: nodes[1],
+                    mask: nodes.get(2).copied(),
+                    origin,
+                    span,
+                };
+                self.run(vec![Wanted::Sink(exprs, Box::new(make))]);
+                self.bind_tokens(&data.results);
+            }
+            ScheduleOp::AtomicRmwTko { order, mode, .. } => {
+                self.visit_atomic(op, *mode, None, data.one(1), data.optional(2), *order)?;
+            }
+            ScheduleOp::AtomicCasTko { order, .. } => {
+                self.visit_atomic(op, AtomicMode::Xchg, Some(data.one(1)), data.one(2), data.optional(3), *order)?;
+            }
+            ScheduleOp::AtomicRedViewTko { order, mode, .. } => {
+                let access = self.access(data.one(0), data.group(1))?;
+                if access.dtype.bits() < 8 && !access.dtype.is_byte_bool() {
+                    return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
+                }
+                let value = self.stored(data.one(2))?;
+                self.before_write(access.origin, &[]);
+                self.touch(value);
+                for axis in &access.axes {
+                    if let Some((place, _)) = axis.gather {
+                        self.touch(place);
+                    }
+                }
+                self.emit(Inst::AtomicView { access: Box::new(access), value, mode: *mode, ordered: is_ordered(*order) });
+                self.bind_tokens(&data.results);
+            }
+            ScheduleOp::Alloca { count, .. } => {
+                let to = self.pointee(data.result())?;
+                let bytes = *count as usize * to.unpacked_bytes();
+                let place = self.buffer(*count as usize, to.unpacked_bytes());
+                // It lives as long as the block.
+                if let crate::plan::Place::Buffer(index) = place {
+                    self.buffers[index as usize].first = 0;
+                    self.buffers[index as usize].last = u32::MAX;
+                }
+                self.local_memory = true;
+                let dst = self.register();
+                self.origins[data.result().index()] = Some(self.next_origin);
+                self.next_origin += 1;
+                self.emit(Inst::Alloca { dst, place, bytes });
+                self.bind(data.result(), Val::Reg(dst));
+            }
+            ScheduleOp::GetGlobal { name } => {
+                let Some(global) = self.module.globals.iter().find(|global| global.name == *name) else {
+                    return Err(self.refuse("cpu-global", format!("there is no constant `@{name}`")));
+                };
+                let len: usize = global.shape.iter().map(|&extent| extent as usize).product();
+                let bytes = global.value.dtype.unpacked_bytes() as u8;
+                let items: Vec<u64> = match &global.value.data {
+                    tessera_ir::ConstData::Splat(bits) => vec![*bits; len],
+                    tessera_ir::ConstData::Dense(items) => items.to_vec(),
+                };
+                let len = items.len();
+                let place = self.pool_entry(items.into_iter(), bytes, len);
+                let dst = self.register();
+                if let crate::plan::Place::Pool(index) = place {
+                    self.globals.push((dst, index, len * bytes as usize));
+                }
+                self.origins[data.result().index()] = Some(self.next_origin);
+                self.next_origin += 1;
+                self.bind(data.result(), Val::Reg(dst));
+            }
+            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => self.bind_tokens(&data.results),
+            // Launches of this device run one after another: what came before has finished.
+            ScheduleOp::GdcWaitTko {} | ScheduleOp::GdcLaunchDependentsTko {} => self.bind_tokens(&data.results),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn bind_index(&mut self, result: Value, reg: Reg) -> Built<()> {
+        let bytes = element_bytes(self.tile_type(result)?.elem);
+        let dst = self.register();
+        self.emit(Inst::CeilDiv { dst, size: reg, step: 1, bytes });
+        self.bind(result, Val::Reg(dst));
+        Ok(())
+    }
+
+    fn visit_atomic(
+        &mut self,
+        op: Op,
+        mode: AtomicMode,
+        compare: Option<Value>,
+        value: Value,
+        mask: Option<Value>,
+        order: MemoryOrder,
+    ) -> Built<()> {
+        let func = self.func;
+        let data = &func.ops[op];
+        let dtype = self.pointee(data.one(0))?;
+        let len = self.tile_type(data.one(0))?.len();
+        let origin = self.origin(data.one(0));
+        let addresses = self.stored(data.one(0))?;
+        let value = self.stored(value)?;
+        let compare = compare.map(|value| self.stored(value)).transpose()?;
+        let mask = mask.map(|value| self.stored(value)).transpose()?;
+        self.before_write(origin, &[]);
+        let result = data.results[0];
+        let ty = self.tile_type(result)?;
+        let bytes = element_bytes(ty.elem);
+        let wanted = self.counts[result.index()] > 0;
+        let old = wanted.then(|| self.buffer(ty.len(), bytes as usize));
+        for place in [Some(addresses), Some(value), compare, mask, old].into_iter().flatten() {
+            self.touch(place);
+        }
+        let span = self.span;
+        self.emit(Inst::Atomic {
+            addresses,
+            value,
+            compare,
+            mask,
+            old,
+            mode,
+            dtype,
+            len,
+            origin,
+            ordered: is_ordered(order),
+            span,
+        });
+        if let Some(old) = old {
+            let expr = self.place_expr(old, len, bytes);
+            self.bind_raw(result, Lane::Expr(expr))?;
+        }
+        self.bind_tokens(&data.results[1..]);
+        Ok(())
+    }
+}
+
+fn is_ordered(order: MemoryOrder) -> bool {
+    !matches!(order, MemoryOrder::Weak | MemoryOrder::Relaxed)
+}

@@ -1,0 +1,524 @@
+//! Operations on whole tiles: shapes, products, reductions, scans, and what a program says about itself.
+
+use smallvec::{SmallVec, smallvec};
+use tessera_ir::attrs::{GridAxis, ReduceOrder, Signedness};
+use tessera_ir::{Block, Const, EntityId, Op, ScheduleOp, Shape, Value};
+use tessera_types::DType;
+
+use super::elementwise::is_narrow;
+use super::expr::{ExprId, ExprKind, Wanted};
+use super::{Builder, Built, Lane, Val, element_bytes};
+use crate::lanes::{Int, IntOp, LaneOp};
+use crate::plan::{BoxCopy, Combine, Fetch, Inst, Mma, Piece, Place, Printed, Reg, ScalarCheck, Sink};
+
+/// Distances of neighbours in a row-major tile.
+pub(super) fn row_major(shape: &[u32]) -> SmallVec<[isize; 4]> {
+    let mut strides: SmallVec<[isize; 4]> = smallvec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    strides
+}
+
+/// Joins axes that are walked as one.
+fn collapse(extents: &mut SmallVec<[usize; 4]>, strides: &mut SmallVec<[isize; 4]>) {
+    let mut axis = 0;
+    while axis < extents.len() {
+        if extents[axis] == 1 {
+            extents.remove(axis);
+            strides.remove(axis);
+        } else {
+            axis += 1;
+        }
+    }
+    let mut axis = 1;
+    while axis < extents.len() {
+        if strides[axis - 1] == strides[axis] * extents[axis] as isize {
+            extents[axis - 1] *= extents[axis];
+            strides[axis - 1] = strides[axis];
+            extents.remove(axis);
+            strides.remove(axis);
+        } else {
+            axis += 1;
+        }
+    }
+    if extents.is_empty() {
+        extents.push(1);
+        strides.push(0);
+    }
+}
+
+fn shape_of(shape: &Shape) -> SmallVec<[usize; 4]> {
+    shape.iter().map(|&extent| extent as usize).collect()
+}
+
+impl Builder<'_> {
+    /// The tile as an expression, with whether it is wide; a scalar becomes a tile of one element.
+    fn tile(&mut self, value: Value) -> Built<(ExprId, bool)> {
+        match self.val(value)? {
+            Val::Tile { expr, wide } => Ok((expr, wide)),
+            Val::Reg(reg) => {
+                let bytes = element_bytes(self.tile_type(value)?.elem);
+                Ok((self.uniform(reg, 1, bytes), false))
+            }
+            Val::View(_) | Val::Token => Err(self.refuse("cpu-type", "a tile was expected")),
+        }
+    }
+
+    /// The value's elements in a place, as stored.
+    pub(super) fn stored(&mut self, value: Value) -> Built<Place> {
+        let ty = self.tile_type(value)?;
+        let lane = self.raw(value)?;
+        let expr = self.lane_expr(lane, ty.len(), element_bytes(ty.elem));
+        Ok(self.evaluated(expr))
+    }
+
+    fn bind_tile(&mut self, result: Value, expr: ExprId, wide: bool) -> Built<()> {
+        if self.func.ty(result).is_scalar() {
+            let dtype = self.dtype(result)?;
+            let lane = if wide { self.lane(LaneOp::Narrow(dtype), &[Lane::Expr(expr)], dtype.unpacked_bytes() as u8) } else { Lane::Expr(expr) };
+            return self.bind_raw(result, lane);
+        }
+        self.bind(result, Val::Tile { expr, wide });
+        Ok(())
+    }
+
+    /// The tile walked with strides over other extents.
+    fn walked(&mut self, source: ExprId, shape: &Shape, strides: SmallVec<[isize; 4]>, first: Option<Reg>) -> ExprId {
+        let (mut extents, mut strides) = (shape_of(shape), strides);
+        collapse(&mut extents, &mut strides);
+        let len = shape.iter().map(|&extent| extent as usize).product();
+        let bytes = self.exprs[source.index()].bytes;
+        match self.exprs[source.index()].kind.clone() {
+            ExprKind::Fetch(Fetch::Uniform(reg)) => self.uniform(reg, len, bytes),
+            ExprKind::Fetch(Fetch::Counting { extents: own, strides: steps }) if own.len() == 1 && steps[0] == 1 && first.is_none() => {
+                self.fetch(Fetch::Counting { extents, strides }, len, bytes)
+            }
+            _ => {
+                let place = self.evaluated(source);
+                let id = self.fetch(Fetch::Strided { place, extents, strides, first }, len, bytes);
+                if !self.options.fuse {
+                    self.evaluated(id);
+                }
+                id
+            }
+        }
+    }
+
+    /// `first + sum(index * factor)` in elements.
+    fn linear_index(&mut self, indices: &[Value], factors: &[usize]) -> Built<(usize, Option<Reg>)> {
+        let mut known = 0;
+        let mut sum: Option<Reg> = None;
+        for (&index, &factor) in indices.iter().zip(factors) {
+            let reg = self.extended(index)?;
+            if let Some(bits) = self.constant_bits(reg) {
+                known += bits as usize * factor;
+                continue;
+            }
+            let factor = Lane::Reg(self.constant(factor as u64));
+            let term = self.lane(LaneOp::Int(IntOp::Mul, Int::B64, true), &[Lane::Reg(reg), factor], 8);
+            let total = match sum {
+                None => term,
+                Some(sum) => self.lane(LaneOp::Int(IntOp::Add, Int::B64, true), &[Lane::Reg(sum), term], 8),
+            };
+            if let Lane::Reg(reg) = total {
+                sum = Some(reg);
+            }
+        }
+        Ok((known, sum))
+    }
+
+    /// Visits an operation on whole tiles; false if it is none.
+    pub(super) fn visit_tiles(&mut self, op: Op, kind: &ScheduleOp) -> Built<bool> {
+        let func = self.func;
+        let data = &func.ops[op];
+        match kind {
+            ScheduleOp::Iota {} => {
+                let ty = self.tile_type(data.result())?;
+                let fetch = Fetch::Counting { extents: smallvec![ty.len()], strides: smallvec![1] };
+                let expr = self.fetch(fetch, ty.len(), element_bytes(ty.elem));
+                self.bind_tile(data.result(), expr, false)?;
+            }
+            ScheduleOp::Broadcast {} => {
+                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                let (source, wide) = self.tile(data.one(0))?;
+                if from.shape == to.shape {
+                    self.bind_tile(data.result(), source, wide)?;
+                    return Ok(true);
+                }
+                let mut strides = row_major(&from.shape);
+                // A scalar repeats along every axis.
+                strides.resize(to.shape.len(), 0);
+                for (axis, stride) in strides.iter_mut().enumerate() {
+                    if from.shape.get(axis).is_none_or(|&extent| extent == 1) {
+                        *stride = 0;
+                    }
+                }
+                let expr = self.walked(source, &to.shape, strides, None);
+                self.bind_tile(data.result(), expr, wide)?;
+            }
+            ScheduleOp::Reshape {} => {
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                let (source, wide) = self.tile(data.one(0))?;
+                self.bind_tile(data.result(), source, wide)?;
+            }
+            ScheduleOp::Permute { permutation } => {
+                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                let (source, wide) = self.tile(data.one(0))?;
+                if permutation.len() != from.shape.len() {
+                    return Err(self.refuse("cpu-type", "the permutation has another number of axes than the tile"));
+                }
+                if let ExprKind::Fetch(Fetch::View(access)) = &self.exprs[source.index()].kind {
+                    let same = access.axes.len() == from.shape.len()
+                        && access.axes.iter().zip(&from.shape).all(|(axis, &extent)| axis.extent == extent as usize);
+                    if same && self.options.fuse {
+                        let mut access = access.clone();
+                        access.axes = permutation.iter().map(|&axis| access.axes[axis as usize]).collect();
+                        let bytes = self.exprs[source.index()].bytes;
+                        let expr = self.fetch(Fetch::View(access), to.len(), bytes);
+                        self.bind_tile(data.result(), expr, wide)?;
+                        return Ok(true);
+                    }
+                }
+                let strides = row_major(&from.shape);
+                let strides = permutation.iter().map(|&axis| strides[axis as usize]).collect();
+                let expr = self.walked(source, &to.shape, strides, None);
+                self.bind_tile(data.result(), expr, wide)?;
+            }
+            ScheduleOp::Extract {} => {
+                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+                self.origins[data.result().index()] = self.origin(data.one(0));
+                let (source, wide) = self.tile(data.one(0))?;
+                let strides = row_major(&from.shape);
+                let factors: Vec<usize> = strides.iter().zip(&to.shape).map(|(&s, &e)| s as usize * e as usize).collect();
+                let (known, sum) = self.linear_index(data.group(1), &factors)?;
+                let known = Lane::Reg(self.constant(known as u64));
+                let first = match sum {
+                    None => known,
+                    Some(sum) => self.lane(LaneOp::Int(IntOp::Add, Int::B64, true), &[Lane::Reg(sum), known], 8),
+                };
+                let Lane::Reg(first) = first else { return Ok(false) };
+                let expr = self.walked(source, &to.shape, strides, Some(first));
+                self.bind_tile(data.result(), expr, wide)?;
+            }
+            ScheduleOp::Cat { dim } => {
+                let result = data.result();
+                let to = self.tile_type(result)?;
+                let bytes = element_bytes(to.elem);
+                let sources = [self.stored(data.one(0))?, self.stored(data.one(1))?];
+                let dst = self.buffer(to.len(), bytes as usize);
+                let dst_strides = row_major(&to.shape);
+                let mut along = 0;
+                for (src, value) in sources.into_iter().zip([data.one(0), data.one(1)]) {
+                    let from = self.tile_type(value)?;
+                    let first = along * dst_strides[*dim as usize] as usize;
+                    along += from.shape[*dim as usize] as usize;
+                    self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides.clone(), (first, None), bytes);
+                }
+                let expr = self.place_expr(dst, to.len(), bytes);
+                self.bind(result, Val::Tile { expr, wide: false });
+            }
+            ScheduleOp::Insert {} => {
+                let result = data.result();
+                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(result)?);
+                let bytes = element_bytes(to.elem);
+                let src = self.stored(data.one(0))?;
+                let whole = self.stored(data.one(1))?;
+                let dst_strides = row_major(&to.shape);
+                let factors: Vec<usize> = dst_strides.iter().zip(&from.shape).map(|(&s, &e)| s as usize * e as usize).collect();
+                let first = self.linear_index(data.group(2), &factors)?;
+                let dst = self.buffer(to.len(), bytes as usize);
+                self.copy(dst, whole, to.len() * bytes as usize);
+                self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides, first, bytes);
+                let expr = self.place_expr(dst, to.len(), bytes);
+                self.bind(result, Val::Tile { expr, wide: false });
+            }
+            ScheduleOp::Pack {} | ScheduleOp::Unpack {} => {
+                let unpack = matches!(kind, ScheduleOp::Unpack {});
+                let result = data.result();
+                let to = self.tile_type(result)?;
+                let elements = if unpack { to.len() } else { self.tile_type(data.one(0))?.len() };
+                let dtype = self.dtype(if unpack { result } else { data.one(0) })?;
+                let src = self.stored(data.one(0))?;
+                let bytes = element_bytes(to.elem);
+                let dst = self.buffer(to.len(), bytes as usize);
+                self.touch(src);
+                self.emit(Inst::Pack { dst, src, elements, dtype, unpack });
+                let expr = self.place_expr(dst, to.len(), bytes);
+                self.bind_tile(result, expr, false)?;
+            }
+            ScheduleOp::MmaF { .. } => self.visit_mma(data.result(), &data.operands, [true; 2])?,
+            ScheduleOp::MmaFScaled {} => self.visit_mma(data.result(), &data.operands, [true; 2])?,
+            ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => {
+                let signed = [*lhs_signedness == Signedness::Signed, *rhs_signedness == Signedness::Signed];
+                self.visit_mma(data.result(), &data.operands, signed)?;
+            }
+            ScheduleOp::Reduce { dim, identities, order } => {
+                self.visit_reduce(&data.results, data.group(0), *dim as usize, identities, *order, data.regions[0])?;
+            }
+            ScheduleOp::Scan { dim, reverse, .. } => {
+                let extents = self.three(data.group(0), *dim as usize)?;
+                let mut src: SmallVec<[Place; 2]> = SmallVec::new();
+                for &operand in data.group(0) {
+                    src.push(self.stored(operand)?);
+                }
+                let region = Box::new(self.strip_region(data.regions[0])?);
+                let dst = self.results(&data.results)?;
+                self.touch_all(&src);
+                self.touch_all(&dst);
+                self.emit(Inst::Scan { region, extents, reverse: *reverse, src, dst: dst.clone() });
+                self.bind_results(&data.results, &dst)?;
+            }
+            ScheduleOp::GetTileBlockId { axis } => {
+                let dst = self.register();
+                self.emit(Inst::BlockId { dst, axis: axis_index(*axis) });
+                self.bind(data.result(), Val::Reg(dst));
+            }
+            ScheduleOp::GetNumTileBlocks { axis } => {
+                let dst = self.register();
+                self.emit(Inst::NumBlocks { dst, axis: axis_index(*axis) });
+                self.bind(data.result(), Val::Reg(dst));
+            }
+            ScheduleOp::Assert { message } => {
+                let span = self.span;
+                let message: Box<str> = message.as_str().into();
+                match self.raw(data.one(0))? {
+                    Lane::Reg(reg) => self.emit(Inst::CheckScalar(ScalarCheck::Assert(reg, message), span)),
+                    Lane::Expr(expr) => {
+                        let make = move |nodes: &[u16]| Sink::Assert { node: nodes[0], message, span };
+                        self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
+                    }
+                }
+            }
+            ScheduleOp::PrintTko { format } => {
+                let pieces = self.pieces(format, data.group(0))?;
+                for piece in &pieces {
+                    if let Piece::Value { place: Printed::Tile(place, _), .. } = piece {
+                        self.touch(*place);
+                    }
+                }
+                self.emit(Inst::Print { pieces });
+                self.bind_tokens(&data.results);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn bind_tokens(&mut self, results: &[Value]) {
+        for &result in results {
+            self.bind(result, Val::Token);
+        }
+    }
+
+    fn touch_all(&mut self, places: &[Place]) {
+        for &place in places {
+            self.touch(place);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a box has two sides")]
+    fn box_copy(
+        &mut self,
+        src: Place,
+        dst: Place,
+        shape: &Shape,
+        src_strides: SmallVec<[isize; 4]>,
+        dst_strides: SmallVec<[isize; 4]>,
+        dst_first: (usize, Option<Reg>),
+        bytes: u8,
+    ) {
+        self.touch(src);
+        self.touch(dst);
+        let extents = shape_of(shape);
+        self.emit(Inst::Box(Box::new(BoxCopy { src, dst, extents, src_strides, dst_strides, dst_first, bytes })));
+    }
+
+    /// The extents before, along and after an axis.
+    fn three(&self, operands: &[Value], dim: usize) -> Built<[usize; 3]> {
+        let Some(&first) = operands.first() else {
+            return Err(self.refuse("cpu-type", "there is nothing to combine"));
+        };
+        let shape = self.tile_type(first)?.shape;
+        if dim >= shape.len() {
+            return Err(self.refuse("cpu-type", "the tile has no such axis"));
+        }
+        let product = |extents: &[u32]| extents.iter().map(|&extent| extent as usize).product();
+        Ok([product(&shape[..dim]), shape[dim] as usize, product(&shape[dim + 1..])])
+    }
+
+    fn results(&mut self, results: &[Value]) -> Built<SmallVec<[Place; 2]>> {
+        let mut places = SmallVec::new();
+        for &result in results {
+            let ty = self.tile_type(result)?;
+            places.push(self.buffer(ty.len(), element_bytes(ty.elem) as usize));
+        }
+        Ok(places)
+    }
+
+    fn bind_results(&mut self, results: &[Value], places: &[Place]) -> Built<()> {
+        for (&result, &place) in results.iter().zip(places) {
+            let ty = self.tile_type(result)?;
+            let expr = self.place_expr(place, ty.len(), element_bytes(ty.elem));
+            self.bind_tile(result, expr, false)?;
+        }
+        Ok(())
+    }
+
+    fn visit_reduce(
+        &mut self,
+        results: &[Value],
+        operands: &[Value],
+        dim: usize,
+        identities: &[Const],
+        order: ReduceOrder,
+        block: Block,
+    ) -> Built<()> {
+        let extents = self.three(operands, dim)?;
+        if let (&[operand], ReduceOrder::Free) = (operands, order) {
+            let dtype = self.dtype(operand)?;
+            if let Some((combine, lane)) = self.combination(block, dtype) {
+                let source = if dtype.is_float() { self.float_lane(operand)?.0 } else { self.raw(operand)? };
+                let bytes = lane.bytes() as u8;
+                let source = self.lane_expr(source, extents.iter().product(), bytes);
+                let identity = identities.first().and_then(Const::splat_bits).map_or(0, |bits| match () {
+                    () if is_narrow(dtype) => {
+                        let format = tessera_types::FloatFormat::of(dtype).map_or(0.0, |f| f.decode(bits));
+                        u64::from((format as f32).to_bits())
+                    }
+                    () => bits,
+                });
+                let len = extents[0] * extents[2];
+                let place = self.buffer(len, bytes as usize);
+                let make = move |nodes: &[u16]| Sink::Reduce { node: nodes[0], combine, lane, extents, identity, place };
+                self.run(vec![Wanted::Sink(smallvec![source], Box::new(make))]);
+                let expr = self.place_expr(place, len, bytes);
+                if dtype.is_float() {
+                    return self.bind_float(results[0], Lane::Expr(expr), !matches!(combine, Combine::Add | Combine::Mul));
+                }
+                return self.bind_tile(results[0], expr, false);
+            }
+        }
+        let mut src: SmallVec<[Place; 2]> = SmallVec::new();
+        for &operand in operands {
+            src.push(self.stored(operand)?);
+        }
+        let region = Box::new(self.strip_region(block)?);
+        let dst = self.results(results)?;
+        self.touch_all(&src);
+        self.touch_all(&dst);
+        self.emit(Inst::ReduceTree { region, extents, src, dst: dst.clone() });
+        self.bind_results(results, &dst)
+    }
+
+    fn visit_mma(&mut self, result: Value, operands: &[Value], signed: [bool; 2]) -> Built<()> {
+        let (lhs_ty, rhs_ty) = (self.tile_type(operands[0])?, self.tile_type(operands[1])?);
+        let acc_ty = self.tile_type(operands[2])?;
+        let rank = lhs_ty.shape.len();
+        if !(rank == 2 || rank == 3) || rhs_ty.shape.len() != rank || acc_ty.shape.len() != rank {
+            return Err(self.refuse("cpu-type", "a matrix product takes tiles of rank 2 or 3"));
+        }
+        let (m, k, n) = (lhs_ty.shape[rank - 2] as usize, lhs_ty.shape[rank - 1] as usize, rhs_ty.shape[rank - 1] as usize);
+        let batch = if rank == 3 { lhs_ty.shape[0] as usize } else { 1 };
+        let acc_type = self.dtype(operands[2])?;
+        let mut places = [Place::Pool(0); 2];
+        let mut types = [DType::F32; 2];
+        for side in 0..2 {
+            // Wide lanes hold the same numbers: the product takes them as they are.
+            match self.val(operands[side])? {
+                Val::Tile { expr, wide: true } => places[side] = self.evaluated(expr),
+                _ => {
+                    places[side] = self.stored(operands[side])?;
+                    types[side] = self.dtype(operands[side])?;
+                }
+            }
+        }
+        let acc = self.stored(operands[2])?;
+        let mut scales = None;
+        if let [_, _, _, lhs_scale, rhs_scale] = *operands {
+            let lhs = (self.stored(lhs_scale)?, self.dtype(lhs_scale)?, {
+                let shape = self.tile_type(lhs_scale)?.shape;
+                k / (shape[shape.len() - 1] as usize).max(1)
+            });
+            let rhs = (self.stored(rhs_scale)?, self.dtype(rhs_scale)?, {
+                let shape = self.tile_type(rhs_scale)?.shape;
+                k / (shape[shape.len() - 2] as usize).max(1)
+            });
+            scales = Some([lhs, rhs]);
+        }
+        let bytes = element_bytes(acc_ty.elem);
+        let dst = self.buffer(acc_ty.len(), bytes as usize);
+        self.touch_all(&[places[0], places[1], acc, dst]);
+        if let Some(scales) = &scales {
+            let scales = [scales[0].0, scales[1].0];
+            self.touch_all(&scales);
+        }
+        let mma = Mma {
+            batch,
+            m,
+            n,
+            k,
+            lhs: places[0],
+            rhs: places[1],
+            acc,
+            dst,
+            lhs_type: types[0],
+            rhs_type: types[1],
+            acc_type,
+            signed,
+            scales,
+        };
+        self.emit(Inst::Mma(Box::new(mma)));
+        let expr = self.place_expr(dst, acc_ty.len(), bytes);
+        self.bind(result, Val::Tile { expr, wide: false });
+        Ok(())
+    }
+
+    /// Cuts a C format into texts and conversions.
+    fn pieces(&mut self, format: &str, arguments: &[Value]) -> Built<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut text = String::new();
+        let mut arguments = arguments.iter();
+        let mut chars = format.chars().peekable();
+        while let Some(c) = chars.next() {
+            if c != '%' {
+                text.push(c);
+                continue;
+            }
+            if chars.peek() == Some(&'%') {
+                chars.next();
+                text.push('%');
+                continue;
+            }
+            let mut conversion = String::new();
+            for c in chars.by_ref() {
+                conversion.push(c);
+                if c.is_ascii_alphabetic() && !matches!(c, 'l' | 'h' | 'z') {
+                    break;
+                }
+            }
+            let Some(&value) = arguments.next() else {
+                return Err(self.refuse("cpu-print", "the format has more conversions than there are values to print"));
+            };
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            let dtype = self.dtype(value)?;
+            let place = match self.val(value)? {
+                Val::Reg(reg) => Printed::Scalar(reg),
+                _ => Printed::Tile(self.stored(value)?, self.tile_type(value)?.shape),
+            };
+            pieces.push(Piece::Value { conversion, place, dtype });
+        }
+        pieces.push(Piece::Text(text));
+        Ok(pieces)
+    }
+}
+
+fn axis_index(axis: GridAxis) -> u8 {
+    match axis {
+        GridAxis::X => 0,
+        GridAxis::Y => 1,
+        GridAxis::Z => 2,
+    }
+}

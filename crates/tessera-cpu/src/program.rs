@@ -1,0 +1,257 @@
+//! A prepared function and its launches.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tessera_ir::{Diagnostic, Func, Module, Span};
+
+use crate::build::{BuildOptions, Plan, build};
+use crate::check::Check;
+use crate::exec::{Launch, Machine, Memory, Range};
+use crate::lanes::Isa;
+use crate::launch::{Arg, Fault, RunOptions};
+
+/// A block program ready to run: types resolved, places assigned, chains fused, products recognised.
+///
+/// ```
+/// use tessera_cpu::{Arg, Program, RunOptions};
+/// let text = "schedule @double(%x: tile<ptr<f32>>) {
+///   %v = make_tensor_view %x, [], [] : tensor_view<4xf32, strides=[1]>
+///   %p = make_partition_view %v : partition_view<tile=(4), tensor_view<4xf32, strides=[1]>>
+///   %i = get_tile_block_id {axis=x} : tile<i32>
+///   %t, %a = load_view_tko %p, [%i] : tile<4xf32>, token
+///   %s = addf %t, %t : tile<4xf32>
+///   %b = store_view_tko %s, %p, [%i] : token
+///   return
+/// }";
+/// let module = tessera_ir::text::parse_module("double.tir", text).map_err(|(_, d)| d.message).unwrap();
+/// let program = Program::prepare(&module, &module.funcs[0]).unwrap();
+/// let mut x = [1.0_f32, 2.0, 3.0, 4.0];
+/// let args = [Arg::Pointer { base: x.as_mut_ptr().cast(), bytes: 16 }];
+/// // SAFETY: the array outlives the launch and nothing else uses it.
+/// unsafe { program.run([1, 1, 1], &args, &RunOptions::default()) }.unwrap();
+/// assert_eq!(x, [2.0, 4.0, 6.0, 8.0]);
+/// ```
+#[derive(Debug)]
+pub struct Program {
+    /// Arguments are distinct memory.
+    fused: Plan,
+    /// Arguments may overlap.
+    careful: Option<Plan>,
+    /// One operation at a time, as checked launches need.
+    plain: Plan,
+    span: Span,
+    idle: Idle,
+}
+
+/// Memory of threads between launches.
+#[derive(Default)]
+struct Idle(Mutex<Vec<Memory>>);
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Idle")
+    }
+}
+
+impl Idle {
+    fn take(&self) -> Memory {
+        self.0.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default()
+    }
+
+    fn give(&self, memory: Memory) {
+        if let Ok(mut idle) = self.0.lock() {
+            idle.push(memory);
+        }
+    }
+}
+
+/// Blocks handed to a thread at once.
+const BATCH: usize = 4;
+
+impl Program {
+    /// Prepares a function of the module.
+    pub fn prepare(module: &Module, func: &Func) -> Result<Program, Diagnostic> {
+        let plan = |fuse, distinct| build(module, func, BuildOptions { fuse, distinct }).map_err(|diagnostic| *diagnostic);
+        let fused = plan(true, true)?;
+        let pointers = func.args().len();
+        let careful = if pointers > 1 { Some(plan(true, false)?) } else { None };
+        Ok(Program { fused, careful, plain: plan(false, false)?, span: func.span, idle: Idle::default() })
+    }
+
+    /// What was recognised: fused chains and products, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.fused.notes
+    }
+
+    /// Runs every block of the grid.
+    ///
+    /// # Safety
+    /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
+    /// the launch runs. Whatever the program does, only that memory is touched.
+    pub unsafe fn run(&self, grid: [u32; 3], args: &[Arg], options: &RunOptions<'_>) -> Result<(), Fault> {
+        let ranges = self.ranges(args, options)?;
+        let plan = if options.checked {
+            &self.plain
+        } else {
+            self.careful.as_ref().filter(|_| self.overlap(&ranges, args.len())).unwrap_or(&self.fused)
+        };
+        let mut ranges = ranges;
+        for &(_, entry, bytes) in &plan.globals {
+            let start = plan.pool[entry as usize].as_ptr() as u64;
+            ranges.push(Range { start, end: start + bytes as u64 });
+        }
+        let mut registers = plan.registers.clone();
+        for (reg, arg) in plan.arguments.iter().zip(args) {
+            if let Some(reg) = reg {
+                registers[reg.0 as usize] = match *arg {
+                    Arg::Pointer { base, .. } => base as u64,
+                    Arg::Scalar(bits) => bits,
+                };
+            }
+        }
+        for &(reg, entry, _) in &plan.globals {
+            registers[reg.0 as usize] = plan.pool[entry as usize].as_ptr() as u64;
+        }
+        let launch = Launch { plan, grid, isa: Isa::detect(), ranges: &ranges, registers: &registers };
+        if options.checked {
+            let check = Check::new(plan, &ranges, options.uninitialised, grid);
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_checked(&launch, check, options) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_parallel(&launch, options) }
+    }
+
+    fn ranges(&self, args: &[Arg], options: &RunOptions<'_>) -> Result<Vec<Range>, Fault> {
+        if args.len() != self.fused.arguments.len() {
+            let message = format!("the kernel takes {} arguments, {} were given", self.fused.arguments.len(), args.len());
+            return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", self.span, message), block: None });
+        }
+        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
+        let mut ranges: Vec<Range> = args
+            .iter()
+            .map(|arg| match *arg {
+                Arg::Pointer { base, bytes } => range(base, bytes),
+                Arg::Scalar(_) => Range { start: 0, end: 0 },
+            })
+            .collect();
+        ranges.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
+        Ok(ranges)
+    }
+
+    /// Whether something that is written may be reached under another name.
+    fn overlap(&self, ranges: &[Range], args: usize) -> bool {
+        let plan = &self.fused;
+        let clash = |a: &Range, b: &Range| a.start < b.end && b.start < a.end;
+        (0..args).any(|i| {
+            (plan.written.contains(&(i as u16)) || plan.written_elsewhere)
+                && ranges.iter().enumerate().any(|(j, other)| i != j && clash(&ranges[i], other))
+        })
+    }
+
+    unsafe fn run_checked(&self, launch: &Launch<'_>, mut check: Check, options: &RunOptions<'_>) -> Result<(), Fault> {
+        let mut memory = self.idle.take();
+        let mut text = String::new();
+        let mut result = Ok(());
+        {
+            let mut machine = Machine::new(launch, &mut memory, Some(&mut check));
+            for index in 0..block_count(launch.grid) {
+                let block = block_at(launch.grid, index);
+                // SAFETY: the caller's promise.
+                let ran = unsafe { machine.run(block) };
+                text.push_str(&machine.text);
+                if let Err(diagnostic) = ran {
+                    result = Err(Fault { diagnostic: *diagnostic, block: Some(block) });
+                    break;
+                }
+            }
+        }
+        self.idle.give(memory);
+        emit(options, &text);
+        result
+    }
+
+    unsafe fn run_parallel(&self, launch: &Launch<'_>, options: &RunOptions<'_>) -> Result<(), Fault> {
+        let blocks = block_count(launch.grid);
+        let threads = options.threads.unwrap_or_else(rayon::current_num_threads).max(1);
+        let batch = (blocks / threads as u64).clamp(1, BATCH as u64);
+        let workers = (threads as u64).min(blocks.div_ceil(batch)) as usize;
+        let next = AtomicU64::new(0);
+        // The first block that failed; blocks after it need not run.
+        let failed = AtomicU64::new(u64::MAX);
+        let faults: Mutex<Vec<(u64, Fault)>> = Mutex::new(Vec::new());
+        let texts: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
+        let running = AtomicUsize::new(0);
+        let work = || {
+            running.fetch_add(1, Ordering::Relaxed);
+            let mut memory = self.idle.take();
+            {
+                let mut machine = Machine::new(launch, &mut memory, None);
+                loop {
+                    let start = next.fetch_add(batch, Ordering::Relaxed);
+                    if start >= blocks || start > failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    for index in start..(start + batch).min(blocks) {
+                        let block = block_at(launch.grid, index);
+                        // SAFETY: the caller's promise.
+                        let ran = unsafe { machine.run(block) };
+                        if !machine.text.is_empty() {
+                            if let Ok(mut texts) = texts.lock() {
+                                texts.push((index, std::mem::take(&mut machine.text)));
+                            }
+                        }
+                        if let Err(diagnostic) = ran {
+                            failed.fetch_min(index, Ordering::Relaxed);
+                            if let Ok(mut faults) = faults.lock() {
+                                faults.push((index, Fault { diagnostic: *diagnostic, block: Some(block) }));
+                            }
+                            break;
+                        }
+                    }
+                }
+            }
+            crate::kernels::copy::fence();
+            self.idle.give(memory);
+        };
+        if workers <= 1 {
+            work();
+        } else {
+            rayon::scope(|scope| {
+                for _ in 1..workers {
+                    scope.spawn(|_| work());
+                }
+                work();
+            });
+        }
+        let mut texts = texts.into_inner().unwrap_or_default();
+        texts.sort_by_key(|(index, _)| *index);
+        let stop = failed.load(Ordering::Relaxed);
+        let text: String = texts.into_iter().filter(|(index, _)| *index <= stop).map(|(_, text)| text).collect();
+        emit(options, &text);
+        let mut faults = faults.into_inner().unwrap_or_default();
+        faults.sort_by_key(|(index, _)| *index);
+        match faults.into_iter().next() {
+            Some((_, fault)) => Err(fault),
+            None => Ok(()),
+        }
+    }
+}
+
+fn emit(options: &RunOptions<'_>, text: &str) {
+    if let Some(output) = options.output {
+        if let Ok(mut output) = output.lock() {
+            output.push_str(text);
+        }
+    }
+}
+
+fn block_count(grid: [u32; 3]) -> u64 {
+    u64::from(grid[0]) * u64::from(grid[1]) * u64::from(grid[2])
+}
+
+fn block_at(grid: [u32; 3], index: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0]).max(1), u64::from(grid[1]).max(1));
+    [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
+}
