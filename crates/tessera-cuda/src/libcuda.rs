@@ -540,19 +540,17 @@ fn fill_launch(table: &mut DriverTable, symbols: &Arc<Symbols>) {
             attributes: attributes.as_mut_ptr(),
             attribute_count: count as c_uint,
         };
-        let mut size = spec.params.len();
-        let mut extra = packed(spec, &mut size);
-        // SAFETY: the configuration, its attributes and the parameter buffer outlive the call, which copies them.
-        let status = unsafe { extended(&config, handle(spec.function.0), ptr::null_mut(), extra.as_mut_ptr()) };
+        let mut params = pointers(spec);
+        // SAFETY: the configuration, its attributes and the parameters outlive the call, which copies them.
+        let status = unsafe { extended(&config, handle(spec.function.0), params.as_mut_ptr(), ptr::null_mut()) };
         cu.check("cuLaunchKernelEx", status)
     }));
 }
 
-/// The `extra` list that hands the parameters over as one packed buffer.
-fn packed(spec: &LaunchSpec<'_>, size: &mut usize) -> [*mut c_void; 5] {
-    const BUFFER_POINTER: *mut c_void = ptr::without_provenance_mut(1);
-    const BUFFER_SIZE: *mut c_void = ptr::without_provenance_mut(2);
-    [BUFFER_POINTER, spec.params.as_ptr().cast_mut().cast(), BUFFER_SIZE, ptr::from_mut(size).cast(), ptr::null_mut()]
+/// The parameters one by one, as the driver takes them: the assembler has decided where each goes.
+fn pointers(spec: &LaunchSpec<'_>) -> Vec<*mut c_void> {
+    let bytes = spec.params.bytes();
+    spec.params.offsets().iter().map(|&offset| bytes[offset..].as_ptr().cast_mut().cast()).collect()
 }
 
 type PlainLaunch = unsafe extern "C" fn(
@@ -570,10 +568,9 @@ type PlainLaunch = unsafe extern "C" fn(
 ) -> Status;
 
 fn launch_plainly(call: PlainLaunch, spec: &LaunchSpec<'_>) -> Status {
-    let mut size = spec.params.len();
-    let mut extra = packed(spec, &mut size);
+    let mut params = pointers(spec);
     let (grid, block) = (spec.grid, spec.block);
-    // SAFETY: the parameter buffer outlives the call, which copies it.
+    // SAFETY: the parameters outlive the call, which copies them.
     unsafe {
         call(
             handle(spec.function.0),
@@ -585,8 +582,8 @@ fn launch_plainly(call: PlainLaunch, spec: &LaunchSpec<'_>) -> Status {
             block.z,
             spec.shared_bytes,
             handle(spec.stream.0),
+            params.as_mut_ptr(),
             ptr::null_mut(),
-            extra.as_mut_ptr(),
         )
     }
 }

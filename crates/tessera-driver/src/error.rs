@@ -99,18 +99,11 @@ pub enum DriverError {
 }
 
 fn in_kernel(kernel: &Option<String>) -> String {
-    kernel
-        .as_ref()
-        .map(|name| format!(" (kernel `{name}`)"))
-        .unwrap_or_default()
+    kernel.as_ref().map(|name| format!(" (kernel `{name}`)")).unwrap_or_default()
 }
 
 fn with_log(log: &str) -> String {
-    if log.trim().is_empty() {
-        String::new()
-    } else {
-        format!(": {}", log.trim())
-    }
+    if log.trim().is_empty() { String::new() } else { format!(": {}", log.trim()) }
 }
 
 impl DriverError {

@@ -1,12 +1,13 @@
 //! What a launch is: a kernel, its extents and its parameters as the bytes the kernel will read.
 //!
-//! Parameters travel as one packed buffer laid out by the PTX rule: each at the next multiple of its alignment, in order.
-//! [`Params`] builds it, so that a launcher needs the kernel's ABI record and nothing else.
+//! Parameters travel as one packed buffer laid out by the PTX rule, each at the next multiple of its alignment, together
+//! with the place of each: an assembler may place them elsewhere (ptxas moves a first parameter aligned to 64), so a back end
+//! hands them over one by one. [`Params`] builds the buffer; a launcher needs the kernel's ABI record and nothing else.
 //!
 //! ```
 //! use tessera_driver::{DevicePtr, Params};
 //! let params = Params::new().u32(7).pointer(DevicePtr(0x1000)).f32(0.5);
-//! assert_eq!(params.bytes().len(), 20);
+//! assert_eq!(params.offsets(), [0, 8, 16]);
 //! assert_eq!(params.bytes()[8..16], 0x1000_u64.to_le_bytes());
 //! ```
 
@@ -63,8 +64,8 @@ pub struct LaunchSpec<'a> {
     pub overlaps_predecessor: bool,
     /// Where it is queued.
     pub stream: StreamHandle,
-    /// The packed parameters.
-    pub params: &'a [u8],
+    /// The parameters.
+    pub params: &'a Params,
 }
 
 impl LaunchSpec<'_> {
@@ -80,14 +81,8 @@ impl LaunchSpec<'_> {
             return Ok(());
         };
         let divides = |grid: u32, part: u32| part != 0 && grid.is_multiple_of(part);
-        if !divides(self.grid.x, cluster.x)
-            || !divides(self.grid.y, cluster.y)
-            || !divides(self.grid.z, cluster.z)
-        {
-            return Err(DriverError::Argument(format!(
-                "the grid {:?} is no multiple of the cluster {cluster:?}",
-                self.grid
-            )));
+        if !divides(self.grid.x, cluster.x) || !divides(self.grid.y, cluster.y) || !divides(self.grid.z, cluster.z) {
+            return Err(DriverError::Argument(format!("the grid {:?} is no multiple of the cluster {cluster:?}", self.grid)));
         }
         Ok(())
     }
@@ -97,6 +92,7 @@ impl LaunchSpec<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params {
     bytes: Vec<u8>,
+    offsets: Vec<usize>,
 }
 
 impl Params {
@@ -107,8 +103,7 @@ impl Params {
 
     /// Appends raw bytes at the next multiple of `align` (a power of two; 0 counts as 1).
     pub fn aligned(mut self, bytes: &[u8], align: usize) -> Params {
-        self.bytes
-            .resize(self.bytes.len().next_multiple_of(align.max(1)), 0);
+        self.bytes.resize(self.bytes.len().next_multiple_of(align.max(1)), 0);
         self.bytes.extend_from_slice(bytes);
         self
     }
@@ -153,6 +148,11 @@ impl Params {
         self.aligned(map.bytes(), 64)
     }
 
+    /// Where each parameter starts in [`bytes`](Params::bytes).
+    pub fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
     /// The bytes so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -163,6 +163,8 @@ impl Params {
 mod tests {
     use super::*;
 
+    const NONE: &Params = &Params { bytes: Vec::new(), offsets: Vec::new() };
+
     fn spec(grid: Dim3, cluster: Option<Dim3>) -> LaunchSpec<'static> {
         LaunchSpec {
             function: FunctionHandle(1),
@@ -172,7 +174,7 @@ mod tests {
             shared_bytes: 0,
             overlaps_predecessor: false,
             stream: StreamHandle::DEFAULT,
-            params: &[],
+            params: NONE,
         }
     }
 
@@ -180,20 +182,13 @@ mod tests {
     fn a_grid_must_be_a_multiple_of_its_cluster() {
         assert!(spec(Dim3::from(132), Some(Dim3::from(2))).check().is_ok());
         assert!(spec(Dim3::from(131), Some(Dim3::from(2))).check().is_err());
-        assert!(
-            spec(Dim3::from(4), Some(Dim3::new(2, 0, 1)))
-                .check()
-                .is_err()
-        );
+        assert!(spec(Dim3::from(4), Some(Dim3::new(2, 0, 1))).check().is_err());
         assert!(spec(Dim3::from(0), None).check().is_err());
     }
 
     #[test]
     fn a_tensor_map_lands_on_a_multiple_of_64() {
-        let params = Params::new()
-            .u32(1)
-            .tensor_map(&TensorMap::from_bytes([9; 128]))
-            .u32(2);
+        let params = Params::new().u32(1).tensor_map(&TensorMap::from_bytes([9; 128])).u32(2);
         assert_eq!(params.bytes().len(), 64 + 128 + 4);
         assert_eq!(params.bytes()[64], 9);
         assert_eq!(params.bytes()[4..64], [0; 60]);

@@ -24,10 +24,7 @@ mod tensor_map;
 
 pub use attribute::{DeviceAttribute, FunctionAttribute};
 pub use error::{DriverCode, DriverError, Result};
-pub use handle::{
-    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle,
-    ModuleHandle, StreamHandle,
-};
+pub use handle::{ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle};
 pub use launch::{Dim3, LaunchSpec, Params};
 pub use owned::{Context, DeviceBuffer, Event, Graph, Kernel, Module, Stream};
 pub use table::DriverTable;

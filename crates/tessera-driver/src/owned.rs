@@ -21,8 +21,7 @@ use std::sync::Arc;
 use crate::attribute::{DeviceAttribute, FunctionAttribute};
 use crate::error::{DriverError, Result};
 use crate::handle::{
-    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle,
-    ModuleHandle, StreamHandle,
+    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle,
 };
 use crate::launch::{Dim3, LaunchSpec, Params};
 use crate::table::DriverTable;
@@ -59,21 +58,12 @@ impl Context {
     pub fn open(table: Arc<DriverTable>, device: DeviceOrdinal) -> Result<Context> {
         let count = table.device_count()?;
         if device.0 >= count {
-            return Err(DriverError::NoSuchDevice {
-                ordinal: device,
-                count,
-            });
+            return Err(DriverError::NoSuchDevice { ordinal: device, count });
         }
         let handle = table.context_retain(device)?;
-        let inner = ContextInner {
-            table,
-            device,
-            handle,
-        };
+        let inner = ContextInner { table, device, handle };
         inner.current()?;
-        Ok(Context {
-            inner: Arc::new(inner),
-        })
+        Ok(Context { inner: Arc::new(inner) })
     }
 
     /// The table below, with this context made current.
@@ -93,9 +83,7 @@ impl Context {
 
     /// One of the device's numbers.
     pub fn attribute(&self, attribute: DeviceAttribute) -> Result<i32> {
-        self.inner
-            .table
-            .device_attribute(self.inner.device, attribute)
+        self.inner.table.device_attribute(self.inner.device, attribute)
     }
 
     /// Free and total device memory in bytes.
@@ -105,49 +93,29 @@ impl Context {
 
     /// Allocates device memory. Zero bytes give a buffer with a null pointer.
     pub fn buffer(&self, bytes: u64) -> Result<DeviceBuffer> {
-        let pointer = if bytes == 0 {
-            DevicePtr(0)
-        } else {
-            self.table()?.mem_alloc(bytes)?
-        };
-        Ok(DeviceBuffer {
-            context: self.clone(),
-            pointer,
-            bytes,
-        })
+        let pointer = if bytes == 0 { DevicePtr(0) } else { self.table()?.mem_alloc(bytes)? };
+        Ok(DeviceBuffer { context: self.clone(), pointer, bytes })
     }
 
     /// Makes a stream.
     pub fn stream(&self) -> Result<Stream> {
-        Ok(Stream {
-            handle: self.table()?.stream_create()?,
-            context: self.clone(),
-        })
+        Ok(Stream { handle: self.table()?.stream_create()?, context: self.clone() })
     }
 
     /// Makes an event.
     pub fn event(&self) -> Result<Event> {
-        Ok(Event {
-            handle: self.table()?.event_create()?,
-            context: self.clone(),
-        })
+        Ok(Event { handle: self.table()?.event_create()?, context: self.clone() })
     }
 
     /// Loads PTX text or a cubin.
     pub fn module(&self, image: &[u8]) -> Result<Module> {
         let handle = self.table()?.module_load(image)?;
-        Ok(Module {
-            inner: Arc::new(ModuleInner {
-                context: self.clone(),
-                handle,
-            }),
-        })
+        Ok(Module { inner: Arc::new(ModuleInner { context: self.clone(), handle }) })
     }
 
     /// Encodes a tensor map after checking its limits.
     pub fn tensor_map(&self, spec: &TensorMapSpec) -> Result<TensorMap> {
-        spec.check()
-            .map_err(|error| DriverError::Argument(error.to_string()))?;
+        spec.check().map_err(|error| DriverError::Argument(error.to_string()))?;
         self.table()?.tensor_map_encode(spec)
     }
 
@@ -189,9 +157,7 @@ impl DeviceBuffer {
     /// Copies from the host to `offset`.
     pub fn write(&self, offset: u64, from: &[u8], stream: &Stream) -> Result<()> {
         let to = self.within(offset, from.len() as u64)?;
-        self.context
-            .table()?
-            .copy_to_device(to, from, stream.handle)
+        self.context.table()?.copy_to_device(to, from, stream.handle)
     }
 
     /// Copies to the host from `offset`.
@@ -202,27 +168,20 @@ impl DeviceBuffer {
 
     /// Queues a fill of the whole buffer with one byte.
     pub fn fill(&self, value: u8, stream: &Stream) -> Result<()> {
-        self.context
-            .table()?
-            .fill_u8(self.pointer, value, self.bytes, stream.handle)
+        self.context.table()?.fill_u8(self.pointer, value, self.bytes, stream.handle)
     }
 
     /// Queues a copy of all of `from` to the start of this buffer.
     pub fn copy_from(&self, from: &DeviceBuffer, stream: &Stream) -> Result<()> {
         let to = self.within(0, from.bytes)?;
-        self.context
-            .table()?
-            .copy_on_device(to, from.pointer, from.bytes, stream.handle)
+        self.context.table()?.copy_on_device(to, from.pointer, from.bytes, stream.handle)
     }
 }
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.bytes != 0 {
-            let _ = self
-                .context
-                .table()
-                .and_then(|table| table.mem_free(self.pointer));
+            let _ = self.context.table().and_then(|table| table.mem_free(self.pointer));
         }
     }
 }
@@ -250,20 +209,14 @@ impl Stream {
         let table = self.context.table()?;
         table.capture_begin(self.handle)?;
         let outcome = work();
-        let graph = table.capture_end(self.handle).map(|handle| Graph {
-            context: self.context.clone(),
-            handle,
-        });
+        let graph = table.capture_end(self.handle).map(|handle| Graph { context: self.context.clone(), handle });
         outcome.and(graph)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _ = self
-            .context
-            .table()
-            .and_then(|table| table.stream_destroy(self.handle));
+        let _ = self.context.table().and_then(|table| table.stream_destroy(self.handle));
     }
 }
 
@@ -277,18 +230,13 @@ pub struct Graph {
 impl Graph {
     /// Queues it.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.context
-            .table()?
-            .graph_launch(self.handle, stream.handle)
+        self.context.table()?.graph_launch(self.handle, stream.handle)
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _ = self
-            .context
-            .table()
-            .and_then(|table| table.graph_destroy(self.handle));
+        let _ = self.context.table().and_then(|table| table.graph_destroy(self.handle));
     }
 }
 
@@ -302,9 +250,7 @@ pub struct Event {
 impl Event {
     /// Queues the event.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.context
-            .table()?
-            .event_record(self.handle, stream.handle)
+        self.context.table()?.event_record(self.handle, stream.handle)
     }
 
     /// Waits until it was reached.
@@ -314,18 +260,13 @@ impl Event {
 
     /// Milliseconds from `start` to this event; both must have been reached.
     pub fn elapsed_ms_since(&self, start: &Event) -> Result<f32> {
-        self.context
-            .table()?
-            .event_elapsed_ms(start.handle, self.handle)
+        self.context.table()?.event_elapsed_ms(start.handle, self.handle)
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let _ = self
-            .context
-            .table()
-            .and_then(|table| table.event_destroy(self.handle));
+        let _ = self.context.table().and_then(|table| table.event_destroy(self.handle));
     }
 }
 
@@ -337,10 +278,7 @@ struct ModuleInner {
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        let _ = self
-            .context
-            .table()
-            .and_then(|table| table.module_unload(self.handle));
+        let _ = self.context.table().and_then(|table| table.module_unload(self.handle));
     }
 }
 
@@ -354,14 +292,8 @@ impl Module {
     /// Finds a kernel.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         let table = self.inner.context.table()?;
-        let function = table
-            .module_function(self.inner.handle, name)
-            .map_err(|error| error.in_kernel(name))?;
-        Ok(Kernel {
-            module: self.clone(),
-            name: name.to_owned(),
-            function,
-        })
+        let function = table.module_function(self.inner.handle, name).map_err(|error| error.in_kernel(name))?;
+        Ok(Kernel { module: self.clone(), name: name.to_owned(), function })
     }
 }
 
@@ -386,32 +318,20 @@ impl Kernel {
 
     /// One of its numbers.
     pub fn attribute(&self, attribute: FunctionAttribute) -> Result<i32> {
-        self.table()?
-            .function_attribute(self.function, attribute)
-            .map_err(|error| error.in_kernel(&self.name))
+        self.table()?.function_attribute(self.function, attribute).map_err(|error| error.in_kernel(&self.name))
     }
 
     /// Allows launches with up to `bytes` of dynamic shared memory.
     pub fn allow_shared(&self, bytes: u32) -> Result<()> {
-        let value = i32::try_from(bytes).map_err(|_| {
-            DriverError::Argument(format!(
-                "{bytes} bytes of shared memory are beyond any device"
-            ))
-        })?;
+        let value = i32::try_from(bytes)
+            .map_err(|_| DriverError::Argument(format!("{bytes} bytes of shared memory are beyond any device")))?;
         self.table()?
             .function_set_attribute(self.function, FunctionAttribute::MaxDynamicShared, value)
             .map_err(|error| error.in_kernel(&self.name))
     }
 
     /// Queues a launch without a cluster of its own.
-    pub fn launch(
-        &self,
-        stream: &Stream,
-        grid: Dim3,
-        block: Dim3,
-        shared_bytes: u32,
-        params: &Params,
-    ) -> Result<()> {
+    pub fn launch(&self, stream: &Stream, grid: Dim3, block: Dim3, shared_bytes: u32, params: &Params) -> Result<()> {
         self.launch_spec(&LaunchSpec {
             function: self.function,
             grid,
@@ -420,16 +340,14 @@ impl Kernel {
             shared_bytes,
             overlaps_predecessor: false,
             stream: stream.handle,
-            params: params.bytes(),
+            params,
         })
     }
 
     /// Queues a launch described in full; `spec.function` is this kernel's handle.
     pub fn launch_spec(&self, spec: &LaunchSpec<'_>) -> Result<()> {
         spec.check()?;
-        self.table()?
-            .launch(spec)
-            .map_err(|error| error.in_kernel(&self.name))
+        self.table()?.launch(spec).map_err(|error| error.in_kernel(&self.name))
     }
 
     fn table(&self) -> Result<&DriverTable> {

@@ -9,8 +9,7 @@ use std::fmt;
 use crate::attribute::{DeviceAttribute, FunctionAttribute};
 use crate::error::{DriverError, Result};
 use crate::handle::{
-    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle,
-    ModuleHandle, StreamHandle,
+    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle,
 };
 use crate::launch::LaunchSpec;
 use crate::tensor_map::{TensorMap, TensorMapSpec};
@@ -150,11 +149,6 @@ table! {
 impl fmt::Debug for DriverTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let present = self.slots().iter().filter(|(_, present)| *present).count();
-        write!(
-            f,
-            "DriverTable({}, {present} of {} slots)",
-            self.backend,
-            self.slots().len()
-        )
+        write!(f, "DriverTable({}, {present} of {} slots)", self.backend, self.slots().len())
     }
 }

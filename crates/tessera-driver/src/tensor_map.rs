@@ -79,9 +79,7 @@ pub struct TensorMapSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorMapError {
     /// The rank is not 1 to 5, or the lists disagree about it.
-    #[error(
-        "a tensor map has 1 to 5 dimensions: got {extents} extents, {strides} strides, a box of {tile}"
-    )]
+    #[error("a tensor map has 1 to 5 dimensions: got {extents} extents, {strides} strides, a box of {tile}")]
     Rank {
         /// Length of `extents`.
         extents: usize,
@@ -134,8 +132,7 @@ pub enum TensorMapError {
 }
 
 fn at_most(span: Option<u32>) -> String {
-    span.map(|bytes| format!(" and at most the swizzle's {bytes}"))
-        .unwrap_or_default()
+    span.map(|bytes| format!(" and at most the swizzle's {bytes}")).unwrap_or_default()
 }
 
 impl TensorMapSpec {
@@ -143,11 +140,7 @@ impl TensorMapSpec {
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.extents.len();
         if !(1..=5).contains(&rank) || self.strides.len() + 1 != rank || self.tile.len() != rank {
-            return Err(TensorMapError::Rank {
-                extents: rank,
-                strides: self.strides.len(),
-                tile: self.tile.len(),
-            });
+            return Err(TensorMapError::Rank { extents: rank, strides: self.strides.len(), tile: self.tile.len() });
         }
         if self.dtype.bits() < 8 {
             return Err(TensorMapError::Type(self.dtype));
@@ -162,10 +155,7 @@ impl TensorMapSpec {
         }
         for (below, &bytes) in self.strides.iter().enumerate() {
             if !bytes.is_multiple_of(16) || bytes >= 1 << 40 {
-                return Err(TensorMapError::Stride {
-                    dim: below + 1,
-                    bytes,
-                });
+                return Err(TensorMapError::Stride { dim: below + 1, bytes });
             }
         }
         for (dim, &side) in self.tile.iter().enumerate() {
@@ -178,9 +168,7 @@ impl TensorMapSpec {
         if !bytes.is_multiple_of(16) || span.is_some_and(|span| bytes > span) {
             return Err(TensorMapError::Row { bytes, span });
         }
-        if self.outside == OutOfBounds::Nan
-            && self.dtype.class() != tessera_types::NumberClass::Float
-        {
+        if self.outside == OutOfBounds::Nan && self.dtype.class() != tessera_types::NumberClass::Float {
             return Err(TensorMapError::Fill(self.dtype));
         }
         Ok(())
@@ -188,12 +176,7 @@ impl TensorMapSpec {
 
     /// Bytes that one box occupies in shared memory, which is also what its arrival counts.
     pub fn tile_bytes(&self) -> u64 {
-        self.tile
-            .iter()
-            .map(|&side| u64::from(side))
-            .product::<u64>()
-            * u64::from(self.dtype.bits())
-            / 8
+        self.tile.iter().map(|&side| u64::from(side)).product::<u64>() * u64::from(self.dtype.bits()) / 8
     }
 }
 
@@ -243,44 +226,13 @@ mod tests {
     fn each_limit_is_named() {
         type Breakage = fn(&mut TensorMapSpec);
         let broken: [(Breakage, TensorMapError); 8] = [
-            (
-                |s| s.tile[0] = 72,
-                TensorMapError::Row {
-                    bytes: 144,
-                    span: Some(128),
-                },
-            ),
-            (
-                |s| s.tile[1] = 257,
-                TensorMapError::Side { dim: 1, side: 257 },
-            ),
-            (
-                |s| s.strides[0] = 8200,
-                TensorMapError::Stride {
-                    dim: 1,
-                    bytes: 8200,
-                },
-            ),
-            (
-                |s| s.extents[1] = 0,
-                TensorMapError::Extent { dim: 1, extent: 0 },
-            ),
-            (
-                |s| s.address = DevicePtr(8),
-                TensorMapError::Address(DevicePtr(8)),
-            ),
-            (
-                |s| s.strides.clear(),
-                TensorMapError::Rank {
-                    extents: 2,
-                    strides: 0,
-                    tile: 2,
-                },
-            ),
-            (
-                |s| s.dtype = DType::F4E2M1,
-                TensorMapError::Type(DType::F4E2M1),
-            ),
+            (|s| s.tile[0] = 72, TensorMapError::Row { bytes: 144, span: Some(128) }),
+            (|s| s.tile[1] = 257, TensorMapError::Side { dim: 1, side: 257 }),
+            (|s| s.strides[0] = 8200, TensorMapError::Stride { dim: 1, bytes: 8200 }),
+            (|s| s.extents[1] = 0, TensorMapError::Extent { dim: 1, extent: 0 }),
+            (|s| s.address = DevicePtr(8), TensorMapError::Address(DevicePtr(8))),
+            (|s| s.strides.clear(), TensorMapError::Rank { extents: 2, strides: 0, tile: 2 }),
+            (|s| s.dtype = DType::F4E2M1, TensorMapError::Type(DType::F4E2M1)),
             (
                 |s| {
                     s.dtype = DType::I32;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tessera_driver::{
-    Context, ContextHandle, DeviceOrdinal, DevicePtr, Dim3, DriverCode, DriverError, DriverTable,
-    EventHandle, FunctionHandle, GraphHandle, ModuleHandle, Params, StreamHandle,
+    Context, ContextHandle, DeviceOrdinal, DevicePtr, Dim3, DriverCode, DriverError, DriverTable, EventHandle, FunctionHandle,
+    GraphHandle, ModuleHandle, Params, StreamHandle,
 };
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -71,9 +71,7 @@ fn fake(log: &Log) -> DriverTable {
         s("unload");
         Ok(())
     }));
-    table.module_function = Some(Box::new(|_, name| {
-        Ok(FunctionHandle(u64::from(name == "twice")))
-    }));
+    table.module_function = Some(Box::new(|_, name| Ok(FunctionHandle(u64::from(name == "twice")))));
     let m = memory.clone();
     table.launch = Some(Box::new(move |spec| {
         if spec.function == FunctionHandle(0) {
@@ -85,10 +83,8 @@ fn fake(log: &Log) -> DriverTable {
                 kernel: None,
             });
         }
-        let at = u64::from_le_bytes(spec.params[..8].try_into().unwrap()) as usize;
-        for byte in
-            &mut m.lock().unwrap()[at..][..(spec.grid.count() * spec.block.count()) as usize]
-        {
+        let at = u64::from_le_bytes(spec.params.bytes()[..8].try_into().unwrap()) as usize;
+        for byte in &mut m.lock().unwrap()[at..][..(spec.grid.count() * spec.block.count()) as usize] {
             *byte *= 2;
         }
         Ok(())
@@ -113,22 +109,11 @@ fn a_kernel_runs_and_everything_is_given_back_once() {
         let x = context.buffer(8).unwrap();
         x.write(0, &[1, 2, 3, 4, 5, 6, 7, 8], &stream).unwrap();
         let kernel = context.module(b"image").unwrap().kernel("twice").unwrap();
-        kernel
-            .launch(
-                &stream,
-                Dim3::from(2),
-                Dim3::from(2),
-                0,
-                &Params::new().pointer(x.pointer()),
-            )
-            .unwrap();
+        kernel.launch(&stream, Dim3::from(2), Dim3::from(2), 0, &Params::new().pointer(x.pointer())).unwrap();
         let mut out = [0; 8];
         x.read(0, &mut out, &stream).unwrap();
         assert_eq!(out, [2, 4, 6, 8, 5, 6, 7, 8]);
-        assert!(
-            logged(&log).is_empty(),
-            "the module must live as long as its kernel"
-        );
+        assert!(logged(&log).is_empty(), "the module must live as long as its kernel");
     }
     assert_eq!(logged(&log), ["unload", "free", "stream", "release"]);
 }
@@ -139,19 +124,11 @@ fn faults_name_the_kernel_and_absent_slots_are_errors() {
     let context = Context::open(Arc::new(fake(&log)), DeviceOrdinal(0)).unwrap();
     let stream = context.stream().unwrap();
     let kernel = context.module(b"image").unwrap().kernel("crash").unwrap();
-    let error = kernel
-        .launch(&stream, Dim3::ONE, Dim3::ONE, 0, &Params::new())
-        .unwrap_err();
-    assert!(
-        error.poisons_context() && error.to_string().contains("kernel `crash`"),
-        "{error}"
-    );
+    let error = kernel.launch(&stream, Dim3::ONE, Dim3::ONE, 0, &Params::new()).unwrap_err();
+    assert!(error.poisons_context() && error.to_string().contains("kernel `crash`"), "{error}");
     assert_eq!(
         context.event().unwrap().synchronize(),
-        Err(DriverError::Missing {
-            backend: "fake".into(),
-            slot: "event_synchronize"
-        })
+        Err(DriverError::Missing { backend: "fake".into(), slot: "event_synchronize" })
     );
 }
 
@@ -161,27 +138,15 @@ fn wrong_requests_are_refused_before_the_driver_sees_them() {
     let table = Arc::new(fake(&log));
     assert_eq!(
         Context::open(table.clone(), DeviceOrdinal(3)).unwrap_err(),
-        DriverError::NoSuchDevice {
-            ordinal: DeviceOrdinal(3),
-            count: 1
-        }
+        DriverError::NoSuchDevice { ordinal: DeviceOrdinal(3), count: 1 }
     );
     let context = Context::open(table, DeviceOrdinal(0)).unwrap();
     let stream = context.stream().unwrap();
     let x = context.buffer(8).unwrap();
-    assert!(matches!(
-        x.write(4, &[0; 5], &stream),
-        Err(DriverError::Argument(_))
-    ));
-    assert!(matches!(
-        x.write(u64::MAX, &[0; 5], &stream),
-        Err(DriverError::Argument(_))
-    ));
+    assert!(matches!(x.write(4, &[0; 5], &stream), Err(DriverError::Argument(_))));
+    assert!(matches!(x.write(u64::MAX, &[0; 5], &stream), Err(DriverError::Argument(_))));
     assert!(context.buffer(1 << 40).unwrap_err().is_out_of_memory());
-    assert!(
-        context.buffer(8).is_ok(),
-        "out of memory leaves the context usable"
-    );
+    assert!(context.buffer(8).is_ok(), "out of memory leaves the context usable");
 }
 
 #[test]
@@ -189,10 +154,6 @@ fn a_failed_recording_still_ends_the_capture() {
     let log = Log::default();
     let context = Context::open(Arc::new(fake(&log)), DeviceOrdinal(0)).unwrap();
     let stream = context.stream().unwrap();
-    assert!(
-        stream
-            .record(|| Err(DriverError::Argument("no".into())))
-            .is_err()
-    );
+    assert!(stream.record(|| Err(DriverError::Argument("no".into()))).is_err());
     assert_eq!(logged(&log), ["captured"]);
 }
