@@ -11,6 +11,7 @@ mod probe;
 mod random;
 mod real;
 mod record;
+pub mod report;
 mod sample;
 mod session;
 pub mod stats;

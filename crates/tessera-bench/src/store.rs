@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::ceiling::Ceilings;
 use crate::gate::GateReport;
-use crate::record::{BlockRecord, CaseRecord, EndRecord, Record, SCHEMA, SessionRecord, SummaryRecord};
+use crate::record::{BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord};
 
 /// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +99,21 @@ impl Results {
     /// True when every planned row is there.
     pub fn complete(&self) -> bool {
         !self.truncated && self.end.as_ref().is_some_and(|end| end.run == end.planned && end.run == self.finished().len())
+    }
+
+    /// Everything that is known, as records in a tidy order.
+    pub fn records(&self) -> Vec<Record> {
+        let mut records: Vec<Record> = self.sessions.iter().cloned().map(|s| Record::Session(Box::new(s))).collect();
+        records.push(Record::Ceilings(self.ceilings.clone()));
+        for row in &self.rows {
+            let (case, implementation) = (row.case.case.clone(), row.case.implementation.clone());
+            records.push(Record::Case(Box::new(row.case.clone())));
+            records.extend(row.gate.clone().map(|report| Record::Gate(Box::new(GateRecord { case, implementation, report }))));
+            records.extend(row.blocks.iter().cloned().map(Record::Block));
+            records.extend(row.summary.clone().map(|summary| Record::Summary(Box::new(summary))));
+        }
+        records.extend(self.end.clone().map(Record::End));
+        records
     }
 
     /// The session that wrote first.

@@ -7,7 +7,9 @@ pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let magnitude = value.abs().log10().floor() as i32;
+    // The exponent after rounding to that many digits: 999.96 has four digits before the point at four digits, not three.
+    let rounded = format!("{value:.*e}", (digits - 1).max(0) as usize);
+    let magnitude: i32 = rounded.rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
     let decimals = (digits - 1 - magnitude).max(0) as usize;
     format!("{value:.decimals$}")
 }

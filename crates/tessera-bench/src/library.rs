@@ -1,0 +1,541 @@
+//! The operator library as a suite: plans become subjects with guarded tensors and compiled kernels.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tessera_ops::{Argument, Fill, Inputs, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_runtime::{CompileOptions, Device, Kernel, PreparedLaunch, RandomStream, Tensor, Value};
+use tessera_types::{DType, FloatFormat, IntFormat, Policy};
+
+use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Size, Subject, Work};
+use crate::status::Status;
+use crate::suite::{CaseSpec, Suite};
+
+/// The name of the product's own implementation in results.
+pub const TESSERA: &str = "tessera";
+
+/// Elements of the guard on either side of a tensor: at least 4 KiB, and whole cache lines in every type.
+const GUARD: usize = 8192;
+/// Elements generated at a time.
+const CHUNK: usize = 1 << 20;
+/// What guards are filled with.
+const GUARD_BYTE: u8 = 0xc3;
+
+/// One row of the suite before it is built.
+struct Entry {
+    operator: &'static Operator,
+    problem: Problem,
+    policy: Policy,
+}
+
+/// Cases of the operator library.
+pub struct Library {
+    name: String,
+    entries: Vec<Entry>,
+    cases: Vec<CaseSpec>,
+    options: CompileOptions,
+    device: Device,
+}
+
+/// Why a selection of cases makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// No operator has that name.
+    #[error("`{0}` is not an operator; `tessera list ops` lists them")]
+    Operator(String),
+    /// The policy grammar does not have it.
+    #[error("`{0}` is not a precision; `tessera list precisions` lists them")]
+    Precision(String),
+    /// Nothing is left after the filters.
+    #[error("no case is left: {0}")]
+    Empty(String),
+    /// An extent that no chosen operator has.
+    #[error("`{extent}` is not an extent of {operator}, which has {known}")]
+    Extent {
+        /// The extent.
+        extent: String,
+        /// The operator.
+        operator: &'static str,
+        /// Its extents.
+        known: String,
+    },
+}
+
+/// Which problem sizes are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// The quick subset.
+    Quick,
+    /// The seed suite.
+    Seed,
+    /// The seed suite and what goes beyond.
+    All,
+    /// Small problems at the edges of the kernels' tiles.
+    Edges,
+    /// One problem with these extents, in the plain variant or in that of the word.
+    Given(Vec<(String, u64)>, Option<String>),
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Operators by name; all when empty.
+    pub operators: Vec<String>,
+    /// Precisions; those of the sizes when empty.
+    pub precisions: Vec<String>,
+    /// Sizes.
+    pub sizes: Sizes,
+}
+
+impl Library {
+    /// The selected cases, to be run on a device.
+    pub fn select(selection: &Selection, options: CompileOptions, device: Device) -> Result<Library, SelectionError> {
+        let operators = chosen(&selection.operators)?;
+        let wanted: Vec<Policy> = selection
+            .precisions
+            .iter()
+            .map(|text| text.parse().map_err(|_| SelectionError::Precision(text.clone())))
+            .collect::<Result<_, _>>()?;
+        let mut entries = Vec::new();
+        for operator in operators {
+            entries.extend(entries_of(operator, &selection.sizes, &wanted)?);
+        }
+        if entries.is_empty() {
+            return Err(SelectionError::Empty("no chosen operator has a case in the chosen sizes and precisions".to_string()));
+        }
+        let cases = entries.iter().map(case_of).collect();
+        let name = match selection.sizes {
+            Sizes::Quick => "quick",
+            Sizes::Seed => "seed",
+            Sizes::All => "all",
+            Sizes::Edges => "edges",
+            Sizes::Given(..) => "given",
+        };
+        Ok(Library { name: name.to_string(), entries, cases, options, device })
+    }
+
+    /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
+    pub fn limit(&mut self, most: usize, seed: u64) {
+        let keys: Vec<&CaseKey> = self.cases.iter().map(|case| &case.key).collect();
+        let order = crate::suite::fair_order(&keys, seed);
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        let mut kept: Vec<usize> = order
+            .into_iter()
+            .filter(|&index| {
+                let key = &self.cases[index].key;
+                let count = counts.entry((key.operator.clone(), key.precision.clone())).or_default();
+                *count += 1;
+                *count <= most
+            })
+            .collect();
+        kept.sort_unstable();
+        let mut position = 0;
+        let mut keep = || {
+            position += 1;
+            kept.binary_search(&(position - 1)).is_ok()
+        };
+        self.cases.retain(|_| keep());
+        position = 0;
+        let mut keep = || {
+            position += 1;
+            kept.binary_search(&(position - 1)).is_ok()
+        };
+        self.entries.retain(|_| keep());
+    }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Operator>, SelectionError> {
+    if names.is_empty() {
+        return Ok(OPERATORS.to_vec());
+    }
+    names.iter().map(|name| tessera_ops::find(name).ok_or_else(|| SelectionError::Operator(name.clone()))).collect()
+}
+
+fn entries_of(operator: &'static Operator, sizes: &Sizes, wanted: &[Policy]) -> Result<Vec<Entry>, SelectionError> {
+    let suite_policies: Vec<Policy> = operator.precisions.iter().filter_map(|text| text.parse().ok()).collect();
+    let accepted: Vec<Policy> =
+        operator.precisions.iter().chain(operator.further_precisions).filter_map(|text| text.parse().ok()).collect();
+    let is_wanted = |policy: &Policy| wanted.is_empty() || wanted.iter().any(|w| w.canonical() == policy.canonical());
+    let crossed = |problems: Vec<Problem>| -> Vec<Entry> {
+        let policies: Vec<Policy> =
+            if wanted.is_empty() { suite_policies.clone() } else { accepted.iter().copied().filter(is_wanted).collect() };
+        problems
+            .into_iter()
+            .flat_map(|problem| policies.iter().map(move |&policy| Entry { operator, problem: problem.clone(), policy }))
+            .collect()
+    };
+    Ok(match sizes {
+        Sizes::Quick => {
+            let quick: Vec<Entry> = (operator.quick)()
+                .into_iter()
+                .filter_map(|(problem, text)| Some(Entry { operator, problem, policy: text.parse().ok()? }))
+                .filter(|entry| is_wanted(&entry.policy))
+                .collect();
+            // A precision beyond the suite's is run at the first quick size.
+            match (quick.is_empty(), (operator.quick)().into_iter().next()) {
+                (true, Some((problem, _))) => crossed(vec![problem]),
+                _ => quick,
+            }
+        }
+        Sizes::Seed => crossed((operator.suite)()),
+        Sizes::All => crossed((operator.suite)().into_iter().chain((operator.further_suite)()).collect()),
+        Sizes::Edges => crossed((operator.edges)()),
+        Sizes::Given(extents, variant) => crossed(given(operator, extents, variant.as_deref())?),
+    })
+}
+
+/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own.
+fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option<&str>) -> Result<Vec<Problem>, SelectionError> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for (problem, _) in (operator.quick)() {
+        let mut changed = problem.clone();
+        for (name, value) in extents {
+            changed = changed.with(name, *value).ok_or_else(|| SelectionError::Extent {
+                extent: name.clone(),
+                operator: operator.name,
+                known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            })?;
+        }
+        let fits = variant.is_none_or(|wanted| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word)));
+        if fits && !problems.contains(&changed) {
+            problems.push(changed);
+        }
+    }
+    Ok(problems)
+}
+
+fn case_of(entry: &Entry) -> CaseSpec {
+    let plan = (entry.operator.plan)(&entry.problem, entry.policy);
+    let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan));
+    CaseSpec {
+        key: CaseKey {
+            operator: entry.operator.name.to_string(),
+            size: Size::new(entry.problem.extents.iter().copied()),
+            precision: entry.policy.to_string(),
+            variant: entry.problem.variant.clone(),
+            distribution: plan.as_ref().map_or(String::new(), distribution),
+        },
+        work,
+        implementations: vec![TESSERA.to_string()],
+    }
+}
+
+fn distribution(plan: &Plan) -> String {
+    match plan.tensors.first().map(|tensor| tensor.fill) {
+        Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
+        Some(Fill::Integers { least, greatest }) => format!("integers({least},{greatest})"),
+        None => String::new(),
+    }
+}
+
+fn no_work() -> Work {
+    Work {
+        read_bytes: 0,
+        write_bytes: 0,
+        flops: 0,
+        class: None,
+        metric: Metric::Bandwidth,
+        tensor_bytes: 0,
+        formula: String::new(),
+    }
+}
+
+fn work_of(plan: &Plan) -> Work {
+    Work {
+        read_bytes: plan.work.read_bytes,
+        write_bytes: plan.work.write_bytes,
+        flops: plan.work.flops,
+        class: plan.work.compute.map(flop_class),
+        metric: match plan.work.metric {
+            tessera_ops::Metric::Bandwidth => Metric::Bandwidth,
+            tessera_ops::Metric::Compute => Metric::Compute,
+        },
+        tensor_bytes: plan.tensor_bytes(),
+        formula: plan.work.formula.to_string(),
+    }
+}
+
+/// The arithmetic ceiling of products in a type: on a CPU narrow floats are widened to f32.
+fn flop_class(compute: DType) -> FlopClass {
+    match compute {
+        DType::F64 => FlopClass::F64,
+        dtype if dtype.is_integer() => FlopClass::I8,
+        _ => FlopClass::F32,
+    }
+}
+
+impl Suite for Library {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn cases(&self) -> &[CaseSpec] {
+        &self.cases
+    }
+
+    fn build(&self, case: &CaseSpec, _implementation: &str) -> Result<Box<dyn Subject>, Fault> {
+        let position = self.cases.iter().position(|own| own.key == case.key);
+        let entry = position
+            .map(|position| &self.entries[position])
+            .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
+        let plan = (entry.operator.plan)(&entry.problem, entry.policy)
+            .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
+        let source = Source { file: entry.operator.file, text: entry.operator.source };
+        Ok(Box::new(PlanSubject::build(plan, source, &self.options, &self.device)?))
+    }
+}
+
+/// Kernel source with its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The file's name.
+    pub file: &'a str,
+    /// Its text.
+    pub text: &'a str,
+}
+
+/// A tensor of a plan in memory: guard, elements, guard.
+struct Guarded {
+    memory: Tensor,
+    /// Elements between the guards, rounded up to whole bytes.
+    span: usize,
+    view: Tensor,
+}
+
+/// A plan with its tensors and compiled kernels.
+pub struct PlanSubject {
+    plan: Plan,
+    tensors: Vec<Guarded>,
+    launches: Vec<PreparedLaunch>,
+    outputs: Vec<Output>,
+    phases: Vec<Phase>,
+    config: String,
+    lane: Lane,
+}
+
+fn memory_fault(error: impl std::fmt::Display) -> Fault {
+    Fault::new(Status::Oom, error.to_string())
+}
+
+impl Guarded {
+    fn new(spec: &TensorSpec) -> Result<Guarded, Fault> {
+        let span = (spec.len() * spec.step).next_multiple_of(8);
+        let memory = Tensor::zeros(spec.dtype, &[GUARD + span + GUARD]).map_err(memory_fault)?;
+        let mut strides = vec![1; spec.shape.len()];
+        for axis in (0..spec.shape.len().saturating_sub(1)).rev() {
+            strides[axis] = strides[axis + 1] * spec.shape[axis + 1];
+        }
+        strides.iter_mut().for_each(|stride| *stride *= spec.step);
+        let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
+        let guarded = Guarded { memory, span, view };
+        for guard in guarded.guards()? {
+            guard.fill_bytes(GUARD_BYTE).map_err(memory_fault)?;
+        }
+        Ok(guarded)
+    }
+
+    fn part(&self, range: Range<usize>) -> Result<Tensor, Fault> {
+        self.memory.slice(0, range, 1).map_err(memory_fault)
+    }
+
+    fn guards(&self) -> Result<[Tensor; 2], Fault> {
+        Ok([self.part(0..GUARD)?, self.part(GUARD + self.span..GUARD + self.span + GUARD)?])
+    }
+
+    /// Fills the elements, a chunk at a time so that nothing as large as the tensor is held besides it.
+    fn generate(&self, seed: u64, name: &str, fill: Fill) -> Result<(), Fault> {
+        for (chunk, start) in (0..self.span).step_by(CHUNK).enumerate() {
+            let count = CHUNK.min(self.span - start);
+            let stream = RandomStream::named(seed, &format!("{name}.{chunk}"));
+            let dtype = self.view.dtype();
+            let values = match fill {
+                Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
+                Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
+            };
+            let part = self.part(GUARD + start..GUARD + start + count)?;
+            values.and_then(|values| part.copy_from(&values)).map_err(memory_fault)?;
+        }
+        Ok(())
+    }
+}
+
+impl PlanSubject {
+    /// Allocates the tensors and compiles the launches.
+    pub fn build(plan: Plan, source: Source<'_>, options: &CompileOptions, device: &Device) -> Result<PlanSubject, Fault> {
+        let tensors = plan.tensors.iter().map(Guarded::new).collect::<Result<Vec<_>, _>>()?;
+        let mut launches = Vec::new();
+        let mut phases: Vec<Phase> = Vec::new();
+        let mut config = String::new();
+        for launch in &plan.launches {
+            let kernel = Kernel::from_source(source.file, source.text, launch.kernel)
+                .map_err(|error| Fault::new(Status::CompileError, error.to_string()))?;
+            let arguments: Vec<(&str, Value)> =
+                launch.arguments.iter().map(|(name, argument)| (*name, value_of(*argument, &tensors))).collect();
+            let prepared = kernel
+                .prepare(&arguments, launch.grid, options, device)
+                .map_err(|error| Fault::new(Status::CompileError, error.to_string()))?;
+            for stage in prepared.stages() {
+                match phases.iter_mut().find(|phase| phase.name == stage.name) {
+                    Some(phase) => phase.ns += stage.time.as_nanos() as f64,
+                    None => phases.push(Phase { name: stage.name.to_string(), ns: stage.time.as_nanos() as f64 }),
+                }
+            }
+            let tiles = launch.arguments.iter().filter_map(|(name, argument)| match argument {
+                Argument::Int(value) if matches!(*name, "TM" | "TN" | "TK" | "TILE" | "ROWS") => Some(format!("{name}={value}")),
+                _ => None,
+            });
+            if config.is_empty() {
+                config = tiles.collect::<Vec<_>>().join(",");
+            }
+            launches.push(prepared);
+        }
+        let outputs = plan
+            .outputs
+            .iter()
+            .map(|rows| {
+                let spec = &plan.tensors[rows.tensor];
+                Output {
+                    name: spec.name.to_string(),
+                    rows: rows.rows,
+                    row_len: rows.row_len,
+                    dtype: spec.dtype,
+                    check: if rows.exact { Check::Exact } else { Check::Bounded },
+                    decode: decoder(spec.dtype),
+                }
+            })
+            .collect();
+        Ok(PlanSubject { plan, tensors, launches, outputs, phases, config, lane: Lane::Case })
+    }
+}
+
+fn value_of(argument: Argument, tensors: &[Guarded]) -> Value {
+    match argument {
+        Argument::Tensor(position) => Value::Tensor(tensors[position].view.clone()),
+        Argument::Int(value) => Value::Int(value),
+        Argument::Float(value) => Value::Float(value),
+        Argument::Bool(value) => Value::Bool(value),
+        Argument::Type(dtype) => Value::DType(dtype),
+    }
+}
+
+/// The number that the code of an element stands for.
+fn decoder(dtype: DType) -> fn(u64) -> f64 {
+    macro_rules! table {
+        ($($variant:ident),*) => {
+            match dtype { $(DType::$variant => |code| match (FloatFormat::of(DType::$variant), IntFormat::of(DType::$variant)) {
+                (Some(float), _) => float.decode(code),
+                (None, Some(int)) => int.value(code) as f64,
+                (None, None) => f64::from(u8::from(code != 0)),
+            },)* }
+        };
+    }
+    table!(F64, F32, TF32, F16, BF16, F8E4M3, F8E5M2, E8M0, F6E2M3, F6E3M2, F4E2M1, I64, I32, I16, I8, I4, U64, U32, U16, U8, B1)
+}
+
+impl Inputs for Vec<Guarded> {
+    fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]) {
+        if self[tensor].view.read_f64(start, out).is_err() {
+            out.fill(f64::NAN);
+        }
+    }
+
+    fn codes(&self, tensor: usize, start: usize, out: &mut [u64]) {
+        if self[tensor].view.read_codes(start, out).is_err() {
+            out.fill(u64::MAX);
+        }
+    }
+}
+
+impl Subject for PlanSubject {
+    fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.phases.clone()
+    }
+
+    fn config(&self) -> String {
+        self.config.clone()
+    }
+
+    fn has_exact_lane(&self) -> bool {
+        self.plan.exact_lane
+    }
+
+    fn refresh(&mut self, seed: u64, lane: Lane) -> Result<(), Fault> {
+        self.lane = lane;
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+            if matches!(spec.role, Role::Input | Role::InOut) {
+                let fill = match lane {
+                    Lane::Case => spec.fill,
+                    Lane::Exact => Fill::Integers { least: -2, greatest: 2 },
+                };
+                tensor.generate(seed, spec.name, fill)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+            if matches!(spec.role, Role::Output | Role::Workspace) {
+                tensor.part(GUARD..GUARD + tensor.span)?.fill_bytes(poison.byte()).map_err(memory_fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Result<(), Fault> {
+        for launch in &self.launches {
+            launch.run().map_err(|error| Fault::new(Status::RuntimeError, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
+        let out = &self.outputs[output];
+        let view = &self.tensors[self.plan.outputs[output].tensor].view;
+        view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
+    }
+
+    fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
+        match expected {
+            Expected::Codes(codes) => {
+                self.plan.reference.rows(&self.tensors, output, rows, tessera_ops::Expected::Codes(codes));
+            }
+            Expected::Values { want, bound } => {
+                let answer = tessera_ops::Expected::Bounded { want: &mut *want, bound: &mut *bound };
+                self.plan.reference.rows(&self.tensors, output, rows, answer);
+                if self.lane == Lane::Exact {
+                    bound.fill(0.0);
+                    if let Some(format) = FloatFormat::of(self.outputs[output].dtype) {
+                        want.iter_mut().for_each(|want| *want = format.decode(format.encode_nearest(*want)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn input_digest(&self) -> Result<u64, Fault> {
+        let mut digest = crate::random::Digest::default();
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+            if spec.role == Role::Input {
+                digest.word(tensor.part(GUARD..GUARD + tensor.span)?.digest().map_err(memory_fault)?);
+            }
+        }
+        Ok(digest.finish())
+    }
+
+    fn damaged_guard(&self) -> Option<String> {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+            for (side, guard) in ["before", "after"].iter().zip(tensor.guards().ok()?) {
+                if let Ok(Some(byte)) = guard.first_other_byte(GUARD_BYTE) {
+                    return Some(format!("{} bytes into the guard {side} `{}`", byte, spec.name));
+                }
+            }
+        }
+        None
+    }
+}
