@@ -54,7 +54,8 @@ unsafe fn weave<T: Copy>(runs: &[[T; RUN]; 4], panel: *mut T, width: usize) {
         for q in (0..RUN).step_by(4) {
             // SAFETY: words of 32 bits, whatever they are, within the runs and the panel.
             unsafe {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|r: usize| _mm_loadu_ps(runs[r].as_ptr().add(q).cast()));
+                let (a, b) = (_mm_loadu_ps(runs[0].as_ptr().add(q).cast()), _mm_loadu_ps(runs[1].as_ptr().add(q).cast()));
+                let (c, d) = (_mm_loadu_ps(runs[2].as_ptr().add(q).cast()), _mm_loadu_ps(runs[3].as_ptr().add(q).cast()));
                 let (low_ab, high_ab, low_cd, high_cd) =
                     (_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b), _mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
                 let woven = [
@@ -89,7 +90,11 @@ simd! {
             if source.across == 1 {
                 for (p, row) in panel.chunks_exact_mut(width).take(steps).enumerate() {
                     let from = std::slice::from_raw_parts(source.at(0, p), count);
-                    for (to, &from) in row[..count].iter_mut().zip(from) {
+                    let (runs, rest) = row[..count].as_chunks_mut::<RUN>();
+                    for (q, to) in runs.iter_mut().enumerate() {
+                        *to = widen.run(from.as_ptr().add(q * RUN));
+                    }
+                    for (to, &from) in rest.iter_mut().zip(&from[count / RUN * RUN..]) {
                         *to = widen.widen(from);
                     }
                     row[count..].fill(T::default());
@@ -101,17 +106,20 @@ simd! {
             }
             let mut p = 0;
             while p + RUN <= steps && source.along == 1 {
-                let run = |i: usize| -> [T; RUN] {
-                    let from = source.at(i, p).cast::<[S; RUN]>().read_unaligned();
-                    from.map(|x| widen.widen(x))
-                };
                 let mut i = 0;
                 while i + 4 <= count {
-                    weave(&[run(i), run(i + 1), run(i + 2), run(i + 3)], panel.as_mut_ptr().add(p * width + i), width);
+                    // Not an array's `map`: that is a function of its own, without the wide vectors.
+                    let runs = [
+                        widen.run(source.at(i, p)),
+                        widen.run(source.at(i + 1, p)),
+                        widen.run(source.at(i + 2, p)),
+                        widen.run(source.at(i + 3, p)),
+                    ];
+                    weave(&runs, panel.as_mut_ptr().add(p * width + i), width);
                     i += 4;
                 }
                 for i in i..count {
-                    for (q, value) in run(i).into_iter().enumerate() {
+                    for (q, value) in widen.run(source.at(i, p)).into_iter().enumerate() {
                         *panel.get_unchecked_mut((p + q) * width + i) = value;
                     }
                 }
@@ -145,8 +153,56 @@ simd! {
 }
 
 /// How an element becomes a word.
-trait Widen<S, T>: Copy {
+trait Widen<S: Copy, T: Copy + Default>: Copy {
     fn widen(self, x: S) -> T;
+
+    /// Neighbours along K.
+    ///
+    /// # Safety
+    /// They lie in the operand.
+    #[inline(always)]
+    unsafe fn run(self, from: *const S) -> [T; RUN] {
+        // SAFETY: the caller's promise.
+        let from = unsafe { from.cast::<[S; RUN]>().read_unaligned() };
+        let mut words = [T::default(); RUN];
+        for (to, from) in words.iter_mut().zip(from) {
+            *to = self.widen(from);
+        }
+        words
+    }
+}
+
+/// `f16` by the processor's own instruction, where it has it.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct HardwareHalf;
+
+/// True where [`HardwareHalf`] may be used.
+#[cfg(target_arch = "x86_64")]
+fn has_half() -> bool {
+    use super::dispatch::Level;
+    Level::best() >= Level::Avx2
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Widen<u16, f32> for HardwareHalf {
+    #[inline(always)]
+    fn widen(self, x: u16) -> f32 {
+        element::f16_to_f32(x)
+    }
+
+    #[inline(always)]
+    unsafe fn run(self, from: *const u16) -> [f32; RUN] {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        let mut words = [0.0; RUN];
+        // SAFETY: the elements are the caller's promise; only processors with F16C come here.
+        unsafe {
+            for q in [0, 8] {
+                _mm256_storeu_ps(words.as_mut_ptr().add(q), _mm256_cvtph_ps(_mm_loadu_si128(from.add(q).cast())));
+            }
+        }
+        words
+    }
 }
 
 macro_rules! widenings {
@@ -201,6 +257,8 @@ pub(super) unsafe fn float32(
         };
     }
     match dtype {
+        #[cfg(target_arch = "x86_64")]
+        DType::F16 if has_half() => of!(HardwareHalf, u16),
         DType::F16 => of!(Half, u16),
         DType::BF16 => of!(Brain, u16),
         DType::F8E4M3 => of!(E4M3, u8),
