@@ -1,4 +1,18 @@
-//! The measuring and checking harness.
+//! The measuring and checking harness: nothing is timed before it was shown right, every number has an interval, and an
+//! impossible one is refused.
+//!
+//! A [`Suite`] knows cases and builds [`Subject`]s; [`run()`] takes them through the gate ([`check`]), timing ([`Sampler`]) and
+//! judgement against the machine's measured [`Ceilings`], and hands out [`Record`]s, one line of a results file each.
+//! [`Results`] reads such a file back; [`table()`], [`compare()`] and [`report`] show it.
+//!
+//! ```text
+//! Suite --cases, build--> run --Record--> Writer --file--> Results --> table | compare | report::{html, csv, markdown}
+//!                          |
+//!       gate -> sample -> ceiling -> summary          statistics: stats; bounds: tolerance
+//! ```
+//!
+//! What the numbers mean and why they are taken this way is said in the modules' own heads: the gate's element rules in
+//! `gate.rs`, the schedule in `sample.rs`, intervals in [`stats`], bounds in [`tolerance`], verdicts in `compare.rs`.
 
 mod case;
 mod ceiling;

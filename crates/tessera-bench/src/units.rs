@@ -48,6 +48,15 @@ pub fn rate(per_second: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(per_second / factor, 3))
 }
 
+/// A rate without needless zeros, for axes: `50 GB/s`.
+pub fn round_rate(per_second: f64, unit: &str) -> String {
+    let text = rate(per_second, unit);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.')),
+        Some(_) | None => text,
+    }
+}
+
 /// Bytes: `4 KiB`, `96 MiB`.
 pub fn bytes(count: f64) -> String {
     let (factor, unit) = match count {
@@ -72,6 +81,10 @@ mod tests {
         assert_eq!(time_interval(Interval { lo: 100.0, hi: 200.0 }), "100 - 200 ns");
         assert_eq!(rate(51.23e9, "B/s"), "51.2 GB/s");
         assert_eq!(rate(1.95e12, "FLOP/s"), "1.95 TFLOP/s");
+        assert_eq!(
+            [round_rate(50e9, "B/s"), round_rate(1e12, "B/s"), round_rate(100e9, "B/s")],
+            ["50 GB/s", "1 TB/s", "100 GB/s"]
+        );
         assert_eq!(bytes(4096.0), "4 KiB");
         assert_eq!(significant(0.0, 3), "0");
     }

@@ -1,7 +1,7 @@
 //! Charts with one line a row: share of the ceiling, time against the baseline, worst error against its bound.
 
 use super::plot::{Anchor, Drawing, Frame, LogScale, series};
-use super::{distinct, timed};
+use super::{distinct, operators, timed};
 use crate::record::SummaryRecord;
 use crate::status::Status;
 use crate::store::{Results, Row};
@@ -12,7 +12,7 @@ const MOST: usize = 100;
 const LINE: f64 = 17.0;
 
 fn frame(lines: usize) -> Frame {
-    Frame { width: 860.0, height: 46.0 + LINE * lines as f64 + 50.0, left: 290.0, right: 150.0, top: 34.0, bottom: 50.0 }
+    Frame { width: 860.0, height: 68.0 + LINE * lines as f64, left: 290.0, right: 185.0, top: 14.0, bottom: 50.0 }
 }
 
 /// A chart and how many rows it leaves out.
@@ -53,7 +53,7 @@ pub(super) fn efficiency(results: &Results) -> Option<Chart> {
     if rows.is_empty() {
         return None;
     }
-    let operators = distinct(results.rows.iter().map(|row| row.case.key.operator.as_str()));
+    let operators = operators(results);
     let (rows, left_out) = worst(rows, |e| *e);
     let f = frame(rows.len());
     let most = rows.iter().map(|r| r.2).fold(1.0, f64::max).min(1.5);
@@ -130,7 +130,7 @@ pub(super) fn gate(results: &Results) -> Option<Chart> {
         return None;
     }
     let operators = distinct(rows.iter().map(|(row, _)| row.case.key.operator.as_str()));
-    let f = Frame { height: 90.0 + 26.0 * operators.len() as f64, left: 150.0, right: 40.0, ..frame(0) };
+    let f = Frame { height: 90.0 + 26.0 * operators.len() as f64, left: 150.0, right: 40.0, top: 34.0, ..frame(0) };
     const LEAST: f64 = 1e-3;
     const MOST: f64 = 1e3;
     let x = LogScale::covering([LEAST, MOST].into_iter(), 10.0, f.left, f.x1());

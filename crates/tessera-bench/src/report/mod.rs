@@ -22,7 +22,12 @@ fn timed(results: &Results) -> impl Iterator<Item = (&Row, &SummaryRecord)> {
     with_summary.filter(|(_, summary)| summary.status.has_time() && summary.times.is_some())
 }
 
-/// Names in order of first appearance, each once: position `i` gets series colour `i`.
+/// All operators of a file: position `i` gets series colour `i` in every chart.
+fn operators(results: &Results) -> Vec<&str> {
+    distinct(results.rows.iter().map(|row| row.case.key.operator.as_str()))
+}
+
+/// Names in alphabetical order, each once.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut list = Vec::new();
     for name in names {

@@ -194,10 +194,10 @@ impl Drawing {
     }
 }
 
-/// A legend in HTML: one swatch and name a series.
-pub(super) fn legend(names: &[&str]) -> String {
+/// A legend in HTML: one swatch and name for each series that is `shown`.
+pub(super) fn legend(names: &[&str], shown: impl Fn(&str) -> bool) -> String {
     let mut out = String::from("<div class=\"legend\">");
-    for (index, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| shown(name)) {
         let _ = write!(out, "<span><i class=\"{}\"></i>{}</span>", series(index), escape(name));
     }
     out.push_str("</div>");

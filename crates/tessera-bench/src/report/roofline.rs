@@ -1,11 +1,11 @@
 //! The roofline: operations a second over operations per byte, under the measured ceilings.
 
 use super::plot::{Anchor, Drawing, Frame, LogScale, legend, series};
-use super::{distinct, timed};
+use super::{operators, timed};
 use crate::store::Results;
 use crate::units;
 
-const FRAME: Frame = Frame { width: 860.0, height: 440.0, left: 70.0, right: 130.0, top: 34.0, bottom: 48.0 };
+const FRAME: Frame = Frame { width: 860.0, height: 440.0, left: 78.0, right: 130.0, top: 34.0, bottom: 48.0 };
 
 /// The chart; none when no row has operations or no ceiling was measured.
 pub(super) fn chart(results: &Results) -> Option<String> {
@@ -30,7 +30,7 @@ pub(super) fn chart(results: &Results) -> Option<String> {
     let y = LogScale::covering(speeds, 100.0, FRAME.y1(), FRAME.top);
 
     let mut drawing = Drawing::new(FRAME, "Roofline: operations a second over operations per byte");
-    let y_ticks: Vec<_> = y.ticks(10.0, 7).into_iter().map(|v| (y.at(v), units::rate(v, "FLOP/s"))).collect();
+    let y_ticks: Vec<_> = y.ticks(10.0, 7).into_iter().map(|v| (y.at(v), units::round_rate(v, "FLOP/s"))).collect();
     drawing.y_axis(&y_ticks, "useful operations a second");
     let x_ticks: Vec<_> = x.ticks(10.0, 8).into_iter().map(|v| (x.at(v), plain(v))).collect();
     drawing.x_axis(&x_ticks, "useful operations per compulsory byte");
@@ -44,14 +44,14 @@ pub(super) fn chart(results: &Results) -> Option<String> {
         let text = format!("{name} {}", units::rate(*rate, "FLOP/s"));
         drawing.text("note", (FRAME.x1() + 6.0, y.at(*rate) + 4.0), Anchor::Start, &text);
     }
-    let operators = distinct(rows.iter().map(|(row, _)| row.case.key.operator.as_str()));
+    let operators = operators(results);
     for (row, summary) in &rows {
         let color = operators.iter().position(|o| *o == row.case.key.operator).unwrap_or(0);
         let speed = summary.flops_s.unwrap_or_default();
         let hover = format!("{} ({}): {}", row.case.key, row.case.implementation, units::rate(speed, "FLOP/s"));
         drawing.dot(&series(color), (x.at(intensity(row)), y.at(speed)), 4.5, &hover);
     }
-    Some(legend(&operators) + &drawing.finish())
+    Some(legend(&operators, |name| rows.iter().any(|(row, _)| row.case.key.operator == name)) + &drawing.finish())
 }
 
 /// A bandwidth's diagonal, cut to the plotting area.
@@ -65,8 +65,9 @@ fn slope(drawing: &mut Drawing, x: &LogScale, y: &LogScale, bandwidth: f64, top:
 }
 
 fn label_slope(drawing: &mut Drawing, x: &LogScale, y: &LogScale, bandwidth: f64, name: &str) {
-    let from = x.range().0.max(y.range().0 / bandwidth);
-    let position = (x.at(from) + 10.0, y.at(from * bandwidth).min(FRAME.y1()) - 14.0);
+    // Right of the line and below it, a little way up from where it enters.
+    let from = 1.6 * x.range().0.max(y.range().0 / bandwidth);
+    let position = (x.at(from) + 10.0, y.at(from * bandwidth) + 8.0);
     drawing.text("note", position, Anchor::Start, &format!("{name} {}", units::rate(bandwidth, "B/s")));
 }
 

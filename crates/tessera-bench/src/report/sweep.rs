@@ -24,7 +24,7 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
 
 /// The legend that all panels share.
 pub(super) fn panel_legend(results: &Results) -> String {
-    legend(&precisions(results))
+    legend(&precisions(results), |_| true)
 }
 
 fn precisions(results: &Results) -> Vec<&str> {
@@ -68,7 +68,7 @@ fn panel(results: &Results, title: &str, rows: &[(&Row, &SummaryRecord)], precis
     let mut drawing = Drawing::new(FRAME, &format!("{title}: throughput over size"));
     drawing.text("title", (FRAME.left - 48.0, 16.0), Anchor::Start, title);
     let y_ticks: Vec<_> =
-        linear_ticks(top, 4).into_iter().map(|v| (y(v), if v > 0.0 { units::rate(v, unit) } else { "0".into() })).collect();
+        linear_ticks(top, 4).into_iter().map(|v| (y(v), if v > 0.0 { units::round_rate(v, unit) } else { "0".into() })).collect();
     drawing
         .y_axis(&shortened(y_ticks), &format!("useful {}", if unit == "B/s" { "bytes a second" } else { "operations a second" }));
     let x_ticks: Vec<_> = x.ticks(4.0, 5).into_iter().map(|v| (x.at(v), units::bytes(v))).collect();

@@ -104,11 +104,10 @@ pub fn markdown(results: &[Results]) -> String {
         );
         let _ = writeln!(
             out,
-            "{}, mode {}, seed {}, {} {}\n",
+            "{}, mode {}, seed {}, tessera {}\n",
             session.start,
             session.mode.name(),
             session.seed,
-            "tessera",
             session.tool.version
         );
         let _ = writeln!(out, "| {} |\n|{}", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
