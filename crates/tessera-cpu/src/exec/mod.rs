@@ -4,6 +4,7 @@ mod atomic;
 mod group;
 mod memory;
 mod mma;
+pub(crate) use mma::operand_type;
 mod print;
 mod reduce;
 mod region;
