@@ -1,6 +1,7 @@
 //! The compiler: passes over Graph and Schedule IR, tiling, and the driver from source to optimised Schedule IR.
 //!
 //! - [`passes`] are plain data, one file each; [`OptLevel`] names the pipelines `-O0` to `-O3`.
+//! - [`compile`] is the whole road; [`compile_module`] starts at IR.
 //! - [`facts`] answers what is known about ranges and divisibility.
 //! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
 //!
@@ -8,11 +9,13 @@
 //! options give the same output.
 
 mod analysis;
+mod driver;
 mod fold;
 pub mod passes;
 mod pipeline;
 mod tiling;
 
 pub use analysis::facts;
+pub use driver::{CompileOptions, Compiled, Stage, compile, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

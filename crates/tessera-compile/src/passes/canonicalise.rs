@@ -25,14 +25,14 @@ pub(super) const PASS: Pass =
     Pass { name: "canonicalise", doc: "Removes what algebra, shapes and known conditions make superfluous.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
-    let facts = Facts::of(func);
+    let (facts, uses) = (Facts::of(func), Uses::of(func));
     let mut swapped = false;
     let Changed(changed) = rewrite(func, |func, op, out| {
         let OpKind::Schedule(kind) = func.ops[op].kind.clone() else { return Step::Keep };
         swapped |= order_operands(func, op);
         match &kind {
             ScheduleOp::If {} => known_condition(func, op),
-            ScheduleOp::For { unsigned } => counted(func, op, *unsigned, &facts),
+            ScheduleOp::For { unsigned } => counted(func, op, *unsigned, &facts, &uses),
             _ if func.ops[op].results.len() == 1 => match simpler(func, op, &kind, out) {
                 Some(value) => Step::value(value),
                 None => Step::Keep,
@@ -155,7 +155,7 @@ fn known_condition(func: &Func, op: Op) -> Step {
 }
 
 /// A loop whose number of rounds is known to be none or one, and values that every round passes on unchanged.
-fn counted(func: &mut Func, op: Op, unsigned: bool, facts: &Facts) -> Step {
+fn counted(func: &mut Func, op: Op, unsigned: bool, facts: &Facts, uses: &Uses) -> Step {
     let data = &func.ops[op];
     let bounds = [data.one(0), data.one(1), data.one(2)].map(|value| facts.fact(value));
     let known = !unsigned || bounds.iter().all(|fact| fact.is_non_negative());
@@ -170,7 +170,7 @@ fn counted(func: &mut Func, op: Op, unsigned: bool, facts: &Facts) -> Step {
         let args = std::iter::once(data.one(0)).chain(init).collect();
         return Step::Inline(body, args);
     }
-    let forwarded = hand_on(func, op);
+    let forwarded = hand_on(func, op, uses);
     if forwarded.is_empty() { Step::Keep } else { Step::Forward(forwarded) }
 }
 
@@ -179,8 +179,7 @@ fn ends_with_continue(func: &Func, block: Block) -> bool {
 }
 
 /// Uses of a carried value that never changes become uses of where it starts; `dce` then drops it.
-fn hand_on(func: &mut Func, op: Op) -> SmallVec<[(Value, Value); 2]> {
-    let uses = Uses::of(func);
+fn hand_on(func: &mut Func, op: Op, uses: &Uses) -> SmallVec<[(Value, Value); 2]> {
     let body = func.ops[op].regions[0];
     let exits = loop_exits(func, op);
     let init: SmallVec<[Value; 4]> = SmallVec::from_slice(func.ops[op].group(3));

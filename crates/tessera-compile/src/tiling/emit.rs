@@ -4,7 +4,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::attrs::{GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
-    Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileViewType, Type, Value, ViewKind,
+    Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileViewType, Type, Value,
+    ViewKind,
 };
 use tessera_types::DType;
 
@@ -33,6 +34,7 @@ pub(super) struct Emitter<'g> {
     /// Tiles that were emitted already, by scope.
     pub(super) known: Vec<FxHashMap<(Value, Coords), Value>>,
     views: FxHashMap<(Value, Shape, bool), Value>,
+    counts: FxHashMap<(Axis, u32), Value>,
     zero: Value,
 }
 
@@ -50,8 +52,18 @@ pub(super) fn emit(source: &Func, plan: Plan, facts: &[Option<OperandFacts>]) ->
     let zero = Builder::new(&mut func).constant(Const::int(DType::I32, 0), Shape::new());
     let known = signature.scalars.iter().map(|&(from, to)| ((from, Coords::new()), to)).collect();
     let (prelude, block) = (func.body, func.new_block());
-    let mut emitter =
-        Emitter { source, func, block, prelude, signature, plan, known: vec![known], views: FxHashMap::default(), zero };
+    let mut emitter = Emitter {
+        source,
+        func,
+        block,
+        prelude,
+        signature,
+        plan,
+        known: vec![known],
+        views: FxHashMap::default(),
+        counts: FxHashMap::default(),
+        zero,
+    };
     let (coords, grid) = emitter.grid();
     emitter.statements(source.body, &coords);
     emitter.op(ScheduleOp::Return {}, &[], []);
@@ -104,13 +116,18 @@ impl Emitter<'_> {
     }
 
     /// How many tiles of an extent an axis has.
-    pub(super) fn count(&mut self, axis: &tessera_ir::Axis, extent: u32) -> Value {
+    pub(super) fn count(&mut self, axis: &Axis, extent: u32) -> Value {
+        if let Some(&count) = self.counts.get(&(axis.clone(), extent)) {
+            return count;
+        }
         let size = self.signature.sizes[axis];
-        self.early(|this| {
+        let count = self.early(|this| {
             let extent = this.constant(Const::int(DType::I32, i64::from(extent)), Shape::new());
             let kind = ScheduleOp::DivI { signedness: Signedness::Signed, rounding: Rounding::PositiveInf };
             this.value(kind, &[size, extent], Type::scalar(DType::I32))
-        })
+        });
+        self.counts.insert((axis.clone(), extent), count);
+        count
     }
 
     /// Cuts the block's number into tile indices of the axes that the grid runs over.
@@ -198,14 +215,14 @@ impl Emitter<'_> {
             }
         }
         for (position, axis) in axes.iter().enumerate() {
-            if *axis == tessera_ir::Axis::Fixed(1) {
+            if *axis == Axis::Fixed(1) {
                 coords[position] = Some(self.unit());
             }
         }
         self.store_at(value, operand, &axes, coords);
     }
 
-    fn store_at(&mut self, value: Value, operand: Value, axes: &[tessera_ir::Axis], mut coords: SmallVec<[Option<Coord>; 4]>) {
+    fn store_at(&mut self, value: Value, operand: Value, axes: &[Axis], mut coords: SmallVec<[Option<Coord>; 4]>) {
         let Some(open) = coords.iter().position(Option::is_none) else {
             let coords: Coords = coords.into_iter().flatten().collect();
             let result = self.eval(value, &coords);
@@ -227,7 +244,7 @@ impl Emitter<'_> {
     /// A loop over the tiles of an axis; the body takes the index and the carried values and gives the new ones.
     pub(super) fn over_tiles(
         &mut self,
-        axis: &tessera_ir::Axis,
+        axis: &Axis,
         extent: u32,
         init: &[Value],
         body: impl FnOnce(&mut Self, Value, &[Value]) -> SmallVec<[Value; 4]>,
@@ -400,8 +417,8 @@ impl Emitter<'_> {
     pub(super) fn broadcast_coords(&self, from: Value, coords: &Coords) -> Coords {
         let Some(tensor) = tensor(self.source, from) else { return Coords::new() };
         let skipped = coords.len() - tensor.axes.len();
-        let pick = |(axis, coord): (&tessera_ir::Axis, &Coord)| match axis {
-            tessera_ir::Axis::Fixed(1) => self.unit(),
+        let pick = |(axis, coord): (&Axis, &Coord)| match axis {
+            Axis::Fixed(1) => self.unit(),
             _ => *coord,
         };
         tensor.axes.iter().zip(&coords[skipped..]).map(pick).collect()
@@ -444,7 +461,7 @@ impl Emitter<'_> {
                 let inner: SmallVec<[Option<Coord>; 4]> = axes
                     .iter()
                     .zip(&coords[skipped..])
-                    .map(|(axis, coord)| if *axis == tessera_ir::Axis::Fixed(1) { Some(self.unit()) } else { *coord })
+                    .map(|(axis, coord)| if *axis == Axis::Fixed(1) { Some(self.unit()) } else { *coord })
                     .collect();
                 self.prefetch(from, &inner);
             }

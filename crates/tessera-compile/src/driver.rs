@@ -1,0 +1,166 @@
+//! The driver: from a kernel in a source file to optimised Schedule IR, with the time of each stage.
+//!
+//! ```
+//! use tessera_compile::{CompileOptions, compile};
+//! use tessera_lang::{ArgType, parse_file};
+//! use tessera_types::DType;
+//!
+//! let file = parse_file("double.py", "
+//! import cuda.tile as ct
+//!
+//! @ct.kernel
+//! def double(x):
+//!     tile = ct.load(x, (ct.bid(0),), (64,))
+//!     ct.store(x, (ct.bid(0),), tile + tile)
+//! ");
+//! let args = [("x".to_string(), ArgType::array(DType::F32, 1))];
+//! let compiled = compile(&file, "double", &args, &CompileOptions::default()).unwrap();
+//! assert_eq!(compiled.func().name, "double");
+//! assert_eq!(compiled.stages[0].name, "lower");
+//! ```
+
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use tessera_ir::{Diagnostic, Func, Level, Module, PassFailure, PassManager, PrintAfter, Severity, verify};
+use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
+
+use crate::pipeline::OptLevel;
+use crate::tiling::{Grid, OperandFacts, tile_and_schedule};
+
+/// What the caller chooses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// How much work to put in.
+    pub level: OptLevel,
+    /// The target, such as `sm_90`.
+    pub target: Option<String>,
+    /// Choices of the schedule by name, such as `BLOCK_M`.
+    pub config: IndexMap<String, i64>,
+    /// Threads a block of a per-thread kernel.
+    pub block: Option<u32>,
+    /// Verify after each pass.
+    pub verify_each: bool,
+    /// After which passes the text is kept.
+    pub print_after: PrintAfter,
+}
+
+/// A stage of the compilation.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// `lower`, `verify` or a pass.
+    pub name: &'static str,
+    /// How long it took.
+    pub time: Duration,
+    /// Whether it changed anything.
+    pub changed: bool,
+    /// The text after it, where asked for.
+    pub text: Option<String>,
+}
+
+/// An optimised kernel.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// A module of one Schedule function and the constants that it uses.
+    pub module: Module,
+    /// How many blocks the kernel needs, where the compiler chose the tiles.
+    pub grid: Option<Grid>,
+    /// What was done, in order.
+    pub stages: Vec<Stage>,
+    /// Warnings and notes.
+    pub notes: Vec<Diagnostic>,
+}
+
+impl Compiled {
+    /// The kernel.
+    pub fn func(&self) -> &Func {
+        &self.module.funcs[0]
+    }
+}
+
+/// Compiles one kernel of a file for given arguments.
+pub fn compile(
+    file: &ParsedFile,
+    kernel: &str,
+    args: &[(String, ArgType)],
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let start = Instant::now();
+    let lower_options = LowerOptions {
+        target: options.target.clone(),
+        config: options.config.clone(),
+        block: options.block,
+        ..LowerOptions::default()
+    };
+    let lowered = lower_with_notes(file, kernel, args, &lower_options)?;
+    let stage = Stage { name: "lower", time: start.elapsed(), changed: true, text: None };
+    let facts: Vec<Option<OperandFacts>> = match lowered.module.funcs.first() {
+        Some(func) => func.abi.params.iter().map(|param| operand_facts(&param.name, args)).collect(),
+        None => return Err(vec![Diagnostic::bare("no-kernel", format!("`{kernel}` gives no function"))]),
+    };
+    let mut compiled = compile_module(lowered.module, &facts, options)?;
+    compiled.stages.insert(0, stage);
+    compiled.notes = lowered.notes;
+    Ok(compiled)
+}
+
+/// Optimises a module whose first function is the kernel. `facts` has an entry for each of its parameters, or none at all.
+pub fn compile_module(
+    mut module: Module,
+    facts: &[Option<OperandFacts>],
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut stages = Vec::new();
+    let start = Instant::now();
+    let wrong = verify(&module);
+    stages.push(Stage { name: "verify", time: start.elapsed(), changed: false, text: None });
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let mut grid = None;
+    if let Some(func) = module.funcs.first().filter(|func| func.level == Level::Graph) {
+        let start = Instant::now();
+        let (tiled, chosen) = tile_and_schedule(func, facts)?;
+        module.funcs[0] = tiled;
+        grid = Some(chosen);
+        let wanted = match &options.print_after {
+            PrintAfter::Never => false,
+            PrintAfter::All => true,
+            PrintAfter::Named(names) => names.iter().any(|name| name == "tile-and-schedule"),
+        };
+        let text = wanted.then(|| tessera_ir::text::print_module(&module));
+        stages.push(Stage { name: "tile-and-schedule", time: start.elapsed(), changed: true, text });
+    }
+    let mut manager = PassManager { verify_each: options.verify_each, print_after: options.print_after.clone(), observer: None };
+    let pipeline: Vec<_> = options.level.passes().into_iter().filter(|pass| pass.name != "tile-and-schedule").collect();
+    let times = manager.run(&mut module, &pipeline).map_err(failure)?;
+    stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
+    Ok(Compiled { module, grid, stages, notes: Vec::new() })
+}
+
+/// A pass that breaks a module is our mistake; the message says so.
+fn failure(failure: PassFailure) -> Vec<Diagnostic> {
+    if !failure.broke_module {
+        return failure.diagnostics;
+    }
+    let pass = failure.pass;
+    let explain = |diagnostic: Diagnostic| {
+        diagnostic
+            .severity(Severity::Error)
+            .note(format!("`{pass}` broke the kernel: this is a mistake in the compiler, not in the kernel"))
+    };
+    failure.diagnostics.into_iter().map(explain).collect()
+}
+
+fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts> {
+    match &args.iter().find(|(arg, _)| arg == name)?.1 {
+        ArgType::Array { shape, strides, align, index, disjoint, .. } => Some(OperandFacts {
+            shape: shape.clone(),
+            strides: strides.clone(),
+            index: *index,
+            align: *align,
+            disjoint: *disjoint,
+        }),
+        ArgType::List { .. } | ArgType::Scalar(_) | ArgType::Const(_) => None,
+    }
+}
