@@ -13,6 +13,7 @@ use crate::args::ConstValue;
 use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind, UnaryOp};
 use crate::diagnostics::id;
 use crate::python;
+use crate::signature;
 use crate::style::{self, Style};
 
 /// A kernel file after parsing.
@@ -157,7 +158,10 @@ impl ParsedFile {
                 .iter()
                 .map(|param| Param {
                     name: param.name.name.clone(),
-                    annotation: param.annotation.as_ref().map_or(Annotation::None, |expr| annotation::read(self, expr)),
+                    annotation: param.annotation.as_ref().map_or(Annotation::None, |expr| match style {
+                        Style::Block { .. } => annotation::read(self, expr),
+                        Style::Declarative | Style::Simt => signature::annotation(self, expr),
+                    }),
                     default: param.default.as_ref().and_then(literal),
                     span: param.name.span,
                 })

@@ -33,15 +33,22 @@ mod annotation;
 mod args;
 mod bind;
 mod builtins;
+mod declarative;
 mod diagnostics;
 mod file;
+mod fixed;
 mod lower;
 mod nesting;
 mod number;
 mod promote;
 mod python;
+mod signature;
 mod style;
 mod value;
+mod written;
+
+pub mod simt;
+pub mod tuning;
 
 pub use annotation::{Annotation, ConstKind};
 pub use args::{ArgType, ConstValue, LowerOptions};

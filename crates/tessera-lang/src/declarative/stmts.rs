@@ -235,9 +235,13 @@ impl Walk<'_> {
         }
         self.branches -= 1;
         let names: Vec<String> = after[0].keys().chain(after[1].keys().filter(|name| !after[0].contains_key(*name))).cloned().collect();
+        let is_kernel = self.frame().is_kernel;
         let mut leaving: Vec<(String, Data, Data)> = Vec::new();
         for name in names {
-            let (a, b) = (after[0].get(&name), after[1].get(&name));
+            // A parameter that one branch assigns keeps its value in the other.
+            let own = self.params.get(&name).filter(|_| is_kernel);
+            let (a, b) = (after[0].get(&name).or(own).cloned(), after[1].get(&name).or(own).cloned());
+            let (a, b) = (a.as_ref(), b.as_ref());
             if let (Some(a), Some(b)) = (a, b) {
                 if same(a, b) {
                     self.frame().locals.insert(name, a.clone());

@@ -30,12 +30,13 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
         return Err(Box::new(Diagnostic::error(id::NO_KERNEL, start, format!("there is no kernel `{name}`")).help(help)));
     };
     let at = kernel.function.name.span;
-    if !matches!(kernel.style, Style::Block { .. }) {
-        let style = if kernel.style == Style::Simt { "per-thread" } else { "declarative" };
-        return Err(Box::new(
-            Diagnostic::error(id::STYLE, at, format!("`{name}` is written in the {style} style"))
-                .label("only block-style kernels become block programs"),
-        ));
+    match kernel.style {
+        Style::Block { .. } => {}
+        Style::Declarative => return crate::declarative::lower(file, kernel, args, options),
+        Style::Simt => {
+            crate::simt::check_kernel(file, kernel, args, options)?;
+            return Err(crate::simt::refusal(kernel));
+        }
     }
     if let Some(what) = kernel.function.unsupported {
         return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));

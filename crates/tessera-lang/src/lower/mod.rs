@@ -34,6 +34,8 @@ mod stmt;
 mod unary;
 mod view;
 
+pub(crate) use operand::encode;
+
 use std::rc::Rc;
 
 use indexmap::IndexMap;

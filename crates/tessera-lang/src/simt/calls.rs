@@ -1,0 +1,650 @@
+//! Calls: functions of `tile`, Python's built-ins, functions of the file.
+
+use std::sync::Arc;
+
+use tessera_ir::attrs::AtomicMode;
+use tessera_ir::{Diagnostic, Span};
+use tessera_types::DType;
+
+use super::env::{Entry, Frame, Item};
+use super::functions::{self, Function};
+use super::program::{Allocation, Binary, Expression, ExpressionKind, Identity, Memory, Place, Role, Space, Statement, Unary};
+use super::stmts::unsupported;
+use super::value::{self, At, convert, truth, unify};
+use super::{Check, Res};
+use crate::ast::{self, Arg, Expr, ExprKind, Passing, StmtKind};
+use crate::diagnostics::id;
+use crate::fixed::{self, Fixed};
+use crate::promote::dtype_name;
+use crate::written;
+
+/// Functions are inlined at most this deep.
+const MAX_CALLS: usize = 48;
+/// Side of a fragment.
+const FRAGMENT: u32 = 16;
+
+pub(super) fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(id::UNKNOWN_ATTRIBUTE, span, format!("`tile` has no `{name}`"))
+            .label("not a function of per-thread kernels")
+            .help(format!("there are {}", functions::names())),
+    )
+}
+
+impl Check<'_> {
+    pub(super) fn call(&mut self, expr: &Expr, function: &Expr, args: &[Arg]) -> Res<Item> {
+        let span = expr.span;
+        // `tile.alloc_shared[dtype](n)`
+        let (named, subscript) = match &function.kind {
+            ExprKind::Subscript(base, index) => (&**base, Some(&**index)),
+            _ => (function, None),
+        };
+        if let ExprKind::Attribute(base, member) = &named.kind {
+            if !self.is_local(base) {
+                if let Some(path) = self.file.path_of(named) {
+                    let Some(name) = path.strip_prefix("tessera.tile.") else {
+                        return Err(Box::new(
+                            Diagnostic::error(id::UNKNOWN_NAME, named.span, format!("`{path}` is not available here"))
+                                .help("functions of per-thread kernels are members of `tile`"),
+                        ));
+                    };
+                    let Some((signature, function)) = functions::find(name) else { return Err(unknown_function(name, member.span)) };
+                    let bound = written::arguments(&format!("tile.{name}"), signature, args, span)?;
+                    return self.call_tile(function, name, subscript, &bound, span);
+                }
+            }
+            if subscript.is_none() {
+                let receiver = self.at(base)?;
+                let Item::Fixed(value) = &receiver.0 else {
+                    return Err(Box::new(
+                        Diagnostic::error(id::UNKNOWN_ATTRIBUTE, member.span, format!("there is no method `{}`", member.name))
+                            .also(receiver.1, format!("this is {}", receiver.0.describe())),
+                    ));
+                };
+                let mut given = Vec::new();
+                for arg in args {
+                    given.push(self.fixed(&arg.value, "an argument of this method")?);
+                }
+                return fixed::method(value, member, &given, span).map(Item::Fixed);
+            }
+        }
+        if let ExprKind::Name(name) = &function.kind {
+            if !self.is_local(function) && !self.file.globals.contains_key(name) {
+                if let Some(result) = self.builtin(name, args, span)? {
+                    return Ok(result);
+                }
+            }
+        }
+        match self.expr(function)? {
+            Item::Function(callee) => self.inline(&callee, args, span),
+            other => Err(Box::new(
+                Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function").label(format!("it is {}", other.describe())),
+            )),
+        }
+    }
+
+    /// A Python built-in, on compile-time values or on run-time ones; `None` when the name is none.
+    fn builtin(&mut self, name: &str, args: &[Arg], span: Span) -> Res<Option<Item>> {
+        if !matches!(name, "int" | "float" | "bool" | "str" | "len" | "abs" | "min" | "max") {
+            return Ok(None);
+        }
+        if let Some(keyword) = args.iter().find_map(|arg| arg.keyword.as_ref()) {
+            return Err(Box::new(Diagnostic::error(id::CALL, keyword.span, format!("`{name}` takes no keyword arguments"))));
+        }
+        let mut items = Vec::new();
+        for arg in args {
+            items.push(self.at(&arg.value)?);
+        }
+        let known: Option<Vec<Fixed>> = items
+            .iter()
+            .map(|(item, _)| match item {
+                Item::Fixed(value) => Some(value.clone()),
+                _ => None,
+            })
+            .collect();
+        if let Some(known) = known {
+            return fixed::builtin(name, &known, span).transpose().map(|value| value.map(Item::Fixed));
+        }
+        Ok(Some(match (name, items.as_slice()) {
+            ("int", [at]) => match &at.0 {
+                Item::Value(value) if value.dtype.is_integer() => at.0.clone(),
+                _ => self.cast(at, DType::I32)?,
+            },
+            ("float", [at]) => match &at.0 {
+                Item::Value(value) if value.dtype.is_float() => at.0.clone(),
+                _ => self.cast(at, DType::F32)?,
+            },
+            ("bool", [at]) => Item::Value(truth(at)?),
+            ("abs", [at]) => value::unary(Unary::Abs, "abs", at, span)?,
+            ("min", [a, b]) => value::binary(Binary::Min, "min", a, b, span)?,
+            ("max", [a, b]) => value::binary(Binary::Max, "max", a, b, span)?,
+            ("len", [(Item::Array(memory), _)]) if !self.shape(*memory).is_empty() => self.size(*memory, 0, span),
+            _ => {
+                return Err(Box::new(
+                    Diagnostic::error(id::CALL, span, format!("`{name}` does not take these arguments"))
+                        .label(format!("{} arguments", items.len())),
+                ));
+            }
+        }))
+    }
+
+    fn call_tile(
+        &mut self,
+        function: Function,
+        name: &str,
+        subscript: Option<&Expr>,
+        bound: &[Vec<&Expr>],
+        span: Span,
+    ) -> Res<Item> {
+        let allocates = matches!(function, Function::AllocShared | Function::AllocRegister | Function::Fragment);
+        match subscript {
+            Some(index) if !allocates => {
+                return Err(Box::new(Diagnostic::error(id::CALL, index.span, format!("`tile.{name}` takes no element type"))));
+            }
+            None if allocates => {
+                return Err(Box::new(
+                    Diagnostic::error(id::CALL, span, format!("`tile.{name}` needs an element type"))
+                        .help(format!("write `tile.{name}[fp32](...)`")),
+                ));
+            }
+            _ => {}
+        }
+        let written = |at: usize| -> Option<&Expr> { bound.get(at).and_then(|group| group.first().copied()) };
+        let identity = |kind: Identity, dtype: DType, uniform: bool| {
+            Ok(Item::Value(Expression { kind: ExpressionKind::Identity(kind), dtype, uniform, span }))
+        };
+        match function {
+            Function::Context => return Ok(Item::Context),
+            Function::LaneId => return identity(Identity::Lane, DType::I32, false),
+            Function::WarpId => return identity(Identity::Warp, DType::I32, false),
+            // A position in the whole grid passes 2^31 where arrays do.
+            Function::LinearId => return identity(Identity::Linear, DType::I64, false),
+            Function::ThreadId => {
+                let axis = self.axis(written(0))?;
+                return identity(Identity::Thread(axis), DType::I32, false);
+            }
+            Function::BlockId => {
+                let axis = self.axis(written(0))?;
+                return identity(Identity::Block(axis), DType::I32, true);
+            }
+            Function::NumBlocks => {
+                let axis = self.axis(written(0))?;
+                return identity(Identity::Blocks(axis), DType::I32, true);
+            }
+            Function::BlockSize => {
+                let axis = self.axis(written(0))?;
+                return Ok(Item::Fixed(Fixed::int(i128::from(if axis == 0 { self.threads } else { 1 }))));
+            }
+            Function::AllocShared | Function::AllocRegister => {
+                let space = if function == Function::AllocShared { Space::Shared } else { Space::Register };
+                return self.allocate(space, subscript, &bound[0], span);
+            }
+            Function::Fragment => {
+                let role = match written(0).map(|expr| self.fixed(expr, "the role of a fragment")).transpose()? {
+                    Some(Fixed::Str(text)) if &*text == "a" => Role::A,
+                    Some(Fixed::Str(text)) if &*text == "b" => Role::B,
+                    Some(Fixed::Str(text)) if &*text == "accumulator" => Role::Accumulator,
+                    _ => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::VALUE_RANGE, span, "a fragment is `\"a\"`, `\"b\"` or `\"accumulator\"`")
+                                .help("write `tile.fragment[fp16](\"a\")`"),
+                        ));
+                    }
+                };
+                return self.allocate(Space::Fragment(role), subscript, &[], span);
+            }
+            Function::Barrier => {
+                if let Some(place) = self.divergent {
+                    return Err(Box::new(
+                        Diagnostic::error(id::DIVERGENT, span, "not every thread of the block may reach this barrier")
+                            .label("threads would wait for ever")
+                            .also(place, "threads of one block can disagree here")
+                            .help("move the barrier out of the branch or loop"),
+                    ));
+                }
+                self.out.push(Statement::Barrier(span));
+                return Ok(Item::Fixed(Fixed::None));
+            }
+            Function::CommitGroup => {
+                self.out.push(Statement::CommitGroup);
+                return Ok(Item::Fixed(Fixed::None));
+            }
+            Function::WaitGroup => {
+                let pending = match written(0) {
+                    Some(expr) => self.count_of(expr, "the number of groups", 0..=7)?,
+                    None => 0,
+                };
+                self.out.push(Statement::WaitGroup(pending));
+                return Ok(Item::Fixed(Fixed::None));
+            }
+            Function::CopyAsync => return self.copy_async(bound, span),
+            Function::AtomicAdd
+            | Function::AtomicMax
+            | Function::AtomicMin
+            | Function::AtomicExchange
+            | Function::AtomicCas => return self.atomic(function, name, bound, span),
+            Function::FragmentFill | Function::FragmentLoad | Function::FragmentStore | Function::FragmentMma => {
+                return self.fragment(function, bound, span);
+            }
+            _ => {}
+        }
+        let mut items: Vec<At> = Vec::new();
+        for group in bound {
+            if let Some(expr) = group.first() {
+                items.push(self.at(expr)?);
+            }
+        }
+        match (function, items.as_slice()) {
+            (Function::WarpReduce(combine), [at]) => {
+                let value = self.scalar(at)?;
+                let dtype = value.dtype;
+                Ok(Item::Value(Expression { kind: ExpressionKind::WarpReduce(combine, Box::new(value)), dtype, uniform: false, span }))
+            }
+            (Function::Shuffle(kind), [at, lane]) => {
+                let value = self.scalar(at)?;
+                let from = match &lane.0 {
+                    Item::Value(from) if from.dtype.is_integer() => convert(from.clone(), DType::I32),
+                    Item::Fixed(Fixed::Num(number)) if number.as_int().is_some_and(|lane| (0..32).contains(&lane)) => {
+                        value::constant(*number, DType::I32, lane.1)?
+                    }
+                    other => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::ARGUMENT_TYPE, lane.1, "a lane is an integer from 0 to 31")
+                                .label(format!("this is {}", other.describe())),
+                        ));
+                    }
+                };
+                let dtype = value.dtype;
+                Ok(Item::Value(Expression {
+                    kind: ExpressionKind::Shuffle(kind, Box::new([value, from])),
+                    dtype,
+                    uniform: false,
+                    span,
+                }))
+            }
+            (Function::Unary(unary), [at]) => value::unary(unary, name, at, span),
+            (Function::Max, [a, b]) => value::binary(Binary::Max, name, a, b, span),
+            (Function::Min, [a, b]) => value::binary(Binary::Min, name, a, b, span),
+            (Function::Pow, [a, b]) => value::binary(Binary::Pow, name, a, b, span),
+            (Function::Fma, [a, b, c]) => {
+                let (x, y) = unify(a, b, true)?;
+                let (x, z) = unify(&(Item::Value(x), a.1), c, true)?;
+                let y = convert(y, x.dtype);
+                let (dtype, uniform) = (x.dtype, x.uniform && y.uniform && z.uniform);
+                Ok(Item::Value(Expression { kind: ExpressionKind::Fma(Box::new([x, y, z])), dtype, uniform, span }))
+            }
+            (Function::Where, [condition, a, b]) => {
+                let condition = truth(condition)?;
+                self.select(condition, a, b, span)
+            }
+            (Function::Cast, [at, dtype]) => {
+                let dtype = dtype_of(dtype)?;
+                self.cast(at, dtype)
+            }
+            _ => Ok(Item::Fixed(Fixed::None)),
+        }
+    }
+
+    /// A number or run-time value as a value.
+    fn scalar(&self, at: &At) -> Res<Expression> {
+        match &at.0 {
+            Item::Value(value) => Ok(value.clone()),
+            Item::Fixed(Fixed::Num(number)) => self.constant_of(*number, at.1),
+            _ => Err(value::not_a_value(at)),
+        }
+    }
+
+    fn axis(&mut self, expr: Option<&Expr>) -> Res<u32> {
+        expr.map_or(Ok(0), |expr| self.count_of(expr, "an axis", 0..=2))
+    }
+
+    /// A small integer known when the kernel is compiled.
+    fn count_of(&mut self, expr: &Expr, what: &str, range: std::ops::RangeInclusive<u32>) -> Res<u32> {
+        let value = self.fixed(expr, what)?;
+        match value.as_int().and_then(|value| u32::try_from(value).ok()).filter(|value| range.contains(value)) {
+            Some(value) => Ok(value),
+            None => Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, expr.span, format!("{what} is an integer from {} to {}", range.start(), range.end()))
+                    .label(format!("this is {}", value.describe())),
+            )),
+        }
+    }
+
+    fn allocate(&mut self, space: Space, element: Option<&Expr>, shape: &[&Expr], span: Span) -> Res<Item> {
+        let dtype = match element {
+            Some(expr) => {
+                let at = self.at(expr)?;
+                dtype_of(&at)?
+            }
+            None => DType::F32,
+        };
+        let what = match space {
+            Space::Shared => "shared memory",
+            Space::Register => "registers",
+            Space::Fragment(_) => "a fragment",
+        };
+        if self.branches > 0 || self.loops > 0 {
+            return Err(Box::new(
+                Diagnostic::error(id::SHARED_MEMORY, span, format!("{what} can't be allocated in a branch or loop"))
+                    .help("allocate at the top of the kernel: memory lives as long as the block"),
+            ));
+        }
+        let mut extents = Vec::new();
+        for expr in shape {
+            let value = self.fixed(expr, "the size of an allocation")?;
+            let sizes = match &value {
+                Fixed::Tuple(items) => items.to_vec(),
+                _ => vec![value.clone()],
+            };
+            for size in sizes {
+                match size.as_int().and_then(|size| u32::try_from(size).ok()).filter(|size| (1..=1 << 24).contains(size)) {
+                    Some(size) => extents.push(size),
+                    None => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::SHAPE, expr.span, "a size is a positive integer").label(format!("this is {}", size.describe())),
+                        ));
+                    }
+                }
+            }
+        }
+        match space {
+            Space::Fragment(_) => extents = vec![FRAGMENT, FRAGMENT],
+            Space::Shared | Space::Register if extents.is_empty() => {
+                return Err(Box::new(
+                    Diagnostic::error(id::SHAPE, span, "an allocation needs a size").help("write `tile.alloc_shared[fp32](128)`"),
+                ));
+            }
+            Space::Shared | Space::Register => {}
+        }
+        self.allocations.push(Allocation { name: String::new(), space, dtype, shape: extents, span });
+        let limits = self.arch.limits();
+        let used = |wanted: Space| -> u128 {
+            self.allocations
+                .iter()
+                .filter(|own| own.space == wanted)
+                .map(|own| own.shape.iter().map(|&n| u128::from(n)).product::<u128>() * own.dtype.unpacked_bytes() as u128)
+                .sum()
+        };
+        let (bytes, limit) = match space {
+            Space::Shared => (used(Space::Shared), u128::from(limits.shared_per_block)),
+            Space::Register => (used(Space::Register), 4 * u128::from(limits.registers_per_thread)),
+            Space::Fragment(_) => (0, 0),
+        };
+        if bytes > limit {
+            return Err(Box::new(
+                Diagnostic::error(id::SHARED_MEMORY, span, format!("{what} of {bytes} bytes, all allocations together, are too much"))
+                    .label("the limit is passed here")
+                    .note(format!("{} has {limit} bytes", self.arch)),
+            ));
+        }
+        Ok(Item::Array(Memory::Allocation(self.allocations.len() - 1)))
+    }
+
+    /// What an atomic works on: `x[i]`, or an array alone for its first element; yields how many values that took.
+    fn target(&mut self, group: &[&Expr], values: &[&Expr], wanted: usize, name: &str, span: Span) -> Res<(Place, usize)> {
+        let Some(target) = group.first() else {
+            return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` misses its target"))));
+        };
+        if let ExprKind::Subscript(base, index) = &target.kind {
+            return Ok((self.place(base, index, target.span)?, 0));
+        }
+        let at = self.at(target)?;
+        let Item::Array(memory) = at.0 else {
+            return Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, at.1, format!("`tile.{name}` updates an element of an array"))
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("pass an element `x[i]`, or an array for its first one"),
+            ));
+        };
+        if values.len() == wanted + 1 {
+            let items = match &values[0].kind {
+                ExprKind::Tuple(items) => items.as_slice(),
+                _ => std::slice::from_ref(values[0]),
+            };
+            return Ok((self.element_at(memory, items, values[0].span)?, 1));
+        }
+        let dtype = self.array(memory).0;
+        let zero = value::constant(crate::number::Num::Int(0), DType::I32, at.1)?;
+        let index = vec![zero; self.shape(memory).len()];
+        Ok((Place { memory, dtype, index, span: at.1 }, 0))
+    }
+
+    fn atomic(&mut self, function: Function, name: &str, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let wanted = if function == Function::AtomicCas { 2 } else { 1 };
+        let values = bound.get(1).map_or(&[][..], Vec::as_slice);
+        if values.len() < wanted || values.len() > wanted + 1 {
+            return Err(Box::new(
+                Diagnostic::error(id::CALL, span, format!("`tile.{name}` takes a target and {wanted} value{}", if wanted == 1 { "" } else { "s" }))
+                    .label(format!("{} given", values.len()))
+                    .help(format!("write `tile.{name}(x[i], ...)`")),
+            ));
+        }
+        let (place, taken) = self.target(&bound[0], values, wanted, name, span)?;
+        if values.len() - taken != wanted {
+            return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` got an element and an index"))));
+        }
+        let dtype = place.dtype;
+        if dtype == DType::B1 || dtype.bits() < 8 {
+            return Err(Box::new(
+                Diagnostic::error(id::ATOMIC_TYPE, span, format!("`tile.{name}` has no form for {}", dtype_name(dtype)))
+                    .also(place.span, "an element of this array"),
+            ));
+        }
+        if matches!(place.memory, Memory::Allocation(at) if self.allocations[at].space != Space::Shared) {
+            return Err(Box::new(
+                Diagnostic::error(id::MEMORY_MODEL, span, "an atomic works on memory that threads share")
+                    .also(place.span, "this belongs to one thread"),
+            ));
+        }
+        let mut given = Vec::new();
+        for expr in &values[taken..] {
+            let at = self.at(expr)?;
+            given.push(self.element(&at, dtype)?);
+        }
+        let mode = match function {
+            Function::AtomicAdd if dtype.is_float() => AtomicMode::AddF,
+            Function::AtomicAdd => AtomicMode::Add,
+            Function::AtomicMax if dtype.is_float() || dtype.is_signed() => AtomicMode::Max,
+            Function::AtomicMax => AtomicMode::UMax,
+            Function::AtomicMin if dtype.is_float() || dtype.is_signed() => AtomicMode::Min,
+            Function::AtomicMin => AtomicMode::UMin,
+            _ => AtomicMode::Xchg,
+        };
+        let place = Box::new(place);
+        let kind = match (function, given.as_slice()) {
+            (Function::AtomicCas, [expected, desired]) => {
+                ExpressionKind::CompareSwap(place, Box::new([expected.clone(), desired.clone()]))
+            }
+            (_, [value, ..]) => ExpressionKind::Atomic(mode, place, Box::new(value.clone())),
+            (_, []) => return Ok(Item::Fixed(Fixed::None)),
+        };
+        Ok(Item::Value(value::readable(Expression { kind, dtype, uniform: false, span })))
+    }
+
+    fn copy_async(&mut self, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let (destination, _) = self.target(&bound[0], &[], 0, "cp_async", span)?;
+        let (source, _) = self.target(&bound[1], &[], 0, "cp_async", span)?;
+        let to_shared = matches!(destination.memory, Memory::Allocation(at) if self.allocations[at].space == Space::Shared);
+        if !to_shared || !matches!(source.memory, Memory::Param(_)) {
+            return Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, span, "`tile.cp_async` copies from an array to shared memory")
+                    .also(destination.span, "to here")
+                    .also(source.span, "from here"),
+            ));
+        }
+        if destination.dtype != source.dtype {
+            return Err(Box::new(
+                Diagnostic::error(id::PROMOTION, span, "an asynchronous copy does not convert")
+                    .also(destination.span, format!("holds {}", dtype_name(destination.dtype)))
+                    .also(source.span, format!("holds {}", dtype_name(source.dtype))),
+            ));
+        }
+        let count = match bound.get(2).and_then(|group| group.first()) {
+            Some(expr) => self.count_of(expr, "the number of elements", 1..=16)?,
+            None => 1,
+        };
+        let bits = count * source.dtype.bits();
+        if !matches!(bits, 32 | 64 | 128) {
+            return Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, span, "an asynchronous copy moves 4, 8 or 16 bytes")
+                    .label(format!("this is {count} of {}", dtype_name(source.dtype))),
+            ));
+        }
+        self.out.push(Statement::CopyAsync { destination, source, count });
+        Ok(Item::Fixed(Fixed::None))
+    }
+
+    fn fragment(&mut self, function: Function, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let mut statement = None;
+        let exprs: Vec<&Expr> = bound.iter().filter_map(|group| group.first().copied()).collect();
+        match (function, exprs.as_slice()) {
+            (Function::FragmentFill, [fragment, value]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let at = self.at(value)?;
+                let value = self.element(&at, self.allocations[position].dtype)?;
+                statement = Some(Statement::FragmentFill(position, value));
+            }
+            (Function::FragmentLoad, [fragment, source]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let (place, _) = self.target(&[source], &[], 0, "fragment_load", span)?;
+                self.fragment_fits(position, &place, span)?;
+                statement = Some(Statement::FragmentLoad(position, place));
+            }
+            (Function::FragmentStore, [destination, fragment]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let (place, _) = self.target(&[destination], &[], 0, "fragment_store", span)?;
+                self.fragment_fits(position, &place, span)?;
+                statement = Some(Statement::FragmentStore(place, position));
+            }
+            (Function::FragmentMma, [accumulator, a, b]) => {
+                let parts = [self.fragment_at(accumulator)?, self.fragment_at(a)?, self.fragment_at(b)?];
+                for ((expr, (_, role)), wanted) in exprs.iter().zip(parts).zip([Role::Accumulator, Role::A, Role::B]) {
+                    if role != wanted {
+                        return Err(Box::new(
+                            Diagnostic::error(id::MMA_TYPE, expr.span, format!("the fragment here must be {wanted:?}").to_lowercase())
+                                .help("write `tile.fragment_mma(accumulator, a, b)`"),
+                        ));
+                    }
+                }
+                let dtype = |position: usize| self.allocations[position].dtype;
+                let (sum, a, b) = (dtype(parts[0].0), dtype(parts[1].0), dtype(parts[2].0));
+                let halves = a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
+                let bytes = a == b && matches!(a, DType::I8 | DType::U8) && sum == DType::I32;
+                if !halves && !bytes {
+                    return Err(Box::new(
+                        Diagnostic::error(
+                            id::MMA_TYPE,
+                            span,
+                            format!("no fragment product of {} and {} sums in {}", dtype_name(a), dtype_name(b), dtype_name(sum)),
+                        )
+                        .help("fp16 and bf16 sum in fp32, int8 in int32"),
+                    ));
+                }
+                statement = Some(Statement::FragmentMma(parts[0].0, parts[1].0, parts[2].0));
+            }
+            _ => {}
+        }
+        self.out.extend(statement);
+        Ok(Item::Fixed(Fixed::None))
+    }
+
+    fn fragment_at(&mut self, expr: &Expr) -> Res<(usize, Role)> {
+        let at = self.at(expr)?;
+        if let Item::Array(Memory::Allocation(position)) = at.0 {
+            if let Space::Fragment(role) = self.allocations[position].space {
+                return Ok((position, role));
+            }
+        }
+        Err(Box::new(
+            Diagnostic::error(id::ARGUMENT_TYPE, at.1, "a fragment is wanted here")
+                .label(format!("this is {}", at.0.describe()))
+                .help("make one with `tile.fragment[fp16](\"a\")`"),
+        ))
+    }
+
+    fn fragment_fits(&self, position: usize, place: &Place, span: Span) -> Res<()> {
+        let own = self.allocations[position].dtype;
+        if own == place.dtype && place.index.len() >= 2 {
+            return Ok(());
+        }
+        Err(Box::new(
+            Diagnostic::error(id::MMA_TYPE, span, "a fragment moves to and from matrices of its own type")
+                .also(place.span, format!("{} axes of {}", place.index.len(), dtype_name(place.dtype)))
+                .note(format!("the fragment holds {}", dtype_name(own))),
+        ))
+    }
+
+    /// Calls a function of the file: its body is walked in place.
+    fn inline(&mut self, callee: &Arc<ast::Function>, args: &[Arg], call: Span) -> Res<Item> {
+        if let Some(what) = callee.unsupported {
+            return Err(unsupported(callee.name.span, what));
+        }
+        if self.frames.len() >= MAX_CALLS {
+            return Err(Box::new(
+                Diagnostic::error(id::RECURSION, call, "functions call each other too deeply")
+                    .label(format!("the limit of {MAX_CALLS} calls is passed here")),
+            ));
+        }
+        self.step(call)?;
+        let mut signature = Vec::new();
+        for param in &callee.params {
+            if param.passing == Passing::Variadic {
+                return Err(unsupported(param.name.span, "`*` parameters in functions"));
+            }
+            signature.push(match &param.default {
+                Some(_) => format!("{}=default", param.name.name),
+                None => param.name.name.clone(),
+            });
+        }
+        let bound = written::arguments(&callee.name.name, &signature.join(", "), args, call)?;
+        let prefix = format!("{}/{}@{}", self.frame().prefix, callee.name.name, call.start);
+        let mut frame = Frame::new(prefix, &callee.body, false);
+        let mut values = Vec::new();
+        for (param, given) in callee.params.iter().zip(bound) {
+            let item = match (given.first(), &param.default) {
+                (Some(expr), _) => self.expr(expr)?,
+                (None, Some(default)) => Item::Fixed(fixed::evaluate(self.file, &|_| None, default)?),
+                (None, None) => continue,
+            };
+            match item {
+                Item::Value(value) => values.push((param.name.name.clone(), value, param.name.span)),
+                item => {
+                    frame.names.insert(param.name.name.clone(), Entry::Item(item));
+                }
+            }
+        }
+        self.frames.push(frame);
+        let result = self.inlined(&callee.body, values);
+        self.frames.pop();
+        result
+    }
+
+    fn inlined(&mut self, body: &[ast::Stmt], values: Vec<(String, Expression, Span)>) -> Res<Item> {
+        // A run-time argument is evaluated once.
+        for (name, value, span) in values {
+            let (position, dtype) = self.variable(&name, value.dtype, value.uniform, span)?;
+            self.out.push(Statement::Assign(position, convert(value, dtype)));
+        }
+        let (last, before) = match body.split_last() {
+            Some((last, before)) if matches!(last.kind, StmtKind::Return(_)) => (Some(last), before),
+            _ => (None, body),
+        };
+        self.stmts(before)?;
+        match last.map(|stmt| &stmt.kind) {
+            Some(StmtKind::Return(Some(value))) => self.expr(value),
+            _ => Ok(Item::Fixed(Fixed::None)),
+        }
+    }
+}
+
+fn dtype_of(at: &At) -> Res<DType> {
+    match &at.0 {
+        Item::Fixed(Fixed::DType(dtype)) => Ok(*dtype),
+        other => Err(Box::new(
+            Diagnostic::error(id::ARGUMENT_TYPE, at.1, "a dtype is wanted here")
+                .label(format!("this is {}", other.describe()))
+                .help("write a dtype such as `fp32`, or a dtype variable of the kernel's annotations"),
+        )),
+    }
+}
+

@@ -1,0 +1,324 @@
+//! Expressions.
+
+use tessera_ir::{Diagnostic, Extent, IndexType, Span};
+use tessera_types::DType;
+
+use super::Check;
+use super::env::Item;
+use super::program::{Binary, Expression, ExpressionKind, Memory, Place, Unary};
+use super::stmts::unsupported;
+use super::value::{self, At, comparison, convert, operator, readable, truth, unify};
+use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
+use crate::diagnostics::id;
+use crate::fixed::{self, Fixed};
+use crate::lower::Res;
+use crate::number::Num;
+
+impl Check<'_> {
+    pub(super) fn at(&mut self, expr: &Expr) -> Res<At> {
+        Ok((self.expr(expr)?, expr.span))
+    }
+
+    /// The value of an expression.
+    pub(super) fn expr(&mut self, expr: &Expr) -> Res<Item> {
+        match &expr.kind {
+            ExprKind::Int(value) => Ok(Item::Fixed(Fixed::int(*value))),
+            ExprKind::Float(value) => Ok(Item::Fixed(Fixed::Num(Num::Float(*value)))),
+            ExprKind::Bool(value) => Ok(Item::Fixed(Fixed::bool(*value))),
+            ExprKind::Str(text) => Ok(Item::Fixed(Fixed::Str(text.as_str().into()))),
+            ExprKind::None => Ok(Item::Fixed(Fixed::None)),
+            ExprKind::Name(name) => self.name(name, expr.span),
+            ExprKind::Tuple(items) | ExprKind::List(items) => {
+                let mut values = Vec::new();
+                for item in items {
+                    values.push(self.fixed(item, "an item of a tuple")?);
+                }
+                Ok(Item::Fixed(Fixed::Tuple(values.into())))
+            }
+            ExprKind::Attribute(base, member) => self.attribute(expr, base, &member.name, member.span),
+            ExprKind::Unary(op, value) => {
+                let at = self.at(value)?;
+                match (&at.0, op) {
+                    (Item::Fixed(value), _) => fixed::unary(*op, value, expr.span).map(Item::Fixed),
+                    (Item::Value(_), UnaryOp::Neg) => value::unary(Unary::Neg, "-", &at, expr.span),
+                    (Item::Value(_), UnaryOp::Pos) => Ok(at.0),
+                    (Item::Value(value), UnaryOp::Invert) if !value.dtype.is_float() => {
+                        value::unary(Unary::Not, "~", &at, expr.span)
+                    }
+                    (Item::Value(_), UnaryOp::Not) => {
+                        let truth = (Item::Value(truth(&at)?), at.1);
+                        value::unary(Unary::Not, "not", &truth, expr.span)
+                    }
+                    (other, _) => Err(Box::new(
+                        Diagnostic::error(id::OPERAND_TYPE, expr.span, "the operator does not take this value")
+                            .also(at.1, format!("this is {}", other.describe())),
+                    )),
+                }
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.at(a)?, self.at(b)?);
+                self.operate(*op, &a, &b, expr.span)
+            }
+            ExprKind::BoolOp(op, items) => self.bool_op(*op, items),
+            ExprKind::Compare(first, rest) => self.comparison(first, rest, expr.span),
+            ExprKind::IfElse { test, body, orelse } => {
+                let condition = self.at(test)?;
+                if let Item::Fixed(value) = &condition.0 {
+                    return self.expr(if value.truth() { body } else { orelse });
+                }
+                let condition = truth(&condition)?;
+                let (a, b) = (self.at(body)?, self.at(orelse)?);
+                self.select(condition, &a, &b, expr.span)
+            }
+            ExprKind::Subscript(base, index) => self.subscript(base, index, expr.span),
+            ExprKind::Call(function, args) => self.call(expr, function, args),
+            ExprKind::FString(_) => Err(unsupported(expr.span, "f-strings")),
+            ExprKind::Ellipsis => Err(unsupported(expr.span, "`...`")),
+            ExprKind::Starred(_) => Err(unsupported(expr.span, "`*`")),
+            ExprKind::Dict(_) => Err(unsupported(expr.span, "dictionaries")),
+            ExprKind::Slice(_) => Err(unsupported(expr.span, "slices")),
+            ExprKind::Lambda(_) => Err(unsupported(expr.span, "`lambda`")),
+            ExprKind::Comprehension { .. } => Err(unsupported(expr.span, "comprehensions")),
+            ExprKind::Unsupported(what) => Err(unsupported(expr.span, what)),
+        }
+    }
+
+    /// A compile-time value.
+    pub(super) fn fixed(&mut self, expr: &Expr, what: &str) -> Res<Fixed> {
+        match self.expr(expr)? {
+            Item::Fixed(value) => Ok(value),
+            other => Err(Box::new(
+                Diagnostic::error(id::NOT_CONSTANT, expr.span, format!("{what} must be known when the kernel is compiled"))
+                    .label(format!("this is {}", other.describe())),
+            )),
+        }
+    }
+
+    /// `a op b`.
+    pub(super) fn operate(&mut self, op: BinaryOp, a: &At, b: &At, span: Span) -> Res<Item> {
+        if let (Item::Fixed(x), Item::Fixed(y)) = (&a.0, &b.0) {
+            return fixed::binary(op, x, y, span).map(Item::Fixed);
+        }
+        match operator(op) {
+            Some(own) => value::binary(own, op.symbol(), a, b, span),
+            None => Err(unsupported(span, "`@`")),
+        }
+    }
+
+    /// The chosen of two values.
+    pub(super) fn select(&mut self, condition: Expression, a: &At, b: &At, span: Span) -> Res<Item> {
+        let (x, y) = unify(a, b, false)?;
+        let dtype = x.dtype;
+        let uniform = condition.uniform && x.uniform && y.uniform;
+        Ok(Item::Value(Expression { kind: ExpressionKind::Select(Box::new([condition, x, y])), dtype, uniform, span }))
+    }
+
+    fn bool_op(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
+        let stops = op == BoolOp::Or;
+        let mut left: Option<At> = None;
+        let mut last = Item::Fixed(Fixed::bool(!stops));
+        for item in items {
+            let at = self.at(item)?;
+            if let Item::Fixed(value) = &at.0 {
+                let decides = value.truth() == stops;
+                match &left {
+                    None if decides => return Ok(at.0),
+                    None => last = at.0.clone(),
+                    // What was evaluated before stays, the rest is never reached.
+                    Some(_) if !decides => {}
+                    Some(_) => {
+                        let end = (Item::Value(value::constant(Num::Bool(stops), DType::B1, at.1)?), at.1);
+                        left = Some((self.then(stops, left.as_ref(), &end)?, at.1));
+                        break;
+                    }
+                }
+                continue;
+            }
+            left = Some((self.then(stops, left.as_ref(), &at)?, at.1));
+        }
+        Ok(left.map_or(last, |(item, _)| item))
+    }
+
+    /// `before and at`, or `before or at`.
+    fn then(&mut self, or: bool, before: Option<&At>, at: &At) -> Res<Item> {
+        let right = truth(at)?;
+        let Some(before) = before else { return Ok(Item::Value(right)) };
+        let left = truth(before)?;
+        let uniform = left.uniform && right.uniform;
+        let op = if or { Binary::OrElse } else { Binary::AndThen };
+        let span = before.1.to(at.1);
+        Ok(Item::Value(Expression {
+            kind: ExpressionKind::Binary(op, Box::new(left), Box::new(right)),
+            dtype: DType::B1,
+            uniform,
+            span,
+        }))
+    }
+
+    fn comparison(&mut self, first: &Expr, rest: &[(CompareOp, Expr)], span: Span) -> Res<Item> {
+        let mut left = self.at(first)?;
+        let mut all: Option<At> = None;
+        for (op, right) in rest {
+            let right = self.at(right)?;
+            let one = self.compare(*op, &left, &right, span)?;
+            let one = match (&all, one) {
+                (None, one) => one,
+                (Some((Item::Fixed(before), _)), one) if before.truth() => one,
+                (Some((before @ Item::Fixed(_), _)), _) => before.clone(),
+                (Some(before), one) => self.then(false, Some(before), &(one, span))?,
+            };
+            all = Some((one, span));
+            left = right;
+        }
+        Ok(all.map_or(Item::Fixed(Fixed::bool(true)), |(item, _)| item))
+    }
+
+    fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Item> {
+        match (&a.0, &b.0) {
+            (Item::Fixed(x), Item::Fixed(y)) => return fixed::compare(op, x, y, span).map(|value| Item::Fixed(Fixed::bool(value))),
+            // A parameter that got an array or a scalar is not `None`.
+            (Item::Fixed(Fixed::None), _) | (_, Item::Fixed(Fixed::None)) => match op {
+                CompareOp::Is | CompareOp::Eq => return Ok(Item::Fixed(Fixed::bool(false))),
+                CompareOp::IsNot | CompareOp::Ne => return Ok(Item::Fixed(Fixed::bool(true))),
+                _ => {}
+            },
+            _ => {}
+        }
+        match comparison(op) {
+            Some(own) => value::binary(own, "comparison", a, b, span),
+            None => Err(Box::new(
+                Diagnostic::error(id::OPERAND_TYPE, span, "run-time values are compared with `==`, `<` and their kin")
+                    .also(a.1, format!("this is {}", a.0.describe()))
+                    .also(b.1, format!("this is {}", b.0.describe())),
+            )),
+        }
+    }
+
+    fn subscript(&mut self, base: &Expr, index: &Expr, span: Span) -> Res<Item> {
+        let at = self.at(base)?;
+        match &at.0 {
+            Item::Array(_) => {
+                let place = self.place(base, index, span)?;
+                Ok(self.load(place, span))
+            }
+            Item::Shape(memory) => {
+                let rank = self.shape(*memory).len() as i128;
+                let number = self.fixed(index, "the axis of a size")?.as_int();
+                let axis = number.map(|axis| if axis < 0 { axis + rank } else { axis });
+                match axis.filter(|axis| (0..rank).contains(axis)) {
+                    Some(axis) => Ok(self.size(*memory, axis as usize, span)),
+                    None => Err(Box::new(
+                        Diagnostic::error(id::AXIS, index.span, format!("the axis is outside an array with {rank} axes"))
+                            .also(at.1, "sizes of this array"),
+                    )),
+                }
+            }
+            Item::Fixed(value) => {
+                let value = value.clone();
+                let index = self.fixed(index, "the index of a tuple or string")?;
+                fixed::item(&value, &index, span).map(Item::Fixed)
+            }
+            other => Err(Box::new(
+                Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed").label(format!("this is {}", other.describe())),
+            )),
+        }
+    }
+
+    /// The value of an element.
+    pub(super) fn load(&mut self, place: Place, span: Span) -> Item {
+        let shared = matches!(place.memory, Memory::Param(_)) || self.is_shared(place.memory);
+        let uniform = shared && place.index.iter().all(|index| index.uniform);
+        let dtype = place.dtype;
+        Item::Value(readable(Expression { kind: ExpressionKind::Load(Box::new(place)), dtype, uniform, span }))
+    }
+
+    fn is_shared(&self, memory: Memory) -> bool {
+        match memory {
+            Memory::Param(_) => true,
+            Memory::Allocation(at) => self.allocations[at].space == super::Space::Shared,
+        }
+    }
+
+    /// Element type and name of an array.
+    pub(super) fn array(&self, memory: Memory) -> (DType, String) {
+        match memory {
+            Memory::Param(at) => {
+                let is_this = |item: &Item| matches!(item, Item::Array(Memory::Param(own)) if *own == at);
+                let name = self.params.iter().find(|(_, item)| is_this(item)).map_or(String::new(), |(name, _)| name.clone());
+                (self.arrays.get(&at).map_or(DType::F32, |operand| operand.dtype), name)
+            }
+            Memory::Allocation(at) => {
+                let own = &self.allocations[at];
+                (own.dtype, if own.name.is_empty() { "the allocation".to_string() } else { own.name.clone() })
+            }
+        }
+    }
+
+    /// Extents of an array, where they are known.
+    pub(super) fn shape(&self, memory: Memory) -> Vec<Option<i64>> {
+        match memory {
+            Memory::Param(at) => self.arrays.get(&at).map_or(Vec::new(), |operand| {
+                let known = |extent: &Extent| match extent {
+                    Extent::Static(size) => Some(*size),
+                    Extent::Dynamic => None,
+                };
+                operand.shape.iter().map(known).collect()
+            }),
+            Memory::Allocation(at) => self.allocations[at].shape.iter().map(|&extent| Some(i64::from(extent))).collect(),
+        }
+    }
+
+    /// The size of an array along an axis.
+    pub(super) fn size(&self, memory: Memory, axis: usize, span: Span) -> Item {
+        match (self.shape(memory)[axis], memory) {
+            (Some(size), _) => Item::Fixed(Fixed::int(i128::from(size))),
+            (None, Memory::Param(at)) => {
+                let dtype = self.arrays.get(&at).map_or(IndexType::I32, |operand| operand.index).dtype();
+                Item::Value(Expression { kind: ExpressionKind::Size(at, axis as u32), dtype, uniform: true, span })
+            }
+            (None, Memory::Allocation(_)) => Item::Fixed(Fixed::int(1)),
+        }
+    }
+
+    fn attribute(&mut self, expr: &Expr, base: &Expr, member: &str, span: Span) -> Res<Item> {
+        if let Some(path) = self.file.path_of(expr).filter(|_| !self.is_local(base)) {
+            if path.starts_with("tessera.tile.") {
+                return Err(super::calls::unknown_function(member, span));
+            }
+            return Ok(Item::Fixed(fixed::of_path(&path)));
+        }
+        let at = self.at(base)?;
+        match (&at.0, member) {
+            (Item::Array(memory), "shape") => Ok(Item::Shape(*memory)),
+            (Item::Array(memory), "dtype") => Ok(Item::Fixed(Fixed::DType(self.array(*memory).0))),
+            (Item::Array(memory), "ndim") => Ok(Item::Fixed(Fixed::int(self.shape(*memory).len() as i128))),
+            (Item::Value(value), "dtype") => Ok(Item::Fixed(Fixed::DType(value.dtype))),
+            (item, _) => Err(Box::new(
+                Diagnostic::error(id::UNKNOWN_ATTRIBUTE, span, format!("there is no attribute `{member}`"))
+                    .also(at.1, format!("this is {}", item.describe()))
+                    .help("arrays have `shape`, `dtype` and `ndim`"),
+            )),
+        }
+    }
+
+    /// True when the leftmost name of a path is a variable or parameter.
+    pub(super) fn is_local(&mut self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Name(name) => {
+                let is_param = self.frame().is_kernel && self.params.contains_key(name);
+                is_param || self.frame().names.contains_key(name)
+            }
+            ExprKind::Attribute(base, _) => self.is_local(base),
+            _ => false,
+        }
+    }
+
+    /// The value in a type that the source names.
+    pub(super) fn cast(&mut self, at: &At, dtype: DType) -> Res<Item> {
+        match &at.0 {
+            Item::Value(value) => Ok(Item::Value(readable(convert(value.clone(), dtype)))),
+            Item::Fixed(Fixed::Num(number)) => value::constant(*number, dtype, at.1).map(readable).map(Item::Value),
+            _ => Err(value::not_a_value(at)),
+        }
+    }
+}

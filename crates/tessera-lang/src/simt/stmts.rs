@@ -1,0 +1,411 @@
+//! Statements.
+
+use tessera_ir::{Diagnostic, Span};
+use tessera_types::DType;
+
+use super::Check;
+use super::env::{Entry, Item};
+use super::program::{Expression, Memory, Place, Statement};
+use super::value::{At, convert, not_a_value, truth, typed};
+use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
+use crate::diagnostics::id;
+use crate::fixed::Fixed;
+use crate::lower::Res;
+use crate::promote::{dtype_name, promote};
+use crate::written;
+
+/// Statements that inlining may make of one kernel.
+const MAX_STEPS: u32 = 100_000;
+
+/// How control leaves a list of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Falls,
+    /// Ended in a jump on every path.
+    Jumps,
+    /// Ended in a return on every path, or in returns and jumps.
+    Returns,
+}
+
+/// A construct that per-thread kernels don't have.
+pub(super) fn unsupported(span: Span, what: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::error(id::UNSUPPORTED, span, format!("a per-thread kernel can't use {what}")))
+}
+
+impl Check<'_> {
+    /// Counts work, so that hostile inlining ends.
+    pub(super) fn step(&mut self, span: Span) -> Res<()> {
+        self.steps += 1;
+        if self.steps <= MAX_STEPS {
+            return Ok(());
+        }
+        Err(Box::new(
+            Diagnostic::error(id::TOO_LARGE, span, "the kernel becomes too large")
+                .label("checking stopped here")
+                .note(format!("the limit is {MAX_STEPS} statements after inlining")),
+        ))
+    }
+
+    pub(super) fn stmts(&mut self, stmts: &[Stmt]) -> Res<Flow> {
+        let mut flow = Flow::Falls;
+        for stmt in stmts {
+            if flow != Flow::Falls {
+                break;
+            }
+            flow = self.stmt(stmt)?;
+        }
+        Ok(flow)
+    }
+
+    /// The statements as a block of their own.
+    fn block(&mut self, stmts: &[Stmt]) -> Res<(Vec<Statement>, Flow)> {
+        let outside = std::mem::take(&mut self.out);
+        let flow = self.stmts(stmts);
+        let body = std::mem::replace(&mut self.out, outside);
+        Ok((body, flow?))
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Res<Flow> {
+        self.step(stmt.span)?;
+        match &stmt.kind {
+            StmtKind::Assign(targets, value) => {
+                let item = self.expr(value)?;
+                for target in targets {
+                    self.assign(target, &(item.clone(), value.span))?;
+                }
+            }
+            StmtKind::AnnAssign(target, _, Some(value)) => {
+                let item = self.expr(value)?;
+                self.assign(target, &(item, value.span))?;
+            }
+            StmtKind::AugAssign(target, op, value) => self.update(target, *op, value, stmt.span)?,
+            StmtKind::Expr(value) => match &value.kind {
+                ExprKind::Str(_) | ExprKind::Ellipsis => {}
+                _ => {
+                    if let Item::Value(value) = self.expr(value)? {
+                        self.out.push(Statement::Evaluate(value));
+                    }
+                }
+            },
+            StmtKind::If { test, body, orelse } => return self.branch(test, body, orelse, stmt.span),
+            StmtKind::For { has_else: true, .. } | StmtKind::While { has_else: true, .. } => {
+                return Err(unsupported(stmt.span, "`else` on a loop"));
+            }
+            StmtKind::For { target, iterable, body, .. } => self.count(target, iterable, body, stmt.span)?,
+            StmtKind::While { test, body, .. } => self.repeat(test, body, stmt.span)?,
+            StmtKind::Break | StmtKind::Continue if self.loops == 0 => {
+                return Err(Box::new(Diagnostic::error(id::MISPLACED, stmt.span, "a jump stands outside any loop")));
+            }
+            StmtKind::Break => {
+                self.out.push(Statement::Break);
+                return Ok(Flow::Jumps);
+            }
+            StmtKind::Continue => {
+                self.out.push(Statement::Continue);
+                return Ok(Flow::Jumps);
+            }
+            StmtKind::Return(value) => {
+                if !self.frame().is_kernel {
+                    return Err(Box::new(
+                        Diagnostic::error(id::MISPLACED, stmt.span, "`return` stands before the end of the function")
+                            .help("a function that is called ends with its only `return`"),
+                    ));
+                }
+                if let Some(value) = value.as_ref().filter(|value| !matches!(value.kind, ExprKind::None)) {
+                    return Err(Box::new(
+                        Diagnostic::error(id::RETURN_VALUE, value.span, "a kernel returns no value").help("write results to an array"),
+                    ));
+                }
+                self.out.push(Statement::Return);
+                return Ok(Flow::Returns);
+            }
+            StmtKind::Pass | StmtKind::AnnAssign(_, _, None) => {}
+            StmtKind::Assert(test, _) => match self.expr(test)? {
+                Item::Fixed(value) if value.truth() => {}
+                Item::Fixed(_) => {
+                    return Err(Box::new(Diagnostic::error(id::STATIC_ASSERT, test.span, "the assertion does not hold")));
+                }
+                other => {
+                    return Err(Box::new(
+                        Diagnostic::error(id::NOT_CONSTANT, test.span, "an assertion needs a value known when the kernel is compiled")
+                            .label(format!("this is {}", other.describe())),
+                    ));
+                }
+            },
+            StmtKind::Function(function) => {
+                let name = function.name.name.clone();
+                self.frame().names.insert(name, Entry::Item(Item::Function(function.clone())));
+            }
+            StmtKind::Raise(_) => return Err(unsupported(stmt.span, "`raise`")),
+            StmtKind::Import(_) => return Err(unsupported(stmt.span, "`import`")),
+            StmtKind::Unsupported(what) => return Err(unsupported(stmt.span, what)),
+        }
+        Ok(Flow::Falls)
+    }
+
+    fn assign(&mut self, target: &Expr, at: &At) -> Res<()> {
+        match &target.kind {
+            ExprKind::Name(name) => self.bind(name, at.0.clone(), target.span),
+            ExprKind::Subscript(base, index) => {
+                let place = self.place(base, index, target.span)?;
+                self.store(place, at)
+            }
+            ExprKind::Tuple(targets) | ExprKind::List(targets) => {
+                let items: Option<Vec<Item>> = match &at.0 {
+                    Item::Fixed(Fixed::Tuple(items)) => Some(items.iter().cloned().map(Item::Fixed).collect()),
+                    Item::Shape(memory) => Some((0..self.shape(*memory).len()).map(|axis| self.size(*memory, axis, at.1)).collect()),
+                    _ => None,
+                };
+                match items.filter(|items| items.len() == targets.len()) {
+                    Some(items) => targets.iter().zip(items).try_for_each(|(target, item)| self.assign(target, &(item, at.1))),
+                    None => Err(Box::new(
+                        Diagnostic::error(id::UNPACK, target.span, format!("{} names are assigned from something else", targets.len()))
+                            .also(at.1, format!("this is {}", at.0.describe())),
+                    )),
+                }
+            }
+            _ => Err(Box::new(Diagnostic::error(id::IMMUTABLE, target.span, "only variables and elements of arrays are assigned"))),
+        }
+    }
+
+    /// Writes an element; the value takes the element's type.
+    pub(super) fn store(&mut self, place: Place, at: &At) -> Res<()> {
+        let value = self.element(at, place.dtype)?;
+        self.out.push(Statement::Store(place, value));
+        Ok(())
+    }
+
+    /// A value on its way into memory: it takes the element's type, but floats don't become integers unasked.
+    pub(super) fn element(&self, at: &At, dtype: DType) -> Res<Expression> {
+        match &at.0 {
+            Item::Value(value) => {
+                let fits = promote(value.dtype, dtype).is_some_and(|common| common == dtype)
+                    || value.dtype.is_float() == dtype.is_float() && dtype != DType::B1;
+                if !fits {
+                    let message = format!("{} is not stored as {} implicitly", dtype_name(value.dtype), dtype_name(dtype));
+                    return Err(Box::new(
+                        Diagnostic::error(id::PROMOTION, at.1, message)
+                            .label(format!("this is {}", at.0.describe()))
+                            .help("convert it with `tile.cast(x, dtype)`"),
+                    ));
+                }
+                Ok(convert(value.clone(), dtype))
+            }
+            Item::Fixed(Fixed::Num(number)) => {
+                if matches!(number, crate::number::Num::Float(value) if value.fract() != 0.0 || !value.is_finite()) && !dtype.is_float() {
+                    return Err(Box::new(
+                        Diagnostic::error(id::PROMOTION, at.1, format!("{number} is not stored as {} implicitly", dtype_name(dtype)))
+                            .label("this constant"),
+                    ));
+                }
+                typed(at, dtype)
+            }
+            _ => Err(not_a_value(at)),
+        }
+    }
+
+    /// `target op= value`.
+    fn update(&mut self, target: &Expr, op: BinaryOp, value: &Expr, span: Span) -> Res<()> {
+        let right = (self.expr(value)?, value.span);
+        if let ExprKind::Subscript(base, index) = &target.kind {
+            let place = self.place(base, index, target.span)?;
+            let left = (self.load(place.clone(), target.span), target.span);
+            let result = (self.operate(op, &left, &right, span)?, span);
+            return self.store(place, &result);
+        }
+        let left = (self.expr(target)?, target.span);
+        let result = (self.operate(op, &left, &right, span)?, span);
+        self.assign(target, &result)
+    }
+
+    fn branch(&mut self, test: &Expr, body: &[Stmt], orelse: &[Stmt], span: Span) -> Res<Flow> {
+        let condition = (self.expr(test)?, test.span);
+        if let Item::Fixed(value) = &condition.0 {
+            return self.stmts(if value.truth() { body } else { orelse });
+        }
+        let condition = truth(&condition)?;
+        let outside = self.divergent;
+        if !condition.uniform {
+            self.divergent.get_or_insert(test.span);
+        }
+        self.branches += 1;
+        let before = self.frame().names.clone();
+        let (then, then_flow) = self.block(body)?;
+        let after_then = std::mem::replace(&mut self.frame().names, before);
+        let (other, other_flow) = self.block(orelse)?;
+        let after_other = std::mem::take(&mut self.frame().names);
+        self.branches -= 1;
+        let falls = |flow| flow == Flow::Falls;
+        self.meet([falls(then_flow).then_some(after_then), falls(other_flow).then_some(after_other)], span);
+        // Threads that left a round of a loop are not at what follows in it.
+        let left = self.loops > 0 && !condition.uniform && !(falls(then_flow) && falls(other_flow));
+        if !left {
+            self.divergent = outside;
+        }
+        self.out.push(Statement::If { test: condition, body: then, orelse: other });
+        Ok(match (then_flow, other_flow) {
+            (Flow::Falls, _) | (_, Flow::Falls) => Flow::Falls,
+            (Flow::Jumps, Flow::Jumps) => Flow::Jumps,
+            _ => Flow::Returns,
+        })
+    }
+
+    /// Walks a loop's body; names that it changes must be variables.
+    fn body(&mut self, body: &[Stmt], span: Span) -> Res<Vec<Statement>> {
+        let before = self.frame().names.clone();
+        self.loops += 1;
+        let (statements, _) = self.block(body)?;
+        self.loops -= 1;
+        let after = std::mem::replace(&mut self.frame().names, before.clone());
+        self.meet([Some(before), Some(after)], span);
+        Ok(statements)
+    }
+
+    /// `for name in range(...)`.
+    fn count(&mut self, target: &Expr, iterable: &Expr, body: &[Stmt], span: Span) -> Res<()> {
+        let ExprKind::Name(name) = &target.kind else {
+            return Err(unsupported(target.span, "anything but one name as the target of `for`"));
+        };
+        let range = match &iterable.kind {
+            ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "range") => args,
+            _ => {
+                return Err(Box::new(
+                    Diagnostic::error(id::NOT_ITERABLE, iterable.span, "`for` counts over a `range`")
+                        .label("this is something else")
+                        .help("write `for i in range(start, stop, step)`"),
+                ));
+            }
+        };
+        let bound = written::arguments("range", "*bounds", range, iterable.span)?;
+        let bounds = &bound[0];
+        if bounds.is_empty() || bounds.len() > 3 {
+            return Err(Box::new(Diagnostic::error(
+                id::CALL,
+                iterable.span,
+                format!("`range` takes one to three arguments, not {}", bounds.len()),
+            )));
+        }
+        let mut values: Vec<At> = Vec::new();
+        for expr in bounds {
+            let at = (self.expr(expr)?, expr.span);
+            let whole = match &at.0 {
+                Item::Value(value) => value.dtype.is_integer(),
+                Item::Fixed(value) => value.as_int().is_some(),
+                _ => false,
+            };
+            if !whole {
+                return Err(Box::new(
+                    Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "`range` takes integers").label(format!("this is {}", at.0.describe())),
+                ));
+            }
+            values.push(at);
+        }
+        let number = |value: i128| (Item::Fixed(Fixed::int(value)), iterable.span);
+        let (start, stop, step) = match values.as_slice() {
+            [stop] => (number(0), stop.clone(), number(1)),
+            [start, stop] => (start.clone(), stop.clone(), number(1)),
+            [start, stop, step, ..] => (start.clone(), stop.clone(), step.clone()),
+            [] => return Ok(()),
+        };
+        if matches!(&step.0, Item::Fixed(value) if value.as_int() == Some(0)) {
+            return Err(Box::new(Diagnostic::error(id::VALUE_RANGE, step.1, "the step of a `range` is zero")));
+        }
+        let mut dtype = DType::I32;
+        for at in [&start, &stop, &step] {
+            let own = match &at.0 {
+                Item::Value(value) => Some(value.dtype),
+                Item::Fixed(Fixed::Num(number)) => crate::promote::literal_dtype(*number),
+                _ => None,
+            };
+            dtype = own.and_then(|own| promote(dtype, own)).unwrap_or(DType::I64);
+        }
+        let (start, stop, step) = (typed(&start, dtype)?, typed(&stop, dtype)?, typed(&step, dtype)?);
+        let uniform = start.uniform && stop.uniform && step.uniform;
+        let before = self.frame().names.clone();
+        let (local, own) = self.variable(name, dtype, uniform, target.span)?;
+        let bounds = [start, stop, step].map(|value| convert(value, own));
+        let outside = self.divergent;
+        if !uniform {
+            self.divergent.get_or_insert(iterable.span);
+        }
+        let body = self.body(body, span)?;
+        self.divergent = outside;
+        let after = std::mem::take(&mut self.frame().names);
+        self.meet([Some(before), Some(after)], span);
+        let [start, stop, step] = bounds;
+        self.out.push(Statement::For { local, start, stop, step, body });
+        Ok(())
+    }
+
+    fn repeat(&mut self, test: &Expr, body: &[Stmt], span: Span) -> Res<()> {
+        let condition = (self.expr(test)?, test.span);
+        let condition = truth(&condition)?;
+        let outside = self.divergent;
+        if !condition.uniform {
+            self.divergent.get_or_insert(test.span);
+        }
+        let body = self.body(body, span)?;
+        self.divergent = outside;
+        self.out.push(Statement::While { test: condition, body });
+        Ok(())
+    }
+
+    /// `base[index]` as a place in memory.
+    pub(super) fn place(&mut self, base: &Expr, index: &Expr, span: Span) -> Res<Place> {
+        let at = (self.expr(base)?, base.span);
+        let Item::Array(memory) = at.0 else {
+            return Err(match &at.0 {
+                Item::Shape(_) => Box::new(Diagnostic::error(id::IMMUTABLE, span, "the sizes of an array don't change")),
+                other => Box::new(
+                    Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed").label(format!("this is {}", other.describe())),
+                ),
+            });
+        };
+        let items = match &index.kind {
+            ExprKind::Tuple(items) => items.as_slice(),
+            _ => std::slice::from_ref(index),
+        };
+        self.element_at(memory, items, span)
+    }
+
+    /// The element at an index, one entry an axis.
+    pub(super) fn element_at(&mut self, memory: Memory, items: &[Expr], span: Span) -> Res<Place> {
+        let shape = self.shape(memory);
+        let (dtype, name) = self.array(memory);
+        if items.len() != shape.len() {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::RANK,
+                    span,
+                    format!("`{name}` has {} axes and is indexed by {}", shape.len(), items.len()),
+                )
+                .label("one index an axis"),
+            ));
+        }
+        let mut index = Vec::new();
+        for (expr, extent) in items.iter().zip(shape) {
+            let at = (self.expr(expr)?, expr.span);
+            let value = match &at.0 {
+                Item::Value(value) if value.dtype.is_integer() => value.clone(),
+                Item::Fixed(value) if value.as_int().is_some() => {
+                    let number = value.as_int().unwrap_or(0);
+                    if number < 0 || extent.is_some_and(|extent| number >= i128::from(extent)) {
+                        let size = extent.map_or("the array".to_string(), |extent| format!("an axis of {extent}"));
+                        return Err(Box::new(
+                            Diagnostic::error(id::VALUE_RANGE, expr.span, format!("the index {number} is outside {size}"))
+                                .label(format!("index of `{name}`")),
+                        ));
+                    }
+                    self.constant_of(crate::number::Num::Int(number), expr.span)?
+                }
+                other => {
+                    return Err(Box::new(
+                        Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "an index is an integer").label(format!("this is {}", other.describe())),
+                    ));
+                }
+            };
+            index.push(value);
+        }
+        Ok(Place { memory, dtype, index, span })
+    }
+}
