@@ -3,6 +3,7 @@
 //! - [`passes`] are plain data, one file each; [`OptLevel`] names the pipelines `-O0` to `-O3`.
 //! - [`compile`] is the whole road; [`compile_module`] starts at IR.
 //! - [`facts`] answers what is known about ranges and divisibility.
+//! - [`generate`] makes random programs, for the tests of passes and executors.
 //! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
 //!
 //! Invariants: a pass leaves a module that verifies; every level of optimisation computes the same bits; the same input and
@@ -11,6 +12,7 @@
 mod analysis;
 mod driver;
 mod fold;
+pub mod generate;
 pub mod passes;
 mod pipeline;
 mod tiling;

@@ -43,10 +43,12 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     Changed(changed || swapped)
 }
 
-/// Constants stand right.
+/// Constants stand right. Of two zeros of different sign, `maxf` and `minf` may yield either: their operands keep their places.
 fn order_operands(func: &mut Func, op: Op) -> bool {
     let data = &func.ops[op];
+    let ordered = matches!(data.kind, OpKind::Schedule(ScheduleOp::MaxF { .. } | ScheduleOp::MinF { .. }));
     let swaps = data.row().has(Trait::Commutative)
+        && !ordered
         && func.constant(data.operands[0]).is_some()
         && func.constant(data.operands[1]).is_none();
     if swaps {
