@@ -176,6 +176,13 @@ struct Live<'a> {
     report: GateReport,
 }
 
+/// What remains of a subject when its tensors are gone.
+struct Checked<'a> {
+    case: &'a CaseSpec,
+    name: &'a str,
+    report: GateReport,
+}
+
 impl Runner<'_> {
     fn group(&mut self, open: &[(&CaseSpec, &str)]) -> Result<(), StoreError> {
         let mut live = Vec::new();
@@ -264,13 +271,15 @@ impl Runner<'_> {
     }
 
     fn judge(&mut self, live: Vec<Live<'_>>, measured: Vec<Result<Timed, Fault>>) -> Result<(), StoreError> {
+        // The tensors go first: judging may measure the ceilings again.
+        let checked: Vec<Checked<'_>> =
+            live.into_iter().map(|Live { case, name, report, .. }| Checked { case, name, report }).collect();
         let mut rows: Vec<(&CaseSpec, SummaryRecord, Vec<f64>)> = Vec::new();
-        for (mut subject, outcome) in live.into_iter().zip(measured) {
-            let (case, name) = (subject.case, subject.name);
+        for (Checked { case, name, mut report }, outcome) in checked.into_iter().zip(measured) {
             let row = match outcome {
                 Ok(timed) => {
                     let check = CheckResult { name: "timed_output".into(), ok: true, detail: None };
-                    subject.report.checks.push(check);
+                    report.checks.push(check);
                     for (i, block) in timed.blocks.iter().enumerate() {
                         (self.sink)(Record::Block(BlockRecord {
                             case: case.key.id(),
@@ -280,17 +289,17 @@ impl Runner<'_> {
                             samples_ns: block.samples_ns.clone(),
                         }))?;
                     }
-                    (case, self.row(case, name, &timed, &subject.report)?, timed.medians())
+                    (case, self.row(case, name, &timed, &report)?, timed.medians())
                 }
                 Err(fault) => {
                     let detail = Some(fault.message.clone());
-                    subject.report.checks.push(CheckResult { name: "timed_output".into(), ok: false, detail });
-                    subject.report.status = fault.status;
-                    subject.report.reason = Some(fault.message.clone());
+                    report.checks.push(CheckResult { name: "timed_output".into(), ok: false, detail });
+                    report.status = fault.status;
+                    report.reason = Some(fault.message.clone());
                     (case, summary(case, name, fault.status, Some(fault.message)), Vec::new())
                 }
             };
-            (self.sink)(gate_record(case, name, subject.report))?;
+            (self.sink)(gate_record(case, name, report))?;
             rows.push(row);
         }
         for i in 0..rows.len() {

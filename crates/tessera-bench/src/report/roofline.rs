@@ -35,8 +35,9 @@ pub(super) fn chart(results: &Results) -> Option<String> {
     let x_ticks: Vec<_> = x.ticks(10.0, 8).into_iter().map(|v| (x.at(v), plain(v))).collect();
     drawing.x_axis(&x_ticks, "useful operations per compulsory byte");
     for (bandwidth, name, class) in [(memory.best, "memory copy", "roof"), (cache.best, "cache copy", "roof faint")] {
-        slope(&mut drawing, &x, &y, bandwidth, if highest > 0.0 { highest } else { y.range().1 }, class);
-        label_slope(&mut drawing, &x, &y, bandwidth, name);
+        let top = if highest > 0.0 { highest } else { y.range().1 };
+        slope(&mut drawing, &x, &y, bandwidth, top, class);
+        label_slope(&mut drawing, &x, &y, bandwidth, top, name);
     }
     for (name, rate) in &roofs {
         let from = (rate / cache.best).clamp(x.range().0, x.range().1);
@@ -64,11 +65,12 @@ fn slope(drawing: &mut Drawing, x: &LogScale, y: &LogScale, bandwidth: f64, top:
     }
 }
 
-fn label_slope(drawing: &mut Drawing, x: &LogScale, y: &LogScale, bandwidth: f64, name: &str) {
-    // Right of the line and below it, a little way up from where it enters.
-    let from = 1.6 * x.range().0.max(y.range().0 / bandwidth);
-    let position = (x.at(from) + 10.0, y.at(from * bandwidth) + 8.0);
-    drawing.text("note", position, Anchor::Start, &format!("{name} {}", units::rate(bandwidth, "B/s")));
+/// The bandwidth's name, left of the line near its upper end, where rows are rare.
+fn label_slope(drawing: &mut Drawing, x: &LogScale, y: &LogScale, bandwidth: f64, top: f64, name: &str) {
+    let end = x.range().1.min(top / bandwidth) / 1.5;
+    let position = (x.at(end) - 8.0, y.at(end * bandwidth));
+    let anchor = if end < 3.0 * x.range().0 { Anchor::Start } else { Anchor::End };
+    drawing.text("note", position, anchor, &format!("{name} {}", units::rate(bandwidth, "B/s")));
 }
 
 fn plain(value: f64) -> String {

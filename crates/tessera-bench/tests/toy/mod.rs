@@ -240,7 +240,7 @@ impl Suite for Toys {
             _ => Flaw::None,
         };
         let mut toy = Toy::new(n, n, 64, flaw);
-        toy.delay_ns = if implementation == "slow" { 200_000 } else { 0 };
+        toy.delay_ns = if implementation == "slow" { 2_000_000 } else { 0 };
         Ok(Box::new(toy))
     }
 
