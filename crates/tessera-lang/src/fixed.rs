@@ -112,10 +112,12 @@ pub(crate) fn binary(op: BinaryOp, a: &Fixed, b: &Fixed, span: Span) -> Res<Fixe
         (BinaryOp::Add, Fixed::Tuple(a), Fixed::Tuple(b)) if a.len() + b.len() <= MAX_LENGTH => {
             Ok(Fixed::Tuple(a.iter().chain(b.iter()).cloned().collect()))
         }
-        _ => Err(Box::new(
-            Diagnostic::error(id::OPERAND_TYPE, span, format!("`{}` does not take these values", op.symbol()))
-                .label(format!("{} and {}", a.describe(), b.describe())),
-        )),
+        _ => {
+            Err(Box::new(
+                Diagnostic::error(id::OPERAND_TYPE, span, format!("`{}` does not take these values", op.symbol()))
+                    .label(format!("{} and {}", a.describe(), b.describe())),
+            ))
+        }
     }
 }
 
@@ -170,10 +172,11 @@ pub(crate) fn compare(op: CompareOp, a: &Fixed, b: &Fixed, span: Span) -> Res<bo
         },
     };
     order.ok_or_else(|| {
-        Box::new(
-            Diagnostic::error(id::OPERAND_TYPE, span, "these values are not compared")
-                .label(format!("{} and {}", a.describe(), b.describe())),
-        )
+        Box::new(Diagnostic::error(id::OPERAND_TYPE, span, "these values are not compared").label(format!(
+            "{} and {}",
+            a.describe(),
+            b.describe()
+        )))
     })
 }
 
@@ -240,7 +243,9 @@ pub(crate) fn builtin(name: &str, args: &[Fixed], span: Span) -> Option<Res<Fixe
     let wrong = |message: String| Some(Err(Box::new(Diagnostic::error(id::CALL, span, message))));
     let result = match (name, args) {
         ("int", [Fixed::Num(value)]) => match value {
-            Num::Float(value) if !value.is_finite() || value.abs() > 1e36 => return wrong(format!("`int` does not take {value}")),
+            Num::Float(value) if !value.is_finite() || value.abs() > 1e36 => {
+                return wrong(format!("`int` does not take {value}"));
+            }
             Num::Float(value) => Fixed::int(value.trunc() as i128),
             Num::Int(_) | Num::Bool(_) => Fixed::int(value.as_int().unwrap_or(0)),
         },

@@ -31,7 +31,8 @@ fn compile(source: &str, args: &[(String, ArgType)], options: &LowerOptions) -> 
             let faults: Vec<String> = verify(&module).iter().map(|fault| fault.render(&module.sources, false)).collect();
             assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), print_module(&module));
             let text = print_module(&module);
-            let again = tessera_ir::text::parse_module("again.tir", &text).unwrap_or_else(|(_, error)| panic!("{}\n{text}", error.message));
+            let again = tessera_ir::text::parse_module("again.tir", &text)
+                .unwrap_or_else(|(_, error)| panic!("{}\n{text}", error.message));
             assert_eq!(print_module(&again), text);
             text
         }
@@ -49,7 +50,10 @@ fn gemm_args(storage: DType, accumulator: DType) -> Args {
 
 #[test]
 fn gemm_as_given() {
-    check(GEMM, &gemm_args(DType::BF16, DType::F32), expect![[r#"
+    check(
+        GEMM,
+        &gemm_args(DType::BF16, DType::F32),
+        expect![[r#"
         graph @tessera_gemm(%A: operand<@Mx@Kxbf16>, %B: operand<@Kx@Nxbf16>, %C: operand<@Mx@Nxf32>) abi(A: operand<bf16, ["M", "K"]>, B: operand<bf16, ["K", "N"]>, C: operand<f32, ["M", "N"]>) config(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_warps=4, num_stages=2) {
           %A_tile = graph.load %A : tensor<@Mx@Kxbf16>
           %B_tile = graph.load %B : tensor<@Kx@Nxbf16>
@@ -60,14 +64,18 @@ fn gemm_as_given() {
           graph.store %C_tile.1, %C
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn gemm_with_run_time_scalars_reads_c_only_where_beta_is_not_zero() {
     let mut args = gemm_args(DType::BF16, DType::F32);
     args.extend([scalar("alpha", DType::F32), scalar("beta", DType::F32)]);
-    check(GEMM, &args, expect![[r#"
+    check(
+        GEMM,
+        &args,
+        expect![[r#"
         graph @tessera_gemm(%A: operand<@Mx@Kxbf16>, %B: operand<@Kx@Nxbf16>, %C: operand<@Mx@Nxf32>, %alpha: tile<f32>, %beta: tile<f32>) abi(A: operand<bf16, ["M", "K"]>, B: operand<bf16, ["K", "N"]>, C: operand<f32, ["M", "N"]>, alpha: scalar<f32>, beta: scalar<f32>) config(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_warps=4, num_stages=2) {
           %A_tile = graph.load %A : tensor<@Mx@Kxbf16>
           %B_tile = graph.load %B : tensor<@Kx@Nxbf16>
@@ -90,5 +98,6 @@ fn gemm_with_run_time_scalars_reads_c_only_where_beta_is_not_zero() {
           graph.store %C_tile.1, %C
           return
         }
-    "#]]);
+    "#]],
+    );
 }

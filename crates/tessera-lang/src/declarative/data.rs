@@ -263,19 +263,21 @@ impl Walk<'_> {
     /// `a op b` for comparisons.
     pub(super) fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Item> {
         match (&a.0, &b.0) {
-            (Item::Fixed(x), Item::Fixed(y)) => return crate::fixed::compare(op, x, y, span).map(|v| Item::Fixed(Fixed::bool(v))),
-            // A parameter that got an array or a scalar is not `None`.
-            (Item::Fixed(Fixed::None), Item::Operand(_) | Item::Data(_)) | (Item::Operand(_) | Item::Data(_), Item::Fixed(Fixed::None)) => {
-                match op {
-                    CompareOp::Is | CompareOp::Eq => return Ok(Item::Fixed(Fixed::bool(false))),
-                    CompareOp::IsNot | CompareOp::Ne => return Ok(Item::Fixed(Fixed::bool(true))),
-                    _ => {}
-                }
+            (Item::Fixed(x), Item::Fixed(y)) => {
+                return crate::fixed::compare(op, x, y, span).map(|v| Item::Fixed(Fixed::bool(v)));
             }
+            // A parameter that got an array or a scalar is not `None`.
+            (Item::Fixed(Fixed::None), Item::Operand(_) | Item::Data(_))
+            | (Item::Operand(_) | Item::Data(_), Item::Fixed(Fixed::None)) => match op {
+                CompareOp::Is | CompareOp::Eq => return Ok(Item::Fixed(Fixed::bool(false))),
+                CompareOp::IsNot | CompareOp::Ne => return Ok(Item::Fixed(Fixed::bool(true))),
+                _ => {}
+            },
             _ => {}
         }
         if matches!(op, CompareOp::Is | CompareOp::IsNot | CompareOp::In | CompareOp::NotIn) {
-            let diagnostic = Diagnostic::error(id::OPERAND_TYPE, span, "run-time values are compared with `==`, `<` and their kin");
+            let diagnostic =
+                Diagnostic::error(id::OPERAND_TYPE, span, "run-time values are compared with `==`, `<` and their kin");
             return Err(Box::new(is_are(a, b, diagnostic)));
         }
         for at in [a, b] {
@@ -325,10 +327,7 @@ impl Walk<'_> {
         }
         let (x, y) = (&sides[0], &sides[1]);
         let rank = x.2.len();
-        let fits = rank >= 2
-            && y.2.len() == rank
-            && x.2[..rank - 2] == y.2[..rank - 2]
-            && x.2[rank - 1] == y.2[rank - 2];
+        let fits = rank >= 2 && y.2.len() == rank && x.2[..rank - 2] == y.2[..rank - 2] && x.2[rank - 1] == y.2[rank - 2];
         if !fits {
             let message = format!("{} and {} don't form a matrix product", show(&x.2), show(&y.2));
             let help = "the last axis of the first is the last but one of the second: (M, K) and (K, N)";
@@ -373,7 +372,9 @@ pub(super) fn broadcast_axes(x: &Data, y: &Data, a: &At, b: &At) -> Res<Option<A
 }
 
 fn out_of_range(number: Num, span: Span) -> Box<Diagnostic> {
-    Box::new(Diagnostic::error(id::CONSTANT_OVERFLOW, span, format!("{number} does not fit its element type")).label("this constant"))
+    Box::new(
+        Diagnostic::error(id::CONSTANT_OVERFLOW, span, format!("{number} does not fit its element type")).label("this constant"),
+    )
 }
 
 pub(super) fn not_a_value(item: &Item, span: Span) -> Box<Diagnostic> {

@@ -120,7 +120,8 @@ impl Walk<'_> {
             Some(dtype) => Ok(Item::Fixed(Fixed::DType(dtype))),
             None if matches!(name, "tile" | "tessera") => Ok(Item::Fixed(Fixed::Path(name.into()))),
             None => Err(Box::new(
-                Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined")).label("not found in this kernel or file"),
+                Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
+                    .label("not found in this kernel or file"),
             )),
         }
     }
@@ -282,7 +283,8 @@ impl Walk<'_> {
         match self.expr(function)? {
             Item::Function(callee) => self.inline(&callee, args, expr.span),
             other => Err(Box::new(
-                Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function").label(format!("it is {}", other.describe())),
+                Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function")
+                    .label(format!("it is {}", other.describe())),
             )),
         }
     }
@@ -372,4 +374,3 @@ fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
             .help(format!("there are {}", TileFunction::names())),
     )
 }
-

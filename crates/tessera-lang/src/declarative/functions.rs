@@ -192,17 +192,25 @@ impl Walk<'_> {
                 Item::Fixed(Fixed::Num(number)) => number.truth(),
                 other => {
                     return Err(Box::new(
-                        Diagnostic::error(id::NOT_CONSTANT, transpose.span, "`transpose` must be known when the kernel is compiled")
-                            .label(format!("this is {}", other.describe()))
-                            .help("pass it as a constant: the axes of the operand in memory depend on it"),
+                        Diagnostic::error(
+                            id::NOT_CONSTANT,
+                            transpose.span,
+                            "`transpose` must be known when the kernel is compiled",
+                        )
+                        .label(format!("this is {}", other.describe()))
+                        .help("pass it as a constant: the axes of the operand in memory depend on it"),
                     ));
                 }
             },
         };
         let Item::Operand(name) = &item else {
             return Err(Box::new(
-                Diagnostic::error(id::ARGUMENT_TYPE, operand.span, format!("`tile.load` takes an operand, not {}", item.describe()))
-                    .help("operands are parameters annotated with `Tensor[...]`"),
+                Diagnostic::error(
+                    id::ARGUMENT_TYPE,
+                    operand.span,
+                    format!("`tile.load` takes an operand, not {}", item.describe()),
+                )
+                .help("operands are parameters annotated with `Tensor[...]`"),
             ));
         };
         self.lies(name, transposed, span, operand.span)?;
@@ -228,7 +236,9 @@ impl Walk<'_> {
                 Diagnostic::error(id::TRANSPOSE, operand, format!("`{name}` is used both as it is and transposed"))
                     .label(if transposed { "transposed here" } else { "as it is here" })
                     .also(at, if before { "transposed here" } else { "as it is here" })
-                    .help("the annotation names the axes after `transpose`, so an operand has one order: take a second parameter"),
+                    .help(
+                        "the annotation names the axes after `transpose`, so an operand has one order: take a second parameter",
+                    ),
             )),
             Some(_) => Ok(()),
             None => {
@@ -241,8 +251,12 @@ impl Walk<'_> {
     fn store(&mut self, operand: &At, value: &At, span: Span) -> Res<Item> {
         let Item::Operand(name) = &operand.0 else {
             return Err(Box::new(
-                Diagnostic::error(id::ARGUMENT_TYPE, operand.1, format!("`tile.store` takes an operand, not {}", operand.0.describe()))
-                    .help("operands are parameters annotated with `Tensor[...]`: write `tile.store(C, value)`"),
+                Diagnostic::error(
+                    id::ARGUMENT_TYPE,
+                    operand.1,
+                    format!("`tile.store` takes an operand, not {}", operand.0.describe()),
+                )
+                .help("operands are parameters annotated with `Tensor[...]`: write `tile.store(C, value)`"),
             ));
         };
         self.lies(name, false, span, operand.1)?;
@@ -275,7 +289,8 @@ impl Walk<'_> {
             ));
         }
         let fits = data.axes.as_ref().is_none_or(|own| {
-            let aligned = own.iter().rev().zip(axes.iter().rev()).all(|(own, axis)| own == axis || *own == tessera_ir::Axis::Fixed(1));
+            let aligned =
+                own.iter().rev().zip(axes.iter().rev()).all(|(own, axis)| own == axis || *own == tessera_ir::Axis::Fixed(1));
             own.len() <= axes.len() && aligned
         });
         if !fits {
@@ -323,7 +338,8 @@ impl Walk<'_> {
         }
         if *dtype == DType::B1 {
             return Err(Box::new(
-                Diagnostic::error(id::OPERAND_TYPE, at.1, "truth values are not reduced").help("convert them with `tile.cast(x, int32)`"),
+                Diagnostic::error(id::OPERAND_TYPE, at.1, "truth values are not reduced")
+                    .help("convert them with `tile.cast(x, int32)`"),
             ));
         }
         let mut reduced = axes.clone();

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 use tessera_ir::{
-    AbiParam, Axis, Block, Builder, Diagnostic, Elem, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind, ScheduleOp, Span,
-    TensorType, Type, Value,
+    AbiParam, Axis, Block, Builder, Diagnostic, Elem, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind, ScheduleOp,
+    Span, TensorType, Type, Value,
 };
 use tessera_types::DType;
 

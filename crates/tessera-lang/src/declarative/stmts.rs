@@ -174,8 +174,12 @@ impl Walk<'_> {
                 Err(Box::new(Diagnostic::error(id::STATIC_ASSERT, test.span, format!("assertion failed: {text}"))))
             }
             other => Err(Box::new(
-                Diagnostic::error(id::NOT_CONSTANT, test.span, "an assertion here needs a value known when the kernel is compiled")
-                    .label(format!("this is {}", other.describe())),
+                Diagnostic::error(
+                    id::NOT_CONSTANT,
+                    test.span,
+                    "an assertion here needs a value known when the kernel is compiled",
+                )
+                .label(format!("this is {}", other.describe())),
             )),
         }
     }
@@ -195,8 +199,12 @@ impl Walk<'_> {
                     targets.iter().zip(items.iter()).try_for_each(|(target, item)| self.assign(target, Item::Fixed(item.clone())))
                 }
                 _ => Err(Box::new(
-                    Diagnostic::error(id::UNPACK, target.span, format!("{} names are assigned from something else", targets.len()))
-                        .label(format!("the value is {}", item.describe())),
+                    Diagnostic::error(
+                        id::UNPACK,
+                        target.span,
+                        format!("{} names are assigned from something else", targets.len()),
+                    )
+                    .label(format!("the value is {}", item.describe())),
                 )),
             },
             ExprKind::Subscript(..) => Err(Box::new(
@@ -234,7 +242,8 @@ impl Walk<'_> {
             after.push(locals);
         }
         self.branches -= 1;
-        let names: Vec<String> = after[0].keys().chain(after[1].keys().filter(|name| !after[0].contains_key(*name))).cloned().collect();
+        let names: Vec<String> =
+            after[0].keys().chain(after[1].keys().filter(|name| !after[0].contains_key(*name))).cloned().collect();
         let is_kernel = self.frame().is_kernel;
         let mut leaving: Vec<(String, Data, Data)> = Vec::new();
         for name in names {

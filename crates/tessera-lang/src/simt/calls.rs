@@ -48,7 +48,9 @@ impl Check<'_> {
                                 .help("functions of per-thread kernels are members of `tile`"),
                         ));
                     };
-                    let Some((signature, function)) = functions::find(name) else { return Err(unknown_function(name, member.span)) };
+                    let Some((signature, function)) = functions::find(name) else {
+                        return Err(unknown_function(name, member.span));
+                    };
                     let bound = written::arguments(&format!("tile.{name}"), signature, args, span)?;
                     return self.call_tile(function, name, subscript, &bound, span);
                 }
@@ -78,7 +80,8 @@ impl Check<'_> {
         match self.expr(function)? {
             Item::Function(callee) => self.inline(&callee, args, span),
             other => Err(Box::new(
-                Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function").label(format!("it is {}", other.describe())),
+                Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function")
+                    .label(format!("it is {}", other.describe())),
             )),
         }
     }
@@ -218,11 +221,9 @@ impl Check<'_> {
                 return Ok(Item::Fixed(Fixed::None));
             }
             Function::CopyAsync => return self.copy_async(bound, span),
-            Function::AtomicAdd
-            | Function::AtomicMax
-            | Function::AtomicMin
-            | Function::AtomicExchange
-            | Function::AtomicCas => return self.atomic(function, name, bound, span),
+            Function::AtomicAdd | Function::AtomicMax | Function::AtomicMin | Function::AtomicExchange | Function::AtomicCas => {
+                return self.atomic(function, name, bound, span);
+            }
             Function::FragmentFill | Function::FragmentLoad | Function::FragmentStore | Function::FragmentMma => {
                 return self.fragment(function, bound, span);
             }
@@ -238,7 +239,12 @@ impl Check<'_> {
             (Function::WarpReduce(combine), [at]) => {
                 let value = self.scalar(at)?;
                 let dtype = value.dtype;
-                Ok(Item::Value(Expression { kind: ExpressionKind::WarpReduce(combine, Box::new(value)), dtype, uniform: false, span }))
+                Ok(Item::Value(Expression {
+                    kind: ExpressionKind::WarpReduce(combine, Box::new(value)),
+                    dtype,
+                    uniform: false,
+                    span,
+                }))
             }
             (Function::Shuffle(kind), [at, lane]) => {
                 let value = self.scalar(at)?;
@@ -304,8 +310,12 @@ impl Check<'_> {
         match value.as_int().and_then(|value| u32::try_from(value).ok()).filter(|value| range.contains(value)) {
             Some(value) => Ok(value),
             None => Err(Box::new(
-                Diagnostic::error(id::VALUE_RANGE, expr.span, format!("{what} is an integer from {} to {}", range.start(), range.end()))
-                    .label(format!("this is {}", value.describe())),
+                Diagnostic::error(
+                    id::VALUE_RANGE,
+                    expr.span,
+                    format!("{what} is an integer from {} to {}", range.start(), range.end()),
+                )
+                .label(format!("this is {}", value.describe())),
             )),
         }
     }
@@ -341,7 +351,8 @@ impl Check<'_> {
                     Some(size) => extents.push(size),
                     None => {
                         return Err(Box::new(
-                            Diagnostic::error(id::SHAPE, expr.span, "a size is a positive integer").label(format!("this is {}", size.describe())),
+                            Diagnostic::error(id::SHAPE, expr.span, "a size is a positive integer")
+                                .label(format!("this is {}", size.describe())),
                         ));
                     }
                 }
@@ -372,9 +383,13 @@ impl Check<'_> {
         };
         if bytes > limit {
             return Err(Box::new(
-                Diagnostic::error(id::SHARED_MEMORY, span, format!("{what} of {bytes} bytes, all allocations together, are too much"))
-                    .label("the limit is passed here")
-                    .note(format!("{} has {limit} bytes", self.arch)),
+                Diagnostic::error(
+                    id::SHARED_MEMORY,
+                    span,
+                    format!("{what} of {bytes} bytes, all allocations together, are too much"),
+                )
+                .label("the limit is passed here")
+                .note(format!("{} has {limit} bytes", self.arch)),
             ));
         }
         Ok(Item::Array(Memory::Allocation(self.allocations.len() - 1)))
@@ -414,9 +429,13 @@ impl Check<'_> {
         let values = bound.get(1).map_or(&[][..], Vec::as_slice);
         if values.len() < wanted || values.len() > wanted + 1 {
             return Err(Box::new(
-                Diagnostic::error(id::CALL, span, format!("`tile.{name}` takes a target and {wanted} value{}", if wanted == 1 { "" } else { "s" }))
-                    .label(format!("{} given", values.len()))
-                    .help(format!("write `tile.{name}(x[i], ...)`")),
+                Diagnostic::error(
+                    id::CALL,
+                    span,
+                    format!("`tile.{name}` takes a target and {wanted} value{}", if wanted == 1 { "" } else { "s" }),
+                )
+                .label(format!("{} given", values.len()))
+                .help(format!("write `tile.{name}(x[i], ...)`")),
             ));
         }
         let (place, taken) = self.target(&bound[0], values, wanted, name, span)?;
@@ -521,14 +540,19 @@ impl Check<'_> {
                 for ((expr, (_, role)), wanted) in exprs.iter().zip(parts).zip([Role::Accumulator, Role::A, Role::B]) {
                     if role != wanted {
                         return Err(Box::new(
-                            Diagnostic::error(id::MMA_TYPE, expr.span, format!("the fragment here must be {wanted:?}").to_lowercase())
-                                .help("write `tile.fragment_mma(accumulator, a, b)`"),
+                            Diagnostic::error(
+                                id::MMA_TYPE,
+                                expr.span,
+                                format!("the fragment here must be {wanted:?}").to_lowercase(),
+                            )
+                            .help("write `tile.fragment_mma(accumulator, a, b)`"),
                         ));
                     }
                 }
                 let dtype = |position: usize| self.allocations[position].dtype;
                 let (sum, a, b) = (dtype(parts[0].0), dtype(parts[1].0), dtype(parts[2].0));
-                let halves = a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
+                let halves =
+                    a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
                 let bytes = a == b && matches!(a, DType::I8 | DType::U8) && sum == DType::I32;
                 if !halves && !bytes {
                     return Err(Box::new(
@@ -647,4 +671,3 @@ fn dtype_of(at: &At) -> Res<DType> {
         )),
     }
 }
-

@@ -125,10 +125,14 @@ impl Check<'_> {
             Some(Entry::Local) => return Ok(self.local(name, span)),
             Some(Entry::Maybe(place)) => {
                 return Err(Box::new(
-                    Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is not assigned on every path that leads here"))
-                        .label("used here")
-                        .also(place, "assigned on some path")
-                        .help(format!("assign `{name}` before the branch or loop")),
+                    Diagnostic::error(
+                        id::MAYBE_UNDEFINED,
+                        span,
+                        format!("`{name}` is not assigned on every path that leads here"),
+                    )
+                    .label("used here")
+                    .also(place, "assigned on some path")
+                    .help(format!("assign `{name}` before the branch or loop")),
                 ));
             }
             None => {}
@@ -157,7 +161,8 @@ impl Check<'_> {
         let diagnostic = if assigned {
             Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
         } else {
-            Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined")).label("not found in this kernel or file")
+            Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
+                .label("not found in this kernel or file")
         };
         Err(Box::new(diagnostic))
     }
@@ -266,7 +271,8 @@ impl Check<'_> {
 
     /// A number as a value of its own type.
     pub(super) fn constant_of(&self, number: Num, span: Span) -> Res<Expression> {
-        let dtype = crate::promote::literal_dtype(number).ok_or_else(|| super::value::out_of_range(number, "any integer type", span))?;
+        let dtype =
+            crate::promote::literal_dtype(number).ok_or_else(|| super::value::out_of_range(number, "any integer type", span))?;
         super::value::constant(number, dtype, span)
     }
 

@@ -175,7 +175,9 @@ impl Check<'_> {
 
     fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Item> {
         match (&a.0, &b.0) {
-            (Item::Fixed(x), Item::Fixed(y)) => return fixed::compare(op, x, y, span).map(|value| Item::Fixed(Fixed::bool(value))),
+            (Item::Fixed(x), Item::Fixed(y)) => {
+                return fixed::compare(op, x, y, span).map(|value| Item::Fixed(Fixed::bool(value)));
+            }
             // A parameter that got an array or a scalar is not `None`.
             (Item::Fixed(Fixed::None), _) | (_, Item::Fixed(Fixed::None)) => match op {
                 CompareOp::Is | CompareOp::Eq => return Ok(Item::Fixed(Fixed::bool(false))),
@@ -219,7 +221,8 @@ impl Check<'_> {
                 fixed::item(&value, &index, span).map(Item::Fixed)
             }
             other => Err(Box::new(
-                Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed").label(format!("this is {}", other.describe())),
+                Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed")
+                    .label(format!("this is {}", other.describe())),
             )),
         }
     }

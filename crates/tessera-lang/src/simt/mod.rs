@@ -81,7 +81,12 @@ struct Check<'f> {
 ///
 /// # Errors
 /// The first mistake, with its place.
-pub fn check(file: &ParsedFile, kernel: &str, args: &[(String, ArgType)], options: &LowerOptions) -> Result<SimtKernel, Vec<Diagnostic>> {
+pub fn check(
+    file: &ParsedFile,
+    kernel: &str,
+    args: &[(String, ArgType)],
+    options: &LowerOptions,
+) -> Result<SimtKernel, Vec<Diagnostic>> {
     if file.has_errors() {
         return Err(file.diagnostics.clone());
     }
@@ -104,7 +109,12 @@ pub(crate) fn refusal(kernel: &Kernel) -> Box<Diagnostic> {
     )
 }
 
-pub(crate) fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], options: &LowerOptions) -> Res<SimtKernel> {
+pub(crate) fn check_kernel(
+    file: &ParsedFile,
+    kernel: &Kernel,
+    args: &[(String, ArgType)],
+    options: &LowerOptions,
+) -> Res<SimtKernel> {
     let at = kernel.function.name.span;
     if let Some(what) = kernel.function.unsupported {
         return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));
@@ -119,7 +129,8 @@ pub(crate) fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, 
     let config = tuning::choose(file, kernel, operand, options)?;
     let arch = tuning::arch(options);
     let threads = threads(&config, options, arch, at)?;
-    let mut named: IndexMap<String, Fixed> = config.iter().map(|(name, value)| (name.clone(), Fixed::int(i128::from(*value)))).collect();
+    let mut named: IndexMap<String, Fixed> =
+        config.iter().map(|(name, value)| (name.clone(), Fixed::int(i128::from(*value)))).collect();
     named.extend(signature.dtypes.iter().map(|(name, dtype)| (name.clone(), Fixed::DType(*dtype))));
 
     let mut abi = Abi::default();

@@ -113,7 +113,8 @@ impl Check<'_> {
                 }
                 if let Some(value) = value.as_ref().filter(|value| !matches!(value.kind, ExprKind::None)) {
                     return Err(Box::new(
-                        Diagnostic::error(id::RETURN_VALUE, value.span, "a kernel returns no value").help("write results to an array"),
+                        Diagnostic::error(id::RETURN_VALUE, value.span, "a kernel returns no value")
+                            .help("write results to an array"),
                     ));
                 }
                 self.out.push(Statement::Return);
@@ -127,8 +128,12 @@ impl Check<'_> {
                 }
                 other => {
                     return Err(Box::new(
-                        Diagnostic::error(id::NOT_CONSTANT, test.span, "an assertion needs a value known when the kernel is compiled")
-                            .label(format!("this is {}", other.describe())),
+                        Diagnostic::error(
+                            id::NOT_CONSTANT,
+                            test.span,
+                            "an assertion needs a value known when the kernel is compiled",
+                        )
+                        .label(format!("this is {}", other.describe())),
                     ));
                 }
             },
@@ -153,18 +158,26 @@ impl Check<'_> {
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
                 let items: Option<Vec<Item>> = match &at.0 {
                     Item::Fixed(Fixed::Tuple(items)) => Some(items.iter().cloned().map(Item::Fixed).collect()),
-                    Item::Shape(memory) => Some((0..self.shape(*memory).len()).map(|axis| self.size(*memory, axis, at.1)).collect()),
+                    Item::Shape(memory) => {
+                        Some((0..self.shape(*memory).len()).map(|axis| self.size(*memory, axis, at.1)).collect())
+                    }
                     _ => None,
                 };
                 match items.filter(|items| items.len() == targets.len()) {
                     Some(items) => targets.iter().zip(items).try_for_each(|(target, item)| self.assign(target, &(item, at.1))),
                     None => Err(Box::new(
-                        Diagnostic::error(id::UNPACK, target.span, format!("{} names are assigned from something else", targets.len()))
-                            .also(at.1, format!("this is {}", at.0.describe())),
+                        Diagnostic::error(
+                            id::UNPACK,
+                            target.span,
+                            format!("{} names are assigned from something else", targets.len()),
+                        )
+                        .also(at.1, format!("this is {}", at.0.describe())),
                     )),
                 }
             }
-            _ => Err(Box::new(Diagnostic::error(id::IMMUTABLE, target.span, "only variables and elements of arrays are assigned"))),
+            _ => {
+                Err(Box::new(Diagnostic::error(id::IMMUTABLE, target.span, "only variables and elements of arrays are assigned")))
+            }
         }
     }
 
@@ -192,10 +205,16 @@ impl Check<'_> {
                 Ok(convert(value.clone(), dtype))
             }
             Item::Fixed(Fixed::Num(number)) => {
-                if matches!(number, crate::number::Num::Float(value) if value.fract() != 0.0 || !value.is_finite()) && !dtype.is_float() {
+                if matches!(number, crate::number::Num::Float(value) if value.fract() != 0.0 || !value.is_finite())
+                    && !dtype.is_float()
+                {
                     return Err(Box::new(
-                        Diagnostic::error(id::PROMOTION, at.1, format!("{number} is not stored as {} implicitly", dtype_name(dtype)))
-                            .label("this constant"),
+                        Diagnostic::error(
+                            id::PROMOTION,
+                            at.1,
+                            format!("{number} is not stored as {} implicitly", dtype_name(dtype)),
+                        )
+                        .label("this constant"),
                     ));
                 }
                 typed(at, dtype)
@@ -295,7 +314,8 @@ impl Check<'_> {
             };
             if !whole {
                 return Err(Box::new(
-                    Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "`range` takes integers").label(format!("this is {}", at.0.describe())),
+                    Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "`range` takes integers")
+                        .label(format!("this is {}", at.0.describe())),
                 ));
             }
             values.push(at);
@@ -357,7 +377,8 @@ impl Check<'_> {
             return Err(match &at.0 {
                 Item::Shape(_) => Box::new(Diagnostic::error(id::IMMUTABLE, span, "the sizes of an array don't change")),
                 other => Box::new(
-                    Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed").label(format!("this is {}", other.describe())),
+                    Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed")
+                        .label(format!("this is {}", other.describe())),
                 ),
             });
         };
@@ -374,12 +395,8 @@ impl Check<'_> {
         let (dtype, name) = self.array(memory);
         if items.len() != shape.len() {
             return Err(Box::new(
-                Diagnostic::error(
-                    id::RANK,
-                    span,
-                    format!("`{name}` has {} axes and is indexed by {}", shape.len(), items.len()),
-                )
-                .label("one index an axis"),
+                Diagnostic::error(id::RANK, span, format!("`{name}` has {} axes and is indexed by {}", shape.len(), items.len()))
+                    .label("one index an axis"),
             ));
         }
         let mut index = Vec::new();
@@ -400,7 +417,8 @@ impl Check<'_> {
                 }
                 other => {
                     return Err(Box::new(
-                        Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "an index is an integer").label(format!("this is {}", other.describe())),
+                        Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "an index is an integer")
+                            .label(format!("this is {}", other.describe())),
                     ));
                 }
             };

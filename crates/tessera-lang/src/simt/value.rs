@@ -146,7 +146,8 @@ pub(super) fn truth(at: &At) -> Res<Expression> {
         }
         Item::Fixed(value) => constant(Num::Bool(value.truth()), DType::B1, at.1),
         _ => Err(Box::new(
-            Diagnostic::error(id::CONDITION, at.1, "a condition is a truth value or a number").label(format!("this is {}", at.0.describe())),
+            Diagnostic::error(id::CONDITION, at.1, "a condition is a truth value or a number")
+                .label(format!("this is {}", at.0.describe())),
         )),
     }
 }

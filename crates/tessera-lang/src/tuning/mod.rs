@@ -216,7 +216,10 @@ pub(crate) fn choose(file: &ParsedFile, kernel: &Kernel, operand: DType, options
                     config_error(format!("there is no choice `{name}`")).help(format!("choices: {}", CHOICES.join(", "))),
                 ));
             }
-            Space { choices: options.config.iter().map(|(name, value)| (name.clone(), vec![*value])).collect(), ..Space::default() }
+            Space {
+                choices: options.config.iter().map(|(name, value)| (name.clone(), vec![*value])).collect(),
+                ..Space::default()
+            }
         }
     };
     for (name, value) in &options.config {
@@ -241,7 +244,8 @@ pub(crate) fn choose(file: &ParsedFile, kernel: &Kernel, operand: DType, options
         }
         let clash = options.block.and_then(|block| {
             let own = threads(&point)?;
-            (own != i64::from(block)).then(|| (id::BLOCK_SIZE, format!("{block} threads a block are asked for, and the configuration has {own}")))
+            (own != i64::from(block))
+                .then(|| (id::BLOCK_SIZE, format!("{block} threads a block are asked for, and the configuration has {own}")))
         });
         match clash.or_else(|| check(&point, &facts).err().map(|reason| (id::TUNING, reason))) {
             None => return Ok(point),
