@@ -1,23 +1,40 @@
-//! Tensors, devices, kernels and launches: everything between a compiled kernel and its results.
+//! Tensors, devices, kernels and launches: everything between a kernel's source and its results.
 //!
 //! - [`Tensor`] is typed, strided memory on a [`Device`]; [`RandomStream`] fills it reproducibly; [`npy`] and [`safetensors`] read
 //!   and write it.
+//! - [`Kernel`] compiles for the arguments of a launch, checks them and runs; [`argspec`] reads arguments from text.
+//! - [`Knobs`] are the environment variables.
 
+pub mod argspec;
 pub mod npy;
 pub mod safetensors;
 
+mod cache;
+mod check;
 mod device;
 mod error;
+mod kernel;
+mod knobs;
+mod launch;
 mod layout;
 mod memory;
 mod numbers;
 mod random;
+mod specialise;
 mod tensor;
+mod value;
 mod window;
+mod written;
 
 pub use device::{Device, DeviceChoice, DriverDevice};
 pub use error::{FileError, FormatError, TensorError};
+pub use kernel::{Kernel, KernelError, LaunchGrid, Report};
+pub use knobs::{DeviceName, KnobError, KnobRow, Knobs};
+pub use launch::{LaunchOptions, PreparedLaunch};
 pub use memory::HOST_ALIGN;
 pub use numbers::Difference;
 pub use random::RandomStream;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
+pub use value::Value;
+
+pub use tessera_compile::CompileOptions;

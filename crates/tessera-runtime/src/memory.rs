@@ -241,13 +241,6 @@ impl Writer<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(base, self.memory.bytes()) })
     }
 
-    /// The bytes for reading.
-    pub(crate) fn bytes(&self) -> Result<&[u8], TensorError> {
-        let base = self.memory.host_base()?;
-        // SAFETY: as in `Reader::bytes`.
-        Ok(unsafe { std::slice::from_raw_parts(base, self.memory.bytes()) })
-    }
-
     /// The first byte's address for a kernel.
     pub(crate) fn base(&self) -> Result<*mut u8, TensorError> {
         self.memory.host_base()

@@ -1,0 +1,275 @@
+//! What a launch must be before anything runs: arguments against the interface that a kernel was compiled for.
+//!
+//! A compiled kernel assumes what its [`Abi`] says (static sizes and strides, alignment, width of sizes, that arrays share nothing
+//! with what is written) and what its symbols say (`K` is one number, wherever it occurs). Each assumption is verified here
+//! against the arguments; what does not hold is a diagnostic that names both sides. The result is the flat argument list.
+
+use std::ops::Range;
+
+use tessera_ir::{Abi, Diagnostic, Extent, IndexType, ParamKind, Span};
+use tessera_lang::{Kernel, Param};
+use tessera_types::{DType, IntFormat, cast, default_rounding};
+
+use crate::specialise::needs_wide_index;
+use crate::tensor::Tensor;
+use crate::value::Value;
+
+/// The most blocks along each axis of a grid.
+const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+
+/// One function argument.
+#[derive(Clone, Debug)]
+pub(crate) enum Flat {
+    /// The address of the parameter's array.
+    Array(Tensor),
+    /// The address of a table with a record for each array: address, sizes, strides, in 64-bit words.
+    Table(Vec<Tensor>),
+    /// Bits, zero-extended.
+    Word(u64),
+}
+
+/// A launch's arguments and what they are checked against.
+pub(crate) struct Checker<'a> {
+    pub(crate) kernel: &'a Kernel,
+    /// The compiled kernel's interface.
+    pub(crate) abi: &'a Abi,
+    /// Whether each parameter of the interface may be written.
+    pub(crate) written: &'a [bool],
+    /// Named axes of whole operands, in memory order: parameter and axes.
+    pub(crate) operands: &'a [(String, Vec<String>)],
+    pub(crate) args: &'a [(&'a str, Value)],
+}
+
+impl<'a> Checker<'a> {
+    /// The flat arguments, or everything that is wrong.
+    pub(crate) fn flatten(&self) -> Result<Vec<Flat>, Vec<Diagnostic>> {
+        let mut wrong = Vec::new();
+        let mut flat = Vec::new();
+        for param in &self.abi.params {
+            let Some(value) = self.value(&param.name) else {
+                wrong.push(self.at(&param.name, "missing-argument", format!("the argument `{}` is missing", param.name)));
+                continue;
+            };
+            if let Err(diagnostic) = self.param(&param.name, &param.kind, value, &mut flat) {
+                wrong.push(*diagnostic);
+            }
+        }
+        self.symbols(&mut wrong);
+        self.overlaps(&mut wrong);
+        if wrong.is_empty() { Ok(flat) } else { Err(wrong) }
+    }
+
+    fn value(&self, name: &str) -> Option<&'a Value> {
+        self.args.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
+    }
+
+    fn source_param(&self, name: &str) -> Option<&'a Param> {
+        self.kernel.params.iter().find(|param| param.name == name)
+    }
+
+    fn span(&self, name: &str) -> Option<Span> {
+        self.source_param(name).map(|param| param.span)
+    }
+
+    fn at(&self, name: &str, id: &'static str, message: String) -> Diagnostic {
+        match self.span(name) {
+            Some(span) => Diagnostic::error(id, span, message),
+            None => Diagnostic::bare(id, message),
+        }
+    }
+
+    fn param(&self, name: &str, kind: &ParamKind, value: &Value, flat: &mut Vec<Flat>) -> Result<(), Box<Diagnostic>> {
+        match (kind, value) {
+            (ParamKind::Array { .. }, Value::Tensor(tensor)) => self.array(name, kind, tensor, flat),
+            (ParamKind::List { dtype, rank, index }, Value::List(items)) => {
+                for item in items {
+                    if item.dtype() != *dtype || item.rank() != *rank as usize {
+                        let message = format!(
+                            "the list `{name}` holds `{}` arrays of rank {}, the kernel takes `{dtype}` of rank {rank}",
+                            item.dtype(),
+                            item.rank()
+                        );
+                        return Err(Box::new(self.at(name, "argument-type", message)));
+                    }
+                    self.index_width(name, item, *index)?;
+                }
+                flat.push(Flat::Table(items.clone()));
+                flat.push(Flat::Word(items.len() as u64));
+                Ok(())
+            }
+            (ParamKind::Scalar { dtype }, _) => {
+                flat.push(Flat::Word(self.scalar(name, *dtype, value)?));
+                Ok(())
+            }
+            (ParamKind::Array { .. } | ParamKind::List { .. } | ParamKind::Operand { .. }, _) => {
+                let wanted = if matches!(kind, ParamKind::List { .. }) { "a list of arrays" } else { "an array" };
+                Err(Box::new(self.at(name, "argument-kind", format!("`{name}` takes {wanted}, not {}", value.describe()))))
+            }
+        }
+    }
+
+    fn array(&self, name: &str, kind: &ParamKind, tensor: &Tensor, flat: &mut Vec<Flat>) -> Result<(), Box<Diagnostic>> {
+        let ParamKind::Array { dtype, shape, strides, index, align, .. } = kind else { return Ok(()) };
+        if tensor.dtype() != *dtype {
+            let message = format!("`{name}` holds `{}`, the kernel was compiled for `{dtype}`", tensor.dtype());
+            let diagnostic = self.at(name, "argument-type", message);
+            return Err(Box::new(
+                diagnostic.help(format!("convert the array to `{dtype}`, or compile for `{}`", tensor.dtype())),
+            ));
+        }
+        if tensor.rank() != shape.len() {
+            let message = format!("`{name}` has {} axes, the kernel was compiled for {}", tensor.rank(), shape.len());
+            return Err(Box::new(self.at(name, "argument-rank", message)));
+        }
+        for (what, extents, values) in [("size", shape, tensor.shape()), ("stride", strides, tensor.strides())] {
+            for (axis, (extent, &value)) in extents.iter().zip(values).enumerate() {
+                // The stride of an axis of one element is never used.
+                let unused = what == "stride" && tensor.shape()[axis] <= 1;
+                if let Extent::Static(known) = extent
+                    && *known != value as i64
+                    && !unused
+                {
+                    let message = format!("axis {axis} of `{name}` has {what} {value}, the kernel was compiled for {known}");
+                    let help = format!("pass an array with {what} {known}, or leave the {what} open (`?`) when compiling");
+                    return Err(Box::new(self.at(name, "argument-shape", message).help(help)));
+                }
+            }
+        }
+        let address = tensor.address().unwrap_or(1);
+        if !tensor.is_empty() && !address.is_multiple_of(u64::from((*align).max(1))) {
+            let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
+            return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
+        }
+        self.index_width(name, tensor, *index)?;
+        flat.push(Flat::Array(tensor.clone()));
+        let word = |value: usize| match index {
+            IndexType::I32 => value as u64 & 0xffff_ffff,
+            IndexType::I64 => value as u64,
+        };
+        // An unused stride is passed as what the kernel assumes.
+        let stride = |axis: usize| match strides[axis] {
+            Extent::Static(known) => known as usize,
+            Extent::Dynamic => tensor.strides()[axis],
+        };
+        flat.extend(tensor.shape().iter().map(|&size| Flat::Word(word(size))));
+        flat.extend((0..tensor.rank()).map(|axis| Flat::Word(word(stride(axis)))));
+        Ok(())
+    }
+
+    fn index_width(&self, name: &str, tensor: &Tensor, index: IndexType) -> Result<(), Box<Diagnostic>> {
+        if index == IndexType::I64 || !needs_wide_index(tensor) {
+            return Ok(());
+        }
+        let message = format!("`{name}` has more elements than 32-bit sizes and strides can count");
+        Err(Box::new(self.at(name, "argument-index", message).help("compile with `;index=64` for this argument")))
+    }
+
+    fn scalar(&self, name: &str, dtype: DType, value: &Value) -> Result<u64, Box<Diagnostic>> {
+        let refuse = |why: String| Err(Box::new(self.at(name, "argument-scalar", why)));
+        let from = |bits: u64, from: DType| cast(bits, from, dtype, default_rounding(from, dtype));
+        match value {
+            Value::Int(value) => {
+                if let Some(format) = IntFormat::of(dtype)
+                    && !(format.min()..=format.max()).contains(&i128::from(*value))
+                {
+                    return refuse(format!("`{name}` is {value}, beyond the range of `{dtype}`"));
+                }
+                Ok(from(*value as u64, DType::I64))
+            }
+            Value::Bool(value) => Ok(from(u64::from(*value), DType::B1)),
+            Value::Float(value) if dtype.is_float() => {
+                let bits = from(value.to_bits(), DType::F64);
+                if value.is_finite() && !crate::numbers::number(dtype, bits).is_finite() {
+                    return refuse(format!("`{name}` is {value}, beyond the range of `{dtype}`"));
+                }
+                Ok(bits)
+            }
+            Value::Float(value) => refuse(format!("`{name}` takes `{dtype}`, not the float {value}")),
+            Value::Tensor(_) | Value::List(_) | Value::Str(_) | Value::DType(_) | Value::Tuple(_) | Value::None => {
+                refuse(format!("`{name}` takes a number of type `{dtype}`, not {}", value.describe()))
+            }
+        }
+    }
+
+    /// Every named axis has one size, and every numbered one its own.
+    fn symbols(&self, wrong: &mut Vec<Diagnostic>) {
+        let mut bound: Vec<(&str, usize, &str, usize)> = Vec::new();
+        for (name, axes) in self.operands {
+            let Some(Value::Tensor(tensor)) = self.value(name) else { continue };
+            for (axis, (symbol, &size)) in axes.iter().zip(tensor.shape()).enumerate() {
+                if let Ok(fixed) = symbol.parse::<usize>() {
+                    if fixed != size {
+                        let message = format!("axis {axis} of `{name}` has size {size}, its annotation says {fixed}");
+                        wrong.push(self.at(name, "argument-shape", message));
+                    }
+                    continue;
+                }
+                match bound.iter().find(|(known, ..)| known == symbol) {
+                    None => bound.push((symbol, size, name, axis)),
+                    Some((_, first, other, at)) if *first != size => {
+                        let message =
+                            format!("`{symbol}` is {first} in `{other}` (axis {at}) but {size} in `{name}` (axis {axis})");
+                        let mut diagnostic =
+                            self.at(name, "symbol-mismatch", message).label(format!("`{name}` has shape {:?}", tensor.shape()));
+                        if let (Some(span), Some(Value::Tensor(earlier))) = (self.span(other), self.value(other)) {
+                            diagnostic = diagnostic.also(span, format!("`{other}` has shape {:?}", earlier.shape()));
+                        }
+                        wrong.push(diagnostic.help("pass arrays whose axes of one name have one size"));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// What is written shares no memory with another argument, nor with itself.
+    fn overlaps(&self, wrong: &mut Vec<Diagnostic>) {
+        let mut seen: Vec<(&str, Range<u64>, bool, bool)> = Vec::new();
+        for (param, &written) in self.abi.params.iter().zip(self.written) {
+            let (tensors, disjoint): (&[Tensor], bool) = match (&param.kind, self.value(&param.name)) {
+                (ParamKind::Array { disjoint, .. }, Some(Value::Tensor(tensor))) => (std::slice::from_ref(tensor), *disjoint),
+                (ParamKind::List { .. }, Some(Value::List(items))) => (items, false),
+                _ => continue,
+            };
+            for tensor in tensors {
+                if written && disjoint && !tensor.layout.is_injective() {
+                    let message = format!("several elements of `{}` share memory, and the kernel writes it", param.name);
+                    let strides = format!("shape {:?}, strides {:?}", tensor.shape(), tensor.strides());
+                    wrong.push(self.at(&param.name, "argument-overlap", message).label(strides));
+                }
+                let range = tensor.address_range();
+                let clash = seen.iter().find(|(_, other, other_written, other_disjoint)| {
+                    (written || *other_written)
+                        && (disjoint || *other_disjoint)
+                        && range.start < other.end
+                        && other.start < range.end
+                });
+                if let Some((other, _, other_written, _)) = clash {
+                    let writes = if written { &param.name } else { *other };
+                    let message = format!("`{}` and `{other}` overlap in memory, and the kernel writes `{writes}`", param.name);
+                    let mut diagnostic = self.at(&param.name, "argument-overlap", message);
+                    if let Some(span) = self.span(other) {
+                        diagnostic = diagnostic.also(span, if *other_written { "written" } else { "read" });
+                    }
+                    wrong.push(diagnostic.help("pass a copy: a kernel may assume that what it writes is nothing else's memory"));
+                }
+                seen.push((&param.name, range, written, disjoint));
+            }
+        }
+    }
+}
+
+/// Refuses grids that no device can launch.
+pub(crate) fn check_grid(grid: [u32; 3]) -> Result<(), Box<Diagnostic>> {
+    for ((axis, &blocks), most) in ["x", "y", "z"].iter().zip(&grid).zip(MOST_BLOCKS) {
+        if blocks == 0 {
+            let message = format!("the grid has no blocks along {axis}");
+            return Err(Box::new(Diagnostic::bare("grid", message).help("every axis of the grid has at least one block")));
+        }
+        if blocks > most {
+            let message = format!("the grid has {blocks} blocks along {axis}, at most {most} are possible");
+            return Err(Box::new(Diagnostic::bare("grid", message).help("put the long axis along x, or more work into a block")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Every environment variable that changes what Tessera does, in one place.
+//!
+//! | variable | is |
+//! |---|---|
+//! | `TESSERA_THREADS` | threads that run blocks on the CPU; all cores when unset |
+//! | `TESSERA_DEVICE` | the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset |
+//!
+//! Nothing else in the libraries reads the environment (colours follow `NO_COLOR`, which the command line reads).
+
+use crate::device::{Device, DeviceChoice};
+
+/// Settings from the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Knobs {
+    /// `TESSERA_THREADS`.
+    pub threads: Option<usize>,
+    /// `TESSERA_DEVICE`.
+    pub device: Option<DeviceName>,
+}
+
+/// A device as the command line and the environment name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    /// `cpu`.
+    Cpu,
+    /// `cuda`, `cuda:1`.
+    Cuda(u32),
+}
+
+/// A setting that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}=`{value}`: expected {expected}")]
+pub struct KnobError {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it should be.
+    pub expected: &'static str,
+}
+
+/// A knob for listings: its variable, what it is for, and its value where set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnobRow {
+    /// The variable.
+    pub name: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// Its value.
+    pub value: Option<String>,
+}
+
+const THREADS: &str = "TESSERA_THREADS";
+const DEVICE: &str = "TESSERA_DEVICE";
+
+const ROWS: &[(&str, &str)] = &[
+    (THREADS, "threads that run blocks on the CPU; all cores when unset"),
+    (DEVICE, "the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset"),
+];
+
+impl Knobs {
+    /// Reads the environment.
+    pub fn from_env() -> Result<Knobs, KnobError> {
+        Knobs::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// Reads settings from any source; empty values count as unset.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Knobs, KnobError> {
+        let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let threads = get(THREADS).map(|value| match value.parse() {
+            Ok(count) if (1..=4096).contains(&count) => Ok(count),
+            _ => Err(KnobError { name: THREADS, value, expected: "a number from 1 to 4096" }),
+        });
+        let device = get(DEVICE).map(|value| {
+            DeviceName::parse(&value).ok_or(KnobError { name: DEVICE, value, expected: "`cpu`, `cuda` or `cuda:N`" })
+        });
+        Ok(Knobs { threads: threads.transpose()?, device: device.transpose()? })
+    }
+
+    /// Every variable with its value in the environment.
+    pub fn rows() -> Vec<KnobRow> {
+        ROWS.iter()
+            .map(|&(name, doc)| KnobRow { name, doc, value: std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()) })
+            .collect()
+    }
+
+    /// The device to use where the command line names none.
+    pub fn device(&self) -> Result<DeviceChoice, tessera_driver::DriverError> {
+        match self.device {
+            None => Ok(Device::best()),
+            Some(name) => Ok(DeviceChoice { device: name.open()?, reason: format!("`{DEVICE}` asks for it") }),
+        }
+    }
+}
+
+impl DeviceName {
+    /// Reads `cpu`, `cuda` or `cuda:N`.
+    pub fn parse(text: &str) -> Option<DeviceName> {
+        match text {
+            "cpu" => Some(DeviceName::Cpu),
+            "cuda" => Some(DeviceName::Cuda(0)),
+            _ => text.strip_prefix("cuda:")?.parse().ok().map(DeviceName::Cuda),
+        }
+    }
+
+    /// Opens it.
+    pub fn open(self) -> Result<Device, tessera_driver::DriverError> {
+        match self {
+            DeviceName::Cpu => Ok(Device::Cpu),
+            DeviceName::Cuda(ordinal) => Device::cuda(ordinal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_and_checked() {
+        let with =
+            |name: &'static str, value: &'static str| Knobs::from_lookup(move |asked| (asked == name).then(|| value.to_owned()));
+        assert_eq!(with(THREADS, "3").map(|knobs| knobs.threads), Ok(Some(3)));
+        assert_eq!(with(THREADS, "").map(|knobs| knobs.threads), Ok(None));
+        assert_eq!(with(DEVICE, "cuda:2").map(|knobs| knobs.device), Ok(Some(DeviceName::Cuda(2))));
+        assert_eq!(
+            with(THREADS, "many").map_err(|error| error.to_string()),
+            Err("TESSERA_THREADS=`many`: expected a number from 1 to 4096".into())
+        );
+        assert!(with(DEVICE, "gpu").is_err());
+    }
+}

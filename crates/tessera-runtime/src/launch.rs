@@ -1,0 +1,219 @@
+//! A launch that passed every check: runs as often as it is asked to.
+
+#![allow(unsafe_code, reason = "hands addresses of borrowed memory to the executor")]
+
+use std::sync::{Arc, Mutex};
+
+use tessera_compile::{Compiled, Stage};
+use tessera_cpu::{Allocation, Arg, RunOptions};
+use tessera_ir::SourceMap;
+
+use crate::check::Flat;
+use crate::error::TensorError;
+use crate::kernel::{Executable, KernelError, Report, stages};
+use crate::layout::storage_bytes;
+use crate::memory::{Memory, Reader, Writer};
+use crate::tensor::Tensor;
+
+/// How a launch runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// Report undefined behaviour (out of bounds, uninitialised or undetermined elements, blocks that write each other's memory)
+    /// instead of leaving it undefined; slower.
+    pub checked: bool,
+    /// Threads that run blocks; all when absent. Results do not depend on it.
+    pub threads: Option<usize>,
+}
+
+/// A compiled kernel with checked arguments.
+#[derive(Debug)]
+pub struct PreparedLaunch {
+    executable: Arc<Executable>,
+    flat: Vec<Flat>,
+    /// Parameters of the interface, in order, and whether each may be written.
+    params: Vec<(String, bool)>,
+    /// For each flat argument, the parameter that it belongs to.
+    owners: Vec<usize>,
+    grid: [u32; 3],
+    cached: bool,
+    sources: SourceMap,
+}
+
+/// Access to one memory for as long as a launch runs.
+enum Access<'a> {
+    Read(Reader<'a>),
+    Write(Writer<'a>),
+}
+
+impl Access<'_> {
+    fn base(&self) -> Result<*mut u8, TensorError> {
+        match self {
+            Access::Read(reader) => reader.base(),
+            Access::Write(writer) => writer.base(),
+        }
+    }
+}
+
+impl PreparedLaunch {
+    pub(crate) fn new(
+        executable: Arc<Executable>,
+        flat: Vec<Flat>,
+        params: Vec<(String, bool)>,
+        grid: [u32; 3],
+        cached: bool,
+        sources: SourceMap,
+    ) -> PreparedLaunch {
+        let abi = &executable.compiled.func().abi;
+        let owners = abi
+            .params
+            .iter()
+            .enumerate()
+            .flat_map(|(position, param)| std::iter::repeat_n(position, param.kind.argument_count()))
+            .collect();
+        PreparedLaunch { executable, flat, params, owners, grid, cached, sources }
+    }
+
+    /// Blocks along x, y and z.
+    pub fn grid(&self) -> [u32; 3] {
+        self.grid
+    }
+
+    /// The compiled kernel.
+    pub fn compiled(&self) -> &Compiled {
+        &self.executable.compiled
+    }
+
+    /// What compilation took, stage by stage, when it was done.
+    pub fn stages(&self) -> &[Stage] {
+        stages(&self.executable)
+    }
+
+    /// True when an earlier compilation was found.
+    pub fn is_cached(&self) -> bool {
+        self.cached
+    }
+
+    /// What the executor recognised: fused chains and products, one line each.
+    pub fn notes(&self) -> &[String] {
+        self.executable.program.notes()
+    }
+
+    /// The texts that the kernel's diagnostics point into.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// Names of the arguments that the kernel may write.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        self.params.iter().filter(|(_, written)| *written).map(|(name, _)| name.as_str())
+    }
+
+    /// Runs every block; what the kernel prints is dropped.
+    pub fn run(&self) -> Result<(), KernelError> {
+        self.run_with(&LaunchOptions::default()).map(drop)
+    }
+
+    /// Runs every block and gives what the kernel printed.
+    pub fn run_with(&self, options: &LaunchOptions) -> Result<String, KernelError> {
+        let memories = self.memories();
+        let guards = self.borrow(&memories)?;
+        let base_of = |tensor: &Tensor, owner: usize| {
+            let at = memories.iter().position(|(memory, ..)| std::ptr::eq(*memory, Arc::as_ptr(&tensor.memory))).unwrap_or(0);
+            guards[at].base().map_err(|error| self.memory_error(owner, error))
+        };
+        let mut tables: Vec<Vec<u64>> = Vec::new();
+        let mut allocations = Vec::new();
+        for (flat, &owner) in self.flat.iter().zip(&self.owners) {
+            let Flat::Table(items) = flat else { continue };
+            let mut table = Vec::new();
+            for item in items {
+                let (base, bytes) = region(item, base_of(item, owner)?);
+                table.push(base as u64);
+                table.extend(item.shape().iter().chain(item.strides()).map(|&extent| extent as u64));
+                allocations.push(Allocation { base, bytes });
+            }
+            tables.push(table);
+        }
+        let mut next_table = tables.iter_mut();
+        let mut args = Vec::with_capacity(self.flat.len());
+        let mut uninitialised = Vec::new();
+        for (position, (flat, &owner)) in self.flat.iter().zip(&self.owners).enumerate() {
+            args.push(match flat {
+                Flat::Word(bits) => Arg::Scalar(*bits),
+                Flat::Array(tensor) => {
+                    if tensor.is_poisoned() {
+                        uninitialised.push(position);
+                    }
+                    let (base, bytes) = region(tensor, base_of(tensor, owner)?);
+                    Arg::Pointer { base, bytes }
+                }
+                Flat::Table(_) => match next_table.next() {
+                    Some(table) => Arg::Pointer { base: table.as_mut_ptr().cast(), bytes: table.len() * 8 },
+                    None => Arg::Scalar(0),
+                },
+            });
+        }
+        let output = Mutex::new(String::new());
+        let run = RunOptions {
+            checked: options.checked,
+            threads: options.threads,
+            allocations: &allocations,
+            uninitialised: &uninitialised,
+            output: Some(&output),
+        };
+        // SAFETY: each pointer lies in memory that a guard holds until the end of this function, for writing wherever the kernel
+        // may write; tables and their items live as long.
+        let outcome = unsafe { self.executable.program.run(self.grid, &args, &run) };
+        let printed = output.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        memories.iter().filter(|(_, written, _)| *written).for_each(|(memory, ..)| memory.set_poisoned(false));
+        match outcome {
+            Ok(()) => Ok(printed),
+            Err(fault) => {
+                let report = Report { diagnostics: vec![fault.diagnostic], sources: self.sources.clone() };
+                Err(KernelError::Fault { report, block: fault.block, printed })
+            }
+        }
+    }
+
+    /// Each memory once, with whether anything in it may be written and a parameter that uses it.
+    fn memories(&self) -> Vec<(&Memory, bool, usize)> {
+        let mut memories: Vec<(&Memory, bool, usize)> = Vec::new();
+        for (flat, &owner) in self.flat.iter().zip(&self.owners) {
+            let tensors = match flat {
+                Flat::Array(tensor) => std::slice::from_ref(tensor),
+                Flat::Table(items) => items,
+                Flat::Word(_) => continue,
+            };
+            let written = self.params[owner].1;
+            for tensor in tensors {
+                match memories.iter_mut().find(|(memory, ..)| std::ptr::eq(*memory, &*tensor.memory)) {
+                    Some((_, known, _)) => *known |= written,
+                    None => memories.push((&tensor.memory, written, owner)),
+                }
+            }
+        }
+        memories
+    }
+
+    fn borrow<'a>(&self, memories: &[(&'a Memory, bool, usize)]) -> Result<Vec<Access<'a>>, KernelError> {
+        memories
+            .iter()
+            .map(|&(memory, written, owner)| {
+                let access = if written { memory.writer().map(Access::Write) } else { memory.reader().map(Access::Read) };
+                access.map_err(|error| self.memory_error(owner, error))
+            })
+            .collect()
+    }
+
+    fn memory_error(&self, owner: usize, error: TensorError) -> KernelError {
+        KernelError::Memory { argument: self.params[owner].0.clone(), error }
+    }
+}
+
+/// First byte and number of bytes from a tensor's first element to its last.
+fn region(tensor: &Tensor, base: *mut u8) -> (*mut u8, usize) {
+    let bytes = |elements: usize| storage_bytes(tensor.dtype(), elements).unwrap_or(0);
+    let span = tensor.layout.span().unwrap_or(0..0);
+    let start = bytes(span.start);
+    (base.wrapping_add(start), bytes(span.end) - start)
+}

@@ -1,0 +1,149 @@
+//! From the arguments of a launch to the types that a kernel is compiled for.
+//!
+//! An array is taken with run-time sizes, a unit stride where it has one, and the alignment that it has (up to 16 bytes), so
+//! that launches of other sizes find the same compiled kernel. A number is a constant where the parameter says so and a run-time
+//! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`.
+
+use tessera_ir::{Diagnostic, Extent, IndexType};
+use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
+use tessera_types::DType;
+
+use crate::tensor::Tensor;
+use crate::value::Value;
+
+/// Alignment that kernels make use of, in bytes.
+const USEFUL_ALIGN: u64 = 16;
+
+/// The types of all arguments that belong to a parameter; others are left to the compiler to refuse.
+pub(crate) fn argument_types(kernel: &Kernel, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
+    let mut types = Vec::with_capacity(args.len());
+    let mut wrong = Vec::new();
+    for (position, (name, value)) in args.iter().enumerate() {
+        let param = kernel.params.iter().find(|param| param.name == *name);
+        if args[..position].iter().any(|(earlier, _)| earlier == name) {
+            let message = format!("the argument `{name}` is given twice");
+            wrong.push(match param {
+                Some(param) => Diagnostic::error("argument-twice", param.span, message).label("this parameter"),
+                None => Diagnostic::bare("argument-twice", message),
+            });
+            continue;
+        }
+        match argument_type(param, name, value) {
+            Ok(ty) => types.push((name.to_string(), ty)),
+            Err(diagnostic) => wrong.push(*diagnostic),
+        }
+    }
+    if wrong.is_empty() { Ok(types) } else { Err(wrong) }
+}
+
+fn argument_type(param: Option<&Param>, name: &str, value: &Value) -> Result<ArgType, Box<Diagnostic>> {
+    match value {
+        Value::Tensor(tensor) => {
+            if !is_byte_aligned(tensor) {
+                return Err(misplaced(param, name, tensor));
+            }
+            Ok(array_type(param, tensor))
+        }
+        Value::List(items) => list_type(param, name, items),
+        Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Str(_) | Value::DType(_) | Value::Tuple(_) | Value::None => {
+            let constant = value.constant().unwrap_or(ConstValue::None);
+            Ok(match param.map(|param| &param.annotation) {
+                Some(Annotation::Constant(_)) => ArgType::Const(constant),
+                Some(Annotation::Scalar(dtype)) if scalar_type(&constant).is_some() => ArgType::Scalar(*dtype),
+                _ => scalar_type(&constant).map_or(ArgType::Const(constant), ArgType::Scalar),
+            })
+        }
+    }
+}
+
+/// The run-time type of a number; `None` for what has none.
+fn scalar_type(value: &ConstValue) -> Option<DType> {
+    match value {
+        ConstValue::Bool(_) => Some(DType::B1),
+        ConstValue::Int(value) => Some(if i32::try_from(*value).is_ok() { DType::I32 } else { DType::I64 }),
+        ConstValue::Float(_) => Some(DType::F32),
+        ConstValue::None | ConstValue::Str(_) | ConstValue::DType(_) | ConstValue::Tuple(_) => None,
+    }
+}
+
+fn is_byte_aligned(tensor: &Tensor) -> bool {
+    tensor.address().is_some()
+}
+
+fn misplaced(param: Option<&Param>, name: &str, tensor: &Tensor) -> Box<Diagnostic> {
+    let message = format!("the first element of `{name}` does not begin a byte: `{}` elements share bytes", tensor.dtype());
+    let diagnostic = match param {
+        Some(param) => Diagnostic::error("argument-alignment", param.span, message),
+        None => Diagnostic::bare("argument-alignment", message),
+    };
+    Box::new(diagnostic.help("pass a copy made by `contiguous`"))
+}
+
+fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
+    let (shape, strides) = (tensor.shape(), tensor.strides());
+    let axes = |of: &[i64]| -> Vec<usize> {
+        let rank = shape.len() as i64;
+        of.iter().map(|&axis| if axis < 0 { axis + rank } else { axis }).filter_map(|axis| usize::try_from(axis).ok()).collect()
+    };
+    let (known_shape, known_strides, wide) = match param.map(|param| &param.annotation) {
+        Some(Annotation::Array { index, static_shape, static_strides }) => {
+            (axes(static_shape), axes(static_strides), *index == IndexType::I64)
+        }
+        _ => (Vec::new(), Vec::new(), false),
+    };
+    // The innermost axis of unit stride; of several, where all but one have one element, the last.
+    let unit = (0..shape.len()).rev().find(|&axis| strides[axis] == 1);
+    let extent = |known: bool, value: usize| if known { Extent::Static(value as i64) } else { Extent::Dynamic };
+    let index = if wide || needs_wide_index(tensor) { IndexType::I64 } else { IndexType::I32 };
+    let address = tensor.address().unwrap_or(0);
+    ArgType::Array {
+        dtype: tensor.dtype(),
+        shape: shape.iter().enumerate().map(|(axis, &size)| extent(known_shape.contains(&axis), size)).collect(),
+        strides: strides
+            .iter()
+            .enumerate()
+            .map(|(axis, &stride)| extent(unit == Some(axis) || known_strides.contains(&axis), stride))
+            .collect(),
+        align: if address == 0 { USEFUL_ALIGN as u32 } else { (1 << address.trailing_zeros().min(63)).min(USEFUL_ALIGN) as u32 },
+        index,
+        disjoint: true,
+    }
+}
+
+/// True when a size, a stride or an element's position needs more than 31 bits.
+pub(crate) fn needs_wide_index(tensor: &Tensor) -> bool {
+    const MOST: usize = i32::MAX as usize;
+    let span = tensor.layout.span().map_or(usize::MAX, |span| span.len());
+    span > MOST || tensor.shape().iter().chain(tensor.strides()).any(|&extent| extent > MOST)
+}
+
+fn list_type(param: Option<&Param>, name: &str, items: &[Tensor]) -> Result<ArgType, Box<Diagnostic>> {
+    let wrong = |message: String| {
+        Box::new(match param {
+            Some(param) => Diagnostic::error("argument-list", param.span, message).label("this parameter"),
+            None => Diagnostic::bare("argument-list", message),
+        })
+    };
+    let Some(first) = items.first() else {
+        return Err(Box::new(
+            (*wrong(format!("the list `{name}` is empty"))).help("a list needs an array to know its element type by"),
+        ));
+    };
+    for (position, item) in items.iter().enumerate() {
+        if item.dtype() != first.dtype() || item.rank() != first.rank() {
+            return Err(wrong(format!(
+                "the arrays of the list `{name}` differ: item 0 is `{}` of rank {}, item {position} is `{}` of rank {}",
+                first.dtype(),
+                first.rank(),
+                item.dtype(),
+                item.rank()
+            )));
+        }
+        if !is_byte_aligned(item) {
+            return Err(misplaced(param, name, item));
+        }
+    }
+    let wide = param.is_some_and(|param| param.index_type() == IndexType::I64) || items.iter().any(needs_wide_index);
+    let index = if wide { IndexType::I64 } else { IndexType::I32 };
+    Ok(ArgType::List { dtype: first.dtype(), rank: first.rank() as u32, index })
+}
