@@ -245,7 +245,7 @@ impl Val {
         match self {
             Val::Tile(tile) => {
                 let text = format!("tile[{}, {}]", dtype_name(tile.dtype), show_shape(&tile.shape));
-                match tile.known {
+                match tile.known.filter(|_| tile.shape.is_empty()) {
                     Some(known) => format!("{text} = {known}"),
                     None => text,
                 }

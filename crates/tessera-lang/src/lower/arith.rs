@@ -348,18 +348,6 @@ impl Lowerer<'_> {
 
     /// `ct.where`.
     pub(crate) fn where_(&mut self, condition: &At, x: &At, y: &At) -> Res<Val> {
-        let of = self.dtype_of(condition)?;
-        if of != DType::B1 {
-            return Err(Box::new(
-                Diagnostic::error(
-                    id::CONDITION,
-                    condition.1,
-                    format!("the condition of `where` is {}, not bool_", dtype_name(of)),
-                )
-                .label(format!("this is {}", condition.0.describe()))
-                .help("compare it, for example with `!= 0`"),
-            ));
-        }
         let dtype = self.common_dtype(x, y, false)?;
         let (x, y) = self.unify(x, y, dtype)?;
         let condition_shape = self.shape_of(condition)?;
@@ -378,7 +366,9 @@ impl Lowerer<'_> {
                 .help("extents must be equal or 1, counted from the last axis"),
             ));
         };
+        let place = condition.1;
         let condition = self.tile(condition)?;
+        let condition = self.convert(condition, DType::B1, None, place)?;
         let condition = self.broadcast(condition, &shape);
         let (x, y) = (self.broadcast(x, &shape), self.broadcast(y, &shape));
         Ok(Val::Tile(self.emit_tile(ScheduleOp::Select {}, &[condition.value, x.value, y.value], dtype, shape)))

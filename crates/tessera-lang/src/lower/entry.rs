@@ -189,9 +189,8 @@ impl Lowerer<'_> {
             let ArgType::Const(value) = arg else { return refuse("a value known when the kernel is compiled", describe(arg)) };
             let fits = match (kind, value) {
                 (ConstKind::Any, _)
-                | (ConstKind::Int, ConstValue::Int(_))
+                | (ConstKind::Int | ConstKind::Bool, ConstValue::Int(_) | ConstValue::Bool(_))
                 | (ConstKind::Float, ConstValue::Float(_) | ConstValue::Int(_))
-                | (ConstKind::Bool, ConstValue::Bool(_))
                 | (ConstKind::Str, ConstValue::Str(_)) => true,
                 (ConstKind::Int | ConstKind::Float | ConstKind::Bool | ConstKind::Str, _) => false,
             };
