@@ -215,13 +215,13 @@ impl Check<'_> {
                     )),
                 }
             }
-            Item::Fixed(value) => {
+            Item::Fixed(value @ (Fixed::Str(_) | Fixed::Tuple(_))) => {
                 let value = value.clone();
                 let index = self.fixed(index, "the index of a tuple or string")?;
                 fixed::item(&value, &index, span).map(Item::Fixed)
             }
             other => Err(Box::new(
-                Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays are indexed")
+                Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays, tuples and strings are indexed")
                     .label(format!("this is {}", other.describe())),
             )),
         }
