@@ -193,7 +193,8 @@ const FILLS_HELP: &str = "distributions: zeros ones randn rand arange iota empty
 fn fill(scanner: &mut Scanner) -> Parsed<Option<Fill>> {
     let start = scanner.mark();
     let word = scanner.peek_word();
-    if !scanner.word_then(":") && !(word == "const" && scanner.word_then("(")) {
+    let is_fill = scanner.word_then(":") || word == "const" && scanner.word_then("(");
+    if !is_fill {
         let described =
             scanner.word_then("[").then(|| format!("write `randn:{word}[...]`, or another distribution before the type"));
         return match described {
@@ -277,10 +278,10 @@ fn stored(scanner: &mut Scanner) -> Parsed<Stored> {
     if text.is_empty() {
         return Err(scanner.error(start, "expected a file after `@`").help("write `x=@data.npy`").into());
     }
-    if let Some((path, name)) = text.split_once(".safetensors#") {
-        if !name.is_empty() {
-            return Ok(Stored::Safetensors(format!("{path}.safetensors"), name.to_owned()));
-        }
+    if let Some((path, name)) = text.split_once(".safetensors#")
+        && !name.is_empty()
+    {
+        return Ok(Stored::Safetensors(format!("{path}.safetensors"), name.to_owned()));
     }
     if text.trim_end_matches('#').ends_with(".safetensors") {
         let help = format!("write `@{}#NAME`", text.trim_end_matches('#'));

@@ -273,3 +273,88 @@ pub(crate) fn check_grid(grid: [u32; 3]) -> Result<(), Box<Diagnostic>> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+    use tessera_ir::AbiParam;
+
+    use super::*;
+
+    /// The messages of a check against one parameter.
+    fn check(kind: ParamKind, value: Value) -> Result<Vec<Flat>, Vec<String>> {
+        let file = tessera_lang::parse_file("k.py", "import cuda.tile as ct\n@ct.kernel\ndef k(x):\n    pass\n");
+        let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }] };
+        let args = [("x", value)];
+        let checker = Checker { kernel: &file.kernels["k"], abi: &abi, written: &[true], operands: &[], args: &args };
+        checker.flatten().map_err(|wrong| wrong.into_iter().map(|diagnostic| diagnostic.message).collect())
+    }
+
+    fn words(flat: Result<Vec<Flat>, Vec<String>>) -> Vec<u64> {
+        let flat = flat.unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        flat.iter().filter_map(|flat| if let Flat::Word(bits) = flat { Some(*bits) } else { None }).collect()
+    }
+
+    fn message(flat: Result<Vec<Flat>, Vec<String>>) -> String {
+        flat.map(drop).expect_err("refused").join("; ")
+    }
+
+    #[test]
+    fn scalars_are_checked_against_their_type() {
+        let scalar = |dtype, value| check(ParamKind::Scalar { dtype }, value);
+        assert_eq!(words(scalar(DType::I8, Value::Int(-1))), [0xff]);
+        assert_eq!(words(scalar(DType::F32, Value::Int(2))), [u64::from(2.0_f32.to_bits())]);
+        assert_eq!(words(scalar(DType::B1, Value::Bool(true))), [1]);
+        assert_eq!(message(scalar(DType::I32, Value::Int(1 << 31))), "`x` is 2147483648, beyond the range of `i32`");
+        assert_eq!(message(scalar(DType::U8, Value::Int(-1))), "`x` is -1, beyond the range of `u8`");
+        assert!(message(scalar(DType::F32, Value::Float(1e300))).ends_with("beyond the range of `f32`"));
+        assert_eq!(message(scalar(DType::I32, Value::Float(2.5))), "`x` takes `i32`, not the float 2.5");
+        assert_eq!(message(scalar(DType::I32, Value::Str("a".into()))), "`x` takes a number of type `i32`, not the string \"a\"");
+    }
+
+    #[test]
+    fn arrays_are_checked_against_what_was_compiled() {
+        let kind = |dtype, size, align| ParamKind::Array {
+            dtype,
+            shape: smallvec![size],
+            strides: smallvec![Extent::Static(1)],
+            index: IndexType::I32,
+            align,
+            disjoint: true,
+        };
+        let x = || Tensor::zeros(DType::F32, &[8]).expect("tensor");
+        let ask = |kind, tensor: Tensor| check(kind, Value::Tensor(tensor));
+        assert_eq!(words(ask(kind(DType::F32, Extent::Dynamic, 16), x())), [8, 1]);
+        assert_eq!(
+            message(ask(kind(DType::F16, Extent::Dynamic, 16), x())),
+            "`x` holds `f32`, the kernel was compiled for `f16`"
+        );
+        assert_eq!(
+            message(ask(kind(DType::F32, Extent::Static(4), 16), x())),
+            "axis 0 of `x` has size 8, the kernel was compiled for 4"
+        );
+        let every_other = x().slice(0, 0..8, 2).expect("view");
+        assert_eq!(
+            message(ask(kind(DType::F32, Extent::Dynamic, 4), every_other)),
+            "axis 0 of `x` has stride 2, the kernel was compiled for 1"
+        );
+        let shifted = x().slice(0, 1..8, 1).expect("view");
+        assert_eq!(
+            message(ask(kind(DType::F32, Extent::Dynamic, 16), shifted)),
+            "`x` does not start at a multiple of 16 bytes, as the kernel was compiled for"
+        );
+        let square = x().reshape(&[2, 4]).expect("view");
+        assert_eq!(message(ask(kind(DType::F32, Extent::Dynamic, 16), square)), "`x` has 2 axes, the kernel was compiled for 1");
+        assert_eq!(message(check(kind(DType::F32, Extent::Dynamic, 16), Value::Int(3))), "`x` takes an array, not the integer 3");
+        let long = x().strided(0, &[1], &[1]).and_then(|x| x.strided(0, &[1 << 31, 0], &[0, 1])).expect("view");
+        let wide = ParamKind::Array {
+            dtype: DType::F32,
+            shape: smallvec![Extent::Dynamic, Extent::Dynamic],
+            strides: smallvec![Extent::Dynamic, Extent::Dynamic],
+            index: IndexType::I32,
+            align: 4,
+            disjoint: true,
+        };
+        assert_eq!(message(ask(wide, long)), "`x` has more elements than 32-bit sizes and strides can count");
+    }
+}

@@ -29,7 +29,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid, Stage, compile};
+use tessera_compile::{CompileOptions, Compiled, Grid, compile};
 use tessera_cpu::Program;
 use tessera_ir::{Diagnostic, ParamKind, Severity, SourceMap};
 use tessera_lang::{ArgType, ParsedFile, Style, lower};
@@ -304,9 +304,4 @@ fn needed_blocks(grid: &Grid, compiled: &Compiled, args: &[(&str, Value)]) -> Op
             _ => 0,
         }
     })
-}
-
-/// What a compilation took, stage by stage.
-pub(crate) fn stages(executable: &Executable) -> &[Stage] {
-    &executable.compiled.stages
 }

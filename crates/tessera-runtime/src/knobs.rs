@@ -84,6 +84,14 @@ impl Knobs {
             .collect()
     }
 
+    /// Sizes the thread pool that everything shares; call it once, before any work. False when the pool exists already.
+    pub fn apply(&self) -> bool {
+        match self.threads {
+            Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_ok(),
+            None => true,
+        }
+    }
+
     /// The device to use where the command line names none.
     pub fn device(&self) -> Result<DeviceChoice, tessera_driver::DriverError> {
         match self.device {

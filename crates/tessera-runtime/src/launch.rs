@@ -10,7 +10,7 @@ use tessera_ir::SourceMap;
 
 use crate::check::Flat;
 use crate::error::TensorError;
-use crate::kernel::{Executable, KernelError, Report, stages};
+use crate::kernel::{Executable, KernelError, Report};
 use crate::layout::storage_bytes;
 use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
@@ -85,7 +85,7 @@ impl PreparedLaunch {
 
     /// What compilation took, stage by stage, when it was done.
     pub fn stages(&self) -> &[Stage] {
-        stages(&self.executable)
+        &self.executable.compiled.stages
     }
 
     /// True when an earlier compilation was found.

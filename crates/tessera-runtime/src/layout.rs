@@ -171,9 +171,9 @@ pub(crate) fn copy_elements(dtype: DType, from: (&[u8], &Layout), to: (&mut [u8]
     let len = from.len();
     if from.is_contiguous()
         && to.is_contiguous()
-        && (from.offset * bits) % 8 == 0
-        && (to.offset * bits) % 8 == 0
-        && len * bits % 8 == 0
+        && (from.offset * bits).is_multiple_of(8)
+        && (to.offset * bits).is_multiple_of(8)
+        && (len * bits).is_multiple_of(8)
     {
         let (start, end, bytes) = (from.offset * bits / 8, to.offset * bits / 8, len * bits / 8);
         target[end..end + bytes].copy_from_slice(&source[start..start + bytes]);

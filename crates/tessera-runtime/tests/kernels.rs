@@ -179,3 +179,44 @@ fn a_source_that_is_no_kernel_says_so() {
     assert!(message(BLOCK, "missing").contains("there is no kernel `missing`"));
     assert!(Kernel::from_file("no/such.py", "f").unwrap_err().to_string().starts_with("`no/such.py`: "));
 }
+
+const DECLARATIVE: &str = "
+import tessera
+from tessera import tile
+
+@tessera.kernel
+def gemm(A: Tensor[\"M\", \"K\", dtype], B: Tensor[\"K\", \"N\", dtype], C: Tensor[\"M\", \"N\", dtype]):
+    a = tile.load(A)
+    b = tile.load(B)
+    tile.store(C, tile.mma(a, b))
+";
+
+fn gemm(shapes: [[usize; 2]; 3], grid: impl Into<LaunchGrid>) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>), KernelError> {
+    let kernel = Kernel::from_source("gemm.py", DECLARATIVE, "gemm")?;
+    let random = |name: &str, shape: &[usize; 2]| RandomStream::named(1, name).randn(DType::F32, shape).unwrap();
+    let (a, b) = (random("a", &shapes[0]), random("b", &shapes[1]));
+    let c = Tensor::empty(DType::F32, &shapes[2]).unwrap();
+    let args = [("A", (&a).into()), ("B", (&b).into()), ("C", (&c).into())];
+    kernel.launch(&args, grid)?;
+    Ok((a.to_f64().unwrap(), b.to_f64().unwrap(), c.to_f64().unwrap()))
+}
+
+#[test]
+fn a_declarative_product_chooses_its_grid() {
+    let (m, k, n) = (37, 50, 29);
+    let (a, b, c) = gemm([[m, k], [k, n], [m, n]], LaunchGrid::Auto).unwrap_or_else(|error| panic!("{error}"));
+    for i in 0..m {
+        for j in 0..n {
+            let want: f64 = (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum();
+            assert!((c[i * n + j] - want).abs() < 1e-4, "{i} {j}");
+        }
+    }
+    let message = gemm([[m, k], [k, n], [m, n]], [7777, 1, 1]).unwrap_err().to_string();
+    assert!(message.contains("`gemm` needs a grid of"), "{message}");
+}
+
+#[test]
+fn one_symbol_is_one_size() {
+    let message = gemm([[8, 16], [32, 8], [8, 8]], LaunchGrid::Auto).unwrap_err().to_string();
+    assert!(message.contains("`K` is 16 in `A` (axis 1) but 32 in `B` (axis 0)"), "{message}");
+}

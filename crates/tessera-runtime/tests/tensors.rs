@@ -85,7 +85,7 @@ fn conversions_round_once_and_saturate() {
     assert_eq!(x.to_dtype(DType::F8E4M3).unwrap().to_codes().unwrap(), [0x7e, 0xaa, 0, 0x7f]);
     assert_eq!(x.to_dtype(DType::I8).unwrap().to_f64().unwrap(), [127.0, 0.0, 0.0, 0.0]);
     assert_eq!(x.to_dtype(DType::F4E2M1).unwrap().bytes(), 2);
-    assert_eq!(x.to_device(&Device::Cpu).unwrap().shares_memory(&x), true);
+    assert!(x.to_device(&Device::Cpu).unwrap().shares_memory(&x));
 }
 
 proptest! {
