@@ -178,10 +178,9 @@ fn reductions_keep_their_axis_and_broadcast_back() {
 @tessera.kernel(num_warps=8)
 def layer_norm(x: Tensor["M", "N", dtype], w: Tensor["N", dtype], y: Tensor["M", "N", dtype], eps: float = 1e-5):
     v = tile.cast(tile.load(x), fp32)
-    count = tile.reduce_sum(v * 0.0 + 1.0)
-    mean = tile.reduce_sum(v, axis=1) / count
+    mean = tile.reduce_sum(v, axis=1) / x.shape[1]
     centred = v - mean
-    var = tile.reduce_sum(centred * centred, axis=-1) / count
+    var = tile.reduce_sum(centred * centred) / x.shape[-1]
     tile.store(y, centred * tile.rsqrt(var + eps) * tile.cast(tile.load(w), fp32))
 "#;
     let args = [array("x", DType::F16, 2), array("w", DType::F16, 1), array("y", DType::F16, 2)];
@@ -189,32 +188,31 @@ def layer_norm(x: Tensor["M", "N", dtype], w: Tensor["N", dtype], y: Tensor["M",
         graph @layer_norm(%x: operand<@Mx@Nxf16>, %w: operand<@Nxf16>, %y: operand<@Mx@Nxf16>) abi(x: operand<f16, ["M", "N"]>, w: operand<f16, ["N"]>, y: operand<f16, ["M", "N"]>) hints(num_warps=8) {
           %0 = graph.load %x : tensor<@Mx@Nxf16>
           %v = ftof %0 : tensor<@Mx@Nxf32>
-          %1 = constant {value=f32(0.0)} : tile<f32>
-          %2 = graph.broadcast %1 : tensor<@Mx@Nxf32>
-          %3 = mulf %v, %2 : tensor<@Mx@Nxf32>
-          %4 = constant {value=f32(1.0)} : tile<f32>
-          %5 = graph.broadcast %4 : tensor<@Mx@Nxf32>
-          %6 = addf %3, %5 : tensor<@Mx@Nxf32>
-          %count = graph.reduce %6 {axis=1, combine=sum} : tensor<@Mx1xf32>
-          %7 = graph.reduce %v {axis=1, combine=sum} : tensor<@Mx1xf32>
-          %mean = divf %7, %count : tensor<@Mx1xf32>
-          %8 = graph.broadcast %mean : tensor<@Mx@Nxf32>
-          %centred = subf %v, %8 : tensor<@Mx@Nxf32>
-          %9 = mulf %centred, %centred : tensor<@Mx@Nxf32>
-          %10 = graph.reduce %9 {axis=1, combine=sum} : tensor<@Mx1xf32>
-          %var = divf %10, %count : tensor<@Mx1xf32>
-          %11 = constant {value=f32(1e-5)} : tile<f32>
+          %1 = graph.reduce %v {axis=1, combine=sum} : tensor<@Mx1xf32>
+          %2, %3 = get_tensor_shape %x : tile<i32>, tile<i32>
+          %4 = itof %3 : tile<f32>
+          %5 = graph.broadcast %4 : tensor<@Mx1xf32>
+          %mean = divf %1, %5 : tensor<@Mx1xf32>
+          %6 = graph.broadcast %mean : tensor<@Mx@Nxf32>
+          %centred = subf %v, %6 : tensor<@Mx@Nxf32>
+          %7 = mulf %centred, %centred : tensor<@Mx@Nxf32>
+          %8 = graph.reduce %7 {axis=1, combine=sum} : tensor<@Mx1xf32>
+          %9, %10 = get_tensor_shape %x : tile<i32>, tile<i32>
+          %11 = itof %10 : tile<f32>
           %12 = graph.broadcast %11 : tensor<@Mx1xf32>
-          %13 = addf %var, %12 : tensor<@Mx1xf32>
-          %14 = rsqrt %13 : tensor<@Mx1xf32>
-          %15 = graph.broadcast %14 : tensor<@Mx@Nxf32>
-          %16 = mulf %centred, %15 : tensor<@Mx@Nxf32>
-          %17 = graph.load %w : tensor<@Nxf16>
-          %18 = ftof %17 : tensor<@Nxf32>
-          %19 = graph.broadcast %18 : tensor<@Mx@Nxf32>
-          %20 = mulf %16, %19 : tensor<@Mx@Nxf32>
-          %21 = ftof %20 : tensor<@Mx@Nxf16>
-          graph.store %21, %y
+          %var = divf %8, %12 : tensor<@Mx1xf32>
+          %13 = constant {value=f32(1e-5)} : tile<f32>
+          %14 = graph.broadcast %13 : tensor<@Mx1xf32>
+          %15 = addf %var, %14 : tensor<@Mx1xf32>
+          %16 = rsqrt %15 : tensor<@Mx1xf32>
+          %17 = graph.broadcast %16 : tensor<@Mx@Nxf32>
+          %18 = mulf %centred, %17 : tensor<@Mx@Nxf32>
+          %19 = graph.load %w : tensor<@Nxf16>
+          %20 = ftof %19 : tensor<@Nxf32>
+          %21 = graph.broadcast %20 : tensor<@Mx@Nxf32>
+          %22 = mulf %18, %21 : tensor<@Mx@Nxf32>
+          %23 = ftof %22 : tensor<@Mx@Nxf16>
+          graph.store %23, %y
           return
         }
     "#]]);
@@ -293,6 +291,27 @@ def k(A: Tensor["B", "M", "K", dtype], W: Tensor["B", "K", "N", dtype], C: Tenso
           %4 = graph.broadcast %3 : tensor<@Bx@Mx@Nxi32>
           %5 = divi %2, %4 {rounding=negative_inf} : tensor<@Bx@Mx@Nxi32>
           graph.store %5, %C
+          return
+        }
+    "#]]);
+}
+
+#[test]
+fn sizes_count_axes_as_annotated() {
+    let source = r#"
+@tessera.kernel
+def k(A: Tensor["M", "K", dtype], C: Tensor["M", "K", dtype]):
+    k = A.shape[1]
+    tile.store(C, tile.load(A, transpose=True) * k)
+"#;
+    check(source, &[array("A", DType::F32, 2), array("C", DType::F32, 2)], expect![[r#"
+        graph @k(%A: operand<@Kx@Mxf32>, %C: operand<@Mx@Kxf32>) abi(A: operand<f32, ["K", "M"]>, C: operand<f32, ["M", "K"]>) {
+          %k, %0 = get_tensor_shape %A : tile<i32>, tile<i32>
+          %1 = graph.load %A {transpose=true} : tensor<@Mx@Kxf32>
+          %2 = itof %k : tile<f32>
+          %3 = graph.broadcast %2 : tensor<@Mx@Kxf32>
+          %4 = mulf %1, %3 : tensor<@Mx@Kxf32>
+          graph.store %4, %C
           return
         }
     "#]]);

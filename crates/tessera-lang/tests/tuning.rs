@@ -61,7 +61,10 @@ fn gemm_with(config: &[(&str, i64)], target: Option<&str>) -> Result<IndexMap<St
         Ok(module) => Ok(module.funcs[0].config.clone()),
         Err(diagnostics) => {
             assert_eq!(diagnostics.len(), 1);
-            Err(format!("[{}] {} {:?} {:?}", diagnostics[0].id, diagnostics[0].message, diagnostics[0].help, diagnostics[0].notes))
+            Err(format!(
+                "[{}] {} {:?} {:?}",
+                diagnostics[0].id, diagnostics[0].message, diagnostics[0].help, diagnostics[0].notes
+            ))
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Span};
+use tessera_ir::{Axis, Diagnostic, ScheduleOp, Span, Type};
 
 use super::data::{Pair, broadcast_axes, not_a_value};
 use super::functions::Function as TileFunction;
 use super::stmts::{reads, unsupported};
-use super::{At, Frame, Item, Res, Walk};
+use super::{At, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
 use crate::diagnostics::id;
 use crate::file::Global;
@@ -71,6 +71,7 @@ impl Walk<'_> {
                 }
             },
             ExprKind::Subscript(base, index) => match (self.at(base)?, self.expr(index)?) {
+                ((Item::Shape(name), at), Item::Fixed(axis)) => self.size(&name, &axis, index.span, at),
                 ((Item::Fixed(base), _), Item::Fixed(index)) => fixed::item(&base, &index, expr.span).map(Item::Fixed),
                 ((base, at), _) => Err(Box::new(
                     Diagnostic::error(id::DIRECT_INDEX, expr.span, "whole operands are not indexed")
@@ -136,15 +137,34 @@ impl Walk<'_> {
         match (self.at(base)?, member) {
             ((Item::Operand(name), _), "dtype") => Ok(Item::Fixed(Fixed::DType(self.memory[name.as_str()].operand.dtype))),
             ((Item::Data(data), _), "dtype") => Ok(Item::Fixed(Fixed::DType(data.dtype))),
-            ((Item::Operand(_), _), "shape") => Err(Box::new(
-                Diagnostic::error(id::UNKNOWN_ATTRIBUTE, at, "sizes of whole operands are not known here")
-                    .help("axes are named in annotations and bound at launch"),
-            )),
+            ((Item::Operand(name), _), "shape") => Ok(Item::Shape(name)),
             ((item, span), _) => Err(Box::new(
                 Diagnostic::error(id::UNKNOWN_ATTRIBUTE, at, format!("there is no attribute `{member}`"))
                     .also(span, format!("this is {}", item.describe())),
             )),
         }
+    }
+
+    /// The size of an operand along an axis, counted as annotated.
+    fn size(&mut self, name: &str, axis: &Fixed, span: Span, at: Span) -> Res<Item> {
+        let memory = &self.memory[name];
+        let (argument, axes) = (memory.argument, memory.operand.axes.clone());
+        let dtype = memory.operand.index.dtype();
+        let rank = axes.len() as i128;
+        let position = axis.as_int().map(|axis| if axis < 0 { axis + rank } else { axis });
+        let Some(position) = position.filter(|axis| (0..rank).contains(axis)) else {
+            return Err(Box::new(
+                Diagnostic::error(id::AXIS, span, format!("the axis is outside an operand with {rank} axes"))
+                    .also(at, format!("the sizes of `{name}`")),
+            ));
+        };
+        if let Axis::Fixed(extent) = axes[position as usize] {
+            return Ok(Item::Fixed(Fixed::int(i128::from(extent))));
+        }
+        let types: Vec<Type> = axes.iter().map(|_| Type::scalar(dtype)).collect();
+        let op = self.emit(ScheduleOp::GetTensorShape {}, &[&[argument]], types);
+        self.sizes.push((name.to_string(), op));
+        Ok(Item::Data(Data { value: self.func.ops[op].results[position as usize], dtype, axes: None }))
     }
 
     /// True when the leftmost name of a path is a variable or parameter.
@@ -355,7 +375,7 @@ impl Walk<'_> {
             Some(axes) => (self.spread(&chosen, &axes), self.spread(&x, &axes), self.spread(&y, &axes)),
             None => (chosen, x, y),
         };
-        Ok(Item::Data(self.data(tessera_ir::ScheduleOp::Select {}, &[chosen.value, x.value, y.value], x.dtype, x.axes)))
+        Ok(Item::Data(self.data(ScheduleOp::Select {}, &[chosen.value, x.value, y.value], x.dtype, x.axes)))
     }
 }
 

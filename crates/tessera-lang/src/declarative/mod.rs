@@ -25,8 +25,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 use tessera_ir::{
-    AbiParam, Axis, Block, Builder, Diagnostic, Elem, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind, ScheduleOp,
-    Span, TensorType, Type, Value,
+    AbiParam, Axis, Block, Builder, Def, Diagnostic, Elem, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind,
+    ScheduleOp, Span, TensorType, Type, Value,
 };
 use tessera_types::DType;
 
@@ -62,6 +62,8 @@ enum Item {
     Data(Data),
     /// A parameter that lies in memory.
     Operand(String),
+    /// The sizes of a parameter that lies in memory.
+    Shape(String),
     /// What `tile.context()` yields; it has no use but to be named.
     Context,
     Function(Arc<Function>),
@@ -105,6 +107,8 @@ struct Walk<'f> {
     span: Span,
     params: IndexMap<String, Item>,
     memory: IndexMap<String, Memory>,
+    /// Operations that yield an operand's sizes.
+    sizes: Vec<(String, Op)>,
     /// Compile-time names of the configuration and of dtype variables.
     named: IndexMap<String, Fixed>,
     frames: Vec<Frame>,
@@ -194,6 +198,7 @@ impl<'f> Walk<'f> {
             span,
             params: IndexMap::new(),
             memory: IndexMap::new(),
+            sizes: Vec::new(),
             named,
             frames: Vec::new(),
             branches: 0,
@@ -229,6 +234,17 @@ impl<'f> Walk<'f> {
             }
             self.func.values[memory.argument].ty = operand_type(&axes, memory.operand.dtype);
             lying.push((name.clone(), axes, memory.operand.shape.clone(), memory.span));
+        }
+        // Sizes come in memory's order; the source counts axes as annotated.
+        for (name, op) in &self.sizes {
+            let results = &mut self.func.ops[*op].results;
+            let rank = results.len();
+            if rank >= 2 && self.memory[name.as_str()].transposed.is_some_and(|(transposed, _)| transposed) {
+                results.swap(rank - 1, rank - 2);
+                for (position, &value) in results.iter().enumerate() {
+                    self.func.values[value].def = Def::Result(*op, position as u32);
+                }
+            }
         }
         check_extents(lying.iter().map(|(name, axes, shape, span)| (name.as_str(), axes.as_slice(), shape.as_slice(), *span)))?;
         for param in &mut self.func.abi.params {
@@ -313,6 +329,7 @@ impl Item {
             Item::Data(Data { dtype, axes: None, .. }) => format!("a scalar of {}", dtype_name(*dtype)),
             Item::Data(Data { dtype, axes: Some(axes), .. }) => format!("a {} value of {}", show(axes), dtype_name(*dtype)),
             Item::Operand(name) => format!("the operand `{name}`, which lies in memory"),
+            Item::Shape(name) => format!("the sizes of `{name}`"),
             Item::Context => "a context".to_string(),
             Item::Function(function) => format!("the function `{}`", function.name.name),
             Item::Missing(_) => "a variable without a value".to_string(),

@@ -359,7 +359,7 @@ fn same(a: &Item, b: &Item) -> bool {
     match (a, b) {
         (Item::Data(a), Item::Data(b)) => a.value == b.value,
         (Item::Fixed(a), Item::Fixed(b)) => a == b,
-        (Item::Operand(a), Item::Operand(b)) => a == b,
+        (Item::Operand(a), Item::Operand(b)) | (Item::Shape(a), Item::Shape(b)) => a == b,
         (Item::Context, Item::Context) => true,
         (Item::Function(a), Item::Function(b)) => std::sync::Arc::ptr_eq(a, b),
         (Item::Missing(a), Item::Missing(b)) => Rc::ptr_eq(a, b),
