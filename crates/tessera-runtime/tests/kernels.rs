@@ -191,20 +191,20 @@ def gemm(A: Tensor[\"M\", \"K\", dtype], B: Tensor[\"K\", \"N\", dtype], C: Tens
     tile.store(C, tile.mma(a, b))
 ";
 
-fn gemm(shapes: [[usize; 2]; 3], grid: impl Into<LaunchGrid>) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>), KernelError> {
+fn gemm(shapes: [[usize; 2]; 3], grid: impl Into<LaunchGrid>) -> Result<[Vec<f64>; 3], KernelError> {
     let kernel = Kernel::from_source("gemm.py", DECLARATIVE, "gemm")?;
     let random = |name: &str, shape: &[usize; 2]| RandomStream::named(1, name).randn(DType::F32, shape).unwrap();
     let (a, b) = (random("a", &shapes[0]), random("b", &shapes[1]));
     let c = Tensor::empty(DType::F32, &shapes[2]).unwrap();
     let args = [("A", (&a).into()), ("B", (&b).into()), ("C", (&c).into())];
     kernel.launch(&args, grid)?;
-    Ok((a.to_f64().unwrap(), b.to_f64().unwrap(), c.to_f64().unwrap()))
+    Ok([a, b, c].map(|tensor| tensor.to_f64().unwrap()))
 }
 
 #[test]
 fn a_declarative_product_chooses_its_grid() {
     let (m, k, n) = (37, 50, 29);
-    let (a, b, c) = gemm([[m, k], [k, n], [m, n]], LaunchGrid::Auto).unwrap_or_else(|error| panic!("{error}"));
+    let [a, b, c] = gemm([[m, k], [k, n], [m, n]], LaunchGrid::Auto).unwrap_or_else(|error| panic!("{error}"));
     for i in 0..m {
         for j in 0..n {
             let want: f64 = (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum();
@@ -219,4 +219,27 @@ fn a_declarative_product_chooses_its_grid() {
 fn one_symbol_is_one_size() {
     let message = gemm([[8, 16], [32, 8], [8, 8]], LaunchGrid::Auto).unwrap_err().to_string();
     assert!(message.contains("`K` is 16 in `A` (axis 1) but 32 in `B` (axis 0)"), "{message}");
+}
+
+#[test]
+fn a_list_of_arrays_is_a_table() {
+    let source = "
+import cuda.tile as ct
+
+@ct.kernel
+def total(arrays, out):
+    t = ct.zeros((16,), ct.float32)
+    for i in range(len(arrays)):
+        t = t + ct.load(arrays[i], (0,), (16,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(out, (0,), t)
+";
+    let kernel = Kernel::from_source("total.py", source, "total").unwrap_or_else(|error| panic!("{error}"));
+    let out = Tensor::empty(DType::F32, &[16]).unwrap();
+    let args = [("arrays", Value::List(vec![vector(16), vector(4), vector(9)])), ("out", (&out).into())];
+    kernel.launch(&args, [1, 1, 1]).unwrap_or_else(|error| panic!("{error}"));
+    let want = (0..16).map(|i| f64::from(i * (1 + i32::from(i < 4) + i32::from(i < 9))));
+    assert_eq!(out.to_f64().unwrap(), want.collect::<Vec<_>>());
+    let mixed = Value::List(vec![vector(16), Tensor::zeros(DType::F16, &[4]).unwrap()]);
+    let error = kernel.launch(&[("arrays", mixed), ("out", (&out).into())], [1, 1, 1]).unwrap_err().to_string();
+    assert!(error.contains("the arrays of the list `arrays` differ: item 0 is `f32` of rank 1, item 1 is `f16`"), "{error}");
 }
