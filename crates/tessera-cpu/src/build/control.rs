@@ -96,7 +96,7 @@ impl Builder<'_> {
             match self.exprs[expr.index()].kind {
                 ExprKind::Fetch(Fetch::Place(source)) if source == place => {}
                 ExprKind::Fetch(Fetch::Place(source)) => self.copy(place, source, bytes),
-                _ => self.run(vec![Wanted::Place(expr, place)]),
+                _ => self.run_into(expr, place),
             }
         }
         let clash = moves.iter().any(|&(_, src)| moves.iter().any(|&(dst, _)| dst == src));

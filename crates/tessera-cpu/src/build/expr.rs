@@ -256,6 +256,13 @@ impl Builder<'_> {
         }
     }
 
+    /// Evaluates into a place that is overwritten later (a carried value's): the expression is not remembered as standing there.
+    pub(super) fn run_into(&mut self, expr: ExprId, place: Place) {
+        let kind = self.exprs[expr.index()].kind.clone();
+        self.run(vec![Wanted::Place(expr, place)]);
+        self.exprs[expr.index()].kind = kind;
+    }
+
     fn group(&mut self, wanted: Vec<Wanted>) -> (Grouped, Vec<(ExprId, Place)>) {
         let mut roots: Vec<ExprId> = Vec::new();
         for want in &wanted {

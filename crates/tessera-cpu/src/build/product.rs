@@ -142,7 +142,7 @@ impl Builder<'_> {
         };
         let acc = self.buffer(ty.len(), element_bytes(ty.elem) as usize);
         if !zero {
-            self.run(vec![super::expr::Wanted::Place(init_expr, acc)]);
+            self.run_into(init_expr, acc);
         }
         self.touch(acc);
         let product = Product {

@@ -237,7 +237,11 @@ impl Window {
     /// The window's memory can be read, and `strip` has room.
     pub(super) unsafe fn fetch(&self, start: usize, len: usize, strip: *mut u8) -> *const u8 {
         if self.linear {
-            return (self.base as usize + start * self.bytes) as *const u8;
+            let from = (self.base as usize + start * self.bytes) as *const u8;
+            if self.stream {
+                ahead(from.wrapping_add(len * self.bytes), len * self.bytes);
+            }
+            return from;
         }
         let mut borrowed: Option<*const u8> = None;
         self.segments(start, len, |segment| {
@@ -338,6 +342,18 @@ fn outside_memory(span: tessera_ir::Span, kind: Kind) -> Box<Diagnostic> {
         Diagnostic::error("cpu-bounds", span, format!("{what} outside the array's memory"))
             .help("the sizes and strides of the view must describe memory that the argument has"),
     )
+}
+
+/// Asks for the bytes that the next strip reads: arrays that no cache holds come in while this strip is computed.
+fn ahead(from: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch touches no memory, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(offset).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, bytes);
 }
 
 /// Writes the same bits into every element.
