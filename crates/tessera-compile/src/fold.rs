@@ -184,7 +184,7 @@ fn integer(kind: &ScheduleOp, dtype: DType, inputs: &[(DType, u64)], result: DTy
         ScheduleOp::AddI { .. } => s(0) + s(1),
         ScheduleOp::SubI { .. } => s(0) - s(1),
         ScheduleOp::MulI { .. } => s(0) * s(1),
-        ScheduleOp::MulHiI {} => (unsigned.value(bits(0)) as u128 * unsigned.value(bits(1)) as u128 >> width) as i128,
+        ScheduleOp::MulHiI {} => ((unsigned.value(bits(0)) as u128 * unsigned.value(bits(1)) as u128) >> width) as i128,
         ScheduleOp::DivI { signedness, rounding } => {
             let (a, b) = (read(*signedness, 0), read(*signedness, 1));
             if b == 0 || (b == -1 && a == signed.min()) {

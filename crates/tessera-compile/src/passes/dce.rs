@@ -19,12 +19,14 @@ pub(super) const PASS: Pass =
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let bypassed = bypass_dead_loads(func);
     let ops = func.linked_ops();
-    let owners: FxHashMap<Block, Op> =
-        ops.iter().flat_map(|&op| func.ops[op].regions.iter().map(move |&region| (region, op))).collect();
+    let mut owners: FxHashMap<Block, Op> = FxHashMap::default();
     let mut parents: Vec<Option<Op>> = vec![None; func.ops.len()];
-    for (&block, &owner) in &owners {
-        for &op in &func.blocks[block].ops {
-            parents[op.index()] = Some(owner);
+    for &owner in &ops {
+        for &region in &func.ops[owner].regions {
+            owners.insert(region, owner);
+            for &op in &func.blocks[region].ops {
+                parents[op.index()] = Some(owner);
+            }
         }
     }
     let (values, live) = (vec![false; func.values.len()], vec![false; func.ops.len()]);
