@@ -71,8 +71,13 @@ fn matmul(n: usize, elem: &str, acc: &str, tile: [usize; 3]) {
     s += &view("a", elem, [n, n], [tm, tk], ", padding=zero");
     s += &view("b", elem, [n, n], [tk, tn], ", padding=zero");
     s += &view("c", acc, [n, n], [tm, tn], "");
-    s += &format!("  %zero = constant {{value={zero}}} : tile<{tm}x{tn}x{acc}>\n  %lo = constant {{value=i32(0)}} : tile<i32>\n  %hi = constant {{value=i32({})}} : tile<i32>\n  %one = constant {{value=i32(1)}} : tile<i32>\n", n / tk);
-    s += &format!("  %acc = for %lo, %hi, %one, [%zero] : tile<{tm}x{tn}x{acc}> (%q: tile<i32>, %s: tile<{tm}x{tn}x{acc}>) {{\n    %x, %xt = load_view_tko %ap, [%i, %q] : tile<{tm}x{tk}x{elem}>, token\n    %y, %yt = load_view_tko %bp, [%q, %j] : tile<{tk}x{tn}x{elem}>, token\n    %d = {op} %x, %y, %s : tile<{tm}x{tn}x{acc}>\n    continue [%d]\n  }}\n  %done = store_view_tko %acc, %cp, [%i, %j] : token\n  return\n}}\n");
+    s += &format!(
+        "  %zero = constant {{value={zero}}} : tile<{tm}x{tn}x{acc}>\n  %lo = constant {{value=i32(0)}} : tile<i32>\n  %hi = constant {{value=i32({})}} : tile<i32>\n  %one = constant {{value=i32(1)}} : tile<i32>\n",
+        n / tk
+    );
+    s += &format!(
+        "  %acc = for %lo, %hi, %one, [%zero] : tile<{tm}x{tn}x{acc}> (%q: tile<i32>, %s: tile<{tm}x{tn}x{acc}>) {{\n    %x, %xt = load_view_tko %ap, [%i, %q] : tile<{tm}x{tk}x{elem}>, token\n    %y, %yt = load_view_tko %bp, [%q, %j] : tile<{tk}x{tn}x{elem}>, token\n    %d = {op} %x, %y, %s : tile<{tm}x{tn}x{acc}>\n    continue [%d]\n  }}\n  %done = store_view_tko %acc, %cp, [%i, %j] : token\n  return\n}}\n"
+    );
     let program = prepare(&s);
     let (mut a, mut b, mut c) = (Array::new(n * n * 4), Array::new(n * n * 4), Array::new(n * n * 4));
     let args = [a.arg(), b.arg(), c.arg()];
@@ -88,7 +93,9 @@ const REDUCE_MAX: &str = "{dim=1, identities=[f32(-inf)]} : tile<1xf32> (%e: til
   }";
 
 fn reduce_sum(result: &str, source: &str) -> String {
-    format!("  %{result} = reduce [%{source}] {{dim=1, identities=[f32(0.0)]}} : tile<1xf32> (%{result}e: tile<f32>, %{result}a: tile<f32>) {{\n    %{result}h = addf %{result}e, %{result}a : tile<f32>\n    yield [%{result}h]\n  }}\n")
+    format!(
+        "  %{result} = reduce [%{source}] {{dim=1, identities=[f32(0.0)]}} : tile<1xf32> (%{result}e: tile<f32>, %{result}a: tile<f32>) {{\n    %{result}h = addf %{result}e, %{result}a : tile<f32>\n    yield [%{result}h]\n  }}\n"
+    )
 }
 
 fn spread(result: &str, source: &str, n: usize) -> String {
@@ -115,9 +122,13 @@ fn vectors(name: &str, arrays: usize, body: &str) {
     let mut s = "schedule @v(%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %c: tile<ptr<f32>>) {\n  %i = get_tile_block_id {axis=x} : tile<i32>\n".to_string();
     for array in ["a", "b", "c"] {
         let tensor = format!("tensor_view<{n}xf32, strides=[1]>");
-        s += &format!("  %{array}v = make_tensor_view %{array}, [], [] : {tensor}\n  %{array}p = make_partition_view %{array}v : partition_view<tile=({tile}), {tensor}>\n");
+        s += &format!(
+            "  %{array}v = make_tensor_view %{array}, [], [] : {tensor}\n  %{array}p = make_partition_view %{array}v : partition_view<tile=({tile}), {tensor}>\n"
+        );
     }
-    s += &format!("  %x, %xt = load_view_tko %ap, [%i] : tile<{tile}xf32>, token\n  %y, %yt = load_view_tko %bp, [%i] : tile<{tile}xf32>, token\n");
+    s += &format!(
+        "  %x, %xt = load_view_tko %ap, [%i] : tile<{tile}xf32>, token\n  %y, %yt = load_view_tko %bp, [%i] : tile<{tile}xf32>, token\n"
+    );
     s += body;
     s += "  %w = store_view_tko %r, %cp, [%i] : token\n  return\n}\n";
     let program = prepare(&s);
@@ -135,7 +146,11 @@ fn main() {
     println!("memcpy: {:.1} GB/s", 8.0 * n as f64 / seconds / 1e9);
     drop((a, c));
     vectors("copy", 2, "  %r = addf %x, %x : tile<8192xf32>\n".replace("addf %x, %x", "absf %x").as_str());
-    vectors("triad", 3, "  %k = constant {value=f32(3.0)} : tile<8192xf32>\n  %m = mulf %k, %y : tile<8192xf32>\n  %r = addf %x, %m : tile<8192xf32>\n");
+    vectors(
+        "triad",
+        3,
+        "  %k = constant {value=f32(3.0)} : tile<8192xf32>\n  %m = mulf %k, %y : tile<8192xf32>\n  %r = addf %x, %m : tile<8192xf32>\n",
+    );
     let n = 4096;
     let softmax = format!("  %m = reduce [%t] {REDUCE_MAX}\n")
         + &spread("mb", "m", n)

@@ -206,9 +206,9 @@ impl Check {
             Some(Cause::Padding(cause)) => diagnostic
                 .also(*cause, "what this load yields outside the array is undetermined")
                 .help("give the load a padding value, or keep what lies outside out of the result"),
-            Some(Cause::Uninitialised(cause)) => {
-                diagnostic.also(*cause, "this load reads memory that nothing was written to").help("write the array before it is read")
-            }
+            Some(Cause::Uninitialised(cause)) => diagnostic
+                .also(*cause, "this load reads memory that nothing was written to")
+                .help("write the array before it is read"),
             None => diagnostic,
         })
     }

@@ -88,13 +88,29 @@ pub(crate) enum Fetch {
     Param(u8),
 }
 
+impl Fetch {
+    /// True where every strip is the same: it is filled once.
+    pub(crate) fn is_uniform(&self) -> bool {
+        match self {
+            Fetch::Uniform(_) => true,
+            Fetch::Strided { strides, .. } => strides.iter().all(|&stride| stride == 0),
+            Fetch::Place(_) | Fetch::Counting { .. } | Fetch::View(_) | Fetch::Param(_) => false,
+        }
+    }
+}
+
 /// What a node of a group does to make its strip.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
     Fetch(Fetch),
     Op(LaneOp, SmallVec<[u16; 3]>),
     /// Loads through addresses; mask and padding are optional.
-    Load { addresses: u16, mask: Option<u16>, padding: Option<u16>, origin: Option<u16> },
+    Load {
+        addresses: u16,
+        mask: Option<u16>,
+        padding: Option<u16>,
+        origin: Option<u16>,
+    },
 }
 
 /// A node of a group.
@@ -130,20 +146,56 @@ pub(crate) enum Combine {
 /// Where a strip goes.
 #[derive(Clone, Debug)]
 pub(crate) enum Sink {
-    Place { node: u16, place: Place },
-    View { node: u16, access: Box<Access> },
+    Place {
+        node: u16,
+        place: Place,
+    },
+    View {
+        node: u16,
+        access: Box<Access>,
+    },
     /// Stores through addresses.
-    Scatter { addresses: u16, value: u16, mask: Option<u16>, origin: Option<u16>, span: Span },
+    Scatter {
+        addresses: u16,
+        value: u16,
+        mask: Option<u16>,
+        origin: Option<u16>,
+        span: Span,
+    },
     /// Combines along the middle of three axes.
-    Reduce { node: u16, combine: Combine, lane: ReduceLane, extents: [usize; 3], identity: u64, place: Place },
+    Reduce {
+        node: u16,
+        combine: Combine,
+        lane: ReduceLane,
+        extents: [usize; 3],
+        identity: u64,
+        place: Place,
+    },
     /// The result of a region that runs over strips.
-    Param { node: u16, position: u8 },
+    Param {
+        node: u16,
+        position: u8,
+    },
     /// Every element must be true.
-    Assert { node: u16, message: Box<str>, span: Span },
+    Assert {
+        node: u16,
+        message: Box<str>,
+        span: Span,
+    },
     /// Checked execution only: every element must keep the promise.
-    Assume { node: u16, predicate: tessera_ir::attrs::Assumption, bytes: u8, span: Span },
+    Assume {
+        node: u16,
+        predicate: tessera_ir::attrs::Assumption,
+        bytes: u8,
+        span: Span,
+    },
     /// Checked execution only: shift counts below the width.
-    ShiftCount { node: u16, bits: u8, bytes: u8, span: Span },
+    ShiftCount {
+        node: u16,
+        bits: u8,
+        bytes: u8,
+        span: Span,
+    },
 }
 
 /// Lanes that a reduction combines.
@@ -177,10 +229,8 @@ pub(crate) struct Group {
     pub(crate) strip: usize,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Vec<Sink>,
-    /// Strip registers, each of `strip * slot_bytes` bytes.
-    pub(crate) slots: u16,
+    /// Bytes of an element in a strip register: those of the widest.
     pub(crate) slot_bytes: u16,
-    pub(crate) span: Span,
 }
 
 /// A copy between a tile and a box inside another.
@@ -254,7 +304,11 @@ pub(crate) struct Region {
 pub(crate) enum Piece {
     Text(String),
     /// A conversion, and the value printed by it.
-    Value { conversion: String, place: Printed, dtype: DType },
+    Value {
+        conversion: String,
+        place: Printed,
+        dtype: DType,
+    },
 }
 
 /// What is printed.
@@ -267,27 +321,75 @@ pub(crate) enum Printed {
 /// A step of the plan.
 #[derive(Clone, Debug)]
 pub(crate) enum Inst {
-    BlockId { dst: Reg, axis: u8 },
-    NumBlocks { dst: Reg, axis: u8 },
+    BlockId {
+        dst: Reg,
+        axis: u8,
+    },
+    NumBlocks {
+        dst: Reg,
+        axis: u8,
+    },
     /// A lane operation on scalars; `checked` counts as in `Sink::ShiftCount`.
-    Scalar { op: LaneOp, dst: Reg, src: [Reg; 3], span: Span },
+    Scalar {
+        op: LaneOp,
+        dst: Reg,
+        src: [Reg; 3],
+        span: Span,
+    },
     /// Sign-extends the low bytes of a register into another.
-    SignExtend { dst: Reg, src: Reg, bytes: u8 },
-    Move { dst: Reg, src: Reg },
+    SignExtend {
+        dst: Reg,
+        src: Reg,
+        bytes: u8,
+    },
+    Move {
+        dst: Reg,
+        src: Reg,
+    },
     /// `ceil(size / step)`.
-    CeilDiv { dst: Reg, size: Reg, step: i64, bytes: u8 },
+    CeilDiv {
+        dst: Reg,
+        size: Reg,
+        step: i64,
+        bytes: u8,
+    },
     /// The first element of a place.
-    Read { dst: Reg, place: Place, bytes: u8 },
+    Read {
+        dst: Reg,
+        place: Place,
+        bytes: u8,
+    },
     Group(Box<Group>),
-    Copy { dst: Place, src: Place, bytes: usize },
+    Copy {
+        dst: Place,
+        src: Place,
+        bytes: usize,
+    },
     Box(Box<BoxCopy>),
     /// Packs elements into bytes or back.
-    Pack { dst: Place, src: Place, elements: usize, dtype: DType, unpack: bool },
+    Pack {
+        dst: Place,
+        src: Place,
+        elements: usize,
+        dtype: DType,
+        unpack: bool,
+    },
     Mma(Box<Mma>),
     Product(Box<Product>),
     /// A reduction by a region, as a tree over neighbours.
-    ReduceTree { region: Box<Region>, extents: [usize; 3], src: SmallVec<[Place; 2]>, dst: SmallVec<[Place; 2]> },
-    Scan { region: Box<Region>, extents: [usize; 3], reverse: bool, src: SmallVec<[Place; 2]>, dst: SmallVec<[Place; 2]> },
+    ReduceTree {
+        region: Box<Region>,
+        extents: [usize; 3],
+        src: SmallVec<[Place; 2]>,
+        dst: SmallVec<[Place; 2]>,
+    },
+    Scan {
+        region: Box<Region>,
+        extents: [usize; 3],
+        reverse: bool,
+        src: SmallVec<[Place; 2]>,
+        dst: SmallVec<[Place; 2]>,
+    },
     /// Atomic update through addresses; `old` receives what was there.
     Atomic {
         addresses: Place,
@@ -303,14 +405,41 @@ pub(crate) enum Inst {
         span: Span,
     },
     /// Atomic update of a tile of an array.
-    AtomicView { access: Box<Access>, value: Place, mode: AtomicMode, ordered: bool },
+    AtomicView {
+        access: Box<Access>,
+        value: Place,
+        mode: AtomicMode,
+        ordered: bool,
+    },
     /// Memory of the block.
-    Alloca { dst: Reg, place: Place, bytes: usize },
-    Print { pieces: Vec<Piece> },
+    Alloca {
+        dst: Reg,
+        place: Place,
+        bytes: usize,
+    },
+    Print {
+        pieces: Vec<Piece>,
+    },
     CheckScalar(ScalarCheck, Span),
-    For { counter: Reg, lower: Reg, upper: Reg, step: Reg, bytes: u8, unsigned: bool, body: Vec<Inst>, span: Span },
-    Loop { body: Vec<Inst>, span: Span },
-    If { condition: Reg, then: Vec<Inst>, other: Vec<Inst>, span: Span },
+    For {
+        counter: Reg,
+        lower: Reg,
+        upper: Reg,
+        step: Reg,
+        bytes: u8,
+        unsigned: bool,
+        body: Vec<Inst>,
+        span: Span,
+    },
+    Loop {
+        body: Vec<Inst>,
+    },
+    If {
+        condition: Reg,
+        then: Vec<Inst>,
+        other: Vec<Inst>,
+        span: Span,
+    },
     Continue,
     Break,
     Return,

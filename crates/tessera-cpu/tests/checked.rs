@@ -10,7 +10,9 @@ fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
     let mut s = "schedule @k(%x: tile<ptr<f32>>, %o: tile<ptr<f32>>) {\n  %i = get_tile_block_id {axis=x} : tile<i32>\n  %z = constant {value=i32(0)} : tile<i32>\n".to_string();
     for (name, len, padding) in [("x", x, padding), ("o", o, "")] {
         let tensor = format!("tensor_view<{len}xf32, strides=[1]>");
-        s += &format!("  %{name}v = make_tensor_view %{name}, [], [] : {tensor}\n  %{name}p = make_partition_view %{name}v : partition_view<tile=(8){padding}, {tensor}>\n");
+        s += &format!(
+            "  %{name}v = make_tensor_view %{name}, [], [] : {tensor}\n  %{name}p = make_partition_view %{name}v : partition_view<tile=(8){padding}, {tensor}>\n"
+        );
     }
     s + body + "  return\n}\n"
 }
@@ -46,13 +48,25 @@ fn undetermined_padding_that_is_reduced_or_branched_on() {
 ";
     let stored = program(12, 16, "", &format!("{sum}  %w = store_ptr_tko %q, %s : token\n"));
     assert_eq!(report(&stored, 2, 12, 16), ("cpu-undetermined".into(), vec![LINES + 7, LINES + 1]));
-    let branched = program(12, 16, "", &format!("{sum}  %f = constant {{value=f32(0.0)}} : tile<f32>\n  %c = cmpf %s, %f {{predicate=gt}} : tile<i1>\n  if %c () {{\n    yield []\n  }} () {{\n    yield []\n  }}\n"));
+    let branched = program(
+        12,
+        16,
+        "",
+        &format!(
+            "{sum}  %f = constant {{value=f32(0.0)}} : tile<f32>\n  %c = cmpf %s, %f {{predicate=gt}} : tile<i1>\n  if %c () {{\n    yield []\n  }} () {{\n    yield []\n  }}\n"
+        ),
+    );
     assert_eq!(report(&branched, 2, 12, 16), ("cpu-undetermined".into(), vec![LINES + 9, LINES + 1]));
 }
 
 #[test]
 fn uninitialised_memory() {
-    let text = program(16, 16, "", "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n");
+    let text = program(
+        16,
+        16,
+        "",
+        "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n",
+    );
     let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
     let options = RunOptions { uninitialised: &[0], ..RunOptions::default() };
     assert_eq!(fault(&text, [2, 1, 1], &mut data, &options), ("cpu-undetermined".into(), vec![LINES + 2, LINES + 1]));
@@ -62,7 +76,12 @@ fn uninitialised_memory() {
 
 #[test]
 fn blocks_that_touch_the_same_bytes() {
-    let both_write = program(16, 16, "", "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%z] : token\n");
+    let both_write = program(
+        16,
+        16,
+        "",
+        "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%z] : token\n",
+    );
     assert_eq!(report(&both_write, 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 2, LINES + 2]));
     let reads_others = "  %u = constant {value=i32(1)} : tile<i32>
   %j = subi %u, %i : tile<i32>
@@ -78,11 +97,34 @@ fn blocks_that_touch_the_same_bytes() {
 
 #[test]
 fn tiles_and_pointers_outside() {
-    let tile = program(16, 16, "", "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n");
+    let tile = program(
+        16,
+        16,
+        "",
+        "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n",
+    );
     assert_eq!(report(&tile, 3, 16, 16), ("cpu-tile-outside".into(), vec![LINES + 1]));
     // The view promises more than the argument has.
-    assert_eq!(report(&program(16, 24, "", "  %t, %a = load_view_tko %xp, [%z] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n"), 3, 16, 16), ("cpu-bounds".into(), vec![LINES + 2]));
-    let pointer = program(16, 16, "", "  %k = constant {value=i32(16)} : tile<i32>\n  %q = offset %x, %k : tile<ptr<f32>>\n  %t, %a = load_ptr_tko %q : tile<f32>, token\n  %w = store_ptr_tko %o, %t : token\n");
+    assert_eq!(
+        report(
+            &program(
+                16,
+                24,
+                "",
+                "  %t, %a = load_view_tko %xp, [%z] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%i] : token\n"
+            ),
+            3,
+            16,
+            16
+        ),
+        ("cpu-bounds".into(), vec![LINES + 2])
+    );
+    let pointer = program(
+        16,
+        16,
+        "",
+        "  %k = constant {value=i32(16)} : tile<i32>\n  %q = offset %x, %k : tile<ptr<f32>>\n  %t, %a = load_ptr_tko %q : tile<f32>, token\n  %w = store_ptr_tko %o, %t : token\n",
+    );
     assert_eq!(report(&pointer, 1, 16, 16), ("cpu-bounds".into(), vec![LINES + 3]));
     // Unchecked launches report it too: no other memory is ever touched.
     let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
@@ -96,10 +138,20 @@ fn zero_divisors_shifts_promises_and_steps() {
     let store = "  %f = itof %r : tile<f32>\n  %w = store_ptr_tko %o, %f : token\n";
     let cases = [
         (format!("  %r = divi %i, %z {{rounding=zero}} : tile<i32>\n{store}"), "cpu-division", 1),
-        (format!("  %n = iota : tile<8xi32>\n  %m = iota : tile<8xi32>\n  %d = remi %n, %m : tile<8xi32>\n  %f = itof %d : tile<8xf32>\n  %w = store_view_tko %f, %op, [%i] : token\n"), "cpu-division", 3),
+        (
+            format!(
+                "  %n = iota : tile<8xi32>\n  %m = iota : tile<8xi32>\n  %d = remi %n, %m : tile<8xi32>\n  %f = itof %d : tile<8xf32>\n  %w = store_view_tko %f, %op, [%i] : token\n"
+            ),
+            "cpu-division",
+            3,
+        ),
         (format!("  %k = constant {{value=i32(32)}} : tile<i32>\n  %r = shli %i, %k : tile<i32>\n{store}"), "cpu-shift", 2),
         (format!("  %r = assume %i {{predicate=bounded(1, ?)}} : tile<i32>\n{store}"), "cpu-assumption", 1),
-        (format!("  %q = assume %x {{predicate=div_by(65536)}} : tile<ptr<f32>>\n  %e = offset %q, %z : tile<ptr<f32>>\n"), "cpu-assumption", 1),
+        (
+            format!("  %q = assume %x {{predicate=div_by(65536)}} : tile<ptr<f32>>\n  %e = offset %q, %z : tile<ptr<f32>>\n"),
+            "cpu-assumption",
+            1,
+        ),
         (format!("  %c = cmpi %i, %z {{predicate=ne}} : tile<i1>\n  assert %c {{message=\"not block 0\"}}\n"), "cpu-assert", 2),
         (format!("  for %z, %z, %z, [] (%q: tile<i32>) {{\n    continue []\n  }}\n"), "cpu-step", 1),
     ];
@@ -110,7 +162,12 @@ fn zero_divisors_shifts_promises_and_steps() {
 
 #[test]
 fn the_first_block_that_fails_is_reported() {
-    let text = program(16, 16, "", "  %k = constant {value=i32(5)} : tile<i32>\n  %c = cmpi %i, %k {predicate=lt} : tile<i1>\n  assert %c {message=\"too far\"}\n");
+    let text = program(
+        16,
+        16,
+        "",
+        "  %k = constant {value=i32(5)} : tile<i32>\n  %c = cmpi %i, %k {predicate=lt} : tile<i1>\n  assert %c {message=\"too far\"}\n",
+    );
     let module = parse(&text);
     for threads in [1, 2, 3] {
         let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
@@ -123,13 +180,19 @@ fn the_first_block_that_fails_is_reported() {
 #[test]
 fn overlapping_arguments_keep_program_order() {
     // Reads x after writing o: one memory under two names.
-    let text = program(16, 16, "", "  %t, %a = load_view_tko %xp, [%z] : tile<8xf32>, token\n  %d = addf %t, %t : tile<8xf32>\n  %w = store_view_tko %d, %op, [%z] : token\n  %e = addf %t, %d : tile<8xf32>\n  %u = constant {value=i32(1)} : tile<i32>\n  %v = store_view_tko %e, %op, [%u] : token\n");
+    let text = program(
+        16,
+        16,
+        "",
+        "  %t, %a = load_view_tko %xp, [%z] : tile<8xf32>, token\n  %d = addf %t, %t : tile<8xf32>\n  %w = store_view_tko %d, %op, [%z] : token\n  %e = addf %t, %d : tile<8xf32>\n  %u = constant {value=i32(1)} : tile<i32>\n  %v = store_view_tko %e, %op, [%u] : token\n",
+    );
     let module = parse(&text);
     let program = tessera_cpu::Program::prepare(&module, &module.funcs[0]).unwrap();
     let mut memory: Vec<f32> = (0..24).map(|i| i as f32).collect();
     let base = memory.as_mut_ptr();
     let shifted = base.wrapping_add(4).cast::<u8>();
-    let args = [tessera_cpu::Arg::Pointer { base: base.cast(), bytes: 64 }, tessera_cpu::Arg::Pointer { base: shifted, bytes: 64 }];
+    let args =
+        [tessera_cpu::Arg::Pointer { base: base.cast(), bytes: 64 }, tessera_cpu::Arg::Pointer { base: shifted, bytes: 64 }];
     #[allow(unsafe_code, reason = "launches take raw memory")]
     // SAFETY: both arguments lie in `memory`, which outlives the launch.
     unsafe { program.run([1, 1, 1], &args, &RunOptions::default()) }.unwrap();

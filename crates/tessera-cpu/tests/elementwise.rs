@@ -6,11 +6,14 @@ use harness::{Data, launch};
 
 /// A program that applies `body` (which defines `%r` from `%a`, `%b`, `%c`) to tiles of 32 elements.
 fn program(from: &str, to: &str, body: &str) -> String {
-    let mut text = format!("schedule @k(%x: tile<ptr<{from}>>, %y: tile<ptr<{from}>>, %z: tile<ptr<{from}>>, %o: tile<ptr<{to}>>) {{\n");
+    let mut text =
+        format!("schedule @k(%x: tile<ptr<{from}>>, %y: tile<ptr<{from}>>, %z: tile<ptr<{from}>>, %o: tile<ptr<{to}>>) {{\n");
     text += "  %i = get_tile_block_id {axis=x} : tile<i32>\n";
     for (array, tile) in [("x", "a"), ("y", "b"), ("z", "c")] {
         text += &format!("  %{array}v = make_tensor_view %{array}, [], [] : tensor_view<96x{from}, strides=[1]>\n");
-        text += &format!("  %{array}p = make_partition_view %{array}v : partition_view<tile=(32), tensor_view<96x{from}, strides=[1]>>\n");
+        text += &format!(
+            "  %{array}p = make_partition_view %{array}v : partition_view<tile=(32), tensor_view<96x{from}, strides=[1]>>\n"
+        );
         text += &format!("  %{tile}, %{tile}t = load_view_tko %{array}p, [%i] : tile<32x{from}>, token\n");
     }
     text += &format!("  %ov = make_tensor_view %o, [], [] : tensor_view<96x{to}, strides=[1]>\n");
@@ -58,8 +61,30 @@ fn float32_arithmetic() {
         ("ceil %a", |a, _, _| a.ceil()),
         ("floor %a", |a, _, _| a.floor()),
         ("sqrt %a", |a, _, _| a.sqrt()),
-        ("maxf %a, %b", |a, b, _| if a.is_nan() { b } else if b.is_nan() { a } else if a > b { a } else if b > a { b } else { f32::from_bits(a.to_bits() & b.to_bits()) }),
-        ("minf %a, %b {propagate_nan=true}", |a, b, _| if a.is_nan() || b.is_nan() { f32::NAN } else if a < b { a } else if b < a { b } else { f32::from_bits(a.to_bits() | b.to_bits()) }),
+        ("maxf %a, %b", |a, b, _| {
+            if a.is_nan() {
+                b
+            } else if b.is_nan() {
+                a
+            } else if a > b {
+                a
+            } else if b > a {
+                b
+            } else {
+                f32::from_bits(a.to_bits() & b.to_bits())
+            }
+        }),
+        ("minf %a, %b {propagate_nan=true}", |a, b, _| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else if a < b {
+                a
+            } else if b < a {
+                b
+            } else {
+                f32::from_bits(a.to_bits() | b.to_bits())
+            }
+        }),
         ("addf %a, %b {flush_to_zero=true}", |a, b, _| {
             let f = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
             f(f(a) + f(b))
@@ -69,7 +94,14 @@ fn float32_arithmetic() {
         let got: Vec<f32> = run("f32", "f32", &format!("  %r = {op} : tile<32xf32>").replace("} :", "} :"), [&a, &b, &c]);
         for i in 0..96 {
             let want = reference(a[i], b[i], c[i]);
-            assert!(got[i].to_bits() == want.to_bits() || got[i].is_nan() && want.is_nan(), "{op}: {} {} {}: {} != {want}", a[i], b[i], c[i], got[i]);
+            assert!(
+                got[i].to_bits() == want.to_bits() || got[i].is_nan() && want.is_nan(),
+                "{op}: {} {} {}: {} != {want}",
+                a[i],
+                b[i],
+                c[i],
+                got[i]
+            );
         }
     }
 }
@@ -99,7 +131,9 @@ fn float_functions() {
         let got64: Vec<f64> = run("f64", "f64", &format!("  %r = {op} : tile<32xf64>"), [&wa, &wb, &wide(&c)]);
         for i in 0..96 {
             let want = reference(wa[i], wb[i]);
-            let near = |got: f64, want: f64, eps: f64| got == want || got.is_nan() && want.is_nan() || (got - want).abs() <= eps * want.abs() + 1e-44;
+            let near = |got: f64, want: f64, eps: f64| {
+                got == want || got.is_nan() && want.is_nan() || (got - want).abs() <= eps * want.abs() + 1e-44
+            };
             assert!(near(f64::from(got[i]), f64::from(want as f32), 3e-7), "{op}: {} {}: {} != {want}", a[i], b[i], got[i]);
             assert!(near(got64[i], want, 1e-14), "{op}: {} {}: {} != {want}", a[i], b[i], got64[i]);
         }
@@ -128,14 +162,21 @@ fn directed_rounding() {
                 let want = match up {
                     Some(true) => above,
                     Some(false) => below,
-                    None => if want > 0.0 { below } else { above },
+                    None => {
+                        if want > 0.0 {
+                            below
+                        } else {
+                            above
+                        }
+                    }
                 };
                 assert_eq!(got[i], want, "{op} {mode}: {} {}", a[i], b[i]);
             }
         }
         for op in ["divf %a, %b", "sqrt %a", "fma %a, %b, %c"] {
             let low: Vec<f32> = run("f32", "f32", &format!("  %r = {op} {{rounding=negative_inf}} : tile<32xf32>"), [&a, &b, &c]);
-            let high: Vec<f32> = run("f32", "f32", &format!("  %r = {op} {{rounding=positive_inf}} : tile<32xf32>"), [&a, &b, &c]);
+            let high: Vec<f32> =
+                run("f32", "f32", &format!("  %r = {op} {{rounding=positive_inf}} : tile<32xf32>"), [&a, &b, &c]);
             let near: Vec<f32> = run("f32", "f32", &format!("  %r = {op} : tile<32xf32>"), [&a, &b, &c]);
             for i in 0..96 {
                 assert!(low[i] <= near[i] && near[i] <= high[i], "{op}");
@@ -148,7 +189,9 @@ fn directed_rounding() {
 #[test]
 fn narrow_floats_round_after_every_operation() {
     use tessera_types::element::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-    let raw = |seed: u32| (0..96_u32).map(|i| (i.wrapping_mul(7919).wrapping_add(seed * 104_729) % 0x7000) as u16).collect::<Vec<u16>>();
+    let raw = |seed: u32| {
+        (0..96_u32).map(|i| (i.wrapping_mul(7919).wrapping_add(seed * 104_729) % 0x7000) as u16).collect::<Vec<u16>>()
+    };
     let (a, b, c) = (raw(1), raw(2), raw(3));
     type Codec = (fn(u16) -> f32, fn(f32) -> u16);
     let formats: [(&str, Codec); 2] = [("f16", (f16_to_f32, f32_to_f16)), ("bf16", (bf16_to_f32, f32_to_bf16))];
@@ -164,7 +207,12 @@ fn narrow_floats_round_after_every_operation() {
             let want = if q.is_nan() { z } else { q.max(z) };
             assert_eq!(decode(got[i]), want, "{name} {x} {y} {z}");
         }
-        let copied: Vec<u16> = run(name, name, "  %k = constant {value=i1(true)} : tile<32xi1>\n  %r = select %k, %a, %b : tile<32xT>".replace('T', name).as_str(), [&a, &b, &c]);
+        let copied: Vec<u16> = run(
+            name,
+            name,
+            "  %k = constant {value=i1(true)} : tile<32xi1>\n  %r = select %k, %a, %b : tile<32xT>".replace('T', name).as_str(),
+            [&a, &b, &c],
+        );
         assert_eq!(copied, a);
     }
 }
@@ -174,10 +222,12 @@ fn integer_arithmetic() {
     macro_rules! check {
         ($name:literal, $ty:ident, $unsigned:ident, $wide:ident) => {{
             let make = |seed: u64| -> Vec<$ty> {
-                (0..96_u64).map(|i| match i % 5 {
-                    0 => [$ty::MIN, $ty::MAX, 0, 1, -1][(i / 5 % 5) as usize],
-                    _ => (i + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed).rotate_left(17) as $ty,
-                }).collect()
+                (0..96_u64)
+                    .map(|i| match i % 5 {
+                        0 => [$ty::MIN, $ty::MAX, 0, 1, -1][(i / 5 % 5) as usize],
+                        _ => (i + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed).rotate_left(17) as $ty,
+                    })
+                    .collect()
             };
             let (a, b, c) = (make(3), make(5), make(7));
             let b: Vec<$ty> = b.iter().map(|&b| if b == 0 { 3 } else { b }).collect();
@@ -189,8 +239,14 @@ fn integer_arithmetic() {
                 ("muli %a, %b", |a, b| a.wrapping_mul(b)),
                 ("mulhii %a, %b", |a, b| ((a as $unsigned as $wide * b as $unsigned as $wide) >> $ty::BITS) as $ty),
                 ("divi %a, %b {rounding=zero}", |a, b| a.wrapping_div(b)),
-                ("divi %a, %b {rounding=negative_inf}", |a, b| { let q = a.wrapping_div(b); if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q } }),
-                ("divi %a, %b {rounding=positive_inf}", |a, b| { let q = a.wrapping_div(b); if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { q + 1 } else { q } }),
+                ("divi %a, %b {rounding=negative_inf}", |a, b| {
+                    let q = a.wrapping_div(b);
+                    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+                }),
+                ("divi %a, %b {rounding=positive_inf}", |a, b| {
+                    let q = a.wrapping_div(b);
+                    if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { q + 1 } else { q }
+                }),
                 ("divi %a, %b {signedness=unsigned, rounding=zero}", |a, b| (a as $unsigned / b as $unsigned) as $ty),
                 ("remi %a, %b", |a, b| a.wrapping_rem(b)),
                 ("remi %a, %b {signedness=unsigned}", |a, b| (a as $unsigned % b as $unsigned) as $ty),
@@ -217,8 +273,13 @@ fn integer_arithmetic() {
                 let want: Vec<$ty> = a.iter().zip(&counts).map(|(&a, &b)| reference(a, b)).collect();
                 assert_eq!(got, want, "{op} {}", $name);
             }
-            for (predicate, reference) in [("lt", (|a, b| a < b) as fn($ty, $ty) -> bool), ("ge", |a, b| a >= b), ("ne", |a, b| a != b)] {
-                let body = format!("  %k = cmpi %a, %b {{predicate={predicate}}} : tile<32xi1>\n  %r = select %k, %a, %c : tile<32x{}>", $name);
+            for (predicate, reference) in
+                [("lt", (|a, b| a < b) as fn($ty, $ty) -> bool), ("ge", |a, b| a >= b), ("ne", |a, b| a != b)]
+            {
+                let body = format!(
+                    "  %k = cmpi %a, %b {{predicate={predicate}}} : tile<32xi1>\n  %r = select %k, %a, %c : tile<32x{}>",
+                    $name
+                );
                 let got: Vec<$ty> = run($name, $name, &body, [&a, &b, &c]);
                 let want: Vec<$ty> = (0..96).map(|i| if reference(a[i], b[i]) { a[i] } else { c[i] }).collect();
                 assert_eq!(got, want, "{predicate} {}", $name);
@@ -236,7 +297,8 @@ fn conversions() {
     let [a, b, c] = floats();
     let got: Vec<i32> = run("f32", "i32", "  %r = ftoi %a {rounding=nearest_int_to_zero} : tile<32xi32>", [&a, &b, &c]);
     assert_eq!(got, a.iter().map(|&a| a as i32).collect::<Vec<_>>());
-    let got: Vec<u8> = run("f32", "i8", "  %r = ftoi %a {signedness=unsigned, rounding=nearest_int_to_zero} : tile<32xi8>", [&a, &b, &c]);
+    let got: Vec<u8> =
+        run("f32", "i8", "  %r = ftoi %a {signedness=unsigned, rounding=nearest_int_to_zero} : tile<32xi8>", [&a, &b, &c]);
     assert_eq!(got, a.iter().map(|&a| a as u8).collect::<Vec<_>>());
     let got: Vec<f64> = run("f32", "f64", "  %r = ftof %a : tile<32xf64>", [&a, &b, &c]);
     assert!(got.iter().zip(&a).all(|(g, &a)| g.to_bits() == f64::from(a).to_bits() || a.is_nan()));
@@ -246,7 +308,11 @@ fn conversions() {
         let back: Vec<f32> = run(name, "f32", "  %r = ftof %a : tile<32xf32>", [&got, &got, &got]);
         assert!(back.iter().zip(&got).all(|(x, &code)| f64::from(*x) == format.decode(u64::from(code)) || x.is_nan()));
     }
-    for (mode, rounding) in [("zero", tessera_types::Rounding::TowardZero), ("positive_inf", tessera_types::Rounding::Up), ("nearest_away", tessera_types::Rounding::NearestAway)] {
+    for (mode, rounding) in [
+        ("zero", tessera_types::Rounding::TowardZero),
+        ("positive_inf", tessera_types::Rounding::Up),
+        ("nearest_away", tessera_types::Rounding::NearestAway),
+    ] {
         let got: Vec<u16> = run("f32", "bf16", &format!("  %r = ftof %a {{rounding={mode}}} : tile<32xbf16>"), [&a, &b, &c]);
         let format = tessera_types::FloatFormat::BF16;
         assert_eq!(got, a.iter().map(|&a| format.encode(a, rounding, tessera_types::Overflow::Ieee) as u16).collect::<Vec<_>>());
@@ -255,7 +321,10 @@ fn conversions() {
     let got: Vec<f32> = run("i32", "f32", "  %r = itof %a {signedness=unsigned} : tile<32xf32>", [&ints, &ints, &ints]);
     assert_eq!(got, ints.iter().map(|&i| i as u32 as f32).collect::<Vec<_>>());
     let got: Vec<u16> = run("i32", "f16", "  %r = itof %a : tile<32xf16>", [&ints, &ints, &ints]);
-    assert_eq!(got, ints.iter().map(|&i| tessera_types::FloatFormat::F16.encode_nearest(i64::from(i)) as u16).collect::<Vec<_>>());
+    assert_eq!(
+        got,
+        ints.iter().map(|&i| tessera_types::FloatFormat::F16.encode_nearest(i64::from(i)) as u16).collect::<Vec<_>>()
+    );
     let got: Vec<i64> = run("i32", "i64", "  %r = exti %a {signedness=unsigned} : tile<32xi64>", [&ints, &ints, &ints]);
     assert_eq!(got, ints.iter().map(|&i| i64::from(i as u32)).collect::<Vec<_>>());
     let got: Vec<i8> = run("i32", "i8", "  %r = trunci %a : tile<32xi8>", [&ints, &ints, &ints]);

@@ -5,7 +5,9 @@ mod harness;
 use harness::{Data, launch, parse};
 
 fn noise(len: usize, seed: u32) -> Vec<f32> {
-    (0..len as u32).map(|i| ((i + 1).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(97_531)) >> 12) as f32 / 524_288.0 - 1.0).collect()
+    (0..len as u32)
+        .map(|i| ((i + 1).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(97_531)) >> 12) as f32 / 524_288.0 - 1.0)
+        .collect()
 }
 
 /// Views of a `rows x columns` array cut into tiles.
@@ -22,18 +24,30 @@ fn matmul(m: usize, n: usize, k: usize, t: [usize; 3], transposed: bool) -> Stri
     let mut s = "schedule @mm(%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %c: tile<ptr<f32>>) {\n".to_string();
     s += "  %i = get_tile_block_id {axis=x} : tile<i32>\n  %j = get_tile_block_id {axis=y} : tile<i32>\n";
     s += &view("a", "f32", [m, k], [t[0], t[2]], ", padding=zero");
-    s += &if transposed { view("b", "f32", [n, k], [t[2], t[1]], ", padding=zero;, dim_map=[1,0]") } else { view("b", "f32", [k, n], [t[2], t[1]], ", padding=zero") };
+    s += &if transposed {
+        view("b", "f32", [n, k], [t[2], t[1]], ", padding=zero;, dim_map=[1,0]")
+    } else {
+        view("b", "f32", [k, n], [t[2], t[1]], ", padding=zero")
+    };
     s += &view("c", "f32", [m, n], [t[0], t[1]], "");
     s += &format!(
         "  %zero = constant {{value=f32(0.0)}} : tile<{0}x{1}xf32>\n  %lo = constant {{value=i32(0)}} : tile<i32>\n  %hi = constant {{value=i32({2})}} : tile<i32>\n  %one = constant {{value=i32(1)}} : tile<i32>\n  %acc = for %lo, %hi, %one, [%zero] : tile<{0}x{1}xf32> (%q: tile<i32>, %s: tile<{0}x{1}xf32>) {{\n    %x, %xt = load_view_tko %ap, [%i, %q] : tile<{0}x{3}xf32>, token\n    %y, %yt = load_view_tko %bp, [%q, %j] : tile<{3}x{1}xf32>, token\n    %d = mmaf %x, %y, %s : tile<{0}x{1}xf32>\n    continue [%d]\n  }}\n  %done = store_view_tko %acc, %cp, [%i, %j] : token\n  return\n}}\n",
-        t[0], t[1], k.div_ceil(t[2]), t[2]
+        t[0],
+        t[1],
+        k.div_ceil(t[2]),
+        t[2]
     );
     s
 }
 
 #[test]
 fn matmul_with_ragged_edges() {
-    for (m, n, k, t, transposed) in [(64, 64, 64, [16, 32, 16], false), (50, 70, 33, [16, 32, 16], false), (50, 70, 33, [16, 32, 16], true), (300, 130, 90, [64, 64, 32], false)] {
+    for (m, n, k, t, transposed) in [
+        (64, 64, 64, [16, 32, 16], false),
+        (50, 70, 33, [16, 32, 16], false),
+        (50, 70, 33, [16, 32, 16], true),
+        (300, 130, 90, [64, 64, 32], false),
+    ] {
         let (a, b) = (noise(m * k, 1), noise(n * k, 2));
         let mut data = [Data::of(&a), Data::of(&b), Data::of(&vec![f32::NAN; m * n])];
         let text = matmul(m, n, k, t, transposed);
@@ -44,7 +58,9 @@ fn matmul_with_ragged_edges() {
         let c: Vec<f32> = data[2].read();
         for i in 0..m {
             for j in 0..n {
-                let want: f64 = (0..k).map(|q| f64::from(a[i * k + q]) * f64::from(if transposed { b[j * k + q] } else { b[q * n + j] })).sum();
+                let want: f64 = (0..k)
+                    .map(|q| f64::from(a[i * k + q]) * f64::from(if transposed { b[j * k + q] } else { b[q * n + j] }))
+                    .sum();
                 assert!((f64::from(c[i * n + j]) - want).abs() < 1e-4, "{i} {j}: {} {want}", c[i * n + j]);
             }
         }
@@ -154,7 +170,9 @@ fn reductions_of_every_axis() {
   return
 }}
 ",
-            dims(&shape), shape[0], shape[1]
+            dims(&shape),
+            shape[0],
+            shape[1]
         );
         let mut data = [Data::of(&x), Data::of(&vec![0.0_f32; shape[0] * shape[1]])];
         launch(&text, [1, 1, 1], &mut data);
@@ -322,7 +340,8 @@ fn pointers_masks_and_atomics() {
   %st = store_ptr_tko %op, %d, mask=%in : token
   return
 }
-".replace("tile<i1>\n  %x1", "tile<64xi1>\n  %x1");
+"
+    .replace("tile<i1>\n  %x1", "tile<64xi1>\n  %x1");
     let n = 1000;
     let x: Vec<f32> = noise(n, 4).iter().map(|v| (v + 1.0) * 50.0).collect();
     let mut data = [Data::of(&x), Data::of(&[0_i32; 8]), Data::of(&vec![0.0_f32; n]), Data::int(n as i64)];
@@ -363,7 +382,11 @@ fn packed_and_gathered_views() {
     let mut data = [Data::of(&packed), Data::of(&rows), Data::of(&[9_i32; 20]), Data::of(&[0_u8; 10])];
     launch(text, [1, 1, 1], &mut data);
     let signed = |code: u8| i32::from((code << 4) as i8 >> 4);
-    let want: Vec<i32> = rows.iter().flat_map(|&r| (0..5).map(move |c| (r, c))).map(|(r, c)| if r < 0 { 0 } else { signed(codes[r as usize * 5 + c]) }).collect();
+    let want: Vec<i32> = rows
+        .iter()
+        .flat_map(|&r| (0..5).map(move |c| (r, c)))
+        .map(|(r, c)| if r < 0 { 0 } else { signed(codes[r as usize * 5 + c]) })
+        .collect();
     assert_eq!(data[2].read::<i32>(), want);
     let back: Vec<u8> = data[3].read();
     for (i, want) in want.iter().enumerate() {
@@ -375,14 +398,27 @@ fn packed_and_gathered_views() {
 fn products_of_every_type() {
     use tessera_types::FloatFormat;
     let (m, n, k) = (8, 16, 12);
-    for (elem, acc) in [("f16", "f32"), ("bf16", "f32"), ("f8e4m3", "f32"), ("f8e5m2", "f32"), ("tf32", "f32"), ("f64", "f64"), ("f16", "f16"), ("i8", "i32")] {
+    for (elem, acc) in [
+        ("f16", "f32"),
+        ("bf16", "f32"),
+        ("f8e4m3", "f32"),
+        ("f8e5m2", "f32"),
+        ("tf32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f16"),
+        ("i8", "i32"),
+    ] {
         let op = if elem == "i8" { "mmai" } else { "mmaf" };
         let attrs = if elem == "i8" { " {lhs_signedness=unsigned}" } else { "" };
-        let mut s = format!("schedule @k(%a: tile<ptr<{elem}>>, %b: tile<ptr<{elem}>>, %c: tile<ptr<{acc}>>) {{\n  %z = constant {{value=i32(0)}} : tile<i32>\n");
+        let mut s = format!(
+            "schedule @k(%a: tile<ptr<{elem}>>, %b: tile<ptr<{elem}>>, %c: tile<ptr<{acc}>>) {{\n  %z = constant {{value=i32(0)}} : tile<i32>\n"
+        );
         s += &view("a", elem, [m, k], [m, k], "");
         s += &view("b", elem, [k, n], [k, n], "");
         s += &view("c", acc, [m, n], [m, n], "");
-        s += &format!("  %x, %xt = load_view_tko %ap, [%z, %z] : tile<{m}x{k}x{elem}>, token\n  %y, %yt = load_view_tko %bp, [%z, %z] : tile<{k}x{n}x{elem}>, token\n  %q, %qt = load_view_tko %cp, [%z, %z] : tile<{m}x{n}x{acc}>, token\n  %r = {op} %x, %y, %q{attrs} : tile<{m}x{n}x{acc}>\n  %d = store_view_tko %r, %cp, [%z, %z] : token\n  return\n}}\n");
+        s += &format!(
+            "  %x, %xt = load_view_tko %ap, [%z, %z] : tile<{m}x{k}x{elem}>, token\n  %y, %yt = load_view_tko %bp, [%z, %z] : tile<{k}x{n}x{elem}>, token\n  %q, %qt = load_view_tko %cp, [%z, %z] : tile<{m}x{n}x{acc}>, token\n  %r = {op} %x, %y, %q{attrs} : tile<{m}x{n}x{acc}>\n  %d = store_view_tko %r, %cp, [%z, %z] : token\n  return\n}}\n"
+        );
         let dtype = tessera_types::DType::parse(elem).unwrap();
         let format = FloatFormat::of(dtype);
         let encode = |value: f64| match format {

@@ -19,10 +19,9 @@ pub(super) enum Dest {
 /// Targets of the exits of a region.
 #[derive(Clone, Debug)]
 pub(super) struct LoopFrame {
-    /// `None` for the regions of `if`.
+    /// Where the next round's values go; `None` for the regions of `if`.
     carried: Option<Vec<Dest>>,
     results: Vec<Dest>,
-    /// How many `if`s stand between the loop and this place.
     is_if: bool,
 }
 
@@ -300,7 +299,7 @@ impl Builder<'_> {
                 self.span = span;
                 self.position += 1;
                 self.loops.push((start, self.position));
-                self.emit(Inst::Loop { body, span });
+                self.emit(Inst::Loop { body });
                 for (&result, dest) in data.results.iter().zip(&results) {
                     self.bind_dest(result, dest);
                     self.touch_dest(dest);

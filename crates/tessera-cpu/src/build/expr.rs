@@ -280,7 +280,9 @@ impl Builder<'_> {
             match want {
                 Wanted::Place(expr, place) => {
                     // A value of another region is evaluated for this one only: the place may not be reached later.
-                    if self.exprs[expr.index()].region == self.region && !matches!(self.exprs[expr.index()].kind, ExprKind::Fetch(Fetch::Place(_))) {
+                    if self.exprs[expr.index()].region == self.region
+                        && !matches!(self.exprs[expr.index()].kind, ExprKind::Fetch(Fetch::Place(_)))
+                    {
                         kept.push((expr, place));
                     }
                     sinks.push(Sink::Place { node: node_of(expr), place });
@@ -356,14 +358,15 @@ impl Builder<'_> {
         self.scratch_bytes = self.scratch_bytes.max(slots as usize * (strip * slot_bytes as usize + 64) + 64);
         let operations = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Op(..))).count();
         if operations >= 2 && len > 1 {
-            let loads = nodes.iter().filter(|n| matches!(n.kind, NodeKind::Fetch(Fetch::View(_)) | NodeKind::Load { .. })).count();
+            let loads =
+                nodes.iter().filter(|n| matches!(n.kind, NodeKind::Fetch(Fetch::View(_)) | NodeKind::Load { .. })).count();
             let stores = sinks.iter().filter(|s| matches!(s, Sink::View { .. } | Sink::Scatter { .. })).count();
             let reductions = sinks.iter().filter(|s| matches!(s, Sink::Reduce { .. })).count();
             self.notes.push(format!(
                 "fused {operations} operations over {len} elements: {loads} loads, {stores} stores, {reductions} reductions"
             ));
         }
-        let group = Group { len, strip, nodes, sinks, slots, slot_bytes, span: self.span };
+        let group = Group { len, strip, nodes, sinks, slot_bytes };
         (Grouped { group, places }, kept)
     }
 
@@ -390,9 +393,7 @@ fn children(kind: &ExprKind) -> SmallVec<[ExprId; 3]> {
     match kind {
         ExprKind::Fetch(_) => SmallVec::new(),
         ExprKind::Op(_, src) => src.clone(),
-        ExprKind::Load { addresses, mask, padding, .. } => {
-            [Some(*addresses), *mask, *padding].into_iter().flatten().collect()
-        }
+        ExprKind::Load { addresses, mask, padding, .. } => [Some(*addresses), *mask, *padding].into_iter().flatten().collect(),
     }
 }
 
@@ -407,7 +408,7 @@ fn op_cost(op: LaneOp) -> u32 {
         },
         LaneOp::Int(IntOp::Div | IntOp::DivFloor | IntOp::DivCeil | IntOp::Rem, ..) => 10,
         LaneOp::Directed(..) | LaneOp::Recode(..) | LaneOp::Encode(..) | LaneOp::PowInt(..) | LaneOp::NarrowFma(_) => 20,
-        LaneOp::Widen(_) | LaneOp::Copy(_) => 1,
+        LaneOp::Widen(_) => 1,
         LaneOp::Narrow(_) | LaneOp::Round(_) => 1,
         _ => 1,
     }
@@ -425,6 +426,10 @@ fn strip_length(sinks: &[Sink], len: usize) -> usize {
         }
     }
     strip.min(len.max(1))
+}
+
+fn is_uniform(node: &Node) -> bool {
+    matches!(&node.kind, NodeKind::Fetch(fetch) if fetch.is_uniform())
 }
 
 /// Gives nodes strip registers so that a result never shares one with what is still read; how many there are.
@@ -461,20 +466,20 @@ fn assign_slots(nodes: &mut [Node], sinks: &[Sink]) -> u16 {
     }
     for (i, node) in nodes.iter().enumerate() {
         // Filled once for all strips.
-        if matches!(node.kind, NodeKind::Fetch(Fetch::Uniform(_))) {
+        if is_uniform(node) {
             last[i] = count;
         }
     }
     let mut owner: Vec<Option<usize>> = Vec::new();
     // Uniform strips are filled before the first strip runs: they come first and are never shared.
     for (i, node) in nodes.iter_mut().enumerate() {
-        if matches!(node.kind, NodeKind::Fetch(Fetch::Uniform(_))) {
+        if is_uniform(node) {
             node.slot = owner.len() as u16;
             owner.push(Some(i));
         }
     }
     for i in 0..count {
-        if matches!(nodes[i].kind, NodeKind::Fetch(Fetch::Uniform(_))) {
+        if is_uniform(&nodes[i]) {
             continue;
         }
         // A register is free once the last reader came before this node.

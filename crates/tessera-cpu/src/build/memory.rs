@@ -12,7 +12,9 @@ use crate::plan::{Access, Axis, Fetch, Inst, Reg, Sink};
 /// The bits of a padding value.
 fn padding_bits(padding: Padding, dtype: DType) -> Option<u64> {
     let format = FloatFormat::of(dtype);
-    let of = |value: f64| format.map_or(0, |format| format.encode(value, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee));
+    let of = |value: f64| {
+        format.map_or(0, |format| format.encode(value, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee))
+    };
     match padding {
         Padding::Undetermined => None,
         Padding::Zero => Some(0),
@@ -36,7 +38,10 @@ impl Builder<'_> {
         let registers = self.view(view)?;
         let ty = self.view_type(view)?.clone();
         let rank = ty.tensor.shape.len();
-        if index.len() != ty.tile.len() || ty.dim_map.len() != ty.tile.len() || ty.dim_map.iter().any(|&axis| axis as usize >= rank) {
+        if index.len() != ty.tile.len()
+            || ty.dim_map.len() != ty.tile.len()
+            || ty.dim_map.iter().any(|&axis| axis as usize >= rank)
+        {
             return Err(self.refuse("cpu-type", "the index has another rank than the view's tiles"));
         }
         let mut axes: SmallVec<[Axis; 4]> = SmallVec::new();
@@ -247,7 +252,6 @@ impl Builder<'_> {
                     self.buffers[index as usize].first = 0;
                     self.buffers[index as usize].last = u32::MAX;
                 }
-                self.local_memory = true;
                 let dst = self.register();
                 self.origins[data.result().index()] = Some(self.next_origin);
                 self.next_origin += 1;

@@ -59,7 +59,6 @@ pub(crate) struct Plan {
     /// Arguments written through, and whether something else may be.
     pub(crate) written: Vec<u16>,
     pub(crate) written_elsewhere: bool,
-    pub(crate) local_memory: bool,
 }
 
 /// What a value of the function is in the plan.
@@ -67,7 +66,10 @@ pub(crate) struct Plan {
 pub(crate) enum Val {
     Reg(Reg),
     /// A tile; `wide` when its lanes are `f32` numbers of a narrower format.
-    Tile { expr: ExprId, wide: bool },
+    Tile {
+        expr: ExprId,
+        wide: bool,
+    },
     /// Base, sizes, strides.
     View(SmallVec<[Reg; 9]>),
     Token,
@@ -109,7 +111,6 @@ pub(crate) struct Builder<'m> {
     globals: Vec<(Reg, u32, usize)>,
     written: Vec<u16>,
     written_elsewhere: bool,
-    local_memory: bool,
     /// Visiting a region that runs over strips.
     strips: bool,
     /// Where the operation being visited comes from.
@@ -153,7 +154,6 @@ pub(crate) fn build(module: &Module, func: &Func, options: BuildOptions) -> Buil
         globals: Vec::new(),
         written: Vec::new(),
         written_elsewhere: false,
-        local_memory: false,
         strips: false,
         span: func.span,
     };
@@ -199,7 +199,6 @@ impl Builder<'_> {
             notes: self.notes,
             written: self.written,
             written_elsewhere: self.written_elsewhere,
-            local_memory: self.local_memory,
         }
     }
 
@@ -488,6 +487,5 @@ fn source_bytes(op: LaneOp) -> [u8; 3] {
         LaneOp::Widen(dtype) | LaneOp::Recode(dtype, ..) | LaneOp::Encode(dtype, ..) => [dtype.unpacked_bytes() as u8; 3],
         LaneOp::F64ToF32 => [8; 3],
         LaneOp::Offset(width, _) => [8, int(width), 0],
-        LaneOp::Copy(bytes) => [bytes; 3],
     }
 }

@@ -48,7 +48,9 @@ impl Builder<'_> {
         if !matches!(exit.kind, OpKind::Schedule(ScheduleOp::Continue { .. })) {
             return Ok(false);
         }
-        let Some(&mma) = ops.iter().find(|&&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. })))
+        let Some(&mma) = ops
+            .iter()
+            .find(|&&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. })))
         else {
             return Ok(false);
         };

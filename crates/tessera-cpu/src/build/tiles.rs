@@ -76,7 +76,11 @@ impl Builder<'_> {
     fn bind_tile(&mut self, result: Value, expr: ExprId, wide: bool) -> Built<()> {
         if self.func.ty(result).is_scalar() {
             let dtype = self.dtype(result)?;
-            let lane = if wide { self.lane(LaneOp::Narrow(dtype), &[Lane::Expr(expr)], dtype.unpacked_bytes() as u8) } else { Lane::Expr(expr) };
+            let lane = if wide {
+                self.lane(LaneOp::Narrow(dtype), &[Lane::Expr(expr)], dtype.unpacked_bytes() as u8)
+            } else {
+                Lane::Expr(expr)
+            };
             return self.bind_raw(result, lane);
         }
         self.bind(result, Val::Tile { expr, wide });
@@ -91,7 +95,9 @@ impl Builder<'_> {
         let bytes = self.exprs[source.index()].bytes;
         match self.exprs[source.index()].kind.clone() {
             ExprKind::Fetch(Fetch::Uniform(reg)) => self.uniform(reg, len, bytes),
-            ExprKind::Fetch(Fetch::Counting { extents: own, strides: steps }) if own.len() == 1 && steps[0] == 1 && first.is_none() => {
+            ExprKind::Fetch(Fetch::Counting { extents: own, strides: steps })
+                if own.len() == 1 && steps[0] == 1 && first.is_none() =>
+            {
                 self.fetch(Fetch::Counting { extents, strides }, len, bytes)
             }
             _ => {

@@ -65,6 +65,15 @@ impl Machine<'_> {
                     unsafe { fill(slot(node), group.strip.min(len), node.bytes as usize, self.get(*reg)) };
                     frame.strips[i] = slot(node);
                 }
+                NodeKind::Fetch(Fetch::Strided { place, first, .. }) if is_uniform(node) => {
+                    let bytes = node.bytes as usize;
+                    let index = first.map_or(0, |reg| self.get(reg) as usize);
+                    // An index outside the tile is undefined: it reads the first element here.
+                    let index = if index < self.place_elements(*place, bytes) { index } else { 0 };
+                    // SAFETY: the element lies in the tile; the slot is as above.
+                    unsafe { repeat(slot(node), 0, self.place(*place), index as isize, 0, group.strip.min(len), node.bytes) };
+                    frame.strips[i] = slot(node);
+                }
                 _ => {}
             }
         }
@@ -96,6 +105,7 @@ impl Machine<'_> {
                         NodeKind::Fetch(fetch) => {
                             let strip = slot(node);
                             frame.strips[i] = match fetch {
+                                fetch if fetch.is_uniform() => frame.strips[i],
                                 Fetch::Uniform(_) => frame.strips[i],
                                 Fetch::Place(place) => self.place(*place).add(start * node.bytes as usize),
                                 Fetch::Strided { place, extents, strides, first } => {
@@ -125,9 +135,7 @@ impl Machine<'_> {
                                     window += 1;
                                     fetched
                                 }
-                                Fetch::Param(position) => {
-                                    params.inputs[*position as usize].add(start * node.bytes as usize)
-                                }
+                                Fetch::Param(position) => params.inputs[*position as usize].add(start * node.bytes as usize),
                             };
                         }
                         NodeKind::Op(op, src) => {
@@ -503,13 +511,7 @@ pub(super) fn each_element(window: &Window, start: usize, count: usize, mut visi
     });
 }
 
-fn view_marks(
-    check: &mut crate::check::Check,
-    window: &Window,
-    access: &Access,
-    start: usize,
-    count: usize,
-) -> Ran<Marks> {
+fn view_marks(check: &mut crate::check::Check, window: &Window, access: &Access, start: usize, count: usize) -> Ran<Marks> {
     let mut marks = vec![0; count];
     let mut result = Ok(());
     each_element(window, start, count, |k, place| match place {
@@ -523,6 +525,10 @@ fn view_marks(
     });
     result?;
     Ok(marks.iter().any(|&mark| mark != 0).then_some(marks))
+}
+
+fn is_uniform(node: &Node) -> bool {
+    matches!(&node.kind, NodeKind::Fetch(fetch) if fetch.is_uniform())
 }
 
 /// Walks elements `start..start + count` of a strided tile: `visit(at, run, offset, stride)` for each run along the last axis.

@@ -76,10 +76,18 @@ impl Machine<'_> {
                 if narrow {
                     let codes = std::slice::from_raw_parts(acc.add(offset).cast::<u16>(), m * n);
                     let floats = std::slice::from_raw_parts_mut(wide.cast::<f32>(), m * n);
-                    if mma.acc_type == DType::F16 { convert::f16_to_f32(codes, floats) } else { convert::bf16_to_f32(codes, floats) }
+                    if mma.acc_type == DType::F16 {
+                        convert::f16_to_f32(codes, floats)
+                    } else {
+                        convert::bf16_to_f32(codes, floats)
+                    }
                     multiply(DType::F32, extents, a, c, wide, n, Start::Accumulate);
                     let codes = std::slice::from_raw_parts_mut(dst.add(offset).cast::<u16>(), m * n);
-                    if mma.acc_type == DType::F16 { convert::f32_to_f16(floats, codes) } else { convert::f32_to_bf16(floats, codes) }
+                    if mma.acc_type == DType::F16 {
+                        convert::f32_to_f16(floats, codes)
+                    } else {
+                        convert::f32_to_bf16(floats, codes)
+                    }
                 } else {
                     std::ptr::copy_nonoverlapping(acc.add(offset), dst.add(offset), m * n * bytes);
                     multiply(mma.acc_type, extents, a, c, dst.add(offset), n, Start::Accumulate);
@@ -112,8 +120,7 @@ impl Machine<'_> {
                 for column in 0..columns {
                     let mut scale = 0.0_f32;
                     let code = scales.add(scale_of(row, column) * scale_type.unpacked_bytes());
-                    let strips =
-                        Strips { dst: (&raw mut scale).cast(), src: [code, std::ptr::null(), std::ptr::null()], len: 1 };
+                    let strips = Strips { dst: (&raw mut scale).cast(), src: [code, std::ptr::null(), std::ptr::null()], len: 1 };
                     lanes::apply(crate::lanes::Isa::Baseline, LaneOp::Widen(scale_type), strips);
                     values[row * columns + column] *= scale;
                 }
@@ -234,7 +241,15 @@ impl Request {
 ///
 /// # Safety
 /// As for [`matmul::float32`].
-pub(crate) unsafe fn multiply(acc: DType, extents: Extents, a: Operand, b: Operand, to: *mut u8, row_stride: usize, start: Start) {
+pub(crate) unsafe fn multiply(
+    acc: DType,
+    extents: Extents,
+    a: Operand,
+    b: Operand,
+    to: *mut u8,
+    row_stride: usize,
+    start: Start,
+) {
     // SAFETY: passed on.
     unsafe {
         match acc {

@@ -209,7 +209,7 @@ impl<'a> Machine<'a> {
             Inst::CheckScalar(check, span) => self.scalar_check(check, *span)?,
             // SAFETY: passed on.
             Inst::For { .. } => return unsafe { self.for_loop(inst) },
-            Inst::Loop { body, .. } => loop {
+            Inst::Loop { body } => loop {
                 // SAFETY: passed on.
                 match unsafe { self.list(body)? } {
                     Flow::Break => break,

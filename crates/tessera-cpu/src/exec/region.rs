@@ -44,8 +44,14 @@ impl Machine<'_> {
         let total: usize = outer * middle * inner;
         let widths: Vec<usize> = region.bytes.iter().map(|&bytes| bytes as usize).collect();
         let room: usize = widths.iter().map(|width| (total * width).next_multiple_of(64)).sum();
-        let bases: Vec<usize> =
-            widths.iter().scan(0, |at, width| { let here = *at; *at += (total * width).next_multiple_of(64); Some(here) }).collect();
+        let bases: Vec<usize> = widths
+            .iter()
+            .scan(0, |at, width| {
+                let here = *at;
+                *at += (total * width).next_multiple_of(64);
+                Some(here)
+            })
+            .collect();
         let current = self.memory.temporary[0].reserve(room);
         let left = self.memory.temporary[1].reserve(room);
         let right = self.memory.temporary[2].reserve(room);

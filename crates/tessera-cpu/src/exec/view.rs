@@ -215,7 +215,8 @@ impl Window {
                     visit(Segment { at: at + i, len: 1, from, stride: 1 });
                 }
             } else {
-                let (low, high) = (last.inside.start.clamp(column, column + count), last.inside.end.clamp(column, column + count));
+                let (low, high) =
+                    (last.inside.start.clamp(column, column + count), last.inside.end.clamp(column, column + count));
                 if low > column {
                     visit(Segment { at, len: low - column, from: None, stride: 1 });
                 }
@@ -224,7 +225,12 @@ impl Window {
                     visit(Segment { at: at + low - column, len: high - low, from: Some(from), stride: last.stride });
                 }
                 if high < column + count {
-                    visit(Segment { at: at + high.max(low) - column, len: column + count - high.max(low), from: None, stride: 1 });
+                    visit(Segment {
+                        at: at + high.max(low) - column,
+                        len: column + count - high.max(low),
+                        from: None,
+                        stride: 1,
+                    });
                 }
             }
             at += count;

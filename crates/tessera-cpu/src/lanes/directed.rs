@@ -83,11 +83,13 @@ fn one(op: DirectedOp, format: &FloatFormat, rounding: tessera_types::Rounding, 
     }
     if value == 0.0 && error == 0.0 && matches!(op, DirectedOp::Add | DirectedOp::Sub | DirectedOp::Fma) {
         // An exact zero from cancelling operands is negative only when rounding down.
-        let cancels = match op {
-            DirectedOp::Fma => a * b != 0.0 || c != 0.0 || (a * b).is_sign_negative() != c.is_sign_negative(),
-            _ => a != 0.0 || value.is_sign_positive() && (a.is_sign_negative() || b.is_sign_negative() != (op == DirectedOp::Sub)),
+        let (left, right) = match op {
+            DirectedOp::Fma => (a * b, c),
+            DirectedOp::Sub => (a, -b),
+            _ => (a, b),
         };
-        let zero = if cancels && rounding == tessera_types::Rounding::Down { -0.0 } else { value };
+        let positive = left.to_bits() == 0 && right.to_bits() == 0;
+        let zero = if !positive && rounding == tessera_types::Rounding::Down { -0.0 } else { value };
         return format.encode(zero, rounding, tessera_types::Overflow::Ieee);
     }
     let toward_error = if format.mantissa_bits == 52 {

@@ -75,7 +75,7 @@ mod single {
 }
 
 mod double {
-    use super::{map, map2};
+    use super::map;
 
     fn sin(dst: &mut [f64], src: &[f64]) {
         map(dst, src, f64::sin);

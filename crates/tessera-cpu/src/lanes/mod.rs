@@ -174,8 +174,6 @@ pub(crate) enum LaneOp {
     Encode(DType, bool, DType, Rounding),
     /// Addresses moved by signed counts of elements of this many bytes.
     Offset(Int, u8),
-    /// The lane itself, of this many bytes.
-    Copy(u8),
 }
 
 /// The widest instruction set that the loops may use.
@@ -301,7 +299,6 @@ unsafe fn body(op: LaneOp, s: Strips) -> bool {
             LaneOp::Recode(from, to, rounding) => convert::recode(from, to, rounding, s),
             LaneOp::Encode(from, signed, to, rounding) => convert::encode(from, signed, to, rounding, s),
             LaneOp::Offset(width, bytes) => integer::offset(width, bytes, s),
-            LaneOp::Copy(bytes) => std::ptr::copy_nonoverlapping(s.src[0], s.dst, s.len * bytes as usize),
         }
     }
     true
