@@ -104,6 +104,7 @@ impl Params {
     /// Appends raw bytes at the next multiple of `align` (a power of two; 0 counts as 1).
     pub fn aligned(mut self, bytes: &[u8], align: usize) -> Params {
         self.bytes.resize(self.bytes.len().next_multiple_of(align.max(1)), 0);
+        self.offsets.push(self.bytes.len());
         self.bytes.extend_from_slice(bytes);
         self
     }

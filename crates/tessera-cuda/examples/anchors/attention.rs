@@ -20,11 +20,12 @@ const fn variant(name: &'static str, keys: u32, stage_in_q: bool) -> Variant {
     Variant { name, keys, stage_in_q }
 }
 
-const VARIANTS: [Variant; 4] = [
+const VARIANTS: [Variant; 5] = [
     variant("attention", 128, false),
-    variant("attention_160", 160, false),
-    variant("attention_176", 176, true),
     variant("attention_free", 128, false),
+    variant("attention_160", 160, false),
+    variant("attention_160_free", 160, false),
+    variant("attention_176", 176, true),
 ];
 
 /// Elements of a head.
@@ -50,7 +51,7 @@ impl Shape {
 }
 
 pub(crate) fn run(bench: &mut Bench) -> Outcome<()> {
-    for (batch, length, heads) in [(2, 1000, 3), (4, 4096, 16), (2, 8192, 16), (1, 16384, 16)] {
+    for &(batch, length, heads) in bench.effort.cases(&[(2, 1000, 3), (4, 4096, 16), (2, 8192, 16), (1, 16384, 16)]) {
         for variant in &VARIANTS {
             let shape = Shape { batch, length, heads };
             case(bench, variant, shape).map_err(|error| format!("{} length {length}: {error}", variant.name))?;
@@ -113,7 +114,7 @@ fn case(bench: &mut Bench, variant: &Variant, shape: Shape) -> Outcome<()> {
         println!("{} length {}: right, error {error:.2e}", variant.name, shape.length);
         return Ok(());
     }
-    let rounds = if bench.quick { 3 } else { 10 };
+    let rounds = bench.effort.rounds();
     let case = format!("{}x{}x{}x128", shape.batch, shape.length, shape.heads);
     for mode in [Mode::Cold, Mode::Warm] {
         for peer_name in ["fa3", "cudnn"] {

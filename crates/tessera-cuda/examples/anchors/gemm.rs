@@ -13,28 +13,28 @@ use crate::{Bench, Outcome};
 struct Variant {
     name: &'static str,
     layout: &'static str,
-    cluster: u32,
     stages: u32,
     boxes: u32,
 }
 
-const fn variant(name: &'static str, layout: &'static str, cluster: u32, stages: u32, boxes: u32) -> Variant {
-    Variant { name, layout, cluster, stages, boxes }
+const fn variant(name: &'static str, layout: &'static str, stages: u32, boxes: u32) -> Variant {
+    Variant { name, layout, stages, boxes }
 }
 
-const VARIANTS: [Variant; 7] = [
-    variant("gemm_nn", "nn", 2, 4, 2),
-    variant("gemm_nt", "nt", 2, 4, 2),
-    variant("gemm_nt_alone", "nt", 1, 4, 2),
-    variant("gemm_nn_alone", "nn", 1, 4, 2),
-    variant("gemm_nt_3", "nt", 2, 3, 4),
-    variant("gemm_nt_g4", "nt", 2, 4, 2),
-    variant("gemm_nt_g16", "nt", 2, 4, 2),
+const VARIANTS: [Variant; 8] = [
+    variant("gemm_nn", "nn", 4, 2),
+    variant("gemm_nt", "nt", 4, 2),
+    variant("gemm_nt_waits", "nt", 4, 2),
+    variant("gemm_nt_2_stages", "nt", 2, 2),
+    variant("gemm_nt_3_stages", "nt", 3, 2),
+    variant("gemm_nt_whole_c", "nt", 3, 4),
+    variant("gemm_nt_group_1", "nt", 4, 2),
+    variant("gemm_nt_group_8", "nt", 4, 2),
 ];
 
 pub(crate) fn run(bench: &mut Bench) -> Outcome<()> {
     let shapes: &[(usize, usize, usize)] = &[(512, 768, 320), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 11008, 4096)];
-    for &(m, n, k) in shapes {
+    for &(m, n, k) in bench.effort.cases(shapes) {
         for variant in &VARIANTS {
             case(bench, variant, m, n, k).map_err(|error| format!("{} {m}x{n}x{k}: {error}", variant.name))?;
         }
@@ -67,9 +67,9 @@ fn case(bench: &mut Bench, variant: &Variant, m: usize, n: usize, k: usize) -> O
     let (wide_m, wide_n, wide_k) = (m as u64, n as u64, k as u64);
     let map_a = map(bench, &a, &[wide_k, wide_m], &[wide_k * 2], &[64, 128])?;
     let map_b = if variant.layout == "nt" {
-        map(bench, &b, &[wide_k, wide_n], &[wide_k * 2], &[64, 256 / variant.cluster])?
+        map(bench, &b, &[wide_k, wide_n], &[wide_k * 2], &[64, 256])?
     } else {
-        map(bench, &b, &[64, wide_k, wide_n / 64], &[wide_n * 2, 128], &[64, 64, 4 / variant.cluster])?
+        map(bench, &b, &[64, wide_k, wide_n / 64], &[wide_n * 2, 128], &[64, 64, 4])?
     };
     let map_c = map(bench, &c, &[wide_n, wide_m], &[wide_n * 2], &[64, 64])?;
     let tiles = (m.div_ceil(128) as u32, n.div_ceil(256) as u32);
@@ -82,11 +82,9 @@ fn case(bench: &mut Bench, variant: &Variant, m: usize, n: usize, k: usize) -> O
         .u32(k.div_ceil(64) as u32);
     let shared = variant.stages * (49152 + 16) + 2 * variant.boxes * 8192;
     kernel.allow_shared(shared)?;
-    let work = tiles.0.next_multiple_of(variant.cluster) * tiles.1;
     // The grid is balanced: as many blocks as the fullest wave needs, no more than the chip has.
-    let most = bench.multiprocessors / variant.cluster * variant.cluster;
-    let waves = work.div_ceil(most);
-    let grid = work.div_ceil(waves).next_multiple_of(variant.cluster).min(most);
+    let work = tiles.0 * tiles.1;
+    let grid = work.div_ceil(work.div_ceil(bench.multiprocessors));
     let stream = bench.stream.clone();
     let launch = || kernel.launch(&stream, Dim3::from(grid), Dim3::from(384), shared, &params);
     launch()?;
@@ -109,7 +107,7 @@ fn time(
         return Ok(());
     }
     let request = json!({"op": "gemm", "m": m, "n": n, "k": k, "layout": variant.layout});
-    let rounds = if bench.quick { 3 } else { 10 };
+    let rounds = bench.effort.rounds();
     for mode in [Mode::Cold, Mode::Warm] {
         let (mut times, mut cublas) = (Vec::new(), Vec::new());
         for round in 0..rounds {

@@ -1,9 +1,10 @@
 //! Checks and measures the anchor kernels on an H200.
 //!
 //! ```text
-//! anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only gemm,softmax,attention] [--quick]
+//! anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only gemm,softmax,attention]
+//!         [--quick | --check]
 //! ```
-//! `FOLDER` holds `<kernel>.ptx` or `<kernel>.cubin`; the cubin is taken where both exist. Every kernel is checked before it
+//! `--quick` takes fewer rounds; `--check` runs the smallest case of each kernel and times nothing. `FOLDER` holds `<kernel>.ptx` or `<kernel>.cubin`; the cubin is taken where both exist. Every kernel is checked before it
 //! is timed. Candidate and baseline take turns in rounds, in alternating order; a number is the median of all repetitions.
 
 mod attention;
@@ -25,6 +26,30 @@ use crate::report::Report;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
+/// How much is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    Full,
+    Quick,
+    Check,
+}
+
+impl Effort {
+    /// The first case is the check; the others are timed.
+    pub(crate) fn cases<T>(self, all: &[T]) -> &[T] {
+        if self == Effort::Check { &all[..1] } else { all }
+    }
+
+    /// Rounds in which candidate and baseline take turns.
+    pub(crate) const fn rounds(self) -> u32 {
+        match self {
+            Effort::Full => 10,
+            Effort::Quick => 3,
+            Effort::Check => 0,
+        }
+    }
+}
+
 /// What every section needs.
 pub(crate) struct Bench {
     pub(crate) context: Context,
@@ -33,7 +58,7 @@ pub(crate) struct Bench {
     pub(crate) peer: Option<Peer>,
     pub(crate) report: Report,
     pub(crate) multiprocessors: u32,
-    pub(crate) quick: bool,
+    pub(crate) effort: Effort,
     kernels: PathBuf,
 }
 
@@ -51,11 +76,12 @@ struct Arguments {
     peer: Option<String>,
     out: Option<PathBuf>,
     only: Vec<String>,
-    quick: bool,
+    effort: Effort,
 }
 
 fn arguments() -> Outcome<Arguments> {
-    let mut found = Arguments { kernels: "kernels/anchors".into(), peer: None, out: None, only: Vec::new(), quick: false };
+    let mut found =
+        Arguments { kernels: "kernels/anchors".into(), peer: None, out: None, only: Vec::new(), effort: Effort::Full };
     let mut list = std::env::args().skip(1);
     while let Some(flag) = list.next() {
         let mut value = || list.next().ok_or(format!("`{flag}` needs a value"));
@@ -64,7 +90,8 @@ fn arguments() -> Outcome<Arguments> {
             "--peer" => found.peer = Some(value()?),
             "--out" => found.out = Some(value()?.into()),
             "--only" => found.only = value()?.split(',').map(str::to_owned).collect(),
-            "--quick" => found.quick = true,
+            "--quick" => found.effort = Effort::Quick,
+            "--check" => found.effort = Effort::Check,
             _ => return Err(format!("unknown argument `{flag}`").into()),
         }
     }
@@ -88,13 +115,21 @@ fn main() -> Outcome<()> {
     let mut report = Report::default();
     report.fact("device", &context.device_name()?);
     report.fact("multiprocessors", &multiprocessors.to_string());
+    for (name, attribute) in [
+        ("clock_khz", DeviceAttribute::ClockKhz),
+        ("memory_clock_khz", DeviceAttribute::MemoryClockKhz),
+        ("l2_bytes", DeviceAttribute::L2Bytes),
+    ] {
+        report.fact(name, &context.attribute(attribute)?.to_string());
+    }
+    report.fact("memory_bytes", &context.memory()?.1.to_string());
     report.fact("driver", &context.table()?.driver_version()?.to_string());
     if let Some(peer) = &peer {
         report.fact("peer", &peer.hello);
     }
-    let timer = Timer::new(&context)?;
-    let quick = arguments.quick;
-    let mut bench = Bench { context, stream, timer, peer, report, multiprocessors, quick, kernels: arguments.kernels };
+    let timer = Timer::new(&context, &stream)?;
+    let effort = arguments.effort;
+    let mut bench = Bench { context, stream, timer, peer, report, multiprocessors, effort, kernels: arguments.kernels };
     let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     type Section = fn(&mut Bench) -> Outcome<()>;
     let sections: [(&str, Section); 3] = [("softmax", softmax::run), ("gemm", gemm::run), ("attention", attention::run)];

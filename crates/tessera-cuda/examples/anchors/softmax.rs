@@ -8,56 +8,28 @@ use crate::measure::Mode;
 use crate::report::Row;
 use crate::{Bench, Outcome};
 
-/// A kernel of the generator and what its launch needs to know.
-struct Variant {
-    name: &'static str,
-    threads: u32,
-    vectors: u32,
-    stages: u32,
-}
-
-impl Variant {
-    fn longest(&self) -> usize {
-        (self.threads * self.vectors * 8) as usize
-    }
-
-    fn shared_bytes(&self) -> u32 {
-        let ring = self.stages * (self.threads * self.vectors * 16);
-        ring + (self.stages * 8).next_multiple_of(16) + self.threads / 2
-    }
-}
-
-const fn variant(name: &'static str, threads: u32, vectors: u32, stages: u32) -> Variant {
-    Variant { name, threads, vectors, stages }
-}
-
-const VARIANTS: [Variant; 11] = [
-    variant("softmax", 128, 8, 3),
-    variant("softmax_row", 256, 4, 0),
-    variant("softmax_row128", 128, 8, 0),
-    variant("softmax_ring", 256, 4, 2),
-    variant("softmax_ring128", 128, 8, 2),
-    variant("softmax_bulk3", 256, 4, 3),
-    variant("softmax_bulk4", 256, 4, 4),
-    variant("softmax_bulk128", 128, 8, 4),
-    variant("softmax_bulk128x6", 128, 8, 6),
-    variant("softmax_copy", 256, 4, 2),
-    variant("softmax_copy4", 256, 4, 4),
+/// A kernel of the generator, its threads and its longest row.
+const VARIANTS: [(&str, u32, usize); 6] = [
+    ("softmax", 512, 8192),
+    ("softmax_hints", 512, 8192),
+    ("softmax_512x2_r3", 512, 8192),
+    ("softmax_256x4_r4", 256, 8192),
+    ("softmax_256x4_r5", 256, 8192),
+    ("softmax_128x8_r5", 128, 8192),
 ];
 
 pub(crate) fn run(bench: &mut Bench) -> Outcome<()> {
-    for (rows, columns) in [(1000, 5000), (8192, 8192), (32768, 8192)] {
-        for variant in &VARIANTS {
-            if columns <= variant.longest() {
-                case(bench, variant, rows, columns)?;
+    for &(rows, columns) in bench.effort.cases(&[(1000, 5000), (8192, 8192), (16384, 6144), (32768, 8192)]) {
+        for (name, threads, longest) in VARIANTS {
+            if columns <= longest {
+                case(bench, name, threads, rows, columns)?;
             }
         }
     }
     Ok(())
 }
 
-fn case(bench: &mut Bench, variant: &Variant, rows: usize, columns: usize) -> Outcome<()> {
-    let name = variant.name;
+fn case(bench: &mut Bench, name: &str, threads: u32, rows: usize, columns: usize) -> Outcome<()> {
     let Some(kernel) = bench.kernel(name)? else { return Ok(()) };
     let count = rows * columns;
     let data = normal(count, 7);
@@ -65,23 +37,19 @@ fn case(bench: &mut Bench, variant: &Variant, rows: usize, columns: usize) -> Ou
     let y = bench.context.buffer(count as u64 * 2)?;
     x.write(0, &bytes(&data), &bench.stream)?;
     y.fill(0xFF, &bench.stream)?;
-    let shared = variant.shared_bytes();
-    kernel.allow_shared(shared)?;
-    let resident = bench.context.table()?.function_occupancy(kernel.handle(), variant.threads, shared)?;
-    let grid = if variant.stages == 0 { rows as u32 } else { (resident * bench.multiprocessors).min(rows as u32) };
-    let params = Params::new().pointer(x.pointer()).pointer(y.pointer()).u32(columns as u32).u32(rows as u32);
-    let launch = || kernel.launch(&bench.stream, Dim3::from(grid), Dim3::from(variant.threads), shared, &params);
+    let params = Params::new().pointer(x.pointer()).pointer(y.pointer()).u32(columns as u32);
+    let launch = || kernel.launch(&bench.stream, Dim3::from(rows as u32), Dim3::from(threads), 0, &params);
     launch()?;
     let mut out = vec![0; count * 2];
     y.read(0, &mut out, &bench.stream)?;
-    let error = if name.contains("copy") { 0.0 } else { check(&data, &words(&out), columns)? };
+    let error = check(&data, &words(&out), columns)?;
 
     if rows < 2000 {
-        println!("{name} {rows}x{columns}: right, error {error:.2e}, {resident} blocks a multiprocessor");
+        println!("{name} {rows}x{columns}: right, error {error:.2e}");
         return Ok(());
     }
     let copy = || y.copy_from(&x, &bench.stream);
-    let rounds = if bench.quick { 3 } else { 10 };
+    let rounds = bench.effort.rounds();
     for mode in [Mode::Cold, Mode::Warm] {
         let (mut times, mut copies, mut torch) = (Vec::new(), Vec::new(), Vec::new());
         let request = json!({"op": "softmax", "rows": rows, "columns": columns});

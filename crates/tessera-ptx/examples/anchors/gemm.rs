@@ -2,7 +2,7 @@
 //!
 //! The producer's one thread fills a ring of stages by bulk tensor copies; each consumer warpgroup multiplies 64 rows with
 //! `wgmma m64n256k16`, keeps one group in flight and releases the stage before; the tile leaves through shared memory by
-//! bulk tensor stores. With a cluster of two along M, each block loads half of B's tile for both.
+//! bulk tensor stores.
 
 use crate::text::{Text, descriptor, vector};
 
@@ -17,26 +17,22 @@ pub(crate) enum OperandB {
 
 /// A variant of the kernel.
 pub(crate) struct Gemm {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) b: OperandB,
-    /// Blocks of a cluster along M: 1 or 2.
-    pub(crate) cluster: u32,
     /// Stages of the ring.
     pub(crate) stages: u32,
     /// Boxes of 64x64 results that a warpgroup stages at once.
     pub(crate) boxes: u32,
-    /// Tiles (pairs of tiles in a cluster) along M that are worked on together.
+    /// Tiles along M that are worked on together.
     pub(crate) group: u32,
+    /// Whether a group of products stays in flight while the next is issued.
+    pub(crate) in_flight: bool,
 }
 
 impl Gemm {
     const A_BYTES: u32 = 128 * 64 * 2;
     const B_BYTES: u32 = 256 * 64 * 2;
     const BOX_BYTES: u32 = 64 * 64 * 2;
-
-    fn a_offset(&self) -> u32 {
-        0
-    }
 
     fn b_offset(&self) -> u32 {
         self.stages * Gemm::A_BYTES
@@ -72,10 +68,6 @@ fn locate(t: &mut Text, g: &Gemm) {
     t.op("mul.lo.u32 %q4, %q3, %q2");
     t.op("sub.u32 %q4, %q1, %q4");
     t.op("add.u32 %q4, %q4, %q0");
-    if g.cluster == 2 {
-        t.op("shl.b32 %q4, %q4, 1");
-        t.op("add.u32 %q4, %q4, %rank");
-    }
     t.op("shl.b32 %m0, %q4, 7");
     t.op("shl.b32 %n0, %q3, 8");
 }
@@ -91,10 +83,7 @@ fn advance(t: &mut Text, g: &Gemm) {
 pub(crate) fn gemm(g: &Gemm) -> String {
     let mut t = Text::default();
     let form = if g.b == OperandB::KMajor { "B[N, K]" } else { "B[K, N]" };
-    t.raw(&format!(
-        "// C[M, N] = A[M, K] {form} in bf16 with f32 sums; tiles of 128x256x64, {} stages, cluster {}.",
-        g.stages, g.cluster
-    ));
+    t.raw(&format!("// C[M, N] = A[M, K] {form} in bf16 with f32 sums; tiles of 128x256x64, {} stages.", g.stages));
     t.raw(&format!("// {} bytes of dynamic shared memory. Written by the generator `anchors` of tessera-ptx.", g.shared_bytes()));
     t.raw(".version 8.0\n.target sm_90a\n.address_size 64");
     t.raw(".extern .shared .align 1024 .b8 dynamic[];");
@@ -102,14 +91,10 @@ pub(crate) fn gemm(g: &Gemm) -> String {
     t.raw("    .param .align 64 .b8 map_a[128],\n    .param .align 64 .b8 map_b[128],\n    .param .align 64 .b8 map_c[128],");
     t.raw("    .param .u32 tiles_m,\n    .param .u32 tiles_n,\n    .param .u32 blocks_k\n)");
     t.raw(".reqntid 384, 1, 1\n.minnctapersm 1");
-    if g.cluster > 1 {
-        t.raw(&format!(".reqnctapercluster {}, 1, 1", g.cluster));
-    }
     t.raw("{");
-    t.op(".reg .pred %p, %waited, %first, %later, %always, %leader, %arrives, %releases");
-    t.op(".reg .b16 %mask");
-    t.op(".reg .b32 %q<8>, %thread, %role, %rank, %base, %stage, %phase, %tile, %step, %tiles, %per_group, %rows_of_tiles");
-    t.op(".reg .b32 %columns_of_tiles, %blocks, %m0, %n0, %k0, %k, %full, %empty, %remote, %last, %to_a, %to_b, %lane, %x");
+    t.op(".reg .pred %p, %waited, %first, %later, %always, %leader, %releases");
+    t.op(".reg .b32 %q<8>, %thread, %role, %base, %stage, %phase, %tile, %step, %tiles, %per_group, %rows_of_tiles");
+    t.op(".reg .b32 %columns_of_tiles, %blocks, %m0, %n0, %k0, %k, %full, %empty, %released, %last, %to_a, %to_b, %lane, %x");
     t.op(".reg .b32 %store<4>, %c<4>, %from, %row, %column");
     t.op(".reg .b64 %map_a, %map_b, %map_c, %a, %b, %a0, %b0, %a<4>, %b<4>, %wide");
     t.op(".reg .f32 %f<128>");
@@ -123,13 +108,6 @@ pub(crate) fn gemm(g: &Gemm) -> String {
     t.op("ld.param.u32 %blocks, [blocks_k]");
     t.op("mov.u32 %tile, %ctaid.x");
     t.op("mov.u32 %step, %nctaid.x");
-    if g.cluster == 2 {
-        t.op("mov.u32 %rank, %cluster_ctarank");
-        t.op("shr.u32 %tile, %tile, 1");
-        t.op("shr.u32 %step, %step, 1");
-        t.op("add.u32 %rows_of_tiles, %rows_of_tiles, 1");
-        t.op("shr.u32 %rows_of_tiles, %rows_of_tiles, 1");
-    }
     t.op("mul.lo.u32 %tiles, %rows_of_tiles, %columns_of_tiles");
     t.op(format!("mul.lo.u32 %per_group, %columns_of_tiles, {}", g.group));
     t.op("setp.eq.u32 %leader, %thread, 0");
@@ -139,16 +117,11 @@ pub(crate) fn gemm(g: &Gemm) -> String {
     t.op("prefetch.tensormap [%map_c]");
     for s in 0..g.stages {
         t.op(format!("mbarrier.init.shared::cta.b64 [%base+{}], 1", g.full_offset() + s * 8));
-        t.op(format!("mbarrier.init.shared::cta.b64 [%base+{}], {}", g.empty_offset() + s * 8, 2 * g.cluster));
+        t.op(format!("mbarrier.init.shared::cta.b64 [%base+{}], 2", g.empty_offset() + s * 8));
     }
     t.op("fence.mbarrier_init.release.cluster");
     t.label("ready");
-    if g.cluster > 1 {
-        t.op("barrier.cluster.arrive.release");
-        t.op("barrier.cluster.wait.acquire");
-    } else {
-        t.op("bar.sync 0");
-    }
+    t.op("bar.sync 0");
     t.op("mov.u32 %stage, 0");
     t.op("shr.u32 %role, %thread, 7");
     t.op("shfl.sync.idx.b32 %role, %role, 0, 31, -1");
@@ -159,11 +132,6 @@ pub(crate) fn gemm(g: &Gemm) -> String {
     consumer(&mut t, g);
 
     t.label("done");
-    if g.cluster > 1 {
-        t.note("a block stays until its peer needs its memory and barriers no more");
-        t.op("barrier.cluster.arrive.release");
-        t.op("barrier.cluster.wait.acquire");
-    }
     t.op("ret");
     t.raw("}");
     t.finish()
@@ -174,23 +142,13 @@ fn producer(t: &mut Text, g: &Gemm) {
     t.op("setmaxnreg.dec.sync.aligned.u32 40");
     t.op("@!%leader bra done");
     t.op("mov.u32 %phase, 1");
-    t.op("mov.u16 %mask, 3");
     t.label("producer_tile");
     t.op("setp.ge.u32 %p, %tile, %tiles");
     t.op("@%p bra done");
     locate(t, g);
-    if g.b == OperandB::NMajor {
-        t.op("shr.u32 %column, %n0, 6");
-        if g.cluster == 2 {
-            t.op("shl.b32 %q0, %rank, 1");
-            t.op("add.u32 %column, %column, %q0");
-        }
-    } else {
-        t.op("mov.u32 %column, %n0");
-        if g.cluster == 2 {
-            t.op("shl.b32 %q0, %rank, 7");
-            t.op("add.u32 %column, %column, %q0");
-        }
+    match g.b {
+        OperandB::KMajor => t.op("mov.u32 %column, %n0"),
+        OperandB::NMajor => t.op("shr.u32 %column, %n0, 6"),
     }
     t.op("mov.u32 %k0, 0");
     t.op("mov.u32 %k, %blocks");
@@ -212,12 +170,7 @@ fn producer(t: &mut Text, g: &Gemm) {
         OperandB::NMajor => "{0, %k0, %column}",
     };
     let dims = if g.b == OperandB::KMajor { 2 } else { 3 };
-    if g.cluster == 2 {
-        t.op(format!("mad.lo.u32 %to_b, %rank, {}, %to_b", Gemm::B_BYTES / 2));
-        t.op(format!("{load}.{dims}d.{tail}.multicast::cluster [%to_b], [%map_b, {coordinates}], [%full], %mask"));
-    } else {
-        t.op(format!("{load}.{dims}d.{tail} [%to_b], [%map_b, {coordinates}], [%full]"));
-    }
+    t.op(format!("{load}.{dims}d.{tail} [%to_b], [%map_b, {coordinates}], [%full]"));
     advance(t, g);
     t.op("add.u32 %k0, %k0, 64");
     t.op("sub.u32 %k, %k, 1");
@@ -235,11 +188,9 @@ fn consumer(t: &mut Text, g: &Gemm) {
     t.op("sub.u32 %role, %role, 1");
     t.op("and.b32 %lane, %thread, 127");
     t.op("setp.eq.u32 %leader, %lane, 0");
-    t.op(format!("setp.lt.u32 %arrives, %lane, {}", g.cluster));
     t.op("mov.pred %always, 1");
     t.note("descriptors of this warpgroup's rows of A and of B at stage 0");
-    t.op(format!("mad.lo.u32 %x, %role, 8192, %base"));
-    t.op(format!("add.u32 %x, %x, {}", g.a_offset()));
+    t.op("mad.lo.u32 %x, %role, 8192, %base");
     t.op("shr.u32 %x, %x, 4");
     t.op("cvt.u64.u32 %a, %x");
     t.op(format!("or.b64 %a, %a, {:#x}", descriptor(16, 1024)));
@@ -269,12 +220,7 @@ fn consumer(t: &mut Text, g: &Gemm) {
         t.op("shl.b32 %q3, %q3, 4");
         t.op(format!("add.u32 %store{j}, %q0, %q3"));
     }
-    t.note("released slots are told to every block of the cluster");
-    t.op(format!("add.u32 %remote, %base, {}", g.empty_offset()));
-    if g.cluster == 2 {
-        t.op("and.b32 %q0, %lane, 1");
-        t.op("mapa.shared::cluster.u32 %remote, %remote, %q0");
-    }
+    t.op(format!("add.u32 %released, %base, {}", g.empty_offset()));
     t.label("consumer_tile");
     t.op("setp.ge.u32 %p, %tile, %tiles");
     t.op("@%p bra consumer_done");
@@ -303,30 +249,30 @@ fn consumer(t: &mut Text, g: &Gemm) {
         ));
     }
     t.op("wgmma.commit_group.sync.aligned");
-    t.note("the group before is done: its stage may be filled again");
-    t.op("wgmma.wait_group.sync.aligned 1");
-    t.op("and.pred %releases, %arrives, %later");
-    release(t, g, "%releases");
-    t.op("add.u32 %last, %remote, %x");
+    if g.in_flight {
+        t.note("the group before is done: its stage may be filled again");
+        t.op("wgmma.wait_group.sync.aligned 1");
+        t.op("and.pred %releases, %leader, %later");
+        t.op("@%releases mbarrier.arrive.shared::cta.b64 _, [%last]");
+        t.op("add.u32 %last, %released, %x");
+    } else {
+        t.op("wgmma.wait_group.sync.aligned 0");
+        t.op("add.u32 %last, %released, %x");
+        t.op("@%leader mbarrier.arrive.shared::cta.b64 _, [%last]");
+    }
     advance(t, g);
     t.op("add.u32 %k, %k, 1");
     t.op("setp.lt.u32 %p, %k, %blocks");
     t.op("@%p bra consumer_block");
-    t.op("wgmma.wait_group.sync.aligned 0");
-    release(t, g, "%arrives");
+    if g.in_flight {
+        t.op("wgmma.wait_group.sync.aligned 0");
+        t.op("@%leader mbarrier.arrive.shared::cta.b64 _, [%last]");
+    }
     epilogue(t, g);
     t.op("add.u32 %tile, %tile, %step");
     t.op("bra consumer_tile");
     t.label("consumer_done");
     t.op("@%leader cp.async.bulk.wait_group 0");
-}
-
-fn release(t: &mut Text, g: &Gemm, guard: &str) {
-    if g.cluster == 2 {
-        t.op(format!("@{guard} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%last]"));
-    } else {
-        t.op(format!("@{guard} mbarrier.arrive.shared::cta.b64 _, [%last]"));
-    }
 }
 
 fn epilogue(t: &mut Text, g: &Gemm) {

@@ -32,44 +32,40 @@ fn main() -> std::io::Result<()> {
 
 fn anchors(variants: bool) -> Vec<(String, String)> {
     let mut kernels = Vec::new();
-    let mut add_softmax = |name: &'static str, threads, vectors, stages, bulk_store, copy_only| {
-        kernels.push((name.to_owned(), softmax::softmax(&Softmax { name, threads, vectors, stages, bulk_store, copy_only })));
+    let mut add_softmax = |name, threads, vectors, resident, hints| {
+        kernels.push((String::from(name), softmax::softmax(&Softmax { name, threads, vectors, resident, hints })));
     };
-    add_softmax("softmax", 128, 8, 3, false, false);
+    add_softmax("softmax", 512, 2, 4, false);
     if variants {
-        add_softmax("softmax_row", 256, 4, 0, false, false);
-        add_softmax("softmax_row128", 128, 8, 0, false, false);
-        add_softmax("softmax_ring", 256, 4, 2, false, false);
-        add_softmax("softmax_ring128", 128, 8, 2, false, false);
-        add_softmax("softmax_bulk3", 256, 4, 3, true, false);
-        add_softmax("softmax_bulk4", 256, 4, 4, true, false);
-        add_softmax("softmax_bulk128", 128, 8, 4, true, false);
-        add_softmax("softmax_bulk128x6", 128, 8, 6, true, false);
-        add_softmax("softmax_copy", 256, 4, 2, false, true);
-        add_softmax("softmax_copy4", 256, 4, 4, false, true);
+        add_softmax("softmax_hints", 512, 2, 4, true);
+        add_softmax("softmax_512x2_r3", 512, 2, 3, false);
+        add_softmax("softmax_256x4_r4", 256, 4, 4, false);
+        add_softmax("softmax_256x4_r5", 256, 4, 5, false);
+        add_softmax("softmax_128x8_r5", 128, 8, 5, false);
     }
-    let mut add_attention = |name: &'static str, keys, stage_in_q, ping_pong| {
+    let mut add_attention = |name, keys, stage_in_q, ping_pong| {
         let a = Attention { name, keys, stage_in_q, ping_pong };
-        kernels.push((name.to_owned(), attention::attention(&a)));
+        kernels.push((String::from(name), attention::attention(&a)));
     };
     add_attention("attention", 128, false, true);
+    add_attention("attention_free", 128, false, false);
     if variants {
         add_attention("attention_160", 160, false, true);
+        add_attention("attention_160_free", 160, false, false);
         add_attention("attention_176", 176, true, true);
-        add_attention("attention_free", 128, false, false);
     }
-    let mut add_gemm = |name: &str, b, cluster, stages, boxes, group| {
-        let g = Gemm { name: name.to_owned(), b, cluster, stages, boxes, group };
-        kernels.push((name.to_owned(), gemm::gemm(&g)));
+    let mut add_gemm = |name, b, stages, boxes, group, in_flight| {
+        kernels.push((String::from(name), gemm::gemm(&Gemm { name, b, stages, boxes, group, in_flight })));
     };
-    add_gemm("gemm_nn", OperandB::NMajor, 2, 4, 2, 8);
-    add_gemm("gemm_nt", OperandB::KMajor, 2, 4, 2, 8);
+    add_gemm("gemm_nn", OperandB::NMajor, 4, 2, 16, true);
+    add_gemm("gemm_nt", OperandB::KMajor, 4, 2, 16, true);
     if variants {
-        add_gemm("gemm_nt_alone", OperandB::KMajor, 1, 4, 2, 16);
-        add_gemm("gemm_nn_alone", OperandB::NMajor, 1, 4, 2, 16);
-        add_gemm("gemm_nt_3", OperandB::KMajor, 2, 3, 4, 8);
-        add_gemm("gemm_nt_g4", OperandB::KMajor, 2, 4, 2, 4);
-        add_gemm("gemm_nt_g16", OperandB::KMajor, 2, 4, 2, 16);
+        add_gemm("gemm_nt_waits", OperandB::KMajor, 4, 2, 16, false);
+        add_gemm("gemm_nt_2_stages", OperandB::KMajor, 2, 2, 16, true);
+        add_gemm("gemm_nt_3_stages", OperandB::KMajor, 3, 2, 16, true);
+        add_gemm("gemm_nt_whole_c", OperandB::KMajor, 3, 4, 16, true);
+        add_gemm("gemm_nt_group_1", OperandB::KMajor, 4, 2, 1, true);
+        add_gemm("gemm_nt_group_8", OperandB::KMajor, 4, 2, 8, true);
     }
     kernels
 }
