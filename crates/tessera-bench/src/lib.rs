@@ -8,11 +8,11 @@
 //! ```text
 //! Suite --cases, build--> run --Record--> Writer --file--> Results --> table | compare | report::{html, csv, markdown}
 //!                          |
-//!       gate -> sample -> ceiling -> summary          statistics: stats; bounds: tolerance
+//!       gate -> sample -> ceiling -> summary          statistics: stats; bounds: the operators'
 //! ```
 //!
 //! What the numbers mean and why they are taken this way is said in the modules' own heads: the gate's element rules in
-//! `gate.rs`, the schedule in `sample.rs`, intervals in [`stats`], bounds in [`tolerance`], verdicts in `compare.rs`.
+//! `gate.rs`, the schedule in `sample.rs`, intervals in [`stats`], verdicts in `compare.rs`.
 
 mod case;
 mod ceiling;
@@ -21,6 +21,7 @@ mod compare;
 mod environment;
 mod exit;
 mod gate;
+mod library;
 mod probe;
 mod random;
 mod real;
@@ -33,7 +34,6 @@ mod status;
 mod store;
 mod suite;
 mod table;
-pub mod tolerance;
 pub mod units;
 
 pub use case::*;
@@ -43,6 +43,7 @@ pub use compare::*;
 pub use environment::*;
 pub use exit::*;
 pub use gate::*;
+pub use library::*;
 pub use random::*;
 pub use real::*;
 pub use record::*;

@@ -305,7 +305,7 @@ struct Guarded {
 /// A plan with its tensors and compiled kernels.
 pub struct PlanSubject {
     plan: Plan,
-    tensors: Vec<Guarded>,
+    tensors: Tensors,
     launches: Vec<PreparedLaunch>,
     outputs: Vec<Output>,
     phases: Vec<Phase>,
@@ -375,9 +375,11 @@ impl PlanSubject {
                 .prepare(&arguments, launch.grid, options, device)
                 .map_err(|error| Fault::new(Status::CompileError, error.to_string()))?;
             for stage in prepared.stages() {
-                match phases.iter_mut().find(|phase| phase.name == stage.name) {
+                // Source to Schedule IR, and everything that is done to that.
+                let name = if stage.name == "lower" { "lower" } else { "optimise" };
+                match phases.iter_mut().find(|phase| phase.name == name) {
                     Some(phase) => phase.ns += stage.time.as_nanos() as f64,
-                    None => phases.push(Phase { name: stage.name.to_string(), ns: stage.time.as_nanos() as f64 }),
+                    None => phases.push(Phase { name: name.to_string(), ns: stage.time.as_nanos() as f64 }),
                 }
             }
             let tiles = launch.arguments.iter().filter_map(|(name, argument)| match argument {
@@ -404,7 +406,7 @@ impl PlanSubject {
                 }
             })
             .collect();
-        Ok(PlanSubject { plan, tensors, launches, outputs, phases, config, lane: Lane::Case })
+        Ok(PlanSubject { plan, tensors: Tensors(tensors), launches, outputs, phases, config, lane: Lane::Case })
     }
 }
 
@@ -432,15 +434,18 @@ fn decoder(dtype: DType) -> fn(u64) -> f64 {
     table!(F64, F32, TF32, F16, BF16, F8E4M3, F8E5M2, E8M0, F6E2M3, F6E3M2, F4E2M1, I64, I32, I16, I8, I4, U64, U32, U16, U8, B1)
 }
 
-impl Inputs for Vec<Guarded> {
+/// A plan's tensors, as references read them.
+struct Tensors(Vec<Guarded>);
+
+impl Inputs for Tensors {
     fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]) {
-        if self[tensor].view.read_f64(start, out).is_err() {
+        if self.0[tensor].view.read_f64(start, out).is_err() {
             out.fill(f64::NAN);
         }
     }
 
     fn codes(&self, tensor: usize, start: usize, out: &mut [u64]) {
-        if self[tensor].view.read_codes(start, out).is_err() {
+        if self.0[tensor].view.read_codes(start, out).is_err() {
             out.fill(u64::MAX);
         }
     }
@@ -465,7 +470,7 @@ impl Subject for PlanSubject {
 
     fn refresh(&mut self, seed: u64, lane: Lane) -> Result<(), Fault> {
         self.lane = lane;
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
             if matches!(spec.role, Role::Input | Role::InOut) {
                 let fill = match lane {
                     Lane::Case => spec.fill,
@@ -478,7 +483,7 @@ impl Subject for PlanSubject {
     }
 
     fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
             if matches!(spec.role, Role::Output | Role::Workspace) {
                 tensor.part(GUARD..GUARD + tensor.span)?.fill_bytes(poison.byte()).map_err(memory_fault)?;
             }
@@ -495,7 +500,7 @@ impl Subject for PlanSubject {
 
     fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let out = &self.outputs[output];
-        let view = &self.tensors[self.plan.outputs[output].tensor].view;
+        let view = &self.tensors.0[self.plan.outputs[output].tensor].view;
         view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
     }
 
@@ -520,7 +525,7 @@ impl Subject for PlanSubject {
 
     fn input_digest(&self) -> Result<u64, Fault> {
         let mut digest = crate::random::Digest::default();
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
             if spec.role == Role::Input {
                 digest.word(tensor.part(GUARD..GUARD + tensor.span)?.digest().map_err(memory_fault)?);
             }
@@ -529,7 +534,7 @@ impl Subject for PlanSubject {
     }
 
     fn damaged_guard(&self) -> Option<String> {
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors) {
+        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
             for (side, guard) in ["before", "after"].iter().zip(tensor.guards().ok()?) {
                 if let Ok(Some(byte)) = guard.first_other_byte(GUARD_BYTE) {
                     return Some(format!("{} bytes into the guard {side} `{}`", byte, spec.name));

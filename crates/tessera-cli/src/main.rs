@@ -1,2 +1,67 @@
-//! The `tessera` binary.
-fn main() {}
+//! The `tessera` binary: reads the command line, calls the library, prints.
+//!
+//! Exit codes are a contract: 0 ok, 1 regression, 2 incorrect result, 3 invalid measurement, 4 environment, 5 usage or a kernel
+//! that does not compile, 6 our bug.
+
+mod arguments;
+mod command;
+mod failure;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use failure::{Failure, Outcome};
+
+/// A panic is our bug, whatever the input was.
+const OUR_BUG: u8 = 6;
+/// A wrong command line.
+const USAGE: u8 = 5;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let asked_for_help = !error.use_stderr();
+            // Help goes to a closed pipe at worst.
+            let _ = error.print();
+            return ExitCode::from(if asked_for_help { 0 } else { USAGE });
+        }
+    };
+    let outcome = std::panic::catch_unwind(|| run(arguments.command));
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            if !failure.text.is_empty() {
+                eprintln!("{}", failure.text);
+            }
+            ExitCode::from(failure.exit)
+        }
+        Err(_) => {
+            eprintln!("error: this is a bug in tessera; please report it with the command line and the files it names");
+            ExitCode::from(OUR_BUG)
+        }
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    tessera::runtime::Knobs::from_env().map_err(Failure::environment)?.apply();
+    match command {
+        Command::Run(arguments) => command::run::run(arguments),
+        Command::Check(arguments) => command::check::check(arguments),
+        Command::Bench(arguments) => command::bench::bench(arguments),
+        Command::Compile(arguments) => command::compile::compile(arguments),
+        Command::Opt(arguments) => command::opt::opt(arguments),
+        Command::Compare(arguments) => command::compare::compare(arguments),
+        Command::Report(arguments) => command::report::report(arguments),
+        Command::List(arguments) => command::list::list(arguments),
+        Command::Doctor(arguments) => command::doctor::doctor(arguments),
+    }
+}
+
+/// Whether what goes to the terminal may have colours.
+fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}

@@ -1,1 +1,17 @@
-//! tessera
+//! Tessera: tile kernels compiled, run, checked and measured.
+//!
+//! This crate re-exports the others under short names. A kernel is compiled from source and run on a device by [`runtime`]:
+//!
+//! - [`runtime`]: tensors, devices, kernels and launches
+//! - [`ops`]: the operator library
+//! - [`bench`]: checking and measuring
+//! - [`lang`], [`compile`], [`ir`], [`types`], [`cpu`]: the compiler and the CPU executor, for those who extend them
+
+pub use tessera_bench as bench;
+pub use tessera_compile as compile;
+pub use tessera_cpu as cpu;
+pub use tessera_ir as ir;
+pub use tessera_lang as lang;
+pub use tessera_ops as ops;
+pub use tessera_runtime as runtime;
+pub use tessera_types as types;

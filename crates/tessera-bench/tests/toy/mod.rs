@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tessera_bench::tolerance::ErrorModel;
+use tessera_types::ErrorModel;
 use tessera_bench::{
     CaseKey, CaseSpec, Check, Digest, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Random, Size, Status,
     Subject, Suite, Work,

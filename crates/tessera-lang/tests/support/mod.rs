@@ -2,7 +2,7 @@
 //!
 //! A block opens with ```` ```python ````. With `body` behind it, its lines are the body of a kernel whose parameters are
 //! `x`, `y` (float32, rank 1), `m` (float32, rank 2), `q` (int32, rank 1), `h` (float16, rank 2), `n` (int32), `f` (float32)
-//! and `N` (the constant 16). With `ours`, the kernel is not shown to other front ends. A line `# args: x: f32[?,?], n: i32,
+//! and `N` (the constant 16). With `lines`, each line is such a body of its own. With `ours`, the kernel is not shown to other front ends. A line `# args: x: f32[?,?], n: i32,
 //! N = 4` gives the arguments of a block of whole kernels.
 //!
 //! `# error: 8 [id]` at the end of a line expects a diagnostic that starts there, in that column if a number is given;
@@ -26,6 +26,7 @@ pub(crate) struct Block {
     pub(crate) code: String,
     pub(crate) is_body: bool,
     pub(crate) is_ours: bool,
+    is_lines: bool,
 }
 
 /// What a line of a block expects.
@@ -56,9 +57,13 @@ pub(crate) fn blocks(folder: &str) -> Vec<Block> {
                         code: String::new(),
                         is_body: info.contains("body"),
                         is_ours: info.contains("ours"),
+                        is_lines: info.contains("lines"),
                     });
                 }
-                (Some(_), Some(_)) => blocks.extend(open.take()),
+                (Some(_), Some(_)) => match open.take() {
+                    Some(block) if block.is_lines => blocks.extend(block.lines()),
+                    block => blocks.extend(block),
+                },
                 (Some(block), None) => {
                     block.code.push_str(line);
                     block.code.push('\n');
@@ -71,6 +76,19 @@ pub(crate) fn blocks(folder: &str) -> Vec<Block> {
 }
 
 impl Block {
+    /// Each line as a block.
+    fn lines(self) -> Vec<Block> {
+        let block = |(i, line): (usize, &str)| Block {
+            file: self.file.clone(),
+            line: self.line + i,
+            code: format!("{line}\n"),
+            is_body: true,
+            is_ours: self.is_ours,
+            is_lines: false,
+        };
+        self.code.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(block).collect()
+    }
+
     /// The code as a whole file.
     pub(crate) fn source(&self) -> String {
         if !self.is_body {

@@ -166,7 +166,8 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
             metric: Metric::Bandwidth,
             formula: "each vector read once",
         },
-        exact_lane: operation == Operation::ReduceSum || operation == Operation::ReduceMax,
+        // Small integers stay exact as long as their sum fits the accumulator.
+        exact_lane: matches!(operation, Operation::ReduceSum | Operation::ReduceMax) && n <= 1 << 22,
         reference,
     })
 }

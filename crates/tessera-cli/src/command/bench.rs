@@ -1,0 +1,173 @@
+//! `tessera bench`: check, then time, then a table.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tessera::bench::{
+    COLUMNS, Exit, Library, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Writer, footer, run, table,
+};
+use tessera::runtime::Knobs;
+
+use crate::arguments::{Bench, Mode as ModeName};
+use crate::command::compare::plain_table;
+use crate::command::launch::{compile_options, device};
+use crate::failure::{Failure, Outcome, read_text};
+
+/// From which inputs and the order of cases are derived.
+const SEED: u64 = 1;
+
+pub(crate) fn bench(arguments: Bench) -> Outcome {
+    let (device, reason) = device(arguments.device.as_deref())?;
+    let options = compile_options(&arguments.optimise, None)?;
+    let selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
+    let library = Library::select(&selection, options, device.clone()).map_err(Failure::usage)?;
+    let mode = match arguments.mode {
+        ModeName::Quick => Mode::Quick,
+        ModeName::Ci => Mode::Ci,
+        ModeName::Publish => Mode::Publish,
+    };
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let (path, previous) = destination(&arguments, folder.path())?;
+    if !arguments.json {
+        println!("device: {device} ({reason})");
+    }
+
+    let end = {
+        let mut writer = match &previous {
+            Some(results) => Writer::resume(&path, results),
+            None => Writer::create(&path),
+        }
+        .map_err(Failure::environment)?;
+        let knobs: BTreeMap<String, String> =
+            Knobs::rows().into_iter().filter_map(|row| Some((row.name.to_string(), row.value?))).collect();
+        let run_options = RunOptions {
+            mode,
+            seed: SEED,
+            time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
+            memory_limit: None,
+            device: device.to_string(),
+            argv: std::env::args().collect(),
+            knobs,
+            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        };
+        let bar = progress_bar(!arguments.json);
+        let mut write = |record: Record| writer.write(&record);
+        let mut observe = |progress: Progress<'_>| show(&bar, progress);
+        let end = run(&library, &run_options, &Monotonic::default(), previous.as_ref(), &mut write, &mut observe);
+        bar.finish_and_clear();
+        end.map_err(Failure::environment)?
+    };
+
+    if arguments.json {
+        print!("{}", read_text(&path.to_string_lossy())?);
+    } else {
+        print_table(&Results::load(&path).map_err(Failure::environment)?);
+        if arguments.out.is_some() || arguments.resume.is_some() {
+            println!("wrote {}", path.display());
+        }
+    }
+    match Exit::of_run(&end, mode) {
+        Exit::Ok => Ok(()),
+        exit => Err(Failure::silent(exit)),
+    }
+}
+
+/// Where results go, and what an earlier run left there.
+fn destination(arguments: &Bench, scratch: &Path) -> Result<(PathBuf, Option<Results>), Failure> {
+    match (&arguments.resume, &arguments.out) {
+        (Some(resume), Some(out)) if resume != out => {
+            Err(Failure::usage(format!("`--resume {resume}` appends to that file; `--out {out}` names another")))
+        }
+        (Some(resume), _) => Ok((PathBuf::from(resume), Some(super::compare::load(resume)?))),
+        (None, Some(out)) => Ok((PathBuf::from(out), None)),
+        (None, None) => Ok((scratch.join("results.jsonl"), None)),
+    }
+}
+
+/// Operators, a suite, sizes and precisions as the command line names them.
+pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Option<&str>) -> Result<Selection, Failure> {
+    let mut chosen = None;
+    let mut operators = Vec::new();
+    for subject in subjects {
+        match suite(subject) {
+            Some(suite) => chosen = Some(suite),
+            None => operators.push(subject.clone()),
+        }
+    }
+    let sizes = match sizes {
+        None => chosen.unwrap_or(Sizes::Quick),
+        Some(text) => match suite(text) {
+            Some(suite) => suite,
+            None => given(text)?,
+        },
+    };
+    Ok(Selection { operators, precisions: precisions.to_vec(), sizes })
+}
+
+fn suite(name: &str) -> Option<Sizes> {
+    match name {
+        "quick" => Some(Sizes::Quick),
+        "seed" => Some(Sizes::Seed),
+        "all" => Some(Sizes::All),
+        "edges" => Some(Sizes::Edges),
+        _ => None,
+    }
+}
+
+/// `m=1024,n=1024,variant=nt`.
+fn given(text: &str) -> Result<Sizes, Failure> {
+    let mut extents = Vec::new();
+    let mut variant = None;
+    for part in text.split(',') {
+        match part.split_once('=') {
+            Some(("variant", word)) => variant = Some(word.to_string()),
+            Some((name, value)) => match value.parse() {
+                Ok(value) if value > 0 => extents.push((name.to_string(), value)),
+                _ => return Err(Failure::usage(format!("`{part}`: an extent is a positive number"))),
+            },
+            None => {
+                return Err(Failure::usage(format!("`{part}` is not a size\nhelp: write quick, seed, all, or NAME=NUMBER,...")));
+            }
+        }
+    }
+    Ok(Sizes::Given(extents, variant))
+}
+
+fn progress_bar(wanted: bool) -> ProgressBar {
+    if !wanted || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(1).with_style(style)
+}
+
+fn show(bar: &ProgressBar, progress: Progress<'_>) {
+    match progress {
+        Progress::Ceilings => bar.set_message("measuring the machine's ceilings"),
+        Progress::Checking(row, rows, case, _) => {
+            bar.set_length(rows as u64);
+            bar.set_position(row.saturating_sub(1) as u64);
+            bar.set_message(format!("checking {}", case.key));
+        }
+        Progress::Timing(rows) => bar.set_message(format!("timing {rows} cases in turn")),
+        Progress::Finished(..) => bar.inc(1),
+    }
+}
+
+fn print_table(results: &Results) {
+    let rows = table(results);
+    // A column that is empty throughout says nothing.
+    let kept: Vec<usize> = (0..COLUMNS.len()).filter(|&column| rows.iter().any(|row| !row.cells[column].is_empty())).collect();
+    let header: Vec<&str> = kept.iter().map(|&column| COLUMNS[column]).collect();
+    let mut shown = plain_table(&header);
+    shown.add_rows(rows.iter().map(|row| kept.iter().map(|&column| row.cells[column].clone()).collect::<Vec<_>>()));
+    println!("{shown}");
+    let footer = footer(results);
+    println!("{}", footer.counts);
+    for line in footer.reasons.iter().chain(&footer.definitions) {
+        println!("{line}");
+    }
+}

@@ -1,0 +1,141 @@
+//! `tessera check`: are results right? Operators against their f64 references, or one kernel against another execution.
+
+use serde_json::json;
+use tessera::bench::{GateOptions, GateReport, Library, Sizes, Suite, TESSERA};
+use tessera::compile::OptLevel;
+use tessera::runtime::{LaunchOptions, Tensor, npy};
+
+use crate::arguments::Check;
+use crate::command::bench::selection;
+use crate::command::launch::{Subject, compile_options, device, grid, kernel_failure, sanitize};
+use crate::failure::{Failure, Outcome};
+
+/// Seeds of the gate for each operator case.
+const SEEDS: usize = 3;
+
+pub(crate) fn check(arguments: Check) -> Outcome {
+    if arguments.subjects.first().is_some_and(|subject| subject.contains("::")) {
+        return check_kernel(&arguments);
+    }
+    check_operators(&arguments)
+}
+
+fn check_operators(arguments: &Check) -> Outcome {
+    let (device, reason) = device(arguments.device.as_deref())?;
+    let options = compile_options(&arguments.optimise, None)?;
+    let mut selection = selection(&arguments.subjects, &arguments.precision, None)?;
+    if selection.sizes == Sizes::Quick {
+        selection.sizes = Sizes::Edges;
+    }
+    let mut library = Library::select(&selection, options, device.clone()).map_err(Failure::usage)?;
+    if let Some(most) = arguments.cases {
+        library.limit(most, arguments.seed);
+    }
+    let (mut passed, mut failed) = (0usize, Vec::new());
+    for case in library.cases() {
+        let outcome = library
+            .build(case, TESSERA)
+            .and_then(|mut subject| tessera::bench::check(&mut *subject, GateOptions { suite_seed: arguments.seed, seeds: SEEDS }));
+        let why = match &outcome {
+            Ok(report) if report.passed() => None,
+            Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
+            Err(fault) => Some(fault.to_string()),
+        };
+        if arguments.json {
+            println!("{}", case_json(&case.key.to_string(), &outcome.as_ref().ok(), why.as_deref()));
+        }
+        match why {
+            None => passed += 1,
+            Some(why) => failed.push(format!("{}: {why}", case.key)),
+        }
+    }
+    if !arguments.json {
+        println!("{passed} cases right, {} wrong, on {device} ({reason})", failed.len());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::incorrect(failed.join("\nerror: "))) }
+}
+
+fn case_json(case: &str, report: &Option<&GateReport>, why: Option<&str>) -> String {
+    json!({ "case": case, "right": why.is_none(), "reason": why, "report": report }).to_string()
+}
+
+/// Runs a kernel and compares what it wrote with an unoptimised run (always), and with files (where given).
+fn check_kernel(arguments: &Check) -> Outcome {
+    let (device, _) = device(arguments.device.as_deref())?;
+    let options = compile_options(&arguments.optimise, None)?;
+    let checked = sanitize(arguments.sanitize.as_deref())?;
+    let grid = grid(arguments.grid.as_deref())?;
+    let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
+    let subject = Subject::read(name, texts)?;
+    let files: Vec<(Option<&str>, &str)> = against(arguments)?;
+    let plain = subject.copy()?;
+
+    let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, &device).map_err(kernel_failure)?;
+    print!("{}", launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?);
+    let written: Vec<String> = launch.written().map(str::to_string).collect();
+
+    let mut unoptimised = options.clone();
+    unoptimised.level = OptLevel::O0;
+    let reference = plain.kernel.prepare(&plain.by_name(), grid, &unoptimised, &device).map_err(kernel_failure)?;
+    reference.run_with(&LaunchOptions { checked, threads: None }).map_err(kernel_failure)?;
+    for name in &written {
+        compare(name, subject.tensor(name)?, plain.tensor(name)?, "an unoptimised run")?;
+    }
+    for (wanted, path) in files {
+        let want = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+        let name = match (wanted, written.as_slice()) {
+            (Some(name), _) => name,
+            (None, [only]) => only,
+            (None, _) => return Err(Failure::usage(format!("`--against {path}`: write NAME={path}, one of {}", written.join(", ")))),
+        };
+        let want = want.to_dtype(subject.tensor(name)?.dtype()).map_err(Failure::environment)?;
+        compare(name, subject.tensor(name)?, &want, path)?;
+    }
+    if arguments.json {
+        println!("{}", json!({ "kernel": subject.kernel.name(), "right": true, "compared": written, "checked": checked }));
+    } else {
+        println!(
+            "{}: {} as in an unoptimised run{}{}",
+            subject.kernel.name(),
+            written.join(", "),
+            if arguments.against.is_empty() { "" } else { " and as in the files" },
+            if checked { "; the checked run found nothing" } else { "" }
+        );
+    }
+    Ok(())
+}
+
+/// Files of `--against`, with the argument each is for.
+fn against(arguments: &Check) -> Result<Vec<(Option<&str>, &str)>, Failure> {
+    let mut files = Vec::new();
+    for text in &arguments.against {
+        match text.split_once('=') {
+            _ if text == "cpu" => {}
+            _ if text == "emu" || text == "cuda" => {
+                return Err(Failure::environment(format!("`--against {text}`: this version runs on the CPU alone")));
+            }
+            Some((name, path)) => files.push((Some(name), path)),
+            None => files.push((None, text.as_str())),
+        }
+    }
+    Ok(files)
+}
+
+/// Relative and absolute distance that two executions of one kernel may have: their reductions may differ in order.
+const TOLERANCE: (f64, f64) = (1e-4, 1e-6);
+
+fn compare(name: &str, got: &Tensor, want: &Tensor, what: &str) -> Outcome {
+    let (relative, absolute) = if got.dtype().is_float() && got.dtype().bits() >= 32 { TOLERANCE } else { (1e-2, 1e-2) };
+    let (relative, absolute) = if got.dtype().is_float() { (relative, absolute) } else { (0.0, 0.0) };
+    match got.difference(want, relative, absolute).map_err(Failure::usage)? {
+        None => Ok(()),
+        Some(difference) => Err(Failure::incorrect(format!(
+            "`{name}` differs from {what} in {} of {} elements, most at {:?}: {} where {} is expected",
+            difference.count,
+            got.len(),
+            difference.index,
+            difference.left,
+            difference.right
+        ))),
+    }
+}

@@ -1,0 +1,38 @@
+//! `tessera compare`: two results files, a verdict for each case.
+
+use comfy_table::{Table, presets};
+use std::path::Path;
+
+use tessera::bench::{CompareOptions, Exit, Results, report::comparison_markdown};
+
+use crate::arguments::Compare;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn compare(arguments: Compare) -> Outcome {
+    let base = load(&arguments.base)?;
+    let new = load(&arguments.new)?;
+    let comparison = tessera::bench::compare(&base, &new, CompareOptions::default()).map_err(Failure::usage)?;
+    if arguments.json {
+        for change in &comparison.changes {
+            println!("{}", serde_json::to_string(change).map_err(Failure::environment)?);
+        }
+    } else {
+        println!("{}", comparison_markdown(&comparison));
+    }
+    match comparison.exit() {
+        Exit::Ok => Ok(()),
+        exit => Err(Failure::silent(exit)),
+    }
+}
+
+/// Reads a results file.
+pub(crate) fn load(path: &str) -> Result<Results, Failure> {
+    Results::load(Path::new(path)).map_err(|error| Failure::environment(format!("{path}: {error}")))
+}
+
+/// A table in the style that every command uses.
+pub(crate) fn plain_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.to_vec());
+    table
+}

@@ -1,0 +1,78 @@
+//! `tessera compile`: one kernel at one level, or a report of what was done.
+
+use tessera::compile::OptLevel;
+use tessera::ir::{SourceMap, text};
+use tessera::runtime::argspec;
+use tessera::types::Target;
+
+use crate::arguments::{Compile, Emit};
+use crate::command::launch::{compile_options, kernel, kernel_failure};
+use crate::failure::{Failure, Outcome, write_text};
+
+pub(crate) fn compile(arguments: Compile) -> Outcome {
+    let kernel = kernel(&arguments.subject)?;
+    let mut sources = SourceMap::default();
+    let mut types = Vec::new();
+    for text in &arguments.arguments {
+        let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
+        types.push((typed.name, typed.ty));
+    }
+    let mut options = compile_options(&arguments.optimise, None)?;
+    if arguments.target != "cpu" {
+        Target::parse(&arguments.target).map_err(Failure::usage)?;
+        options.target = Some(arguments.target.clone());
+    }
+
+    let text = match arguments.emit {
+        Emit::Graph => {
+            let lower = tessera::lang::LowerOptions {
+                target: options.target.clone(),
+                config: options.config.clone(),
+                ..Default::default()
+            };
+            let module = tessera::lang::lower(kernel.file(), kernel.name(), &types, &lower)
+                .map_err(|diagnostics| Failure::diagnostics(&diagnostics, &kernel.file().sources))?;
+            if module.funcs.iter().any(|func| func.level != tessera::ir::Level::Graph) {
+                return Err(Failure::usage("only declarative kernels have Graph IR\nhelp: write `--emit schedule`"));
+            }
+            text::print_module(&module)
+        }
+        Emit::Schedule => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            text::print_module(&compiled.module)
+        }
+        Emit::Report => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            let program = tessera::cpu::Program::prepare(&compiled.module, compiled.func())
+                .map_err(|error| Failure::diagnostics(&[error], &compiled.module.sources))?;
+            report(&compiled, program.notes(), options.level)
+        }
+    };
+    match &arguments.output {
+        Some(path) => write_text(path, &text),
+        None => {
+            print!("{text}");
+            Ok(())
+        }
+    }
+}
+
+fn report(compiled: &tessera::compile::Compiled, notes: &[String], level: OptLevel) -> String {
+    let func = compiled.func();
+    let mut text = format!("kernel {}, {level}, {} operations\n\nstages\n", func.name, func.linked_ops().len());
+    let mut total = 0.0;
+    for stage in &compiled.stages {
+        let microseconds = stage.time.as_secs_f64() * 1e6;
+        total += microseconds;
+        text.push_str(&format!("  {microseconds:>9.1} us  {}{}\n", stage.name, if stage.changed { "" } else { " (no change)" }));
+    }
+    text.push_str(&format!("  {total:>9.1} us  in all\n\non the CPU\n"));
+    for note in notes {
+        text.push_str(&format!("  {note}\n"));
+    }
+    if !func.config.is_empty() {
+        let config: Vec<String> = func.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        text.push_str(&format!("\nconfiguration\n  {}\n", config.join(", ")));
+    }
+    text
+}

@@ -1,0 +1,40 @@
+//! `tessera doctor`: what this machine has and what will be used.
+
+use serde_json::json;
+use tessera::bench::Environment;
+use tessera::runtime::{Device, Knobs};
+
+use crate::arguments::Doctor;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn doctor(arguments: Doctor) -> Outcome {
+    let environment = Environment::detect();
+    let gpu = match Device::cuda(0) {
+        Ok(device) => format!("{device}: found; this version generates no code for it"),
+        Err(error) => format!("none: {error}"),
+    };
+    let knobs = Knobs::from_env();
+    let rows = Knobs::rows();
+    if arguments.json {
+        let settings: Vec<_> =
+            rows.iter().map(|row| json!({"name": row.name, "about": row.doc, "value": row.value})).collect();
+        let object = json!({
+            "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "device": "cpu", "settings": settings,
+        });
+        println!("{object}");
+    } else {
+        println!("tessera    {}", env!("CARGO_PKG_VERSION"));
+        println!("device     cpu");
+        println!("gpu        {gpu}");
+        let facts = serde_json::to_value(&environment).map_err(Failure::environment)?;
+        for (name, value) in facts.as_object().into_iter().flatten() {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            println!("{name:<18} {shown}");
+        }
+        println!("\nsettings (environment variables)");
+        for row in &rows {
+            println!("  {:<22} {} [{}]", row.name, row.doc, row.value.as_deref().unwrap_or("not set"));
+        }
+    }
+    knobs.map(drop).map_err(Failure::environment)
+}

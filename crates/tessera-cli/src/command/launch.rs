@@ -1,0 +1,145 @@
+//! What `run`, `check` and `compile` share: a kernel named on the command line and its arguments.
+
+use std::path::Path;
+
+use tessera::compile::CompileOptions;
+use tessera::ir::SourceMap;
+use tessera::runtime::argspec::{self, Value as Spec};
+use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, Tensor, Value};
+
+use crate::arguments::Optimise;
+use crate::failure::Failure;
+
+/// A kernel with its arguments made.
+pub(crate) struct Subject {
+    pub(crate) kernel: Kernel,
+    pub(crate) arguments: Vec<(String, Value)>,
+}
+
+impl Subject {
+    /// Reads `FILE::KERNEL` and makes every argument.
+    pub(crate) fn read(subject: &str, arguments: &[String]) -> Result<Subject, Failure> {
+        let kernel = kernel(subject)?;
+        let mut sources = SourceMap::default();
+        let mut made: Vec<(String, Value)> = Vec::new();
+        for text in arguments {
+            let argument = argspec::parse(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
+            if made.iter().any(|(name, _)| *name == argument.name) {
+                return Err(Failure::usage(format!("the argument `{}` is given twice", argument.name)));
+            }
+            let value = match argument.value {
+                Spec::Plain(value) => Value::from(value),
+                Spec::Made(array) => {
+                    let tensor = array.tensor(&argument.name);
+                    Value::Tensor(tensor.map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?)
+                }
+                Spec::Stored(stored) => {
+                    Value::Tensor(stored.read().map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?)
+                }
+            };
+            made.push((argument.name, value));
+        }
+        Ok(Subject { kernel, arguments: made })
+    }
+
+    /// Arguments as a launch takes them.
+    pub(crate) fn by_name(&self) -> Vec<(&str, Value)> {
+        self.arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    /// The array of a name.
+    pub(crate) fn tensor(&self, name: &str) -> Result<&Tensor, Failure> {
+        match self.arguments.iter().find(|(own, _)| own == name) {
+            Some((_, Value::Tensor(tensor))) => Ok(tensor),
+            Some(_) => Err(Failure::usage(format!("`{name}` is not an array"))),
+            None => Err(Failure::usage(format!("there is no argument `{name}`"))),
+        }
+    }
+
+    /// The same arguments in memory of their own, so that a second run does not see what the first wrote.
+    pub(crate) fn copy(&self) -> Result<Subject, Failure> {
+        let arguments = self.arguments.iter().map(|(name, value)| {
+            let value = match value {
+                Value::Tensor(tensor) => Value::Tensor(tensor.contiguous().map_err(Failure::environment)?),
+                other => other.clone(),
+            };
+            Ok((name.clone(), value))
+        });
+        Ok(Subject { kernel: self.kernel.clone(), arguments: arguments.collect::<Result<_, Failure>>()? })
+    }
+}
+
+/// Reads the kernel of `FILE::KERNEL`.
+pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
+    let Some((file, name)) = subject.rsplit_once("::") else {
+        return Err(Failure::usage(format!("`{subject}` names no kernel\nhelp: write `FILE::KERNEL`, such as `kernels.py::softmax`")));
+    };
+    if !file.ends_with(".py") {
+        return Err(Failure::usage(format!("`{file}` is not a kernel file: this version runs `.py` files")));
+    }
+    Kernel::from_file(Path::new(file), name).map_err(kernel_failure)
+}
+
+/// The exit code and text of a kernel that does not run, or stopped.
+pub(crate) fn kernel_failure(error: KernelError) -> Failure {
+    match error {
+        KernelError::Rejected(report) => Failure::diagnostics(&report.diagnostics, &report.sources),
+        KernelError::Fault { report, block, printed } => {
+            print!("{printed}");
+            let mut failure = Failure::fault(&report.diagnostics, &report.sources);
+            if let Some([x, y, z]) = block {
+                failure.text.push_str(&format!("\nin block {x}, {y}, {z}"));
+            }
+            failure
+        }
+        other @ (KernelError::Memory { .. } | KernelError::Unsupported { .. } | KernelError::Io { .. }) => Failure::environment(other),
+    }
+}
+
+/// `X[,Y[,Z]]` or `auto`.
+pub(crate) fn grid(text: Option<&str>) -> Result<LaunchGrid, Failure> {
+    let Some(text) = text.filter(|text| *text != "auto") else { return Ok(LaunchGrid::Auto) };
+    let blocks: Option<Vec<u32>> = text.split(',').map(|part| part.parse().ok()).collect();
+    match blocks.as_deref() {
+        Some([x]) => Ok(LaunchGrid::Blocks([*x, 1, 1])),
+        Some([x, y]) => Ok(LaunchGrid::Blocks([*x, *y, 1])),
+        Some([x, y, z]) => Ok(LaunchGrid::Blocks([*x, *y, *z])),
+        _ => Err(Failure::usage(format!("`{text}` is not a grid\nhelp: write `X`, `X,Y` or `X,Y,Z`, or `auto`"))),
+    }
+}
+
+/// Options of the compiler.
+pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result<CompileOptions, Failure> {
+    let mut options = CompileOptions { level: format!("O{}", optimise.level).parse().map_err(Failure::usage)?, block, ..Default::default() };
+    for choice in &optimise.config {
+        let parsed = choice.split_once('=').and_then(|(name, value)| Some((name.to_string(), value.parse::<i64>().ok()?)));
+        let (name, value) = parsed.ok_or_else(|| {
+            Failure::usage(format!("`{choice}` is not a choice\nhelp: write `NAME=NUMBER`, such as `BLOCK_M=64`"))
+        })?;
+        options.config.insert(name, value);
+    }
+    Ok(options)
+}
+
+/// The device asked for, with a clause that says why.
+pub(crate) fn device(asked: Option<&str>) -> Result<(Device, String), Failure> {
+    match asked {
+        None => Ok((Device::Cpu, "this version generates code for the CPU alone".to_string())),
+        Some("cpu") => Ok((Device::Cpu, "asked for".to_string())),
+        Some("emu") => Err(Failure::environment("this version has no emulator; use `--device cpu`")),
+        Some(name) if name == "cuda" || name.starts_with("cuda:") => {
+            Err(Failure::environment("this version generates no code for GPUs; use `--device cpu`"))
+        }
+        Some(other) => Err(Failure::usage(format!("`{other}` is not a device\nhelp: write `cpu`"))),
+    }
+}
+
+/// True when `--sanitize` asks for a checked run; every check is part of it.
+pub(crate) fn sanitize(checks: Option<&str>) -> Result<bool, Failure> {
+    const CHECKS: [&str; 6] = ["all", "bounds", "init", "race", "padding", "barrier"];
+    let Some(checks) = checks else { return Ok(false) };
+    match checks.split(',').find(|check| !CHECKS.contains(check)) {
+        Some(unknown) => Err(Failure::usage(format!("`{unknown}` is not a check\nhelp: write one of {}", CHECKS.join(", ")))),
+        None => Ok(true),
+    }
+}

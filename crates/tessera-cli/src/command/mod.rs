@@ -1,0 +1,12 @@
+//! One file a subcommand.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod compare;
+pub(crate) mod compile;
+pub(crate) mod doctor;
+mod launch;
+pub(crate) mod list;
+pub(crate) mod opt;
+pub(crate) mod report;
+pub(crate) mod run;
