@@ -132,7 +132,10 @@ fn gemm_transposed() {
     let mut args = gemm_args(DType::F8E4M3, DType::F32);
     args.push(constant("transpose_a", ConstValue::Bool(true)));
     args.push(constant("beta", ConstValue::Float(1.0)));
-    check(GEMM, &args, expect![[r#"
+    check(
+        GEMM,
+        &args,
+        expect![[r#"
         graph @tessera_gemm(%A: operand<@Kx@Mxf8e4m3>, %B: operand<@Kx@Nxf8e4m3>, %C: operand<@Mx@Nxf32>) abi(A: operand<f8e4m3, ["K", "M"]>, B: operand<f8e4m3, ["K", "N"]>, C: operand<f32, ["M", "N"]>) config(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_warps=4, num_stages=2) {
           %A_tile = graph.load %A {transpose=true} : tensor<@Mx@Kxf8e4m3>
           %B_tile = graph.load %B : tensor<@Kx@Nxf8e4m3>
@@ -148,7 +151,8 @@ fn gemm_transposed() {
           graph.store %C_tile.1, %C
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -184,7 +188,10 @@ def layer_norm(x: Tensor["M", "N", dtype], w: Tensor["N", dtype], y: Tensor["M",
     tile.store(y, centred * tile.rsqrt(var + eps) * tile.cast(tile.load(w), fp32))
 "#;
     let args = [array("x", DType::F16, 2), array("w", DType::F16, 1), array("y", DType::F16, 2)];
-    check(source, &args, expect![[r#"
+    check(
+        source,
+        &args,
+        expect![[r#"
         graph @layer_norm(%x: operand<@Mx@Nxf16>, %w: operand<@Nxf16>, %y: operand<@Mx@Nxf16>) abi(x: operand<f16, ["M", "N"]>, w: operand<f16, ["N"]>, y: operand<f16, ["M", "N"]>) hints(num_warps=8) {
           %0 = graph.load %x : tensor<@Mx@Nxf16>
           %v = ftof %0 : tensor<@Mx@Nxf32>
@@ -215,7 +222,8 @@ def layer_norm(x: Tensor["M", "N", dtype], w: Tensor["N", dtype], y: Tensor["M",
           graph.store %23, %y
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -239,7 +247,10 @@ def k(x: Tensor["M", 64, dtype], y: Tensor["M", 64, dtype], bias: Tensor["M", 1,
     tile.store(y, -v)
 "#;
     let args = [array("x", DType::F32, 2), array("y", DType::F32, 2), array("bias", DType::F32, 2), scalar("n", DType::I32)];
-    check(source, &args, expect![[r#"
+    check(
+        source,
+        &args,
+        expect![[r#"
         graph @k(%x: operand<@Mx64xf32>, %y: operand<@Mx64xf32>, %bias: operand<@Mx1xf32>, %n: tile<i32>) abi(x: operand<f32, ["M", "64"]>, y: operand<f32, ["M", "64"]>, bias: operand<f32, ["M", "1"]>, n: scalar<i32>) {
           %v = graph.load %x : tensor<@Mx64xf32>
           %0 = graph.load %bias : tensor<@Mx1xf32>
@@ -272,7 +283,8 @@ def k(x: Tensor["M", 64, dtype], y: Tensor["M", 64, dtype], bias: Tensor["M", 1,
           graph.store %17, %y
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -282,7 +294,10 @@ fn batches_and_integers() {
 def k(A: Tensor["B", "M", "K", dtype], W: Tensor["B", "K", "N", dtype], C: Tensor["B", "M", "N", int32], t: bool = True):
     tile.store(C, tile.mma(tile.load(A), tile.load(W, transpose=t)) // 2)
 "#;
-    check(source, &[array("A", DType::I8, 3), array("W", DType::I8, 3), array("C", DType::I32, 3)], expect![[r#"
+    check(
+        source,
+        &[array("A", DType::I8, 3), array("W", DType::I8, 3), array("C", DType::I32, 3)],
+        expect![[r#"
         graph @k(%A: operand<@Bx@Mx@Kxi8>, %W: operand<@Bx@Nx@Kxi8>, %C: operand<@Bx@Mx@Nxi32>) abi(A: operand<i8, ["B", "M", "K"]>, W: operand<i8, ["B", "N", "K"]>, C: operand<i32, ["B", "M", "N"]>) {
           %0 = graph.load %A : tensor<@Bx@Mx@Kxi8>
           %1 = graph.load %W {transpose=true} : tensor<@Bx@Kx@Nxi8>
@@ -293,7 +308,8 @@ def k(A: Tensor["B", "M", "K", dtype], W: Tensor["B", "K", "N", dtype], C: Tenso
           graph.store %5, %C
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -304,7 +320,10 @@ def k(A: Tensor["M", "K", dtype], C: Tensor["M", "K", dtype]):
     k = A.shape[1]
     tile.store(C, tile.load(A, transpose=True) * k)
 "#;
-    check(source, &[array("A", DType::F32, 2), array("C", DType::F32, 2)], expect![[r#"
+    check(
+        source,
+        &[array("A", DType::F32, 2), array("C", DType::F32, 2)],
+        expect![[r#"
         graph @k(%A: operand<@Kx@Mxf32>, %C: operand<@Mx@Kxf32>) abi(A: operand<f32, ["K", "M"]>, C: operand<f32, ["M", "K"]>) {
           %k, %0 = get_tensor_shape %A : tile<i32>, tile<i32>
           %1 = graph.load %A {transpose=true} : tensor<@Mx@Kxf32>
@@ -314,7 +333,8 @@ def k(A: Tensor["M", "K", dtype], C: Tensor["M", "K", dtype]):
           graph.store %4, %C
           return
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn checked(source: &str, args: &[(String, ArgType)], options: &LowerOptions) -> 
 /// Checks a kernel that must be right.
 fn right(source: &str, args: &[(String, ArgType)], options: &LowerOptions) -> SimtKernel {
     let file = parse_file("kernel.py", source);
-    let rendered = |diagnostics: Vec<Diagnostic>| -> String { diagnostics.iter().map(|d| d.render(&file.sources, false)).collect() };
+    let rendered =
+        |diagnostics: Vec<Diagnostic>| -> String { diagnostics.iter().map(|d| d.render(&file.sources, false)).collect() };
     checked(source, args, options).unwrap_or_else(|diagnostics| panic!("{args:?}\n{}", rendered(diagnostics)))
 }
 
@@ -38,7 +39,8 @@ const SOFTMAX: &str = include_str!("seeds/softmax_safe.py");
 const BANDWIDTH: &str = include_str!("seeds/memory_bandwidth_kernel.py");
 
 fn vector_args(dtype: DType, operation: &str) -> Args {
-    let mut args = vec![array("x", dtype, 1), array("result", dtype, 1), scalar("alpha", DType::F32), text("operation", operation)];
+    let mut args =
+        vec![array("x", dtype, 1), array("result", dtype, 1), scalar("alpha", DType::F32), text("operation", operation)];
     if matches!(operation, "axpy" | "dot" | "add" | "mul") {
         args.push(array("y", dtype, 1));
     }
@@ -136,5 +138,30 @@ fn a_right_kernel_is_refused_with_one_diagnostic_that_names_the_reason() {
            |     ^^^^^^^^^^^^^^^^^ checked without a mistake
            |
            = help: kernels written with `cuda.tile`, or over whole operands, run today
-    "#]].assert_eq(&(diagnostics[0].render(&file.sources, false) + "\n"));
+    "#]]
+    .assert_eq(&(diagnostics[0].render(&file.sources, false) + "\n"));
+}
+
+#[test]
+fn parameters_and_helpers_may_be_assigned_to() {
+    let source = r#"
+def half(v, n=3):
+    if v > 1.0:
+        n = 5
+    v = v * 0.5
+    return v + n
+
+@tessera.kernel
+def k(x: Tensor["N", dtype], limit: int = 4):
+    i = tile.linear_id()
+    if i < 100:
+        limit = 7
+    for h in range(0, limit):
+        x[i + h] = half(x[i])
+"#;
+    let kernel = right(source, &[array("x", DType::BF16, 1)], &LowerOptions::default());
+    let local = |name: &str| kernel.locals.iter().find(|local| local.name == name).map(|local| (local.dtype, local.uniform));
+    assert_eq!(local("limit"), Some((DType::I32, false)));
+    assert_eq!(local("v"), Some((DType::BF16, false)));
+    assert_eq!(local("n"), Some((DType::I32, false)));
 }

@@ -54,6 +54,7 @@ const NO_WRONG_USE: &[&str] = &[
 /// Members of classes that kernels can't use, with the reason.
 const REFUSED_MEMBERS: &[(&str, &str)] = &[
     ("foreign_pointer", "pointers to foreign code have no meaning where a kernel may run on a CPU"),
+    ("RoundingMode.RZI", "no operation of `cuda.tile` takes it"),
     ("MemoryScope.CLUSTER", "no operation of `cuda.tile` takes it"),
     ("from_foreign", "pointers to foreign code have no meaning where a kernel may run on a CPU"),
 ];

@@ -4,7 +4,7 @@ use tessera_ir::{Diagnostic, Span};
 
 use super::arith::{Arith, FloatMode};
 use super::operand::At;
-use super::{Lowerer, MAX_UNROLL, Res};
+use super::{Lowerer, MAX_ITEMS, MAX_TEXT, MAX_UNROLL, Res};
 use crate::ast::{BinaryOp, Clause, Expr, ExprKind, FPart};
 use crate::diagnostics::id;
 use crate::number::Num;
@@ -17,6 +17,10 @@ impl Lowerer<'_> {
             let outside = std::mem::replace(&mut lowerer.span, expr.span);
             let result = lowerer.expr_kind(expr);
             lowerer.span = outside;
+            match &result {
+                Ok(value) if !matches!(expr.kind, ExprKind::Name(_)) => check_size(value, expr.span)?,
+                _ => {}
+            }
             result
         })
     }
@@ -383,6 +387,28 @@ impl Lowerer<'_> {
         }
         self.frame().locals.insert(name.to_string(), Binding { value, span });
     }
+}
+
+/// Refuses compile-time values that grow without bound; items of shared tuples count each time they occur.
+fn check_size(value: &Val, span: Span) -> Res<()> {
+    fn count(value: &Val, left: &mut usize) {
+        *left = left.saturating_sub(1);
+        for item in value.items().into_iter().flat_map(|items| items.iter()) {
+            if *left == 0 {
+                return;
+            }
+            count(item, left);
+        }
+    }
+    let mut left = MAX_ITEMS;
+    count(value, &mut left);
+    if left == 0 || matches!(value, Val::Str(text) if text.len() > MAX_TEXT) {
+        return Err(Box::new(
+            Diagnostic::error(id::TOO_LARGE, span, "a compile-time value grows too large")
+                .label(format!("it has {MAX_ITEMS} items or more, or is a text of more than {MAX_TEXT} bytes")),
+        ));
+    }
+    Ok(())
 }
 
 /// The diagnostic for Python that kernels can't use.

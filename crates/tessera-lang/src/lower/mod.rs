@@ -63,6 +63,10 @@ const MAX_OPS: usize = 200_000;
 const MAX_STEPS: u64 = 4_000_000;
 /// Rounds of a compile-time loop.
 const MAX_UNROLL: usize = 1000;
+/// Items of a compile-time tuple, those of tuples in it included.
+const MAX_ITEMS: usize = 10_000;
+/// Bytes of a compile-time string.
+const MAX_TEXT: usize = 1 << 20;
 /// Stack of the thread that lowers: enough for [`MAX_DEPTH`] with room to spare.
 const STACK_BYTES: usize = 256 << 20;
 
