@@ -217,10 +217,10 @@ pub(crate) fn bind(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)
     }
     // A scalar of a variable's type that came before the array that binds the variable.
     for ((bound, _), spec) in params.values_mut().zip(&specs) {
-        if let (Bound::Scalar(dtype), Spec::Scalar(Element::Variable(name))) = (bound, spec) {
-            if let Some((settled, _, _)) = binder.dtypes.get(name) {
-                *dtype = *settled;
-            }
+        if let (Bound::Scalar(dtype), Spec::Scalar(Element::Variable(name))) = (bound, spec)
+            && let Some((settled, _, _)) = binder.dtypes.get(name)
+        {
+            *dtype = *settled;
         }
     }
     let dtypes = binder.dtypes.into_iter().map(|(name, (dtype, _, _))| (name, dtype)).collect();
@@ -275,12 +275,15 @@ impl Binder {
             (_, ArgType::Scalar(dtype)) => Ok(Bound::Scalar(*dtype)),
             (_, ArgType::Const(value)) => {
                 let fixed = Fixed::of(value);
-                let fits = match (spec, &fixed) {
-                    (Spec::Str, Fixed::Str(_)) | (Spec::Bool, Fixed::Num(Num::Bool(_))) => true,
-                    (Spec::Int, Fixed::Num(Num::Int(_))) | (Spec::Float, Fixed::Num(Num::Float(_) | Num::Int(_))) => true,
-                    (Spec::Scalar(_), Fixed::Num(_)) | (Spec::Any, _) => true,
-                    _ => false,
-                };
+                let fits = matches!(
+                    (spec, &fixed),
+                    (Spec::Str, Fixed::Str(_))
+                        | (Spec::Bool, Fixed::Num(Num::Bool(_)))
+                        | (Spec::Int, Fixed::Num(Num::Int(_)))
+                        | (Spec::Float, Fixed::Num(Num::Float(_) | Num::Int(_)))
+                        | (Spec::Scalar(_), Fixed::Num(_))
+                        | (Spec::Any, _)
+                );
                 if !fits {
                     let wanted = match spec {
                         Spec::Str => "a string",
@@ -359,9 +362,7 @@ fn place(name: &str, specs: &[AxisSpec], shape: &[Extent], span: Span) -> Res<Sm
 }
 
 /// Refuses arrays whose known sizes give one axis two extents. `memory` lists each array's axes in memory order.
-pub(crate) fn check_extents<'a>(
-    memory: impl IntoIterator<Item = (&'a str, &'a [Axis], &'a [Extent], Span)>,
-) -> Res<IndexMap<String, i64>> {
+pub(crate) fn check_extents<'a>(memory: impl IntoIterator<Item = (&'a str, &'a [Axis], &'a [Extent], Span)>) -> Res<()> {
     let mut sizes: IndexMap<String, (i64, String, Span)> = IndexMap::new();
     for (name, axes, shape, span) in memory {
         for (position, (axis, extent)) in axes.iter().zip(shape).enumerate() {
@@ -389,5 +390,5 @@ pub(crate) fn check_extents<'a>(
             }
         }
     }
-    Ok(sizes.into_iter().map(|(symbol, (size, _, _))| (symbol, size)).collect())
+    Ok(())
 }

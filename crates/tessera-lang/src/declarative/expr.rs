@@ -103,10 +103,10 @@ impl Walk<'_> {
                 item => Ok(item),
             };
         }
-        if self.frame().is_kernel {
-            if let Some(item) = self.params.get(name) {
-                return Ok(item.clone());
-            }
+        if self.frame().is_kernel
+            && let Some(item) = self.params.get(name)
+        {
+            return Ok(item.clone());
         }
         if let Some(value) = self.named.get(name) {
             return Ok(Item::Fixed(value.clone()));
@@ -262,17 +262,17 @@ impl Walk<'_> {
 
     fn call(&mut self, expr: &Expr, function: &Expr, args: &[Arg]) -> Res<Item> {
         if let ExprKind::Attribute(base, member) = &function.kind {
-            if !self.is_local(base) {
-                if let Some(path) = self.file.path_of(function) {
-                    if let Some(name) = path.strip_prefix("tessera.tile.") {
-                        let Some(function) = TileFunction::find(name) else { return Err(unknown_function(name, member.span)) };
-                        return self.call_tile(function, args, expr.span);
-                    }
-                    return Err(Box::new(
-                        Diagnostic::error(id::UNKNOWN_NAME, function.span, format!("`{path}` is not available here"))
-                            .help("functions over whole operands are members of `tile`"),
-                    ));
+            if !self.is_local(base)
+                && let Some(path) = self.file.path_of(function)
+            {
+                if let Some(name) = path.strip_prefix("tessera.tile.") {
+                    let Some(function) = TileFunction::find(name) else { return Err(unknown_function(name, member.span)) };
+                    return self.call_tile(function, args, expr.span);
                 }
+                return Err(Box::new(
+                    Diagnostic::error(id::UNKNOWN_NAME, function.span, format!("`{path}` is not available here"))
+                        .help("functions over whole operands are members of `tile`"),
+                ));
             }
             let receiver = self.at(base)?;
             return match &receiver.0 {

@@ -248,16 +248,16 @@ impl<'f> Walk<'f> {
         }
         check_extents(lying.iter().map(|(name, axes, shape, span)| (name.as_str(), axes.as_slice(), shape.as_slice(), *span)))?;
         for param in &mut self.func.abi.params {
-            if let ParamKind::Operand { axes, .. } = &mut param.kind {
-                if let Some((_, order, _, _)) = lying.iter().find(|(name, ..)| *name == param.name) {
-                    *axes = order
-                        .iter()
-                        .map(|axis| match axis {
-                            Axis::Symbol(name) => name.clone(),
-                            Axis::Fixed(extent) => extent.to_string(),
-                        })
-                        .collect();
-                }
+            if let ParamKind::Operand { axes, .. } = &mut param.kind
+                && let Some((_, order, _, _)) = lying.iter().find(|(name, ..)| *name == param.name)
+            {
+                *axes = order
+                    .iter()
+                    .map(|axis| match axis {
+                        Axis::Symbol(name) => name.clone(),
+                        Axis::Fixed(extent) => extent.to_string(),
+                    })
+                    .collect();
             }
         }
         Ok(())

@@ -251,11 +251,11 @@ impl Walk<'_> {
             let own = self.params.get(&name).filter(|_| is_kernel);
             let (a, b) = (after[0].get(&name).or(own).cloned(), after[1].get(&name).or(own).cloned());
             let (a, b) = (a.as_ref(), b.as_ref());
-            if let (Some(a), Some(b)) = (a, b) {
-                if same(a, b) {
-                    self.frame().locals.insert(name, a.clone());
-                    continue;
-                }
+            if let (Some(a), Some(b)) = (a, b)
+                && same(a, b)
+            {
+                self.frame().locals.insert(name, a.clone());
+                continue;
             }
             let read_later = self.frame().reads.iter().any(|(read, at)| *read == name && *at >= whole.end);
             let item = match (a, b) {

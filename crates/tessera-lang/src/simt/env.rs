@@ -55,6 +55,17 @@ impl Frame {
         count(body, &mut assigned);
         Frame { prefix, names: IndexMap::new(), assigned, is_kernel }
     }
+
+    /// Counts a parameter's argument as an assignment; true when the function assigns to it too.
+    pub(super) fn parameter(&mut self, name: &str) -> bool {
+        match self.assigned.get_mut(name) {
+            Some(times) => {
+                *times += 1;
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 fn count(stmts: &[Stmt], assigned: &mut IndexMap<String, u32>) {
@@ -137,10 +148,10 @@ impl Check<'_> {
             }
             None => {}
         }
-        if self.frame().is_kernel {
-            if let Some(item) = self.params.get(name) {
-                return Ok(item.clone());
-            }
+        if self.frame().is_kernel
+            && let Some(item) = self.params.get(name)
+        {
+            return Ok(item.clone());
         }
         if let Some(value) = self.named.get(name) {
             return Ok(Item::Fixed(value.clone()));
@@ -238,15 +249,16 @@ impl Check<'_> {
                 return Ok(());
             }
         };
-        if let Some(Entry::Item(before)) = self.frame().names.get(name) {
-            if !matches!(before, Item::Fixed(Fixed::Num(_))) && inside {
-                let before = before.describe();
-                return Err(Box::new(
-                    Diagnostic::error(id::PATH_TYPE, span, format!("`{name}` was something else before"))
-                        .label(format!("now a number; before, {before}"))
-                        .help("use another name"),
-                ));
-            }
+        if let Some(Entry::Item(before)) = self.frame().names.get(name)
+            && !matches!(before, Item::Fixed(Fixed::Num(_)))
+            && inside
+        {
+            let before = before.describe();
+            return Err(Box::new(
+                Diagnostic::error(id::PATH_TYPE, span, format!("`{name}` was something else before"))
+                    .label(format!("now a number; before, {before}"))
+                    .help("use another name"),
+            ));
         }
         let (position, dtype) = self.variable(name, value.dtype, value.uniform, span)?;
         let value = super::value::convert(value, dtype);
@@ -259,9 +271,7 @@ impl Check<'_> {
         let params: Vec<(String, Item)> = self.params.iter().map(|(name, item)| (name.clone(), item.clone())).collect();
         let at = Span { source: self.file.source, start: 0, end: 0 };
         for (name, item) in params {
-            let assigned = &mut self.frame().assigned;
-            if let Some(times) = assigned.get_mut(&name) {
-                *times += 1;
+            if self.frame().parameter(&name) {
                 let span = if let Item::Value(value) = &item { value.span } else { at };
                 self.bind(&name, item, span)?;
             }

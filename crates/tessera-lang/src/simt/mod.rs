@@ -14,6 +14,7 @@ mod calls;
 mod env;
 mod expr;
 mod functions;
+mod memory;
 mod program;
 mod stmts;
 mod value;

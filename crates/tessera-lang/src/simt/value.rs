@@ -170,12 +170,13 @@ pub(super) fn binary(op: Binary, symbol: &str, a: &At, b: &At, span: Span) -> Re
                 .also(b.1, format!("this is {}", b.0.describe())),
         ));
     }
-    if let (Binary::FloorDiv | Binary::Mod, Item::Fixed(Fixed::Num(number))) = (op, &b.0) {
-        if dtype.is_integer() && !number.truth() {
-            return Err(Box::new(
-                Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{symbol}` divides by zero")).also(b.1, "this is zero"),
-            ));
-        }
+    if let (Binary::FloorDiv | Binary::Mod, Item::Fixed(Fixed::Num(number))) = (op, &b.0)
+        && dtype.is_integer()
+        && !number.truth()
+    {
+        return Err(Box::new(
+            Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{symbol}` divides by zero")).also(b.1, "this is zero"),
+        ));
     }
     let uniform = x.uniform && y.uniform;
     let dtype = if is_comparison(op) { DType::B1 } else { dtype };

@@ -53,21 +53,21 @@ pub fn check(point: &Point, facts: &Facts) -> Result<(), String> {
             return Err(format!("`{name}` = {value} is no size"));
         }
     }
-    if let (Some(block), Some(warps)) = (get("BLOCK_SIZE"), get("num_warps")) {
-        if block != warps * i64::from(Arch::WARP) {
-            return Err(format!("`BLOCK_SIZE` = {block} clashes with `num_warps` = {warps}, which are {} threads", warps * 32));
-        }
+    if let (Some(block), Some(warps)) = (get("BLOCK_SIZE"), get("num_warps"))
+        && block != warps * i64::from(Arch::WARP)
+    {
+        return Err(format!("`BLOCK_SIZE` = {block} clashes with `num_warps` = {warps}, which are {} threads", warps * 32));
     }
     let threads = threads(point);
-    if let Some(threads) = threads {
-        if threads > i64::from(limits.threads_per_block) {
-            return Err(format!("{threads} threads a block; {} allows {}", facts.arch, limits.threads_per_block));
-        }
+    if let Some(threads) = threads
+        && threads > i64::from(limits.threads_per_block)
+    {
+        return Err(format!("{threads} threads a block; {} allows {}", facts.arch, limits.threads_per_block));
     }
-    if let Some(width) = get("VECTOR_WIDTH") {
-        if width * i64::from(facts.operand.bits()) > VECTOR_BYTES * 8 {
-            return Err(format!("a vector of {width} {} elements is wider than {VECTOR_BYTES} bytes", facts.operand));
-        }
+    if let Some(width) = get("VECTOR_WIDTH")
+        && width * i64::from(facts.operand.bits()) > VECTOR_BYTES * 8
+    {
+        return Err(format!("a vector of {width} {} elements is wider than {VECTOR_BYTES} bytes", facts.operand));
     }
     let (m, n, k) = (get("BLOCK_M"), get("BLOCK_N"), get("BLOCK_K"));
     if let (Some(m), Some(n), Some(k), Some(stages)) = (m, n, k, get("num_stages")) {

@@ -1,0 +1,310 @@
+//! Calls that declare memory or touch it: allocations, atomics, asynchronous copies, fragments.
+
+use tessera_ir::attrs::AtomicMode;
+use tessera_ir::{Diagnostic, Span};
+use tessera_types::DType;
+
+use super::env::Item;
+use super::functions::Function;
+use super::program::{Allocation, Expression, ExpressionKind, Memory, Place, Role, Space, Statement};
+use super::value::{self, At};
+use super::{Check, Res};
+use crate::ast::{Expr, ExprKind};
+use crate::diagnostics::id;
+use crate::fixed::Fixed;
+use crate::promote::dtype_name;
+
+/// Side of a fragment.
+const FRAGMENT: u32 = 16;
+
+impl Check<'_> {
+    pub(super) fn allocate(&mut self, space: Space, element: Option<&Expr>, shape: &[&Expr], span: Span) -> Res<Item> {
+        let dtype = match element {
+            Some(expr) => {
+                let at = self.at(expr)?;
+                dtype_of(&at)?
+            }
+            None => DType::F32,
+        };
+        let what = match space {
+            Space::Shared => "shared memory",
+            Space::Register => "registers",
+            Space::Fragment(_) => "a fragment",
+        };
+        if self.branches > 0 || self.loops > 0 {
+            return Err(Box::new(
+                Diagnostic::error(id::SHARED_MEMORY, span, format!("{what} can't be allocated in a branch or loop"))
+                    .help("allocate at the top of the kernel: memory lives as long as the block"),
+            ));
+        }
+        let mut extents = Vec::new();
+        for expr in shape {
+            let value = self.fixed(expr, "the size of an allocation")?;
+            let sizes = match &value {
+                Fixed::Tuple(items) => items.to_vec(),
+                _ => vec![value.clone()],
+            };
+            for size in sizes {
+                match size.as_int().and_then(|size| u32::try_from(size).ok()).filter(|size| (1..=1 << 24).contains(size)) {
+                    Some(size) => extents.push(size),
+                    None => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::SHAPE, expr.span, "a size is a positive integer")
+                                .label(format!("this is {}", size.describe())),
+                        ));
+                    }
+                }
+            }
+        }
+        match space {
+            Space::Fragment(_) => extents = vec![FRAGMENT, FRAGMENT],
+            Space::Shared | Space::Register if extents.is_empty() => {
+                return Err(Box::new(
+                    Diagnostic::error(id::SHAPE, span, "an allocation needs a size").help("write `tile.alloc_shared[fp32](128)`"),
+                ));
+            }
+            Space::Shared | Space::Register => {}
+        }
+        self.allocations.push(Allocation { name: String::new(), space, dtype, shape: extents, span });
+        let limits = self.arch.limits();
+        let used = |wanted: Space| -> u128 {
+            self.allocations
+                .iter()
+                .filter(|own| own.space == wanted)
+                .map(|own| own.shape.iter().map(|&n| u128::from(n)).product::<u128>() * own.dtype.unpacked_bytes() as u128)
+                .sum()
+        };
+        let (bytes, limit) = match space {
+            Space::Shared => (used(Space::Shared), u128::from(limits.shared_per_block)),
+            Space::Register => (used(Space::Register), 4 * u128::from(limits.registers_per_thread)),
+            Space::Fragment(_) => (0, 0),
+        };
+        if bytes > limit {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::SHARED_MEMORY,
+                    span,
+                    format!("{what} of {bytes} bytes, all allocations together, are too much"),
+                )
+                .label("the limit is passed here")
+                .note(format!("{} has {limit} bytes", self.arch)),
+            ));
+        }
+        Ok(Item::Array(Memory::Allocation(self.allocations.len() - 1)))
+    }
+
+    /// What an atomic works on: `x[i]`, or an array alone for its first element; yields how many values that took.
+    fn target(&mut self, group: &[&Expr], values: &[&Expr], wanted: usize, name: &str, span: Span) -> Res<(Place, usize)> {
+        let Some(target) = group.first() else {
+            return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` misses its target"))));
+        };
+        if let ExprKind::Subscript(base, index) = &target.kind {
+            return Ok((self.place(base, index, target.span)?, 0));
+        }
+        let at = self.at(target)?;
+        let Item::Array(memory) = at.0 else {
+            return Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, at.1, format!("`tile.{name}` updates an element of an array"))
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("pass an element `x[i]`, or an array for its first one"),
+            ));
+        };
+        if values.len() == wanted + 1 {
+            let items = match &values[0].kind {
+                ExprKind::Tuple(items) => items.as_slice(),
+                _ => std::slice::from_ref(values[0]),
+            };
+            return Ok((self.element_at(memory, items, values[0].span)?, 1));
+        }
+        let dtype = self.array(memory).0;
+        let zero = value::constant(crate::number::Num::Int(0), DType::I32, at.1)?;
+        let index = vec![zero; self.shape(memory).len()];
+        Ok((Place { memory, dtype, index, span: at.1 }, 0))
+    }
+
+    pub(super) fn atomic(&mut self, function: Function, name: &str, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let wanted = if function == Function::AtomicCas { 2 } else { 1 };
+        let values = bound.get(1).map_or(&[][..], Vec::as_slice);
+        if values.len() < wanted || values.len() > wanted + 1 {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::CALL,
+                    span,
+                    format!("`tile.{name}` takes a target and {wanted} value{}", if wanted == 1 { "" } else { "s" }),
+                )
+                .label(format!("{} given", values.len()))
+                .help(format!("write `tile.{name}(x[i], ...)`")),
+            ));
+        }
+        let (place, taken) = self.target(&bound[0], values, wanted, name, span)?;
+        if values.len() - taken != wanted {
+            return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` got an element and an index"))));
+        }
+        let dtype = place.dtype;
+        if dtype == DType::B1 || dtype.bits() < 8 {
+            return Err(Box::new(
+                Diagnostic::error(id::ATOMIC_TYPE, span, format!("`tile.{name}` has no form for {}", dtype_name(dtype)))
+                    .also(place.span, "an element of this array"),
+            ));
+        }
+        if matches!(place.memory, Memory::Allocation(at) if self.allocations[at].space != Space::Shared) {
+            return Err(Box::new(
+                Diagnostic::error(id::MEMORY_MODEL, span, "an atomic works on memory that threads share")
+                    .also(place.span, "this belongs to one thread"),
+            ));
+        }
+        let mut given = Vec::new();
+        for expr in &values[taken..] {
+            let at = self.at(expr)?;
+            given.push(self.element(&at, dtype)?);
+        }
+        let mode = match function {
+            Function::AtomicAdd if dtype.is_float() => AtomicMode::AddF,
+            Function::AtomicAdd => AtomicMode::Add,
+            Function::AtomicMax if dtype.is_float() || dtype.is_signed() => AtomicMode::Max,
+            Function::AtomicMax => AtomicMode::UMax,
+            Function::AtomicMin if dtype.is_float() || dtype.is_signed() => AtomicMode::Min,
+            Function::AtomicMin => AtomicMode::UMin,
+            _ => AtomicMode::Xchg,
+        };
+        let place = Box::new(place);
+        let kind = match (function, given.as_slice()) {
+            (Function::AtomicCas, [expected, desired]) => {
+                ExpressionKind::CompareSwap(place, Box::new([expected.clone(), desired.clone()]))
+            }
+            (_, [value, ..]) => ExpressionKind::Atomic(mode, place, Box::new(value.clone())),
+            (_, []) => return Ok(Item::Fixed(Fixed::None)),
+        };
+        Ok(Item::Value(value::readable(Expression { kind, dtype, uniform: false, span })))
+    }
+
+    pub(super) fn copy_async(&mut self, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let (destination, _) = self.target(&bound[0], &[], 0, "cp_async", span)?;
+        let (source, _) = self.target(&bound[1], &[], 0, "cp_async", span)?;
+        let to_shared = matches!(destination.memory, Memory::Allocation(at) if self.allocations[at].space == Space::Shared);
+        if !to_shared || !matches!(source.memory, Memory::Param(_)) {
+            return Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, span, "`tile.cp_async` copies from an array to shared memory")
+                    .also(destination.span, "to here")
+                    .also(source.span, "from here"),
+            ));
+        }
+        if destination.dtype != source.dtype {
+            return Err(Box::new(
+                Diagnostic::error(id::PROMOTION, span, "an asynchronous copy does not convert")
+                    .also(destination.span, format!("holds {}", dtype_name(destination.dtype)))
+                    .also(source.span, format!("holds {}", dtype_name(source.dtype))),
+            ));
+        }
+        let count = match bound.get(2).and_then(|group| group.first()) {
+            Some(expr) => self.count_of(expr, "the number of elements", 1..=16)?,
+            None => 1,
+        };
+        let bits = count * source.dtype.bits();
+        if !matches!(bits, 32 | 64 | 128) {
+            return Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, span, "an asynchronous copy moves 4, 8 or 16 bytes")
+                    .label(format!("this is {count} of {}", dtype_name(source.dtype))),
+            ));
+        }
+        self.out.push(Statement::CopyAsync { destination, source, count });
+        Ok(Item::Fixed(Fixed::None))
+    }
+
+    pub(super) fn fragment(&mut self, function: Function, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
+        let mut statement = None;
+        let exprs: Vec<&Expr> = bound.iter().filter_map(|group| group.first().copied()).collect();
+        match (function, exprs.as_slice()) {
+            (Function::FragmentFill, [fragment, value]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let at = self.at(value)?;
+                let value = self.element(&at, self.allocations[position].dtype)?;
+                statement = Some(Statement::FragmentFill(position, value));
+            }
+            (Function::FragmentLoad, [fragment, source]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let (place, _) = self.target(&[source], &[], 0, "fragment_load", span)?;
+                self.fragment_fits(position, &place, span)?;
+                statement = Some(Statement::FragmentLoad(position, place));
+            }
+            (Function::FragmentStore, [destination, fragment]) => {
+                let (position, _) = self.fragment_at(fragment)?;
+                let (place, _) = self.target(&[destination], &[], 0, "fragment_store", span)?;
+                self.fragment_fits(position, &place, span)?;
+                statement = Some(Statement::FragmentStore(place, position));
+            }
+            (Function::FragmentMma, [accumulator, a, b]) => {
+                let parts = [self.fragment_at(accumulator)?, self.fragment_at(a)?, self.fragment_at(b)?];
+                for ((expr, (_, role)), wanted) in exprs.iter().zip(parts).zip([Role::Accumulator, Role::A, Role::B]) {
+                    if role != wanted {
+                        return Err(Box::new(
+                            Diagnostic::error(
+                                id::MMA_TYPE,
+                                expr.span,
+                                format!("the fragment here must be {wanted:?}").to_lowercase(),
+                            )
+                            .help("write `tile.fragment_mma(accumulator, a, b)`"),
+                        ));
+                    }
+                }
+                let dtype = |position: usize| self.allocations[position].dtype;
+                let (sum, a, b) = (dtype(parts[0].0), dtype(parts[1].0), dtype(parts[2].0));
+                let halves =
+                    a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
+                let bytes = a == b && matches!(a, DType::I8 | DType::U8) && sum == DType::I32;
+                if !halves && !bytes {
+                    return Err(Box::new(
+                        Diagnostic::error(
+                            id::MMA_TYPE,
+                            span,
+                            format!("no fragment product of {} and {} sums in {}", dtype_name(a), dtype_name(b), dtype_name(sum)),
+                        )
+                        .help("fp16 and bf16 sum in fp32, int8 in int32"),
+                    ));
+                }
+                statement = Some(Statement::FragmentMma(parts[0].0, parts[1].0, parts[2].0));
+            }
+            _ => {}
+        }
+        self.out.extend(statement);
+        Ok(Item::Fixed(Fixed::None))
+    }
+
+    fn fragment_at(&mut self, expr: &Expr) -> Res<(usize, Role)> {
+        let at = self.at(expr)?;
+        if let Item::Array(Memory::Allocation(position)) = at.0
+            && let Space::Fragment(role) = self.allocations[position].space
+        {
+            return Ok((position, role));
+        }
+        Err(Box::new(
+            Diagnostic::error(id::ARGUMENT_TYPE, at.1, "a fragment is wanted here")
+                .label(format!("this is {}", at.0.describe()))
+                .help("make one with `tile.fragment[fp16](\"a\")`"),
+        ))
+    }
+
+    fn fragment_fits(&self, position: usize, place: &Place, span: Span) -> Res<()> {
+        let own = self.allocations[position].dtype;
+        if own == place.dtype && place.index.len() >= 2 {
+            return Ok(());
+        }
+        Err(Box::new(
+            Diagnostic::error(id::MMA_TYPE, span, "a fragment moves to and from matrices of its own type")
+                .also(place.span, format!("{} axes of {}", place.index.len(), dtype_name(place.dtype)))
+                .note(format!("the fragment holds {}", dtype_name(own))),
+        ))
+    }
+}
+
+/// The dtype that an argument is.
+pub(super) fn dtype_of(at: &At) -> Res<DType> {
+    match &at.0 {
+        Item::Fixed(Fixed::DType(dtype)) => Ok(*dtype),
+        other => Err(Box::new(
+            Diagnostic::error(id::ARGUMENT_TYPE, at.1, "a dtype is wanted here")
+                .label(format!("this is {}", other.describe()))
+                .help("write a dtype such as `fp32`, or a dtype variable of the kernel's annotations"),
+        )),
+    }
+}
