@@ -59,10 +59,10 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
     if depth > MAX_ALIASES {
         return Annotation::None;
     }
-    if let ExprKind::Name(name) = &expr.kind {
-        if let Some(Global::Value(value, position)) = file.globals.get(name) {
-            return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
-        }
+    if let ExprKind::Name(name) = &expr.kind
+        && let Some(Global::Value(value, position)) = file.globals.get(name)
+    {
+        return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }
     match &expr.kind {
         ExprKind::Name(_) | ExprKind::Attribute(..) => match last(file, expr).as_deref() {

@@ -113,12 +113,11 @@ fn tile_members(file: &ParsedFile, stmts: &[Stmt], members: &mut Vec<String>) {
 }
 
 fn expr_members(file: &ParsedFile, expr: &Expr, members: &mut Vec<String>) {
-    if let ExprKind::Attribute(_, member) = &expr.kind {
-        if let Some(path) = file.path_of(expr) {
-            if path.starts_with("tessera.tile.") {
-                members.push(member.name.clone());
-            }
-        }
+    if let ExprKind::Attribute(_, member) = &expr.kind
+        && let Some(path) = file.path_of(expr)
+        && path.starts_with("tessera.tile.")
+    {
+        members.push(member.name.clone());
     }
     let mut visit = |expr: &Expr| expr_members(file, expr, members);
     match &expr.kind {

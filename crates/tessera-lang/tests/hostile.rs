@@ -10,7 +10,8 @@ fn survive(text: &str) {
     let file = parse_file("hostile.py", text);
     let args = support::arguments("x: f32[?], y: f32[?], m: f32[?,?], q: i32[?], h: f16[?,?], n: i32, f: f32, N = 16");
     for (name, kernel) in &file.kernels {
-        let args: Vec<_> = args.iter().filter(|(name, _)| kernel.params.iter().any(|param| param.name == *name)).cloned().collect();
+        let args: Vec<_> =
+            args.iter().filter(|(name, _)| kernel.params.iter().any(|param| param.name == *name)).cloned().collect();
         match lower(&file, name, &args, &LowerOptions::default()) {
             Ok(module) => {
                 let problems = tessera_ir::verify(&module);
@@ -70,7 +71,9 @@ fn texts_that_nest_or_grow_without_bound_are_refused() {
         kernel(&format!("    t = {}1", "-".repeat(3000))),
         kernel(&format!("    t = n{}", " + n".repeat(3000))),
         kernel(&format!("{nested}{}pass", "  ".repeat(121))),
-        kernel("    for i in ct.static_iter(range(1000)):\n        for j in ct.static_iter(range(1000)):\n            n = n + i * j"),
+        kernel(
+            "    for i in ct.static_iter(range(1000)):\n        for j in ct.static_iter(range(1000)):\n            n = n + i * j",
+        ),
         kernel("    t = 1 << 100 << 100\n    t = 2 ** 10000000"),
         kernel("    t = (1,)\n    for i in ct.static_iter(range(900)):\n        t = t + t"),
         "f = lambda: f()\n".to_string() + &kernel("    f()"),

@@ -25,7 +25,8 @@ fn every_block_does_what_its_lines_say() {
 
 #[test]
 fn every_diagnostic_has_a_block_that_provokes_it() {
-    let expected: Vec<String> = support::blocks("language").iter().flat_map(|block| block.expectations()).map(|e| e.what).collect();
+    let expected: Vec<String> =
+        support::blocks("language").iter().flat_map(|block| block.expectations()).map(|e| e.what).collect();
     // Notes, other stages' and other styles' diagnostics have tests of their own.
     let elsewhere = ["ignored-code", "no-such-kernel", "unsupported-style", "nested-too-deeply", "kernel-too-large"];
     let missing: Vec<&str> = tessera_lang::DIAGNOSTICS

@@ -67,9 +67,19 @@ fn nvidia_judges_as_we_do() {
             let list: Vec<String> = kernel
                 .params
                 .iter()
-                .map(|param| args.iter().find(|(name, _)| *name == param.name).map_or("None".to_string(), |(_, arg)| constraint(arg)))
+                .map(|param| {
+                    args.iter().find(|(name, _)| *name == param.name).map_or("None".to_string(), |(_, arg)| constraint(arg))
+                })
                 .collect();
-            writeln!(blocks, "    ({:?}, {:?}, {name:?}, {}, lambda: [{}]),", format!("{}:{}", block.file, block.line), path, if block.expects_error() { "True" } else { "False" }, list.join(", ")).unwrap();
+            writeln!(
+                blocks,
+                "    ({:?}, {:?}, {name:?}, {}, lambda: [{}]),",
+                format!("{}:{}", block.file, block.line),
+                path,
+                if block.expects_error() { "True" } else { "False" },
+                list.join(", ")
+            )
+            .unwrap();
         }
     }
     let (prologue, work) = DRIVER.split_once("surprises = 0").expect("the driver has two parts");

@@ -91,7 +91,8 @@ fn every_public_name_is_tested_or_refused_with_a_reason() {
             missing.push(format!("{name}: no accepting test"));
         }
         // Properties and enumeration members can't be called wrongly; dtypes are refused by the functions that take them.
-        let property = ["dtype", "shape", "strides", "ndim", "tile_shape", "traversal_steps", "get_raw_memory", "item"].contains(&name);
+        let property =
+            ["dtype", "shape", "strides", "ndim", "tile_shape", "traversal_steps", "get_raw_memory", "item"].contains(&name);
         let can_be_wrong = kind == "function" || kind == "member" && !property;
         if can_be_wrong && !NO_WRONG_USE.contains(&name) && !rejecting.iter().any(|line| mentions(line, short)) {
             missing.push(format!("{name}: no rejecting test"));

@@ -98,10 +98,10 @@ impl Lowerer<'_> {
         if let (Val::Num(x), Val::Num(y)) = (&a.0, &b.0) {
             return fold(op, *x, *y).map(Val::Num).map_err(|kind| fault(kind, op.symbol(), span));
         }
-        if op == Arith::Pow {
-            if let Some(power) = self.integer_power(a, b)? {
-                return Ok(Val::Tile(power));
-            }
+        if op == Arith::Pow
+            && let Some(power) = self.integer_power(a, b)?
+        {
+            return Ok(Val::Tile(power));
         }
         let dtype = self.common_dtype(a, b, op == Arith::TrueDiv)?;
         if dtype == DType::B1 {

@@ -47,10 +47,10 @@ impl Lowerer<'_> {
         self.span = outside;
         result.map_err(|mut error| {
             // A value that is no function is pointed at itself.
-            if error.id == id::NOT_CALLABLE {
-                if let Some(primary) = &mut error.primary {
-                    primary.span = function.span;
-                }
+            if error.id == id::NOT_CALLABLE
+                && let Some(primary) = &mut error.primary
+            {
+                primary.span = function.span;
             }
             error
         })

@@ -19,10 +19,10 @@ impl Lowerer<'_> {
             CompareOp::Is | CompareOp::IsNot => return self.identity(op, a, b, span),
             _ => {}
         }
-        if let (Val::Num(x), Val::Num(y)) = (&a.0, &b.0) {
-            if let Some(result) = x.test(op, *y) {
-                return Ok(Val::bool(result));
-            }
+        if let (Val::Num(x), Val::Num(y)) = (&a.0, &b.0)
+            && let Some(result) = x.test(op, *y)
+        {
+            return Ok(Val::bool(result));
         }
         if a.0.is_numeric() && b.0.is_numeric() {
             let dtype = self.common_dtype(a, b, false)?;

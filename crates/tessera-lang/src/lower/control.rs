@@ -261,14 +261,14 @@ impl Lowerer<'_> {
         self.span = span;
         if self.is_pure(blocks[0]) && self.is_pure(blocks[1]) {
             let scalars = |value: &Val| matches!(value, Val::Num(_)) || matches!(value, Val::Tile(tile) if tile.shape.is_empty());
-            if self.combining.is_some() || (scalars(&first.0) && scalars(&second.0)) {
-                if let (Ok(x), Ok(y)) = (self.skeleton(&first.0, first.1), self.skeleton(&second.0, second.1)) {
-                    if x.same(&y) && matches!(x, Skeleton::Tile(..)) {
-                        self.splice(blocks[0]);
-                        self.splice(blocks[1]);
-                        return self.where_(&(Val::Tile(condition), at.1), &first, &second);
-                    }
-                }
+            if (self.combining.is_some() || (scalars(&first.0) && scalars(&second.0)))
+                && let (Ok(x), Ok(y)) = (self.skeleton(&first.0, first.1), self.skeleton(&second.0, second.1))
+                && x.same(&y)
+                && matches!(x, Skeleton::Tile(..))
+            {
+                self.splice(blocks[0]);
+                self.splice(blocks[1]);
+                return self.where_(&(Val::Tile(condition), at.1), &first, &second);
             }
         }
         self.check_branch(span)?;

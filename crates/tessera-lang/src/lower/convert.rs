@@ -18,10 +18,10 @@ impl Lowerer<'_> {
         if tile.dtype == dtype {
             return Ok(tile);
         }
-        if let (Some(known), None) = (tile.known, rounding) {
-            if let Some(value) = settle(known, dtype) {
-                return self.constant(value, dtype, tile.shape, span);
-            }
+        if let (Some(known), None) = (tile.known, rounding)
+            && let Some(value) = settle(known, dtype)
+        {
+            return self.constant(value, dtype, tile.shape, span);
         }
         let (from, shape) = (tile.dtype, tile.shape.clone());
         let kind = match (from, dtype) {
@@ -107,7 +107,7 @@ impl Lowerer<'_> {
                     .label(format!("this is {}", args.val(0).describe())),
             ));
         }
-        if bits % 8 != 0 {
+        if !bits.is_multiple_of(8) {
             return Err(Box::new(
                 Diagnostic::error(id::BIT_WIDTH, args.span(0), format!("{bits} bits are no whole number of bytes"))
                     .label(format!("this is {}", args.val(0).describe())),

@@ -123,16 +123,15 @@ impl Lowerer<'_> {
 
     /// An option, with `ct.ByTarget(...)` resolved for the target.
     fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
-        if let crate::ast::ExprKind::Call(function, args) = &expr.kind {
-            if self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget") {
-                let find = |key: Option<&str>| {
-                    args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some())
-                };
-                return match find(self.options.target.as_deref()).or_else(|| find(Some("default"))) {
-                    Some(arg) => self.expr(&arg.value),
-                    None => Ok(Val::None),
-                };
-            }
+        if let crate::ast::ExprKind::Call(function, args) = &expr.kind
+            && self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget")
+        {
+            let find =
+                |key: Option<&str>| args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some());
+            return match find(self.options.target.as_deref()).or_else(|| find(Some("default"))) {
+                Some(arg) => self.expr(&arg.value),
+                None => Ok(Val::None),
+            };
         }
         self.expr(expr)
     }

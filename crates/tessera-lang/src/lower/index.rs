@@ -37,7 +37,7 @@ impl Lowerer<'_> {
     pub(crate) fn index_scalar(&mut self, item: &At, dtype: DType) -> Res<Tile> {
         let found = self.dtype_of(item)?;
         let tile = self.shape_of(item)?;
-        if !(found.is_signed() || found == DType::B1) && !found.is_integer() || !tile.is_empty() {
+        if !found.is_integer() || !tile.is_empty() {
             return Err(Box::new(
                 Diagnostic::error(
                     id::ARGUMENT_TYPE,

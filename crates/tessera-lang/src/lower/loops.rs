@@ -31,17 +31,16 @@ struct Start {
 
 impl Lowerer<'_> {
     pub(crate) fn for_loop(&mut self, target: &Expr, iterable: &Expr, body: &[Stmt], span: Span) -> Res<Flow> {
-        if let ExprKind::Call(function, args) = &iterable.kind {
-            if matches!(function.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
-                && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticIter))
-            {
-                let [arg] = args.as_slice() else {
-                    return Err(Box::new(Diagnostic::error(id::CALL, iterable.span, "`static_iter` takes one iterable")));
-                };
-                let items = (self.statically(&arg.value)?, arg.value.span);
-                let items = self.sequence(&items)?;
-                return self.unrolled(target, items, body, iterable.span);
-            }
+        if let ExprKind::Call(function, args) = &iterable.kind
+            && matches!(function.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
+            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticIter))
+        {
+            let [arg] = args.as_slice() else {
+                return Err(Box::new(Diagnostic::error(id::CALL, iterable.span, "`static_iter` takes one iterable")));
+            };
+            let items = (self.statically(&arg.value)?, arg.value.span);
+            let items = self.sequence(&items)?;
+            return self.unrolled(target, items, body, iterable.span);
         }
         let at = self.at(iterable)?;
         match &at.0 {
@@ -133,10 +132,10 @@ impl Lowerer<'_> {
         let mut values = values.into_iter();
         for (name, skeleton, span) in carried {
             let value = self.rebuild(skeleton, &mut values);
-            if !name.starts_with('$') {
-                if let Val::Tile(tile) = &value {
-                    self.name_value(tile.value, name);
-                }
+            if !name.starts_with('$')
+                && let Val::Tile(tile) = &value
+            {
+                self.name_value(tile.value, name);
             }
             self.frame().locals.insert(name.clone(), Binding { value, span: *span });
         }

@@ -50,9 +50,9 @@ impl Lowerer<'_> {
                 Some(number) => number.as_int().map(Val::int).ok_or_else(|| fault(Fault::Domain, "round", span)),
                 None => Err(self.not_known(&args.at(0))),
             },
-            Builtin::PyInt => self.to_number(args, DType::I32),
-            Builtin::PyFloat => self.to_number(args, DType::F32),
-            Builtin::PyBool => self.to_number(args, DType::B1),
+            Builtin::PyInt => self.number_of(args, DType::I32),
+            Builtin::PyFloat => self.number_of(args, DType::F32),
+            Builtin::PyBool => self.number_of(args, DType::B1),
             Builtin::PyStr => Ok(Val::str(&self.text_of(args.val(0)))),
             Builtin::PyTuple => Ok(Val::tuple(self.sequence(&args.at(0))?)),
             Builtin::PyList => Ok(Val::Sequence(self.sequence(&args.at(0))?.into())),
@@ -176,7 +176,7 @@ impl Lowerer<'_> {
     }
 
     /// `int(x)`, `float(x)`, `bool(x)`.
-    fn to_number(&mut self, args: &Args, dtype: DType) -> Res<Val> {
+    fn number_of(&mut self, args: &Args, dtype: DType) -> Res<Val> {
         let at = args.at(0);
         match (&at.0, dtype) {
             (Val::Num(number), DType::B1) => Ok(Val::bool(number.truth())),

@@ -122,7 +122,7 @@ impl Lowerer<'_> {
     /// Refuses shapes that a tile of this kernel can't have.
     pub(crate) fn check_extents(&self, shape: &[u32], span: Span) -> Res<()> {
         let count = shape.iter().try_fold(1u64, |count, &extent| count.checked_mul(extent.into()));
-        if shape.len() > MAX_RANK || !count.is_some_and(|count| count <= MAX_ELEMENTS) {
+        if shape.len() > MAX_RANK || count.is_none_or(|count| count > MAX_ELEMENTS) {
             return Err(Box::new(
                 Diagnostic::error(id::SHAPE, span, format!("a tile of shape {} is too large", show_shape(shape)))
                     .label(format!("tiles have at most {MAX_ELEMENTS} elements and {MAX_RANK} axes"))

@@ -208,17 +208,13 @@ impl Lowerer<'_> {
         let items = self.index_items(index, source.len(), "the tile")?;
         for (i, item) in items.iter().enumerate() {
             let count = i128::from(source[i] / part[i]);
-            if let Some(Num::Int(at)) = item.0.number() {
-                if at < 0 || at >= count {
-                    return Err(Box::new(
-                        Diagnostic::error(
-                            id::VALUE_RANGE,
-                            index.1,
-                            format!("the subtile index {at} is outside 0 to {}", count - 1),
-                        )
+            if let Some(Num::Int(at)) = item.0.number()
+                && (at < 0 || at >= count)
+            {
+                return Err(Box::new(
+                    Diagnostic::error(id::VALUE_RANGE, index.1, format!("the subtile index {at} is outside 0 to {}", count - 1))
                         .label(format!("for axis {i}")),
-                    ));
-                }
+                ));
             }
         }
         items.iter().map(|item| Ok(self.index_scalar(item, DType::I32)?.value)).collect()

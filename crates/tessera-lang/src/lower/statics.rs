@@ -60,20 +60,20 @@ impl Lowerer<'_> {
 
     /// `raise ct.static_exception(...)`.
     pub(crate) fn raise(&mut self, exception: Option<&Expr>, span: Span) -> Res<()> {
-        if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception {
-            if matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException)) {
-                let text = match args.as_slice() {
-                    [Arg { keyword: None, value }] => {
-                        let value = self.statically(value)?;
-                        self.text_of(&value)
-                    }
-                    _ => String::new(),
-                };
-                return Err(Box::new(
-                    Diagnostic::error(id::STATIC_EXCEPTION, span, format!("raised when the kernel is compiled: {text}"))
-                        .label("raised here"),
-                ));
-            }
+        if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception
+            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException))
+        {
+            let text = match args.as_slice() {
+                [Arg { keyword: None, value }] => {
+                    let value = self.statically(value)?;
+                    self.text_of(&value)
+                }
+                _ => String::new(),
+            };
+            return Err(Box::new(
+                Diagnostic::error(id::STATIC_EXCEPTION, span, format!("raised when the kernel is compiled: {text}"))
+                    .label("raised here"),
+            ));
         }
         Err(Box::new(
             Diagnostic::error(id::UNSUPPORTED, span, "a kernel can't raise exceptions while it runs")

@@ -134,10 +134,10 @@ impl Lowerer<'_> {
         let kind = match builtin {
             Builtin::Negative if dtype.is_float() => ScheduleOp::NegF {},
             Builtin::Negative => {
-                if let Some(value) = tile.known.and_then(|value| value.neg().ok()) {
-                    if super::operand::encode(value, dtype).is_some() {
-                        return self.constant(value, dtype, tile.shape, span);
-                    }
+                if let Some(value) = tile.known.and_then(|value| value.neg().ok())
+                    && super::operand::encode(value, dtype).is_some()
+                {
+                    return self.constant(value, dtype, tile.shape, span);
                 }
                 ScheduleOp::NegI { overflow: Overflow::Wraps }
             }

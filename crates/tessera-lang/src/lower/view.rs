@@ -126,17 +126,13 @@ impl Lowerer<'_> {
                 ));
             }
         }
-        if let (Some(start), Some(stop)) = (known(1), known(2)) {
-            if stop < start {
-                return Err(Box::new(
-                    Diagnostic::error(
-                        id::VALUE_RANGE,
-                        args.span(2),
-                        format!("the slice stops at {stop}, before its start {start}"),
-                    )
+        if let (Some(start), Some(stop)) = (known(1), known(2))
+            && stop < start
+        {
+            return Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, args.span(2), format!("the slice stops at {stop}, before its start {start}"))
                     .also(args.span(1), "the start"),
-                ));
-            }
+            ));
         }
         let index = array.index.dtype();
         let start = self.index_scalar(&args.at(1), DType::I64)?;

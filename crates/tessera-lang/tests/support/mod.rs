@@ -17,7 +17,8 @@ use tessera_lang::{ArgType, ConstValue, LowerOptions, ParsedFile, lower_with_not
 use tessera_types::DType;
 
 const PARAMETERS: &str = "x: f32[?], y: f32[?], m: f32[?,?], q: i32[?], h: f16[?,?], n: i32, f: f32, N = 16";
-const PROLOGUE: &str = "import cuda.tile as ct\nimport math\nimport operator\n\n@ct.kernel\ndef kernel(x, y, m, q, h, n, f, N: ct.Constant[int]):\n";
+const PROLOGUE: &str =
+    "import cuda.tile as ct\nimport math\nimport operator\n\n@ct.kernel\ndef kernel(x, y, m, q, h, n, f, N: ct.Constant[int]):\n";
 
 /// A block of code with where it stands.
 pub(crate) struct Block {
@@ -42,7 +43,8 @@ pub(crate) struct Expectation {
 /// Every block of the Markdown files in a folder of `tests`.
 pub(crate) fn blocks(folder: &str) -> Vec<Block> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).expect("the folder of language tests exists").map(|e| e.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(&folder).expect("the folder of language tests exists").map(|e| e.unwrap().path()).collect();
     paths.sort();
     let mut blocks = Vec::new();
     for path in paths.iter().filter(|path| path.extension().is_some_and(|ext| ext == "md")) {
@@ -94,7 +96,8 @@ impl Block {
         if !self.is_body {
             return self.code.clone();
         }
-        let body: String = self.code.lines().map(|line| if line.is_empty() { "\n".to_string() } else { format!("    {line}\n") }).collect();
+        let body: String =
+            self.code.lines().map(|line| if line.is_empty() { "\n".to_string() } else { format!("    {line}\n") }).collect();
         format!("{PROLOGUE}{body}")
     }
 
@@ -142,9 +145,10 @@ impl Block {
         let mut add = |diagnostic: &tessera_ir::Diagnostic| {
             let rendered = diagnostic.render(&file.sources, false);
             assert!(!rendered.contains("Val::") && !rendered.contains("ScheduleOp"), "an internal name is shown:\n{rendered}");
-            let (line, column) = diagnostic.primary.as_ref().map_or((1, 1), |label| {
-                file.sources.get(label.span.source).line_column(label.span.start)
-            });
+            let (line, column) = diagnostic
+                .primary
+                .as_ref()
+                .map_or((1, 1), |label| file.sources.get(label.span.source).line_column(label.span.start));
             let what = match diagnostic.id {
                 "revealed-type" => format!("revealed: {}", diagnostic.message),
                 id => format!("error[{id}]"),
@@ -158,13 +162,23 @@ impl Block {
         let options = LowerOptions { reveal: true, ..LowerOptions::default() };
         let args = arguments(&self.args_text());
         for (name, kernel) in &file.kernels {
-            let args: Vec<_> = args.iter().filter(|(name, _)| self.is_exact() || kernel.params.iter().any(|p| p.name == *name)).cloned().collect();
+            let args: Vec<_> = args
+                .iter()
+                .filter(|(name, _)| self.is_exact() || kernel.params.iter().any(|p| p.name == *name))
+                .cloned()
+                .collect();
             match lower_with_notes(&file, name, &args, &options) {
                 Ok(lowered) => {
                     lowered.notes.iter().for_each(&mut add);
                     let problems = tessera_ir::verify(&lowered.module);
                     if let Some(problem) = problems.first() {
-                        panic!("{}:{}: invalid IR: {}\n{}", self.file, self.line, problem.message, tessera_ir::text::print_module(&lowered.module));
+                        panic!(
+                            "{}:{}: invalid IR: {}\n{}",
+                            self.file,
+                            self.line,
+                            problem.message,
+                            tessera_ir::text::print_module(&lowered.module)
+                        );
                     }
                 }
                 Err(diagnostics) => diagnostics.iter().for_each(&mut add),
@@ -214,9 +228,9 @@ fn constant(text: &str) -> ConstValue {
         "True" => ConstValue::Bool(true),
         "False" => ConstValue::Bool(false),
         _ if text.starts_with('"') => ConstValue::Str(text.trim_matches('"').to_string()),
-        _ if text.starts_with('(') => {
-            ConstValue::Tuple(text.trim_matches(['(', ')']).split(',').filter(|t| !t.trim().is_empty()).map(|t| constant(t.trim())).collect())
-        }
+        _ if text.starts_with('(') => ConstValue::Tuple(
+            text.trim_matches(['(', ')']).split(',').filter(|t| !t.trim().is_empty()).map(|t| constant(t.trim())).collect(),
+        ),
         _ => match (text.parse(), text.parse(), DType::parse(text)) {
             (Ok(int), _, _) => ConstValue::Int(int),
             (_, Ok(float), _) => ConstValue::Float(float),
@@ -246,5 +260,8 @@ fn arg_type(text: &str) -> ArgType {
 /// True when what happened is what was expected; a column of zero matches any.
 pub(crate) fn matches(expected: &[Expectation], found: &[Expectation]) -> bool {
     expected.len() == found.len()
-        && expected.iter().zip(found).all(|(e, f)| e.line == f.line && e.what == f.what && (e.column == 0 || e.column == f.column))
+        && expected
+            .iter()
+            .zip(found)
+            .all(|(e, f)| e.line == f.line && e.what == f.what && (e.column == 0 || e.column == f.column))
 }
