@@ -1,5 +1,7 @@
 //! What `ptxas` says, as data: registers, spills, stack and shared memory of each kernel, warnings and errors with their
-//! PTX lines, and whether it serialised wgmma.
+//! PTX lines and, through `.loc`, their source lines; and whether it serialised wgmma.
+
+use crate::model::Loc;
 
 /// How bad a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +25,19 @@ pub struct Message {
     pub code: Option<String>,
     /// The text.
     pub text: String,
+}
+
+impl Message {
+    /// The place in the source language that the message's line of `ptx` came from: the last `.loc` before it in the same
+    /// function.
+    pub fn source(&self, ptx: &str) -> Option<Loc> {
+        let before: Vec<&str> = ptx.lines().take(self.line? as usize).map(str::trim).collect();
+        let function = before.iter().rposition(|line| line.contains(".entry ") || line.contains(".func "))?;
+        before[function..].iter().rev().find_map(|line| {
+            let mut numbers = line.strip_prefix(".loc")?.split_whitespace().map(|word| word.parse().ok());
+            Some(Loc { file: numbers.next()??, line: numbers.next()??, column: numbers.next().flatten().unwrap_or(0) })
+        })
+    }
 }
 
 /// What one kernel or function uses.
@@ -166,6 +181,16 @@ ptxas warning : (C7508) setmaxnreg ignored; unable to determine register count a
         assert_eq!((usage.shared_bytes, report.spilled_bytes()), (1024, 56));
         assert!(report.serialises_wgmma() && report.ignores_setmaxnreg());
         assert_eq!(report.messages[0].code.as_deref(), Some("C7510"));
+    }
+
+    #[test]
+    fn a_line_of_ptx_leads_to_its_source() {
+        let ptx = ".entry a()\n{\n  .loc 1 7 3\n  ret;\n}\n.entry b()\n{\n  bad;\n  .loc 1 9 2\n  bad;\n}\n";
+        let source = |line| Message { severity: Severity::Error, line, code: None, text: String::new() }.source(ptx);
+        assert_eq!(source(Some(4)), Some(Loc { file: 1, line: 7, column: 3 }));
+        assert_eq!(source(Some(8)), None, "the place of another function");
+        assert_eq!(source(Some(10)), Some(Loc { file: 1, line: 9, column: 2 }));
+        assert_eq!(source(None), None);
     }
 
     #[test]
