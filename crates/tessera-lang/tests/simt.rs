@@ -165,3 +165,30 @@ def k(x: Tensor["N", dtype], limit: int = 4):
     assert_eq!(local("v"), Some((DType::BF16, false)));
     assert_eq!(local("n"), Some((DType::I32, false)));
 }
+
+#[test]
+fn deep_and_explosive_sources_end_in_a_diagnostic() {
+    let sum = vec!["v"; 200].join(" + ");
+    let mut deep = format!("def f0(v):\n    return {sum}\n");
+    for level in 1..40 {
+        deep.push_str(&format!("def f{level}(v):\n    return f{}(v) + {sum}\n", level - 1));
+    }
+    let mut wide = "def g0(v):\n    return v + 1\n".to_string();
+    for level in 1..40 {
+        wide.push_str(&format!("def g{level}(v):\n    return g{0}(v) + g{0}(v)\n", level - 1));
+    }
+    let kernel = |call: &str| {
+        format!("@tessera.kernel\ndef k(x: Tensor[\"N\", dtype]):\n    i = tile.linear_id()\n    x[i] = {call}(x[i])\n")
+    };
+    let whole =
+        |call: &str| format!("@tessera.kernel\ndef k(x: Tensor[\"N\", dtype]):\n    tile.store(x, {call}(tile.load(x)))\n");
+    let args = [array("x", DType::F32, 1)];
+    let options = LowerOptions::default();
+    right(&format!("{deep}{}", kernel("f39")), &args, &options);
+    let found = checked(&format!("{wide}{}", kernel("g39")), &args, &options).map(|_| ()).map_err(|d| d[0].id);
+    assert_eq!(found, Err("kernel-too-large"));
+    let file = parse_file("kernel.py", &format!("{wide}{}", whole("g39")));
+    assert_eq!(lower(&file, "k", &args, &options).map(|_| ()).map_err(|d| d[0].id), Err("kernel-too-large"));
+    let file = parse_file("kernel.py", &format!("{deep}{}", whole("f39")));
+    assert!(lower(&file, "k", &args, &options).is_ok());
+}

@@ -99,8 +99,11 @@ pub fn lower_with_notes(
     if file.has_errors() {
         return Err(file.diagnostics.iter().filter(|d| d.severity == tessera_ir::Severity::Error).cloned().collect());
     }
-    let work = || entry::kernel(file, kernel, args, options).map_err(|error| vec![*error]);
-    // The walk recurses with the source; its own stack makes its depth independent of the caller's.
+    on_own_stack(|| entry::kernel(file, kernel, args, options).map_err(|error| vec![*error]))
+}
+
+/// Runs a walk that recurses with the source; its own stack makes its depth independent of the caller's.
+pub(crate) fn on_own_stack<T: Send>(work: impl Fn() -> T + Send + Copy) -> T {
     std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         Err(_) => work(),

@@ -32,7 +32,7 @@ use crate::args::{ArgType, LowerOptions};
 use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::Fixed;
-use crate::lower::Res;
+use crate::lower::{Res, on_own_stack};
 use crate::signature::{self, Bound, check_extents};
 use crate::tuning;
 use env::{Frame, Item};
@@ -94,7 +94,7 @@ pub fn check(
     let Some(found) = file.kernels.get(kernel) else {
         return Err(vec![Diagnostic::bare(id::NO_KERNEL, format!("there is no kernel `{kernel}`"))]);
     };
-    check_kernel(file, found, args, options).map_err(|error| vec![*error])
+    on_own_stack(|| check_kernel(file, found, args, options).map_err(|error| vec![*error]))
 }
 
 /// What a stage without Tile IR says about a kernel that is right.
