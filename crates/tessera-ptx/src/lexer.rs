@@ -100,6 +100,15 @@ impl<'a> Lexer<'a> {
         (token, spot)
     }
 
+    /// The text up to a closing brace, which is taken too; `None` where there is none.
+    pub(crate) fn until_brace(&mut self) -> Option<&'a str> {
+        let from = self.at;
+        let length = self.text[from..].find('}')?;
+        self.at = from + length + 1;
+        self.newlines(from);
+        Some(&self.text[from..from + length])
+    }
+
     fn token(&mut self) -> Token<'a> {
         let name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
         let Some(&first) = self.rest().first() else { return Token::End };

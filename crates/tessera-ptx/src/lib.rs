@@ -49,8 +49,8 @@ pub use error::PtxError;
 pub use form::{Row, RowId, rows};
 pub use messages::{AssemblyReport, FunctionUsage, Message, Severity};
 pub use model::{
-    Address, Base, Declaration, Function, FunctionKind, Guard, Initial, Instruction, Item, Limit, Linkage, Loc, Module, Name,
-    Operand, RegId, Register, Space, Statement, Variable,
+    Address, Base, Declaration, Function, FunctionKind, Guard, Initial, Inlined, Instruction, Item, Limit, Linkage, Loc, Module,
+    Name, Operand, RegId, Register, Space, Statement, Variable,
 };
 pub use parser::parse;
 pub use printer::print;

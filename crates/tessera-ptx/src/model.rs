@@ -49,7 +49,7 @@ impl Module {
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.items.iter().filter_map(|item| match item {
             Item::Function(function) if function.body.is_some() => Some(function),
-            Item::Function(_) | Item::Variable(_) | Item::File { .. } => None,
+            Item::Function(_) | Item::Variable(_) | Item::Section { .. } | Item::File { .. } => None,
         })
     }
 }
@@ -61,6 +61,13 @@ pub enum Item {
     Variable(Variable),
     /// A kernel or a function, with or without a body.
     Function(Function),
+    /// `.section`: debug data, kept as written.
+    Section {
+        /// The name with its dot.
+        name: String,
+        /// What stands between the braces.
+        text: String,
+    },
     /// `.file`: a source file that `.loc` names by its number.
     File {
         /// The number.
@@ -223,6 +230,17 @@ pub struct Loc {
     pub column: u32,
 }
 
+/// Which call a place was inlined from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// The label of the inlined function's name in the debug data.
+    pub name: Name,
+    /// Bytes behind that label.
+    pub offset: i64,
+    /// Where the call stood.
+    pub at: Loc,
+}
+
 /// One statement of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -233,7 +251,7 @@ pub enum Statement {
     /// `name:`
     Label(Name),
     /// `.loc`: holds for the statements behind it.
-    Loc(Loc),
+    Loc(Loc, Option<Inlined>),
     /// `.pragma`
     Pragma(String),
     /// An instruction.

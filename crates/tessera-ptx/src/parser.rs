@@ -175,6 +175,9 @@ impl<'a> Parser<'a> {
             }
             return Ok(Item::File { index, path });
         }
+        if self.eat_dotted("section") {
+            return self.section();
+        }
         let linkage = self.linkage();
         match self.token {
             Token::Dotted("entry") => self.function(FunctionKind::Entry, linkage).map(Item::Function),
@@ -185,6 +188,20 @@ impl<'a> Parser<'a> {
                 Ok(Item::Variable(variable))
             }
         }
+    }
+
+    fn section(&mut self) -> Parsed<Item> {
+        let name = match self.token {
+            Token::Dotted(name) => format!(".{name}"),
+            _ => return Err(self.expected("a section's name")),
+        };
+        self.advance();
+        if self.token != Token::Punct('{') {
+            return Err(self.expected("`{`"));
+        }
+        let text = self.lexer.until_brace().ok_or_else(|| self.error("a section is not closed"))?.to_owned();
+        self.advance();
+        Ok(Item::Section { name, text })
     }
 
     pub(crate) fn linkage(&mut self) -> Linkage {

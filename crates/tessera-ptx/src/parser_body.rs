@@ -9,7 +9,7 @@ use crate::error::PtxError;
 use crate::form::{form, rows_of};
 use crate::lexer::{Spot, Token};
 use crate::model::{
-    Address, Base, Declaration, Function, Guard, Instruction, Line, Loc, Name, Operand, RegId, Register, Statement,
+    Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, RegId, Register, Statement,
 };
 use crate::operand_rule::matches;
 use crate::parser::{Parsed, Parser};
@@ -78,10 +78,12 @@ impl<'a> Body<'_, 'a> {
             }
             Token::Dotted("loc") => {
                 self.parser.advance();
-                let file = self.parser.u32("a file number")?;
-                let line = self.parser.u32("a line")?;
-                let column = self.parser.u32("a column")?;
-                out.push(Statement::Loc(Loc { file, line, column }));
+                let loc = self.loc()?;
+                let mut inlined = None;
+                if self.parser.eat(',') {
+                    inlined = Some(self.inlined()?);
+                }
+                out.push(Statement::Loc(loc, inlined));
             }
             Token::Dotted("pragma") => {
                 self.parser.advance();
@@ -105,6 +107,27 @@ impl<'a> Body<'_, 'a> {
             _ => return Err(self.parser.expected("a statement")),
         }
         Ok(())
+    }
+
+    fn loc(&mut self) -> Parsed<Loc> {
+        let file = self.parser.u32("a file number")?;
+        let line = self.parser.u32("a line")?;
+        let column = self.parser.u32("a column")?;
+        Ok(Loc { file, line, column })
+    }
+
+    /// `function_name label+4, inlined_at 1 2 3`
+    fn inlined(&mut self) -> Parsed<Inlined> {
+        if self.parser.ident("`function_name`")? != "function_name" {
+            return Err(self.parser.expected("`function_name`"));
+        }
+        let name = Name::from(self.parser.ident("a label")?);
+        let offset = if self.parser.eat('+') { self.parser.int("an offset")? } else { 0 };
+        self.parser.expect(',')?;
+        if self.parser.ident("`inlined_at`")? != "inlined_at" {
+            return Err(self.parser.expected("`inlined_at`"));
+        }
+        Ok(Inlined { name, offset, at: self.loc()? })
     }
 
     fn declaration(&mut self) -> Parsed<Declaration> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::model::{
-    Address, Base, Function, FunctionKind, Initial, Instruction, Item, Limit, Linkage, Module, Operand, Register, Space,
+    Address, Base, Function, FunctionKind, Initial, Inlined, Instruction, Item, Limit, Linkage, Module, Operand, Register, Space,
     Statement, Variable,
 };
 
@@ -17,6 +17,9 @@ pub fn print(module: &Module) -> String {
         match item {
             Item::File { index, path } => {
                 let _ = writeln!(out, ".file {index} \"{path}\"");
+            }
+            Item::Section { name, text } => {
+                let _ = writeln!(out, ".section {name} {{{text}}}");
             }
             Item::Variable(found) => {
                 variable(&mut out, found);
@@ -171,8 +174,13 @@ fn statements(out: &mut String, list: &[Statement], registers: &[Register], dept
                 variable(out, found);
                 out.push_str(";\n");
             }
-            Statement::Loc(loc) => {
-                let _ = writeln!(out, ".loc {} {} {}", loc.file, loc.line, loc.column);
+            Statement::Loc(loc, inlined) => {
+                let _ = write!(out, ".loc {} {} {}", loc.file, loc.line, loc.column);
+                if let Some(Inlined { name, offset, at }) = inlined {
+                    let _ = write!(out, ", function_name {name}+{offset}");
+                    let _ = write!(out, ", inlined_at {} {} {}", at.file, at.line, at.column);
+                }
+                out.push('\n');
             }
             Statement::Pragma(text) => {
                 let _ = writeln!(out, ".pragma \"{text}\";");

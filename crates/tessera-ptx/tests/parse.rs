@@ -127,3 +127,15 @@ fn any_bytes_are_an_error_or_a_module() {
     })
     .budget_ms(500);
 }
+
+#[test]
+fn debug_places_and_sections_are_kept() {
+    let text = kernel("    .loc 1 4 2\n    .loc 2 51 1, function_name names, inlined_at 1 4 2\n    ret;")
+        + ".section .debug_str\n{\nnames:\n.b8 97\n.b8 0\n}\n";
+    let module = parse(&text).unwrap();
+    let printed = print(&module);
+    assert!(printed.contains(".loc 2 51 1, function_name names+0, inlined_at 1 4 2\n"), "{printed}");
+    assert!(printed.contains(".section .debug_str {\nnames:\n.b8 97\n.b8 0\n}\n"), "{printed}");
+    assert_eq!(parse(&printed).unwrap(), module);
+    assert_eq!(parse(&text[..text.len() - 3]).unwrap_err().message, "a section is not closed");
+}
