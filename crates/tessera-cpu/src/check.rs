@@ -306,7 +306,7 @@ impl Check {
                 }
                 Kind::Write | Kind::Atomic => {
                     let atomic = kind == Kind::Atomic;
-                    if !ordered && !(atomic && cell.atomic) {
+                    if !(ordered || atomic && cell.atomic) {
                         if foreign(cell.writer) {
                             clash = Some((cell.writer_span, cell.writer, "is written here too"));
                         } else if foreign(cell.reader) && !atomic {

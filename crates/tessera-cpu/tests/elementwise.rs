@@ -1,5 +1,7 @@
 //! Every elementwise operation against a plain scalar reference, fused and not.
 
+#![allow(clippy::type_complexity, clippy::if_same_then_else, reason = "tables of plain functions")]
+
 mod harness;
 
 use harness::{Data, launch};

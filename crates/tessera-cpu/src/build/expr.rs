@@ -38,11 +38,14 @@ pub(crate) struct Expr {
     pub(crate) span: Span,
 }
 
+/// Makes a sink from the nodes of its expressions.
+type MakeSink = Box<dyn FnOnce(&[u16]) -> Sink>;
+
 /// A sink before its expressions have nodes.
 pub(crate) enum Wanted {
     Place(ExprId, Place),
     /// Anything else: the expressions, and the sink made from their nodes.
-    Sink(SmallVec<[ExprId; 3]>, Box<dyn FnOnce(&[u16]) -> Sink>),
+    Sink(SmallVec<[ExprId; 3]>, MakeSink),
 }
 
 /// Elements of a strip: the registers of a chain of a few operations stay in the first-level cache.
@@ -377,7 +380,7 @@ impl Builder<'_> {
             .enumerate()
             .map(|(position, &expr)| {
                 let make = move |nodes: &[u16]| Sink::Param { node: nodes[0], position: position as u8 };
-                Wanted::Sink(SmallVec::from_slice(&[expr]), Box::new(make) as Box<dyn FnOnce(&[u16]) -> Sink>)
+                Wanted::Sink(SmallVec::from_slice(&[expr]), Box::new(make) as MakeSink)
             })
             .collect();
         self.group(wanted).0.group
@@ -478,8 +481,8 @@ fn assign_slots(nodes: &mut [Node], sinks: &[Sink]) -> u16 {
             owner.push(Some(i));
         }
     }
-    for i in 0..count {
-        if is_uniform(&nodes[i]) {
+    for (i, node) in nodes.iter_mut().enumerate() {
+        if is_uniform(node) {
             continue;
         }
         // A register is free once the last reader came before this node.
@@ -489,7 +492,7 @@ fn assign_slots(nodes: &mut [Node], sinks: &[Sink]) -> u16 {
             owner.len() - 1
         });
         owner[slot] = Some(i);
-        nodes[i].slot = slot as u16;
+        node.slot = slot as u16;
     }
     owner.len() as u16
 }

@@ -383,7 +383,7 @@ fn mask(bits: u64, bytes: u8) -> u64 {
 
 fn holds(predicate: &Assumption, bits: u64, bytes: u8) -> bool {
     match predicate {
-        Assumption::DivisibleBy(divisor) => *divisor == 0 || mask(bits, bytes) % divisor == 0,
+        Assumption::DivisibleBy(divisor) => *divisor == 0 || mask(bits, bytes).is_multiple_of(*divisor),
         Assumption::Bounded { least, greatest } => {
             let value = sign_extend(bits, bytes);
             least.is_none_or(|least| value >= least) && greatest.is_none_or(|greatest| value <= greatest)

@@ -257,7 +257,7 @@ impl Window {
                 match segment.from {
                     None => fill(to, segment.len, self.bytes, self.padding),
                     Some(from) if self.packing.is_none() => {
-                        if segment.stride == 1 && segment.len == len && from as usize % self.bytes == 0 {
+                        if segment.stride == 1 && segment.len == len && (from as usize).is_multiple_of(self.bytes) {
                             borrowed = Some(from as usize as *const u8);
                         } else {
                             gather(to, from as usize as *const u8, segment.stride as isize, segment.len, self.bytes);

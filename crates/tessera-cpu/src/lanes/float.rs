@@ -178,7 +178,7 @@ pub(super) unsafe fn compare<T: Copy + PartialOrd>(predicate: Predicate, nan: Na
     unsafe {
         let (d, a, b) = (s.dst::<u8>(), s.src::<T>(0), s.src::<T>(1));
         // A negated comparison is true for NaN.
-        #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "NaN must give true")]
+        #[allow(clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons, reason = "NaN must come out as asked")]
         match (predicate, nan) {
             (Predicate::Eq, NanOrder::Ordered) => map2(d, a, b, |a, b| u8::from(a == b)),
             (Predicate::Ne, NanOrder::Ordered) => map2(d, a, b, |a, b| u8::from(a < b || a > b)),
