@@ -479,3 +479,17 @@ schedule @k(%o: tile<ptr<i32>>) {
     let want: String = (0..4).map(|i| format!("block {i}:    {}0 {}0.00 [0, 1, 2]%\n", i + 1, i + 1)).collect();
     assert_eq!(*output.lock().unwrap(), want);
 }
+
+#[test]
+fn long_chains_are_prepared_in_time() {
+    // Each product uses the one before twice: whatever walks the graph must not walk every path.
+    let mut s =
+        "schedule @k(%o: tile<ptr<i32>>) {\n  %z = constant {value=i32(0)} : tile<i32>\n  %t0 = iota : tile<8xi32>\n".to_string();
+    for i in 0..200 {
+        s += &format!("  %t{} = addi %t{i}, %t{i} : tile<8xi32>\n", i + 1);
+    }
+    s += "  %v = make_tensor_view %o, [], [] : tensor_view<8xi32, strides=[1]>\n  %p = make_partition_view %v : partition_view<tile=(8), tensor_view<8xi32, strides=[1]>>\n  %a = store_view_tko %t10, %p, [%z] : token\n  %b = store_view_tko %t200, %p, [%z] : token\n  %c = store_view_tko %t20, %p, [%z] : token\n  return\n}\n";
+    let mut data = [Data::of(&[0_i32; 8])];
+    launch(&s, [1, 1, 1], &mut data);
+    assert_eq!(data[0].read::<i32>(), (0..8).map(|i| i << 20).collect::<Vec<_>>());
+}

@@ -1,5 +1,6 @@
 //! Tiles that are not evaluated yet, and the groups that evaluate them.
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::Span;
 
@@ -149,15 +150,28 @@ impl Builder<'_> {
 
     /// Whether something after the operation being visited needs the expression, other than through the group.
     fn needed_elsewhere(&self, expr: ExprId, group: &[ExprId]) -> bool {
-        let data = &self.exprs[expr.index()];
-        data.uses > 0
-            || data.users.iter().any(|&user| {
-                !group.contains(&user) && children(&self.exprs[user.index()].kind).contains(&expr) && self.is_live(user)
-            })
-    }
-
-    pub(super) fn is_live(&self, expr: ExprId) -> bool {
-        self.needed_elsewhere(expr, &[])
+        if self.exprs[expr.index()].uses > 0 {
+            return true;
+        }
+        let mut seen: FxHashSet<ExprId> = FxHashSet::default();
+        let mut stack: Vec<ExprId> = Vec::new();
+        let follow = |of: ExprId, stack: &mut Vec<ExprId>, seen: &mut FxHashSet<ExprId>| {
+            for &user in &self.exprs[of.index()].users {
+                // An evaluated user reads its place instead.
+                let reads = children(&self.exprs[user.index()].kind).contains(&of);
+                if reads && !(of == expr && group.contains(&user)) && seen.insert(user) {
+                    stack.push(user);
+                }
+            }
+        };
+        follow(expr, &mut stack, &mut seen);
+        while let Some(user) = stack.pop() {
+            if self.exprs[user.index()].uses > 0 {
+                return true;
+            }
+            follow(user, &mut stack, &mut seen);
+        }
+        false
     }
 
     fn reach(&self, expr: ExprId, order: &mut Vec<ExprId>) {
@@ -239,12 +253,19 @@ impl Builder<'_> {
         }
     }
 
-    fn cost(&self, expr: ExprId) -> u32 {
-        match &self.exprs[expr.index()].kind {
-            ExprKind::Fetch(_) => 0,
-            ExprKind::Load { addresses, .. } => 6 + self.cost(*addresses),
-            ExprKind::Op(op, src) => op_cost(*op).saturating_add(src.iter().map(|&s| self.cost(s).min(64)).sum()),
+    /// What each expression of a group costs to repeat, operands first as in the group.
+    fn costs(&self, order: &[ExprId]) -> FxHashMap<ExprId, u32> {
+        let mut costs: FxHashMap<ExprId, u32> = FxHashMap::default();
+        for &expr in order {
+            let of = |child: &ExprId| costs.get(child).copied().unwrap_or(0);
+            let cost = match &self.exprs[expr.index()].kind {
+                ExprKind::Fetch(_) => 0,
+                ExprKind::Load { addresses, .. } => 6 + of(addresses),
+                ExprKind::Op(op, src) => op_cost(*op) + src.iter().map(of).sum::<u32>(),
+            };
+            costs.insert(expr, cost.min(CHEAP + 1));
         }
+        costs
     }
 
     /// Evaluates what is wanted as one group, and keeps what later operations would otherwise have to repeat.
@@ -297,9 +318,10 @@ impl Builder<'_> {
             }
         }
         if !self.strips {
+            let costs = self.costs(&order);
             for (node, &expr) in order.iter().enumerate() {
                 let data = &self.exprs[expr.index()];
-                let dear = !matches!(data.kind, ExprKind::Fetch(_)) && self.cost(expr) > CHEAP;
+                let dear = !matches!(data.kind, ExprKind::Fetch(_)) && costs[&expr] > CHEAP;
                 if dear
                     && data.region == self.region
                     && !kept.iter().any(|(e, _)| *e == expr)
