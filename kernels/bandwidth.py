@@ -36,7 +36,7 @@ def triad(a, b, c, scalar, TILE: ct.Constant[int], ACC: ct.Constant):
     ct.store(c, (i,), (v + ct.astype(scalar, ACC) * w).astype(c.dtype))
 
 
-def mix(index, BITS, INDEX):
+def mix(index, BITS):
     mask = (1 << BITS) - 1
     half = (BITS + 1) // 2
     index = (index * 0x2545F491) & mask
@@ -48,11 +48,12 @@ def mix(index, BITS, INDEX):
 
 def permuted(n, TILE, BITS, INDEX):
     start = ct.bid(0).astype(INDEX) * TILE + ct.arange(TILE, dtype=INDEX)
-    index = mix(start, BITS, INDEX)
-    outside = index >= n
+    index = mix(start, BITS)
+    # A place beyond the array may lie on a cycle that never comes back inside; it is not stored, so it need not.
+    outside = (index >= n) & (start < n)
     while ct.max(outside.astype(ct.int32), axis=0) > 0:
-        index = ct.where(outside, mix(index, BITS, INDEX), index)
-        outside = index >= n
+        index = ct.where(outside, mix(index, BITS), index)
+        outside = outside & (index >= n)
     return index
 
 

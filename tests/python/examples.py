@@ -71,7 +71,7 @@ def attention(q, k, v, causal):
 for causal in [False, True]:
     for heads, group, queries, keys in [(4, 2, 100, 100), (2, 1, 64, 130)]:
         Q, K, V = f32(2, heads, queries, 32), f32(2, heads // group, keys, 32), f32(2, heads // group, keys, 32)
-        extra = ["scale=%r" % (1 / np.sqrt(32)), "D=32", f"H={heads}", f"GROUP={group}", "TM=64", "TN=32", f"CAUSAL={causal}"]
+        extra = [f"scale={32 ** -0.5!r}", "D=32", f"H={heads}", f"GROUP={group}", "TM=64", "TN=32", f"CAUSAL={causal}"]
         arrays = {"Q": Q, "K": K, "V": V, "O": np.zeros_like(Q)}
         [O] = run("flash_attention", f"{-(-queries // 64)},{2 * heads}", arrays, ["O"], extra)
         close(O, attention(*(t.astype(np.float64) for t in (Q, K, V)), causal), 1e-5)
