@@ -117,7 +117,7 @@ fn rows(name: &str, n: usize, passes: f64, body: &str) {
     println!("{name} {n}x{n}: {:.1} GB/s", passes * 4.0 * (n * n) as f64 / seconds / 1e9);
 }
 
-fn vectors(name: &str, arrays: usize, body: &str) {
+fn vectors(name: &str, arrays: usize, result: &str, body: &str) {
     let (n, tile) = (1 << 25, 8192);
     let mut s = "schedule @v(%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %c: tile<ptr<f32>>) {\n  %i = get_tile_block_id {axis=x} : tile<i32>\n".to_string();
     for array in ["a", "b", "c"] {
@@ -130,7 +130,7 @@ fn vectors(name: &str, arrays: usize, body: &str) {
         "  %x, %xt = load_view_tko %ap, [%i] : tile<{tile}xf32>, token\n  %y, %yt = load_view_tko %bp, [%i] : tile<{tile}xf32>, token\n"
     );
     s += body;
-    s += "  %w = store_view_tko %r, %cp, [%i] : token\n  return\n}\n";
+    s += &format!("  %w = store_view_tko {result}, %cp, [%i] : token\n  return\n}}\n");
     let program = prepare(&s);
     let (mut a, mut b, mut c) = (Array::new(n * 4), Array::new(n * 4), Array::new(n * 4));
     let args = [a.arg(), b.arg(), c.arg()];
@@ -145,10 +145,11 @@ fn main() {
     let seconds = time(|| std::hint::black_box(&mut c).copy_from_slice(std::hint::black_box(&a)));
     println!("memcpy: {:.1} GB/s", 8.0 * n as f64 / seconds / 1e9);
     drop((a, c));
-    vectors("copy", 2, "  %r = addf %x, %x : tile<8192xf32>\n".replace("addf %x, %x", "absf %x").as_str());
+    vectors("copy", 2, "%x", "");
     vectors(
         "triad",
         3,
+        "%r",
         "  %k = constant {value=f32(3.0)} : tile<8192xf32>\n  %m = mulf %k, %y : tile<8192xf32>\n  %r = addf %x, %m : tile<8192xf32>\n",
     );
     let n = 4096;
