@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use tessera_types::ErrorModel;
 use tessera_bench::{
     CaseKey, CaseSpec, Check, Digest, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Random, Size, Status,
     Subject, Suite, Work,
 };
 use tessera_types::DType;
+use tessera_types::ErrorModel;
 
 /// How a toy is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

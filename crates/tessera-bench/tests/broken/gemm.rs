@@ -1,0 +1,151 @@
+//! Broken matrix products.
+
+use std::ops::Range;
+
+use tessera_ops::{Argument, Expected, Inputs, Plan, Reference, Role, TensorSpec};
+use tessera_types::{DType, unit_roundoff};
+
+use super::{Case, edit, one_block_short, relaunch, set};
+
+/// Ragged in every direction: three blocks of rows, three steps of K.
+const RAGGED: &[(&str, u64)] = &[("batch", 1), ("m", 257), ("n", 65), ("k", 130)];
+
+const STEP: &str = "acc = ct.mma(a, b, acc)";
+const START: &str = "acc = ct.zeros((TM, TN), ACC)";
+const SCALED: &str = "out = acc * ct.astype(alpha, ACC)";
+const BLEND: &str = "out = out + c.astype(ACC) * ct.astype(beta, ACC)";
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the last K tile is dropped", &[("range(ct.cdiv(K, TK))", "range(K // TK)")]),
+            edit("the result is 2 % too large", &[(SCALED, "out = acc * ct.astype(alpha, ACC) * 1.02")]),
+            edit("B is read one K tile late", &[("b = load_b(B, k, j,", "b = load_b(B, k + 1, j,")]),
+            edit("blocks of rows are swapped", &[("ct.store(C, (i, j),", "ct.store(C, (ct.num_blocks(0) - 1 - i, j),")]),
+            relaunch("the last block of rows is not launched", one_block_short),
+            edit("C is read though beta is 0", &[("if beta != 0.0:", "if True:")]),
+            edit("the padding is NaN", &[("ct.PaddingMode.ZERO", "ct.PaddingMode.NAN")]),
+            edit("only the last K tile is kept", &[(STEP, "acc = ct.mma(a, b, acc * 0.0)")]),
+            edit("the sum starts at 1", &[(START, "acc = ct.ones((TM, TN), ACC)")]),
+            relaunch("products are taken in bfloat16", |plan| set(plan, "COMPUTE", Argument::Type(DType::BF16))),
+            relaunch("K is one short", |plan| set(plan, "K", Argument::Int(128))),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: &[("batch", 1), ("m", 100), ("n", 100), ("k", 100)],
+        variant: "nt",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("transposition is ignored", &[("order=(1, 0), ", "")]),
+            relaunch("A is transposed too", |plan| set(plan, "TRANSPOSE_A", Argument::Bool(true))),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("sums are kept in the storage type", &[(START, "acc = ct.zeros((TM, TN), ct.float16)")])],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp8_e4m3@accum(fp32)",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit(
+            "one of 256 codes is off by a bit",
+            &[(
+                ".astype(COMPUTE)\n        acc",
+                ".astype(COMPUTE)\n        a = ct.where(a.astype(ACC) == 1.0, 1.125, a.astype(ACC)).astype(COMPUTE)\n        acc",
+            )],
+        )],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "int8",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("sums wrap at 16 bits", &[(STEP, "acc = ct.mma(a, b, acc).astype(ct.int16).astype(ct.int32)")]),
+            edit("operands are taken as unsigned", &[(".astype(COMPUTE)", ".astype(ct.uint8)")]),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: &[("batch", 3), ("m", 65), ("n", 70), ("k", 40)],
+        variant: "nn",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("every matrix is multiplied by the first B", &[("ct.load(B, (n, k, j)", "ct.load(B, (0, k, j)")]),
+            relaunch("the last matrix is not launched", |plan| plan.launches[0].grid[2] -= 1),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp32",
+        data: blended,
+        text: &[("def gemm(A, B, C,", "def gemm(A, B, C, OLD,"), ("ct.load(C, (i, j)", "ct.load(OLD, (i, j)")],
+        mutants: &[
+            edit("alpha is dropped", &[(SCALED, "out = acc")]),
+            edit("alpha scales the old values too", &[(BLEND, "out = out + c.astype(ACC) * ct.astype(alpha * beta, ACC)")]),
+            edit("beta scales the product", &[(BLEND, "out = out * ct.astype(beta, ACC) + c.astype(ACC)")]),
+            edit("beta is dropped", &[(BLEND, "out = out + c.astype(ACC)")]),
+            edit("the old values are not added", &[("if beta != 0.0:", "if beta == 0.0:")]),
+            edit("the old values are a block off", &[("ct.load(OLD, (i, j)", "ct.load(OLD, (i + 1, j)")]),
+        ],
+    },
+];
+
+const ALPHA: f64 = 2.0;
+const BETA: f64 = 0.5;
+
+/// alpha and beta that are not 1 and 0, the old values of C in a tensor of their own so that launches can be repeated.
+fn blended(mut plan: Plan) -> Plan {
+    let mut old: TensorSpec = plan.tensors[2].clone();
+    (old.name, old.role) = ("OLD", Role::Input);
+    let position = plan.tensors.len();
+    let row_len = plan.outputs[0].row_len;
+    plan.tensors.push(old);
+    set(&mut plan, "alpha", Argument::Float(ALPHA));
+    set(&mut plan, "beta", Argument::Float(BETA));
+    plan.launches[0].arguments.push(("OLD", Argument::Tensor(position)));
+    Plan { reference: Box::new(Blended { product: plan.reference, old: position, row_len }), ..plan }
+}
+
+struct Blended {
+    product: Box<dyn Reference>,
+    old: usize,
+    row_len: usize,
+}
+
+impl Reference for Blended {
+    fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let Expected::Bounded { want, bound } = expected else { return };
+        let mut old = vec![0.0; want.len()];
+        inputs.numbers(self.old, rows.start * self.row_len, &mut old);
+        self.product.rows(inputs, output, rows, Expected::Bounded { want: &mut *want, bound: &mut *bound });
+        for ((want, bound), old) in want.iter_mut().zip(bound).zip(old) {
+            *bound = ALPHA * *bound + 2.0 * unit_roundoff(DType::F32) * (ALPHA * want.abs() + BETA * old.abs());
+            *want = ALPHA * *want + BETA * old;
+        }
+    }
+}

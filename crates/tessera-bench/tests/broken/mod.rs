@@ -1,0 +1,66 @@
+//! Cases of the operator library and what is broken in each.
+
+mod bandwidth;
+mod gemm;
+mod rows;
+mod vector;
+
+use tessera_ops::{Argument, Fill, Plan, Role};
+
+/// Every case, by operator.
+pub(crate) const CASES: &[&[Case]] = &[gemm::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
+
+/// One case that passes as it is.
+pub(crate) struct Case {
+    /// Name of the operator.
+    pub(crate) operator: &'static str,
+    /// Extents of its problem.
+    pub(crate) extents: &'static [(&'static str, u64)],
+    /// Variant of its problem.
+    pub(crate) variant: &'static str,
+    /// Precision.
+    pub(crate) policy: &'static str,
+    /// Gives the plan the data on which the mutants show.
+    pub(crate) data: fn(Plan) -> Plan,
+    /// Replacements that belong to the case itself.
+    pub(crate) text: &'static [(&'static str, &'static str)],
+    /// What is broken in it.
+    pub(crate) mutants: &'static [Mutant],
+}
+
+/// One broken kernel.
+pub(crate) struct Mutant {
+    /// What is wrong with it.
+    pub(crate) what: &'static str,
+    /// Replacements in the kernels' text.
+    pub(crate) text: &'static [(&'static str, &'static str)],
+    /// Changes of the launches.
+    pub(crate) launch: fn(&mut Plan),
+}
+
+/// A mutant of the text.
+const fn edit(what: &'static str, text: &'static [(&'static str, &'static str)]) -> Mutant {
+    Mutant { what, text, launch: |_| {} }
+}
+
+/// A mutant of the launch.
+const fn relaunch(what: &'static str, launch: fn(&mut Plan)) -> Mutant {
+    Mutant { what, text: &[], launch }
+}
+
+/// One block fewer along the first axis of the first launch.
+fn one_block_short(plan: &mut Plan) {
+    plan.launches[0].grid[0] -= 1;
+}
+
+/// The inputs drawn with a mean and a standard deviation.
+fn normal(mut plan: Plan, mean: f64, sd: f64) -> Plan {
+    plan.tensors.iter_mut().filter(|t| t.role == Role::Input).for_each(|t| t.fill = Fill::Normal { mean, sd });
+    plan
+}
+
+/// Replaces an argument of the first launch.
+fn set(plan: &mut Plan, name: &str, value: Argument) {
+    let slot = plan.launches[0].arguments.iter_mut().find(|(n, _)| *n == name);
+    slot.unwrap_or_else(|| panic!("no argument `{name}`")).1 = value;
+}

@@ -1,0 +1,104 @@
+//! Broken layer norms, RMS norms and softmaxes.
+
+use tessera_ops::Argument;
+use tessera_types::DType;
+
+use super::{Case, edit, normal, one_block_short, relaunch, set};
+
+/// Three blocks of rows, the last one ragged.
+const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 1000)];
+/// Short rows: what the last element does shows.
+const SHORT: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 31)];
+/// More keys than queries, two heads.
+const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), ("keys", 130)];
+
+const VARIANCE: &str = "var = ct.sum(d * d, axis=1, keepdims=True) / N";
+const MAXIMUM: &str = "v - ct.max(v, axis=1, keepdims=True)";
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        operator: "layer_norm",
+        extents: NORM,
+        variant: "",
+        policy: "fp32",
+        data: |plan| normal(plan, 1e4, 1.0),
+        text: &[],
+        mutants: &[
+            edit("the variance cancels", &[(VARIANCE, "var = ct.sum(v * v, axis=1, keepdims=True) / N - mean * mean")]),
+            edit("the mean is rounded to bfloat16", &[("d = v - mean", "d = v - mean.astype(ct.bfloat16).astype(ACC)")]),
+        ],
+    },
+    Case {
+        operator: "layer_norm",
+        extents: SHORT,
+        variant: "",
+        policy: "fp32",
+        data: |plan| normal(plan, 0.0, 1e-3),
+        text: &[],
+        mutants: &[
+            edit("eps is missing", &[("ct.rsqrt(var + eps)", "ct.rsqrt(var)")]),
+            edit("eps is added to the root", &[("ct.rsqrt(var + eps)", "1.0 / (ct.sqrt(var) + eps)")]),
+            edit("the variance is the unbiased one", &[(VARIANCE, "var = ct.sum(d * d, axis=1, keepdims=True) / (N - 1)")]),
+            edit("the bias is dropped", &[("d * scale * w + b", "d * scale * w")]),
+            edit("the mean runs over the wrong axis", &[("ct.sum(v, axis=1,", "ct.sum(v, axis=0,")]),
+            edit("rows are swapped", &[("ct.store(y, (i, 0)", "ct.store(y, (ct.num_blocks(0) - 1 - i, 0)")]),
+            relaunch("the last rows are not written", one_block_short),
+        ],
+    },
+    Case {
+        operator: "layer_norm",
+        extents: NORM,
+        variant: "",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[relaunch("statistics are taken in bfloat16", |plan| set(plan, "ACC", Argument::Type(DType::BF16)))],
+    },
+    Case {
+        operator: "rms_norm",
+        extents: NORM,
+        variant: "",
+        policy: "fp32",
+        data: |plan| normal(plan, 0.0, 1e-3),
+        text: &[],
+        mutants: &[
+            edit("eps is missing", &[("/ N + eps", "/ N")]),
+            edit("squares are added, not averaged", &[("/ N + eps", "+ eps")]),
+            edit("the scale is applied twice", &[("v * scale * w", "v * scale * scale * w")]),
+            edit("the weight is dropped", &[("v * scale * w", "v * scale")]),
+            edit(
+                "the first column is not counted",
+                &[("ct.sum(v * v,", "ct.sum(ct.where(ct.arange(N, dtype=ct.int32)[None, :] > 0, v * v, 0.0),")],
+            ),
+        ],
+    },
+    Case {
+        operator: "softmax",
+        extents: SCORES,
+        variant: "",
+        policy: "fp32",
+        data: |plan| normal(plan, 200.0, 1.0),
+        text: &[],
+        mutants: &[
+            edit("the maximum is not subtracted", &[(MAXIMUM, "v")]),
+            edit("probabilities are not normalised", &[("(e / ct.sum(e, axis=1, keepdims=True))", "e")]),
+            edit("the base is 2", &[("ct.exp(", "ct.exp2(")]),
+            edit("sums run over the wrong axis", &[("ct.sum(e, axis=1,", "ct.sum(e, axis=0,")]),
+        ],
+    },
+    Case {
+        operator: "softmax",
+        extents: SCORES,
+        variant: "causal",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the mask lets one key too many through", &[("<= query[:, None]", "<= query[:, None] + 1")]),
+            edit("the mask takes one key too many away", &[("<= query[:, None]", "< query[:, None]")]),
+            edit("queries and keys are aligned at the start", &[(" + (N - QUERIES)", "")]),
+            edit("the second head's queries go on counting", &[(" % QUERIES", "")]),
+            edit("masked scores are 0", &[("-float(\"inf\")", "0.0")]),
+        ],
+    },
+];

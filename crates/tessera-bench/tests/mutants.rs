@@ -1,0 +1,63 @@
+//! The mutation lane: library kernels broken on purpose are rejected by the gate; the same cases unbroken pass.
+//!
+//! A mutant is a replacement in the kernel's text, or a changed launch, of one case of an operator. It has to compile and run: a mutant
+//! that stops earlier says nothing of the gate.
+
+mod broken;
+
+use broken::{CASES, Case, Mutant};
+use tessera_bench::{GateOptions, GateReport, PlanSubject, Source, check};
+use tessera_ops::{Plan, Problem};
+use tessera_runtime::{CompileOptions, Device};
+
+const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7 };
+
+/// The text with every occurrence of each pattern replaced; a pattern that is not there is a mistake of the table.
+fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> String {
+    replacements.iter().fold(text.to_string(), |text, (from, to)| {
+        assert!(text.contains(from), "{what}: the kernels have no `{from}`");
+        text.replace(from, to)
+    })
+}
+
+fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
+    let what = format!("{} {} {}: {}", case.operator, case.variant, case.policy, mutant.map_or("as it is", |m| m.what));
+    let operator = tessera_ops::find(case.operator).expect("an operator of the library");
+    let problem = Problem::new(case.extents, case.variant);
+    let policy = case.policy.parse().expect("a policy of the grammar");
+    let mut plan: Plan = (case.data)((operator.plan)(&problem, policy).expect("a plan"));
+    let mut text = replaced(operator.source, case.text, &what);
+    if let Some(mutant) = mutant {
+        text = replaced(&text, mutant.text, &what);
+        (mutant.launch)(&mut plan);
+    }
+    let source = Source { file: operator.file, text: &text };
+    let subject = PlanSubject::build(plan, source, &CompileOptions::default(), &Device::Cpu);
+    let mut subject = subject.unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
+    check(&mut subject, OPTIONS).unwrap_or_else(|fault| panic!("{what}: {fault:?}"))
+}
+
+#[test]
+fn broken_kernels_are_rejected_and_right_ones_pass() {
+    let (mut caught, mut wrong) = (0, Vec::new());
+    for case in CASES.iter().flat_map(|group| group.iter()) {
+        let report = gate(case, None);
+        if !report.passed() {
+            wrong.push(format!("{} {} {}: rejected as it is: {:?}", case.operator, case.variant, case.policy, report.reason));
+        }
+        for mutant in case.mutants {
+            let report = gate(case, Some(mutant));
+            if report.passed() {
+                wrong.push(format!("{} {} {}: `{}` passes", case.operator, case.variant, case.policy, mutant.what));
+                continue;
+            }
+            let reason = report.reason.unwrap_or_default();
+            println!("{} {} {}: {}: {reason}", case.operator, case.variant, case.policy, mutant.what);
+            caught += 1;
+        }
+    }
+    let cases = CASES.iter().map(|group| group.len()).sum::<usize>();
+    println!("{cases} cases as they are, {caught} mutants caught, {} mistakes", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(caught >= 20, "{caught} mutants");
+}
