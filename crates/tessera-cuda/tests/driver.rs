@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tessera_driver::{Context, DeviceOrdinal, Dim3, DriverCode, DriverError, Params};
+use tessera_driver::{Context, DeviceOrdinal, Dim3, DriverCode, DriverError, FunctionAttribute, Params};
 
 const ADD_ONE: &str = r"
 .version 7.0
@@ -34,6 +34,7 @@ fn a_kernel_runs_or_the_error_says_why_not() {
             return;
         }
     };
+    let table_again = Arc::clone(&table);
     let context = Context::open(table, DeviceOrdinal(0)).unwrap();
     let stream = context.stream().unwrap();
     let words: Vec<u8> = (0u32..32).flat_map(u32::to_le_bytes).collect();
@@ -46,6 +47,36 @@ fn a_kernel_runs_or_the_error_says_why_not() {
     buffer.read(0, &mut out, &stream).unwrap();
     assert_eq!(out, (1u32..33).flat_map(u32::to_le_bytes).collect::<Vec<_>>());
 
+    let graph = stream.record(|| kernel.launch(&stream, Dim3::ONE, Dim3::from(32), 0, &params)).unwrap();
+    for _ in 0..3 {
+        graph.launch(&stream).unwrap();
+    }
+    buffer.read(0, &mut out, &stream).unwrap();
+    assert_eq!(out, (4u32..36).flat_map(u32::to_le_bytes).collect::<Vec<_>>(), "three replays add three");
+
+    let table = context.table().unwrap();
+    let pooled = table.mem_alloc_async(1024, stream.handle()).unwrap();
+    table.fill_u32(pooled, 7, 256, stream.handle()).unwrap();
+    table.mem_free_async(pooled, stream.handle()).unwrap();
+    assert!(context.buffer(1 << 50).unwrap_err().is_out_of_memory());
+    assert!(kernel.attribute(FunctionAttribute::Registers).unwrap() > 0);
+
     let broken = context.module(b".version 7.0\n.target sm_70\nnonsense").unwrap_err();
     assert!(matches!(&broken, DriverError::Module { log, .. } if !log.is_empty()), "{broken}");
+    let unknown = context.module(ADD_ONE.as_bytes()).unwrap().kernel("add_two").unwrap_err();
+    assert!(unknown.code() == Some(DriverCode::NOT_FOUND) && unknown.to_string().contains("add_two"), "{unknown}");
+
+    // A fault ends the context. A fresh one works or is refused with the fault's code; nothing panics or hangs.
+    let wild = Params::new().u64(0x10);
+    kernel.launch(&stream, Dim3::ONE, Dim3::from(32), 0, &wild).unwrap();
+    let fault = stream.synchronize().unwrap_err();
+    assert!(fault.poisons_context(), "{fault}");
+    assert!(buffer.read(0, &mut out, &stream).unwrap_err().poisons_context());
+    context.reset().unwrap();
+    assert!(matches!(buffer.read(0, &mut out, &stream), Err(DriverError::ContextLost { .. })));
+    drop((buffer, kernel, graph, stream));
+    match Context::open(table_again, DeviceOrdinal(0)) {
+        Ok(fresh) => drop(fresh.buffer(128).unwrap()),
+        Err(error) => assert!(error.poisons_context(), "{error}"),
+    }
 }

@@ -93,6 +93,12 @@ pub enum DriverError {
         /// What the driver's assembler said.
         log: String,
     },
+    /// The context was thrown away; its resources are gone.
+    #[error("the context of device {device} was reset")]
+    ContextLost {
+        /// Whose context.
+        device: DeviceOrdinal,
+    },
     /// An argument was refused before the driver saw it.
     #[error("{0}")]
     Argument(String),
@@ -114,6 +120,7 @@ impl DriverError {
             DriverError::NoDriver { .. }
             | DriverError::Missing { .. }
             | DriverError::NoSuchDevice { .. }
+            | DriverError::ContextLost { .. }
             | DriverError::Argument(_) => None,
         }
     }
@@ -123,7 +130,7 @@ impl DriverError {
         self.code() == Some(DriverCode::OUT_OF_MEMORY)
     }
 
-    /// Whether the context must be given up and a fresh one opened.
+    /// Whether the context must be given up; see [`Context::reset`](crate::Context::reset) for what comes after.
     pub fn poisons_context(&self) -> bool {
         self.code().is_some_and(DriverCode::poisons_context)
     }

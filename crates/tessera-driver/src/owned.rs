@@ -17,6 +17,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attribute::{DeviceAttribute, FunctionAttribute};
 use crate::error::{DriverError, Result};
@@ -32,6 +33,7 @@ struct ContextInner {
     table: Arc<DriverTable>,
     device: DeviceOrdinal,
     handle: ContextHandle,
+    lost: AtomicBool,
 }
 
 impl Drop for ContextInner {
@@ -42,6 +44,9 @@ impl Drop for ContextInner {
 
 impl ContextInner {
     fn current(&self) -> Result<&DriverTable> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(DriverError::ContextLost { device: self.device });
+        }
         self.table.context_set_current(self.handle)?;
         Ok(&self.table)
     }
@@ -61,9 +66,19 @@ impl Context {
             return Err(DriverError::NoSuchDevice { ordinal: device, count });
         }
         let handle = table.context_retain(device)?;
-        let inner = ContextInner { table, device, handle };
+        let inner = ContextInner { table, device, handle, lost: AtomicBool::new(false) };
         inner.current()?;
         Ok(Context { inner: Arc::new(inner) })
+    }
+
+    /// Throws away everything in the context. Whatever still refers to it, clones included, answers
+    /// [`DriverError::ContextLost`] from now on and frees nothing.
+    ///
+    /// Whether a fresh context can be opened after a *fault* is the driver's choice: `libcuda` 580 answers every attempt in
+    /// the same process with the fault's code, so work must go on in another process, or without the device.
+    pub fn reset(&self) -> Result<()> {
+        self.inner.lost.store(true, Ordering::Release);
+        self.inner.table.context_reset(self.inner.device)
     }
 
     /// The table below, with this context made current.

@@ -28,6 +28,11 @@ fn fake(log: &Log) -> DriverTable {
         s("release");
         Ok(())
     }));
+    let s = say(log);
+    table.context_reset = Some(Box::new(move |_| {
+        s("reset");
+        Ok(())
+    }));
     table.context_set_current = Some(Box::new(|context| {
         assert_eq!(context, ContextHandle(5));
         Ok(())
@@ -156,4 +161,21 @@ fn a_failed_recording_still_ends_the_capture() {
     let stream = context.stream().unwrap();
     assert!(stream.record(|| Err(DriverError::Argument("no".into()))).is_err());
     assert_eq!(logged(&log), ["captured"]);
+}
+
+#[test]
+fn after_a_reset_nothing_of_the_old_context_is_freed_twice() {
+    let log = Log::default();
+    let table = Arc::new(fake(&log));
+    {
+        let context = Context::open(table.clone(), DeviceOrdinal(0)).unwrap();
+        let buffer = context.buffer(8).unwrap();
+        let stream = context.stream().unwrap();
+        context.reset().unwrap();
+        let lost = DriverError::ContextLost { device: DeviceOrdinal(0) };
+        assert_eq!(buffer.write(0, &[1], &stream), Err(lost.clone()));
+        assert_eq!(context.clone().buffer(8).unwrap_err(), lost);
+    }
+    assert_eq!(logged(&log), ["reset", "release"]);
+    assert!(Context::open(table, DeviceOrdinal(0)).unwrap().buffer(8).is_ok());
 }

@@ -1,7 +1,7 @@
 //! Checks and measures the anchor kernels on an H200.
 //!
 //! ```text
-//! anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only gemm,softmax,attention]
+//! anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only launch,softmax,gemm,attention]
 //!         [--quick | --check]
 //! ```
 //! `--quick` takes fewer rounds; `--check` runs the smallest case of each kernel and times nothing. `FOLDER` holds `<kernel>.ptx` or `<kernel>.cubin`; the cubin is taken where both exist. Every kernel is checked before it
@@ -10,6 +10,7 @@
 mod attention;
 mod data;
 mod gemm;
+mod launch;
 mod measure;
 mod peer;
 mod report;
@@ -132,7 +133,8 @@ fn main() -> Outcome<()> {
     let mut bench = Bench { context, stream, timer, peer, report, multiprocessors, effort, kernels: arguments.kernels };
     let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     type Section = fn(&mut Bench) -> Outcome<()>;
-    let sections: [(&str, Section); 3] = [("softmax", softmax::run), ("gemm", gemm::run), ("attention", attention::run)];
+    let sections: [(&str, Section); 4] =
+        [("launch", launch::run), ("softmax", softmax::run), ("gemm", gemm::run), ("attention", attention::run)];
     for (name, section) in sections {
         if wanted(name)
             && let Err(error) = section(&mut bench)
