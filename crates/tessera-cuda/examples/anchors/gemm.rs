@@ -33,7 +33,8 @@ const VARIANTS: [Variant; 8] = [
 ];
 
 pub(crate) fn run(bench: &mut Bench) -> Outcome<()> {
-    let shapes: &[(usize, usize, usize)] = &[(512, 768, 320), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 11008, 4096)];
+    let shapes: &[(usize, usize, usize)] =
+        &[(300, 320, 200), (512, 768, 320), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 11008, 4096)];
     for &(m, n, k) in bench.effort.cases(shapes) {
         for variant in &VARIANTS {
             case(bench, variant, m, n, k).map_err(|error| format!("{} {m}x{n}x{k}: {error}", variant.name))?;
