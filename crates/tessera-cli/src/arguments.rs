@@ -13,13 +13,19 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one kernel on arguments given on the command line.
-    #[command(after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy")]
+    #[command(
+        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy"
+    )]
     Run(Run),
     /// Check a kernel, or the library's operators, for right results.
-    #[command(after_help = "Examples:\n  tessera check softmax gemm --precision fp32,bf16\n  tessera check kernels.py::add a=randn:f32[1000] b=randn:f32[1000] c=empty:f32[1000] TILE=256 --grid 4 --against c.npy")]
+    #[command(
+        after_help = "Examples:\n  tessera check softmax gemm --precision fp32,bf16\n  tessera check kernels.py::add a=randn:f32[1000] b=randn:f32[1000] c=empty:f32[1000] TILE=256 --grid 4 --against c.npy"
+    )]
     Check(Check),
     /// Check, then time operators, and print a table.
-    #[command(after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl")]
+    #[command(
+        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl"
+    )]
     Bench(Bench),
     /// Compile a kernel and print it at one level.
     #[command(after_help = "Example:\n  tessera compile kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 --emit schedule")]

@@ -33,9 +33,9 @@ fn check_operators(arguments: &Check) -> Outcome {
     }
     let (mut passed, mut failed) = (0usize, Vec::new());
     for case in library.cases() {
-        let outcome = library
-            .build(case, TESSERA)
-            .and_then(|mut subject| tessera::bench::check(&mut *subject, GateOptions { suite_seed: arguments.seed, seeds: SEEDS }));
+        let outcome = library.build(case, TESSERA).and_then(|mut subject| {
+            tessera::bench::check(&mut *subject, GateOptions { suite_seed: arguments.seed, seeds: SEEDS })
+        });
         let why = match &outcome {
             Ok(report) if report.passed() => None,
             Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
@@ -86,7 +86,9 @@ fn check_kernel(arguments: &Check) -> Outcome {
         let name = match (wanted, written.as_slice()) {
             (Some(name), _) => name,
             (None, [only]) => only,
-            (None, _) => return Err(Failure::usage(format!("`--against {path}`: write NAME={path}, one of {}", written.join(", ")))),
+            (None, _) => {
+                return Err(Failure::usage(format!("`--against {path}`: write NAME={path}, one of {}", written.join(", "))));
+            }
         };
         let want = want.to_dtype(subject.tensor(name)?.dtype()).map_err(Failure::environment)?;
         compare(name, subject.tensor(name)?, &want, path)?;

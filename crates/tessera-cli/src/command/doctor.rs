@@ -16,8 +16,7 @@ pub(crate) fn doctor(arguments: Doctor) -> Outcome {
     let knobs = Knobs::from_env();
     let rows = Knobs::rows();
     if arguments.json {
-        let settings: Vec<_> =
-            rows.iter().map(|row| json!({"name": row.name, "about": row.doc, "value": row.value})).collect();
+        let settings: Vec<_> = rows.iter().map(|row| json!({"name": row.name, "about": row.doc, "value": row.value})).collect();
         let object = json!({
             "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "device": "cpu", "settings": settings,
         });

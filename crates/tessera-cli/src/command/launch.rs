@@ -72,7 +72,9 @@ impl Subject {
 /// Reads the kernel of `FILE::KERNEL`.
 pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
     let Some((file, name)) = subject.rsplit_once("::") else {
-        return Err(Failure::usage(format!("`{subject}` names no kernel\nhelp: write `FILE::KERNEL`, such as `kernels.py::softmax`")));
+        return Err(Failure::usage(format!(
+            "`{subject}` names no kernel\nhelp: write `FILE::KERNEL`, such as `kernels.py::softmax`"
+        )));
     };
     if !file.ends_with(".py") {
         return Err(Failure::usage(format!("`{file}` is not a kernel file: this version runs `.py` files")));
@@ -92,7 +94,9 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
             }
             failure
         }
-        other @ (KernelError::Memory { .. } | KernelError::Unsupported { .. } | KernelError::Io { .. }) => Failure::environment(other),
+        other @ (KernelError::Memory { .. } | KernelError::Unsupported { .. } | KernelError::Io { .. }) => {
+            Failure::environment(other)
+        }
     }
 }
 
@@ -110,7 +114,8 @@ pub(crate) fn grid(text: Option<&str>) -> Result<LaunchGrid, Failure> {
 
 /// Options of the compiler.
 pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result<CompileOptions, Failure> {
-    let mut options = CompileOptions { level: format!("O{}", optimise.level).parse().map_err(Failure::usage)?, block, ..Default::default() };
+    let mut options =
+        CompileOptions { level: format!("O{}", optimise.level).parse().map_err(Failure::usage)?, block, ..Default::default() };
     for choice in &optimise.config {
         let parsed = choice.split_once('=').and_then(|(name, value)| Some((name.to_string(), value.parse::<i64>().ok()?)));
         let (name, value) = parsed.ok_or_else(|| {

@@ -22,7 +22,9 @@ pub(crate) fn list(arguments: List) -> Outcome {
     if arguments.json {
         let objects: Vec<Value> = rows
             .iter()
-            .map(|row| Value::Object(header.iter().map(|name| name.to_string()).zip(row.iter().map(|cell| json!(cell))).collect()))
+            .map(|row| {
+                Value::Object(header.iter().map(|name| name.to_string()).zip(row.iter().map(|cell| json!(cell))).collect())
+            })
             .collect();
         println!("{}", Value::Array(objects));
         return Ok(());
@@ -95,7 +97,13 @@ fn precisions() -> Rows {
 fn targets() -> Rows {
     let rows = Product::ALL.iter().map(|product| {
         let rate = |dtype: DType| {
-            let accumulator = if dtype == DType::F64 { DType::F64 } else if dtype.is_integer() { DType::I32 } else { DType::F32 };
+            let accumulator = if dtype == DType::F64 {
+                DType::F64
+            } else if dtype.is_integer() {
+                DType::I32
+            } else {
+                DType::F32
+            };
             product.peak(dtype, accumulator).map_or("-".to_string(), |peak| format!("{:.1}", peak.tera))
         };
         let mut row = vec![

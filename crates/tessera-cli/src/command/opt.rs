@@ -28,10 +28,7 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
     let times = manager.run(&mut module, &pipeline).map_err(|failure| {
         if failure.broke_module {
             // A pass that breaks a module that verified is our mistake, not the file's.
-            Failure {
-                exit: crate::OUR_BUG,
-                ..Failure::diagnostics(&failure.diagnostics, &module.sources)
-            }
+            Failure { exit: crate::OUR_BUG, ..Failure::diagnostics(&failure.diagnostics, &module.sources) }
         } else {
             Failure::diagnostics(&failure.diagnostics, &module.sources)
         }
@@ -44,7 +41,12 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
     }
     if arguments.time {
         for time in &times {
-            eprintln!("{:>10.1} us  {}{}", time.time.as_secs_f64() * 1e6, time.pass, if time.changed { "" } else { " (no change)" });
+            eprintln!(
+                "{:>10.1} us  {}{}",
+                time.time.as_secs_f64() * 1e6,
+                time.pass,
+                if time.changed { "" } else { " (no change)" }
+            );
         }
     }
     Ok(())
@@ -74,8 +76,7 @@ fn difference(before: &str, after: &str) -> String {
     let mut common = vec![vec![0u32; after.len() + 1]; before.len() + 1];
     for i in (0..before.len()).rev() {
         for j in (0..after.len()).rev() {
-            common[i][j] =
-                if before[i] == after[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+            common[i][j] = if before[i] == after[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
         }
     }
     let (mut i, mut j) = (0, 0);

@@ -62,8 +62,9 @@ fn saves(texts: &[String], subject: &Subject) -> Result<Vec<(String, String)>, F
     texts
         .iter()
         .map(|text| {
-            let (name, path) =
-                text.split_once('=').ok_or_else(|| Failure::usage(format!("`--save {text}`\nhelp: write `--save NAME=FILE.npy`")))?;
+            let (name, path) = text
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("`--save {text}`\nhelp: write `--save NAME=FILE.npy`")))?;
             subject.tensor(name)?;
             Ok((name.to_string(), path.to_string()))
         })
