@@ -130,7 +130,9 @@ impl Lowerer<'_> {
     fn unary_tile(&mut self, builtin: Builtin, tile: Tile, mode: FloatMode, span: Span) -> Res<Tile> {
         let dtype = tile.dtype;
         let flush_to_zero = mode.flush_to_zero;
-        let full = mode.rounding.unwrap_or(Rounding::Full);
+        // `full` is a mode of float32 alone; the other floats have the exact result, rounded.
+        let default = if dtype == DType::F32 { Rounding::Full } else { Rounding::NearestEven };
+        let rounding = mode.rounding.unwrap_or(default);
         let kind = match builtin {
             Builtin::Negative if dtype.is_float() => ScheduleOp::NegF {},
             Builtin::Negative => {
@@ -157,8 +159,8 @@ impl Lowerer<'_> {
                 let kind = ScheduleOp::CmpF { predicate: Predicate::Ne, nan: NanOrder::Unordered };
                 return Ok(self.emit_tile(kind, &[tile.value, tile.value], DType::B1, tile.shape));
             }
-            Builtin::Exp => ScheduleOp::Exp { rounding: full, flush_to_zero: false },
-            Builtin::Tanh => ScheduleOp::TanH { rounding: full },
+            Builtin::Exp => ScheduleOp::Exp { rounding, flush_to_zero: false },
+            Builtin::Tanh => ScheduleOp::TanH { rounding },
             Builtin::Exp2 => ScheduleOp::Exp2 { flush_to_zero },
             Builtin::Rsqrt => ScheduleOp::Rsqrt { flush_to_zero },
             Builtin::Sqrt => ScheduleOp::Sqrt { rounding: mode.rounding.unwrap_or(Rounding::NearestEven), flush_to_zero },
