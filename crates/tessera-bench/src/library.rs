@@ -206,7 +206,7 @@ fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option
 
 fn case_of(entry: &Entry) -> CaseSpec {
     let plan = (entry.operator.plan)(&entry.problem, entry.policy);
-    let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan));
+    let work = plan.as_ref().map_or_else(|_| no_work(), work_of);
     CaseSpec {
         key: CaseKey {
             operator: entry.operator.name.to_string(),

@@ -1,0 +1,129 @@
+//! The contract of the command line: exit codes, and messages with a place and a way out.
+
+use std::process::Command;
+
+/// Runs `tessera` in a folder that holds `kernels.py`, and returns the exit code and everything that was printed.
+fn tessera(arguments: &[&str]) -> (i32, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kernels = "import cuda.tile as ct
+
+@ct.kernel
+def double(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
+
+@ct.kernel
+def typo(x):
+    ct.store(x, (0,), ct.lode(x, (0,), (16,)))
+
+@ct.kernel
+def wild(x, y, N: ct.Constant[int]):
+    ct.store(y, (7,), ct.load(x, (7,), (N,)))
+";
+    std::fs::write(folder.path().join("kernels.py"), kernels).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(&folder).args(arguments).output().expect("tessera starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().expect("an exit code"), text)
+}
+
+const LAUNCH: [&str; 4] = ["x=arange:f32[64]", "y=empty:f32[64]", "N=16", "--grid"];
+
+fn run(kernel: &str, rest: &[&str]) -> (i32, String) {
+    let mut arguments = vec!["run", kernel];
+    arguments.extend(LAUNCH);
+    arguments.extend(rest);
+    tessera(&arguments)
+}
+
+#[test]
+fn a_kernel_runs() {
+    let (code, text) = run("kernels.py::double", &["4"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("y: f32[64] = [0, 2, 4, 6, 8, 10, ...]"), "{text}");
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["run", "check", "bench", "compile", "opt", "compare", "report", "list", "doctor"] {
+        let (code, text) = tessera(&[command, "--help"]);
+        assert_eq!(code, 0);
+        assert!(text.contains("Example"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn usage_errors_end_with_5() {
+    for arguments in [
+        &["run"][..],
+        &["run", "kernels.py"],
+        &["run", "kernels.py::nothing", "--grid", "1"],
+        &["run", "kernels.py::typo", "x=ones:f32[16]", "--grid", "1"],
+        &["run", "kernels.py::double", "x=ones:f32[16]", "--grid", "1"],
+        &["run", "kernels.py::double", "x=ones:f32[16]", "y=ones:f32[16]", "N=15", "--grid", "1"],
+        &["run", "kernels.py::double", "x=ones:f32[16]", "y=ones:f32[16]", "N=16", "--grid", "none"],
+        &["run", "kernels.py::double", "x=ones:f32[16]", "y=ones:f32[16]", "N=16", "--grid", "1,2,3,4"],
+        &["run", "kernels.py::double", "x=ones:f99[16]", "y=ones:f32[16]", "N=16", "--grid", "1"],
+        &["bench", "nothing"],
+        &["bench", "gemm", "--precision", "fp99"],
+        &["bench", "gemm", "--sizes", "q=4"],
+        &["opt", "--pass", "nothing", "kernels.py"],
+        &["list", "nothing"],
+    ] {
+        let (code, text) = tessera(arguments);
+        assert_eq!(code, 5, "{arguments:?}\n{text}");
+        assert!(text.contains("error"), "{arguments:?}\n{text}");
+    }
+}
+
+#[test]
+fn the_environment_ends_with_4() {
+    for arguments in [
+        &["run", "missing.py::k", "--grid", "1"][..],
+        &["run", "kernels.py::double", "x=@missing.npy", "y=ones:f32[16]", "N=16", "--grid", "1"],
+        &["run", "kernels.py::double", "x=ones:f32[16]", "y=ones:f32[16]", "N=16", "--grid", "1", "--device", "cuda"],
+        &["report", "missing.jsonl"],
+        &["compare", "missing.jsonl", "missing.jsonl"],
+    ] {
+        let (code, text) = tessera(arguments);
+        assert_eq!(code, 4, "{arguments:?}\n{text}");
+    }
+}
+
+#[test]
+fn a_finding_of_a_checked_run_ends_with_2_and_names_the_line() {
+    let (code, text) = run("kernels.py::wild", &["1", "--sanitize", "all"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("kernels.py:14:"), "{text}");
+}
+
+#[test]
+fn mistakes_are_shown_with_their_place() {
+    let (_, text) = tessera(&["run", "kernels.py::typo", "x=ones:f32[16]", "--grid", "1"]);
+    assert!(text.contains("kernels.py:10:") && text.contains("lode") && text.contains("help"), "{text}");
+}
+
+#[test]
+fn optimised_and_unoptimised_agree() {
+    let mut arguments = vec!["check", "kernels.py::double"];
+    arguments.extend(LAUNCH);
+    arguments.extend(["4", "--sanitize", "all"]);
+    let (code, text) = tessera(&arguments);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn operators_are_checked_against_their_references() {
+    let (code, text) = tessera(&["check", "softmax", "gemm", "--precision", "fp32,bf16", "--cases", "4"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("16 cases right, 0 wrong"), "{text}");
+}
+
+#[test]
+fn lists_are_not_empty() {
+    for topic in ["ops", "suites", "passes", "targets", "devices", "precisions"] {
+        let (code, text) = tessera(&["list", topic, "--json"]);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.starts_with('[') && text.len() > 20, "{topic}: {text}");
+    }
+    assert!(tessera(&["list", "suites"]).1.contains("862"));
+}

@@ -1,0 +1,47 @@
+//! Results through the command line: bench, compare, report; the report's plots show in a browser.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn tessera(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(folder).args(arguments).output().expect("tessera starts")
+}
+
+fn succeeds(folder: &Path, arguments: &[&str]) -> String {
+    let output = tessera(folder, arguments);
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}\n{text}");
+    text
+}
+
+#[test]
+fn bench_compare_report() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let text = succeeds(folder, &["bench", "softmax", "gemm", "--precision", "fp32", "--out", "a.jsonl"]);
+    assert!(text.contains("gemm") && text.contains("GFLOP/s") && text.contains("wrote a.jsonl"), "{text}");
+    assert!(!text.contains("incorrect"), "{text}");
+    let same = succeeds(folder, &["compare", "a.jsonl", "a.jsonl"]);
+    assert!(!same.contains("| SLOWER"), "{same}");
+    succeeds(folder, &["bench", "softmax", "gemm", "--precision", "fp32", "--resume", "a.jsonl"]);
+    succeeds(folder, &["report", "a.jsonl", "-o", "a.html"]);
+    succeeds(folder, &["report", "a.jsonl", "-o", "a.csv"]);
+    succeeds(folder, &["report", "a.jsonl", "-o", "a.md"]);
+    let truncated = std::fs::read(folder.join("a.jsonl")).expect("results");
+    std::fs::write(folder.join("b.jsonl"), &truncated[..40]).expect("written");
+    let broken = tessera(folder, &["report", "b.jsonl", "-o", "b.html"]);
+    assert_eq!(broken.status.code(), Some(4), "{broken:?}");
+
+    let (Some(python), Some(chromium)) = (std::env::var_os("TESSERA_PYTHON"), std::env::var_os("TESSERA_CHROMIUM")) else {
+        println!("skipped: the screenshot needs TESSERA_PYTHON and TESSERA_CHROMIUM (`cargo xtask tools` says what is missing)");
+        return;
+    };
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/screenshot.py"))
+        .arg(chromium)
+        .args([folder.join("a.html"), folder.join("a.png")])
+        .output()
+        .expect("the interpreter starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("plots drawn"), "{text}");
+}
