@@ -8,12 +8,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 TESSERA, FOLDER = sys.argv[1], sys.argv[2]
-KERNELS = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "kernels.py")
+TOP = os.path.join(os.path.dirname(__file__), "..", "..")
+KERNELS = os.path.join(TOP, "examples", "kernels.py")
+SEED_GEMM = os.path.join(TOP, "crates", "tessera-lang", "tests", "seeds", "tessera_gemm.py")
 random = np.random.default_rng(7)
 checked = 0
 
 
-def run(kernel, grid, arrays, outputs, extra=(), options=()):
+def run(kernel, grid, arrays, outputs, extra=(), options=(), file=KERNELS):
     """Saves the arrays, runs the kernel, and returns the outputs; each array is passed by name."""
     global checked
     arguments = []
@@ -24,7 +26,7 @@ def run(kernel, grid, arrays, outputs, extra=(), options=()):
     saves = []
     for name in outputs:
         saves += ["--save", f"{name}={os.path.join(FOLDER, f'{kernel}.{name}.out.npy')}"]
-    command = [TESSERA, "run", f"{KERNELS}::{kernel}", *arguments, *extra, "--grid", grid, *saves, *options]
+    command = [TESSERA, "run", f"{file}::{kernel}", *arguments, *extra, "--grid", grid, *saves, *options]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout}\n{result.stderr}"
     checked += 1
@@ -110,5 +112,18 @@ b_path = os.path.join(FOLDER, "fp4.safetensors")
 save_file({"B": B.astype(ml_dtypes.bfloat16)}, b_path)
 [C] = run("matmul_fp4_packed", "1,1", arrays, ["C"], [f"B=@{b_path}#B", "TM=64", "TN=64", "TK=64"])
 close(C, numbers @ B.astype(ml_dtypes.bfloat16).astype(np.float64), 1e-3)
+
+# The seed suite's GEMM as given: every transpose, alpha and beta; with beta = 0, C is not read.
+for level in ["-O0", "-O3"]:
+    for transpose_a in [False, True]:
+        for transpose_b in [False, True]:
+            for alpha, beta in [(1.0, 0.0), (0.5, -2.0)]:
+                A, B = f32(70, 130) if transpose_a else f32(130, 70), f32(90, 70) if transpose_b else f32(70, 90)
+                C = f32(130, 90) if beta else np.full((130, 90), np.nan, np.float32)
+                product = (A.T if transpose_a else A).astype(np.float64) @ (B.T if transpose_b else B).astype(np.float64)
+                want = alpha * product + (beta * C if beta else 0)
+                extra = [f"alpha={alpha}", f"beta={beta}", f"transpose_a={transpose_a}", f"transpose_b={transpose_b}"]
+                [got] = run("tessera_gemm", "auto", {"A": A, "B": B, "C": C}, ["C"], extra, [level], SEED_GEMM)
+                close(got, want, 1e-4)
 
 print(f"{checked} runs agree with NumPy")
