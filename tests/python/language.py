@@ -1,8 +1,8 @@
 """Runs every function of the language through the command line and compares with NumPy. Usage: language.py TESSERA FOLDER
 
-`language_expressions.py` is a table of expressions, `language_kernels.py` one of whole kernels. Expressions of a group share a
-kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize all`): the three must give equal bits. In the end, every
-public function of cuda.tile must have been run.
+`language_expressions.py` is a table of expressions, `language_kernels.py` and `language_programs.py` are tables of whole kernels.
+Expressions of a group share a kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize all`): the three must
+give equal bits. In the end, every public function of cuda.tile must have been run.
 """
 import os
 import re
@@ -15,6 +15,7 @@ import numpy as np
 
 import language_expressions
 import language_kernels
+import language_programs
 
 TESSERA, FOLDER = sys.argv[1], sys.argv[2]
 VARIANTS = {"O3": ["-O", "3"], "O0": ["-O", "0"], "checked": ["--sanitize", "all"]}
@@ -26,9 +27,8 @@ executed = []
 checked = 0
 
 
-def execute(label, kernel, arrays, outputs, constants=(), grid="1"):
-    """Runs a kernel in every variant on copies of the arrays. Returns the outputs and what was printed, or None and why not."""
-    executed.append(kernel)
+def command_of(label, kernel, arrays, constants, grid):
+    """Writes the kernel and its arrays to files and returns the command that runs it."""
     source = os.path.join(FOLDER, f"{label}.py")
     with open(source, "w") as file:
         file.write(HEAD + kernel)
@@ -37,12 +37,18 @@ def execute(label, kernel, arrays, outputs, constants=(), grid="1"):
         path = os.path.join(FOLDER, f"{label}.{name}.npy")
         np.save(path, array)
         arguments.append(f"{name}=@{path}")
+    return [TESSERA, "run", f"{source}::kernel", *arguments, "--grid", grid]
+
+
+def execute(label, kernel, arrays, outputs, constants=(), grid="1"):
+    """Runs a kernel in every variant on copies of the arrays. Returns the outputs and what was printed, or None and why not."""
+    executed.append(kernel)
+    command = command_of(label, kernel, arrays, constants, grid)
     results = {}
     for variant, options in VARIANTS.items():
         saved = {name: os.path.join(FOLDER, f"{label}.{name}.{variant}.npy") for name in outputs}
         saves = [word for name, path in saved.items() for word in ("--save", f"{name}={path}")]
-        command = [TESSERA, "run", f"{source}::kernel", *arguments, "--grid", grid, *saves, *options]
-        result = subprocess.run(command, capture_output=True, text=True)
+        result = subprocess.run([*command, *saves, *options], capture_output=True, text=True)
         if result.returncode != 0:
             return None, f"{label} ({variant}): {result.stdout}{result.stderr}"
         results[variant] = ({name: np.load(path) for name, path in saved.items()}, result.stdout)
@@ -130,6 +136,14 @@ for case in language_kernels.CASES:
         compare(f"{case.name}: {name}", got[name], want, case.tolerance)
     if case.printed is not None and case.printed not in message:
         failures.append(f"{case.name}: printed {message!r}, not {case.printed!r}")
+
+for name, body, arrays, grid, options, message in language_programs.MISTAKES:
+    lines = "\n".join("    " + line for line in body.split("\n"))
+    command = command_of(name, f"@ct.kernel\ndef kernel({', '.join(arrays)}):\n{lines}\n", arrays, [], grid)
+    result = subprocess.run([*command, *options], capture_output=True, text=True)
+    checked += 1
+    if result.returncode == 0 or message not in result.stderr:
+        failures.append(f"{name}: exit {result.returncode}, not {message!r}: {result.stdout}{result.stderr}")
 
 text = "\n".join(executed)
 for name, value in vars(ct).items():
