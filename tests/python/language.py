@@ -1,8 +1,8 @@
 """Runs every function of the language through the command line and compares with NumPy. Usage: language.py TESSERA FOLDER
 
 `language_expressions.py` is a table of expressions, `language_kernels.py` and `language_programs.py` are tables of whole kernels.
-Expressions of a group share a kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize all`): the three must
-give equal bits. In the end, every public function of cuda.tile must have been run.
+Expressions of a group share a kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize all`): the three
+must give equal bits. In the end, every public function of cuda.tile must have been run.
 """
 import os
 import re
