@@ -274,6 +274,9 @@ impl<'a> Parser<'a> {
         }
         let mut initial = Vec::new();
         if self.eat('=') {
+            if self.token == Token::Punct('{') && extents.is_empty() {
+                return Err(self.error(format!("`{name}` is no array and takes one initial value")));
+            }
             if self.eat('{') {
                 while !self.eat('}') {
                     initial.push(self.initial()?);

@@ -31,6 +31,8 @@ fn errors_have_a_line_a_column_and_a_reason() {
     }
     let unknown = parse(&kernel("    .reg .f32 %f<2>;\n    add.ftz.rn.f32 %f0, %f1, %f1;")).unwrap_err();
     assert!(unknown.message.contains("is no form of `add`"), "{unknown}");
+    let scalar = parse(".version 8.0\n.target sm_80\n.global .u32 x = {1, 2};").unwrap_err();
+    assert_eq!(scalar.to_string(), "line 3, column 18: `x` is no array and takes one initial value");
     assert_eq!(parse("hello").unwrap_err().message, "expected `.version`, found `hello`");
 }
 
