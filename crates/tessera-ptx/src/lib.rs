@@ -2,7 +2,7 @@
 //!
 //! - The **instruction table** ([`Row`], [`rows`]) states each instruction once: mnemonic with its modifiers, operand
 //!   pattern, the PTX version and the target it needs. Parser, printer, legality check and documentation follow from the row.
-//! - The **model** ([`Module`], [`Function`], [`Instruction`]) is what a kernel is made of. It prints as PTX ([`print`]) and is
+//! - The **model** ([`Module`], [`Function`], [`Instruction`]) is what a kernel is made of. It prints as PTX ([`print()`]) and is
 //!   read back ([`parse`]); `parse(print(m)) == m`.
 //! - The **check** ([`check`]) applies the rows to a module: operands, register types, version and target.
 //! - The **assembler** ([`Assembler`]) finds `ptxas`, runs it and turns its messages into [`AssemblyReport`].
