@@ -27,9 +27,13 @@ struct Numpy {
 impl Numpy {
     fn start() -> Option<Numpy> {
         let python = std::env::var_os("TESSERA_PYTHON")?;
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/numpy.py");
-        let mut child =
-            Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the interpreter starts");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/blas.py");
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the interpreter starts");
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         Some(Numpy { child, input, output })
@@ -90,7 +94,10 @@ fn products(numpy: &mut Numpy) {
         }
         let rate = |times: &[f64]| 2.0 * (n as f64).powi(3) / median(times) * 1e-9;
         let (numpy_rate, f32_rate) = (rate(&theirs), rate(&ours[0]));
-        println!("gemm {n} fp32   {f32_rate:7.1} GFLOP/s, NumPy {numpy_rate:7.1}: {:.2} of NumPy (bar {bar})", f32_rate / numpy_rate);
+        println!(
+            "gemm {n} fp32   {f32_rate:7.1} GFLOP/s, NumPy {numpy_rate:7.1}: {:.2} of NumPy (bar {bar})",
+            f32_rate / numpy_rate
+        );
         for ((precision, times), bar) in precisions.iter().zip(&ours).zip([1.0, 0.85, 0.65, 2.0]).skip(1) {
             println!("gemm {n} {precision:6} {:7.1} Gop/s: {:.2} of our fp32 (bar {bar})", rate(times), rate(times) / f32_rate);
         }

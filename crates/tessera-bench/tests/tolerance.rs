@@ -1,7 +1,7 @@
 //! The error model's bounds hold for right results and reject wrong ones.
 
 use tessera_bench::Random;
-use tessera_types::{DType, ErrorModel, RowMoments};
+use tessera_types::{DType, ErrorModel, RowMoments, smallest_positive, unit_roundoff};
 
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()

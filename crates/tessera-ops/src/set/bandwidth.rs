@@ -36,9 +36,6 @@ const OPERATIONS: [&str; 4] = ["copy", "scale", "add", "triad"];
 const PATTERNS: [&str; 5] = ["sequential", "strided_2", "strided_4", "strided_8", "random"];
 /// The scalar of scale and triad, for floats and for integers.
 const SCALAR: (f64, i64) = (1.5, 3);
-/// Elements of a tile.
-const TILE: usize = 4096;
-
 fn problem(bytes: u64, variant: String) -> Problem {
     Problem::new(&[("bytes", bytes)], variant)
 }
@@ -107,11 +104,12 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let n = elements.div_ceil(stride).max(1);
     let two = matches!(operation, "add" | "triad");
     let acc = arithmetic(storage);
+    let tile = rows::elementwise_tile(n);
 
     let fill = if storage.is_integer() { Fill::Integers { least: -100, greatest: 100 } } else { Fill::NORMAL };
     let vector = |name, role| TensorSpec { step: stride, fill, ..TensorSpec::new(name, storage, [n], role) };
     let mut tensors = vec![vector("a", Role::Input)];
-    let mut arguments = vec![("a", Argument::Tensor(0)), ("TILE", Argument::Int(TILE as i64))];
+    let mut arguments = vec![("a", Argument::Tensor(0)), ("TILE", Argument::Int(tile as i64))];
     if two {
         arguments.push(("b", Argument::Tensor(1)));
         tensors.push(vector("b", Role::Input));
@@ -143,7 +141,7 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let output = tensors.len() - 1;
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec { kernel, arguments, grid: rows::grid(n, TILE)? }],
+        launches: vec![LaunchSpec { kernel, arguments, grid: rows::grid(n, tile)? }],
         outputs: vec![OutputRows { tensor: output, rows: n, row_len: 1, exact: storage.is_integer() || operation == "copy" }],
         work: Work {
             read_bytes: if two { 2 } else { 1 } * bytes,

@@ -21,6 +21,12 @@ pub(crate) fn rows_per_block(n: usize) -> usize {
     (16384 / n.max(1)).clamp(1, 16)
 }
 
+/// Elements one block of an elementwise kernel takes: blocks cost a few hundred nanoseconds each on a CPU, so large arrays get large
+/// tiles (a copy of 64 MiB reached 0.6 of memcpy with tiles of 4096 and 0.95 with 65536), small ones enough blocks for every core.
+pub(crate) fn elementwise_tile(n: usize) -> usize {
+    if n >= 1 << 19 { 65536 } else { 4096 }
+}
+
 /// One block for every `per_block` rows.
 pub(crate) fn grid(rows: usize, per_block: usize) -> Result<[u32; 3], Unsupported> {
     let blocks = u32::try_from(rows.div_ceil(per_block)).ok().filter(|&blocks| blocks < 1 << 31);

@@ -54,7 +54,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 
 /// `alpha` of axpy.
 const ALPHA: f64 = 1.5;
-/// Elements of a tile.
+/// Elements of a tile of a reduction's first stage: the running sums stay in the nearest cache.
 const TILE: usize = 4096;
 /// Tiles that one block of a reduction's first stage adds up.
 const TILES: usize = 16;
@@ -110,6 +110,8 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let bytes = packed_bytes(storage, n as u64);
 
     if matches!(operation, Operation::Axpy | Operation::Add | Operation::Mul) {
+        let elements = rows::elementwise_tile(n);
+        let tile = ("TILE", Argument::Int(elements as i64));
         let mut arguments =
             vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("z", Argument::Tensor(2)), acc_type, tile];
         let axpy = operation == Operation::Axpy;
@@ -118,7 +120,7 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
         }
         return Ok(Plan {
             tensors: vec![vector("x", Role::Input), vector("y", Role::Input), vector("z", Role::Output)],
-            launches: vec![LaunchSpec { kernel: name, arguments, grid: rows::grid(n, TILE)? }],
+            launches: vec![LaunchSpec { kernel: name, arguments, grid: rows::grid(n, elements)? }],
             outputs: vec![OutputRows { tensor: 2, rows: n, row_len: 1, exact: false }],
             work: Work {
                 read_bytes: 2 * bytes,
