@@ -104,19 +104,29 @@ fn products(numpy: &mut Numpy) {
     }
 }
 
+/// A memory-bound case and the share of the copy rate that it should reach.
+struct Row {
+    operator: &'static str,
+    extents: &'static [(&'static str, u64)],
+    variant: &'static str,
+    bar: f64,
+}
+
+const MIB: u64 = 1 << 20;
+const NORM: &[(&str, u64)] = &[("batch", 1), ("sequence", 4096), ("hidden", 4096)];
+const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 4096), ("keys", 4096)];
+const BUFFER: &[(&str, u64)] = &[("bytes", 64 * MIB)];
+
+const STREAMS: [Row; 5] = [
+    Row { operator: "softmax", extents: SCORES, variant: "", bar: 0.45 },
+    Row { operator: "layer_norm", extents: NORM, variant: "", bar: 0.55 },
+    Row { operator: "rms_norm", extents: NORM, variant: "", bar: 0.55 },
+    Row { operator: "bandwidth", extents: BUFFER, variant: "copy sequential", bar: 0.90 },
+    Row { operator: "bandwidth", extents: BUFFER, variant: "triad sequential", bar: 0.85 },
+];
+
 fn streams() {
-    const MIB: u64 = 1 << 20;
-    let rows = [("batch", 1), ("sequence", 4096), ("hidden", 4096)];
-    let scores = [("batch", 1), ("heads", 1), ("queries", 4096), ("keys", 4096)];
-    let buffer = [("bytes", 64 * MIB)];
-    let cases: [(&str, &[(&str, u64)], &str, f64); 5] = [
-        ("softmax", &scores, "", 0.45),
-        ("layer_norm", &rows, "", 0.55),
-        ("rms_norm", &rows, "", 0.55),
-        ("bandwidth", &buffer, "copy sequential", 0.90),
-        ("bandwidth", &buffer, "triad sequential", 0.85),
-    ];
-    for (operator, extents, variant, bar) in cases {
+    for Row { operator, extents, variant, bar } in STREAMS {
         let (mut subject, bytes) = subject(operator, "fp32", extents, variant);
         let (mut rates, mut copies) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {

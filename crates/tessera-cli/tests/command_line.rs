@@ -14,14 +14,15 @@ def double(x, y, N: ct.Constant[int]):
 
 @ct.kernel
 def typo(x):
-    ct.store(x, (0,), ct.lode(x, (0,), (16,)))
+    ct.store(x, (0,), ct.lod(x, (0,), (16,)))
 
 @ct.kernel
 def wild(x, y, N: ct.Constant[int]):
     ct.store(y, (7,), ct.load(x, (7,), (N,)))
 ";
     std::fs::write(folder.path().join("kernels.py"), kernels).expect("written");
-    let output = Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(&folder).args(arguments).output().expect("tessera starts");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(&folder).args(arguments).output().expect("tessera starts");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output.status.code().expect("an exit code"), text)
 }
@@ -99,7 +100,7 @@ fn a_finding_of_a_checked_run_ends_with_2_and_names_the_line() {
 #[test]
 fn mistakes_are_shown_with_their_place() {
     let (_, text) = tessera(&["run", "kernels.py::typo", "x=ones:f32[16]", "--grid", "1"]);
-    assert!(text.contains("kernels.py:10:") && text.contains("lode") && text.contains("help"), "{text}");
+    assert!(text.contains("kernels.py:10:") && text.contains("lod") && text.contains("did you mean `load`"), "{text}");
 }
 
 #[test]
@@ -116,6 +117,28 @@ fn operators_are_checked_against_their_references() {
     let (code, text) = tessera(&["check", "softmax", "gemm", "--precision", "fp32,bf16", "--cases", "4"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("16 cases right, 0 wrong"), "{text}");
+}
+
+#[test]
+fn ir_is_printed_and_read_back() {
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/softmax.py");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("softmax.tir").display().to_string();
+    let subject = format!("{kernel}::softmax");
+    let types = ["x=f32[?,?]", "y=f32[?,?]", "ACC=f32", "ROWS=4", "N=1000"];
+    let mut arguments = vec!["compile", &subject];
+    arguments.extend(types);
+    arguments.extend(["-O0", "-o", &file]);
+    let (code, text) = tessera(&arguments);
+    assert_eq!(code, 0, "{text}");
+    let (code, optimised) = tessera(&["opt", &file, "--pipeline", "O3", "--verify-each"]);
+    assert_eq!(code, 0, "{optimised}");
+    assert!(optimised.starts_with("schedule @softmax(") && optimised.contains("reduce"), "{optimised}");
+    let (code, changes) = tessera(&["opt", &file, "--pipeline", "O3", "--diff", "--time"]);
+    assert!(code == 0 && changes.contains("--- ") && changes.contains(" us "), "{changes}");
+    std::fs::write(&file, "schedule @k() {\n  %a = addq : tile<f32>\n}").expect("written");
+    let (code, wrong) = tessera(&["opt", &file]);
+    assert!(code == 5 && wrong.contains(":2:8"), "{wrong}");
 }
 
 #[test]

@@ -28,13 +28,7 @@ pub fn unit_roundoff(dtype: DType) -> f64 {
 
 /// The smallest positive number of a float format; 0 for types without fractions.
 pub fn smallest_positive(dtype: DType) -> f64 {
-    FloatFormat::of(dtype).map_or(0.0, |format| {
-        if format.signed {
-            2f64.powi(format.min_exponent() - format.mantissa_bits as i32)
-        } else {
-            2f64.powi(format.min_exponent())
-        }
-    })
+    FloatFormat::of(dtype).map_or(0.0, |format| format.decode(u64::from(format.signed) << format.padding))
 }
 
 /// The error model of one output: what its format and its accumulator lose.

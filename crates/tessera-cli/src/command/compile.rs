@@ -2,6 +2,7 @@
 
 use tessera::compile::OptLevel;
 use tessera::ir::{SourceMap, text};
+use tessera::lang::{ArgType, ConstValue};
 use tessera::runtime::argspec;
 use tessera::types::Target;
 
@@ -15,7 +16,17 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
     let mut types = Vec::new();
     for text in &arguments.arguments {
         let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
-        types.push((typed.name, typed.ty));
+        // A type's name means a run-time scalar of it, except where the parameter is a constant: there it is the type itself.
+        let constant = kernel.file().kernels[kernel.name()]
+            .params
+            .iter()
+            .find(|param| param.name == typed.name)
+            .is_some_and(|param| param.is_constant());
+        let ty = match typed.ty {
+            ArgType::Scalar(dtype) if constant => ArgType::Const(ConstValue::DType(dtype)),
+            ty => ty,
+        };
+        types.push((typed.name, ty));
     }
     let mut options = compile_options(&arguments.optimise, None)?;
     if arguments.target != "cpu" {
