@@ -8,7 +8,7 @@ def softmax(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int])
     i = ct.bid(0)
     v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
     e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
-    ct.store(y, (i, 0), (e * (1.0 / ct.sum(e, axis=1, keepdims=True))).astype(y.dtype))
+    ct.store(y, (i, 0), (e / ct.sum(e, axis=1, keepdims=True)).astype(y.dtype))
 
 
 @tessera.kernel
@@ -19,4 +19,4 @@ def softmax_causal(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constan
     keep = ct.arange(N, dtype=ct.int32)[None, :] <= query[:, None]
     v = ct.where(keep, v, -float("inf"))
     e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
-    ct.store(y, (i, 0), (e * (1.0 / ct.sum(e, axis=1, keepdims=True))).astype(y.dtype))
+    ct.store(y, (i, 0), (e / ct.sum(e, axis=1, keepdims=True)).astype(y.dtype))
