@@ -16,6 +16,9 @@ use crate::python;
 use crate::signature;
 use crate::style::{self, Style};
 
+/// Aliases of dotted paths are followed this far.
+const MAX_ALIASES: u32 = 16;
+
 /// A kernel file after parsing.
 #[derive(Clone, Debug)]
 pub struct ParsedFile {
@@ -199,11 +202,16 @@ impl ParsedFile {
 
     /// The dotted path that an expression names, with imports resolved: `ct.kernel` is `cuda.tile.kernel`.
     pub(crate) fn path_of(&self, expr: &Expr) -> Option<String> {
+        self.path_through(expr, MAX_ALIASES)
+    }
+
+    /// The same, following at most `aliases` names that stand for other paths: a name can be defined by itself.
+    fn path_through(&self, expr: &Expr, aliases: u32) -> Option<String> {
         match &expr.kind {
             ExprKind::Name(name) => match self.globals.get(name) {
                 Some(Global::Import(path)) => Some(path.clone()),
                 Some(Global::Value(value, position)) if position.is_empty() => match &value.kind {
-                    ExprKind::Attribute(..) => self.path_of(value),
+                    ExprKind::Attribute(..) => self.path_through(value, aliases.checked_sub(1)?),
                     _ => None,
                 },
                 Some(_) => None,
@@ -212,7 +220,7 @@ impl ParsedFile {
                     _ => name.clone(),
                 }),
             },
-            ExprKind::Attribute(base, member) => Some(format!("{}.{}", self.path_of(base)?, member.name)),
+            ExprKind::Attribute(base, member) => Some(format!("{}.{}", self.path_through(base, aliases)?, member.name)),
             _ => None,
         }
     }

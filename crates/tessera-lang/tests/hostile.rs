@@ -78,6 +78,8 @@ fn texts_that_nest_or_grow_without_bound_are_refused() {
         kernel("    t = (1,)\n    for i in ct.static_iter(range(900)):\n        t = t + t"),
         "f = lambda: f()\n".to_string() + &kernel("    f()"),
         "a = b\nb = a\n".to_string() + &kernel("    t = a"),
+        "a = a.b\n\n@a\ndef kernel(x: a): pass\n".to_string(),
+        "a = b.c\nb = a.c\n".to_string() + &kernel("    t = a(n)"),
         "\u{feff}import cuda.tile as ct\r\n@ct.kernel\r\ndef kernel(): pass\r\n".to_string(),
         "@".repeat(100_000),
         "\0\0\0".to_string(),
