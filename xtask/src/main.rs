@@ -114,11 +114,21 @@ fn report(problems: Vec<String>) -> Result<()> {
     bail!("{} rules of the tree are broken:\n  {}", problems.len(), problems.join("\n  "))
 }
 
-/// Runs a fuzz target with the installed compiler and no sanitizer: the targets look for panics, not for memory errors.
+/// Runs a fuzz target with the installed compiler and no sanitizer: the targets look for panics and hangs, not for memory
+/// errors. What it finds of interest is kept in `fuzz/corpus`; the tree's own files are where it starts.
 fn fuzz(args: &[String]) -> Result<()> {
     let [target, seconds] = args else { bail!("usage: cargo xtask fuzz TARGET SECONDS") };
     let seconds: u32 = seconds.parse().context("SECONDS is a number")?;
-    let mut command = cargo(&["fuzz", "run", "-s", "none", target, "--"]);
+    let seeds: &[&str] = match target.as_str() {
+        "ir_text" => &["tests/filetests"],
+        "kernel_source" => &["kernels", "examples"],
+        "ptx" => &["crates/tessera-ptx/tests/ptx"],
+        _ => &[],
+    };
+    let corpus = format!("fuzz/corpus/{target}");
+    std::fs::create_dir_all(root().join(&corpus)).with_context(|| format!("can't make {corpus}"))?;
+    let mut command = cargo(&["fuzz", "run", "-s", "none", target, &corpus]);
+    command.args(seeds).args(["--", "-max_len=4096", "-timeout=10", "-rss_limit_mb=2048"]);
     command.arg(format!("-max_total_time={seconds}")).env("RUSTC_BOOTSTRAP", "1");
     must(&mut command, "cargo fuzz (installed with `cargo install cargo-fuzz`)")
 }
