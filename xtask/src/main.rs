@@ -122,7 +122,9 @@ fn fuzz(args: &[String]) -> Result<()> {
     let seeds: &[&str] = match target.as_str() {
         "ir_text" => &["tests/filetests"],
         "kernel_source" => &["kernels", "examples"],
+        "npy" => &["fuzz/seeds/npy"],
         "ptx" => &["crates/tessera-ptx/tests/ptx"],
+        "safetensors" => &["fuzz/seeds/safetensors"],
         _ => &[],
     };
     let corpus = format!("fuzz/corpus/{target}");
