@@ -119,28 +119,17 @@ impl Library {
         let keys: Vec<&CaseKey> = self.cases.iter().map(|case| &case.key).collect();
         let order = crate::suite::fair_order(&keys, seed);
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
-        let mut kept: Vec<usize> = order
-            .into_iter()
-            .filter(|&index| {
-                let key = &self.cases[index].key;
-                let count = counts.entry((key.operator.clone(), key.precision.clone())).or_default();
-                *count += 1;
-                *count <= most
-            })
-            .collect();
-        kept.sort_unstable();
-        let mut position = 0;
-        let mut keep = || {
-            position += 1;
-            kept.binary_search(&(position - 1)).is_ok()
-        };
-        self.cases.retain(|_| keep());
-        position = 0;
-        let mut keep = || {
-            position += 1;
-            kept.binary_search(&(position - 1)).is_ok()
-        };
-        self.entries.retain(|_| keep());
+        let mut keep = vec![false; self.cases.len()];
+        for index in order {
+            let key = &self.cases[index].key;
+            let count = counts.entry((key.operator.clone(), key.precision.clone())).or_default();
+            *count += 1;
+            keep[index] = *count <= most;
+        }
+        let mut flags = keep.iter();
+        self.cases.retain(|_| flags.next() == Some(&true));
+        let mut flags = keep.iter();
+        self.entries.retain(|_| flags.next() == Some(&true));
     }
 }
 
