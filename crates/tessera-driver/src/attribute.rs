@@ -31,6 +31,8 @@ attributes! {
         ClockKhz = 13,
         /// Multiprocessors.
         Multiprocessors = 16,
+        /// Whether memory has error correction.
+        Ecc = 32,
         /// Highest memory clock in kHz.
         MemoryClockKhz = 36,
         /// Width of the memory bus in bits.
@@ -39,6 +41,8 @@ attributes! {
         L2Bytes = 38,
         /// Threads resident on a multiprocessor.
         ThreadsPerMultiprocessor = 39,
+        /// Whether host and device memory share one address space.
+        UnifiedAddressing = 41,
         /// Compute capability, major.
         CapabilityMajor = 75,
         /// Compute capability, minor.
@@ -47,6 +51,8 @@ attributes! {
         SharedPerMultiprocessor = 81,
         /// 32-bit registers of a multiprocessor.
         RegistersPerMultiprocessor = 82,
+        /// Whether all blocks of a launch can be resident together on demand.
+        CooperativeLaunch = 95,
         /// Shared memory a block may opt in to, in bytes.
         SharedPerBlockOptIn = 97,
         /// Blocks resident on a multiprocessor.
@@ -81,5 +87,17 @@ attributes! {
         MaxDynamicShared = 8,
         /// Whether clusters of more than eight blocks are allowed; can be set.
         NonPortableCluster = 14,
+    }
+}
+
+attributes! {
+    /// A number an address can be asked for.
+    PointerAttribute {
+        /// Kind of memory: 1 host, 2 device.
+        MemoryType = 2,
+        /// Whether the driver may move it between host and device.
+        Managed = 8,
+        /// Position of the device that it belongs to.
+        DeviceOrdinal = 9,
     }
 }

@@ -31,6 +31,8 @@ impl DriverCode {
     pub const NOT_READY: DriverCode = DriverCode(600);
     /// A kernel touched memory that is not its own.
     pub const ILLEGAL_ADDRESS: DriverCode = DriverCode(700);
+    /// The other context's memory is within reach already.
+    pub const PEER_ALREADY_ENABLED: DriverCode = DriverCode(704);
     /// The launch asks for more than the device has.
     pub const LAUNCH_OUT_OF_RESOURCES: DriverCode = DriverCode(701);
     /// The call is not supported here.

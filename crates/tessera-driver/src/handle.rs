@@ -33,6 +33,27 @@ impl StreamHandle {
     pub const DEFAULT: StreamHandle = StreamHandle(0);
 }
 
+/// Host memory that the driver has pinned. Devices that share the host's addresses reach it under the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPtr(
+    /// The address.
+    pub u64,
+);
+
+impl HostPtr {
+    /// The address as a kernel sees it.
+    pub const fn on_device(self) -> DevicePtr {
+        DevicePtr(self.0)
+    }
+}
+
+/// What another process needs to reach an allocation of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedHandle(
+    /// The driver's bytes.
+    pub [u8; 64],
+);
+
 /// The position of a device in the driver's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceOrdinal(

@@ -5,7 +5,7 @@
 //! driver at all. `tessera-cuda` fills the table from `libcuda`; an emulator fills the same table, and nothing above this
 //! crate can tell which one it talks to.
 //!
-//! On top of the table stand owned resources: [`Context`], [`Stream`], [`Event`], [`DeviceBuffer`], [`Module`], [`Kernel`].
+//! On top of the table stand owned resources: [`Context`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`], [`Module`], [`Kernel`].
 //! Each keeps its table alive, makes its context current before a call and gives its handle back when dropped.
 //!
 //! ```
@@ -15,6 +15,7 @@
 //! ```
 
 mod attribute;
+mod buffer;
 mod error;
 mod handle;
 mod launch;
@@ -22,10 +23,15 @@ mod owned;
 mod table;
 mod tensor_map;
 
-pub use attribute::{DeviceAttribute, FunctionAttribute};
+pub use attribute::{DeviceAttribute, FunctionAttribute, PointerAttribute};
+pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use error::{DriverCode, DriverError, Result};
-pub use handle::{ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle};
+pub use handle::{
+    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, HostPtr, ModuleHandle, SharedHandle,
+    StreamHandle,
+};
 pub use launch::{Dim3, LaunchSpec, Params};
-pub use owned::{Context, DeviceBuffer, Event, Graph, Kernel, Module, Stream};
+pub use owned::{Context, Event, Graph, Kernel, Module, Stream};
 pub use table::DriverTable;
-pub use tensor_map::{L2Promotion, OutOfBounds, Swizzle, TensorMap, TensorMapError, TensorMapSpec};
+pub use tensor_map::{TensorMap, TensorMapError, TensorMapSpec};
+pub use tessera_types::{L2Promotion, OutOfBounds, Swizzle};

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attribute::{DeviceAttribute, FunctionAttribute};
-use crate::error::{DriverError, Result};
+use crate::buffer::{DeviceBuffer, PinnedBuffer};
+use crate::error::{DriverCode, DriverError, Result};
 use crate::handle::{
     ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle,
 };
@@ -108,8 +109,33 @@ impl Context {
 
     /// Allocates device memory. Zero bytes give a buffer with a null pointer.
     pub fn buffer(&self, bytes: u64) -> Result<DeviceBuffer> {
-        let pointer = if bytes == 0 { DevicePtr(0) } else { self.table()?.mem_alloc(bytes)? };
-        Ok(DeviceBuffer { context: self.clone(), pointer, bytes })
+        DeviceBuffer::new(self, bytes)
+    }
+
+    /// Allocates pinned host memory, all zero.
+    pub fn pinned(&self, bytes: u64) -> Result<PinnedBuffer> {
+        PinnedBuffer::new(self, bytes)
+    }
+
+    /// The raw handle.
+    pub fn handle(&self) -> ContextHandle {
+        self.inner.handle
+    }
+
+    /// Lets kernels of this context reach the memory of another device's context. False where the machine has no way.
+    pub fn enable_peer(&self, other: &Context) -> Result<bool> {
+        if !self.table()?.peer_can_access(self.device(), other.device())? {
+            return Ok(false);
+        }
+        match self.table()?.peer_enable(other.handle()) {
+            Err(error) if error.code() == Some(DriverCode::PEER_ALREADY_ENABLED) => Ok(true),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// Assembles PTX text to a cubin for this device.
+    pub fn assemble(&self, ptx: &str) -> Result<Vec<u8>> {
+        self.table()?.assemble(ptx)
     }
 
     /// Makes a stream.
@@ -140,67 +166,6 @@ impl Context {
     }
 }
 
-/// Device memory that is freed when dropped.
-#[derive(Debug)]
-pub struct DeviceBuffer {
-    context: Context,
-    pointer: DevicePtr,
-    bytes: u64,
-}
-
-impl DeviceBuffer {
-    /// Where it starts.
-    pub fn pointer(&self) -> DevicePtr {
-        self.pointer
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn within(&self, offset: u64, bytes: u64) -> Result<DevicePtr> {
-        match offset.checked_add(bytes) {
-            Some(end) if end <= self.bytes => Ok(self.pointer.offset(offset)),
-            _ => Err(DriverError::Argument(format!(
-                "{bytes} bytes at offset {offset} do not fit a buffer of {} bytes",
-                self.bytes
-            ))),
-        }
-    }
-
-    /// Copies from the host to `offset`.
-    pub fn write(&self, offset: u64, from: &[u8], stream: &Stream) -> Result<()> {
-        let to = self.within(offset, from.len() as u64)?;
-        self.context.table()?.copy_to_device(to, from, stream.handle)
-    }
-
-    /// Copies to the host from `offset`.
-    pub fn read(&self, offset: u64, to: &mut [u8], stream: &Stream) -> Result<()> {
-        let from = self.within(offset, to.len() as u64)?;
-        self.context.table()?.copy_to_host(to, from, stream.handle)
-    }
-
-    /// Queues a fill of the whole buffer with one byte.
-    pub fn fill(&self, value: u8, stream: &Stream) -> Result<()> {
-        self.context.table()?.fill_u8(self.pointer, value, self.bytes, stream.handle)
-    }
-
-    /// Queues a copy of all of `from` to the start of this buffer.
-    pub fn copy_from(&self, from: &DeviceBuffer, stream: &Stream) -> Result<()> {
-        let to = self.within(0, from.bytes)?;
-        self.context.table()?.copy_on_device(to, from.pointer, from.bytes, stream.handle)
-    }
-}
-
-impl Drop for DeviceBuffer {
-    fn drop(&mut self) {
-        if self.bytes != 0 {
-            let _ = self.context.table().and_then(|table| table.mem_free(self.pointer));
-        }
-    }
-}
-
 /// A queue of work that runs in order.
 #[derive(Debug)]
 pub struct Stream {
@@ -217,6 +182,16 @@ impl Stream {
     /// Waits until its work is done.
     pub fn synchronize(&self) -> Result<()> {
         self.context.table()?.stream_synchronize(self.handle)
+    }
+
+    /// Queues a wait for an event.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context.table()?.stream_wait_event(self.handle, event.handle)
+    }
+
+    /// Queues a wait until the 32-bit word at an address is at least `value`.
+    pub fn wait_value(&self, at: DevicePtr, value: u32) -> Result<()> {
+        self.context.table()?.stream_wait_value(self.handle, at, value)
     }
 
     /// Records what `work` queues here as a graph, instead of running it.
@@ -343,6 +318,28 @@ impl Kernel {
         self.table()?
             .function_set_attribute(self.function, FunctionAttribute::MaxDynamicShared, value)
             .map_err(|error| error.in_kernel(&self.name))
+    }
+
+    /// Allows clusters of more than eight blocks.
+    pub fn allow_large_clusters(&self) -> Result<()> {
+        self.table()?
+            .function_set_attribute(self.function, FunctionAttribute::NonPortableCluster, 1)
+            .map_err(|error| error.in_kernel(&self.name))
+    }
+
+    /// Blocks that fit one multiprocessor.
+    pub fn resident_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32> {
+        self.table()?.function_occupancy(self.function, threads, shared_bytes).map_err(|error| error.in_kernel(&self.name))
+    }
+
+    /// Clusters of a launch that fit the device at once.
+    pub fn resident_clusters(&self, spec: &LaunchSpec<'_>) -> Result<u32> {
+        self.table()?.function_clusters(spec).map_err(|error| error.in_kernel(&self.name))
+    }
+
+    /// The context it was loaded into.
+    pub fn context(&self) -> &Context {
+        &self.module.inner.context
     }
 
     /// Queues a launch without a cluster of its own.

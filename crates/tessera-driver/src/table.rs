@@ -6,10 +6,11 @@
 
 use std::fmt;
 
-use crate::attribute::{DeviceAttribute, FunctionAttribute};
+use crate::attribute::{DeviceAttribute, FunctionAttribute, PointerAttribute};
 use crate::error::{DriverError, Result};
 use crate::handle::{
-    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, ModuleHandle, StreamHandle,
+    ContextHandle, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, GraphHandle, HostPtr, ModuleHandle, SharedHandle,
+    StreamHandle,
 };
 use crate::launch::LaunchSpec;
 use crate::tensor_map::{TensorMap, TensorMapSpec};
@@ -66,6 +67,9 @@ table! {
     /// One of a device's numbers.
     device_attribute(device: DeviceOrdinal, attribute: DeviceAttribute) -> i32;
 
+    /// Where a device is plugged in (`0000:1b:00.0`), which is how other libraries name it.
+    device_bus_id(device: DeviceOrdinal) -> String;
+
     /// Opens the device's shared context, or counts one more user of it.
     context_retain(device: DeviceOrdinal) -> ContextHandle;
     /// Counts one user fewer; the last one frees everything in the context.
@@ -87,6 +91,33 @@ table! {
     mem_alloc_async(bytes: u64, stream: StreamHandle) -> DevicePtr;
     /// Frees memory of `mem_alloc_async` in stream order.
     mem_free_async(pointer: DevicePtr, stream: StreamHandle);
+    /// Keeps freed stream-ordered memory up to so many bytes, instead of giving it back at each synchronisation.
+    pool_keep(device: DeviceOrdinal, bytes: u64);
+    /// Gives back what the stream-ordered pool holds beyond so many bytes.
+    pool_trim(device: DeviceOrdinal, bytes: u64);
+    /// The allocation that an address lies in: its start and its size.
+    pointer_range(pointer: DevicePtr) -> (DevicePtr, u64);
+    /// One of an address's numbers.
+    pointer_attribute(pointer: DevicePtr, attribute: PointerAttribute) -> u64;
+    /// Lets another process reach memory of `mem_alloc`.
+    mem_share(pointer: DevicePtr) -> SharedHandle;
+
+    /// Allocates pinned host memory that devices reach.
+    host_alloc(bytes: u64) -> HostPtr;
+    /// Frees memory of `host_alloc`.
+    host_free(pointer: HostPtr);
+    /// Writes pinned memory from the host, each aligned word at once.
+    host_write(to: HostPtr, from: &[u8]);
+    /// Reads pinned memory from the host.
+    host_read(to: &mut [u8], from: HostPtr);
+
+    /// Whether the first device's kernels can reach the second's memory.
+    peer_can_access(from: DeviceOrdinal, to: DeviceOrdinal) -> bool;
+    /// Lets the current context reach memory of another one.
+    peer_enable(context: ContextHandle);
+    /// Queues a copy between the memories of two contexts: target, its context, source, its context.
+    copy_between(to: DevicePtr, there: ContextHandle, from: DevicePtr, here: ContextHandle, bytes: u64, stream: StreamHandle);
+
     /// Copies from the host and returns when the source may be reused.
     copy_to_device(to: DevicePtr, from: &[u8], stream: StreamHandle);
     /// Copies to the host and returns when the bytes are there.
@@ -107,6 +138,9 @@ table! {
     /// Queues a wait for an event.
     stream_wait_event(stream: StreamHandle, event: EventHandle);
 
+    /// Queues a wait until the 32-bit word at an address is at least `value`.
+    stream_wait_value(stream: StreamHandle, at: DevicePtr, value: u32);
+
     /// Makes an event that keeps time.
     event_create() -> EventHandle;
     /// Frees an event.
@@ -118,6 +152,8 @@ table! {
     /// Milliseconds between two reached events.
     event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
 
+    /// Assembles PTX text to a cubin for a device of the current context.
+    assemble(ptx: &str) -> Vec<u8>;
     /// Loads PTX text or a cubin into the current context.
     module_load(image: &[u8]) -> ModuleHandle;
     /// Unloads a module.
@@ -130,6 +166,8 @@ table! {
     function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32);
     /// Blocks of a kernel that fit one multiprocessor: threads of a block, dynamic shared bytes.
     function_occupancy(function: FunctionHandle, threads: u32, shared_bytes: u32) -> u32;
+    /// Clusters of a launch that fit the device at once.
+    function_clusters(spec: &LaunchSpec<'_>) -> u32;
     /// Queues a launch.
     launch(spec: &LaunchSpec<'_>);
 

@@ -7,6 +7,7 @@
 //!   clocks and peaks.
 
 mod arch;
+mod bulk_copy;
 mod cast;
 mod device;
 mod dtype;
@@ -22,6 +23,7 @@ pub mod element;
 pub mod packed;
 
 pub use arch::{Arch, Feature, Limits};
+pub use bulk_copy::{L2Promotion, OutOfBounds, Swizzle};
 pub use cast::{cast, default_rounding};
 pub use device::{Device, Peak, Unit};
 pub use dtype::{DType, NumberClass, UnknownDType};

@@ -1,0 +1,177 @@
+//! A compiled kernel for a device as data: its code, its interface and what a launch must know.
+//!
+//! A compiler makes one, a runtime launches it; neither needs the other. Invariant: the entry's parameters are exactly the
+//! [`Abi`]'s arguments in order, then one for each [`HiddenParam`]. Of the user's arguments
+//!
+//! | argument | parameter of the entry |
+//! |---|---|
+//! | array | `.u64` address of element 0, then sizes, then strides in elements, each `.s32` or `.s64` by the array's index type |
+//! | list | `.u64` address of a table of 64-bit words (address, sizes, strides of each item), then its length |
+//! | scalar | its type's own width, a byte where it has less |
+//!
+//! ```
+//! use tessera_ir::{Abi, GridRule, ImageCode, KernelImage, LaunchFacts};
+//! let image = KernelImage {
+//!     entry: "scale".into(),
+//!     target: "sm_90a".into(),
+//!     code: ImageCode::Ptx(".version 8.0 ...".into()),
+//!     abi: Abi::default(),
+//!     hidden: Vec::new(),
+//!     launch: LaunchFacts { threads: [256, 1, 1], ..LaunchFacts::default() },
+//! };
+//! assert_eq!(image.launch.grid.physical([7, 1, 1], 132, None), Some([7, 1, 1]));
+//! assert_eq!(GridRule { per_multiprocessor: Some(1), ..GridRule::default() }.physical([1000, 2, 1], 132, None), Some([132, 1, 1]));
+//! ```
+
+use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
+
+use crate::abi::Abi;
+
+/// A kernel that was compiled for a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelImage {
+    /// The entry's name in the code.
+    pub entry: String,
+    /// What it was compiled for: `sm_90a`.
+    pub target: String,
+    /// The code.
+    pub code: ImageCode,
+    /// The user's arguments.
+    pub abi: Abi,
+    /// What the launcher adds after them, in order.
+    pub hidden: Vec<HiddenParam>,
+    /// How it is launched.
+    pub launch: LaunchFacts,
+}
+
+/// Code in a form that a driver loads.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ImageCode {
+    /// PTX text, which the driver assembles.
+    Ptx(String),
+    /// Machine code.
+    Cubin(Vec<u8>),
+}
+
+impl ImageCode {
+    /// The bytes that a driver is given.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            ImageCode::Ptx(text) => text.as_bytes(),
+            ImageCode::Cubin(bytes) => bytes,
+        }
+    }
+}
+
+impl std::fmt::Debug for ImageCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ImageCode::Ptx(text) => write!(f, "Ptx({} bytes)", text.len()),
+            ImageCode::Cubin(bytes) => write!(f, "Cubin({} bytes)", bytes.len()),
+        }
+    }
+}
+
+/// A parameter that the launcher supplies by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HiddenParam {
+    /// A tensor map over an array argument: 128 bytes aligned to 64, by value.
+    TensorMap(TensorMapPlan),
+    /// The blocks that the user asked for, along x, y and z: three parameters of type `.u32`.
+    Grid,
+    /// The address (`.u64`) of memory of the kernel's own. Zeroed once, when the launch is prepared; a kernel that counts in it
+    /// leaves it as it was.
+    Workspace {
+        /// Bytes for the whole launch.
+        bytes: u64,
+        /// Bytes for each block of the launched grid.
+        bytes_per_block: u64,
+    },
+}
+
+/// A tensor map over an array argument, before the array is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMapPlan {
+    /// Position of the array among the [`Abi`]'s parameters.
+    pub param: usize,
+    /// The array's axes, the contiguous one first; one for each dimension of the map.
+    pub axes: Vec<usize>,
+    /// Elements of the box that one copy moves, in the same order.
+    pub tile: Vec<u32>,
+    /// The element type as the engine sees it; the array's own where absent.
+    pub dtype: Option<DType>,
+    /// The permutation in shared memory.
+    pub swizzle: Swizzle,
+    /// Cache promotion.
+    pub l2: L2Promotion,
+    /// What lies outside.
+    pub outside: OutOfBounds,
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// Threads of a block.
+    pub threads: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Blocks of a cluster.
+    pub cluster: Option<[u32; 3]>,
+    /// From the user's grid to the launched one.
+    pub grid: GridRule,
+    /// True when the kernel waits itself for its predecessor in the stream (`griddepcontrol.wait`), so that it may start early.
+    pub overlaps_predecessor: bool,
+}
+
+impl Default for LaunchFacts {
+    fn default() -> LaunchFacts {
+        LaunchFacts { threads: [1; 3], shared_bytes: 0, cluster: None, grid: GridRule::default(), overlaps_predecessor: false }
+    }
+}
+
+/// From the user's grid to the launched one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridRule {
+    /// Launched blocks for each of the user's, along x, y and z (a cluster that shares one of them).
+    pub blocks: [u32; 3],
+    /// For persistent kernels, the most launched blocks for each multiprocessor. The grid then is one row, and the kernel finds
+    /// its work from [`HiddenParam::Grid`].
+    pub per_multiprocessor: Option<u32>,
+}
+
+impl Default for GridRule {
+    fn default() -> GridRule {
+        GridRule { blocks: [1; 3], per_multiprocessor: None }
+    }
+}
+
+impl GridRule {
+    /// The launched grid; `None` where it is beyond what a grid can be.
+    pub fn physical(&self, asked: [u32; 3], multiprocessors: u32, cluster: Option<[u32; 3]>) -> Option<[u32; 3]> {
+        let mut grid = [0; 3];
+        for (axis, blocks) in grid.iter_mut().enumerate() {
+            *blocks = asked[axis].checked_mul(self.blocks[axis])?;
+        }
+        let Some(per_multiprocessor) = self.per_multiprocessor else { return Some(grid) };
+        let unit = cluster.map_or(1, |cluster| cluster.iter().map(|&n| u64::from(n)).product()).max(1);
+        let wanted: u64 = grid.iter().try_fold(1u64, |all, &blocks| all.checked_mul(u64::from(blocks)))?;
+        let resident = (u64::from(multiprocessors) * u64::from(per_multiprocessor) / unit * unit).max(unit);
+        Some([u32::try_from(wanted.next_multiple_of(unit).min(resident)).ok()?, 1, 1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn persistent_grids_are_whole_clusters() {
+        let rule = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1) };
+        assert_eq!(rule.physical([1000, 1, 1], 132, Some([2, 1, 1])), Some([132, 1, 1]));
+        assert_eq!(rule.physical([1000, 1, 1], 133, Some([2, 1, 1])), Some([132, 1, 1]));
+        assert_eq!(rule.physical([3, 1, 1], 132, Some([2, 1, 1])), Some([6, 1, 1]));
+        assert_eq!(rule.physical([u32::MAX, 1, 1], 132, None), None);
+        let split = GridRule { blocks: [1, 4, 1], per_multiprocessor: None };
+        assert_eq!(split.physical([5, 2, 1], 132, None), Some([5, 8, 1]));
+    }
+}
