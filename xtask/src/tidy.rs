@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 /// The project's own crates that each crate may depend on, directly. What is not listed here is a decision to take.
 const EDGES: &[(&str, &[&str])] = &[
     ("tessera-types", &[]),
-    ("tessera-ir", &["tessera-types"]),
+    ("tessera-layout", &[]),
+    ("tessera-ir", &["tessera-types", "tessera-layout"]),
     ("tessera-lang", &["tessera-types", "tessera-ir"]),
     ("tessera-ptx", &["tessera-types"]),
     ("tessera-compile", &["tessera-types", "tessera-ir", "tessera-lang"]),
