@@ -12,5 +12,7 @@
 //! ```
 
 mod libcuda;
+mod nvml;
 
 pub use libcuda::driver;
+pub use nvml::{DeviceFacts, Nvml, NvmlDevice, NvmlError, Readings};
