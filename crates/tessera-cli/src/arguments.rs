@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run one kernel on arguments given on the command line.
     #[command(
-        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy"
+        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy\n  tessera run softmax.tir::softmax x=@x.npy y=empty:f32[128,1000] --grid 128"
     )]
     Run(Run),
     /// Check a kernel, or the library's operators, for right results.
@@ -50,10 +50,11 @@ pub(crate) enum Command {
 /// A kernel and its launch.
 #[derive(Debug, Args)]
 pub(crate) struct Launch {
-    /// `FILE::KERNEL` (.py) or `FILE.tir`.
+    /// `FILE::KERNEL`; the file is a `.py`, or a `.tir` of any level.
     pub(crate) subject: String,
     /// `NAME=VALUE`, `NAME=DIST:DTYPE[D0,D1,...]` (zeros ones randn rand arange empty iota const(V); `;seed=N` may follow), or
-    /// `NAME=@file.npy`, `NAME=@file.safetensors#tensor`.
+    /// `NAME=@file.npy` (`;dtype=f8e4m3` where NumPy has no name for the type), `NAME=@file.safetensors#tensor`, or a list
+    /// `NAME=[ARRAY,...]`.
     pub(crate) arguments: Vec<String>,
     /// Blocks along each axis, `X[,Y[,Z]]`; `auto` for declarative kernels.
     #[arg(long)]

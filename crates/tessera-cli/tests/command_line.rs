@@ -1,5 +1,6 @@
 //! The contract of the command line: exit codes, and messages with a place and a way out.
 
+use std::path::Path;
 use std::process::Command;
 
 /// Runs `tessera` in a folder that holds `kernels.py`, and returns the exit code and everything that was printed.
@@ -139,6 +140,117 @@ fn ir_is_printed_and_read_back() {
     std::fs::write(&file, "schedule @k() {\n  %a = addq : tile<f32>\n}").expect("written");
     let (code, wrong) = tessera(&["opt", &file]);
     assert!(code == 5 && wrong.contains(":2:8"), "{wrong}");
+}
+
+/// Runs `tessera` in a folder of the caller's.
+fn tessera_in(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(folder).args(arguments).output().expect("tessera starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().expect("an exit code"), text)
+}
+
+/// Compiles a kernel to text, runs source and text on the same arguments, and compares every bit of what they wrote.
+fn text_runs_as_the_source(
+    source: &str,
+    kernel: &str,
+    types: &[&str],
+    constants: &[&str],
+    arrays: &[&str],
+    grid: &str,
+    emit: &str,
+) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("k.py"), source).expect("written");
+    let (python, text) = (format!("k.py::{kernel}"), format!("k.tir::{kernel}"));
+    let run = |arguments: &[&[&str]]| {
+        let (code, printed) = tessera_in(folder.path(), &arguments.concat());
+        assert_eq!(code, 0, "{arguments:?}\n{printed}");
+    };
+    run(&[&["compile", &python, "--emit", emit, "-o", "k.tir"], types, constants]);
+    run(&[&["run", &python, "--grid", grid, "--save", "y=source.npy"], arrays, constants]);
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).expect("saved");
+    for level in ["-O0", "-O3"] {
+        run(&[&["run", &text, "--grid", grid, "--save", "y=text.npy", level], arrays]);
+        assert_eq!(bytes("source.npy"), bytes("text.npy"), "{kernel} {emit} {level}");
+    }
+    run(&[&["check", &text, "--grid", grid, "--against", "y=source.npy", "--sanitize", "all"], arrays]);
+    run(&[&["compile", &text, "--emit", "schedule"]]);
+}
+
+#[test]
+fn schedule_text_runs_with_the_bits_of_its_source() {
+    let source = "import cuda.tile as ct
+
+@ct.kernel
+def rows(x, y, eps, N: ct.Constant[int]):
+    v = ct.load(x, (ct.bid(0), 0), (1, N), padding_mode=ct.PaddingMode.NEG_INF)
+    e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
+    s = ct.sum(e, axis=1, keepdims=True)
+    ct.store(y, (ct.bid(0), 0), e / (s * s + eps) + e * eps)
+";
+    let (types, arrays) = (["x=f32[?,?]", "y=f32[?,?]", "eps=f32"], ["x=randn:f32[37,100]", "y=empty:f32[37,100]", "eps=0.125"]);
+    text_runs_as_the_source(source, "rows", &types, &["N=128"], &arrays, "37", "schedule");
+}
+
+#[test]
+fn graph_text_is_tiled_for_its_arguments() {
+    let source = "import tessera
+from tessera import Tensor, tile, fp32
+
+@tessera.kernel
+def product(x: Tensor[\"M\", \"K\", fp32], w: Tensor[\"K\", \"N\", fp32], y: Tensor[\"M\", \"N\", fp32], beta: float):
+    a = tile.load(x)
+    b = tile.load(w)
+    tile.store(y, tile.mma(a, b) * beta)
+";
+    let types = ["x=f32[?,?]", "w=f32[?,?]", "y=f32[?,?]", "beta=f32"];
+    let arrays = ["x=randn:f32[150,70]", "w=randn:f32[70,33]", "y=empty:f32[150,33]", "beta=0.5"];
+    text_runs_as_the_source(source, "product", &types, &[], &arrays, "auto", "graph");
+}
+
+#[test]
+fn mistakes_with_ir_files_are_shown_with_their_place() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |text: &str| std::fs::write(folder.path().join("k.tir"), text).expect("written");
+    let ask = |arguments: &[&str]| tessera_in(folder.path(), &[&["run", "k.tir::k", "--grid", "1"], arguments].concat());
+    let header =
+        "schedule @k(%x: tile<ptr<f32>>, %n: tile<i32>, %s: tile<i32>) abi(x: array<f32, [?], [1], i32, align=4, disjoint>)";
+    let body = "
+  %v = make_tensor_view %x, [%n], [] : tensor_view<?xf32, strides=[1]>
+  %p = make_partition_view %v : partition_view<tile=(16), padding=zero, tensor_view<?xf32, strides=[1]>>
+  %i = get_tile_block_id {axis=x} : tile<i32>
+  %t, %k = load_view_tko %p, [%i] : tile<16xf32>, token
+  %d = addf %t, %t : tile<16xf32>
+  %e = store_view_tko %d, %p, [%i], token=%k : token
+  return
+}
+";
+    write(&format!("{header} {{{body}"));
+    let (code, text) = ask(&["x=arange:f32[16]"]);
+    assert!(code == 0 && text.contains("x: f32[16] = [0, 2, 4,"), "{text}");
+    for (arguments, wanted) in [
+        (&[][..], "argument `x` is missing"),
+        (&["x=arange:f16[16]"][..], "`x` holds `f16`, the kernel was compiled for `f32`"),
+        (&["x=arange:f32[4,4]"][..], "`x` has 2 axes, the kernel was compiled for 1"),
+        (&["x=arange:f32[16]", "N=4"][..], "`k` has no parameter `N`"),
+        (&["x=arange:f32[16]", "--config", "BLOCK_M=4"][..], "no choice `BLOCK_M`"),
+    ] {
+        let (code, text) = ask(arguments);
+        assert!(
+            code == 5 && text.contains(wanted) && (text.contains("k.tir:1:") || wanted.contains("choice")),
+            "{arguments:?}\n{text}"
+        );
+    }
+    let (code, text) = tessera_in(folder.path(), &["run", "k.tir::other", "--grid", "1"]);
+    assert!(code == 5 && text.contains("it has `k`"), "{text}");
+    for (wrong, place) in [("addf %t, %q", ":6:17"), ("addq %t, %t", ":6:8"), ("addi %t, %t {overflow=none}", ":6:")] {
+        write(&format!("{header} {{{}", body.replace("addf %t, %t", wrong)));
+        let (code, text) = ask(&["x=arange:f32[16]"]);
+        assert!(code == 5 && text.contains(&format!("k.tir{place}")), "{wrong}\n{text}");
+    }
+    write("schedule @k(");
+    assert_eq!(ask(&[]).0, 5);
 }
 
 #[test]

@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Func, Level, Module, PassFailure, PassManager, PrintAfter, Severity, verify};
+use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::pipeline::OptLevel;
@@ -104,11 +104,58 @@ pub fn compile(
     Ok(compiled)
 }
 
+/// Compiles a module of IR text whose first function is the kernel, for arguments of these types (which Graph IR is tiled for).
+///
+/// Schedule IR means what it says: its products and sums were contracted when it was made, and are not a second time, so that
+/// what `compile` gives keeps its bits when it is compiled again.
+pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &CompileOptions) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut facts = Vec::new();
+    let mut pipeline = options.level.passes();
+    if let Some(func) = module.funcs.first_mut() {
+        if options.block.is_some() {
+            let message = format!("`{}` is a block program: it has no threads to count", func.name);
+            return Err(vec![Diagnostic::error("block-size", func.span, message).help("leave out `--block`")]);
+        }
+        for (name, value) in &options.config {
+            match func.config.get_mut(name) {
+                Some(choice) if func.level == Level::Graph => *choice = *value,
+                _ => {
+                    let message = format!("`{}` has no choice `{name}` left", func.name);
+                    let help = match (func.level, func.config.is_empty()) {
+                        (Level::Schedule | Level::Tile, _) => {
+                            "Schedule IR is tiled already: choose when compiling the source".to_string()
+                        }
+                        (Level::Graph, true) => "it has no `config(...)`".to_string(),
+                        (Level::Graph, false) => {
+                            format!("choices: {}", func.config.keys().cloned().collect::<Vec<_>>().join(", "))
+                        }
+                    };
+                    return Err(vec![Diagnostic::error("config", func.span, message).help(help)]);
+                }
+            }
+        }
+        facts.extend(func.abi.params.iter().map(|param| operand_facts(&param.name, args)));
+        if func.level == Level::Schedule {
+            pipeline.retain(|pass| pass.name != "fma-contract");
+        }
+    }
+    run_pipeline(module, &facts, options, pipeline)
+}
+
 /// Optimises a module whose first function is the kernel. `facts` has an entry for each of its parameters, or none at all.
 pub fn compile_module(
+    module: Module,
+    facts: &[Option<OperandFacts>],
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    run_pipeline(module, facts, options, options.level.passes())
+}
+
+fn run_pipeline(
     mut module: Module,
     facts: &[Option<OperandFacts>],
     options: &CompileOptions,
+    mut pipeline: Vec<&'static Pass>,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
     let start = Instant::now();
@@ -132,7 +179,7 @@ pub fn compile_module(
         stages.push(Stage { name: "tile-and-schedule", time: start.elapsed(), changed: true, text });
     }
     let mut manager = PassManager { verify_each: options.verify_each, print_after: options.print_after.clone(), observer: None };
-    let pipeline: Vec<_> = options.level.passes().into_iter().filter(|pass| pass.name != "tile-and-schedule").collect();
+    pipeline.retain(|pass| pass.name != "tile-and-schedule");
     let times = manager.run(&mut module, &pipeline).map_err(failure)?;
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     Ok(Compiled { module, grid, stages, notes: Vec::new() })

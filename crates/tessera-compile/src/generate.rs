@@ -298,7 +298,8 @@ impl Program<'_, '_> {
         let which = self.below(self.views.len());
         let index = self.index(builder, pool);
         let dtype = [DType::F32, DType::I32][which % 2];
-        let kind = ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None };
+        let kind =
+            ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
         let types = [Type::tile(Shape::from_slice(&[TILE]), dtype), Type::Token];
         let op = builder.op(kind, &[&[self.views[which]], &[index], &[]], types);
         builder.func.ops[op].results[0]
@@ -306,7 +307,8 @@ impl Program<'_, '_> {
 
     fn store(&mut self, builder: &mut Builder<'_>, pool: &[Value], target: usize, value: Value) {
         let index = self.index(builder, pool);
-        let kind = ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None };
+        let kind =
+            ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
         builder.op(kind, &[&[value], &[self.views[target]], &[index], &[]], [Type::Token]);
     }
 

@@ -18,6 +18,6 @@ mod pipeline;
 mod tiling;
 
 pub use analysis::facts;
-pub use driver::{CompileOptions, Compiled, Stage, compile, compile_module};
+pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

@@ -264,6 +264,14 @@ impl Check {
         ))
     }
 
+    /// A tile that a program promised to lie inside the array does not.
+    pub(crate) fn promised_inside(&self, access: &Access, kind: Kind) -> Ran<()> {
+        let what = if kind == Kind::Read { "loaded" } else { "stored" };
+        let message = format!("the tile {what} here crosses the array's edge, but its bounds are not checked");
+        let help = "leave out `check_bounds=False`, or choose tiles that divide the array";
+        Err(Box::new(Diagnostic::error("cpu-unchecked-bounds", access.span, message).help(help)))
+    }
+
     fn span_number(&mut self, span: Span) -> u16 {
         let known = self.spans.iter().position(|s| *s == span);
         known.unwrap_or_else(|| {

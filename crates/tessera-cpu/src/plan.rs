@@ -66,6 +66,8 @@ pub(crate) struct Access {
     pub(crate) bytes: u8,
     /// Bits of the element outside the array; `None` where it is undetermined.
     pub(crate) padding: Option<u64>,
+    /// The program promises that no element lies outside; checked launches look.
+    pub(crate) inbounds: bool,
     /// The argument that the base pointer comes from.
     pub(crate) origin: Option<u16>,
     pub(crate) span: Span,

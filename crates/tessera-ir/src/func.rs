@@ -132,16 +132,22 @@ pub struct FuncHints {
     pub num_warps: Option<u32>,
     /// Stages of the software pipelines.
     pub num_stages: Option<u32>,
+    /// Warps that compute in a kernel whose warps have roles.
+    pub num_worker_warps: Option<u32>,
+    /// The level of optimisation that the author asks of the device's compiler.
+    pub opt_level: Option<u32>,
 }
 
 impl FuncHints {
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 4] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 6] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
             ("num_warps", self.num_warps),
             ("num_stages", self.num_stages),
+            ("num_worker_warps", self.num_worker_warps),
+            ("opt_level", self.opt_level),
         ]
     }
 
@@ -152,6 +158,8 @@ impl FuncHints {
             "num_ctas" => &mut self.num_ctas,
             "num_warps" => &mut self.num_warps,
             "num_stages" => &mut self.num_stages,
+            "num_worker_warps" => &mut self.num_worker_warps,
+            "opt_level" => &mut self.opt_level,
             _ => return false,
         };
         *slot = Some(value);

@@ -208,12 +208,13 @@ dialect! {
     GetTensorShape = "get_tensor_shape" (tensor) {} -> Many : Special, Pure;
     /// How many tiles a view has along each axis.
     GetIndexSpaceShape = "get_index_space_shape" (view) {} -> Many : Special, Pure;
-    /// A tile of a view; what lies outside the array is the view's padding.
+    /// A tile of a view; what lies outside the array is the view's padding. With `inbounds` nothing does: else the behaviour is
+    /// undefined.
     LoadViewTko = "load_view_tko" (view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool> } -> Two : Special, Read;
-    /// Writes a tile to a view; what lies outside the array is dropped.
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool } -> Two : Special, Read;
+    /// Writes a tile to a view; what lies outside the array is dropped. With `inbounds` nothing does, as for loads.
     StoreViewTko = "store_view_tko" (tile, view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool> } -> One : Special, Write;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool } -> One : Special, Write;
     /// Combines a tile into a view, element by element, atomically.
     AtomicRedViewTko = "atomic_red_view_tko" (view, index: many, value, token: optional)
         { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> One : Special, Write;

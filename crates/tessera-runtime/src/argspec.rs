@@ -5,6 +5,8 @@
 //! | `n=4096`, `eps=1e-5`, `causal=True`, `mask=None`, `acc=f32`, `mode='tn'`, `tile=(64, 32)` | a value |
 //! | `x=randn:f32[1024,1024];seed=3` | an array with made-up elements ([`Fill`]) |
 //! | `x=@data.npy`, `w=@model.safetensors#layer.0.weight` | an array from a file |
+//! | `a=@fp8.npy;dtype=f8e4m3` | its bytes as codes of a type that NumPy has no name for |
+//! | `xs=[@a.npy, zeros:f32[8,4]]` | a list of arrays |
 //!
 //! and, as types ([`parse_type`]):
 //!
@@ -101,8 +103,8 @@ impl Made {
 /// An array in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// A `.npy` file.
-    Npy(String),
+    /// A `.npy` file, and what its elements are where NumPy cannot say.
+    Npy(String, Option<DType>),
     /// A tensor of a `.safetensors` file: path and name.
     Safetensors(String, String),
 }
@@ -111,7 +113,8 @@ impl Stored {
     /// Reads it.
     pub fn read(&self) -> Result<Tensor, FileError> {
         match self {
-            Stored::Npy(path) => npy::read(path),
+            Stored::Npy(path, None) => npy::read(path),
+            Stored::Npy(path, Some(dtype)) => npy::read_as(path, *dtype),
             Stored::Safetensors(path, name) => safetensors::read(path, name),
         }
     }
@@ -126,6 +129,39 @@ pub enum Value {
     Made(Made),
     /// An array in a file.
     Stored(Stored),
+    /// Arrays, each made or in a file.
+    List(Vec<Value>),
+}
+
+/// Why an argument's array is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ArgumentError {
+    /// It cannot be made.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Value {
+    /// Makes or reads the arrays of the argument of a name; those of a list are named by position, as `xs[1]`.
+    pub fn load(&self, name: &str) -> Result<crate::Value, ArgumentError> {
+        Ok(match self {
+            Value::Plain(value) => value.clone().into(),
+            Value::Made(made) => crate::Value::Tensor(made.tensor(name)?),
+            Value::Stored(stored) => crate::Value::Tensor(stored.read()?),
+            Value::List(items) => {
+                let mut tensors = Vec::with_capacity(items.len());
+                for (position, item) in items.iter().enumerate() {
+                    if let crate::Value::Tensor(tensor) = item.load(&format!("{name}[{position}]"))? {
+                        tensors.push(tensor);
+                    }
+                }
+                crate::Value::List(tensors)
+            }
+        })
+    }
 }
 
 /// A named argument.
@@ -150,15 +186,42 @@ pub struct TypedArgument {
 pub fn parse(sources: &mut SourceMap, text: &str) -> Result<Argument, Box<Diagnostic>> {
     let mut scanner = Scanner::new(sources, text);
     let name = scanner.name()?;
-    let value = if scanner.take("@") {
-        Value::Stored(stored(&mut scanner)?)
-    } else if let Some(fill) = fill(&mut scanner)? {
-        Value::Made(made(&mut scanner, fill)?)
+    let value = if scanner.take("[") {
+        let mut items = Vec::new();
+        while !scanner.take("]") {
+            let start = scanner.mark();
+            match array(&mut scanner, &[',', ']', ';'])? {
+                Some(item) => items.push(item),
+                None => {
+                    return Err(scanner
+                        .error(start, "expected an array")
+                        .help("a list holds arrays: `[@a.npy, zeros:f32[8,4]]`; a tuple of values is written `(1, 2)`")
+                        .into());
+                }
+            }
+            if !scanner.take(",") && !scanner.at("]") {
+                return Err(scanner.error(scanner.mark(), "expected `,` or `]`").into());
+            }
+        }
+        Value::List(items)
+    } else if let Some(value) = array(&mut scanner, &[';'])? {
+        value
     } else {
         Value::Plain(scanner.value()?)
     };
     scanner.finish()?;
     Ok(Argument { name, value })
+}
+
+/// An array that is made or read, if the text goes on with one; a file's name ends at one of `ends`.
+fn array(scanner: &mut Scanner, ends: &[char]) -> Parsed<Option<Value>> {
+    Ok(if scanner.take("@") {
+        Some(Value::Stored(stored(scanner, ends)?))
+    } else if let Some(fill) = fill(scanner)? {
+        Some(Value::Made(made(scanner, fill)?))
+    } else {
+        None
+    })
 }
 
 /// Reads `NAME=TYPE` or `NAME=CONSTANT`.
@@ -272,9 +335,9 @@ fn made(scanner: &mut Scanner, fill: Fill) -> Parsed<Made> {
     Ok(Made { fill, dtype, shape, seed })
 }
 
-fn stored(scanner: &mut Scanner) -> Parsed<Stored> {
+fn stored(scanner: &mut Scanner, ends: &[char]) -> Parsed<Stored> {
     let start = scanner.mark();
-    let text = scanner.rest();
+    let text = scanner.until(ends);
     if text.is_empty() {
         return Err(scanner.error(start, "expected a file after `@`").help("write `x=@data.npy`").into());
     }
@@ -293,7 +356,16 @@ fn stored(scanner: &mut Scanner) -> Parsed<Stored> {
             .help("write `@data.npy` or `@data.safetensors#NAME`")
             .into());
     }
-    Ok(Stored::Npy(text))
+    if !scanner.take(";") {
+        return Ok(Stored::Npy(text, None));
+    }
+    let start = scanner.mark();
+    let option = scanner.word();
+    if option != "dtype" {
+        return Err(scanner.error(start, format!("`{option}` is not an option of a file")).help("write `;dtype=f8e4m3`").into());
+    }
+    scanner.expect("=")?;
+    Ok(Stored::Npy(text, Some(dtype(scanner)?)))
 }
 
 fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
@@ -388,7 +460,13 @@ mod tests {
         assert_eq!(made("x=ones:b1[]").shape, Vec::<usize>::new());
         let (x, y) = (made("x=rand:f32[4]").tensor("x").unwrap(), made("y=rand:f32[4]").tensor("y").unwrap());
         assert!(!x.same_bits(&y).unwrap());
-        assert_eq!(value("x=@a b.npy"), Value::Stored(Stored::Npy("a b.npy".into())));
+        assert_eq!(value("x=@a b.npy"), Value::Stored(Stored::Npy("a b.npy".into(), None)));
+        assert_eq!(value("x=@a.npy;dtype=f8e4m3"), Value::Stored(Stored::Npy("a.npy".into(), Some(DType::F8E4M3))));
+        let Value::List(items) = value("xs=[@a.npy, @b.npy;dtype=f4e2m1,ones:f32[2,3] ,rand:f32[4];seed=1]") else { panic!() };
+        assert_eq!(items[1], Value::Stored(Stored::Npy("b.npy".into(), Some(DType::F4E2M1))));
+        assert_eq!(items[2], value("x=ones:f32[2,3]"));
+        assert_eq!(items.len(), 4);
+        assert_eq!(value("xs=[]"), Value::List(Vec::new()));
         assert_eq!(value("x=@m.safetensors#l.0"), Value::Stored(Stored::Safetensors("m.safetensors".into(), "l.0".into())));
     }
 
@@ -421,6 +499,11 @@ mod tests {
             ("x=randn:f32[4] y", "1:16", "unexpected text after the argument"),
             ("x=@", "1:4", "expected a file after `@`"),
             ("x=@m.safetensors", "1:4", "a .safetensors file holds many tensors: name one"),
+            ("x=[3]", "1:4", "expected an array"),
+            ("x=[@a.npy", "1:10", "expected `,` or `]`"),
+            ("x=[@a.txt]", "1:5", "neither a `.npy` nor a `.safetensors` file"),
+            ("x=@a.npy;type=f32", "1:10", "`type` is not an option of a file"),
+            ("x=@a.npy;dtype=f99", "1:16", "`f99` is not an element type"),
             ("x=@m.txt", "1:4", "neither a `.npy` nor a `.safetensors` file"),
             ("x=const(a):f32[1]", "1:9", "`const` takes a number"),
             ("x=99999999999999999999", "1:3", "the integer does not fit 64 bits"),

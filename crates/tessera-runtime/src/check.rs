@@ -7,7 +7,6 @@
 use std::ops::Range;
 
 use tessera_ir::{Abi, Diagnostic, Extent, IndexType, ParamKind, Span};
-use tessera_lang::{Kernel, Param};
 use tessera_types::{DType, IntFormat, cast, default_rounding};
 
 use crate::specialise::needs_wide_index;
@@ -30,7 +29,8 @@ pub(crate) enum Flat {
 
 /// A launch's arguments and what they are checked against.
 pub(crate) struct Checker<'a> {
-    pub(crate) kernel: &'a Kernel,
+    /// Parameters with the place to show for each.
+    pub(crate) places: &'a [(&'a str, Span)],
     /// The compiled kernel's interface.
     pub(crate) abi: &'a Abi,
     /// Whether each parameter of the interface may be written.
@@ -63,12 +63,8 @@ impl<'a> Checker<'a> {
         self.args.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
-    fn source_param(&self, name: &str) -> Option<&'a Param> {
-        self.kernel.params.iter().find(|param| param.name == name)
-    }
-
     fn span(&self, name: &str) -> Option<Span> {
-        self.source_param(name).map(|param| param.span)
+        self.places.iter().find(|(param, _)| *param == name).map(|(_, span)| *span)
     }
 
     fn at(&self, name: &str, id: &'static str, message: String) -> Diagnostic {
@@ -283,10 +279,9 @@ mod tests {
 
     /// The messages of a check against one parameter.
     fn check(kind: ParamKind, value: Value) -> Result<Vec<Flat>, Vec<String>> {
-        let file = tessera_lang::parse_file("k.py", "import cuda.tile as ct\n@ct.kernel\ndef k(x):\n    pass\n");
         let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }] };
         let args = [("x", value)];
-        let checker = Checker { kernel: &file.kernels["k"], abi: &abi, written: &[true], operands: &[], args: &args };
+        let checker = Checker { places: &[], abi: &abi, written: &[true], operands: &[], args: &args };
         checker.flatten().map_err(|wrong| wrong.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 

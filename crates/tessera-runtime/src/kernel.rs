@@ -1,4 +1,4 @@
-//! Kernels: from a source file to launches.
+//! Kernels: from a source file or IR text to launches.
 //!
 //! [`Kernel::prepare`] compiles for the arguments at hand (or finds the compiled kernel of an earlier call), checks everything
 //! that the kernel assumes of them, and gives a [`PreparedLaunch`] that runs any number of times.
@@ -29,17 +29,17 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid, compile};
+use tessera_compile::{CompileOptions, Compiled, Grid};
 use tessera_cpu::Program;
-use tessera_ir::{Diagnostic, ParamKind, Severity, SourceMap};
-use tessera_lang::{ArgType, ParsedFile, Style, lower};
+use tessera_ir::{Diagnostic, Module, SourceMap};
+use tessera_lang::ArgType;
 
 use crate::cache::{KernelCache, Key};
 use crate::check::{Checker, check_grid};
 use crate::device::Device;
 use crate::error::TensorError;
 use crate::launch::PreparedLaunch;
-use crate::specialise::argument_types;
+use crate::origin::{Origin, Refusal, operands};
 use crate::value::Value;
 use crate::written::written_params;
 
@@ -137,10 +137,10 @@ pub(crate) struct Executable {
     operands: Vec<(String, Vec<String>)>,
 }
 
-/// A kernel in a source file.
+/// A kernel of a source file or of IR text.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    file: Arc<ParsedFile>,
+    origin: Arc<Origin>,
     name: String,
     hash: [u8; 32],
 }
@@ -148,34 +148,33 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel of a name in a source text; `file` names the text in messages.
     pub fn from_source(file: &str, text: &str, kernel: &str) -> Result<Kernel, KernelError> {
-        let parsed = tessera_lang::parse_file(file, text);
-        if parsed.has_errors() {
-            let errors = parsed.diagnostics.iter().filter(|d| d.severity == Severity::Error).cloned().collect();
-            return Err(KernelError::Rejected(Report { diagnostics: errors, sources: parsed.sources }));
-        }
+        Kernel::new(file, text, kernel, Origin::python(file, text, kernel))
+    }
+
+    /// The function of a name in IR text of any level; `file` names the text in messages. Its interface says what it takes.
+    pub fn from_ir(file: &str, text: &str, kernel: &str) -> Result<Kernel, KernelError> {
+        Kernel::new(file, text, kernel, Origin::ir(file, text, kernel))
+    }
+
+    fn new(file: &str, text: &str, kernel: &str, origin: Result<Origin, Refusal>) -> Result<Kernel, KernelError> {
+        let origin = origin.map_err(|(diagnostics, sources)| KernelError::Rejected(Report { diagnostics, sources }))?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(file.len() as u64).to_le_bytes());
         hasher.update(file.as_bytes());
         hasher.update(text.as_bytes());
-        let found = Kernel { file: Arc::new(parsed), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes() };
-        if found.file.kernels.contains_key(kernel) {
-            return Ok(found);
-        }
-        // The front end knows what to say of a kernel that is not there.
-        let diagnostics = match lower(&found.file, kernel, &[], &Default::default()) {
-            Err(diagnostics) => diagnostics,
-            Ok(_) => vec![Diagnostic::bare("no-kernel", format!("there is no kernel `{kernel}`"))],
-        };
-        Err(found.rejected(diagnostics))
+        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes() })
     }
 
-    /// The kernel of a name in a source file.
+    /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file.
     pub fn from_file(path: impl AsRef<Path>, kernel: &str) -> Result<Kernel, KernelError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        match std::fs::read(path) {
-            Ok(bytes) => Kernel::from_source(&name, &String::from_utf8_lossy(&bytes), kernel),
-            Err(error) => Err(KernelError::Io { path: name, error }),
+        let bytes = std::fs::read(path).map_err(|error| KernelError::Io { path: name.clone(), error })?;
+        let text = String::from_utf8_lossy(&bytes);
+        if path.extension().is_some_and(|extension| extension == "tir") {
+            Kernel::from_ir(&name, &text, kernel)
+        } else {
+            Kernel::from_source(&name, &text, kernel)
         }
     }
 
@@ -184,14 +183,17 @@ impl Kernel {
         &self.name
     }
 
-    /// The file that it is in.
-    pub fn file(&self) -> &ParsedFile {
-        &self.file
+    /// Whether a parameter takes constants of its own; false where no parameter has that name.
+    pub fn is_constant(&self, param: &str) -> bool {
+        match &*self.origin {
+            Origin::File(file) => file.kernels[&self.name].params.iter().any(|own| own.name == param && own.is_constant()),
+            Origin::Ir(_) => false,
+        }
     }
 
     /// The types that a launch with these arguments compiles for.
     pub fn argument_types(&self, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, KernelError> {
-        argument_types(&self.file.kernels[&self.name], args).map_err(|diagnostics| self.rejected(diagnostics))
+        self.origin.argument_types(&self.name, args).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     /// Compiles for the arguments and checks them: what is left is to run.
@@ -209,7 +211,7 @@ impl Kernel {
         let types = self.argument_types(args)?;
         let (executable, cached) = self.executable(&types, options)?;
         let checker = Checker {
-            kernel: &self.file.kernels[&self.name],
+            places: &self.origin.places(&self.name),
             abi: &executable.compiled.func().abi,
             written: &executable.written,
             operands: &executable.operands,
@@ -219,7 +221,7 @@ impl Kernel {
         let grid = self.blocks(grid.into(), &executable.compiled, args)?;
         let params = executable.compiled.func().abi.params.iter().zip(&executable.written);
         let written = params.map(|(param, &written)| (param.name.clone(), written)).collect();
-        Ok(PreparedLaunch::new(executable, flat, written, grid, cached, self.file.sources.clone()))
+        Ok(PreparedLaunch::new(executable, flat, written, grid, cached, self.origin.sources().clone()))
     }
 
     /// Compiles for the arguments, checks them and runs once.
@@ -229,7 +231,7 @@ impl Kernel {
 
     /// Compiles without running; nothing is cached.
     pub fn compile(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<Compiled, KernelError> {
-        compile(&self.file, &self.name, types, options).map_err(|diagnostics| self.rejected(diagnostics))
+        self.origin.compile(&self.name, types, options).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     fn executable(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<(Arc<Executable>, bool), KernelError> {
@@ -238,31 +240,14 @@ impl Kernel {
             let compiled = self.compile(types, options)?;
             let program = Program::prepare(&compiled.module, compiled.func()).map_err(|error| self.rejected(vec![error]))?;
             let written = written_params(compiled.func());
-            let operands = self.operands(types, options)?;
+            let operands = self.graph(types, options)?.map_or_else(Vec::new, |module| operands(&module.funcs[0]));
             Ok(Executable { compiled, program, written, operands })
         })
     }
 
-    /// Named axes of whole operands: they are gone once a kernel is tiled.
-    fn operands(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<Vec<(String, Vec<String>)>, KernelError> {
-        if self.file.kernels[&self.name].style != Style::Declarative {
-            return Ok(Vec::new());
-        }
-        let lower_options = tessera_lang::LowerOptions {
-            target: options.target.clone(),
-            config: options.config.clone(),
-            block: options.block,
-            ..Default::default()
-        };
-        let module = lower(&self.file, &self.name, types, &lower_options).map_err(|diagnostics| self.rejected(diagnostics))?;
-        let params = module.funcs.into_iter().next().map(|func| func.abi.params).unwrap_or_default();
-        Ok(params
-            .into_iter()
-            .filter_map(|param| match param.kind {
-                ParamKind::Operand { axes, .. } => Some((param.name, axes)),
-                ParamKind::Array { .. } | ParamKind::List { .. } | ParamKind::Scalar { .. } => None,
-            })
-            .collect())
+    /// The kernel as Graph IR; `None` where it was not written on whole operands.
+    pub fn graph(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<Option<Module>, KernelError> {
+        self.origin.graph(&self.name, types, options).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     fn blocks(&self, grid: LaunchGrid, compiled: &Compiled, args: &[(&str, Value)]) -> Result<[u32; 3], KernelError> {
@@ -292,7 +277,7 @@ impl Kernel {
     }
 
     fn rejected(&self, diagnostics: Vec<Diagnostic>) -> KernelError {
-        KernelError::Rejected(Report { diagnostics, sources: self.file.sources.clone() })
+        KernelError::Rejected(Report { diagnostics, sources: self.origin.sources().clone() })
     }
 }
 

@@ -19,6 +19,7 @@ mod launch;
 mod layout;
 mod memory;
 mod numbers;
+mod origin;
 mod random;
 mod specialise;
 mod tensor;

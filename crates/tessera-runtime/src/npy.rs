@@ -58,7 +58,8 @@ pub fn read(path: impl AsRef<Path>) -> Result<Tensor, FileError> {
     read_with(path.as_ref(), None)
 }
 
-/// Reads a file whose elements have a known type: decides what `|V1` and `|V2` mean; other types must agree.
+/// Reads a file whose elements have a known type: decides what `|V1` means, and takes `|u1` as codes of a type that has no name
+/// in NumPy; other types must agree.
 pub fn read_as(path: impl AsRef<Path>, dtype: DType) -> Result<Tensor, FileError> {
     read_with(path.as_ref(), Some(dtype))
 }
@@ -181,6 +182,11 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), FormatError> {
     Ok((text, data))
 }
 
+/// A type of ml_dtypes that a header cannot name: a byte an element, and nothing says which.
+fn has_no_name(dtype: DType) -> bool {
+    RECORD_NAMES.iter().any(|(known, _)| *known == dtype)
+}
+
 fn element_type(header: &Header, wanted: Option<DType>) -> Result<DType, FormatError> {
     let found = match (&header.kind, header.width) {
         (Kind::Bool, 1) => Some(DType::B1),
@@ -188,7 +194,7 @@ fn element_type(header: &Header, wanted: Option<DType>) -> Result<DType, FormatE
         (Kind::Signed, 2) => Some(DType::I16),
         (Kind::Signed, 4) => Some(DType::I32),
         (Kind::Signed, 8) => Some(DType::I64),
-        (Kind::Unsigned, 1) => Some(DType::U8),
+        (Kind::Unsigned, 1) => Some(wanted.filter(|dtype| has_no_name(*dtype)).unwrap_or(DType::U8)),
         (Kind::Unsigned, 2) => Some(DType::U16),
         (Kind::Unsigned, 4) => Some(DType::U32),
         (Kind::Unsigned, 8) => Some(DType::U64),
@@ -197,16 +203,13 @@ fn element_type(header: &Header, wanted: Option<DType>) -> Result<DType, FormatE
         (Kind::Float, 4) => Some(DType::F32),
         (Kind::Float, 8) => Some(DType::F64),
         (Kind::Opaque, 2) => Some(DType::BF16),
-        (Kind::Opaque, 1) => match wanted {
-            Some(dtype) if RECORD_NAMES.iter().any(|(known, _)| *known == dtype) => Some(dtype),
-            _ => None,
-        },
+        (Kind::Opaque, 1) => wanted.filter(|dtype| has_no_name(*dtype)),
         (Kind::Record(name), width) => DType::parse(name).filter(|dtype| dtype.unpacked_bytes() == width),
         _ => None,
     };
     let hint = match header.kind {
         Kind::Opaque if header.width == 1 => {
-            "; NumPy does not record which 8-bit type `V1` is: save a view as uint8, or name the type"
+            "; NumPy does not record which 8-bit type `V1` is: name it, as in `x=@data.npy;dtype=f8e4m3`"
         }
         _ => "",
     };

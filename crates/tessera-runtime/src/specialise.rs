@@ -4,7 +4,7 @@
 //! that launches of other sizes find the same compiled kernel. A number is a constant where the parameter says so and a run-time
 //! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`.
 
-use tessera_ir::{Diagnostic, Extent, IndexType};
+use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
 use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
 use tessera_types::DType;
 
@@ -36,14 +36,35 @@ pub(crate) fn argument_types(kernel: &Kernel, args: &[(&str, Value)]) -> Result<
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
 }
 
+/// The types for a kernel of IR text, whose interface says what is a scalar of which type.
+pub(crate) fn ir_argument_types(func: &Func, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
+    let mut types = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, value) in args {
+        match (func.abi.params.iter().find(|param| param.name == *name).map(|param| &param.kind), value) {
+            (None, _) => {
+                let names: Vec<String> = func.abi.params.iter().map(|param| format!("`{}`", param.name)).collect();
+                let message = format!("`{}` has no parameter `{name}`", func.name);
+                wrong.push(
+                    Diagnostic::error("unknown-argument", func.span, message)
+                        .note("what was a constant when the IR was made is part of it")
+                        .help(format!("its parameters are {}", names.join(", "))),
+                );
+            }
+            (Some(ParamKind::Operand { .. }), Value::Tensor(tensor)) => match array(None, name, tensor) {
+                Ok(ty) => types.push((name.to_string(), ty)),
+                Err(diagnostic) => wrong.push(*diagnostic),
+            },
+            // The interface is all that there is to compile for.
+            (Some(_), _) => {}
+        }
+    }
+    if wrong.is_empty() { Ok(types) } else { Err(wrong) }
+}
+
 fn argument_type(param: Option<&Param>, name: &str, value: &Value) -> Result<ArgType, Box<Diagnostic>> {
     match value {
-        Value::Tensor(tensor) => {
-            if !is_byte_aligned(tensor) {
-                return Err(misplaced(param, name, tensor));
-            }
-            Ok(array_type(param, tensor))
-        }
+        Value::Tensor(tensor) => array(param, name, tensor),
         Value::List(items) => list_type(param, name, items),
         Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Str(_) | Value::DType(_) | Value::Tuple(_) | Value::None => {
             let constant = value.constant().unwrap_or(ConstValue::None);
@@ -79,6 +100,28 @@ fn misplaced(param: Option<&Param>, name: &str, tensor: &Tensor) -> Box<Diagnost
     Box::new(diagnostic.help("pass a copy made by `contiguous`"))
 }
 
+fn array(param: Option<&Param>, name: &str, tensor: &Tensor) -> Result<ArgType, Box<Diagnostic>> {
+    if !is_byte_aligned(tensor) {
+        return Err(misplaced(param, name, tensor));
+    }
+    if let Some(param) = param
+        && let Annotation::Array { static_shape, static_strides, .. } = &param.annotation
+    {
+        let rank = tensor.rank() as i64;
+        for (field, axes) in [("static_shape_dims", static_shape), ("static_stride_dims", static_strides)] {
+            if let Some(axis) = axes.iter().find(|axis| !(-rank..rank).contains(*axis)) {
+                let message = format!("`{field}` names axis {axis}, but `{name}` has {rank} axes");
+                return Err(Box::new(
+                    Diagnostic::error("argument-rank", param.span, message)
+                        .label(format!("`{name}` has shape {:?}", tensor.shape()))
+                        .help(format!("pass an array with that axis, or leave {axis} out of `{field}`")),
+                ));
+            }
+        }
+    }
+    Ok(array_type(param, tensor))
+}
+
 fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
     let (shape, strides) = (tensor.shape(), tensor.strides());
     let axes = |of: &[i64]| -> Vec<usize> {
@@ -91,8 +134,9 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
         }
         _ => (Vec::new(), Vec::new(), false),
     };
-    // The innermost axis of unit stride; of several, where all but one have one element, the last.
-    let unit = (0..shape.len()).rev().find(|&axis| strides[axis] == 1);
+    // The innermost axis of unit stride; of several, where all but one have one element, the last. An author who says which
+    // strides are constants has said all.
+    let unit = (0..shape.len()).rev().find(|&axis| strides[axis] == 1 && known_strides.is_empty());
     let extent = |known: bool, value: usize| if known { Extent::Static(value as i64) } else { Extent::Dynamic };
     let index = if wide || needs_wide_index(tensor) { IndexType::I64 } else { IndexType::I32 };
     let address = tensor.address().unwrap_or(0);

@@ -72,7 +72,7 @@ fn check_kernel(arguments: &Check) -> Outcome {
 
     let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, &device).map_err(kernel_failure)?;
     print!("{}", launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?);
-    let written: Vec<String> = launch.written().map(str::to_string).collect();
+    let written: Vec<String> = launch.written().flat_map(|name| subject.arrays(name)).map(|(name, _)| name).collect();
 
     let mut unoptimised = options.clone();
     unoptimised.level = OptLevel::O0;

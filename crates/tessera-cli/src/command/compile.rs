@@ -17,13 +17,8 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
     for text in &arguments.arguments {
         let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
         // A type's name means a run-time scalar of it, except where the parameter is a constant: there it is the type itself.
-        let constant = kernel.file().kernels[kernel.name()]
-            .params
-            .iter()
-            .find(|param| param.name == typed.name)
-            .is_some_and(|param| param.is_constant());
         let ty = match typed.ty {
-            ArgType::Scalar(dtype) if constant => ArgType::Const(ConstValue::DType(dtype)),
+            ArgType::Scalar(dtype) if kernel.is_constant(&typed.name) => ArgType::Const(ConstValue::DType(dtype)),
             ty => ty,
         };
         types.push((typed.name, ty));
@@ -36,16 +31,9 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
 
     let text = match arguments.emit {
         Emit::Graph => {
-            let lower = tessera::lang::LowerOptions {
-                target: options.target.clone(),
-                config: options.config.clone(),
-                ..Default::default()
-            };
-            let module = tessera::lang::lower(kernel.file(), kernel.name(), &types, &lower)
-                .map_err(|diagnostics| Failure::diagnostics(&diagnostics, &kernel.file().sources))?;
-            if module.funcs.iter().any(|func| func.level != tessera::ir::Level::Graph) {
-                return Err(Failure::usage("only declarative kernels have Graph IR\nhelp: write `--emit schedule`"));
-            }
+            let module = kernel.graph(&types, &options).map_err(kernel_failure)?;
+            let module =
+                module.ok_or_else(|| Failure::usage("only declarative kernels have Graph IR\nhelp: write `--emit schedule`"))?;
             text::print_module(&module)
         }
         Emit::Schedule => {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
-use tessera::runtime::argspec::{self, Value as Spec};
+use tessera::runtime::argspec;
 use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, Tensor, Value};
 
 use crate::arguments::Optimise;
@@ -27,16 +27,8 @@ impl Subject {
             if made.iter().any(|(name, _)| *name == argument.name) {
                 return Err(Failure::usage(format!("the argument `{}` is given twice", argument.name)));
             }
-            let value = match argument.value {
-                Spec::Plain(value) => Value::from(value),
-                Spec::Made(array) => {
-                    let tensor = array.tensor(&argument.name);
-                    Value::Tensor(tensor.map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?)
-                }
-                Spec::Stored(stored) => {
-                    Value::Tensor(stored.read().map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?)
-                }
-            };
+            let value = argument.value.load(&argument.name);
+            let value = value.map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?;
             made.push((argument.name, value));
         }
         Ok(Subject { kernel, arguments: made })
@@ -47,12 +39,31 @@ impl Subject {
         self.arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
-    /// The array of a name.
+    /// The array of a name; `xs[1]` is an item of a list.
     pub(crate) fn tensor(&self, name: &str) -> Result<&Tensor, Failure> {
+        let (own, item) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+            Some((own, item)) => (own, item.parse::<usize>().ok()),
+            None => (name, None),
+        };
+        match (self.arguments.iter().find(|(argument, _)| argument == own).map(|(_, value)| value), item) {
+            (Some(Value::Tensor(tensor)), _) if own == name => Ok(tensor),
+            (Some(Value::List(items)), Some(item)) if item < items.len() => Ok(&items[item]),
+            (Some(Value::List(items)), _) => {
+                Err(Failure::usage(format!("`{own}` is a list of {} arrays\nhelp: name one, such as `{own}[0]`", items.len())))
+            }
+            (Some(_), _) => Err(Failure::usage(format!("`{name}` is not an array"))),
+            (None, _) => Err(Failure::usage(format!("there is no argument `{name}`"))),
+        }
+    }
+
+    /// The arrays of an argument with the name of each: one, or a list's items.
+    pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
         match self.arguments.iter().find(|(own, _)| own == name) {
-            Some((_, Value::Tensor(tensor))) => Ok(tensor),
-            Some(_) => Err(Failure::usage(format!("`{name}` is not an array"))),
-            None => Err(Failure::usage(format!("there is no argument `{name}`"))),
+            Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
+            Some((_, Value::List(items))) => {
+                items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -61,6 +72,10 @@ impl Subject {
         let arguments = self.arguments.iter().map(|(name, value)| {
             let value = match value {
                 Value::Tensor(tensor) => Value::Tensor(tensor.contiguous().map_err(Failure::environment)?),
+                Value::List(items) => {
+                    let copies = items.iter().map(Tensor::contiguous).collect::<Result<_, _>>();
+                    Value::List(copies.map_err(Failure::environment)?)
+                }
                 other => other.clone(),
             };
             Ok((name.clone(), value))
@@ -76,8 +91,8 @@ pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
             "`{subject}` names no kernel\nhelp: write `FILE::KERNEL`, such as `kernels.py::softmax`"
         )));
     };
-    if !file.ends_with(".py") {
-        return Err(Failure::usage(format!("`{file}` is not a kernel file: this version runs `.py` files")));
+    if !file.ends_with(".py") && !file.ends_with(".tir") {
+        return Err(Failure::usage(format!("`{file}` is not a kernel file\nhelp: this version runs `.py` and `.tir` files")));
     }
     Kernel::from_file(Path::new(file), name).map_err(kernel_failure)
 }

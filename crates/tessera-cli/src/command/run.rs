@@ -46,10 +46,8 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         seconds * 1e3,
         if checked { ", checked: nothing found" } else { "" }
     );
-    for name in launch.written() {
-        if let Ok(tensor) = subject.tensor(name) {
-            println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
-        }
+    for (name, tensor) in launch.written().flat_map(|name| subject.arrays(name)) {
+        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
     }
     for (name, path) in &saves {
         println!("  wrote {name} to {path}");

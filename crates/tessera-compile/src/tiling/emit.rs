@@ -228,7 +228,13 @@ impl Emitter<'_> {
             let result = self.eval(value, &coords);
             let view = self.view(operand, &coords, false);
             let index: SmallVec<[Value; 4]> = coords.iter().map(|coord| coord.index).collect();
-            let kind = ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None };
+            let kind = ScheduleOp::StoreViewTko {
+                order: MemoryOrder::Weak,
+                scope: None,
+                latency: None,
+                allow_tma: None,
+                inbounds: false,
+            };
             self.op(kind, &[&[result], &[view], &index, &[]], [Type::Token]);
             return;
         };
@@ -291,7 +297,7 @@ impl Emitter<'_> {
             OpKind::Graph(GraphOp::Contract {}) => return self.contract(op, coords),
             OpKind::Graph(GraphOp::Reduce { axis, combine }) => return self.reduce(op, *axis as usize, *combine, coords),
             OpKind::Graph(GraphOp::Broadcast {}) => return self.broadcast(op, coords),
-            OpKind::Graph(GraphOp::Store {}) => return self.zero,
+            OpKind::Graph(GraphOp::Store {}) | OpKind::Tile(_) => return self.zero,
             OpKind::Schedule(kind) => kind,
         };
         match kind {
@@ -348,7 +354,8 @@ impl Emitter<'_> {
         let view = self.view(operand, coords, transpose);
         let elem = self.signature.operands[&operand].ty.elem;
         let index: SmallVec<[Value; 4]> = coords.iter().map(|coord| coord.index).collect();
-        let kind = ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None };
+        let kind =
+            ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
         let op = self.op(kind, &[&[view], &index, &[]], [tile(shape_of(coords), elem), Type::Token]);
         self.func.ops[op].results[0]
     }
@@ -392,7 +399,7 @@ impl Emitter<'_> {
                 let coords = self.broadcast_coords(data.one(0), coords);
                 self.before_condition(data.one(0), &coords, inner);
             }
-            OpKind::Graph(_) => {}
+            OpKind::Graph(_) | OpKind::Tile(_) => {}
             OpKind::Schedule(ScheduleOp::If {}) => {
                 self.before_condition(data.one(0), &Coords::new(), inner);
                 yielded(source, op, value).for_each(|choice| self.before_condition(choice, coords, inner));
@@ -453,6 +460,7 @@ impl Emitter<'_> {
         match &data.kind {
             // What stands under a condition stays there; whole-operand operations depend on the open axes themselves.
             OpKind::Graph(GraphOp::Load { .. } | GraphOp::Contract {} | GraphOp::Reduce { .. } | GraphOp::Store {}) => {}
+            OpKind::Tile(_) => {}
             OpKind::Schedule(ScheduleOp::If {}) => self.prefetch(data.one(0), &[]),
             OpKind::Graph(GraphOp::Broadcast {}) => {
                 let from = data.one(0);

@@ -75,6 +75,7 @@ impl Builder<'_> {
             dtype,
             bytes: dtype.unpacked_bytes() as u8,
             padding: padding_bits(ty.padding, dtype),
+            inbounds: false,
             origin: self.origin(view),
             span: self.span,
         })
@@ -156,8 +157,9 @@ impl Builder<'_> {
                     self.bind(result, Val::Reg(dst));
                 }
             }
-            ScheduleOp::LoadViewTko { .. } => {
-                let access = self.access(data.one(0), data.group(1))?;
+            ScheduleOp::LoadViewTko { inbounds, .. } => {
+                let mut access = self.access(data.one(0), data.group(1))?;
+                access.inbounds = *inbounds;
                 let len = access.axes.iter().map(|axis| axis.extent).product();
                 let bytes = access.bytes;
                 let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
@@ -167,8 +169,9 @@ impl Builder<'_> {
                 self.bind_raw(data.results[0], Lane::Expr(expr))?;
                 self.bind_tokens(&data.results[1..]);
             }
-            ScheduleOp::StoreViewTko { .. } => {
-                let access = self.access(data.one(1), data.group(2))?;
+            ScheduleOp::StoreViewTko { inbounds, .. } => {
+                let mut access = self.access(data.one(1), data.group(2))?;
+                access.inbounds = *inbounds;
                 let len = access.axes.iter().map(|axis| axis.extent).product();
                 let lane = self.raw(data.one(0))?;
                 let expr = self.lane_expr(lane, len, access.bytes);

@@ -119,11 +119,15 @@ impl Machine<'_> {
         let bytes = access.bytes as usize;
         let array = self.get(access.base);
         let mut stream = false;
-        if empty {
-            if let Some(check) = self.check.as_ref() {
+        if let Some(check) = self.check.as_ref() {
+            if access.inbounds && sides.iter().any(|side| side.inside != (0..side.extent)) {
+                check.promised_inside(access, kind)?;
+            }
+            if empty {
                 check.outside(access, kind)?;
             }
-        } else {
+        }
+        if !empty {
             let (low, high) = match packing {
                 None => ((first + least).wrapping_mul(bytes as i64), (first + greatest + 1).wrapping_mul(bytes as i64)),
                 Some(packing) => {

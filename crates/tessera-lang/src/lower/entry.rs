@@ -82,7 +82,7 @@ impl Lowerer<'_> {
                     "num_ctas" => 1..=16,
                     "occupancy" => 1..=32,
                     "opt_level" => 0..=3,
-                    "num_worker_warps" => 1..=16,
+                    "num_worker_warps" => 1..=32,
                     "num_warps" => 1..=32,
                     "num_stages" => 1..=16,
                     _ => {
@@ -107,11 +107,11 @@ impl Lowerer<'_> {
                         ));
                     }
                 };
-                if name.name == "num_ctas" && !value.is_power_of_two() {
+                if matches!(name.name.as_str(), "num_ctas" | "num_worker_warps") && !value.is_power_of_two() {
                     return Err(Box::new(Diagnostic::error(
                         id::KERNEL_OPTION,
                         arg.value.span,
-                        format!("`num_ctas` must be a power of two, not {value}"),
+                        format!("`{}` must be a power of two, not {value}", name.name),
                     )));
                 }
                 hints.set(&name.name, value);

@@ -17,6 +17,8 @@ pub(crate) struct Access {
     pub(crate) scope: Option<MemoryScope>,
     pub(crate) latency: Option<u32>,
     pub(crate) allow_tma: Option<bool>,
+    /// `check_bounds=False`: the author promises that the tile lies inside the array.
+    pub(crate) inbounds: bool,
 }
 
 impl Lowerer<'_> {
@@ -97,6 +99,7 @@ impl Lowerer<'_> {
             scope: access.scope,
             latency: access.latency,
             allow_tma: access.allow_tma,
+            inbounds: access.inbounds,
         };
         let op = self.emit(kind, &[&[view], index, &[]], [tile_type(dtype, &shape), Type::Token]);
         Tile { value: self.func.ops[op].results[0], dtype, shape, known: None }
@@ -109,6 +112,7 @@ impl Lowerer<'_> {
             scope: access.scope,
             latency: access.latency,
             allow_tma: access.allow_tma,
+            inbounds: access.inbounds,
         };
         self.emit(kind, &[&[tile], &[view], index, &[]], [Type::Token]);
     }
@@ -137,13 +141,13 @@ impl Lowerer<'_> {
         let (tile, scalar) = self.array_tile_shape(&args.at(2), rank)?;
         let dim_map = self.require_order(&args.at(3), rank)?;
         let padding = self.padding_mode(&args.at(4))?;
-        self.require_bool(&args.at(5))?;
+        let inbounds = !self.require_bool(&args.at(5))?;
         let latency = self.latency(&args.at(6))?;
         let allow_tma = self.optional_bool(&args.at(7))?;
         let orders = [MemoryOrder::Weak, MemoryOrder::Relaxed, MemoryOrder::Acquire];
         let (order, scope) = self.memory_order(&args.at(8), &args.at(9), &orders)?;
         let view = self.make_view(&array, ViewKind::Partition, &tile, dim_map, padding);
-        let loaded = self.load_view(view, &index, array.dtype, tile, &Access { order, scope, latency, allow_tma });
+        let loaded = self.load_view(view, &index, array.dtype, tile, &Access { order, scope, latency, allow_tma, inbounds });
         Ok(Val::Tile(if scalar { self.reshape_to(loaded, Shape::new()) } else { loaded }))
     }
 
@@ -168,13 +172,13 @@ impl Lowerer<'_> {
         }
         let tile = if tile.shape.is_empty() { self.reshape_to(tile, Shape::from_elem(1, rank)) } else { tile };
         let dim_map = self.require_order(&args.at(3), rank)?;
-        self.require_bool(&args.at(4))?;
+        let inbounds = !self.require_bool(&args.at(4))?;
         let latency = self.latency(&args.at(5))?;
         let allow_tma = self.optional_bool(&args.at(6))?;
         let orders = [MemoryOrder::Weak, MemoryOrder::Relaxed, MemoryOrder::Release];
         let (order, scope) = self.memory_order(&args.at(7), &args.at(8), &orders)?;
         let view = self.make_view(&array, ViewKind::Partition, &tile.shape, dim_map, Padding::Undetermined);
-        self.store_view(tile.value, view, &index, &Access { order, scope, latency, allow_tma });
+        self.store_view(tile.value, view, &index, &Access { order, scope, latency, allow_tma, inbounds });
         Ok(Val::None)
     }
 }

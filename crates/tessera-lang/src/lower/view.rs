@@ -49,12 +49,13 @@ impl Lowerer<'_> {
     pub(crate) fn view_load(&mut self, view: &TiledView, args: &Args) -> Res<Val> {
         self.check_effects("load", args.call)?;
         let index = self.tile_index(&args.at(0), view.tile.len(), view.array.index)?;
-        self.require_bool(&args.at(1))?;
+        let inbounds = !self.require_bool(&args.at(1))?;
         let access = Access {
             order: MemoryOrder::Weak,
             scope: None,
             latency: self.latency(&args.at(2))?,
             allow_tma: self.optional_bool(&args.at(3))?,
+            inbounds,
         };
         let value = self.view_value(view, view.padding);
         let loaded = self.load_view(value, &index, view.array.dtype, view.tile.clone(), &access);
@@ -66,12 +67,13 @@ impl Lowerer<'_> {
         let index = self.tile_index(&args.at(0), view.tile.len(), view.array.index)?;
         let tile = self.implicit(&args.at(1), view.array.dtype, "the stored tile")?;
         let tile = self.broadcast_exactly(tile, &view.tile, args.span(1), "a tile")?;
-        self.require_bool(&args.at(2))?;
+        let inbounds = !self.require_bool(&args.at(2))?;
         let access = Access {
             order: MemoryOrder::Weak,
             scope: None,
             latency: self.latency(&args.at(3))?,
             allow_tma: self.optional_bool(&args.at(4))?,
+            inbounds,
         };
         let value = self.view_value(view, view.padding);
         self.store_view(tile.value, value, &index, &access);
@@ -203,6 +205,7 @@ impl Lowerer<'_> {
             scope: None,
             latency: self.latency(&args.at(3))?,
             allow_tma: self.optional_bool(&args.at(4))?,
+            inbounds: false,
         };
         let view = self.make_view(&array, ViewKind::GatherScatter { axis }, &shape, (0..rank as u32).collect(), padding);
         Ok(Val::Tile(self.load_view(view, &index, array.dtype, shape, &access)))
@@ -236,6 +239,7 @@ impl Lowerer<'_> {
             scope: None,
             latency: self.latency(&args.at(3))?,
             allow_tma: self.optional_bool(&args.at(4))?,
+            inbounds: false,
         };
         let axes = (0..rank as u32).collect();
         let view = self.make_view(&array, ViewKind::GatherScatter { axis }, &shape, axes, Padding::Undetermined);

@@ -74,10 +74,11 @@ impl Scanner {
         Err(self.error(start, "unexpected text after the argument").into())
     }
 
-    pub(crate) fn rest(&mut self) -> String {
-        let rest = self.left().to_owned();
-        self.at = self.text.len();
-        rest
+    /// Everything up to one of `ends`, or to the end.
+    pub(crate) fn until(&mut self, ends: &[char]) -> String {
+        let text = self.left().split(ends).next().unwrap_or_default().to_owned();
+        self.at += text.len();
+        text
     }
 
     /// Letters, digits, underscores and dots.
