@@ -47,6 +47,11 @@ macro_rules! word_enum {
                 }
             }
         }
+        $(
+            impl Default for $name {
+                fn default() -> Self { $name::$implied }
+            }
+        )?
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(self.word()) }
         }
@@ -192,7 +197,7 @@ word_enum! {
 }
 
 word_enum! {
-    /// An associative combination (Graph IR reductions).
+    /// An associative combination (Graph IR reductions, reductions over a warp).
     Combine {
         /// Sum.
         Sum = "sum",
@@ -202,6 +207,32 @@ word_enum! {
         Max = "max",
         /// Minimum.
         Min = "min",
+    }
+}
+
+word_enum! {
+    /// Which lane a shuffle reads, from the operand `lane` (PTX ISA, "shfl.sync"). A lane outside the warp reads itself.
+    ShuffleMode {
+        /// That lane of the warp.
+        Index = "idx",
+        /// The lane that is so many below.
+        Up = "up",
+        /// The lane that is so many above.
+        Down = "down",
+        /// The lane whose number differs in these bits.
+        Xor = "xor",
+    }
+}
+
+word_enum! {
+    /// Who fills the slots of a ring, and so what completes a commit.
+    RingProducer {
+        /// The tensor memory accelerator: a slot is full when all its bytes have arrived.
+        Tma = "tma",
+        /// Asynchronous copies: a slot is full when the copies before the commit have arrived.
+        CopyAsync = "copy_async",
+        /// Stores of threads: a slot is full when every thread has committed.
+        Threads = "threads",
     }
 }
 

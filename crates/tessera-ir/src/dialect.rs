@@ -101,6 +101,10 @@ pub enum Trait {
     Elementwise,
     /// Its first region runs any number of times.
     Loop,
+    /// All lanes of a warp run it together.
+    Convergent,
+    /// All threads of a role (of the block, outside roles) run it together.
+    Together,
 }
 
 /// Everything declared about an operation.

@@ -35,6 +35,8 @@ pub enum Level {
     Graph,
     /// Block programs over tiles.
     Schedule,
+    /// Programs of a block's threads over tiles with layouts.
+    Tile,
 }
 
 impl Level {
@@ -43,6 +45,7 @@ impl Level {
         match self {
             Level::Graph => "graph",
             Level::Schedule => "schedule",
+            Level::Tile => "tile",
         }
     }
 }

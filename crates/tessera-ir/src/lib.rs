@@ -6,7 +6,7 @@
 //! defined once, by an operation or as a block argument, and is visible in the rest of its block and in the regions
 //! nested there. Every operation has a source [`Span`].
 //!
-//! What an operation *is* stands in one row of its dialect's table ([`schedule`], [`graph`]): operands, attributes,
+//! What an operation *is* stands in one row of its dialect's table ([`schedule`], [`graph`], [`tile`]): operands, attributes,
 //! regions, type rule, effects. Parser, printer, verifier and passes work from the row. What it *means* stands in one arm of
 //! the executor and one of the lowering.
 //!
@@ -20,6 +20,7 @@ pub mod attrs;
 pub mod diag;
 pub mod graph;
 pub mod schedule;
+pub mod tile;
 
 mod abi;
 mod constant;
@@ -43,5 +44,9 @@ pub use image::{GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, Tens
 pub use op::OpKind;
 pub use pass::{Changed, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};
 pub use schedule::ScheduleOp;
-pub use types::{Axis, Elem, Extent, Padding, Shape, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind};
+pub use tile::TileOp;
+pub use types::{
+    Axis, DistributedType, Elem, Extent, Padding, RingType, Shape, SharedType, Swizzle, TensorType, TensorViewType, TileType,
+    TileViewType, Type, ViewKind,
+};
 pub use verify::{verify, verify_func};

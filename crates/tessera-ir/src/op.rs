@@ -8,6 +8,7 @@ use crate::dialect::Row;
 use crate::graph::GraphOp;
 use crate::schedule::ScheduleOp;
 use crate::text::cursor::{Cursor, Parsed};
+use crate::tile::TileOp;
 
 /// What an operation is, attributes included; operands, results and regions stand in [`crate::OpData`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +17,8 @@ pub enum OpKind {
     Graph(GraphOp),
     /// Tiles.
     Schedule(ScheduleOp),
+    /// Threads and what they share.
+    Tile(TileOp),
 }
 
 impl OpKind {
@@ -24,6 +27,7 @@ impl OpKind {
         match self {
             OpKind::Graph(op) => op.row(),
             OpKind::Schedule(op) => op.row(),
+            OpKind::Tile(op) => op.row(),
         }
     }
 
@@ -31,7 +35,15 @@ impl OpKind {
     pub fn schedule(&self) -> Option<&ScheduleOp> {
         match self {
             OpKind::Schedule(op) => Some(op),
-            OpKind::Graph(_) => None,
+            OpKind::Graph(_) | OpKind::Tile(_) => None,
+        }
+    }
+
+    /// The Tile operation, if it is one.
+    pub fn tile(&self) -> Option<&TileOp> {
+        match self {
+            OpKind::Tile(op) => Some(op),
+            OpKind::Graph(_) | OpKind::Schedule(_) => None,
         }
     }
 
@@ -39,6 +51,7 @@ impl OpKind {
         match self {
             OpKind::Graph(op) => op.print_attrs(out),
             OpKind::Schedule(op) => op.print_attrs(out),
+            OpKind::Tile(op) => op.print_attrs(out),
         }
     }
 
@@ -46,12 +59,15 @@ impl OpKind {
         if let Some(op) = ScheduleOp::parse(mnemonic, attrs) {
             return Some(op.map(OpKind::Schedule));
         }
+        if let Some(op) = TileOp::parse(mnemonic, attrs) {
+            return Some(op.map(OpKind::Tile));
+        }
         GraphOp::parse(mnemonic, attrs).map(|op| op.map(OpKind::Graph))
     }
 
     /// The row of a mnemonic.
     pub fn find_row(mnemonic: &str) -> Option<&'static Row> {
-        ScheduleOp::ROWS.iter().chain(GraphOp::ROWS).find(|row| row.mnemonic == mnemonic)
+        ScheduleOp::ROWS.iter().chain(TileOp::ROWS).chain(GraphOp::ROWS).find(|row| row.mnemonic == mnemonic)
     }
 }
 
@@ -64,6 +80,12 @@ impl From<ScheduleOp> for OpKind {
 impl From<GraphOp> for OpKind {
     fn from(op: GraphOp) -> Self {
         OpKind::Graph(op)
+    }
+}
+
+impl From<TileOp> for OpKind {
+    fn from(op: TileOp) -> Self {
+        OpKind::Tile(op)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Types of values: tiles, views over memory, tokens, and whole tensors with named axes.
+//! Types of values: tiles, views over memory, tokens, whole tensors with named axes, and what threads share (Tile IR).
 //!
 //! | text | is |
 //! |---|---|
@@ -9,6 +9,14 @@
 //! | `token` | an ordering edge between memory operations |
 //! | `tensor<MxKxbf16>` | a whole operand's value (Graph IR) |
 //! | `operand<MxKxbf16>` | a whole operand in memory (Graph IR) |
+//! | `tile<128x64xf32, #0>` | a block of elements, spread over a block's threads by layout `#0` of its function (Tile IR) |
+//! | `inflight<128x64xf32, #0>` | the same, still being computed by the tensor cores (Tile IR) |
+//! | `shared<128x64xbf16, swizzle=<3,4,3>>` | a buffer in shared memory (Tile IR) |
+//! | `registers<8xf32>` | an array of each thread's own (Tile IR) |
+//! | `ring<4, [shared<128x64xbf16>]>` | a queue of slots between threads that fill and threads that use (Tile IR) |
+//! | `cursor` | a position in a ring (Tile IR) |
+//!
+//! In Tile IR a rank-0 tile is one value a thread; every tile with axes has a layout.
 //!
 //! Integers are signless: unsigned element types appear in a kernel's [`crate::Abi`] only, and operations say which
 //! interpretation they use.
@@ -16,6 +24,7 @@
 use std::fmt;
 
 use smallvec::SmallVec;
+use tessera_layout::Distribution;
 use tessera_types::DType;
 
 /// Static extents of a tile, outermost first.
@@ -179,6 +188,115 @@ pub struct TensorType {
     pub elem: DType,
 }
 
+/// A tile spread over threads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DistributedType {
+    /// Shape and element type of the whole.
+    pub tile: TileType,
+    /// Which thread holds which elements in which registers.
+    pub layout: Distribution,
+}
+
+/// How the address bits of a buffer in shared memory are mixed: `bits` bits at `base + shift` of the byte offset are
+/// combined by exclusive or into the bits at `base`. `<3,4,3>` is the hardware's 128-byte swizzle, `<2,4,3>` the 64-byte and
+/// `<1,4,3>` the 32-byte one; `<0,_,_>` is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Swizzle {
+    /// How many bits are mixed.
+    pub bits: u32,
+    /// The least bit that changes.
+    pub base: u32,
+    /// Distance from the bits that change up to the bits that they are mixed with.
+    pub shift: u32,
+}
+
+impl Swizzle {
+    /// No mixing.
+    pub const NONE: Swizzle = Swizzle { bits: 0, base: 0, shift: 0 };
+    /// The hardware's 32-byte swizzle.
+    pub const B32: Swizzle = Swizzle { bits: 1, base: 4, shift: 3 };
+    /// The hardware's 64-byte swizzle.
+    pub const B64: Swizzle = Swizzle { bits: 2, base: 4, shift: 3 };
+    /// The hardware's 128-byte swizzle.
+    pub const B128: Swizzle = Swizzle { bits: 3, base: 4, shift: 3 };
+
+    /// The byte that an unmixed byte offset is moved to.
+    pub fn apply(self, offset: u64) -> u64 {
+        let mask = ((1u64 << self.bits) - 1) << self.base;
+        offset ^ ((offset >> self.shift) & mask)
+    }
+}
+
+/// A buffer in shared memory, or a part of one. A part (a slice, a subview) lies in memory as the buffer does that it was
+/// taken from: `pad`, `swizzle` and distances between lines are that buffer's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SharedType {
+    /// Extents.
+    pub shape: Shape,
+    /// Element type.
+    pub elem: DType,
+    /// How byte offsets are mixed.
+    pub swizzle: Swizzle,
+    /// The axes from the slowest to the fastest in memory.
+    pub order: SmallVec<[u32; 4]>,
+    /// Unused elements after each line of the fastest axis.
+    pub pad: u32,
+}
+
+impl SharedType {
+    /// A buffer in row-major order, neither swizzled nor padded.
+    pub fn new(shape: impl Into<Shape>, elem: DType) -> SharedType {
+        let shape = shape.into();
+        let order = (0..shape.len() as u32).collect();
+        SharedType { shape, elem, swizzle: Swizzle::NONE, order, pad: 0 }
+    }
+
+    /// Shape and element type.
+    pub fn tile(&self) -> TileType {
+        TileType { shape: self.shape.clone(), elem: Elem::Num(self.elem) }
+    }
+
+    /// Distance between neighbours along each axis in a buffer allocated with this type, in elements, before swizzling.
+    pub fn strides(&self) -> SmallVec<[u64; 4]> {
+        let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, self.shape.len());
+        let mut stride = 1;
+        for (position, &axis) in self.order.iter().rev().enumerate() {
+            strides[axis as usize] = stride;
+            stride *= u64::from(self.shape[axis as usize]);
+            if position == 0 {
+                stride += u64::from(self.pad);
+            }
+        }
+        strides
+    }
+
+    /// Bytes of a buffer allocated with this type, padding included.
+    pub fn bytes(&self) -> u64 {
+        let slowest = self.order.first().map_or(0, |&axis| axis as usize);
+        let elements = self.shape.get(slowest).map_or(1, |&extent| match self.shape.len() {
+            1 => u64::from(extent) + u64::from(self.pad),
+            _ => u64::from(extent) * self.strides()[slowest],
+        });
+        (elements * u64::from(self.elem.bits())).div_ceil(8)
+    }
+
+    /// The buffer without its first axis: one stage of a ring's buffers, one row of an array.
+    pub fn slice(&self) -> Option<SharedType> {
+        let (_, shape) = self.shape.split_first()?;
+        let order = self.order.iter().filter(|&&axis| axis != 0).map(|&axis| axis - 1).collect();
+        Some(SharedType { shape: shape.into(), order, ..self.clone() })
+    }
+}
+
+/// A queue of slots between the threads that fill them and the threads that use them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RingType {
+    /// Number of slots.
+    pub stages: u32,
+    /// What one slot holds.
+    pub slots: Vec<SharedType>,
+}
+
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
@@ -194,6 +312,18 @@ pub enum Type {
     Tensor(Box<TensorType>),
     /// A whole operand in memory (Graph IR).
     Operand(Box<TensorType>),
+    /// A block of elements spread over threads (Tile IR).
+    Distributed(Box<DistributedType>),
+    /// The same, before its computation has been waited for (Tile IR).
+    InFlight(Box<DistributedType>),
+    /// A buffer in shared memory (Tile IR).
+    Shared(Box<SharedType>),
+    /// An array of each thread's own (Tile IR).
+    Registers(Box<TileType>),
+    /// A queue of slots in shared memory (Tile IR).
+    Ring(Box<RingType>),
+    /// A position in a ring: slot and phase (Tile IR).
+    Cursor,
 }
 
 impl Type {
@@ -212,10 +342,35 @@ impl Type {
         Type::Tile(TileType { shape: shape.into(), elem: Elem::Ptr(to) })
     }
 
-    /// The tile type, if it is one.
+    /// A tile spread over threads; a scalar has no layout and stays one value a thread.
+    pub fn distributed(tile: TileType, layout: &Distribution) -> Type {
+        if tile.shape.is_empty() {
+            return Type::Tile(tile);
+        }
+        Type::Distributed(Box::new(DistributedType { tile, layout: layout.clone() }))
+    }
+
+    /// Shape and element type, if it is a tile, spread over threads or not.
     pub fn as_tile(&self) -> Option<&TileType> {
         match self {
             Type::Tile(tile) => Some(tile),
+            Type::Distributed(distributed) => Some(&distributed.tile),
+            _ => None,
+        }
+    }
+
+    /// The layout of a tile that is spread over threads.
+    pub fn layout(&self) -> Option<&Distribution> {
+        match self {
+            Type::Distributed(distributed) | Type::InFlight(distributed) => Some(&distributed.layout),
+            _ => None,
+        }
+    }
+
+    /// The buffer in shared memory, if it is one.
+    pub fn as_shared(&self) -> Option<&SharedType> {
+        match self {
+            Type::Shared(shared) => Some(shared),
             _ => None,
         }
     }
@@ -269,11 +424,37 @@ impl fmt::Display for Axis {
 
 impl fmt::Display for TileType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("tile<")?;
-        for extent in &self.shape {
+        write!(f, "tile<{}>", Body(self))
+    }
+}
+
+/// What stands between the brackets of a tile's type: `128x64xf32`.
+pub(crate) struct Body<'t>(pub(crate) &'t TileType);
+
+impl fmt::Display for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for extent in &self.0.shape {
             write!(f, "{extent}x")?;
         }
-        write!(f, "{}>", self.elem)
+        self.0.elem.fmt(f)
+    }
+}
+
+impl fmt::Display for SharedType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shared<{}", Body(&self.tile()))?;
+        if self.swizzle != Swizzle::NONE {
+            write!(f, ", swizzle=<{},{},{}>", self.swizzle.bits, self.swizzle.base, self.swizzle.shift)?;
+        }
+        if self.order.iter().enumerate().any(|(i, &axis)| i != axis as usize) {
+            f.write_str(", order=[")?;
+            list(f, &self.order, ",")?;
+            f.write_str("]")?;
+        }
+        if self.pad != 0 {
+            write!(f, ", pad={}", self.pad)?;
+        }
+        f.write_str(">")
     }
 }
 
@@ -354,6 +535,16 @@ impl fmt::Display for Type {
             Type::Token => f.write_str("token"),
             Type::Tensor(tensor) => write!(f, "tensor{tensor}"),
             Type::Operand(tensor) => write!(f, "operand{tensor}"),
+            Type::Distributed(ty) => write!(f, "tile<{}, {}>", Body(&ty.tile), ty.layout),
+            Type::InFlight(ty) => write!(f, "inflight<{}, {}>", Body(&ty.tile), ty.layout),
+            Type::Shared(shared) => shared.fmt(f),
+            Type::Registers(tile) => write!(f, "registers<{}>", Body(tile)),
+            Type::Ring(ring) => {
+                write!(f, "ring<{}, [", ring.stages)?;
+                list(f, &ring.slots, ", ")?;
+                f.write_str("]>")
+            }
+            Type::Cursor => f.write_str("cursor"),
         }
     }
 }

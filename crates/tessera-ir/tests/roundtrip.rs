@@ -50,6 +50,34 @@ graph @gemm(%A: operand<@Mx@Kxbf16>, %C: operand<@Mx@"xs"xf32>) abi(A: operand<b
 }
 
 #[test]
+fn tile() {
+    check(
+        r#"
+tile @k(%x: tile<ptr<bf16>>, %n: tile<i32>, %s: tile<i32>) abi(x: array<bf16, [?], [1], i32, align=16>) hints(num_warps=4) layouts(#0 = <reg=[1..4@0], lane=[8..128@0], warp=[256..512@0]>, #1 = <lane=[1..16@0], warp=[32..64@0]>) {
+  %t = tile.thread_id : tile<i32>
+  %0 = make_tensor_view %x, [%n], [] : tensor_view<?xbf16, strides=[1]>
+  %1 = make_partition_view %0 : partition_view<tile=(1024), padding=zero, tensor_view<?xbf16, strides=[1]>>
+  %2, %3 = load_view_tko %1, [%t] : tile<1024xbf16, #0>, token
+  %4 = tile.convert_layout %2 : tile<1024xbf16, #0>
+  %5 = iota : tile<128xi32, #1>
+  %6 = tile.alloc_shared {align=128} : shared<4x64x16xbf16, swizzle=<3,4,3>, order=[0,2,1], pad=8>
+  %7 = tile.ring [%6] {stages=4, producer=tma, consumers=2, bytes=2048} : ring<4, [shared<64x16xbf16, swizzle=<3,4,3>, order=[1,0], pad=8>]>
+  %8 = tile.ring_start %7 : cursor
+  %9 = tile.alloc_register : registers<8xf32>
+  %10 = tile.load_element %9, [%t] : tile<f32>
+  tile.role {first_warp=0, warps=1, registers=40} () {
+    tile.acquire %7, %8
+    %11 = tile.slot %7, %8 {buffer=0} : shared<64x16xbf16, swizzle=<3,4,3>, order=[1,0], pad=8>
+    yield []
+  }
+  tile.mark {name="end"}
+  return
+}
+"#,
+    );
+}
+
+#[test]
 fn hostile_text_gives_an_error_with_its_place() {
     for (text, id, line) in [
         ("schedule @k() {\n  %a = addf %b, %c : tile<f32>\n}", "ir-unknown-value", 2),
@@ -59,6 +87,11 @@ fn hostile_text_gives_an_error_with_its_place() {
         ("schedule @k() {\n  %a = constant {value=f32(1.0) : tile<f32>\n}", "ir-syntax", 2),
         ("schedule @k(", "ir-syntax", 1),
         ("schedule @k() {\n  %a, %b = iota : tile<4xi32>\n}", "ir-results", 2),
+        ("tile @k() {\n  %a = iota : tile<4xi32, #0>\n}", "ir-layout", 2),
+        ("tile @k() layouts(#0 = <lane=[1@0]>) {\n  %a = iota : tile<4xi32, #0>\n}", "ir-layout", 2),
+        ("tile @k() layouts(#0 = <lane=[1@0]) {\n  return\n}", "ir-syntax", 1),
+        ("tile @k() layouts(#1 = <lane=[1@0]>) {\n  return\n}", "ir-syntax", 1),
+        ("tile @k() {\n  %a = tile.alloc_shared {align=1} : shared<4xf32, swizzle=<1,2>>\n}", "ir-syntax", 2),
         ("wat", "ir-syntax", 1),
     ] {
         let Err((module, diagnostic)) = parse_module("bad.tir", text) else { panic!("accepted: {text}") };

@@ -141,7 +141,7 @@ fn hazards(func: &Func, stores: &[Op]) -> Result<(), Vec<Diagnostic>> {
         for &load in &order {
             let GraphOp::Load { transpose } = (match &func.ops[load].kind {
                 OpKind::Graph(kind) => kind,
-                OpKind::Schedule(_) => continue,
+                OpKind::Schedule(_) | OpKind::Tile(_) => continue,
             }) else {
                 continue;
             };
@@ -176,7 +176,7 @@ fn reads(func: &Func, value: Value, whole: bool, seen: &mut FxHashSet<(Value, bo
             loads.insert((op, whole));
         }
         OpKind::Graph(_) => inner.into_iter().for_each(|value| reads(func, value, true, seen, loads)),
-        OpKind::Schedule(_) => inner.into_iter().for_each(|value| reads(func, value, whole, seen, loads)),
+        OpKind::Schedule(_) | OpKind::Tile(_) => inner.into_iter().for_each(|value| reads(func, value, whole, seen, loads)),
     }
 }
 

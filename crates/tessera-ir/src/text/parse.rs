@@ -4,6 +4,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use tessera_layout::Distribution;
 
 use crate::abi::{Abi, AbiParam, IndexType, ParamKind};
 use crate::attrs::Attr;
@@ -13,7 +14,10 @@ use crate::dialect::{OperandKind, Results};
 use crate::func::{Block, Func, Global, Level, Module, Value};
 use crate::op::{AttrTexts, OpKind};
 use crate::text::cursor::{Cursor, Parsed};
-use crate::types::{Axis, Elem, Extent, Padding, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind};
+use crate::types::{
+    Axis, DistributedType, Elem, Extent, Padding, RingType, SharedType, Swizzle, TensorType, TensorViewType, TileType,
+    TileViewType, Type, ViewKind,
+};
 
 /// Regions nested deeper than this are refused: the parser is recursive.
 const MAX_DEPTH: usize = 64;
@@ -32,18 +36,49 @@ pub fn parse_module(name: &str, text: &str) -> Result<Module, (Module, Box<Diagn
     Ok(module)
 }
 
-/// Reads one type.
-pub fn parse_type(cursor: &mut Cursor<'_>) -> Parsed<Type> {
+/// Reads one type. `layouts` are those that `#0`, `#1`, ... stand for.
+pub fn parse_type(cursor: &mut Cursor<'_>, layouts: &[&str]) -> Parsed<Type> {
     let start = cursor.offset();
     let word = cursor.expect_word("a type")?;
     match word {
         "tile" => {
             cursor.expect("<")?;
-            let shape = dims(cursor, |c| c.integer::<u32>())?;
-            let elem = elem(cursor)?;
+            let tile = tile_body(cursor)?;
+            let layout = if cursor.peek(",") { Some(layout_name(cursor, &tile, layouts)?) } else { None };
             cursor.expect(">")?;
-            Ok(Type::Tile(TileType { shape: SmallVec::from_vec(shape), elem }))
+            Ok(match layout {
+                Some(layout) => Type::Distributed(Box::new(DistributedType { tile, layout })),
+                None => Type::Tile(tile),
+            })
         }
+        "inflight" => {
+            cursor.expect("<")?;
+            let tile = tile_body(cursor)?;
+            let layout = layout_name(cursor, &tile, layouts)?;
+            cursor.expect(">")?;
+            Ok(Type::InFlight(Box::new(DistributedType { tile, layout })))
+        }
+        "shared" => shared_body(cursor).map(|shared| Type::Shared(Box::new(shared))),
+        "registers" => {
+            cursor.expect("<")?;
+            let tile = tile_body(cursor)?;
+            cursor.expect(">")?;
+            Ok(Type::Registers(Box::new(tile)))
+        }
+        "ring" => {
+            cursor.expect("<")?;
+            let stages = cursor.integer()?;
+            cursor.expect(",")?;
+            let slots = cursor.list("[", "]", |cursor| {
+                if !cursor.eat_word("shared") {
+                    return Err(cursor.unexpected("`shared`"));
+                }
+                shared_body(cursor)
+            })?;
+            cursor.expect(">")?;
+            Ok(Type::Ring(Box::new(RingType { stages, slots })))
+        }
+        "cursor" => Ok(Type::Cursor),
         "tensor_view" => tensor_view_body(cursor).map(|view| Type::TensorView(Box::new(view))),
         "partition_view" | "strided_view" | "gather_scatter_view" => {
             tile_view_body(cursor, word).map(|view| Type::TileView(Box::new(view)))
@@ -53,6 +88,53 @@ pub fn parse_type(cursor: &mut Cursor<'_>) -> Parsed<Type> {
         "operand" => tensor_body(cursor).map(|tensor| Type::Operand(Box::new(tensor))),
         _ => Err(Box::new(Diagnostic::error("ir-type", cursor.span_from(start), format!("`{word}` is not a type")))),
     }
+}
+
+fn tile_body(cursor: &mut Cursor<'_>) -> Parsed<TileType> {
+    let shape = dims(cursor, |c| c.integer::<u32>())?;
+    Ok(TileType { shape: SmallVec::from_vec(shape), elem: elem(cursor)? })
+}
+
+/// `#0` after a tile's body: the function's layout of that number, for the tile's shape.
+fn layout_name(cursor: &mut Cursor<'_>, tile: &TileType, layouts: &[&str]) -> Parsed<Distribution> {
+    cursor.expect(",")?;
+    let start = cursor.offset();
+    cursor.expect("#")?;
+    let number: usize = cursor.integer()?;
+    let wrong = |message: String, cursor: &Cursor<'_>| Box::new(Diagnostic::error("ir-layout", cursor.span_from(start), message));
+    let Some(text) = layouts.get(number) else {
+        return Err(wrong(format!("there is no layout `#{number}` among the function's `layouts(...)`"), cursor));
+    };
+    let shape: SmallVec<[u64; 4]> = tile.shape.iter().map(|&extent| u64::from(extent)).collect();
+    Distribution::parse(text, &shape).map_err(|error| wrong(format!("`{text}` is no layout of `{tile}`: {error}"), cursor))
+}
+
+fn shared_body(cursor: &mut Cursor<'_>) -> Parsed<SharedType> {
+    cursor.expect("<")?;
+    let shape = dims(cursor, |c| c.integer::<u32>())?;
+    let elem = cursor.dtype()?;
+    let mut shared = SharedType::new(SmallVec::from_vec(shape), elem);
+    while cursor.eat(",") {
+        match cursor.expect_word("`swizzle`, `order` or `pad`")? {
+            "swizzle" => {
+                cursor.expect("=")?;
+                let parts = cursor.list("<", ">", |c| c.integer())?;
+                let &[bits, base, shift] = parts.as_slice() else { return Err(cursor.unexpected("three numbers before")) };
+                shared.swizzle = Swizzle { bits, base, shift };
+            }
+            "order" => {
+                cursor.expect("=")?;
+                shared.order = SmallVec::from_vec(cursor.list("[", "]", |c| c.integer())?);
+            }
+            "pad" => {
+                cursor.expect("=")?;
+                shared.pad = cursor.integer()?;
+            }
+            _ => return Err(cursor.unexpected("`swizzle`, `order` or `pad` before")),
+        }
+    }
+    cursor.expect(">")?;
+    Ok(shared)
 }
 
 /// `AxBx` before an element type: as many entries as are followed by `x`.
@@ -183,9 +265,10 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parse
     let level = match cursor.word() {
         Some("schedule") => Level::Schedule,
         Some("graph") => Level::Graph,
+        Some("tile") => Level::Tile,
         _ => {
             let span = Span { source, start: start as u32, end: cursor.position() as u32 };
-            return Err(Box::new(Diagnostic::error("ir-syntax", span, "expected `global`, `graph` or `schedule`")));
+            return Err(Box::new(Diagnostic::error("ir-syntax", span, "expected `global`, `graph`, `schedule` or `tile`")));
         }
     };
     let name = cursor.sigil('@')?;
@@ -194,7 +277,7 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parse
     }
     let mut func = Func::new(name, level, cursor.span_from(start));
     let body = func.body;
-    let mut parser = FuncParser { cursor, func: &mut func, names: FxHashMap::default(), depth: 0 };
+    let mut parser = FuncParser { cursor, func: &mut func, names: FxHashMap::default(), layouts: Vec::new(), depth: 0 };
     parser.block_args(body)?;
     parser.header()?;
     parser.ops(body)?;
@@ -206,6 +289,7 @@ struct FuncParser<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     func: &'c mut Func,
     names: FxHashMap<&'a str, Value>,
+    layouts: Vec<&'a str>,
     depth: usize,
 }
 
@@ -237,6 +321,18 @@ impl<'a> FuncParser<'_, 'a> {
             })?;
             self.func.config = config.into_iter().collect();
         }
+        if self.cursor.eat_word("layouts") {
+            let mut number = 0;
+            self.layouts = self.cursor.list("(", ")", |c| {
+                c.expect("#")?;
+                if c.integer::<usize>()? != number {
+                    return Err(c.unexpected("layouts in order: `#0`, `#1`, ... before"));
+                }
+                number += 1;
+                c.expect("=")?;
+                layout_text(c)
+            })?;
+        }
         Ok(())
     }
 
@@ -264,7 +360,7 @@ impl<'a> FuncParser<'_, 'a> {
             let start = self.cursor.offset();
             let name = self.cursor.sigil('%')?;
             self.cursor.expect(":")?;
-            let ty = parse_type(self.cursor)?;
+            let ty = parse_type(self.cursor, &self.layouts)?;
             let value = self.func.add_arg(block, ty, None);
             self.define(name, value, start)?;
             if self.cursor.eat(")") {
@@ -375,7 +471,7 @@ impl<'a> FuncParser<'_, 'a> {
         let mut types = Vec::new();
         if self.cursor.eat(":") {
             loop {
-                types.push(parse_type(self.cursor)?);
+                types.push(parse_type(self.cursor, &self.layouts)?);
                 if !self.cursor.eat(",") {
                     break;
                 }
@@ -420,6 +516,27 @@ impl<'a> FuncParser<'_, 'a> {
         }
         Ok(())
     }
+}
+
+/// The text of one layout: up to the bracket that closes its first one. What it says depends on the tile's shape.
+fn layout_text<'a>(cursor: &mut Cursor<'a>) -> Parsed<&'a str> {
+    let rest = cursor.rest();
+    let mut open = 0usize;
+    for (i, c) in rest.char_indices() {
+        match c {
+            '<' | '(' | '[' => open += 1,
+            '>' | ')' | ']' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open == 0 {
+            if !matches!(c, '>' | ')' | ']') || !rest.starts_with('<') {
+                break;
+            }
+            cursor.skip(i + 1);
+            return Ok(&rest[..=i]);
+        }
+    }
+    Err(cursor.unexpected("a layout in angle brackets"))
 }
 
 /// Moves past an attribute's value: up to the `,` or `}` outside brackets and strings.

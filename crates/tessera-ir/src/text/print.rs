@@ -9,12 +9,14 @@
 
 use std::fmt::Write;
 
+use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
+use tessera_layout::Distribution;
 
 use crate::abi::{AbiParam, IndexType, ParamKind};
 use crate::dialect::OperandKind;
 use crate::func::{Block, Func, Module, Op, Value};
-use crate::types::{Extent, elem_name};
+use crate::types::{Body, Extent, Type, elem_name};
 
 /// The whole module.
 pub fn print_module(module: &Module) -> String {
@@ -34,7 +36,13 @@ pub fn print_module(module: &Module) -> String {
 
 /// One function.
 pub fn print_func(func: &Func) -> String {
-    let mut printer = Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), out: String::new() };
+    let mut printer = Printer {
+        func,
+        names: FxHashMap::default(),
+        taken: FxHashMap::default(),
+        layouts: layouts(func),
+        out: String::new(),
+    };
     printer.func();
     printer.out
 }
@@ -43,7 +51,23 @@ struct Printer<'f> {
     func: &'f Func,
     names: FxHashMap<Value, String>,
     taken: FxHashMap<String, u32>,
+    layouts: IndexSet<String>,
     out: String,
+}
+
+/// The text of every layout of a function once, in the order of the text. The same text at two shapes is one entry.
+fn layouts(func: &Func) -> IndexSet<String> {
+    let mut found = IndexSet::new();
+    for op in func.linked_ops() {
+        let data = &func.ops[op];
+        let args = data.regions.iter().flat_map(|&region| &func.blocks[region].args);
+        for &value in data.results.iter().chain(args) {
+            if let Some(layout) = func.ty(value).layout() {
+                found.insert(layout.to_string());
+            }
+        }
+    }
+    found
 }
 
 impl Printer<'_> {
@@ -67,6 +91,10 @@ impl Printer<'_> {
         if !func.config.is_empty() {
             let config: Vec<String> = func.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let _ = write!(self.out, " config({})", config.join(", "));
+        }
+        if !self.layouts.is_empty() {
+            let layouts: Vec<String> = self.layouts.iter().enumerate().map(|(i, layout)| format!("#{i} = {layout}")).collect();
+            let _ = write!(self.out, " layouts({})", layouts.join(", "));
         }
         self.out.push_str(" {\n");
         self.ops(func.body, 1);
@@ -95,6 +123,16 @@ impl Printer<'_> {
         self.names.get(&value).map_or("%?", String::as_str)
     }
 
+    /// A value's type, with the layout's name for the layout.
+    fn ty(&self, value: Value) -> String {
+        let number = |layout: &Distribution| self.layouts.get_index_of(&layout.to_string()).unwrap_or(self.layouts.len());
+        match self.func.ty(value) {
+            Type::Distributed(ty) => format!("tile<{}, #{}>", Body(&ty.tile), number(&ty.layout)),
+            Type::InFlight(ty) => format!("inflight<{}, #{}>", Body(&ty.tile), number(&ty.layout)),
+            ty => ty.to_string(),
+        }
+    }
+
     fn block_args(&mut self, block: Block) {
         self.out.push('(');
         for (i, &arg) in self.func.blocks[block].args.iter().enumerate() {
@@ -102,7 +140,7 @@ impl Printer<'_> {
                 self.out.push_str(", ");
             }
             let name = self.name(arg);
-            let _ = write!(self.out, "{name}: {}", self.func.ty(arg));
+            let _ = write!(self.out, "{name}: {}", self.ty(arg));
         }
         self.out.push(')');
     }
@@ -139,7 +177,7 @@ impl Printer<'_> {
             let _ = write!(line, " {{{attrs}}}");
         }
         if !data.results.is_empty() {
-            let types: Vec<String> = data.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
+            let types: Vec<String> = data.results.iter().map(|&value| self.ty(value)).collect();
             let _ = write!(line, " : {}", types.join(", "));
         }
         // Results are named before the regions are printed, so that numbers rise down the page.

@@ -15,16 +15,19 @@ use crate::verify::{Rule, Site, ensure, one_of};
 pub(super) fn elem(ty: &Type) -> Option<Elem> {
     match ty {
         Type::Tile(tile) => Some(tile.elem),
+        Type::Distributed(distributed) => Some(distributed.tile.elem),
         Type::Tensor(tensor) => Some(Elem::Num(tensor.elem)),
         Type::TensorView(_) | Type::TileView(_) | Type::Token | Type::Operand(_) => None,
+        Type::InFlight(_) | Type::Shared(_) | Type::Registers(_) | Type::Ring(_) | Type::Cursor => None,
     }
 }
 
-/// Same kind of value, same shape.
+/// Same kind of value, same shape, and same layout where there is one.
 pub(super) fn same_shape(a: &Type, b: &Type) -> bool {
     match (a, b) {
         (Type::Tile(a), Type::Tile(b)) => a.shape == b.shape,
         (Type::Tensor(a), Type::Tensor(b)) => a.axes == b.axes,
+        (Type::Distributed(a), Type::Distributed(b)) => a.tile.shape == b.tile.shape && a.layout == b.layout,
         _ => false,
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
         ScheduleOp::LoadViewTko { order, .. } => {
             one_of("the memory order of a load", *order, LOADS)?;
             let tile = access(site, 0, 1)?;
-            site.result_is(0, &Type::Tile(tile))?;
+            site.result_tile_is(0, &tile)?;
             site.token(2)?;
             site.result_is(1, &Type::Token)
         }
@@ -72,7 +72,7 @@ pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
                 ensure!(ty.as_tile() == Some(&tile), "ir-operand-type", "pads `{tile}` with `{ty}`");
             }
             site.token(3)?;
-            site.result_is(0, &Type::Tile(tile))?;
+            site.result_tile_is(0, &tile)?;
             site.result_is(1, &Type::Token)
         }
         ScheduleOp::StorePtrTko { order, .. } => {
@@ -162,7 +162,7 @@ fn view<'m>(site: &Site<'m>, position: usize) -> Result<&'m TileViewType, Wrong>
 }
 
 /// Checks a view's index and yields the type of the tile there.
-fn access(site: &Site<'_>, at: usize, index: usize) -> Result<TileType, Wrong> {
+pub(super) fn access(site: &Site<'_>, at: usize, index: usize) -> Result<TileType, Wrong> {
     let view = view(site, at)?;
     let given = site.op.group(index);
     ensure!(given.len() == view.tile.len(), "ir-shape", "{} indices are given for {} axes", given.len(), view.tile.len());
@@ -197,11 +197,11 @@ fn mask(site: &Site<'_>, position: usize, tile: &TileType) -> Rule {
 
 fn updated(site: &Site<'_>, token: usize, tile: TileType) -> Rule {
     site.token(token)?;
-    site.result_is(0, &Type::Tile(tile))?;
+    site.result_tile_is(0, &tile)?;
     site.result_is(1, &Type::Token)
 }
 
-fn atomic(mode: AtomicMode, elem: Elem) -> Rule {
+pub(super) fn atomic(mode: AtomicMode, elem: Elem) -> Rule {
     let Some(dtype) = elem.num() else {
         return Err(Wrong { id: "ir-element-type", message: "pointers have no atomic updates".to_string() });
     };

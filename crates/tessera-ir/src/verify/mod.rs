@@ -9,6 +9,8 @@
 //! | `memory` | views, loads, stores, atomics, tokens |
 //! | `control` | loops and conditions |
 //! | `graph` | whole operands |
+//! | `layout` | which layouts of tiles fit each other |
+//! | `tile` | threads, shared memory, barriers, rings, roles |
 //!
 //! One diagnostic an operation, all operations of all functions. After [`verify`] finds nothing, no later stage panics on
 //! the module: every group of operands has its declared count, every type is one that the operation can have, every
@@ -33,8 +35,10 @@ use crate::types::{TensorType, TileType, Type};
 mod control;
 mod elementwise;
 mod graph;
+mod layout;
 mod memory;
 mod structure;
+mod tile;
 mod tiles;
 mod types;
 
@@ -129,6 +133,13 @@ impl<'m> Site<'m> {
         Ok(())
     }
 
+    /// The result at a position must be this tile, whatever its layout.
+    fn result_tile_is(&self, position: usize, wanted: &TileType) -> Rule {
+        let found = self.result(position);
+        ensure!(found.as_tile() == Some(wanted), "ir-result-type", "the result must be `{wanted}`, not `{found}`");
+        Ok(())
+    }
+
     /// An optional operand, when present, is a token.
     fn token(&self, position: usize) -> Rule {
         match self.op.optional(position).map(|value| self.ty(value)) {
@@ -160,7 +171,9 @@ fn operation(site: &Site<'_>) -> Rule {
             elementwise::check(site, kind)?;
             tiles::check(site, kind)?;
             memory::check(site, kind)?;
-            control::check(site, kind)
+            control::check(site, kind)?;
+            layout::check(site, kind)
         }
+        OpKind::Tile(kind) => tile::check(site, kind),
     }
 }

@@ -7,8 +7,9 @@ use crate::entity::EntityId;
 use crate::func::{Block, Def, Func, Level, Module, Op, Value};
 use crate::op::OpKind;
 use crate::schedule::ScheduleOp;
+use crate::tile::TileOp;
 use crate::types::Type;
-use crate::verify::{Rule, Site, Wrong, ensure, operation, types};
+use crate::verify::{Rule, Site, Wrong, ensure, operation, tile, types};
 
 /// What a region belongs to: decides how it may end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ enum Frame {
     If(Op),
     /// The region of a reduction or scan.
     Combine(Op),
+    /// The region of a role.
+    Role(Op),
 }
 
 /// Checks the body of a function.
@@ -58,6 +61,7 @@ impl Walk<'_, '_> {
                 defined.push(result);
             }
         }
+        self.roles(&data.ops);
         if !data.ops.last().is_some_and(|&op| self.func.ops[op].row().effects == Effects::Terminator) {
             let span = data.ops.last().map_or(self.func.span, |&op| self.func.ops[op].span);
             self.found.push(Diagnostic::error("ir-terminator", span, "the block does not end with a terminator"));
@@ -71,7 +75,11 @@ impl Walk<'_, '_> {
         let data = &self.func.ops[op];
         let row = data.row();
         let result = self.shape(op, last).and_then(|()| {
-            operation(&Site { module: self.module, func: self.func, op: data })?;
+            let site = Site { module: self.module, func: self.func, op: data };
+            operation(&site)?;
+            if self.func.level == Level::Tile {
+                self.threads(&site)?;
+            }
             if row.effects == Effects::Terminator { self.terminator(op) } else { Ok(()) }
         });
         let sound = result.is_ok();
@@ -85,6 +93,7 @@ impl Walk<'_, '_> {
             OpKind::Schedule(ScheduleOp::For { .. }) => Frame::For(op),
             OpKind::Schedule(ScheduleOp::Loop { .. }) => Frame::Loop(op),
             OpKind::Schedule(ScheduleOp::If { .. }) => Frame::If(op),
+            OpKind::Tile(_) => Frame::Role(op),
             OpKind::Schedule(_) | OpKind::Graph(_) => Frame::Combine(op),
         };
         for &region in &data.regions {
@@ -138,12 +147,14 @@ impl Walk<'_, '_> {
         self.inside_combine(op)
     }
 
-    /// Graph functions hold whole-operand operations, elementwise ones and scalar control; Schedule functions no Graph ones.
+    /// Graph functions hold whole-operand operations, elementwise ones and scalar control; Schedule functions their own
+    /// operations; Tile functions those and the Tile ones.
     fn level(&self, op: Op) -> Rule {
         let data = &self.func.ops[op];
         let fits = match (self.func.level, &data.kind) {
-            (Level::Schedule, OpKind::Schedule(_)) | (Level::Graph, OpKind::Graph(_)) => true,
-            (Level::Schedule, OpKind::Graph(_)) => false,
+            (Level::Schedule | Level::Tile, OpKind::Schedule(_)) => true,
+            (Level::Graph, OpKind::Graph(_)) | (Level::Tile, OpKind::Tile(_)) => true,
+            (Level::Schedule | Level::Tile, OpKind::Graph(_)) | (Level::Schedule | Level::Graph, OpKind::Tile(_)) => false,
             (Level::Graph, OpKind::Schedule(kind)) => {
                 data.row().has(crate::dialect::Trait::Elementwise)
                     || matches!(
@@ -159,6 +170,39 @@ impl Walk<'_, '_> {
         };
         ensure!(fits, "ir-level", "cannot stand in a {} function", self.func.level.word());
         Ok(())
+    }
+
+    /// Layouts are made for the warps that run the operation; a role is no part of another.
+    fn threads(&self, site: &Site<'_>) -> Rule {
+        let role = self.frames.iter().rev().find_map(|frame| match frame {
+            Frame::Role(owner) => self.func.ops[*owner].kind.tile(),
+            _ => None,
+        });
+        let warps = match role {
+            Some(TileOp::Role { warps, .. }) => *warps,
+            _ => self.func.hints.num_warps.unwrap_or(0),
+        };
+        let nested = role.is_some() && matches!(site.op.kind, OpKind::Tile(TileOp::Role { .. }));
+        ensure!(!nested, "ir-role", "cannot stand in a role");
+        site.op.operands.iter().chain(&site.op.results).try_for_each(|&value| tile::layout_fits(site, value, u64::from(warps)))
+    }
+
+    /// Roles that follow each other run on different warps.
+    fn roles(&mut self, ops: &[Op]) {
+        let mut taken: Vec<std::ops::Range<u32>> = Vec::new();
+        for &op in ops {
+            let OpKind::Tile(TileOp::Role { first_warp, warps, .. }) = &self.func.ops[op].kind else {
+                taken.clear();
+                continue;
+            };
+            let range = *first_warp..first_warp.saturating_add(*warps);
+            if let Some(other) = taken.iter().find(|other| other.start < range.end && range.start < other.end) {
+                let (first, last) = (range.start.max(other.start), range.end.min(other.end) - 1);
+                let message = format!("`tile.role`: warps {first} to {last} belong to another role that runs at the same time");
+                self.found.push(Diagnostic::error("ir-role", self.func.ops[op].span, message));
+            }
+            taken.push(range);
+        }
     }
 
     /// The region of a reduction works on scalars and has no effects.
@@ -189,6 +233,7 @@ impl Walk<'_, '_> {
                     types(&self.func.ops[owner].results)
                 }
             }
+            (ScheduleOp::Yield { .. }, Some(Frame::Role(_))) => Vec::new(),
             (ScheduleOp::Continue { .. }, _) => match enclosing() {
                 Some(Frame::For(owner)) => types(self.func.ops[owner].group(3)),
                 Some(Frame::Loop(owner)) => types(self.func.ops[owner].group(0)),
@@ -199,6 +244,9 @@ impl Walk<'_, '_> {
                 _ => return Err(misplaced("can only stand in a `loop`")),
             },
             (ScheduleOp::Return { .. }, _) => match enclosing() {
+                _ if self.frames.iter().any(|frame| matches!(frame, Frame::Role(_))) => {
+                    return Err(misplaced("cannot stand in a role"));
+                }
                 Some(Frame::Combine(_)) => return Err(misplaced("cannot stand in a reduction's region")),
                 _ => return Ok(()),
             },

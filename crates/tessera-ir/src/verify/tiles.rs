@@ -65,14 +65,11 @@ pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
         ScheduleOp::Unpack {} => bytes(site.result_tile(0)?, site.tile(0)?),
         ScheduleOp::MmaF { .. } => {
             let [lhs, rhs, acc] = product(site)?;
-            let allowed: &[DType] = match lhs {
-                DType::F8E4M3 | DType::F8E5M2 | DType::F16 => &[DType::F16, DType::F32],
-                DType::BF16 | DType::F32 | DType::TF32 => &[DType::F32],
-                DType::F64 => &[DType::F64],
-                _ => &[],
-            };
-            let right = lhs == rhs && allowed.contains(&acc);
-            ensure!(right, "ir-element-type", "no matrix product of `{lhs}` and `{rhs}` accumulates in `{acc}`");
+            ensure!(
+                accumulates(lhs, rhs, acc),
+                "ir-element-type",
+                "no matrix product of `{lhs}` and `{rhs}` accumulates in `{acc}`"
+            );
             Ok(())
         }
         ScheduleOp::MmaFScaled {} => scaled(site),
@@ -119,7 +116,7 @@ fn permute(site: &Site<'_>, permutation: &Shape) -> Rule {
     let permutes = sorted.iter().enumerate().all(|(i, &axis)| i == axis as usize) && sorted.len() == source.shape.len();
     ensure!(permutes, "ir-attribute", "`permutation` does not name each axis of `{source}` once");
     let wanted: Shape = permutation.iter().map(|&axis| source.shape[axis as usize]).collect();
-    site.result_is(0, &Type::Tile(TileType { shape: wanted, elem: result.elem }))?;
+    site.result_tile_is(0, &TileType { shape: wanted, elem: result.elem })?;
     ensure!(source.elem == result.elem, "ir-element-type", "`{source}` cannot become `{result}`");
     Ok(())
 }
@@ -133,7 +130,7 @@ fn cat(site: &Site<'_>, dim: usize) -> Rule {
     ensure!(right, "ir-shape", "`{lhs}` and `{rhs}` can't be joined along axis {dim}");
     let mut wanted = lhs.clone();
     wanted.shape[dim] = lhs.shape[dim].saturating_add(rhs.shape[dim]);
-    site.result_is(0, &Type::Tile(wanted))
+    site.result_tile_is(0, &wanted)
 }
 
 /// The values of a declared operand are scalar integers.
@@ -184,9 +181,26 @@ fn bytes(elements: &TileType, bytes: &TileType) -> Rule {
     Ok(())
 }
 
+/// Floats that a matrix product takes and gives.
+pub(super) fn accumulates(lhs: DType, rhs: DType, acc: DType) -> bool {
+    let allowed: &[DType] = match lhs {
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 => &[DType::F16, DType::F32],
+        DType::BF16 | DType::F32 | DType::TF32 => &[DType::F32],
+        DType::F64 => &[DType::F64],
+        _ => &[],
+    };
+    lhs == rhs && allowed.contains(&acc)
+}
+
 /// Checks shapes of `lhs x rhs + acc` and yields the three element types.
 fn product(site: &Site<'_>) -> Result<[DType; 3], Wrong> {
-    let (lhs, rhs, acc) = (site.tile(0)?, site.tile(1)?, site.tile(2)?);
+    let types = product_shapes(site.tile(0)?, site.tile(1)?, site.tile(2)?)?;
+    site.result_is(0, site.operand(2))?;
+    Ok(types)
+}
+
+/// The same for operands of any kind.
+pub(super) fn product_shapes(lhs: &TileType, rhs: &TileType, acc: &TileType) -> Result<[DType; 3], Wrong> {
     let rank = acc.shape.len();
     let right = (rank == 2 || rank == 3)
         && lhs.shape.len() == rank
@@ -196,7 +210,6 @@ fn product(site: &Site<'_>) -> Result<[DType; 3], Wrong> {
         && rhs.shape[rank - 1] == acc.shape[rank - 1]
         && lhs.shape[rank - 1] == rhs.shape[rank - 2];
     ensure!(right, "ir-shape", "`{lhs}`, `{rhs}` and `{acc}` do not form a product (M x K, K x N, M x N, one batch axis before)");
-    site.result_is(0, site.operand(2))?;
     match (lhs.elem, rhs.elem, acc.elem) {
         (Elem::Num(lhs), Elem::Num(rhs), Elem::Num(acc)) => Ok([lhs, rhs, acc]),
         _ => Err(Wrong { id: "ir-element-type", message: "pointers can't be multiplied".to_string() }),
@@ -256,7 +269,7 @@ fn combined(site: &Site<'_>, shape: &Shape) -> Rule {
     ensure!(operands.len() == results.len(), "ir-results", "one result an operand is needed");
     for (position, &operand) in operands.iter().enumerate() {
         if let Some(tile) = site.ty(operand).as_tile() {
-            site.result_is(position, &Type::Tile(TileType { shape: shape.clone(), elem: tile.elem }))?;
+            site.result_tile_is(position, &TileType { shape: shape.clone(), elem: tile.elem })?;
         }
     }
     Ok(())

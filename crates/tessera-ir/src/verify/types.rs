@@ -6,7 +6,9 @@ use crate::abi::ParamKind;
 use crate::constant::{Const, ConstData};
 use crate::diag::Diagnostic;
 use crate::func::{Func, Level, Module};
-use crate::types::{Axis, Elem, Extent, Padding, Shape, TensorType, TensorViewType, TileViewType, Type, ViewKind};
+use crate::types::{
+    Axis, Elem, Extent, Padding, Shape, SharedType, Swizzle, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind,
+};
 use crate::verify::{Rule, ensure};
 
 /// More elements than this are no tile.
@@ -18,26 +20,64 @@ const MAX_EXTENT: i64 = 1 << 40;
 
 /// Whether a value of this type can exist in a function of this level.
 pub(crate) fn check(ty: &Type, level: Level) -> Rule {
+    let fits = match ty {
+        Type::Tile(tile) => level == Level::Schedule || tile.shape.is_empty(),
+        Type::TensorView(_) | Type::TileView(_) | Type::Token => level != Level::Graph,
+        Type::Tensor(_) | Type::Operand(_) => level == Level::Graph,
+        Type::Distributed(_) | Type::InFlight(_) | Type::Shared(_) | Type::Registers(_) | Type::Ring(_) | Type::Cursor => {
+            level == Level::Tile
+        }
+    };
+    ensure!(fits, "ir-level", "`{ty}` cannot stand in a {} function", level.word());
     match ty {
-        Type::Tile(tile) => {
-            ensure!(level == Level::Schedule || tile.shape.is_empty(), "ir-level", "`{ty}` cannot stand in a graph function");
-            extents(ty, &tile.shape)?;
-            match tile.elem {
-                Elem::Num(dtype) | Elem::Ptr(dtype) => signless(dtype),
-            }
-        }
-        Type::TensorView(_) | Type::TileView(_) | Type::Token if level == Level::Graph => {
-            ensure!(false, "ir-level", "`{ty}` cannot stand in a graph function");
-            Ok(())
-        }
+        Type::Tile(tile) => whole_tile(ty, tile),
         Type::TensorView(view) => tensor_view(view),
         Type::TileView(view) => tile_view(ty, view),
-        Type::Token => Ok(()),
-        Type::Tensor(tensor) | Type::Operand(tensor) => {
-            ensure!(level == Level::Graph, "ir-level", "`{ty}` cannot stand in a schedule function");
-            whole(tensor)
+        Type::Token | Type::Cursor => Ok(()),
+        Type::Tensor(tensor) | Type::Operand(tensor) => whole(tensor),
+        Type::Distributed(distributed) | Type::InFlight(distributed) => {
+            let (tile, layout) = (&distributed.tile, &distributed.layout);
+            whole_tile(ty, tile)?;
+            ensure!(!tile.shape.is_empty(), "ir-layout", "a scalar has no layout");
+            let same = tile.shape.iter().map(|&extent| u64::from(extent)).eq(layout.shape().iter().copied());
+            ensure!(same, "ir-layout", "the layout of `{ty}` is one for extents {:?}", layout.shape());
+            Ok(())
+        }
+        Type::Shared(shared) => shared_buffer(ty, shared),
+        Type::Registers(tile) => {
+            whole_tile(ty, tile)?;
+            ensure!(!tile.shape.is_empty(), "ir-shape", "an array of registers has at least one axis");
+            ensure!(tile.elem.num().is_some(), "ir-element-type", "`{ty}` must hold numbers");
+            Ok(())
+        }
+        Type::Ring(ring) => {
+            ensure!(ring.stages > 0 && !ring.slots.is_empty(), "ir-extent", "`{ty}` needs a slot that holds something");
+            ring.slots.iter().try_for_each(|slot| shared_buffer(ty, slot))
         }
     }
+}
+
+fn whole_tile(ty: &Type, tile: &TileType) -> Rule {
+    extents(ty, &tile.shape)?;
+    match tile.elem {
+        Elem::Num(dtype) | Elem::Ptr(dtype) => signless(dtype),
+    }
+}
+
+fn shared_buffer(ty: &Type, shared: &SharedType) -> Rule {
+    extents(ty, &shared.shape)?;
+    signless(shared.elem)?;
+    ensure!(shared.elem.bits() >= 8, "ir-element-type", "`{ty}`: a shared element takes at least a byte");
+    let mut seen = [false; MAX_RANK];
+    let rank = shared.shape.len();
+    let permutes = shared.order.len() == rank
+        && shared.order.iter().all(|&axis| (axis as usize) < rank && !std::mem::replace(&mut seen[axis as usize], true));
+    ensure!(permutes, "ir-shape", "`{ty}`: `order` does not name each axis once");
+    let Swizzle { bits, base, shift } = shared.swizzle;
+    let right = bits == 0 || (shift >= bits && [bits, base, shift].iter().all(|&part| part <= 10));
+    ensure!(right, "ir-attribute", "`{ty}`: the swizzle's shift must be at least its bits, and none of the three more than 10");
+    ensure!(shared.pad <= 1 << 16, "ir-extent", "`{ty}` has too much padding");
+    Ok(())
 }
 
 fn signless(dtype: DType) -> Rule {
@@ -132,10 +172,17 @@ pub(crate) fn globals(module: &Module) -> Vec<Diagnostic> {
 
 /// Checks a function's arguments against its ABI.
 pub(crate) fn signature(func: &Func) -> Vec<Diagnostic> {
-    match arguments(func) {
+    match arguments(func).and_then(|()| threads(func)) {
         Ok(()) => Vec::new(),
         Err(wrong) => vec![Diagnostic::error(wrong.id, func.span, format!("`@{}`: {}", func.name, wrong.message))],
     }
+}
+
+/// A Tile function states how many warps run it.
+fn threads(func: &Func) -> Rule {
+    let right = func.level != Level::Tile || func.hints.num_warps.is_some_and(|warps| (1..=32).contains(&warps));
+    ensure!(right, "ir-hint", "a tile function needs `hints(num_warps=...)` of 1 to 32");
+    Ok(())
 }
 
 fn arguments(func: &Func) -> Rule {

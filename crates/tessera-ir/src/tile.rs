@@ -1,0 +1,173 @@
+//! The Tile dialect: what the threads of a block do together. A Tile function uses the Schedule dialect for arithmetic,
+//! shapes, views, loads, stores, reductions, atomics and control, applied to tiles with layouts, and these operations for
+//! threads, shared memory, barriers, asynchronous copies, rings, tensor cores and roles.
+//!
+//! The whole block runs the function, `num_warps * 32` threads; a `tile.role` hands a region to some of its warps. A rank-0
+//! tile is one value a thread. A tile with axes exists once and is spread over the threads of its role by its layout, so
+//! every operation on one is run by all of them together; [`crate::uniformity`] checks that conditions allow it.
+//!
+//! ```text
+//! tile @k(%x: tile<ptr<f32>>, %n: tile<i32>, %s: tile<i32>) abi(x: array<f32, [?], [1], i32, align=16>) hints(num_warps=4) {
+//!   %t = tile.thread_id : tile<i32>
+//!   %buffer = tile.alloc_shared {align=16} : shared<128xf32>
+//!   %p = offset %x, %t : tile<ptr<f32>>
+//!   %v, %read = load_ptr_tko %p : tile<f32>, token
+//!   tile.store_element %v, %buffer, [%t]
+//!   tile.barrier
+//!   return
+//! }
+//! ```
+//!
+//! # Rings
+//! A ring is a queue of `stages` slots in shared memory. A cursor names a slot and the round it is in; every role that uses
+//! the ring keeps one of its own and advances it by one slot. A slot goes through four operations in turn:
+//!
+//! | who | operation | does |
+//! |---|---|---|
+//! | producer | `tile.acquire` | waits until all consumers have released the slot's former contents |
+//! | producer | `tile.tma_load`, copies, stores | fill the slot's buffers |
+//! | producer | `tile.commit` | says that what fills the slot has been issued |
+//! | consumer | `tile.wait` | waits until the slot is full |
+//! | consumer | `tile.release` | says that this consumer reads the slot no more |
+
+use crate::attrs::{AtomicMode, Combine, RingProducer, ShuffleMode, Signedness};
+use crate::types::Shape;
+
+dialect! {
+    /// An operation of the Tile dialect.
+    TileOp;
+
+    // Identity
+
+    /// Number of this thread in its block.
+    ThreadId = "tile.thread_id" () {} -> One : Special, Pure;
+    /// Number of this thread in its warp, 0 to 31.
+    LaneId = "tile.lane_id" () {} -> One : Special, Pure;
+    /// Number of this thread's warp in its block.
+    WarpId = "tile.warp_id" () {} -> One : Special, Pure;
+
+    // Layout
+
+    /// The same tile under another layout.
+    ConvertLayout = "tile.convert_layout" (source) {} -> One : Special, Pure, [Together];
+
+    // Shared memory and registers
+
+    /// A buffer in shared memory that lives as long as the block. `align` counts bytes.
+    AllocShared = "tile.alloc_shared" () { align: u32 } -> One : Special, Write;
+    /// An array of each thread's own that lives as long as the block. Its elements are undetermined until written.
+    AllocRegister = "tile.alloc_register" () {} -> One : Special, Write;
+    /// Entry `index` of the first axis, without that axis. The same index in all threads of the role.
+    SliceShared = "tile.slice_shared" (buffer, index) {} -> One : Special, Pure;
+    /// The block at constant offsets, one an axis; its extents are the result's.
+    SubviewShared = "tile.subview_shared" (buffer) { offsets: Shape } -> One : Special, Pure;
+    /// The same memory under reordered axes: result axis `i` is buffer axis `permutation[i]`.
+    TransposeShared = "tile.transpose_shared" (buffer) { permutation: Shape } -> One : Special, Pure;
+    /// The buffer's elements as a tile.
+    LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read, [Together];
+    /// Writes a tile to the whole buffer.
+    StoreShared = "tile.store_shared" (value, buffer) {} -> None : Special, Write, [Together];
+    /// One element of a buffer or of a register array, chosen by each thread.
+    LoadElement = "tile.load_element" (buffer, indices: many) {} -> One : Special, Read;
+    /// Writes one element of a buffer or of a register array, chosen by each thread. Where threads write different values to
+    /// one element at the same time, one of them stays.
+    StoreElement = "tile.store_element" (value, buffer, indices: many) {} -> None : Special, Write;
+    /// Atomic update of one element of a buffer; yields the old value.
+    AtomicElement = "tile.atomic_element" (value, buffer, indices: many) { mode: AtomicMode } -> One : Special, Write;
+    /// Atomic compare and swap of one element of a buffer; yields the old value.
+    AtomicCasElement = "tile.atomic_cas_element" (compare, value, buffer, indices: many) {} -> One : Special, Write;
+
+    // Warps
+
+    /// Combines one value a lane over the warp; every lane gets the result. Round `r` of 16, 8, 4, 2, 1 combines each lane's
+    /// value with that of the lane whose number differs in bit `r`, so the order is the same everywhere. A NaN among floats
+    /// is ignored by `min` and `max`.
+    WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness } -> One : Special, Observable, [Convergent];
+    /// The value of another lane.
+    Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable, [Convergent];
+
+    // Barriers
+
+    /// All threads of the block arrive before any goes on; what they wrote to memory before is seen by all after.
+    Barrier = "tile.barrier" () {} -> None : Special, Observable, [Together];
+    /// The same among `threads` threads, those that arrive at the barrier `id` (1 to 15).
+    NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable, [Convergent];
+    /// Arrives at a named barrier without waiting.
+    NamedArrive = "tile.named_arrive" () { id: u32, threads: u32 } -> None : Special, Observable, [Convergent];
+
+    // Asynchronous copies
+
+    /// Starts copying a tile of a view into a buffer of its shape; padding is written where the tile leaves the array.
+    CopyAsync = "tile.copy_async" (view, index: many, buffer) {} -> None : Special, Write, [Together];
+    /// Starts copying `bytes` bytes (4, 8 or 16) from each thread's pointer to consecutive elements of the buffer's fastest
+    /// axis, from the element that each thread names.
+    CopyAsyncElement = "tile.copy_async_element" (pointer, buffer, indices: many) { bytes: u32 } -> None : Special, Write;
+    /// Makes a group of the copies that each thread has started since its last group.
+    CommitGroup = "tile.commit_group" () {} -> None : Special, Observable;
+    /// Waits until at most `pending` of each thread's newest groups are unfinished.
+    WaitGroup = "tile.wait_group" () { pending: u32 } -> None : Special, Observable;
+
+    // Rings
+
+    /// Makes a queue out of buffers whose first axis counts `stages` slots. `consumers` releases free a slot; `bytes` is what
+    /// the accelerator writes into one slot (0 for other producers).
+    Ring = "tile.ring" (buffers: many) { stages: u32, producer: RingProducer, consumers: u32, bytes: u32 } -> One
+        : Special, Observable, [Together];
+    /// The position before the first slot is filled.
+    RingStart = "tile.ring_start" (ring) {} -> One : Special, Pure;
+    /// The next slot's position.
+    Advance = "tile.advance" (ring, cursor) {} -> One : Special, Pure;
+    /// Producer: waits until the slot is free.
+    Acquire = "tile.acquire" (ring, cursor) {} -> None : Special, Observable, [Together];
+    /// Producer: everything that fills the slot has been issued.
+    Commit = "tile.commit" (ring, cursor) {} -> None : Special, Observable, [Together];
+    /// Consumer: waits until the slot is full.
+    Wait = "tile.wait" (ring, cursor) {} -> None : Special, Observable, [Together];
+    /// Consumer: the slot is not read any more by this consumer.
+    Release = "tile.release" (ring, cursor) {} -> None : Special, Observable, [Together];
+    /// The slot's part of a buffer of the ring.
+    Slot = "tile.slot" (ring, cursor) { buffer: u32 } -> One : Special, Pure;
+
+    // Tensor memory accelerator
+
+    /// Starts loading a tile of a view into a buffer of the ring's slot; the slot is full when its bytes have arrived. What
+    /// lies outside the array is written as zero.
+    TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) {} -> None : Special, Write, [Together];
+    /// Starts writing a buffer to a tile of a view; what lies outside the array is dropped.
+    TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write, [Together];
+    /// Waits until at most `pending` of the newest stores are unfinished; with `read`, until they have read their buffers.
+    TmaStoreWait = "tile.tma_store_wait" () { pending: u32, read: bool } -> None : Special, Observable, [Together];
+
+    // Matrix products
+
+    /// `lhs x rhs + acc` with operands read from shared memory: `lhs` is a tile or a buffer, `rhs` a buffer.
+    MmaShared = "tile.mma_shared" (lhs, rhs, acc)
+        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+    /// The same, started on the tensor cores of warpgroups; no operand may change before it has been waited for. Each is a
+    /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other.
+    Wgmma = "tile.wgmma" (lhs, rhs, acc)
+        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+    /// Waits until at most `pending` of the newest started products are unfinished, and yields the values of those named,
+    /// which must be among the finished.
+    WgmmaWait = "tile.wgmma_wait" (values: many) { pending: u32 } -> Many : Special, Observable, [Together];
+
+    // Roles
+
+    /// Runs the region on `warps` warps from `first_warp` on, with `registers` registers a thread where it is given. Roles
+    /// that follow each other directly run at the same time on disjoint warps; what follows the last runs after all of them.
+    Role = "tile.role" () { first_warp: u32, warps: u32, registers: Option<u32> } -> None regions 1 : Special, Regions;
+    /// What this thread wrote to shared memory is seen by the asynchronous proxy (the accelerator, `tile.wgmma`).
+    FenceAsync = "tile.fence_async" () {} -> None : Special, Observable;
+
+    // Profile
+
+    /// A named point in time.
+    Mark = "tile.mark" () { name: String } -> None : Special, Observable;
+}
+
+impl TileOp {
+    /// True for the operations on a ring that a role may wait in.
+    pub fn blocks(&self) -> bool {
+        matches!(self, TileOp::Acquire {} | TileOp::Wait {} | TileOp::Barrier {} | TileOp::NamedBarrier { .. })
+    }
+}

@@ -1,0 +1,338 @@
+//! The Tile dialect: buffers and their parts, what threads do with them, rings and their slots, tensor core operands, roles.
+
+use smallvec::SmallVec;
+use tessera_types::DType;
+
+use crate::attrs::RingProducer;
+use crate::func::Value;
+use crate::tile::TileOp;
+use crate::types::{Elem, RingType, Shape, SharedType, Swizzle, TileType, Type, ViewKind};
+use crate::verify::elementwise::computes;
+use crate::verify::tiles::{accumulates, indices, product_shapes};
+use crate::verify::{Rule, Site, Wrong, ensure, memory};
+
+pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
+    match kind {
+        TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} => site.result_is(0, &Type::scalar(DType::I32)),
+        TileOp::ConvertLayout {} => {
+            let (source, result) = (spread(site, 0)?, site.result(0));
+            let right = result.as_tile() == Some(source) && result.layout().is_some();
+            ensure!(right, "ir-result-type", "`{}` cannot become `{result}`: only the layout changes", site.operand(0));
+            Ok(())
+        }
+
+        TileOp::AllocShared { align } => {
+            ensure!(align.is_power_of_two(), "ir-attribute", "the alignment {align} is not a power of two");
+            ensure!(site.result(0).as_shared().is_some(), "ir-result-type", "the result must be a shared buffer");
+            Ok(())
+        }
+        TileOp::AllocRegister {} => {
+            let result = site.result(0);
+            ensure!(matches!(result, Type::Registers(_)), "ir-result-type", "the result must be an array of registers");
+            Ok(())
+        }
+        TileOp::SliceShared {} => {
+            let source = shared(site, 0)?;
+            indices(site, 1)?;
+            let Some(wanted) = source.slice() else {
+                return Err(Wrong { id: "ir-shape", message: format!("`{source}` has no axis to take an entry of") });
+            };
+            site.result_is(0, &Type::Shared(Box::new(wanted)))
+        }
+        TileOp::SubviewShared { offsets } => subview(site, offsets),
+        TileOp::TransposeShared { permutation } => transpose(site, permutation),
+        TileOp::LoadShared {} => site.result_tile_is(0, &shared(site, 0)?.tile()),
+        TileOp::StoreShared {} => {
+            let (value, buffer) = (site.tile(0)?, shared(site, 1)?);
+            ensure!(*value == buffer.tile(), "ir-operand-type", "stores `{value}` in `{buffer}`");
+            Ok(())
+        }
+        TileOp::LoadElement {} => {
+            let element = element(site, 0, 1)?;
+            site.result_is(0, &element)
+        }
+        TileOp::StoreElement {} => element(site, 1, 2).and_then(|element| value_is(site, 0, &element)),
+        TileOp::AtomicElement { mode } => {
+            let buffer = shared(site, 1)?;
+            memory::atomic(*mode, Elem::Num(buffer.elem))?;
+            let element = element(site, 1, 2)?;
+            value_is(site, 0, &element)?;
+            site.result_is(0, &element)
+        }
+        TileOp::AtomicCasElement {} => {
+            let buffer = shared(site, 2)?;
+            memory::atomic(crate::attrs::AtomicMode::Xchg, Elem::Num(buffer.elem))?;
+            let element = element(site, 2, 3)?;
+            value_is(site, 0, &element)?;
+            value_is(site, 1, &element)?;
+            site.result_is(0, &element)
+        }
+
+        TileOp::WarpReduce { .. } => {
+            let ty = site.operand(0);
+            let right = ty.is_scalar() && ty.num().is_some_and(|dtype| computes(dtype) && dtype != DType::B1);
+            ensure!(right, "ir-operand-type", "combines one number a lane, not `{ty}`");
+            site.result_is(0, ty)
+        }
+        TileOp::Shuffle { .. } => {
+            let ty = site.operand(0);
+            ensure!(ty.is_scalar() && ty.num().is_some(), "ir-operand-type", "passes one number a lane, not `{ty}`");
+            value_is(site, 1, &Type::scalar(DType::I32))?;
+            site.result_is(0, ty)
+        }
+
+        TileOp::Barrier {} | TileOp::CommitGroup {} | TileOp::WaitGroup { .. } | TileOp::FenceAsync {} => Ok(()),
+        TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => {
+            ensure!((1..=15).contains(id), "ir-attribute", "there are named barriers 1 to 15, not {id}");
+            let all = 32 * site.func.hints.num_warps.unwrap_or(0);
+            let right = *threads > 0 && threads % 32 == 0 && *threads <= all;
+            ensure!(right, "ir-attribute", "{threads} threads are not whole warps of a block of {all}");
+            Ok(())
+        }
+
+        TileOp::CopyAsync {} => {
+            let tile = memory::access(site, 0, 1)?;
+            copied(site, &tile, 2)
+        }
+        TileOp::CopyAsyncElement { bytes } => {
+            let (pointer, buffer) = (site.operand(0), shared(site, 1)?);
+            let right = *pointer == Type::pointers(Shape::new(), buffer.elem);
+            ensure!(right, "ir-operand-type", "copies from `{pointer}` to `{buffer}`");
+            let whole = matches!(bytes, 4 | 8 | 16) && (8 * bytes).is_multiple_of(buffer.elem.bits());
+            ensure!(whole, "ir-attribute", "copies 4, 8 or 16 bytes of whole elements, not {bytes}");
+            element(site, 1, 2).map(|_| ())
+        }
+
+        TileOp::Ring { stages, producer, consumers, bytes } => ring(site, *stages, *producer, *consumers, *bytes),
+        TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
+        TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
+        TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
+        TileOp::Slot { buffer } => {
+            let ring = at(site, 0)?;
+            let Some(slot) = ring.slots.get(*buffer as usize) else {
+                let message = format!("a slot of the ring has {} buffers, there is no {buffer}", ring.slots.len());
+                return Err(Wrong { id: "ir-attribute", message });
+            };
+            site.result_is(0, &Type::Shared(Box::new(slot.clone())))
+        }
+
+        TileOp::TmaLoad {} => {
+            let tile = memory::access(site, 0, 1)?;
+            not_gathered(site, 0)?;
+            copied(site, &tile, 2)?;
+            at(site, 3).map(|_| ())
+        }
+        TileOp::TmaStore {} => {
+            let tile = memory::access(site, 1, 2)?;
+            not_gathered(site, 1)?;
+            copied(site, &tile, 0)
+        }
+        TileOp::TmaStoreWait { .. } => Ok(()),
+
+        TileOp::MmaShared { .. } => {
+            let acc = spread(site, 2)?;
+            product(site, acc)?;
+            site.result_is(0, site.operand(2))
+        }
+        TileOp::Wgmma { .. } => wgmma(site),
+        TileOp::WgmmaWait { .. } => {
+            let (values, results) = (site.op.group(0), &site.op.results);
+            ensure!(values.len() == results.len(), "ir-results", "one result a value is needed");
+            for (position, &value) in values.iter().enumerate() {
+                let Type::InFlight(flying) = site.ty(value) else {
+                    return Err(site.wrong_operand(0, "a product in flight", site.ty(value)));
+                };
+                site.result_is(position, &Type::Distributed(flying.clone()))?;
+            }
+            Ok(())
+        }
+
+        TileOp::Role { first_warp, warps, registers } => {
+            let all = site.func.hints.num_warps.unwrap_or(0);
+            let right = *warps > 0 && first_warp.checked_add(*warps).is_some_and(|end| end <= all);
+            ensure!(right, "ir-role", "{warps} warps from warp {first_warp} on are not among the block's {all}");
+            let budget = registers.is_none_or(|count| (24..=240).contains(&count) && count % 8 == 0);
+            ensure!(budget, "ir-attribute", "a budget of registers is a multiple of 8 from 24 to 240");
+            ensure!(site.func.blocks[site.op.regions[0]].args.is_empty(), "ir-region", "its region takes no arguments");
+            Ok(())
+        }
+        TileOp::Mark { name } => {
+            ensure!(!name.is_empty(), "ir-attribute", "needs a name");
+            Ok(())
+        }
+    }
+}
+
+fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
+    let ty = site.operand(position);
+    ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
+}
+
+/// A tile that has a layout.
+fn spread<'m>(site: &Site<'m>, position: usize) -> Result<&'m TileType, Wrong> {
+    match site.operand(position) {
+        Type::Distributed(distributed) => Ok(&distributed.tile),
+        ty => Err(site.wrong_operand(position, "a tile with a layout", ty)),
+    }
+}
+
+fn value_is(site: &Site<'_>, position: usize, wanted: &Type) -> Rule {
+    let found = site.operand(position);
+    if found == wanted { Ok(()) } else { Err(site.wrong_operand(position, &format!("`{wanted}`"), found)) }
+}
+
+/// The type of one element of a buffer or register array, after its indices are checked.
+fn element(site: &Site<'_>, at: usize, index: usize) -> Result<Type, Wrong> {
+    let (rank, dtype) = match site.operand(at) {
+        Type::Shared(shared) => (shared.shape.len(), Some(shared.elem)),
+        Type::Registers(tile) => (tile.shape.len(), tile.elem.num()),
+        ty => return Err(site.wrong_operand(at, "a shared buffer or an array of registers", ty)),
+    };
+    indices(site, index)?;
+    let given = site.op.group(index).len();
+    ensure!(given == rank, "ir-shape", "{given} indices are given for {rank} axes");
+    dtype.map(Type::scalar).ok_or_else(|| site.wrong_operand(at, "an array of numbers", site.operand(at)))
+}
+
+fn subview(site: &Site<'_>, offsets: &Shape) -> Rule {
+    let source = shared(site, 0)?;
+    let Type::Shared(result) = site.result(0) else {
+        return Err(Wrong { id: "ir-result-type", message: "the result must be a shared buffer".to_string() });
+    };
+    let rank = source.shape.len();
+    ensure!(offsets.len() == rank && result.shape.len() == rank, "ir-shape", "needs one offset and one extent an axis");
+    let inside = (0..rank).all(|i| offsets[i].checked_add(result.shape[i]).is_some_and(|end| end <= source.shape[i]));
+    ensure!(inside, "ir-shape", "`{result}` at {:?} does not lie inside `{source}`", offsets.as_slice());
+    let wanted = SharedType { shape: result.shape.clone(), ..source.clone() };
+    site.result_is(0, &Type::Shared(Box::new(wanted)))
+}
+
+fn transpose(site: &Site<'_>, permutation: &Shape) -> Rule {
+    let source = shared(site, 0)?;
+    let mut place: SmallVec<[Option<u32>; 4]> = SmallVec::from_elem(None, source.shape.len());
+    for (axis, &from) in permutation.iter().enumerate() {
+        if let Some(place) = place.get_mut(from as usize) {
+            *place = Some(axis as u32);
+        }
+    }
+    let place: Option<SmallVec<[u32; 4]>> = place.into_iter().collect();
+    let Some(place) = place.filter(|_| permutation.len() == source.shape.len()) else {
+        let message = format!("`permutation` does not name each axis of `{source}` once");
+        return Err(Wrong { id: "ir-attribute", message });
+    };
+    let wanted = SharedType {
+        shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
+        order: source.order.iter().map(|&axis| place[axis as usize]).collect(),
+        ..source.clone()
+    };
+    site.result_is(0, &Type::Shared(Box::new(wanted)))
+}
+
+/// The buffer that a tile of a view is copied to or from.
+fn copied(site: &Site<'_>, tile: &TileType, position: usize) -> Rule {
+    let buffer = shared(site, position)?;
+    ensure!(buffer.tile() == *tile, "ir-operand-type", "copies between `{tile}` of the view and `{buffer}`");
+    Ok(())
+}
+
+fn not_gathered(site: &Site<'_>, position: usize) -> Rule {
+    let Type::TileView(view) = site.operand(position) else { return Ok(()) };
+    let right = !matches!(view.kind, ViewKind::GatherScatter { .. });
+    ensure!(right, "ir-operand-type", "the accelerator cannot gather: `{view}`");
+    Ok(())
+}
+
+fn ring(site: &Site<'_>, stages: u32, producer: RingProducer, consumers: u32, bytes: u32) -> Rule {
+    let mut slots = Vec::new();
+    for &value in site.op.group(0) {
+        let buffer = site.ty(value).as_shared().ok_or_else(|| site.wrong_operand(0, "shared buffers", site.ty(value)))?;
+        let slot = buffer.slice().filter(|_| buffer.shape[0] == stages);
+        ensure!(slot.is_some(), "ir-shape", "the first axis of `{buffer}` does not count the ring's {stages} stages");
+        slots.extend(slot);
+    }
+    ensure!(consumers > 0, "ir-attribute", "a ring without consumers never frees a slot");
+    let most: u64 = slots.iter().map(SharedType::bytes).sum();
+    match producer {
+        RingProducer::Tma => {
+            let right = bytes > 0 && u64::from(bytes) <= most;
+            ensure!(right, "ir-attribute", "a slot of {most} bytes does not become full by {bytes}");
+        }
+        RingProducer::CopyAsync | RingProducer::Threads => {
+            ensure!(bytes == 0, "ir-attribute", "only what the accelerator writes is counted in bytes");
+        }
+    }
+    site.result_is(0, &Type::Ring(Box::new(RingType { stages, slots })))
+}
+
+fn ring_of<'m>(site: &Site<'m>, position: usize) -> Result<&'m RingType, Wrong> {
+    match site.operand(position) {
+        Type::Ring(ring) => Ok(ring),
+        ty => Err(site.wrong_operand(position, "a ring", ty)),
+    }
+}
+
+/// The ring and, after it, a cursor.
+fn at<'m>(site: &Site<'m>, position: usize) -> Result<&'m RingType, Wrong> {
+    let ring = ring_of(site, position)?;
+    value_is(site, position + 1, &Type::Cursor)?;
+    Ok(ring)
+}
+
+/// Shapes and element types of a product whose operands may lie in shared memory; yields its element types.
+fn product(site: &Site<'_>, acc: &TileType) -> Result<[DType; 3], Wrong> {
+    let lhs = match site.operand(0) {
+        Type::Shared(shared) => shared.tile(),
+        _ => spread(site, 0)?.clone(),
+    };
+    let types = product_shapes(&lhs, &shared(site, 1)?.tile(), acc)?;
+    let [a, b, c] = types;
+    let integers = types == [DType::I8, DType::I8, DType::I32];
+    ensure!(integers || accumulates(a, b, c), "ir-element-type", "no matrix product of `{a}` and `{b}` accumulates in `{c}`");
+    Ok(types)
+}
+
+fn wgmma(site: &Site<'_>) -> Rule {
+    let acc = match site.operand(2) {
+        Type::InFlight(flying) | Type::Distributed(flying) => flying,
+        ty => return Err(site.wrong_operand(2, "a tile with a layout", ty)),
+    };
+    let [element, _, accumulator] = product(site, &acc.tile)?;
+    let known = match element {
+        DType::F32 | DType::F64 => false,
+        _ => accumulator.bits() <= 32,
+    };
+    ensure!(known, "ir-element-type", "the tensor cores take no `{element}` here");
+    ensure!(acc.tile.shape.len() == 2, "ir-shape", "multiplies matrices, without a batch axis");
+    let warps = acc.layout.warps();
+    ensure!(warps % 4 == 0, "ir-role", "needs whole warpgroups of 4 warps, but {warps} warps run it");
+    let rhs = shared(site, 1)?;
+    let (m, n, k) = (acc.tile.shape[0], acc.tile.shape[1], rhs.shape[0]);
+    let step = 256 / element.bits();
+    ensure!(m % 64 == 0 && n % 8 == 0, "ir-shape", "a product of {m} x {n} is not made of blocks of 64 x 8");
+    ensure!(k % step == 0, "ir-shape", "K = {k} is not a multiple of {step}, what one instruction takes of `{element}`");
+    // Only 16-bit operands may have K as their slower axis.
+    let either = element.bits() == 16;
+    operand(rhs, either || rhs.order.last() == Some(&0))?;
+    if let Type::Shared(lhs) = site.operand(0) {
+        operand(lhs, either || lhs.order.last() == Some(&1))?;
+    }
+    site.result_is(0, &Type::InFlight(acc.clone()))
+}
+
+/// A buffer that the tensor cores can read.
+fn operand(buffer: &SharedType, k_major: bool) -> Rule {
+    let swizzles = [Swizzle::NONE, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+    let right = swizzles.contains(&buffer.swizzle) && buffer.pad == 0;
+    ensure!(right, "ir-operand-type", "the tensor cores cannot read `{buffer}`: swizzles of 32, 64 or 128 bytes, no padding");
+    ensure!(k_major, "ir-operand-type", "the tensor cores read `{}` with K as the fastest axis only, not `{buffer}`", buffer.elem);
+    Ok(())
+}
+
+/// Warps of the role at a value's definition; how layouts are checked against who runs them.
+pub(super) fn layout_fits(site: &Site<'_>, value: Value, warps: u64) -> Rule {
+    let ty = site.ty(value);
+    let Some(layout) = ty.layout() else { return Ok(()) };
+    let found = layout.warps();
+    ensure!(found == warps, "ir-layout", "`{ty}` is spread over {found} warps, but {warps} run the operation");
+    Ok(())
+}
