@@ -4,6 +4,8 @@
 //!   pattern, the PTX version and the target it needs. Parser, printer, legality check and documentation follow from the row.
 //! - The **model** ([`Module`], [`Function`], [`Instruction`]) is what a kernel is made of. It prints as PTX ([`print()`]) and is
 //!   read back ([`parse`]); `parse(print(m)) == m`.
+//! - The **SSA form** ([`ssa`]) is what compilers build: values and blocks instead of registers and labels, with its
+//!   optimiser and the way out to the model.
 //! - The **check** ([`check`]) applies the rows to a module: operands, register types, version and target.
 //! - The **assembler** ([`Assembler`]) finds `ptxas`, runs it and turns its messages into [`AssemblyReport`].
 //!
@@ -38,6 +40,7 @@ mod operand_rule;
 mod parser;
 mod parser_body;
 mod printer;
+pub mod ssa;
 mod table;
 mod target;
 mod types;

@@ -97,7 +97,49 @@ impl OperandRule {
         Ok(OperandRule { what, ty, loose, optional })
     }
 
-    fn wanted(self, modifiers: &[Modifier]) -> Option<Type> {
+    /// Whether a result stands here, one value or two.
+    pub(crate) fn defines(self) -> bool {
+        match self.what {
+            What::Destination
+            | What::PredicateDestination
+            | What::DestinationOrVector
+            | What::DestinationAndPredicate
+            | What::TwoPredicates => true,
+            What::Source
+            | What::Register
+            | What::Immediate
+            | What::Predicate
+            | What::Address
+            | What::TensorAddress
+            | What::Symbol
+            | What::Vector
+            | What::SourceOrVector
+            | What::List => false,
+        }
+    }
+
+    /// What may stand here for a constant.
+    pub(crate) fn immediate(self, modifiers: &[Modifier]) -> Immediate {
+        match self.what {
+            What::Source | What::SourceOrVector => self.wanted(modifiers).map_or(Immediate::Bits, Immediate::Of),
+            What::Destination
+            | What::Register
+            | What::Immediate
+            | What::Predicate
+            | What::PredicateDestination
+            | What::Address
+            | What::TensorAddress
+            | What::Symbol
+            | What::Vector
+            | What::DestinationOrVector
+            | What::List
+            | What::DestinationAndPredicate
+            | What::TwoPredicates => Immediate::None,
+        }
+    }
+
+    /// The type that the rule asks for.
+    pub(crate) fn wanted(self, modifiers: &[Modifier]) -> Option<Type> {
         match self.ty {
             TypeRule::Main => types_of(modifiers).next_back(),
             TypeRule::Nth(index) => types_of(modifiers).nth(index),
@@ -114,6 +156,17 @@ impl OperandRule {
     }
 }
 
+/// What may stand for a constant in an operand's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Immediate {
+    /// Only a register.
+    None,
+    /// Its bits.
+    Bits,
+    /// A number of this type.
+    Of(Type),
+}
+
 /// Checks operands against a pattern. `Err` names the first operand (from 0) that does not fit, and why.
 pub(crate) fn matches(
     rules: &[OperandRule],
@@ -121,7 +174,18 @@ pub(crate) fn matches(
     operands: &[Operand],
     register: &dyn Fn(RegId) -> Type,
 ) -> Result<(), (usize, String)> {
-    walk(rules, modifiers, operands, 0, register)
+    walk(rules, modifiers, operands, 0, register, &mut Vec::new())
+}
+
+/// The rule of each operand, where they fit.
+pub(crate) fn assign(
+    rules: &[OperandRule],
+    modifiers: &[Modifier],
+    operands: &[Operand],
+    register: &dyn Fn(RegId) -> Type,
+) -> Result<Vec<OperandRule>, (usize, String)> {
+    let mut taken = Vec::with_capacity(operands.len());
+    walk(rules, modifiers, operands, 0, register, &mut taken).map(|()| taken)
 }
 
 fn walk(
@@ -130,20 +194,26 @@ fn walk(
     operands: &[Operand],
     at: usize,
     register: &dyn Fn(RegId) -> Type,
+    chosen: &mut Vec<OperandRule>,
 ) -> Result<(), (usize, String)> {
     let Some((rule, later)) = rules.split_first() else {
         return if at == operands.len() { Ok(()) } else { Err((at, "is one too many".to_owned())) };
     };
     let taken = match operands.get(at) {
         Some(operand) => match fits(*rule, modifiers, operand, register) {
-            Ok(()) => walk(later, modifiers, operands, at + 1, register),
+            Ok(()) => {
+                chosen.push(*rule);
+                walk(later, modifiers, operands, at + 1, register, chosen)
+            }
             Err(problem) => Err((at, problem)),
         },
         None => Err((at, "is missing".to_owned())),
     };
     match taken {
         Err(problem) if rule.optional => {
-            walk(later, modifiers, operands, at, register).map_err(|second| if second.0 >= problem.0 { second } else { problem })
+            chosen.truncate(at);
+            walk(later, modifiers, operands, at, register, chosen)
+                .map_err(|second| if second.0 >= problem.0 { second } else { problem })
         }
         other => other,
     }

@@ -19,6 +19,19 @@ impl PtxVersion {
     pub const fn new(major: u32, minor: u32) -> PtxVersion {
         PtxVersion { major, minor }
     }
+
+    /// The version that a module for a target says, unless its instructions need a later one: 7.8 has the optional modifiers
+    /// of the rows for older chips, later chips need their own.
+    pub const fn usual_for(target: Target) -> PtxVersion {
+        match (target.sm, target.variant) {
+            (..=89, _) => PtxVersion::new(7, 8),
+            (90..=99, _) => PtxVersion::new(8, 0),
+            (100..=119, Variant::Plain | Variant::Architecture) => PtxVersion::new(8, 6),
+            (100..=119, Variant::Family) => PtxVersion::new(8, 8),
+            (120.., Variant::Plain | Variant::Architecture) => PtxVersion::new(8, 7),
+            (120.., Variant::Family) => PtxVersion::new(8, 8),
+        }
+    }
 }
 
 impl fmt::Display for PtxVersion {

@@ -1,0 +1,587 @@
+//! A kernel in SSA form: blocks with parameters, instructions that are rows of the table, values that are register-wide bits.
+//!
+//! A value has a [`Class`], which is a width and nothing more: PTX lets a `.b32` register stand wherever 32 bits are asked
+//! for, so what the bits mean is said by the instruction, and reinterpreting costs nothing. What needs no instruction of its
+//! own is a *leaf*: constants, special registers, parameters and addresses of shared variables. Leaves belong to no block,
+//! exist once, and dominate everything; those that end up in registers are loaded at the kernel's entry.
+//!
+//! Invariants (the verifier checks them): every value is defined once, its definition dominates its uses, and each
+//! instruction's arguments fit its row.
+
+use rustc_hash::FxHashMap;
+
+use super::op::{Op, OpTable};
+use crate::model::{Limit, Loc};
+use crate::types::Type;
+use crate::word::Special;
+
+/// The width of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A predicate.
+    Pred,
+    /// 16 bits.
+    B16,
+    /// 32 bits.
+    B32,
+    /// 64 bits.
+    B64,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Class; 4] = [Class::Pred, Class::B16, Class::B32, Class::B64];
+
+    /// The type that registers of this class are declared with.
+    pub const fn ty(self) -> Type {
+        match self {
+            Class::Pred => Type::Pred,
+            Class::B16 => Type::B16,
+            Class::B32 => Type::B32,
+            Class::B64 => Type::B64,
+        }
+    }
+
+    /// Width in bits.
+    pub const fn bits(self) -> u32 {
+        self.ty().bits()
+    }
+
+    /// The class that holds a type. Bytes travel in 32 bits, as loads and conversions extend them.
+    pub const fn of(ty: Type) -> Class {
+        match ty.bits() {
+            1 if matches!(ty, Type::Pred) => Class::Pred,
+            16 => Class::B16,
+            64 | 128 => Class::B64,
+            _ => Class::B32,
+        }
+    }
+
+    /// The bits of a value that count.
+    pub const fn mask(self) -> u64 {
+        match self {
+            Class::Pred => 1,
+            Class::B16 => 0xFFFF,
+            Class::B32 => 0xFFFF_FFFF,
+            Class::B64 => u64::MAX,
+        }
+    }
+}
+
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(pub(crate) u32);
+
+/// A basic block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block(pub(crate) u32);
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inst(pub(crate) u32);
+
+impl Value {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Block {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Inst {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a value comes from. The variants before `BlockParam` are leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// These bits, zero-extended.
+    Const(u64),
+    /// Whatever the register holds.
+    Undef,
+    /// A special register that does not change while a thread runs.
+    Special(Special),
+    /// What a kernel parameter holds.
+    Param(u32),
+    /// The generic address of a kernel parameter (a tensor map).
+    ParamAddress(u32),
+    /// The address of a shared variable, with an offset in bytes.
+    Shared(u32, i64),
+    /// A block's parameter with its position.
+    BlockParam(Block, u32),
+    /// A result of an instruction.
+    Result(Inst),
+}
+
+impl Origin {
+    /// Whether the value belongs to no block.
+    pub fn is_leaf(self) -> bool {
+        !matches!(self, Origin::BlockParam(..) | Origin::Result(_))
+    }
+}
+
+/// An address operand: a value and an offset, perhaps with a tensor's coordinates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// What the offset counts from: 32 bits in shared memory, 64 elsewhere.
+    pub base: Value,
+    /// In bytes.
+    pub offset: i64,
+    /// Coordinates in a tensor, innermost first; the base is then the tensor map's address.
+    pub coordinates: Option<Vec<Value>>,
+}
+
+impl From<Value> for Address {
+    fn from(base: Value) -> Address {
+        Address { base, offset: 0, coordinates: None }
+    }
+}
+
+impl From<(Value, i64)> for Address {
+    fn from((base, offset): (Value, i64)) -> Address {
+        Address { base, offset, coordinates: None }
+    }
+}
+
+/// An argument of an instruction, in the place that the row's pattern gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Arg {
+    /// A result.
+    Def(Value),
+    /// Two results: `a|b`.
+    Pair(Value, Value),
+    /// A result that is not wanted.
+    Sink,
+    /// A result that starts as another value, in the same register.
+    Tied {
+        /// What the register holds before.
+        input: Value,
+        /// What it holds behind.
+        output: Value,
+    },
+    /// A source.
+    Use(Value),
+    /// A predicate, negated.
+    Not(Value),
+    /// An integer that the row wants as an immediate.
+    Int(i64),
+    /// A special register that is read here.
+    Special(Special),
+    /// Memory.
+    Address(Address),
+    /// `{a, b}`
+    Vector(Vec<Arg>),
+}
+
+impl From<Value> for Arg {
+    fn from(value: Value) -> Arg {
+        Arg::Use(value)
+    }
+}
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Arg {
+        Arg::Int(value)
+    }
+}
+
+impl From<Address> for Arg {
+    fn from(address: Address) -> Arg {
+        Arg::Address(address)
+    }
+}
+
+impl Arg {
+    /// A vector of sources.
+    pub fn sources(values: &[Value]) -> Arg {
+        Arg::Vector(values.iter().copied().map(Arg::Use).collect())
+    }
+
+    pub(crate) fn each_use(&self, each: &mut dyn FnMut(Value)) {
+        match self {
+            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) => {}
+            Arg::Tied { input, .. } => each(*input),
+            Arg::Use(value) | Arg::Not(value) => each(*value),
+            Arg::Address(address) => {
+                each(address.base);
+                address.coordinates.iter().flatten().for_each(|value| each(*value));
+            }
+            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_use(each)),
+        }
+    }
+
+    fn each_use_mut(&mut self, each: &mut dyn FnMut(&mut Value)) {
+        match self {
+            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) => {}
+            Arg::Tied { input, .. } => each(input),
+            Arg::Use(value) | Arg::Not(value) => each(value),
+            Arg::Address(address) => {
+                each(&mut address.base);
+                address.coordinates.iter_mut().flatten().for_each(each);
+            }
+            Arg::Vector(parts) => parts.iter_mut().for_each(|part| part.each_use_mut(each)),
+        }
+    }
+
+    fn each_def(&self, each: &mut dyn FnMut(Value)) {
+        match self {
+            Arg::Def(value) => each(*value),
+            Arg::Pair(first, second) => {
+                each(*first);
+                each(*second);
+            }
+            Arg::Tied { output, .. } => each(*output),
+            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_def(each)),
+            Arg::Sink | Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => {}
+        }
+    }
+
+    fn each_tied(&self, each: &mut dyn FnMut(Value, Value)) {
+        match self {
+            Arg::Tied { input, output } => each(*input, *output),
+            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_tied(each)),
+            Arg::Def(_)
+            | Arg::Pair(..)
+            | Arg::Sink
+            | Arg::Use(_)
+            | Arg::Not(_)
+            | Arg::Int(_)
+            | Arg::Special(_)
+            | Arg::Address(_) => {}
+        }
+    }
+}
+
+/// The predicate under which an instruction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// The predicate.
+    pub value: Value,
+    /// Runs where it is false.
+    pub negated: bool,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstData {
+    /// Row and modifiers.
+    pub op: Op,
+    /// Runs only under this.
+    pub guard: Option<Guard>,
+    /// In the row's order.
+    pub args: Vec<Arg>,
+    /// Registers that the instruction concerns without naming them: accumulators that a wait makes readable (tied), operands
+    /// that must stay as they are until it (used). Not printed.
+    pub hidden: Vec<Arg>,
+    /// The place in the source.
+    pub loc: Option<Loc>,
+}
+
+impl InstData {
+    /// Every value that is read, the guard's included.
+    pub fn each_use(&self, mut each: impl FnMut(Value)) {
+        if let Some(guard) = self.guard {
+            each(guard.value);
+        }
+        self.args.iter().chain(&self.hidden).for_each(|arg| arg.each_use(&mut each));
+    }
+
+    /// Every value that is read, to be replaced.
+    pub fn each_use_mut(&mut self, mut each: impl FnMut(&mut Value)) {
+        if let Some(guard) = &mut self.guard {
+            each(&mut guard.value);
+        }
+        self.args.iter_mut().chain(&mut self.hidden).for_each(|arg| arg.each_use_mut(&mut each));
+    }
+
+    /// Every result.
+    pub fn each_def(&self, mut each: impl FnMut(Value)) {
+        self.args.iter().chain(&self.hidden).for_each(|arg| arg.each_def(&mut each));
+    }
+
+    /// Every pair of a value and the result that takes over its register.
+    pub fn each_tied(&self, mut each: impl FnMut(Value, Value)) {
+        self.args.iter().chain(&self.hidden).for_each(|arg| arg.each_tied(&mut each));
+    }
+
+    /// The only result, where there is exactly one and it is no tied one.
+    pub fn single_def(&self) -> Option<Value> {
+        let mut found = None;
+        let mut count = 0;
+        self.each_def(|value| {
+            count += 1;
+            found = Some(value);
+        });
+        match self.args.first() {
+            Some(Arg::Def(_)) if count == 1 => found,
+            _ => None,
+        }
+    }
+}
+
+/// Where a jump goes and what it passes to the block's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The block.
+    pub block: Block,
+    /// One value for each of its parameters.
+    pub args: Vec<Value>,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Terminator {
+    /// Goes on elsewhere.
+    Jump(Target),
+    /// Goes to one of two places.
+    Branch {
+        /// Decides.
+        condition: Value,
+        /// Where it is true.
+        then: Target,
+        /// Where it is false.
+        otherwise: Target,
+    },
+    /// `ret`
+    Return,
+    /// `exit`
+    Exit,
+    /// `trap`
+    Trap,
+}
+
+impl Terminator {
+    /// The jumps, in order.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        let (first, second) = match self {
+            Terminator::Jump(target) => (Some(target), None),
+            Terminator::Branch { then, otherwise, .. } => (Some(then), Some(otherwise)),
+            Terminator::Return | Terminator::Exit | Terminator::Trap => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The jumps, in order, to be changed.
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        let (first, second) = match self {
+            Terminator::Jump(target) => (Some(target), None),
+            Terminator::Branch { then, otherwise, .. } => (Some(then), Some(otherwise)),
+            Terminator::Return | Terminator::Exit | Terminator::Trap => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// Every value that is read.
+    pub fn each_use(&self, mut each: impl FnMut(Value)) {
+        if let Terminator::Branch { condition, .. } = self {
+            each(*condition);
+        }
+        self.targets().flat_map(|target| &target.args).for_each(|value| each(*value));
+    }
+
+    /// Every value that is read, to be replaced.
+    pub fn each_use_mut(&mut self, mut each: impl FnMut(&mut Value)) {
+        if let Terminator::Branch { condition, .. } = self {
+            each(condition);
+        }
+        self.targets_mut().flat_map(|target| &mut target.args).for_each(each);
+    }
+}
+
+/// A block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockData {
+    /// Its parameters.
+    pub params: Vec<Value>,
+    /// Its instructions, in order.
+    pub insts: Vec<Inst>,
+    /// Its end; `None` only while it is built.
+    pub terminator: Option<Terminator>,
+}
+
+/// What a kernel parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// A pointer to global memory, aligned to so many bytes.
+    Pointer(u32),
+    /// A scalar.
+    Scalar(Type),
+    /// A tensor map, passed by value.
+    TensorMap,
+}
+
+/// A kernel parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ParamKind,
+}
+
+/// A variable in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its name.
+    pub name: String,
+    /// Bytes; `None` for the dynamic part, whose size the launch gives.
+    pub bytes: Option<u64>,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ValueData {
+    pub(crate) class: Class,
+    pub(crate) origin: Origin,
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// Its shared variables.
+    pub shared: Vec<Shared>,
+    /// Launch limits, as printed.
+    pub limits: Vec<Limit>,
+    /// The order in which blocks are printed; the first is the entry. Blocks that are not in it do not exist.
+    pub layout: Vec<Block>,
+    pub(crate) values: Vec<ValueData>,
+    pub(crate) blocks: Vec<BlockData>,
+    pub(crate) insts: Vec<InstData>,
+    pub(crate) ops: OpTable,
+    leaves: FxHashMap<(Class, Origin), Value>,
+}
+
+impl Kernel {
+    /// A kernel with an empty entry block.
+    pub fn new(name: &str) -> Kernel {
+        let mut kernel = Kernel {
+            name: name.to_owned(),
+            params: Vec::new(),
+            shared: Vec::new(),
+            limits: Vec::new(),
+            layout: Vec::new(),
+            values: Vec::new(),
+            blocks: Vec::new(),
+            insts: Vec::new(),
+            ops: OpTable::default(),
+            leaves: FxHashMap::default(),
+        };
+        let entry = kernel.new_block();
+        kernel.layout.push(entry);
+        kernel
+    }
+
+    /// The block where a thread starts.
+    pub fn entry(&self) -> Block {
+        self.layout[0]
+    }
+
+    /// A block's contents.
+    pub fn block(&self, block: Block) -> &BlockData {
+        &self.blocks[block.index()]
+    }
+
+    /// A block's contents, to be changed.
+    pub fn block_mut(&mut self, block: Block) -> &mut BlockData {
+        &mut self.blocks[block.index()]
+    }
+
+    /// An instruction.
+    pub fn inst(&self, inst: Inst) -> &InstData {
+        &self.insts[inst.index()]
+    }
+
+    /// An instruction, to be changed.
+    pub fn inst_mut(&mut self, inst: Inst) -> &mut InstData {
+        &mut self.insts[inst.index()]
+    }
+
+    /// A value's width.
+    pub fn class(&self, value: Value) -> Class {
+        self.values[value.index()].class
+    }
+
+    /// Where a value comes from.
+    pub fn origin(&self, value: Value) -> Origin {
+        self.values[value.index()].origin
+    }
+
+    /// The bits of a constant, zero-extended.
+    pub fn constant(&self, value: Value) -> Option<u64> {
+        match self.origin(value) {
+            Origin::Const(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
+    /// The instruction that defines a value.
+    pub fn definition(&self, value: Value) -> Option<Inst> {
+        match self.origin(value) {
+            Origin::Result(inst) => Some(inst),
+            _ => None,
+        }
+    }
+
+    /// The leaf of this origin.
+    pub fn leaf(&mut self, class: Class, origin: Origin) -> Value {
+        let origin = match origin {
+            Origin::Const(bits) => Origin::Const(bits & class.mask()),
+            other => other,
+        };
+        if let Some(&found) = self.leaves.get(&(class, origin)) {
+            return found;
+        }
+        let value = self.new_value(class, origin);
+        self.leaves.insert((class, origin), value);
+        value
+    }
+
+    /// A constant; bits beyond the class are dropped.
+    pub fn const_bits(&mut self, class: Class, bits: u64) -> Value {
+        self.leaf(class, Origin::Const(bits))
+    }
+
+    /// How many instructions the blocks hold.
+    pub fn size(&self) -> usize {
+        self.layout.iter().map(|&block| self.block(block).insts.len()).sum()
+    }
+
+    pub(crate) fn new_value(&mut self, class: Class, origin: Origin) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ValueData { class, origin });
+        value
+    }
+
+    pub(crate) fn new_block(&mut self) -> Block {
+        let block = Block(self.blocks.len() as u32);
+        self.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), terminator: None });
+        block
+    }
+
+    pub(crate) fn new_block_param(&mut self, block: Block, class: Class) -> Value {
+        let position = self.block(block).params.len() as u32;
+        let value = self.new_value(class, Origin::BlockParam(block, position));
+        self.block_mut(block).params.push(value);
+        value
+    }
+
+    /// Adds an instruction to the arena and makes it the origin of its results.
+    pub(crate) fn new_inst(&mut self, data: InstData) -> Inst {
+        let inst = Inst(self.insts.len() as u32);
+        let values = &mut self.values;
+        data.each_def(|value| values[value.index()].origin = Origin::Result(inst));
+        self.insts.push(data);
+        inst
+    }
+}

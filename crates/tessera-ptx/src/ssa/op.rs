@@ -1,0 +1,76 @@
+//! Operations: a row of the table with its modifiers, kept once a kernel, found by their text.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::effects::{Effects, effects};
+use crate::form::{RowId, form, rows_of};
+use crate::word::Modifier;
+
+/// An operation of a kernel: a row and modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Op(pub(crate) u32);
+
+/// What an operation is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpData {
+    /// The row.
+    pub row: RowId,
+    /// The dotted parts.
+    pub modifiers: Vec<Modifier>,
+    /// Mnemonic and modifiers as they are printed.
+    pub text: Box<str>,
+    /// What it may do beside computing its results.
+    pub effects: Effects,
+}
+
+impl OpData {
+    /// The mnemonic without modifiers.
+    pub fn mnemonic(&self) -> &'static str {
+        self.row.row().mnemonic()
+    }
+}
+
+/// The operations that a kernel uses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpTable {
+    ops: Vec<OpData>,
+    /// The operations of each text that was asked for, in table order.
+    by_text: FxHashMap<Box<str>, Arc<[Op]>>,
+}
+
+impl OpTable {
+    pub(crate) fn get(&self, op: Op) -> &OpData {
+        &self.ops[op.0 as usize]
+    }
+
+    /// The operations that a text such as `add.rn.f32` may mean; which one, the operands decide.
+    pub(crate) fn find(&mut self, text: &str) -> Result<Arc<[Op]>, String> {
+        if let Some(found) = self.by_text.get(text) {
+            return Ok(found.clone());
+        }
+        let found: Arc<[Op]> = self.resolve(text)?.into();
+        self.by_text.insert(text.into(), found.clone());
+        Ok(found)
+    }
+
+    fn resolve(&mut self, text: &str) -> Result<Vec<Op>, String> {
+        let mut parts = text.split('.');
+        let mnemonic = parts.next().unwrap_or_default();
+        let modifiers: Vec<Modifier> = parts
+            .map(|part| Modifier::parse(part).ok_or_else(|| format!("`.{part}` is no modifier: `{text}`")))
+            .collect::<Result<_, _>>()?;
+        let rows: Vec<RowId> = rows_of(mnemonic).iter().copied().filter(|&row| form(row).takes(&modifiers)).collect();
+        if rows.is_empty() {
+            return Err(format!("`{text}` is no instruction of the table"));
+        }
+        let mut found = Vec::new();
+        for row in rows {
+            let effects = effects(row.row().mnemonic(), &modifiers);
+            found.push(Op(self.ops.len() as u32));
+            self.ops.push(OpData { row, modifiers: modifiers.clone(), text: text.into(), effects });
+        }
+        Ok(found)
+    }
+}
