@@ -461,7 +461,6 @@ impl Emitter<'_> {
             // What stands under a condition stays there; whole-operand operations depend on the open axes themselves.
             OpKind::Graph(GraphOp::Load { .. } | GraphOp::Contract {} | GraphOp::Reduce { .. } | GraphOp::Store {}) => {}
             OpKind::Tile(_) => {}
-            OpKind::Tile(_) => {}
             OpKind::Schedule(ScheduleOp::If {}) => self.prefetch(data.one(0), &[]),
             OpKind::Graph(GraphOp::Broadcast {}) => {
                 let from = data.one(0);
