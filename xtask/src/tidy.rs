@@ -14,8 +14,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-ir", &["tessera-types", "tessera-layout"]),
     ("tessera-lang", &["tessera-types", "tessera-ir"]),
     ("tessera-ptx", &["tessera-types"]),
-    ("tessera-compile", &["tessera-types", "tessera-ir", "tessera-lang"]),
-    ("tessera-cpu", &["tessera-types", "tessera-ir"]),
+    ("tessera-compile", &["tessera-types", "tessera-layout", "tessera-ir", "tessera-lang", "tessera-ptx"]),
+    ("tessera-cpu", &["tessera-types", "tessera-layout", "tessera-ir"]),
     ("tessera-driver", &["tessera-types"]),
     ("tessera-cuda", &["tessera-types", "tessera-driver"]),
     (

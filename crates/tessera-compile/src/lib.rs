@@ -15,6 +15,7 @@ mod fold;
 pub mod generate;
 pub mod passes;
 mod pipeline;
+pub mod tile;
 mod tiling;
 
 pub use analysis::facts;

@@ -1,0 +1,263 @@
+//! Layouts that operations ask for by themselves.
+//!
+//! - A tile of a view is spread so that neighbouring threads touch neighbouring memory, in vectors of 16 bytes of the widest
+//!   element that the function's views have: tiles of one shape and several element types then share one layout.
+//! - A load of fewer elements than the largest tile is not an anchor, unless it feeds a matrix product: it is cheap in any layout
+//!   and takes its first user's.
+//! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::{Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, TileViewType, Type, Value};
+use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_types::DType;
+
+use super::relation::{Layout, has_layout, shape};
+
+/// Bytes of the widest access of one thread.
+const VECTOR_BYTES: u64 = 16;
+
+/// Bytes that memory moves at least.
+const SECTOR_BYTES: u64 = 32;
+
+/// What the target can multiply matrices with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// The compute capability, 10 times major plus minor: 80, 90, 100.
+    pub capability: u32,
+}
+
+/// How a matrix product is done.
+#[derive(Clone, Debug)]
+pub(super) enum Product {
+    /// By a warp's tensor instruction, from registers.
+    Fragments { lhs: Layout, rhs: Layout, acc: Layout },
+    /// From shared memory, one element of the accumulator after the other.
+    Shared { acc: Layout },
+}
+
+/// The anchors of a function.
+pub(super) struct Anchors {
+    threads: u64,
+    /// Elements of a vector access.
+    vector: u64,
+    /// Elements of the largest tile that is loaded.
+    largest: u64,
+    products: FxHashMap<Op, Product>,
+    /// Operations that a factor of a product is computed by.
+    factors: FxHashSet<Op>,
+}
+
+impl Anchors {
+    pub(super) fn new(func: &Func, units: &Units, warps: u32) -> Result<Anchors, Diagnostic> {
+        let (mut bits, mut largest) = (8, 0);
+        let ops = func.linked_ops();
+        for &op in &ops {
+            if let Some(view) = view_of(func, op) {
+                bits = bits.max(view.tensor.elem.bits());
+                largest = largest.max(view.tile.iter().map(|&extent| u64::from(extent)).product());
+            }
+        }
+        let vector = VECTOR_BYTES * 8 / u64::from(bits);
+        let mut anchors = Anchors {
+            threads: u64::from(warps) * 32,
+            vector,
+            largest,
+            products: FxHashMap::default(),
+            factors: FxHashSet::default(),
+        };
+        for op in ops {
+            if let OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) = &func.ops[op].kind {
+                let product = anchors.choose(func, op, units, warps)?;
+                anchors.products.insert(op, product);
+                anchors.trace(func, func.ops[op].one(0));
+                anchors.trace(func, func.ops[op].one(1));
+            }
+        }
+        Ok(anchors)
+    }
+
+    fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
+        match fragments(func, op, units, u64::from(warps)) {
+            Some(product) => Ok(product),
+            None => Ok(Product::Shared { acc: self.default_of(func, func.ops[op].result())? }),
+        }
+    }
+
+    /// Notes what a factor is computed by.
+    fn trace(&mut self, func: &Func, factor: Value) {
+        if let Some(op) = func.defining_op(factor)
+            && has_layout(func, factor)
+            && self.factors.insert(op)
+        {
+            for &operand in &func.ops[op].operands {
+                self.trace(func, operand);
+            }
+        }
+    }
+
+    /// How a product is done; `None` for other operations.
+    pub(super) fn product(&self, op: Op) -> Option<&Product> {
+        self.products.get(&op)
+    }
+
+    /// The layout that an operation gives its result; `None` where it takes its first user's.
+    pub(super) fn of_result(&self, func: &Func, op: Op, result: Value) -> Result<Option<Layout>, Diagnostic> {
+        if !has_layout(func, result) {
+            return Ok(None);
+        }
+        match (self.products.get(&op), view_of(func, op)) {
+            (Some(Product::Fragments { acc, .. } | Product::Shared { acc }), _) => Ok(Some(acc.clone())),
+            (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
+                Ok(None)
+            }
+            (None, Some(view)) => self.of_view(func, op, view).map(Some),
+            (None, None) => self.default_of(func, result).map(Some),
+        }
+    }
+
+    /// The layout in which an operation takes an operand that has none.
+    pub(super) fn of_operand(&self, func: &Func, op: Op, operand: Value) -> Result<Layout, Diagnostic> {
+        match view_of(func, op) {
+            Some(view) => self.of_view(func, op, view),
+            None => self.default_of(func, operand),
+        }
+    }
+
+    /// The layout that a store takes a tile in which has this one.
+    pub(super) fn for_store(&self, func: &Func, op: Op, layout: &Layout) -> Result<Layout, Diagnostic> {
+        match view_of(func, op) {
+            Some(view) if !fills_sectors(layout, fastest(view), view.tensor.elem) => self.of_view(func, op, view),
+            _ => Ok(layout.clone()),
+        }
+    }
+
+    /// Row-major order, the last axis fastest.
+    pub(super) fn default_of(&self, func: &Func, value: Value) -> Result<Layout, Diagnostic> {
+        let shape = shape(func, value);
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        self.blocked(func, &shape, &order).map_err(|error| error.at_value(func, value))
+    }
+
+    fn of_view(&self, func: &Func, op: Op, view: &TileViewType) -> Result<Layout, Diagnostic> {
+        let shape: Vec<u64> = view.tile.iter().map(|&extent| u64::from(extent)).collect();
+        let fastest = fastest(view);
+        let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
+        order.insert(0, fastest);
+        self.blocked(func, &shape, &order).map_err(|error| error.at(func.ops[op].span))
+    }
+
+    fn blocked(&self, _: &Func, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
+        let layout =
+            Distribution::blocked(shape, order, self.vector, self.threads).map_err(|error| NoLayout(error.to_string()))?;
+        Ok(Arc::new(layout))
+    }
+
+    /// Writes a tile to a buffer of its own and yields the buffer.
+    pub(super) fn through_shared(&self, func: &mut Func, at: Op, value: Value, out: &mut Vec<Op>) -> Value {
+        let span = func.ops[at].span;
+        let Some(tile) = func.ty(value).as_tile().cloned() else { return value };
+        let Some(elem) = tile.elem.num() else { return value };
+        let ty = Type::Shared(Box::new(SharedType::new(tile.shape, elem)));
+        let alloc = func.make_op(TileOp::AllocShared { align: 16 }.into(), &[], [ty], [], span);
+        let buffer = func.ops[alloc].result();
+        let store = func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[buffer]], [], [], span);
+        out.extend([alloc, store]);
+        buffer
+    }
+
+    /// A barrier of the block.
+    pub(super) fn barrier(&self, func: &mut Func, at: Op, out: &mut Vec<Op>) {
+        let span = func.ops[at].span;
+        out.push(func.make_op(TileOp::Barrier {}.into(), &[], [], [], span));
+    }
+}
+
+/// A shape that no layout covers.
+struct NoLayout(String);
+
+impl NoLayout {
+    fn at(self, span: tessera_ir::Span) -> Diagnostic {
+        Diagnostic::error("tile-layout", span, format!("no layout over the block's threads: {}", self.0))
+    }
+
+    fn at_value(self, func: &Func, value: Value) -> Diagnostic {
+        let span = func.defining_op(value).map_or(func.span, |op| func.ops[op].span);
+        self.at(span)
+    }
+}
+
+/// The fragments of a product that a warp's instruction does, shared among the warps of the block.
+fn fragments(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+    let data = &func.ops[op];
+    let (lhs, acc) = (shape(func, data.one(0)), shape(func, data.result()));
+    let (&[m, n], &[_, k]) = (&acc[..], &lhs[..]) else { return None };
+    let atom = instructions(func.ty(data.one(0)).num()?, units)
+        .iter()
+        .find(|&&(am, an, ak, _)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
+        .and_then(|&(am, an, ak, bits)| MmaAtom::sync(am, an, ak, bits).ok())?;
+    let mut grid = WarpGrid { m: 1, n: 1 };
+    while grid.warps() < warps {
+        let (rows, columns) = (m / grid.m, n / grid.n);
+        let taller = rows >= columns && rows.is_multiple_of(2 * atom.m);
+        if taller || !columns.is_multiple_of(2 * atom.n) {
+            grid.m *= 2;
+        } else {
+            grid.n *= 2;
+        }
+    }
+    if !m.is_multiple_of(grid.m * atom.m) || !n.is_multiple_of(grid.n * atom.n) {
+        return None;
+    }
+    let operand = |which, shape| atom.operand(which, shape, grid).ok().map(Arc::new);
+    Some(Product::Fragments {
+        lhs: operand(Operand::A, [m, k])?,
+        rhs: operand(Operand::B, [k, n])?,
+        acc: operand(Operand::C, [m, n])?,
+    })
+}
+
+/// Shapes of `mma.sync` for factors of a type, the best first: rows, columns, contraction, bits (PTX ISA, "mma").
+fn instructions(dtype: DType, units: &Units) -> &'static [(u64, u64, u64, u64)] {
+    match dtype {
+        DType::F16 | DType::BF16 if units.capability >= 80 => &[(16, 8, 16, 16), (16, 8, 8, 16)],
+        DType::TF32 if units.capability >= 80 => &[(16, 8, 8, 32), (16, 8, 4, 32)],
+        DType::F8E4M3 | DType::F8E5M2 if units.capability >= 89 => &[(16, 8, 32, 8)],
+        DType::I8 if units.capability >= 80 => &[(16, 8, 32, 8), (16, 8, 16, 8)],
+        DType::F64 if units.capability >= 90 => &[(16, 8, 16, 64), (16, 8, 8, 64), (16, 8, 4, 64), (8, 8, 4, 64)],
+        DType::F64 if units.capability >= 80 => &[(8, 8, 4, 64)],
+        _ => &[],
+    }
+}
+
+/// The view that an operation reads or writes.
+fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
+    let OpKind::Schedule(kind) = &func.ops[op].kind else { return None };
+    if !matches!(kind, ScheduleOp::LoadViewTko { .. } | ScheduleOp::StoreViewTko { .. } | ScheduleOp::AtomicRedViewTko { .. }) {
+        return None;
+    }
+    func.ops[op].operands.iter().find_map(|&value| match func.ty(value) {
+        Type::TileView(view) => Some(&**view),
+        _ => None,
+    })
+}
+
+/// The tile axis along which memory is contiguous.
+fn fastest(view: &TileViewType) -> usize {
+    let contiguous = |&axis: &u32| view.tensor.strides.get(axis as usize) == Some(&Extent::Static(1));
+    view.dim_map.iter().position(contiguous).unwrap_or(view.dim_map.len().saturating_sub(1))
+}
+
+/// Registers and lanes together cover whole sectors along an axis.
+fn fills_sectors(layout: &Layout, dim: usize, elem: DType) -> bool {
+    let core = layout.core();
+    let elements = (SECTOR_BYTES * 8 / u64::from(elem.bits())).min(core.extent(dim));
+    let bases: Vec<_> = [Axis::Register, Axis::Lane]
+        .into_iter()
+        .flat_map(|axis| (0..core.bits(axis)).map(move |bit| core.basis(axis, bit)))
+        .collect();
+    (0..elements.ilog2()).all(|bit| {
+        bases.iter().any(|basis| basis.iter().enumerate().all(|(axis, &value)| value == if axis == dim { 1 << bit } else { 0 }))
+    })
+}

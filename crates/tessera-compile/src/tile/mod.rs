@@ -1,0 +1,40 @@
+//! Schedule IR to Tile IR, the generic road: every tile gets a layout over the block's threads, and where two layouts meet stands
+//! a `tile.convert_layout`.
+//!
+//! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
+//! 1. [`threads`] chooses how many warps a block has.
+//! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
+//!    by their instruction's fragments.
+//! 3. [`infer`] carries layouts forward from the anchors, through loops until nothing changes. A value that no anchor reaches is
+//!    *flexible*: a constant, a count, a broadcast, and what is computed from those alone.
+//! 4. [`rewrite`] gives each operand the layout that its operation needs: a flexible value is computed again in that layout,
+//!    any other is converted. Both stand directly behind the definition, so a conversion is made once and never in a loop that
+//!    it does not need.
+//!
+//! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
+
+mod anchors;
+mod flatten;
+mod infer;
+mod relation;
+mod rewrite;
+mod threads;
+
+use tessera_ir::{Diagnostic, Func, Level};
+
+pub use anchors::Units;
+
+/// Gives every tile of a Schedule function a layout over the threads of a block.
+///
+/// # Errors
+/// An operation that has no form on the units that the target has.
+pub fn to_tile(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
+    let mut func = func.clone();
+    flatten::flatten(&mut func);
+    let warps = threads::warps(&func);
+    func.hints.num_warps = Some(warps);
+    func.level = Level::Tile;
+    let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
+    rewrite::rewrite(&mut func, &layouts)?;
+    Ok(func)
+}

@@ -1,0 +1,300 @@
+//! Puts the layouts into the function: types, conversions, and flexible values computed in the layouts that are asked for.
+//!
+//! A value in a second layout stands directly behind the definition of the value, so it is visible wherever that is, and is made once
+//! for each layout.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+
+use super::anchors::Product;
+use super::infer::{Layouts, carried, is_loop};
+use super::relation::{Layout, Relation, has_layout};
+
+/// Rewrites the function in place.
+pub(super) fn rewrite(func: &mut Func, layouts: &Layouts) -> Result<(), Diagnostic> {
+    for value in func.values.ids().collect::<Vec<_>>() {
+        if let Some(layout) = layouts.get(value) {
+            retype(func, value, layout);
+        }
+    }
+    let mut rewriter = Rewriter {
+        func,
+        layouts,
+        behind: FxHashMap::default(),
+        ahead: FxHashMap::default(),
+        copies: FxHashMap::default(),
+        before: BTreeMap::new(),
+    };
+    let body = rewriter.func.body;
+    rewriter.block(body, &mut Vec::new())?;
+    rewriter.assemble(body);
+    for op in func.linked_ops() {
+        for result in func.ops[op].results.clone() {
+            if has_layout(func, result) && func.ty(result).layout().is_none() {
+                let layout = layouts.anchors.default_of(func, result)?;
+                retype(func, result, &layout);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn retype(func: &mut Func, value: Value, layout: &Layout) {
+    if let Some(tile) = func.ty(value).as_tile().cloned() {
+        func.values[value].ty = Type::distributed(tile, layout);
+    }
+}
+
+struct Rewriter<'f> {
+    func: &'f mut Func,
+    layouts: &'f Layouts,
+    /// New operations directly behind an operation.
+    behind: FxHashMap<Op, Vec<Op>>,
+    /// New operations at the start of a block.
+    ahead: FxHashMap<Block, Vec<Op>>,
+    /// New operations directly before an operation.
+    before: BTreeMap<Op, Vec<Op>>,
+    copies: FxHashMap<(Value, Layout), Value>,
+}
+
+impl Rewriter<'_> {
+    fn block(&mut self, block: Block, stack: &mut Vec<Op>) -> Result<(), Diagnostic> {
+        for op in self.func.blocks[block].ops.clone() {
+            self.op(op, stack)?;
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: Op, stack: &mut Vec<Op>) -> Result<(), Diagnostic> {
+        let relation = Relation::of(self.func, op);
+        if self.is_flexible(op, &relation) {
+            return Ok(());
+        }
+        match &relation {
+            Relation::Control => self.control(op, stack),
+            Relation::Own => self.own(op),
+            _ => {
+                let operands = self.func.ops[op].operands.clone();
+                let tiles: Vec<Value> = operands.iter().copied().filter(|&value| has_layout(self.func, value)).collect();
+                let Some(&first) = tiles.first() else { return Ok(()) };
+                let result = self.func.ops[op].results.iter().copied().find(|&value| has_layout(self.func, value));
+                let wanted = match (&relation, result.and_then(|result| self.layouts.get(result).cloned())) {
+                    (Relation::Reduce(_), _) | (_, None) => {
+                        match tiles.iter().find_map(|&value| self.layouts.get(value).cloned()) {
+                            Some(layout) => layout,
+                            None => self.layouts.anchors.default_of(self.func, first)?,
+                        }
+                    }
+                    (relation, Some(result)) => match relation.backward(self.func, first, &result) {
+                        Some(layout) => layout,
+                        None => self.layouts.or_default(self.func, first)?,
+                    },
+                };
+                self.operands_in(op, |_, _| Some(wanted.clone()))
+            }
+        }
+    }
+
+    /// Nothing needs the operation where it stands: its users compute it again, each in the layout it needs.
+    fn is_flexible(&self, op: Op, relation: &Relation) -> bool {
+        let results = &self.func.ops[op].results;
+        relation.repeats(self.func, op)
+            && results.iter().any(|&value| has_layout(self.func, value))
+            && results.iter().all(|&value| self.layouts.get(value).is_none())
+    }
+
+    fn own(&mut self, op: Op) -> Result<(), Diagnostic> {
+        if let Some(product) = self.layouts.anchors.product(op) {
+            return match product.clone() {
+                Product::Fragments { lhs, rhs, acc } => {
+                    self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
+                }
+                Product::Shared { acc } => self.shared_product(op, &acc),
+            };
+        }
+        let layouts = self.layouts;
+        let natural: Vec<Option<Layout>> = self.func.ops[op]
+            .operands
+            .clone()
+            .iter()
+            .map(|&value| match layouts.get(value) {
+                Some(layout) => layouts.anchors.for_store(self.func, op, layout).map(Some),
+                None if has_layout(self.func, value) => layouts.anchors.of_operand(self.func, op, value).map(Some),
+                None => Ok(None),
+            })
+            .collect::<Result<_, Diagnostic>>()?;
+        self.operands_in(op, |_, position| natural[position].clone())
+    }
+
+    /// Both factors go through shared memory, where every thread reads what its part of the product needs.
+    fn shared_product(&mut self, op: Op, acc: &Layout) -> Result<(), Diagnostic> {
+        let data = self.func.ops[op].clone();
+        let mut factors = Vec::new();
+        for factor in [data.one(0), data.one(1)] {
+            let layout = self.layouts.or_default(self.func, factor)?;
+            let value = self.at(factor, &layout)?;
+            factors.push(self.layouts.anchors.through_shared(self.func, op, value, self.before.entry(op).or_default()));
+        }
+        self.layouts.anchors.barrier(self.func, op, self.before.entry(op).or_default());
+        let acc = self.at(data.one(2), acc)?;
+        let (fast_acc, lhs_signedness, rhs_signedness) = match data.kind {
+            OpKind::Schedule(ScheduleOp::MmaF { fast_acc }) => (fast_acc, Default::default(), Default::default()),
+            OpKind::Schedule(ScheduleOp::MmaI { lhs_signedness, rhs_signedness }) => (false, lhs_signedness, rhs_signedness),
+            _ => return Ok(()),
+        };
+        let kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness };
+        let target = &mut self.func.ops[op];
+        target.kind = kind.into();
+        target.operands = [factors[0], factors[1], acc].into_iter().collect();
+        let mut behind = Vec::new();
+        self.layouts.anchors.barrier(self.func, op, &mut behind);
+        self.behind.entry(op).or_default().splice(0..0, behind);
+        Ok(())
+    }
+
+    fn control(&mut self, op: Op, stack: &mut Vec<Op>) -> Result<(), Diagnostic> {
+        let data = self.func.ops[op].clone();
+        let targets: Vec<Value> = match &data.kind {
+            OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => carried(self.func, op),
+            OpKind::Schedule(ScheduleOp::Yield {}) => match stack.last() {
+                Some(&owner) => self.func.ops[owner].results.to_vec(),
+                None => Vec::new(),
+            },
+            OpKind::Schedule(ScheduleOp::Continue {}) => match stack.iter().rev().find(|&&owner| is_loop(self.func, owner)) {
+                Some(&owner) => carried(self.func, owner),
+                None => Vec::new(),
+            },
+            OpKind::Schedule(ScheduleOp::Break {}) => match stack.iter().rev().find(|&&owner| is_loop(self.func, owner)) {
+                Some(&owner) => self.func.ops[owner].results.to_vec(),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        let first = data.operands.len() - targets.len().min(data.operands.len());
+        let layouts = self.layouts;
+        self.operands_in(op, |_, position| {
+            position.checked_sub(first).and_then(|target| layouts.get(*targets.get(target)?)).cloned()
+        })?;
+        stack.push(op);
+        for region in data.regions {
+            self.block(region, stack)?;
+        }
+        stack.pop();
+        Ok(())
+    }
+
+    /// Replaces each tile operand by itself in the layout that `wanted` names.
+    fn operands_in(&mut self, op: Op, wanted: impl Fn(&Func, usize) -> Option<Layout>) -> Result<(), Diagnostic> {
+        for position in 0..self.func.ops[op].operands.len() {
+            let value = self.func.ops[op].operands[position];
+            if !has_layout(self.func, value) {
+                continue;
+            }
+            if let Some(layout) = wanted(self.func, position) {
+                let value = self.at(value, &layout)?;
+                self.func.ops[op].operands[position] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value in a layout.
+    fn at(&mut self, value: Value, layout: &Layout) -> Result<Value, Diagnostic> {
+        if self.func.ty(value).layout() == Some(layout) || !has_layout(self.func, value) {
+            return Ok(value);
+        }
+        if let Some(&copy) = self.copies.get(&(value, layout.clone())) {
+            return Ok(copy);
+        }
+        let def = self.func.values[value].def;
+        let copy = match def {
+            Def::Result(op, position) if self.layouts.get(value).is_none() => {
+                let relation = Relation::of(self.func, op);
+                if relation.repeats(self.func, op) {
+                    self.repeat(op, &relation, layout)?
+                } else if self.func.ty(value).layout().is_none() {
+                    // A load that nobody has asked for yet: it takes the first layout that it is asked for.
+                    debug_assert_eq!(position, 0);
+                    retype(self.func, value, layout);
+                    return Ok(value);
+                } else {
+                    self.convert(value, layout)
+                }
+            }
+            _ => self.convert(value, layout),
+        };
+        self.copies.insert((value, layout.clone()), copy);
+        Ok(copy)
+    }
+
+    fn repeat(&mut self, op: Op, relation: &Relation, layout: &Layout) -> Result<Value, Diagnostic> {
+        let data = self.func.ops[op].clone();
+        let mut operands = Vec::with_capacity(data.operands.len());
+        for &operand in &data.operands {
+            operands.push(match has_layout(self.func, operand) {
+                true => match relation.backward(self.func, operand, layout) {
+                    Some(wanted) => self.at(operand, &wanted)?,
+                    None => {
+                        let wanted = self.layouts.or_default(self.func, operand)?;
+                        self.at(operand, &wanted)?
+                    }
+                },
+                false => operand,
+            });
+        }
+        let tile = self.func.ty(data.result()).as_tile().cloned();
+        let Some(tile) = tile else { return Ok(data.result()) };
+        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
+        let copy = self.func.make_op(data.kind.clone(), &groups, [Type::distributed(tile, layout)], [], data.span);
+        let value = self.func.ops[copy].result();
+        self.func.values[value].name = self.func.values[data.result()].name.clone();
+        self.behind.entry(op).or_default().push(copy);
+        Ok(value)
+    }
+
+    fn convert(&mut self, value: Value, layout: &Layout) -> Value {
+        let Some(tile) = self.func.ty(value).as_tile().cloned() else { return value };
+        let span = match self.func.values[value].def {
+            Def::Result(op, _) => self.func.ops[op].span,
+            Def::Argument(..) => self.func.span,
+        };
+        let ty = Type::distributed(tile, layout);
+        let op = self.func.make_op(TileOp::ConvertLayout {}.into(), &[&[value]], [ty], [], span);
+        match self.func.values[value].def {
+            Def::Result(def, _) => self.behind.entry(def).or_default().push(op),
+            Def::Argument(block, _) => self.ahead.entry(block).or_default().push(op),
+        }
+        self.func.ops[op].result()
+    }
+
+    /// Links the new operations, and unlinks flexible ones.
+    fn assemble(&mut self, block: Block) {
+        let old = std::mem::take(&mut self.func.blocks[block].ops);
+        let mut ops = Vec::with_capacity(old.len());
+        let ahead = self.ahead.remove(&block).unwrap_or_default();
+        self.append(ahead, &mut ops);
+        for op in old {
+            let before = self.before.remove(&op).unwrap_or_default();
+            self.append(before, &mut ops);
+            if !self.is_flexible(op, &Relation::of(self.func, op)) {
+                ops.push(op);
+            }
+            for region in self.func.ops[op].regions.clone() {
+                self.assemble(region);
+            }
+            let behind = self.behind.remove(&op).unwrap_or_default();
+            self.append(behind, &mut ops);
+        }
+        self.func.blocks[block].ops = ops;
+    }
+
+    fn append(&mut self, new: Vec<Op>, ops: &mut Vec<Op>) {
+        for op in new {
+            ops.push(op);
+            let behind = self.behind.remove(&op).unwrap_or_default();
+            self.append(behind, ops);
+        }
+    }
+}
