@@ -27,6 +27,8 @@ fn is_place(ty: &Type) -> bool {
         Type::Tile(tile) => tile.elem.num().is_none(),
         Type::TensorView(_) | Type::TileView(_) | Type::Operand(_) => true,
         Type::Token | Type::Tensor(_) => false,
+        // Of levels below block programs.
+        Type::Distributed(_) | Type::InFlight(_) | Type::Shared(_) | Type::Registers(_) | Type::Ring(_) | Type::Cursor => false,
     }
 }
 
