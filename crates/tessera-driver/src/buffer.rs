@@ -2,6 +2,8 @@
 //!
 //! Every access is checked against the buffer's size before the driver sees it.
 
+use std::sync::Arc;
+
 use crate::error::{DriverError, Result};
 use crate::handle::{DevicePtr, HostPtr, SharedHandle};
 use crate::owned::{Context, Stream};
@@ -12,6 +14,8 @@ pub struct DeviceBuffer {
     context: Context,
     pointer: DevicePtr,
     bytes: u64,
+    /// The stream whose order allocation and freeing keep, for memory of the driver's pool.
+    order: Option<Arc<Stream>>,
 }
 
 /// Refuses a part that does not lie inside `size` bytes.
@@ -25,7 +29,15 @@ fn within(offset: u64, bytes: u64, size: u64) -> Result<()> {
 impl DeviceBuffer {
     pub(crate) fn new(context: &Context, bytes: u64) -> Result<DeviceBuffer> {
         let pointer = if bytes == 0 { DevicePtr(0) } else { context.table()?.mem_alloc(bytes)? };
-        Ok(DeviceBuffer { context: context.clone(), pointer, bytes })
+        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, order: None })
+    }
+
+    pub(crate) fn ordered(context: &Context, bytes: u64, stream: &Arc<Stream>) -> Result<DeviceBuffer> {
+        if bytes == 0 {
+            return DeviceBuffer::new(context, 0);
+        }
+        let pointer = context.table()?.mem_alloc_async(bytes, stream.handle())?;
+        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, order: Some(Arc::clone(stream)) })
     }
 
     /// Where it starts.
@@ -89,7 +101,10 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.bytes != 0 {
-            let _ = self.context.table().and_then(|table| table.mem_free(self.pointer));
+            let _ = self.context.table().and_then(|table| match &self.order {
+                Some(stream) => table.mem_free_async(self.pointer, stream.handle()),
+                None => table.mem_free(self.pointer),
+            });
         }
     }
 }

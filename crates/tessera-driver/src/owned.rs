@@ -112,6 +112,11 @@ impl Context {
         DeviceBuffer::new(self, bytes)
     }
 
+    /// Allocates device memory of the driver's pool in the order of a stream, which also frees it in that order.
+    pub fn ordered_buffer(&self, bytes: u64, stream: &Arc<Stream>) -> Result<DeviceBuffer> {
+        DeviceBuffer::ordered(self, bytes, stream)
+    }
+
     /// Allocates pinned host memory, all zero.
     pub fn pinned(&self, bytes: u64) -> Result<PinnedBuffer> {
         PinnedBuffer::new(self, bytes)
