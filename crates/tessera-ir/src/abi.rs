@@ -41,7 +41,7 @@ pub enum ParamKind {
         strides: SmallVec<[Extent; 4]>,
         /// Type of the size and stride arguments.
         index: IndexType,
-        /// Alignment of the base address, in bytes, that the compiled kernel assumes.
+        /// What the compiled kernel assumes to divide the base address and every stride that it does not know, in bytes.
         align: u32,
         /// True when the kernel may assume that no two elements share memory and that no other argument overlaps.
         disjoint: bool,

@@ -31,6 +31,7 @@ mod op;
 mod pass;
 pub mod text;
 mod types;
+pub mod uniformity;
 mod verify;
 
 pub use abi::{Abi, AbiParam, IndexType, ParamKind};

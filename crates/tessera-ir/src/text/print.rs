@@ -36,13 +36,8 @@ pub fn print_module(module: &Module) -> String {
 
 /// One function.
 pub fn print_func(func: &Func) -> String {
-    let mut printer = Printer {
-        func,
-        names: FxHashMap::default(),
-        taken: FxHashMap::default(),
-        layouts: layouts(func),
-        out: String::new(),
-    };
+    let mut printer =
+        Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), layouts: layouts(func), out: String::new() };
     printer.func();
     printer.out
 }

@@ -12,7 +12,8 @@
 //! | `layout` | which layouts of tiles fit each other |
 //! | `tile` | threads, shared memory, barriers, rings, roles |
 //!
-//! One diagnostic an operation, all operations of all functions. After [`verify`] finds nothing, no later stage panics on
+//! A Tile function that passes is then asked whether the threads that its operations need come together
+//! ([`crate::uniformity`]). One diagnostic an operation, all operations of all functions. After [`verify`] finds nothing, no later stage panics on
 //! the module: every group of operands has its declared count, every type is one that the operation can have, every
 //! extent is positive and every tile has a size that a machine can hold. Powers of two are nobody's rule here.
 //!
@@ -28,9 +29,10 @@ use std::fmt::Display;
 
 use crate::attrs::Attr;
 use crate::diag::Diagnostic;
-use crate::func::{Func, Module, OpData, Value};
+use crate::func::{Func, Level, Module, OpData, Value};
 use crate::op::OpKind;
 use crate::types::{TensorType, TileType, Type};
+use crate::uniformity;
 
 mod control;
 mod elementwise;
@@ -58,6 +60,9 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
 pub fn verify_func(module: &Module, func: &Func) -> Vec<Diagnostic> {
     let mut found = types::signature(func);
     structure::check(module, func, &mut found);
+    if found.is_empty() && func.level == Level::Tile {
+        found = uniformity::check(func);
+    }
     found
 }
 

@@ -324,7 +324,12 @@ fn operand(buffer: &SharedType, k_major: bool) -> Rule {
     let swizzles = [Swizzle::NONE, Swizzle::B32, Swizzle::B64, Swizzle::B128];
     let right = swizzles.contains(&buffer.swizzle) && buffer.pad == 0;
     ensure!(right, "ir-operand-type", "the tensor cores cannot read `{buffer}`: swizzles of 32, 64 or 128 bytes, no padding");
-    ensure!(k_major, "ir-operand-type", "the tensor cores read `{}` with K as the fastest axis only, not `{buffer}`", buffer.elem);
+    ensure!(
+        k_major,
+        "ir-operand-type",
+        "the tensor cores read `{}` with K as the fastest axis only, not `{buffer}`",
+        buffer.elem
+    );
     Ok(())
 }
 
