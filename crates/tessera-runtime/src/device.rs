@@ -8,12 +8,51 @@
 //! println!("{}: {}", choice.device, choice.reason);
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tessera_driver::{Context, DeviceOrdinal, DriverError, DriverTable, Stream};
+use tessera_driver::{Context, DeviceAttribute, DeviceOrdinal, DriverError, DriverTable, Module, Stream};
 
-/// A device behind a driver table, with its context and one stream. Clones share them.
+use crate::error::TensorError;
+use crate::module_cache::ModuleKey;
+use crate::pool::{Pool, PoolCounters, Pooled};
+
+/// What a device is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceProperties {
+    /// Its name.
+    pub name: String,
+    /// Its place in the driver's list.
+    pub ordinal: u32,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Bytes of second-level cache.
+    pub l2_bytes: u64,
+    /// Shared memory a block may have, in bytes.
+    pub shared_per_block: u32,
+    /// Highest clock in MHz.
+    pub clock_mhz: u32,
+    /// The driver's version, `1000 * major + 10 * minor`.
+    pub driver: u32,
+    /// Where it is plugged in, where the driver says so.
+    pub bus_id: Option<String>,
+}
+
+impl DeviceProperties {
+    /// The target that uses everything the device has: `sm_90a`.
+    pub fn target(&self) -> String {
+        let (major, minor) = self.capability;
+        // From 9.0 on, matrix instructions belong to the target with its suffix.
+        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+    }
+}
+
+/// A device behind a driver table, with its context, one stream and its memory. Clones share them.
 #[derive(Clone, Debug)]
 pub struct DriverDevice {
     inner: Arc<DriverInner>,
@@ -21,23 +60,33 @@ pub struct DriverDevice {
 
 #[derive(Debug)]
 struct DriverInner {
-    name: String,
+    properties: DeviceProperties,
+    modules: Mutex<BTreeMap<ModuleKey, Module>>,
+    last_kernel: Mutex<Option<Arc<str>>>,
+    pool: Pool,
+    stream: Arc<Stream>,
     context: Context,
-    stream: Stream,
 }
 
 impl DriverDevice {
     /// Opens a device of a table.
     pub fn open(table: Arc<DriverTable>, ordinal: u32) -> Result<DriverDevice, DriverError> {
         let context = Context::open(table, DeviceOrdinal(ordinal))?;
-        let name = context.device_name()?;
-        let stream = context.stream()?;
-        Ok(DriverDevice { inner: Arc::new(DriverInner { name, context, stream }) })
+        let stream = Arc::new(context.stream()?);
+        let properties = properties(&context)?;
+        let pool = Pool::new(&context, &stream);
+        let (modules, last_kernel) = (Mutex::default(), Mutex::default());
+        Ok(DriverDevice { inner: Arc::new(DriverInner { properties, modules, last_kernel, pool, stream, context }) })
     }
 
     /// The device's name.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.properties.name
+    }
+
+    /// What it is.
+    pub fn properties(&self) -> &DeviceProperties {
+        &self.inner.properties
     }
 
     /// Its context.
@@ -46,8 +95,62 @@ impl DriverDevice {
     }
 
     /// The stream that copies and launches use.
-    pub fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &Arc<Stream> {
         &self.inner.stream
+    }
+
+    /// What its memory was used for so far.
+    pub fn memory_counters(&self) -> PoolCounters {
+        self.inner.pool.counters()
+    }
+
+    /// Gives freed memory beyond `bytes` back to the device.
+    pub fn trim_memory(&self, bytes: u64) -> Result<(), DriverError> {
+        self.inner.pool.trim(bytes)
+    }
+
+    /// Waits until everything queued is done. A fault names the kernel that was queued last.
+    pub fn synchronize(&self) -> Result<(), DriverError> {
+        self.stream().synchronize().map_err(|error| match &*lock(&self.inner.last_kernel) {
+            Some(name) if error.poisons_context() => error.in_kernel(name),
+            _ => error,
+        })
+    }
+
+    /// Gives up a context that a fault has made useless and opens a fresh one. Whether that works in the same process is the
+    /// driver's choice; where it does not, the error is the fault's again, and the CPU or another process has to go on.
+    pub fn reopen(self, table: Arc<DriverTable>) -> Result<DriverDevice, DriverError> {
+        self.context().reset()?;
+        let ordinal = self.inner.properties.ordinal;
+        drop(self);
+        DriverDevice::open(table, ordinal)
+    }
+
+    /// True when both are one opening of one device, so that memory of the one is memory of the other.
+    pub fn is(&self, other: &DriverDevice) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<Pooled, TensorError> {
+        self.inner.pool.allocate(bytes)
+    }
+
+    /// A module loaded earlier.
+    pub(crate) fn loaded(&self, key: ModuleKey) -> Option<Module> {
+        lock(&self.inner.modules).get(&key).cloned()
+    }
+
+    /// Keeps a module loaded for as long as the device is open; the first of two that were loaded at once stays.
+    pub(crate) fn keep(&self, key: ModuleKey, module: Module) -> Module {
+        lock(&self.inner.modules).entry(key).or_insert(module).clone()
+    }
+
+    /// Notes what was queued last, for the message of a fault.
+    pub(crate) fn queued(&self, kernel: &Arc<str>) {
+        let mut last = lock(&self.inner.last_kernel);
+        if !last.as_ref().is_some_and(|last| Arc::ptr_eq(last, kernel)) {
+            *last = Some(Arc::clone(kernel));
+        }
     }
 
     fn probe(&self) -> Result<(), DriverError> {
@@ -59,6 +162,28 @@ impl DriverDevice {
         self.stream().synchronize()?;
         if back == sent { Ok(()) } else { Err(DriverError::Argument("device memory does not keep what is written".into())) }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a back end does not tell is 0.
+fn properties(context: &Context) -> Result<DeviceProperties, DriverError> {
+    let table = context.table()?;
+    let number = |attribute| context.attribute(attribute).map_or(0, i32::unsigned_abs);
+    Ok(DeviceProperties {
+        name: context.device_name()?,
+        ordinal: context.device().0,
+        capability: (number(DeviceAttribute::CapabilityMajor), number(DeviceAttribute::CapabilityMinor)),
+        multiprocessors: number(DeviceAttribute::Multiprocessors),
+        memory_bytes: table.device_memory(context.device()).unwrap_or(0),
+        l2_bytes: u64::from(number(DeviceAttribute::L2Bytes)),
+        shared_per_block: number(DeviceAttribute::SharedPerBlockOptIn).max(number(DeviceAttribute::SharedPerBlock)),
+        clock_mhz: number(DeviceAttribute::ClockKhz) / 1000,
+        driver: table.driver_version().unwrap_or(0),
+        bus_id: table.device_bus_id(context.device()).ok(),
+    })
 }
 
 /// Where a kernel runs and a tensor lies.
@@ -94,6 +219,17 @@ impl Device {
         let device = DriverDevice::open(Arc::new(tessera_cuda::driver()?), ordinal)?;
         device.probe()?;
         Ok(Device::Driver(device))
+    }
+
+    /// Every CUDA device with what it is, or why it does not work.
+    pub fn all_cuda() -> Result<Vec<Result<Device, DriverError>>, DriverError> {
+        let table = Arc::new(tessera_cuda::driver()?);
+        let open = |ordinal| {
+            let device = DriverDevice::open(Arc::clone(&table), ordinal)?;
+            device.probe()?;
+            Ok(Device::Driver(device))
+        };
+        Ok((0..table.device_count()?).map(open).collect())
     }
 
     /// The first CUDA device if it works, else the CPU.

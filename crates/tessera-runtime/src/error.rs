@@ -76,6 +76,18 @@ pub enum TensorError {
         /// The device's name.
         device: String,
     },
+    /// The device has not that much.
+    #[error("{bytes} bytes of device memory cannot be had: {free} of {total} are free, {held} are held by tensors here")]
+    DeviceMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes free on the device.
+        free: u64,
+        /// Bytes the device has.
+        total: u64,
+        /// Bytes held by this process's tensors on the device.
+        held: u64,
+    },
     /// The driver refused.
     #[error(transparent)]
     Driver(#[from] DriverError),

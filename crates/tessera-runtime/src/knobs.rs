@@ -4,8 +4,11 @@
 //! |---|---|
 //! | `TESSERA_THREADS` | threads that run blocks on the CPU; all cores when unset |
 //! | `TESSERA_DEVICE` | the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset |
+//! | `TESSERA_CACHE` | the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset |
 //!
-//! Nothing else in the libraries reads the environment (colours follow `NO_COLOR`, which the command line reads).
+//! Nothing else in the libraries reads the environment, `HOME` and `XDG_CACHE_HOME` apart (colours follow `NO_COLOR`, which the command line reads).
+
+use std::path::PathBuf;
 
 use crate::device::{Device, DeviceChoice};
 
@@ -16,6 +19,8 @@ pub struct Knobs {
     pub threads: Option<usize>,
     /// `TESSERA_DEVICE`.
     pub device: Option<DeviceName>,
+    /// `TESSERA_CACHE`, or the user's cache folder; none when it is `off`.
+    pub cache: Option<PathBuf>,
 }
 
 /// A device as the command line and the environment name it.
@@ -52,10 +57,12 @@ pub struct KnobRow {
 
 const THREADS: &str = "TESSERA_THREADS";
 const DEVICE: &str = "TESSERA_DEVICE";
+const CACHE: &str = "TESSERA_CACHE";
 
 const ROWS: &[(&str, &str)] = &[
     (THREADS, "threads that run blocks on the CPU; all cores when unset"),
     (DEVICE, "the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset"),
+    (CACHE, "the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset"),
 ];
 
 impl Knobs {
@@ -74,7 +81,15 @@ impl Knobs {
         let device = get(DEVICE).map(|value| {
             DeviceName::parse(&value).ok_or(KnobError { name: DEVICE, value, expected: "`cpu`, `cuda` or `cuda:N`" })
         });
-        Ok(Knobs { threads: threads.transpose()?, device: device.transpose()? })
+        let cache = match get(CACHE) {
+            Some(value) if value == "off" => None,
+            Some(value) => Some(PathBuf::from(value)),
+            None => {
+                let user = get("XDG_CACHE_HOME").map(PathBuf::from);
+                user.or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache"))).map(|folder| folder.join("tessera"))
+            }
+        };
+        Ok(Knobs { threads: threads.transpose()?, device: device.transpose()?, cache })
     }
 
     /// Every variable with its value in the environment.
@@ -136,5 +151,9 @@ mod tests {
             Err("TESSERA_THREADS=`many`: expected a number from 1 to 4096".into())
         );
         assert!(with(DEVICE, "gpu").is_err());
+        let cache = |name, value| with(name, value).map(|knobs| knobs.cache);
+        assert_eq!(cache(CACHE, "/c"), Ok(Some(PathBuf::from("/c"))));
+        assert_eq!(cache(CACHE, "off"), Ok(None));
+        assert_eq!(cache("HOME", "/h"), Ok(Some(PathBuf::from("/h/.cache/tessera"))));
     }
 }

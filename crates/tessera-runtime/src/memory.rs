@@ -17,6 +17,7 @@ use tessera_driver::DeviceBuffer;
 
 use crate::device::DriverDevice;
 use crate::error::TensorError;
+use crate::pool::Pooled;
 
 /// Alignment of every host allocation in bytes.
 pub const HOST_ALIGN: usize = 64;
@@ -83,7 +84,7 @@ pub(crate) struct ForeignBytes {
 enum Place {
     Host(HostBytes),
     Foreign(ForeignBytes),
-    Device(DriverDevice, DeviceBuffer),
+    Device(DriverDevice, Pooled),
 }
 
 /// One piece of memory with its borrow state.
@@ -123,8 +124,7 @@ impl Memory {
 
     /// Device memory with undefined contents.
     pub(crate) fn on_device(device: &DriverDevice, bytes: usize) -> Result<Memory, TensorError> {
-        let buffer = device.context().buffer(bytes as u64)?;
-        Ok(Memory::new(Place::Device(device.clone(), buffer)))
+        Ok(Memory::new(Place::Device(device.clone(), device.allocate(bytes as u64)?)))
     }
 
     /// Somebody else's host memory.

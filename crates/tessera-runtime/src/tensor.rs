@@ -70,6 +70,16 @@ impl Tensor {
         Ok(Tensor { memory: Arc::new(Memory::host(bytes)?), dtype, layout: Layout::contiguous(shape) })
     }
 
+    /// All zero, on a device.
+    pub fn zeros_on(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor, TensorError> {
+        let Device::Driver(there) = device else { return Tensor::zeros(dtype, shape) };
+        let memory = Memory::on_device(there, bytes_of(dtype, shape)?)?;
+        if let Some((there, buffer)) = memory.device() {
+            buffer.fill(0, there.stream())?;
+        }
+        Ok(Tensor { memory: Arc::new(memory), dtype, layout: Layout::contiguous(shape) })
+    }
+
     /// The elements of a vector in row-major order.
     pub fn from_vec<T: Element>(shape: &[usize], values: Vec<T>) -> Result<Tensor, TensorError> {
         let tensor = Tensor::zeros(T::DTYPE, shape)?;
@@ -282,10 +292,47 @@ impl Tensor {
         if self.dtype != from.dtype {
             return Err(TensorError::DType { expected: self.dtype, found: from.dtype });
         }
+        if let Device::Driver(_) = self.device() {
+            return self.copy_to_device_from(from);
+        }
         let from = from.to_device(&Device::Cpu)?;
         let source = from.memory.reader()?;
         let mut target = self.memory.writer()?;
         copy_elements(self.dtype, (source.bytes()?, &from.layout), (target.bytes_mut()?, &self.layout));
+        Ok(())
+    }
+
+    /// Writes the elements of `from` into this tensor on a device.
+    fn copy_to_device_from(&self, from: &Tensor) -> Result<(), TensorError> {
+        let Some((here, target)) = self.memory.device() else { return Ok(()) };
+        let bytes = |tensor: &Tensor| {
+            let (bits, start) = (storage_bits(tensor.dtype), tensor.layout.offset * storage_bits(tensor.dtype));
+            let whole = start.is_multiple_of(8) && (tensor.len() * bits).is_multiple_of(8);
+            (tensor.is_contiguous() && whole).then_some((start as u64 / 8, (tensor.len() * bits) as u64 / 8))
+        };
+        let _target_guard = self.memory.writer()?;
+        if let (Some((to, length)), Some((start, _))) = (bytes(self), bytes(from))
+            && !self.shares_memory(from)
+        {
+            let _source_guard = from.memory.reader()?;
+            match from.memory.device() {
+                Some((there, source)) if there.is(here) => target.copy_part(to, source, start, length, here.stream())?,
+                _ => {
+                    let from = from.to_device(&Device::Cpu)?;
+                    let reader = from.memory.reader()?;
+                    target.write(to, &reader.bytes()?[start as usize..(start + length) as usize], here.stream())?;
+                }
+            }
+            self.memory.set_poisoned(false);
+            return Ok(());
+        }
+        // Elements that are not in a row are placed on the host.
+        drop(_target_guard);
+        let host = self.to_device(&Device::Cpu)?;
+        host.copy_from(from)?;
+        let reader = host.memory.reader()?;
+        target.write(0, reader.bytes()?, here.stream())?;
+        self.memory.set_poisoned(false);
         Ok(())
     }
 
@@ -308,7 +355,7 @@ impl Tensor {
                 drop(source);
                 memory
             }
-            (Some((here, _)), Device::Driver(there)) if std::ptr::eq(here.name(), there.name()) => return Ok(self.clone()),
+            (Some((here, _)), Device::Driver(there)) if here.is(there) => return Ok(self.clone()),
             (Some(_), Device::Driver(_)) => return self.to_device(&Device::Cpu)?.to_device(device),
         };
         memory.set_poisoned(self.memory.is_poisoned());

@@ -1,0 +1,261 @@
+//! A launch on a device that passed every check: queued as often as it is asked to.
+//!
+//! Everything is packed when the launch is made. Queuing it is one call of the driver's table with parameters that lie ready;
+//! its arguments, tables and workspace live as long as it does. Memory on a device is ordered by the device's stream, which
+//! copies use too: a tensor read after a launch has what the launch wrote.
+
+use std::sync::Arc;
+
+use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, Stream, TensorMap, TensorMapSpec};
+use tessera_ir::{HiddenParam, IndexType, ParamKind, TensorMapPlan};
+
+use crate::check::Flat;
+use crate::device::Device;
+use crate::device_kernel::{DeviceError, DeviceKernel};
+use crate::error::TensorError;
+use crate::layout::storage_bits;
+use crate::pool::Pooled;
+use crate::tensor::Tensor;
+
+/// A kernel with packed arguments.
+#[derive(Debug)]
+pub struct DeviceLaunch {
+    kernel: DeviceKernel,
+    name: Arc<str>,
+    params: Params,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Option<Dim3>,
+    /// Arguments with whether each may be written; they keep their memory alive.
+    tensors: Vec<(Tensor, bool)>,
+    /// Tables of lists, workspace.
+    _own: Vec<Pooled>,
+}
+
+fn dim([x, y, z]: [u32; 3]) -> Dim3 {
+    Dim3::new(x, y, z)
+}
+
+impl DeviceLaunch {
+    pub(crate) fn new(
+        kernel: DeviceKernel,
+        flat: &[Flat],
+        written: &[bool],
+        asked: [u32; 3],
+    ) -> Result<DeviceLaunch, DeviceError> {
+        let image = kernel.image();
+        let facts = &image.launch;
+        let multiprocessors = kernel.device().properties().multiprocessors;
+        let grid = facts.grid.physical(asked, multiprocessors, facts.cluster).ok_or_else(|| {
+            DriverError::Argument(format!("the grid {asked:?} of `{}` is beyond what can be launched", image.entry))
+        })?;
+        let mut packer =
+            Packer { kernel: &kernel, params: Params::new(), tensors: Vec::new(), arrays: Vec::new(), own: Vec::new() };
+        packer.arguments(flat, written)?;
+        for hidden in &image.hidden {
+            packer.hidden(hidden, asked, grid)?;
+        }
+        let Packer { params, tensors, own, .. } = packer;
+        let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(facts.threads), facts.cluster.map(dim));
+        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, tensors, _own: own, kernel })
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &DeviceKernel {
+        &self.kernel
+    }
+
+    /// Blocks as they are launched.
+    pub fn grid(&self) -> Dim3 {
+        self.grid
+    }
+
+    /// The parameters as the kernel reads them.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Queues it on the device's stream.
+    pub fn enqueue(&self) -> Result<(), DriverError> {
+        self.enqueue_on(self.kernel.device().stream())
+    }
+
+    /// Queues it on another stream of the same context. What else uses its memory is the caller's to order.
+    pub fn enqueue_on(&self, stream: &Stream) -> Result<(), DriverError> {
+        let facts = &self.kernel.image().launch;
+        self.kernel.device().queued(&self.name);
+        self.kernel.function().launch_spec(&LaunchSpec {
+            function: self.kernel.function().handle(),
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster,
+            shared_bytes: facts.shared_bytes,
+            overlaps_predecessor: facts.overlaps_predecessor,
+            stream: stream.handle(),
+            params: &self.params,
+        })?;
+        for (tensor, written) in &self.tensors {
+            if *written && tensor.is_poisoned() {
+                tensor.memory.set_poisoned(false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues it and waits until everything on the device's stream is done.
+    pub fn run(&self) -> Result<(), DriverError> {
+        self.enqueue()?;
+        self.kernel.device().synchronize()
+    }
+}
+
+/// Parameters under construction.
+struct Packer<'a> {
+    kernel: &'a DeviceKernel,
+    params: Params,
+    tensors: Vec<(Tensor, bool)>,
+    /// The array of each parameter of the interface, where it is one.
+    arrays: Vec<Option<Tensor>>,
+    own: Vec<Pooled>,
+}
+
+impl Packer<'_> {
+    fn memory(&self, error: TensorError) -> DeviceError {
+        DeviceError::Memory { kernel: self.kernel.image().entry.clone(), error }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let params = std::mem::take(&mut self.params);
+        self.params = params.aligned(bytes, bytes.len());
+    }
+
+    fn index(&mut self, value: u64, index: IndexType) {
+        match index {
+            IndexType::I32 => self.push(&(value as u32).to_le_bytes()),
+            IndexType::I64 => self.push(&value.to_le_bytes()),
+        }
+    }
+
+    /// Memory of the launch's own with the given contents.
+    fn own(&mut self, contents: &[u8]) -> Result<u64, DeviceError> {
+        let device = self.kernel.device();
+        let memory = device.allocate(contents.len() as u64).map_err(|error| self.memory(error))?;
+        memory.write(0, contents, device.stream())?;
+        let address = memory.pointer().0;
+        self.own.push(memory);
+        Ok(address)
+    }
+
+    fn address(&self, argument: &str, tensor: &Tensor) -> Result<u64, DeviceError> {
+        let device = self.kernel.device();
+        match tensor.device() {
+            Device::Driver(place) if place.is(device) => Ok(tensor.address().unwrap_or(0)),
+            place => Err(DeviceError::Elsewhere {
+                argument: argument.to_owned(),
+                place: place.to_string(),
+                device: device.name().to_owned(),
+            }),
+        }
+    }
+
+    fn arguments(&mut self, flat: &[Flat], written: &[bool]) -> Result<(), DeviceError> {
+        let kernel = self.kernel;
+        let mut rest = flat.iter();
+        for (position, param) in kernel.image().abi.params.iter().enumerate() {
+            let written = written.get(position).copied().unwrap_or(true);
+            let mut array = None;
+            for _ in 0..param.kind.argument_count() {
+                match rest.next() {
+                    Some(Flat::Array(tensor)) => {
+                        let address = self.address(&param.name, tensor)?;
+                        self.push(&address.to_le_bytes());
+                        self.tensors.push((tensor.clone(), written));
+                        array = Some(tensor.clone());
+                    }
+                    Some(Flat::Table(items)) => {
+                        let mut table = Vec::new();
+                        for item in items {
+                            table.extend_from_slice(&self.address(&param.name, item)?.to_le_bytes());
+                            let extents = item.shape().iter().chain(item.strides());
+                            extents.for_each(|&extent| table.extend_from_slice(&(extent as u64).to_le_bytes()));
+                            self.tensors.push((item.clone(), written));
+                        }
+                        let address = self.own(&table)?;
+                        self.push(&address.to_le_bytes());
+                    }
+                    Some(&Flat::Word(bits)) => match &param.kind {
+                        ParamKind::Array { index, .. } | ParamKind::List { index, .. } => self.index(bits, *index),
+                        ParamKind::Scalar { dtype } => {
+                            let bytes = (dtype.bits() as usize).div_ceil(8);
+                            self.push(&bits.to_le_bytes()[..bytes]);
+                        }
+                        ParamKind::Operand { .. } => self.push(&bits.to_le_bytes()),
+                    },
+                    None => {}
+                }
+            }
+            self.arrays.push(array);
+        }
+        Ok(())
+    }
+
+    fn hidden(&mut self, hidden: &HiddenParam, asked: [u32; 3], grid: [u32; 3]) -> Result<(), DeviceError> {
+        match hidden {
+            HiddenParam::Grid => asked.iter().for_each(|blocks| self.push(&blocks.to_le_bytes())),
+            HiddenParam::Workspace { bytes, bytes_per_block } => {
+                let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
+                let bytes = bytes_per_block.saturating_mul(blocks).saturating_add(*bytes);
+                let device = self.kernel.device();
+                let memory = device.allocate(bytes).map_err(|error| self.memory(error))?;
+                memory.fill(0, device.stream())?;
+                let address = memory.pointer().0;
+                self.own.push(memory);
+                self.push(&address.to_le_bytes());
+            }
+            HiddenParam::TensorMap(plan) => {
+                let map = self.tensor_map(plan)?;
+                self.params = std::mem::take(&mut self.params).tensor_map(&map);
+            }
+        }
+        Ok(())
+    }
+
+    fn tensor_map(&mut self, plan: &TensorMapPlan) -> Result<TensorMap, DeviceError> {
+        let kernel = self.kernel;
+        let image = kernel.image();
+        let name = image.abi.params.get(plan.param).map_or("?", |param| param.name.as_str());
+        let wrong = |why: String| DriverError::Argument(format!("no tensor map over `{name}` of `{}`: {why}", image.entry));
+        let Some(Some(tensor)) = self.arrays.get(plan.param).cloned() else {
+            return Err(wrong("it is no array".into()).into());
+        };
+        if plan.axes.iter().any(|&axis| axis >= tensor.rank()) || plan.axes.is_empty() {
+            return Err(wrong(format!("axes {:?} of an array of rank {}", plan.axes, tensor.rank())).into());
+        }
+        let bytes = storage_bits(tensor.dtype()) as u64 / 8;
+        if tensor.shape()[plan.axes[0]] > 1 && tensor.strides()[plan.axes[0]] != 1 {
+            return Err(wrong(format!("its axis {} has a stride of {}", plan.axes[0], tensor.strides()[plan.axes[0]])).into());
+        }
+        // An axis of one element is never stepped along: any legal stride will do.
+        let stride = |axis: usize| match tensor.shape()[axis] {
+            0 | 1 => 16,
+            _ => tensor.strides()[axis] as u64 * bytes,
+        };
+        let mut address = tensor.address().unwrap_or(0);
+        if tensor.is_empty() {
+            // Nothing of it is ever read, but the engine wants an address and extents.
+            address = self.own(&[0; 256])?;
+        }
+        let spec = TensorMapSpec {
+            dtype: plan.dtype.unwrap_or(tensor.dtype()),
+            address: tessera_driver::DevicePtr(address),
+            extents: plan.axes.iter().map(|&axis| tensor.shape()[axis].max(1) as u64).collect(),
+            strides: plan.axes[1..].iter().map(|&axis| stride(axis)).collect(),
+            tile: plan.tile.clone(),
+            swizzle: plan.swizzle,
+            l2: plan.l2,
+            outside: plan.outside,
+        };
+        spec.check().map_err(|error| wrong(error.to_string()))?;
+        Ok(kernel.device().context().tensor_map(&spec)?)
+    }
+}
