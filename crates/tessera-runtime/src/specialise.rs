@@ -139,7 +139,6 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
     let unit = (0..shape.len()).rev().find(|&axis| strides[axis] == 1 && known_strides.is_empty());
     let extent = |known: bool, value: usize| if known { Extent::Static(value as i64) } else { Extent::Dynamic };
     let index = if wide || needs_wide_index(tensor) { IndexType::I64 } else { IndexType::I32 };
-    let address = tensor.address().unwrap_or(0);
     ArgType::Array {
         dtype: tensor.dtype(),
         shape: shape.iter().enumerate().map(|(axis, &size)| extent(known_shape.contains(&axis), size)).collect(),
@@ -148,10 +147,19 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
             .enumerate()
             .map(|(axis, &stride)| extent(unit == Some(axis) || known_strides.contains(&axis), stride))
             .collect(),
-        align: if address == 0 { USEFUL_ALIGN as u32 } else { (1 << address.trailing_zeros().min(63)).min(USEFUL_ALIGN) as u32 },
+        align: alignment(tensor),
         index,
         disjoint: true,
     }
+}
+
+/// The largest useful power of two that divides the address and all strides but the unit one, in bytes.
+fn alignment(tensor: &Tensor) -> u32 {
+    let bits = u64::from(tensor.dtype().bits());
+    let strides = tensor.shape().iter().zip(tensor.strides()).filter(|&(&size, &stride)| size > 1 && stride != 1);
+    let places = strides.map(|(_, &stride)| stride as u64 * bits).chain([tensor.address().unwrap_or(0) as u64 * 8]);
+    let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
+    ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
 }
 
 /// True when a size, a stride or an element's position needs more than 31 bits.

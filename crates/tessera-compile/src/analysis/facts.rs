@@ -102,7 +102,7 @@ impl Facts {
         let mut args = func.args().iter().copied();
         for param in &func.abi.params {
             let own: SmallVec<[Value; 8]> = args.by_ref().take(param.kind.argument_count()).collect();
-            let ParamKind::Array { shape, strides, align, .. } = &param.kind else { continue };
+            let ParamKind::Array { dtype, shape, strides, align, .. } = &param.kind else { continue };
             let Some((&pointer, sizes)) = own.split_first() else { continue };
             let known = self.fact(pointer);
             self.set(pointer, Fact { divisor: u64::from(*align), ..known });
@@ -111,7 +111,11 @@ impl Facts {
                 match extent {
                     Extent::Static(extent) => self.set(value, Fact::exactly(*extent)),
                     Extent::Dynamic if position < shape.len() => self.set(value, Fact { least: 0, ..known }),
-                    Extent::Dynamic => {}
+                    // Both are powers of two: elements of a byte's part lie several in each aligned byte.
+                    Extent::Dynamic => {
+                        let divisor = (u64::from(*align) * 8 / u64::from(dtype.bits())).max(1);
+                        self.set(value, Fact { divisor, ..known });
+                    }
                 }
             }
         }
