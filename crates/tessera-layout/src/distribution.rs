@@ -180,7 +180,8 @@ impl Distribution {
 
     /// The element in a register of a thread; `None` for a hole.
     pub fn element(&self, register: u64, thread: u64) -> Option<Dims> {
-        self.position(register, thread).filter(|position| position.iter().zip(&self.0.shape).all(|(value, extent)| value < extent))
+        self.position(register, thread)
+            .filter(|position| position.iter().zip(&self.0.shape).all(|(value, extent)| value < extent))
     }
 
     /// Every register that holds an element, in order of threads; empty outside the tile.
@@ -241,7 +242,13 @@ impl Distribution {
             bases.filter(|(_, basis)| **basis & within != 0).fold(0, |mask, (bit, _)| mask | 1 << bit)
         };
         let pure = core.columns().iter().all(|basis| basis & within == 0 || basis & !within == 0);
-        Along { registers: mask(Axis::Register), lanes: mask(Axis::Lane), warps: mask(Axis::Warp), repeat: self.repeat(dim), pure }
+        Along {
+            registers: mask(Axis::Register),
+            lanes: mask(Axis::Lane),
+            warps: mask(Axis::Warp),
+            repeat: self.repeat(dim),
+            pure,
+        }
     }
 }
 

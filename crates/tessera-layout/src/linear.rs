@@ -344,7 +344,8 @@ impl LinearLayout {
     /// for one coordinate bit that no other input touches. The quotient by warps is what one warp sees.
     pub fn quotient(&self, axis: Axis) -> Option<LinearLayout> {
         let taken = self.packed_bases(axis).iter().fold(0, |mask, basis| mask | basis);
-        if taken.count_ones() as usize != self.bits(axis) || self.packed_bases(axis).iter().any(|basis| !basis.is_power_of_two()) {
+        if taken.count_ones() as usize != self.bits(axis) || self.packed_bases(axis).iter().any(|basis| !basis.is_power_of_two())
+        {
             return None;
         }
         let keep: SmallVec<[usize; 16]> = (0..self.out_bits()).filter(|bit| taken & 1 << bit == 0).collect();

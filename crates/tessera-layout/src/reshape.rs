@@ -104,7 +104,8 @@ impl Distribution {
             let mut kept = (first..i).filter(|&dim| from[dim] != 1);
             let one = (kept.next(), kept.next());
             let unit_cores = (first..i).all(|dim| from[dim] != 1 || self.core().extent(dim) == 1);
-            let same = to[start..j].iter().filter(|extent| **extent != 1).eq(from[first..i].iter().filter(|extent| **extent != 1));
+            let same =
+                to[start..j].iter().filter(|extent| **extent != 1).eq(from[first..i].iter().filter(|extent| **extent != 1));
             if let (Some(dim), None) = one
                 && same
                 && unit_cores

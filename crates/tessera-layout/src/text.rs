@@ -275,7 +275,10 @@ impl<'t> Reader<'t> {
             let at = self.at;
             let dim = self.number()? as usize;
             if dim >= rank || first == 0 {
-                return Err(LayoutError::Text { what: "expected a coordinate above 0 of a dimension of the tile".to_string(), at });
+                return Err(LayoutError::Text {
+                    what: "expected a coordinate above 0 of a dimension of the tile".to_string(),
+                    at,
+                });
             }
             basis[dim] = first;
             if let Some(last) = last {
