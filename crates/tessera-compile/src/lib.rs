@@ -15,6 +15,7 @@ mod fold;
 pub mod generate;
 pub mod passes;
 mod pipeline;
+pub mod target;
 pub mod tile;
 mod tiling;
 

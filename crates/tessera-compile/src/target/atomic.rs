@@ -1,0 +1,318 @@
+//! Atomic updates in global and shared memory. What the processor lacks is a loop of compare and swap: 16-bit floats where they
+//! have no addition, other 16-bit updates, and 8-bit elements, which are swapped with the word around them.
+
+use tessera_ir::attrs::{AtomicMode, MemoryOrder, MemoryScope};
+use tessera_ir::{Elem, OpData, ScheduleOp, Value};
+use tessera_ptx::ssa::{Address, Class, Value as Reg};
+use tessera_ptx::{Type as Ty, Word};
+use tessera_types::DType;
+
+use super::bound::{Bound, Regs, class_of};
+use super::lowering::{Lowered, Lowering};
+use super::memory::scope_word;
+use super::remap::Remap;
+
+/// One atomic update of an element.
+#[derive(Clone)]
+pub(super) struct Update {
+    /// `relaxed.gpu.global`, `shared`
+    pub(super) words: String,
+    pub(super) dtype: DType,
+    pub(super) mode: AtomicMode,
+    pub(super) address: Address,
+    /// What is stored only where this is found.
+    pub(super) expected: Option<Reg>,
+    pub(super) value: Reg,
+    /// Where it happens at all.
+    pub(super) when: Option<Reg>,
+}
+
+impl Lowering<'_> {
+    /// Lowers an atomic operation; false if it is none.
+    pub(super) fn atomics(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        let words = |order: &MemoryOrder, scope: MemoryScope| {
+            let order = if *order == MemoryOrder::Weak { MemoryOrder::Relaxed } else { *order };
+            format!("{}.{}.global", order.word(), scope_word(Some(scope)))
+        };
+        match kind {
+            ScheduleOp::AtomicRmwTko { order, scope, mode } => {
+                self.pointers(data, *mode, None, data.one(1), data.optional(2), words(order, *scope))?;
+            }
+            ScheduleOp::AtomicCasTko { order, scope } => {
+                let compare = Some(data.one(1));
+                self.pointers(data, AtomicMode::Xchg, compare, data.one(2), data.optional(3), words(order, *scope))?;
+            }
+            ScheduleOp::AtomicRedViewTko { order, scope, mode } => {
+                self.view_update(data, *mode, words(order, *scope))?;
+                self.bind(data.result(), Bound::Token);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn view_update(&mut self, data: &OpData, mode: AtomicMode, words: String) -> Lowered<()> {
+        let value = data.one(2);
+        let layout = self.layout(value)?;
+        let regs = self.regs(value)?;
+        let mut window = self.window(data.one(0), data.group(1), &layout)?;
+        if window.packed.is_some() {
+            return Err(self.refuse("target-packed-pointer", "elements that share bytes can't be updated atomically"));
+        }
+        let dtype = window.dtype;
+        let mine = self.stores(&layout);
+        for (register, hole) in self.live(value, None)? {
+            if !layout.is_primary(register as u64, 0) {
+                continue;
+            }
+            let within = self.in_array(&mut window, register);
+            let when = self.both(hole, within);
+            let when = self.both(when, mine);
+            let address = self.address(&mut window, register);
+            let update = Update { words: words.clone(), dtype, mode, address, expected: None, value: regs[register], when };
+            self.update(&update, false)?;
+        }
+        Ok(())
+    }
+
+    fn pointers(
+        &mut self,
+        data: &OpData,
+        mode: AtomicMode,
+        compare: Option<Value>,
+        value: Value,
+        mask: Option<Value>,
+        words: String,
+    ) -> Lowered<()> {
+        let pointers = data.one(0);
+        let Elem::Ptr(dtype) = self.elem(pointers)? else { return Err(self.broken("numbers where pointers are needed")) };
+        if dtype.bits() < 8 && !dtype.is_byte_bool() {
+            return Err(self.refuse("target-packed-pointer", "elements that share bytes can't be updated atomically"));
+        }
+        let elem = Elem::Num(dtype);
+        let (addresses, values) = (self.regs(pointers)?, self.regs(value)?);
+        let expected = match compare {
+            Some(compare) => Some(self.regs(compare)?),
+            None => None,
+        };
+        let layout = self.layout(pointers)?;
+        let mine = self.primary(pointers, &layout)?;
+        let zero = self.bits(elem, 0);
+        let mut old: Regs = std::iter::repeat_n(zero, addresses.len()).collect();
+        let wanted = self.is_used(data.results[0]);
+        for (register, when) in self.live(pointers, mask)? {
+            if !layout.is_primary(register as u64, 0) {
+                continue;
+            }
+            let update = Update {
+                words: words.clone(),
+                dtype,
+                mode,
+                address: addresses[register].into(),
+                expected: expected.as_ref().map(|expected| expected[register]),
+                value: values[register],
+                when: self.both(when, mine),
+            };
+            if let Some(found) = self.update(&update, wanted)? {
+                old[register] = found;
+            }
+        }
+        if wanted && !self.func.ty(pointers).is_scalar() && layout.has_copies() {
+            // The other owners of an element learn what its first owner found.
+            let map = Remap::identity(layout.shape());
+            old = self.through_shared(elem, (&layout, &old), &layout, &map, None)?;
+        }
+        self.bind_regs(data.results[0], old);
+        self.bind(data.results[1], Bound::Token);
+        Ok(())
+    }
+
+    fn is_used(&self, value: Value) -> bool {
+        self.func.linked_ops().into_iter().any(|op| self.func.ops[op].operands.contains(&value))
+    }
+
+    /// One update; what was there before, where that is wanted (zero where the update does not happen).
+    pub(super) fn update(&mut self, update: &Update, wanted: bool) -> Lowered<Option<Reg>> {
+        let class = class_of(Elem::Num(update.dtype));
+        let results = if wanted { vec![class] } else { Vec::new() };
+        let (start, join) = (self.b.new_block(&[]), self.b.new_block(&results));
+        let zero = self.bits(Elem::Num(update.dtype), 0);
+        let carried: Vec<Reg> = if wanted { vec![zero] } else { Vec::new() };
+        if let Some(when) = update.when {
+            self.b.branch(when, (start, &[]), (join, &carried));
+            self.b.switch_to(start);
+        }
+        let found = match self.native(update, wanted)? {
+            Some(found) => found,
+            None => Some(self.by_swapping(update)?),
+        };
+        if update.when.is_some() {
+            let found: Vec<Reg> = if wanted { found.into_iter().collect() } else { Vec::new() };
+            self.b.jump(join, &found);
+            self.b.switch_to(join);
+            return Ok(wanted.then(|| self.b.block_params(join)[0]));
+        }
+        Ok(found)
+    }
+
+    /// The update as one instruction; `None` where there is no such instruction.
+    #[allow(clippy::option_option, reason = "no instruction, and an instruction without a result")]
+    fn native(&mut self, update: &Update, wanted: bool) -> Lowered<Option<Option<Reg>>> {
+        let bits = update.dtype.bits();
+        let Update { words, address, value, .. } = update;
+        if let Some(expected) = update.expected {
+            if bits < 32 {
+                return Ok(None);
+            }
+            let ty = if bits == 64 { Ty::B64 } else { Ty::B32 };
+            return Ok(Some(Some(self.b.atom_cas(words, ty, address.clone(), expected, *value))));
+        }
+        let unsigned = if bits == 64 { Ty::U64 } else { Ty::U32 };
+        let signed = if bits == 64 { Ty::S64 } else { Ty::S32 };
+        let plain = if bits == 64 { Ty::B64 } else { Ty::B32 };
+        let (name, ty) = match (update.mode, bits) {
+            (AtomicMode::AddF, _) => match update.dtype {
+                DType::F32 => ("add", Ty::F32),
+                DType::F64 => ("add", Ty::F64),
+                DType::F16 => ("add.noftz", Ty::F16),
+                DType::BF16 if self.arch.has_bf16_add() => ("add.noftz", Ty::Bf16),
+                _ => return Ok(None),
+            },
+            (_, 8 | 16 | 1 | 4 | 6) => return Ok(None),
+            (AtomicMode::And, _) => ("and", plain),
+            (AtomicMode::Or, _) => ("or", plain),
+            (AtomicMode::Xor, _) => ("xor", plain),
+            (AtomicMode::Add, _) => ("add", unsigned),
+            (AtomicMode::Max, _) => ("max", signed),
+            (AtomicMode::Min, _) => ("min", signed),
+            (AtomicMode::UMax, _) => ("max", unsigned),
+            (AtomicMode::UMin, _) => ("min", unsigned),
+            (AtomicMode::Xchg, _) => ("exch", plain),
+        };
+        let reducible = words.starts_with("relaxed") || words.starts_with("release") || words == "shared";
+        if !wanted && name != "exch" && reducible {
+            self.b.red(&format!("{words}.{name}"), ty, address.clone(), *value);
+            return Ok(Some(None));
+        }
+        Ok(Some(Some(self.b.atom(&format!("{words}.{name}"), ty, address.clone(), *value))))
+    }
+
+    /// The element after an update.
+    fn combined(&mut self, update: &Update, old: Reg) -> Lowered<Reg> {
+        let (dtype, value) = (update.dtype, update.value);
+        let is_float = dtype.is_float();
+        let signed = |this: &mut Self, larger: bool, signed: bool| {
+            let (a, b) = (this.extended(dtype, signed, old), this.extended(dtype, signed, value));
+            let ty = if signed { Ty::S32 } else { Ty::U32 };
+            if larger { this.b.max(ty, a, b) } else { this.b.min(ty, a, b) }
+        };
+        Ok(match update.mode {
+            AtomicMode::And => self.b.and(old, value),
+            AtomicMode::Or => self.b.or(old, value),
+            AtomicMode::Xor => self.b.xor(old, value),
+            AtomicMode::Add => self.b.add(Ty::U32, old, value),
+            AtomicMode::AddF => {
+                debug_assert!(is_float);
+                let (a, b) = (self.to_wide(dtype, old)?, self.to_wide(dtype, value)?);
+                let sum = self.b.add(Ty::F32, a, b);
+                self.from_wide(dtype, sum)?
+            }
+            AtomicMode::Max => signed(self, true, true),
+            AtomicMode::Min => signed(self, false, true),
+            AtomicMode::UMax => signed(self, true, false),
+            AtomicMode::UMin => signed(self, false, false),
+            AtomicMode::Xchg => value,
+        })
+    }
+
+    /// An update of 8 or 16 bits by compare and swap: of 16 bits themselves, or of the word around a byte.
+    fn by_swapping(&mut self, update: &Update) -> Lowered<Reg> {
+        let elem = Elem::Num(update.dtype);
+        let is_byte = update.dtype.bits() <= 8;
+        let shared = update.words == "shared";
+        let (address, shift) = if is_byte { self.word_around(&update.address, shared) } else { (update.address.clone(), None) };
+        let ty = if is_byte { Ty::B32 } else { Ty::B16 };
+        let swapped = if is_byte { Class::B32 } else { Class::B16 };
+        let load = if shared { "volatile.shared" } else { "relaxed.gpu.global" };
+        let first = self.b.ld(load, ty, address.clone());
+        let (head, exit) = (self.b.new_block(&[swapped]), self.b.new_block(&[swapped]));
+        self.b.jump(head, &[first]);
+        self.b.switch_to(head);
+        let word = self.b.block_params(head)[0];
+        let old = self.element_of(elem, word, shift);
+        let new = self.combined(update, old)?;
+        let new = match update.expected {
+            None => new,
+            Some(expected) => {
+                let same = self.same_element(elem, old, expected);
+                self.b.select(same, new, old)
+            }
+        };
+        let new = self.word_with(elem, word, new, shift);
+        let found = self.b.atom_cas(&update.words, ty, address, word, new);
+        let done = if is_byte {
+            self.b.setp(Word::Eq, Ty::U32, found, word)
+        } else {
+            self.b.setp(Word::Eq, Ty::U16, found, word)
+        };
+        self.b.branch(done, (exit, &[found]), (head, &[found]));
+        self.b.switch_to(exit);
+        let found = self.b.block_params(exit)[0];
+        Ok(self.element_of(elem, found, shift))
+    }
+
+    /// The address of the aligned word that a byte lies in, and the byte's first bit there.
+    fn word_around(&mut self, address: &Address, shared: bool) -> (Address, Option<Reg>) {
+        let (ty, base) = if shared {
+            (Ty::U32, self.address_of(address))
+        } else {
+            let offset = self.b.s64(address.offset);
+            (Ty::S64, self.b.add(Ty::S64, address.base, offset))
+        };
+        let class = self.class(base);
+        let three = self.b.constant(class, 3);
+        let within = self.b.and(base, three);
+        let start = self.b.sub(ty, base, within);
+        let within = if shared { within } else { self.b.cvt(Ty::U32, Ty::U64, within) };
+        let count = self.b.u32(3);
+        (start.into(), Some(self.b.shl(within, count)))
+    }
+
+    fn element_of(&mut self, elem: Elem, word: Reg, shift: Option<Reg>) -> Reg {
+        let value = match shift {
+            Some(shift) => self.b.shr(Ty::U32, word, shift),
+            None => word,
+        };
+        if elem == Elem::Num(DType::B1) {
+            let mask = self.b.u32(0xff);
+            let byte = self.b.and(value, mask);
+            return self.from_memory(elem, byte);
+        }
+        self.fitted(value, class_of(elem))
+    }
+
+    fn word_with(&mut self, elem: Elem, word: Reg, value: Reg, shift: Option<Reg>) -> Reg {
+        let value = self.to_memory(elem, value);
+        let Some(shift) = shift else { return self.fitted(value, Class::B16) };
+        let mask = self.b.u32(0xff);
+        let byte = self.b.and(value, mask);
+        let byte = self.b.shl(byte, shift);
+        let mask = self.b.shl(mask, shift);
+        let kept = self.b.not(mask);
+        let kept = self.b.and(word, kept);
+        self.b.or(kept, byte)
+    }
+
+    fn same_element(&mut self, elem: Elem, a: Reg, b: Reg) -> Reg {
+        let Elem::Num(dtype) = elem else { return self.b.setp(Word::Eq, Ty::U64, a, b) };
+        if dtype == DType::B1 {
+            let differ = self.b.xor(a, b);
+            return self.b.not(differ);
+        }
+        if class_of(elem) == Class::B16 {
+            return self.b.setp(Word::Eq, Ty::U16, a, b);
+        }
+        let (a, b) = (self.unsigned(dtype, a), self.unsigned(dtype, b));
+        self.b.setp(Word::Eq, Ty::U32, a, b)
+    }
+}

@@ -1,0 +1,118 @@
+//! Elementwise operations: one register at a time, by the operation's meaning for an element.
+
+use tessera_ir::{Elem, OpData, ScheduleOp, Value};
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Class, Value as Reg};
+use tessera_types::DType;
+
+use super::bound::Regs;
+use super::lowering::{Lowered, Lowering};
+
+impl Lowering<'_> {
+    /// Lowers an elementwise operation; false if it is none.
+    pub(super) fn elementwise(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        if let ScheduleOp::Assume { .. } = kind {
+            let bound = self.get(data.one(0))?.clone();
+            self.bind(data.result(), bound);
+            return Ok(true);
+        }
+        let is_one = data.results.len() == 1 && data.row().has(tessera_ir::Trait::Elementwise);
+        if !is_one {
+            return Ok(false);
+        }
+        let mut operands: Vec<Regs> = Vec::new();
+        for &operand in &data.operands {
+            operands.push(self.regs(operand)?);
+        }
+        let count = operands.first().map_or(0, |regs| regs.len());
+        if operands.iter().any(|regs| regs.len() != count) {
+            return Err(self.broken("operands of different layouts"));
+        }
+        if let Some(regs) = self.in_pairs(data, kind, &operands)? {
+            self.bind_regs(data.result(), regs);
+            return Ok(true);
+        }
+        let mut results = Regs::new();
+        let mut last: Option<(Vec<Reg>, Reg)> = None;
+        for at in 0..count {
+            let args: Vec<Reg> = operands.iter().map(|regs| regs[at]).collect();
+            // Splats and broadcasts repeat registers.
+            let result = match &last {
+                Some((known, result)) if *known == args => *result,
+                _ => self.element(data, kind, &args)?,
+            };
+            results.push(result);
+            last = Some((args, result));
+        }
+        self.bind_regs(data.result(), results);
+        Ok(true)
+    }
+
+    /// One element.
+    fn element(&mut self, data: &OpData, kind: &ScheduleOp, args: &[Reg]) -> Lowered<Reg> {
+        let operand = data.operands[0];
+        let from = self.dtype(operand)?;
+        let done = match kind {
+            ScheduleOp::Select {} => Some(self.b.select(args[0], args[1], args[2])),
+            ScheduleOp::Offset {} => Some(self.moved(data, args)?),
+            ScheduleOp::CmpI { predicate, signedness } => {
+                Some(self.compare_int(*predicate, *signedness, from, args[0], args[1]))
+            }
+            ScheduleOp::CmpF { predicate, nan } => Some(self.compare_float(*predicate, *nan, from, args[0], args[1])?),
+            ScheduleOp::FPowI {} => {
+                let exponent = self.dtype(data.operands[1])?;
+                Some(self.power_of_int(from, args[0], exponent, args[1])?)
+            }
+            _ => {
+                let to = self.dtype(data.result())?;
+                match self.cast(kind, from, to, args[0])? {
+                    Some(value) => Some(value),
+                    None if from.is_float() => self.float(kind, from, args)?,
+                    None => self.integer(kind, from, args)?,
+                }
+            }
+        };
+        done.ok_or_else(|| self.unsupported(format!("`{}` of `{from}` has no instructions", data.row().mnemonic)))
+    }
+
+    /// Conversions to 16-bit floats take two numbers at once.
+    fn in_pairs(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
+        let ScheduleOp::FToF { rounding } = kind else { return Ok(None) };
+        let (from, to) = (self.dtype(data.operands[0])?, self.dtype(data.result())?);
+        let nearest = super::float::rounding_word(*rounding) == "rn" && *rounding != tessera_ir::attrs::Rounding::NearestAway;
+        let ty = match to {
+            DType::BF16 if self.arch.has_bf16_fma() => Ty::Bf16x2,
+            DType::F16 if self.arch.has_bf16_fma() => Ty::F16x2,
+            _ => return Ok(None),
+        };
+        if from != DType::F32 || !nearest || operands[0].len() % 2 != 0 {
+            return Ok(None);
+        }
+        let mut results = Regs::new();
+        for pair in operands[0].chunks(2) {
+            let packed = self.b.cvt_pack(ty, pair[1], pair[0]);
+            results.extend(self.b.unpack(packed, Class::B16));
+        }
+        Ok(Some(results))
+    }
+
+    /// A pointer moved by a number of elements.
+    fn moved(&mut self, data: &OpData, args: &[Reg]) -> Lowered<Reg> {
+        let Elem::Ptr(to) = self.elem(data.operands[0])? else { return Err(self.broken("numbers where pointers are needed")) };
+        if to.bits() < 8 && !to.is_byte_bool() {
+            let message = format!("pointers to `{to}` can't be moved: its elements share bytes; use a view");
+            return Err(self.refuse("target-packed-pointer", message));
+        }
+        let count: Value = data.operands[1];
+        let dtype = self.dtype(count)?;
+        let offset = self.signed(dtype, args[1]);
+        let bytes = to.unpacked_bytes() as u64;
+        Ok(if self.class(offset) == Class::B64 {
+            let size = self.b.u64(bytes);
+            self.b.mad(Ty::S64, offset, size, args[0])
+        } else {
+            let size = self.b.u32(bytes as u32);
+            self.b.mad_wide(Ty::S32, offset, size, args[0])
+        })
+    }
+}

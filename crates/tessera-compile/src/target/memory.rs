@@ -1,0 +1,386 @@
+//! Loads and stores through views and pointers.
+//!
+//! Neighbours in memory that a thread holds in neighbouring registers move in one instruction of up to 16 bytes. What lies
+//! outside of an array is not touched: a predicate guards the instruction, and a load yields the padding there.
+
+use tessera_ir::attrs::{MemoryOrder, MemoryScope};
+use tessera_ir::{Elem, OpData, ScheduleOp, Value};
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
+
+use super::bound::{Bound, Regs, class_of};
+use super::lowering::{Lowered, Lowering};
+use super::scratch::element_bytes;
+use super::view::Run;
+
+/// PTX's word for a scope.
+pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
+    match scope {
+        Some(MemoryScope::Block) => "cta",
+        None | Some(MemoryScope::Device) => "gpu",
+        Some(MemoryScope::System) => "sys",
+    }
+}
+
+/// What stands between `ld` or `st` and the type.
+fn access_words(order: MemoryOrder, scope: Option<MemoryScope>) -> String {
+    match order {
+        MemoryOrder::Weak => "global".to_string(),
+        order => format!("{}.{}.global", order.word(), scope_word(scope)),
+    }
+}
+
+impl Lowering<'_> {
+    /// Lowers a load or store; false if the operation is none.
+    pub(super) fn memory(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        match kind {
+            ScheduleOp::LoadViewTko { order, scope, .. } => {
+                let regs = self.load_view(data, *order, *scope)?;
+                self.bind_regs(data.results[0], regs);
+            }
+            ScheduleOp::StoreViewTko { order, scope, .. } => self.store_view(data, *order, *scope)?,
+            ScheduleOp::LoadPtrTko { order, scope, .. } => {
+                let regs = self.load_pointers(data, *order, *scope)?;
+                self.bind_regs(data.results[0], regs);
+            }
+            ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(data, *order, *scope)?,
+            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
+            _ => return Ok(false),
+        }
+        for &result in &data.results {
+            if *self.func.ty(result) == tessera_ir::Type::Token {
+                self.bind(result, Bound::Token);
+            }
+        }
+        Ok(true)
+    }
+
+    fn load_view(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+        let layout = self.layout(data.results[0])?;
+        let mut window = self.window(data.one(0), data.group(1), &layout)?;
+        let elem = Elem::Num(window.dtype);
+        let padding = self.padding(window.padding, window.dtype);
+        let words = access_words(order, scope);
+        let mut regs: Regs = std::iter::repeat_n(padding, window.place.len()).collect();
+        let base = window.packed;
+        for run in self.runs(&mut window) {
+            let loaded = match base {
+                Some(base) => vec![self.load_packed(base, elem, &run, padding)],
+                None => self.load_run(&words, elem, &run, padding, order != MemoryOrder::Weak),
+            };
+            for (&register, value) in run.registers.iter().zip(loaded) {
+                regs[register] = value;
+            }
+        }
+        Ok(regs)
+    }
+
+    fn store_view(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
+        let layout = self.layout(data.one(0))?;
+        let regs = self.regs(data.one(0))?;
+        let mut window = self.window(data.one(1), data.group(2), &layout)?;
+        let elem = Elem::Num(window.dtype);
+        let mine = self.stores(&layout);
+        let words = access_words(order, scope);
+        let base = window.packed;
+        for mut run in self.runs(&mut window) {
+            if !layout.is_primary(run.registers[0] as u64, 0) {
+                continue;
+            }
+            run.when = self.both(run.when, mine);
+            let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
+            match base {
+                Some(base) => self.store_packed(base, elem, &run, values[0]),
+                None => self.store_run(&words, elem, &run, &values, order != MemoryOrder::Weak),
+            }
+        }
+        Ok(())
+    }
+
+    // --- runs
+
+    /// Loads neighbours; each by itself where the memory order asks for that.
+    pub(super) fn load_run(&mut self, words: &str, elem: Elem, run: &Run, padding: Reg, single: bool) -> Vec<Reg> {
+        let bytes = element_bytes(elem);
+        let count = run.registers.len();
+        if single && count > 1 {
+            let mut loaded = Vec::new();
+            for i in 0..count {
+                let mut one = run.clone();
+                one.registers = vec![run.registers[i]];
+                one.address.offset += i as i64 * bytes as i64;
+                loaded.extend(self.load_run(words, elem, &one, padding, false));
+            }
+            return loaded;
+        }
+        let (ty, words_of_type) = run_type(elem, count);
+        let filler = run.when.map(|_| self.joined(elem, &vec![padding; count]));
+        let raw = match (run.when, filler) {
+            (Some(when), Some(filler)) => self.b.ld_vector_if(when, words, ty, run.address.clone(), &filler),
+            _ => self.b.ld_vector(words, ty, words_of_type, run.address.clone()),
+        };
+        self.split(elem, &raw, count)
+    }
+
+    /// Stores neighbours.
+    pub(super) fn store_run(&mut self, words: &str, elem: Elem, run: &Run, values: &[Reg], single: bool) {
+        let bytes = element_bytes(elem);
+        if single && values.len() > 1 {
+            for (i, &value) in values.iter().enumerate() {
+                let mut one = run.clone();
+                one.registers = vec![run.registers[i]];
+                one.address.offset += i as i64 * bytes as i64;
+                self.store_run(words, elem, &one, &[value], false);
+            }
+            return;
+        }
+        let (ty, _) = run_type(elem, values.len());
+        let raw = self.joined(elem, values);
+        let address = run.address.clone();
+        match run.when {
+            None => self.b.st_vector(words, ty, address, &raw),
+            Some(value) => self.b.under(Guard { value, negated: false }, |b| b.st_vector(words, ty, address, &raw)),
+        }
+    }
+
+    /// Elements side by side in registers as they are moved.
+    pub(super) fn joined(&mut self, elem: Elem, values: &[Reg]) -> Vec<Reg> {
+        let values: Vec<Reg> = values.iter().map(|&value| self.to_memory(elem, value)).collect();
+        let bytes = element_bytes(elem);
+        if bytes >= 4 || values.len() == 1 {
+            return values;
+        }
+        let per_word = (4 / bytes as usize).min(values.len());
+        let selector = |b: &mut tessera_ptx::ssa::Builder, a, c, bits| {
+            let bits = b.u32(bits);
+            b.prmt(a, c, bits)
+        };
+        values
+            .chunks(per_word)
+            .map(|chunk| match (bytes, chunk) {
+                (2, &[low, high]) if class_of(elem) == Class::B16 => self.b.pack(&[low, high]),
+                (2, &[low, high]) => selector(&mut self.b, low, high, 0x5410),
+                (1, &[a, b]) => selector(&mut self.b, a, b, 0x0040),
+                (1, &[a, b, c, d]) => {
+                    let low = selector(&mut self.b, a, b, 0x0040);
+                    let high = selector(&mut self.b, c, d, 0x0040);
+                    selector(&mut self.b, low, high, 0x5410)
+                }
+                _ => chunk[0],
+            })
+            .collect()
+    }
+
+    /// The reverse of [`Lowering::joined`].
+    pub(super) fn split(&mut self, elem: Elem, raw: &[Reg], count: usize) -> Vec<Reg> {
+        let bytes = element_bytes(elem) as usize;
+        let class = class_of(elem);
+        let mut values = Vec::with_capacity(count);
+        if bytes >= 4 || count == 1 {
+            for &value in raw {
+                values.push(if elem == Elem::Num(tessera_types::DType::B1) { value } else { self.fitted(value, class) });
+            }
+        } else {
+            for &word in raw {
+                let word = self.fitted(word, Class::B32);
+                let here = (4 / bytes).min(count);
+                if class == Class::B16 {
+                    values.extend(self.b.unpack(word, Class::B16));
+                    continue;
+                }
+                for i in 0..here {
+                    let shift = self.b.u32((i * bytes * 8) as u32);
+                    values.push(if i == 0 { word } else { self.b.shr(Ty::U32, word, shift) });
+                }
+            }
+        }
+        if elem == Elem::Num(tessera_types::DType::B1) {
+            let mask = self.b.u32(0xff);
+            for value in &mut values {
+                let byte = self.b.and(*value, mask);
+                *value = self.from_memory(elem, byte);
+            }
+        }
+        values
+    }
+
+    // --- elements that share bytes
+
+    /// The address of the byte that an element's code starts in, and the bit where it does.
+    fn packed_place(&mut self, base: Reg, elem: Elem, address: &Address) -> (Reg, Reg) {
+        let bits = element_bits(elem);
+        let offset = self.b.s64(address.offset);
+        let number = self.b.add(Ty::S64, address.base, offset);
+        let width = self.b.u64(bits);
+        let position = self.b.mul(Ty::S64, number, width);
+        let three = self.b.u32(3);
+        let byte = self.b.shr(Ty::S64, position, three);
+        let low = self.b.cvt(Ty::U32, Ty::U64, position);
+        let seven = self.b.u32(7);
+        let shift = self.b.and(low, seven);
+        (self.b.add(Ty::S64, base, byte), shift)
+    }
+
+    fn load_packed(&mut self, base: Reg, elem: Elem, run: &Run, padding: Reg) -> Reg {
+        let (address, shift) = self.packed_place(base, elem, &run.address);
+        let bits = element_bits(elem) as u32;
+        let zero = self.b.u32(0);
+        let always = self.b.bool(true);
+        let when = run.when.unwrap_or(always);
+        let first = self.b.ld_if(when, "global", Ty::U8, address, zero);
+        let mut word = first;
+        if 8 % bits != 0 {
+            // The second byte is read only where the code reaches into it.
+            let last = self.b.u32(8 - bits);
+            let reaches = self.b.setp(tessera_ptx::Word::Gt, Ty::U32, shift, last);
+            let reaches = self.b.and(reaches, when);
+            let second = self.b.ld_if(reaches, "global", Ty::U8, (address, 1), zero);
+            let eight = self.b.u32(8);
+            let second = self.b.shl(second, eight);
+            word = self.b.or(word, second);
+        }
+        let code = self.b.shr(Ty::U32, word, shift);
+        match run.when {
+            None => code,
+            Some(when) => self.b.select(when, code, padding),
+        }
+    }
+
+    /// Neighbours in a byte may belong to other threads: their bits are kept whatever those do.
+    fn store_packed(&mut self, base: Reg, elem: Elem, run: &Run, value: Reg) {
+        let (address, shift) = self.packed_place(base, elem, &run.address);
+        let bits = element_bits(elem) as u32;
+        // The code lies in one or two aligned words; each is changed by taking its bits out and putting the new ones in.
+        let three = self.b.u64(3);
+        let within = self.b.and(address, three);
+        let start = self.b.sub(Ty::S64, address, within);
+        let within = self.b.cvt(Ty::U32, Ty::U64, within);
+        let eight = self.b.u32(8);
+        let shift = self.b.mad(Ty::U32, within, eight, shift);
+        let mask = self.b.u32((1 << bits) - 1);
+        let code = self.b.and(value, mask);
+        let zero = self.b.u32(0);
+        let wide = |this: &mut Self, low: Reg| {
+            let pair = this.b.pack(&[low, zero]);
+            this.b.shl(pair, shift)
+        };
+        let (code, mask) = (wide(self, code), wide(self, mask));
+        let (code, mask) = (self.b.unpack(code, Class::B32), self.b.unpack(mask, Class::B32));
+        let always = self.b.bool(true);
+        let mut when = run.when.unwrap_or(always);
+        for part in 0..2 {
+            if part == 1 {
+                if 8 % bits == 0 {
+                    break;
+                }
+                let touched = self.b.setp(tessera_ptx::Word::Ne, Ty::U32, mask[1], zero);
+                when = self.b.and(when, touched);
+            }
+            let (code, mask) = (code[part], mask[part]);
+            let address = self.b.at(start, 4 * part as i64);
+            self.b.when(when, |b| {
+                let old = b.ld("relaxed.gpu.global", Ty::B32, address.clone());
+                b.repeat_while(&[old], |b, carried| {
+                    let kept = b.not(mask);
+                    let kept = b.and(carried[0], kept);
+                    let new = b.or(kept, code);
+                    let found = b.atom_cas("relaxed.gpu.global", Ty::B32, address.clone(), carried[0], new);
+                    let again = b.setp(tessera_ptx::Word::Ne, Ty::U32, found, carried[0]);
+                    (again, vec![found])
+                });
+            });
+        }
+    }
+
+    // --- pointers
+
+    fn pointee(&self, value: Value) -> Lowered<Elem> {
+        match self.elem(value)? {
+            Elem::Ptr(to) if to.bits() >= 8 || to.is_byte_bool() => Ok(Elem::Num(to)),
+            Elem::Ptr(to) => {
+                let message = format!("memory of `{to}` can't be reached by pointers: its elements share bytes; use a view");
+                Err(self.refuse("target-packed-pointer", message))
+            }
+            Elem::Num(_) => Err(self.broken("numbers where pointers are needed")),
+        }
+    }
+
+    /// Registers that hold elements, each with the condition under which it does.
+    pub(super) fn live(&mut self, value: Value, mask: Option<Value>) -> Lowered<Vec<(usize, Option<Reg>)>> {
+        let layout = self.layout(value)?;
+        let masks = match mask {
+            Some(mask) => Some(self.regs(mask)?),
+            None => None,
+        };
+        let place = self.place(&layout);
+        let mut live = Vec::new();
+        for register in 0..place.len() {
+            let when = match self.inside(&place, register) {
+                super::place::Inside::Never => continue,
+                super::place::Inside::Always => None,
+                super::place::Inside::When(within) => Some(within),
+            };
+            let asked = masks.as_ref().map(|masks| masks[register]);
+            live.push((register, self.both(when, asked)));
+        }
+        Ok(live)
+    }
+
+    fn load_pointers(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+        let pointers = data.one(0);
+        let elem = self.pointee(pointers)?;
+        let addresses = self.regs(pointers)?;
+        let zero = self.bits(elem, 0);
+        let mut regs: Regs = match data.optional(2) {
+            Some(padding) => self.regs(padding)?,
+            None => std::iter::repeat_n(zero, addresses.len()).collect(),
+        };
+        let words = access_words(order, scope);
+        for (register, when) in self.live(pointers, data.optional(1))? {
+            let run = Run { registers: vec![register], address: addresses[register].into(), when };
+            regs[register] = self.load_run(&words, elem, &run, regs[register], false)[0];
+        }
+        Ok(regs)
+    }
+
+    fn store_pointers(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
+        let pointers = data.one(0);
+        let elem = self.pointee(pointers)?;
+        let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
+        let layout = self.layout(pointers)?;
+        let mine = self.primary(pointers, &layout)?;
+        let words = access_words(order, scope);
+        for (register, when) in self.live(pointers, data.optional(2))? {
+            if !layout.is_primary(register as u64, 0) {
+                continue;
+            }
+            let when = self.both(when, mine);
+            let run = Run { registers: vec![register], address: addresses[register].into(), when };
+            self.store_run(&words, elem, &run, &[values[register]], false);
+        }
+        Ok(())
+    }
+
+    /// Whether this thread acts for what several threads hold copies of. Scalars are each thread's own.
+    pub(super) fn primary(&mut self, value: Value, layout: &tessera_layout::Distribution) -> Lowered<Option<Reg>> {
+        Ok(if self.func.ty(value).is_scalar() { None } else { self.stores(layout) })
+    }
+}
+
+fn element_bits(elem: Elem) -> u64 {
+    match elem {
+        Elem::Ptr(_) => 64,
+        Elem::Num(dtype) => u64::from(dtype.bits()),
+    }
+}
+
+/// The type and how many of it move so many neighbours at once.
+fn run_type(elem: Elem, count: usize) -> (Ty, usize) {
+    let bytes = element_bytes(elem) as usize * count;
+    match (element_bytes(elem), bytes) {
+        (8, _) => (Ty::B64, count),
+        (_, 1) => (Ty::U8, 1),
+        (_, 2) => (Ty::B16, 1),
+        _ => (Ty::B32, bytes / 4),
+    }
+}

@@ -1,0 +1,183 @@
+//! Tile IR to Target IR and PTX.
+//!
+//! [`lower`] turns a Tile function into a kernel of Target IR: every value becomes the registers that stand for it in a thread,
+//! every operation the instructions of one thread. [`assemble_ready`] prints it as PTX with what a launcher must know.
+//!
+//! - [`bound`](self) values and registers: `bound`, `place`; the frame of the kernel: `frame`, `scratch`.
+//! - arithmetic: `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64`.
+//! - tiles: `shape`, `remap`, `reduce`, `product`; memory: `view`, `memory`, `atomic`, `shared`.
+//! - control flow and threads: `control`, `threads`, `rings`, `debug`.
+//!
+//! Invariant: the order of operations on memory is the function's order. Elementwise IEEE arithmetic, conversions and
+//! reductions in tree order give the bits that the CPU executor gives.
+
+mod atomic;
+mod bound;
+mod cast;
+mod control;
+mod debug;
+mod elementwise;
+mod float;
+mod frame;
+mod integer;
+mod lowering;
+mod math;
+mod math64;
+mod memory;
+mod narrow;
+mod place;
+mod product;
+mod reduce;
+mod remap;
+mod rings;
+mod scratch;
+mod shape;
+mod shared;
+mod threads;
+mod view;
+
+use indexmap::IndexMap;
+use tessera_ir::{Diagnostic, Func, KernelImage, ImageCode, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
+use tessera_ptx::ssa::{self, Builder};
+use tessera_ptx::{Special, Target};
+use tessera_types::Arch;
+
+use self::frame::{Files, identifier};
+use self::lowering::{Lowered, Lowering, Team};
+use self::scratch::Scratch;
+use crate::facts::Facts;
+
+/// A kernel in Target IR with what a launch of it must know.
+#[derive(Clone, Debug)]
+pub struct TargetKernel {
+    /// The kernel.
+    pub kernel: ssa::Kernel,
+    /// The architecture that it was made for.
+    pub arch: Arch,
+    /// Source files that places refer to, from number 1 on.
+    pub files: Vec<String>,
+    /// Everything that a launch needs; its code is empty until it is printed.
+    pub image: KernelImage,
+}
+
+impl TargetKernel {
+    /// The kernel as PTX.
+    pub fn ptx(&self) -> String {
+        let target = Target::parse(self.arch.name()).unwrap_or(Target::SM_90A);
+        let (module, _) = ssa::module(std::slice::from_ref(&self.kernel), target, &self.files);
+        tessera_ptx::print(&module)
+    }
+
+    /// The image with PTX as its code.
+    pub fn image(&self) -> KernelImage {
+        KernelImage { code: ImageCode::Ptx(self.ptx()), ..self.image.clone() }
+    }
+}
+
+/// Lowers a Tile function to a kernel of Target IR.
+///
+/// # Errors
+/// What the target does not have, and more threads or shared memory than a block may have.
+pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, Diagnostic> {
+    lower_boxed(module, func, arch).map_err(|diagnostic| *diagnostic)
+}
+
+fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {
+    let warps = func.hints.num_warps.unwrap_or(4);
+    let name = identifier(&func.name);
+    let mut lowering = Lowering {
+        module,
+        func,
+        arch,
+        facts: Facts::of(func),
+        b: Builder::new(&name),
+        bound: vec![None; func.values.len()],
+        frames: Vec::new(),
+        team: Team { first_warp: 0, warps, barrier: 0 },
+        scratch: Scratch::default(),
+        rings: Vec::new(),
+        hidden: Vec::new(),
+        tensor_maps: IndexMap::new(),
+        files: Files::default(),
+        span: func.span,
+        barriers: 1,
+        waits_for_predecessor: false,
+    };
+    if func.level != Level::Tile {
+        return Err(lowering.broken("a function of another level"));
+    }
+    lowering.reserve_buffers()?;
+    lowering.limits(warps * Arch::WARP)?;
+    lowering.parameters()?;
+    lowering.block(func.body)?;
+    let shared = lowering.scratch.reserved + lowering.scratch.borrowed;
+    let shared_bytes = lowering.check_shared(shared)?;
+    let files = lowering.files.names(module);
+    let launch = LaunchFacts {
+        threads: [warps * Arch::WARP, 1, 1],
+        shared_bytes,
+        cluster: func.hints.num_ctas.filter(|&blocks| blocks > 1).map(|blocks| [blocks, 1, 1]),
+        overlaps_predecessor: lowering.waits_for_predecessor,
+        ..LaunchFacts::default()
+    };
+    let image = KernelImage {
+        entry: name,
+        target: arch.name().to_string(),
+        code: ImageCode::Ptx(String::new()),
+        abi: func.abi.clone(),
+        hidden: lowering.hidden,
+        launch,
+    };
+    let kernel = lowering.b.finish().map_err(|error| {
+        let note = "this is a mistake in the compiler, not in the kernel";
+        Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
+    })?;
+    Ok(TargetKernel { kernel, arch, files, image })
+}
+
+impl Lowering<'_> {
+    /// Lowers one operation.
+    fn operation(&mut self, op: Op) -> Lowered<()> {
+        let data = self.data(op);
+        let known = match &data.kind {
+            OpKind::Schedule(kind) => {
+                self.control(op, kind)?
+                    || self.elementwise(data, kind)?
+                    || self.shape(data, kind)?
+                    || self.views(data, kind)?
+                    || self.memory(data, kind)?
+                    || self.atomics(data, kind)?
+                    || self.reductions(data, kind)?
+                    || self.products(data, kind)?
+                    || self.program(data, kind)?
+                    || self.debug(data, kind)?
+            }
+            OpKind::Tile(kind) => {
+                self.shared(data, kind)? || self.threads(data, kind)? || self.queues(data, kind)? || self.shared_products(data, kind)?
+            }
+            OpKind::Graph(_) => false,
+        };
+        if known { Ok(()) } else { Err(self.unsupported(format!("`{}` has no instructions", data.row().mnemonic))) }
+    }
+
+    /// Lowers an operation about the block's place in the grid; false if it is none.
+    fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        use tessera_ir::attrs::GridAxis;
+        let special = match kind {
+            ScheduleOp::GetTileBlockId { axis } => match axis {
+                GridAxis::X => Special::CtaidX,
+                GridAxis::Y => Special::CtaidY,
+                GridAxis::Z => Special::CtaidZ,
+            },
+            ScheduleOp::GetNumTileBlocks { axis } => match axis {
+                GridAxis::X => Special::NctaidX,
+                GridAxis::Y => Special::NctaidY,
+                GridAxis::Z => Special::NctaidZ,
+            },
+            _ => return Ok(false),
+        };
+        let reg = self.b.special(special);
+        self.bind_regs(data.result(), [reg]);
+        Ok(true)
+    }
+}

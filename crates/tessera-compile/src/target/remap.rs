@@ -1,0 +1,212 @@
+//! Moving elements between registers of different layouts: another layout for the same tile, other axes, parts of tiles.
+//!
+//! All of these are one thing: element `c` of the result is the source's element number `sum(c[d] * strides[d]) + offset`,
+//! counted in row-major order. Where every thread already holds what it needs, and in the same registers in all threads, the
+//! operation is a renaming and costs nothing; otherwise the tile goes through shared memory.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tessera_ir::Elem;
+use tessera_layout::Distribution;
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Address, Value as Reg};
+
+use super::bound::Regs;
+use super::lowering::{Lowered, Lowering};
+use super::place::{Inside, Place};
+use super::scratch::element_bytes;
+
+/// Which element of the source an element of the result is.
+#[derive(Clone, Debug)]
+pub(super) struct Remap {
+    /// How far a step along each axis of the result moves in the source.
+    pub(super) strides: SmallVec<[u64; 4]>,
+    /// Where the result's first element lies in the source.
+    pub(super) offset: u64,
+}
+
+/// Row-major strides of a shape.
+pub(super) fn row_major(shape: &[u64]) -> SmallVec<[u64; 4]> {
+    let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, shape.len());
+    for dim in (0..shape.len().saturating_sub(1)).rev() {
+        strides[dim] = strides[dim + 1] * shape[dim + 1];
+    }
+    strides
+}
+
+fn number(strides: &[u64], coordinates: &[u64]) -> u64 {
+    strides.iter().zip(coordinates).map(|(stride, coordinate)| stride * coordinate).sum()
+}
+
+impl Remap {
+    /// The same element.
+    pub(super) fn identity(shape: &[u64]) -> Remap {
+        Remap { strides: row_major(shape), offset: 0 }
+    }
+
+    /// For each register of the result the register of the source that holds its element in every thread, if there is one.
+    /// Registers that hold no element, or one that lies outside of the source, get any.
+    pub(super) fn renaming(&self, source: &Distribution, result: &Distribution, limit: u64) -> Option<Vec<Option<usize>>> {
+        let strides = row_major(source.shape());
+        let mut found: Vec<Option<usize>> = vec![None; result.registers() as usize];
+        for thread in witnesses(source, result) {
+            let mut held: FxHashMap<u64, SmallVec<[usize; 2]>> = FxHashMap::default();
+            for register in 0..source.registers() {
+                if let Some(element) = source.element(register, thread) {
+                    held.entry(number(&strides, &element)).or_default().push(register as usize);
+                }
+            }
+            for (register, slot) in found.iter_mut().enumerate() {
+                let Some(element) = result.element(register as u64, thread) else { continue };
+                let wanted = number(&self.strides, &element) + self.offset;
+                if wanted >= limit {
+                    continue;
+                }
+                let owners = held.get(&wanted)?;
+                match *slot {
+                    Some(owner) if owners.contains(&owner) => {}
+                    Some(_) => return None,
+                    None => *slot = owners.first().copied(),
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The threads whose registers decide about all: where everything is a power of two, thread 0 and one for each bit.
+fn witnesses(a: &Distribution, b: &Distribution) -> Vec<u64> {
+    let threads = a.threads();
+    let is_linear = |layout: &Distribution| layout.shape().iter().all(|extent| extent.is_power_of_two()) && !layout.has_holes();
+    if is_linear(a) && is_linear(b) && threads.is_power_of_two() {
+        std::iter::once(0).chain((0..threads.trailing_zeros()).map(|bit| 1 << bit)).collect()
+    } else {
+        (0..threads).collect()
+    }
+}
+
+impl Lowering<'_> {
+    /// A tile's elements in another arrangement.
+    pub(super) fn remapped(
+        &mut self,
+        elem: Elem,
+        source: (&Distribution, &Regs),
+        result: &Distribution,
+        map: &Remap,
+    ) -> Lowered<Regs> {
+        if let Some(names) = map.renaming(source.0, result, u64::MAX) {
+            let spare = source.1[0];
+            return Ok(names.into_iter().map(|name| name.map_or(spare, |name| source.1[name])).collect());
+        }
+        if let Some(regs) = self.shuffled(elem, source, result, map)? {
+            return Ok(regs);
+        }
+        self.through_shared(elem, source, result, map, None)
+    }
+
+    /// The same through shared memory; `moved` is added to the element's number, known at run time only.
+    pub(super) fn through_shared(
+        &mut self,
+        elem: Elem,
+        source: (&Distribution, &Regs),
+        result: &Distribution,
+        map: &Remap,
+        moved: Option<Reg>,
+    ) -> Lowered<Regs> {
+        let bytes = element_bytes(elem);
+        let base = self.borrow(source.0.elements() * bytes);
+        self.spread(elem, source, base);
+        self.meet();
+        let place = self.place(result);
+        let base = match moved {
+            None => base,
+            Some(moved) => {
+                let bytes = self.b.u32(bytes as u32);
+                self.b.mad(Ty::U32, moved, bytes, base)
+            }
+        };
+        let mut regs = Regs::new();
+        let mut bases = FxHashMap::default();
+        for register in 0..place.len() {
+            let address = self.element_address(&place, register, &map.strides, map.offset, bytes, base, &mut bases);
+            // A hole's address may lie outside of everything.
+            regs.push(match self.inside(&place, register) {
+                Inside::Always => self.take(elem, address),
+                Inside::Never => self.bits(elem, 0),
+                Inside::When(within) => {
+                    let address = self.address_of(&address);
+                    let safe = self.b.select(within, address, base);
+                    self.take(elem, safe)
+                }
+            });
+        }
+        Ok(regs)
+    }
+
+    /// Writes a tile to shared memory in row-major order, each element once.
+    pub(super) fn spread(&mut self, elem: Elem, source: (&Distribution, &Regs), base: Reg) {
+        let (layout, regs) = source;
+        let bytes = element_bytes(elem);
+        let strides = row_major(layout.shape());
+        let place = self.place(layout);
+        let mine = self.stores(layout);
+        let mut bases = FxHashMap::default();
+        for (register, &reg) in regs.iter().enumerate() {
+            if !layout.is_primary(register as u64, 0) {
+                continue;
+            }
+            let when = match self.inside(&place, register) {
+                Inside::Never => continue,
+                Inside::Always => mine,
+                Inside::When(within) => self.both(Some(within), mine),
+            };
+            let address = self.element_address(&place, register, &strides, 0, bytes, base, &mut bases);
+            self.put(elem, address, reg, when);
+        }
+    }
+
+    /// The address in shared memory of a register's element, by strides in elements.
+    #[allow(clippy::too_many_arguments, reason = "an address has this many parts")]
+    fn element_address(
+        &mut self,
+        place: &Place,
+        register: usize,
+        strides: &[u64],
+        offset: u64,
+        bytes: u64,
+        base: Reg,
+        bases: &mut FxHashMap<SmallVec<[u64; 4]>, Reg>,
+    ) -> Address {
+        let mut constant = offset * bytes;
+        let mut mixed: SmallVec<[u64; 4]> = SmallVec::new();
+        for (dim, stride) in strides.iter().enumerate() {
+            let (xor, add) = place.parts(register, dim);
+            constant += add * stride * bytes;
+            mixed.push(xor);
+        }
+        let base = match bases.get(&mixed) {
+            Some(&base) => base,
+            None => {
+                let mut sum = base;
+                for (dim, stride) in strides.iter().enumerate() {
+                    let mut part = place.thread[dim];
+                    if mixed[dim] != 0 {
+                        let xor = self.b.u32(mixed[dim] as u32);
+                        part = self.b.xor(part, xor);
+                    }
+                    let step = self.b.u32((stride * bytes) as u32);
+                    sum = self.b.mad(Ty::U32, part, step, sum);
+                }
+                bases.insert(mixed, sum);
+                sum
+            }
+        };
+        self.b.at(base, constant as i64)
+    }
+
+    /// An address in shared memory as a register.
+    pub(super) fn address_of(&mut self, address: &Address) -> Reg {
+        let offset = self.b.u32(address.offset as u32);
+        self.b.add(Ty::U32, address.base, offset)
+    }
+}

@@ -1,0 +1,339 @@
+//! Constants and operations on shapes: each thread computes or renames what it holds.
+
+use smallvec::SmallVec;
+use tessera_ir::{Const, ConstData, Elem, OpData, ScheduleOp, Value};
+use tessera_layout::Distribution;
+use tessera_ptx::ssa::Value as Reg;
+use tessera_ptx::{Type as Ty, Word};
+use tessera_types::DType;
+
+use super::bound::{Regs, register_count};
+use super::lowering::{Lowered, Lowering};
+use super::place::Inside;
+use super::remap::{Remap, row_major};
+
+impl Lowering<'_> {
+    /// Lowers an operation on shapes; false if it is none.
+    pub(super) fn shape(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        match kind {
+            ScheduleOp::Constant { value } => {
+                let regs = self.constant(data.result(), value)?;
+                self.bind_regs(data.result(), regs);
+            }
+            ScheduleOp::Iota {} => {
+                let regs = self.iota(data.result())?;
+                self.bind_regs(data.result(), regs);
+            }
+            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} | ScheduleOp::Permute { .. } => self.rearranged(data, kind)?,
+            ScheduleOp::Cat { dim } => self.cat(data, *dim as usize)?,
+            ScheduleOp::Extract {} => self.extract(data)?,
+            ScheduleOp::Insert {} => self.insert(data)?,
+            ScheduleOp::Pack {} | ScheduleOp::Unpack {} => self.bytes(data)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The layout of a tile; that of a scalar is one element in every thread.
+    pub(super) fn layout(&self, value: Value) -> Lowered<Distribution> {
+        if let Some(layout) = self.func.ty(value).layout() {
+            return Ok(layout.clone());
+        }
+        let shape: SmallVec<[u64; 4]> = match self.func.ty(value).as_tile() {
+            Some(tile) => tile.shape.iter().map(|&extent| u64::from(extent)).collect(),
+            None => return Err(self.broken("something else where a tile is needed")),
+        };
+        Distribution::replicated(&shape, u64::from(self.team.warps) * 32).map_err(|_| self.broken("a tile without a layout"))
+    }
+
+    fn constant(&mut self, result: Value, value: &Const) -> Lowered<Regs> {
+        let elem = Elem::Num(value.dtype);
+        let count = register_count(self.func.ty(result));
+        match &value.data {
+            ConstData::Splat(bits) => {
+                let reg = self.bits(elem, *bits);
+                Ok(std::iter::repeat_n(reg, count).collect())
+            }
+            ConstData::Dense(bits) => {
+                let layout = self.layout(result)?;
+                self.dense(&layout, elem, bits)
+            }
+        }
+    }
+
+    /// A constant with elements of its own: each register chooses among what the threads need there.
+    fn dense(&mut self, layout: &Distribution, elem: Elem, bits: &[u64]) -> Lowered<Regs> {
+        let strides = row_major(layout.shape());
+        let number = |register: u64, thread: u64| -> Option<u64> {
+            let element = layout.element(register, thread)?;
+            Some(strides.iter().zip(&element).map(|(stride, at)| stride * at).sum())
+        };
+        let place = self.place(layout);
+        let mut regs = Regs::new();
+        for register in 0..layout.registers() {
+            let mut choices: Vec<u64> = (0..layout.threads()).filter_map(|thread| number(register, thread)).collect();
+            choices.sort_unstable();
+            choices.dedup();
+            let bits_of = |number: u64| bits.get(number as usize).copied().unwrap_or(0);
+            let Some((&first, rest)) = choices.split_first() else {
+                regs.push(self.bits(elem, 0));
+                continue;
+            };
+            let mut chosen = self.bits(elem, bits_of(first));
+            if rest.iter().any(|&other| bits_of(other) != bits_of(first)) {
+                let mut index = self.b.u32(0);
+                for (dim, stride) in strides.iter().enumerate() {
+                    let coordinate = self.coordinate(&place, register as usize, dim);
+                    let stride = self.b.u32(*stride as u32);
+                    index = self.b.mad(Ty::U32, coordinate, stride, index);
+                }
+                for &other in rest {
+                    let (at, bits) = (self.b.u32(other as u32), self.bits(elem, bits_of(other)));
+                    let here = self.b.setp(Word::Eq, Ty::U32, index, at);
+                    chosen = self.b.select(here, bits, chosen);
+                }
+            }
+            regs.push(chosen);
+        }
+        Ok(regs)
+    }
+
+    fn iota(&mut self, result: Value) -> Lowered<Regs> {
+        let layout = self.layout(result)?;
+        let dtype = self.dtype(result)?;
+        let place = self.place(&layout);
+        let mut regs = Regs::new();
+        for register in 0..place.len() {
+            let coordinate = self.coordinate(&place, register, 0);
+            regs.push(self.resized(dtype, false, coordinate));
+        }
+        Ok(regs)
+    }
+
+    fn rearranged(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
+        let (source, result) = (data.one(0), data.result());
+        let (from, to) = (self.layout(source)?, self.layout(result)?);
+        let natural = row_major(from.shape());
+        let strides = match kind {
+            ScheduleOp::Broadcast {} => {
+                let kept = |dim: usize| if from.shape()[dim] == to.shape()[dim] { natural[dim] } else { 0 };
+                (0..to.rank()).map(kept).collect()
+            }
+            ScheduleOp::Permute { permutation } => permutation.iter().map(|&axis| natural[axis as usize]).collect(),
+            _ => row_major(to.shape()),
+        };
+        let regs = self.regs(source)?;
+        let elem = self.elem(source)?;
+        let regs = self.remapped(elem, (&from, &regs), &to, &Remap { strides, offset: 0 })?;
+        self.bind_regs(result, regs);
+        Ok(())
+    }
+
+    /// `result` read from one or the other source by a coordinate along `dim`.
+    fn cat(&mut self, data: &OpData, dim: usize) -> Lowered<()> {
+        let (lhs, rhs, result) = (data.one(0), data.one(1), data.result());
+        let (from, other, to) = (self.layout(lhs)?, self.layout(rhs)?, self.layout(result)?);
+        let elem = self.elem(lhs)?;
+        let split = from.shape()[dim];
+        let place = self.place(&to);
+        let limit = self.b.u32(split as u32);
+        let mut parts = Vec::new();
+        for (value, layout, start) in [(lhs, &from, 0), (rhs, &other, split)] {
+            parts.push(self.part_of(elem, value, layout, &to, dim, start)?);
+        }
+        let mut regs = Regs::new();
+        for register in 0..place.len() {
+            let (xor, add) = place.parts(register, dim);
+            let chosen = if add >= split {
+                parts[1][register]
+            } else if (place.thread_bits[dim] | xor) + add < split {
+                parts[0][register]
+            } else {
+                let coordinate = self.coordinate(&place, register, dim);
+                let first = self.b.setp(Word::Lt, Ty::U32, coordinate, limit);
+                self.b.select(first, parts[0][register], parts[1][register])
+            };
+            regs.push(chosen);
+        }
+        self.bind_regs(result, regs);
+        Ok(())
+    }
+
+    /// A tile's elements in the registers of a larger tile whose axis `dim` has it from `start` on; what lies outside of it is
+    /// any element.
+    fn part_of(
+        &mut self,
+        elem: Elem,
+        value: Value,
+        from: &Distribution,
+        to: &Distribution,
+        dim: usize,
+        start: u64,
+    ) -> Lowered<Regs> {
+        let regs = self.regs(value)?;
+        let strides = row_major(from.shape());
+        let bytes = super::scratch::element_bytes(elem);
+        let base = self.borrow(from.elements() * bytes);
+        self.spread(elem, (from, &regs), base);
+        self.meet();
+        let place = self.place(to);
+        let mut taken = Regs::new();
+        for register in 0..place.len() {
+            let mut address = base;
+            for (axis, stride) in strides.iter().enumerate() {
+                let coordinate = self.coordinate(&place, register, axis);
+                let coordinate = if axis == dim {
+                    let start = self.b.u32(start as u32);
+                    self.b.sub(Ty::S32, coordinate, start)
+                } else {
+                    coordinate
+                };
+                // Outside of the window any element will do.
+                let (zero, last) = (self.b.s32(0), self.b.s32(from.shape()[axis] as i32 - 1));
+                let coordinate = self.b.max(Ty::S32, coordinate, zero);
+                let coordinate = self.b.min(Ty::S32, coordinate, last);
+                let stride = self.b.u32((stride * bytes) as u32);
+                address = self.b.mad(Ty::U32, coordinate, stride, address);
+            }
+            taken.push(self.take(elem, address));
+        }
+        Ok(taken)
+    }
+
+    /// The element number at which a subtile starts, as a constant and a part known at run time.
+    fn start_of(&mut self, indices: &[Value], part: &[u64], whole: &[u64]) -> Lowered<(u64, Option<Reg>)> {
+        let strides = row_major(whole);
+        let (mut constant, mut moved) = (0, None);
+        for (dim, &index) in indices.iter().enumerate() {
+            let step = part[dim] * strides[dim];
+            match self.known(index) {
+                Some(known) if known >= 0 => constant += known as u64 * step,
+                _ => {
+                    let index = match self.index32(index)? {
+                        Some(index) => index,
+                        None => {
+                            let wide = self.index64(index)?;
+                            self.b.cvt(Ty::U32, Ty::U64, wide)
+                        }
+                    };
+                    let step = self.b.u32(step as u32);
+                    let part = self.b.mul(Ty::S32, index, step);
+                    moved = Some(match moved {
+                        None => part,
+                        Some(sum) => self.b.add(Ty::S32, sum, part),
+                    });
+                }
+            }
+        }
+        Ok((constant, moved))
+    }
+
+    fn extract(&mut self, data: &OpData) -> Lowered<()> {
+        let (source, result) = (data.one(0), data.result());
+        let (from, to) = (self.layout(source)?, self.layout(result)?);
+        let (offset, moved) = self.start_of(data.group(1), to.shape(), from.shape())?;
+        let map = Remap { strides: row_major(from.shape()), offset };
+        let (regs, elem) = (self.regs(source)?, self.elem(source)?);
+        let regs = match moved {
+            None => self.remapped(elem, (&from, &regs), &to, &map)?,
+            Some(_) => self.through_shared(elem, (&from, &regs), &to, &map, moved)?,
+        };
+        self.bind_regs(result, regs);
+        Ok(())
+    }
+
+    /// The destination goes through shared memory, and the subtile is written over it there.
+    fn insert(&mut self, data: &OpData) -> Lowered<()> {
+        let (part, whole, result) = (data.one(0), data.one(1), data.result());
+        let (from, into, to) = (self.layout(part)?, self.layout(whole)?, self.layout(result)?);
+        let elem = self.elem(part)?;
+        let (offset, moved) = self.start_of(data.group(2), from.shape(), into.shape())?;
+        let bytes = super::scratch::element_bytes(elem);
+        let (part_regs, whole_regs) = (self.regs(part)?, self.regs(whole)?);
+        let base = self.borrow(into.elements() * bytes);
+        self.spread(elem, (&into, &whole_regs), base);
+        self.meet();
+        let strides = row_major(into.shape());
+        let place = self.place(&from);
+        let mine = self.stores(&from);
+        let size = self.b.u32(bytes as u32);
+        let corner = match moved {
+            Some(moved) => self.b.mad(Ty::U32, moved, size, base),
+            None => base,
+        };
+        for (register, &reg) in part_regs.iter().enumerate() {
+            let when = match self.inside(&place, register) {
+                Inside::Never => continue,
+                Inside::Always => mine,
+                Inside::When(within) => self.both(Some(within), mine),
+            };
+            let mut address = corner;
+            for (dim, stride) in strides.iter().enumerate() {
+                let coordinate = self.coordinate(&place, register, dim);
+                let step = self.b.u32((stride * bytes) as u32);
+                address = self.b.mad(Ty::U32, coordinate, step, address);
+            }
+            let address = self.b.at(address, (offset * bytes) as i64);
+            self.put(elem, address, reg, when);
+        }
+        self.meet();
+        let place = self.place(&to);
+        let mut regs = Regs::new();
+        for register in 0..place.len() {
+            let mut address = base;
+            for (dim, stride) in strides.iter().enumerate() {
+                let coordinate = self.coordinate(&place, register, dim);
+                let last = self.b.u32(to.shape()[dim] as u32 - 1);
+                let coordinate = self.b.min(Ty::U32, coordinate, last);
+                let step = self.b.u32((stride * bytes) as u32);
+                address = self.b.mad(Ty::U32, coordinate, step, address);
+            }
+            regs.push(self.take(elem, address));
+        }
+        self.bind_regs(result, regs);
+        Ok(())
+    }
+
+    /// A tile's elements as bytes or back: the bytes lie in shared memory between.
+    fn bytes(&mut self, data: &OpData) -> Lowered<()> {
+        let (source, result) = (data.one(0), data.result());
+        let (from, to) = (self.layout(source)?, self.layout(result)?);
+        let (old, new) = (self.elem(source)?, self.elem(result)?);
+        let packed = |elem: Elem| matches!(elem, Elem::Num(dtype) if dtype.bits() < 8);
+        if packed(old) || packed(new) {
+            return Err(self.unsupported("elements of fewer than 8 bits cannot be packed to bytes"));
+        }
+        let regs = self.regs(source)?;
+        let (old_bytes, new_bytes) = (super::scratch::element_bytes(old), super::scratch::element_bytes(new));
+        let base = self.borrow(from.elements() * old_bytes);
+        self.spread(old, (&from, &regs), base);
+        self.meet();
+        let strides = row_major(to.shape());
+        let place = self.place(&to);
+        let mut taken = Regs::new();
+        for register in 0..place.len() {
+            let mut address = base;
+            for (dim, stride) in strides.iter().enumerate() {
+                let coordinate = self.coordinate(&place, register, dim);
+                let last = self.b.u32(to.shape()[dim] as u32 - 1);
+                let coordinate = self.b.min(Ty::U32, coordinate, last);
+                let step = self.b.u32((stride * new_bytes) as u32);
+                address = self.b.mad(Ty::U32, coordinate, step, address);
+            }
+            taken.push(self.take(new, address));
+        }
+        debug_assert!(new != Elem::Num(DType::B1));
+        self.bind_regs(result, taken);
+        Ok(())
+    }
+
+    /// The same tile under another layout.
+    pub(super) fn convert_layout(&mut self, source: Value, result: Value) -> Lowered<()> {
+        let (from, to) = (self.layout(source)?, self.layout(result)?);
+        let (regs, elem) = (self.regs(source)?, self.elem(source)?);
+        let map = Remap::identity(from.shape());
+        let regs = self.remapped(elem, (&from, &regs), &to, &map)?;
+        self.bind_regs(result, regs);
+        Ok(())
+    }
+}
