@@ -38,3 +38,14 @@ fn kernels_are_legal_print_back_and_assemble() {
         }
     }
 }
+
+#[test]
+fn show() {
+    for kernel in kernels() {
+        if kernel.name == "families" {
+            continue;
+        }
+        let target = Target::SM_90A;
+        println!("{}", print(&module(std::slice::from_ref(&kernel), target, &[]).0));
+    }
+}

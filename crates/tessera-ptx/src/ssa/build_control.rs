@@ -4,7 +4,7 @@
 //! branch and the induction variable is added to in place.
 
 use super::builder::Builder;
-use super::kernel::{Block, Class, Target, Terminator, Value};
+use super::kernel::{Arg, Block, Class, Target, Terminator, Value};
 use crate::types::{Kind, Type};
 use crate::word::Word;
 
@@ -18,10 +18,26 @@ impl Builder {
         self.end(Terminator::Jump(Target { block, args: args.to_vec() }));
     }
 
-    /// Ends the block with a branch.
+    /// Ends the block with a branch; with a jump where the condition is known.
     pub fn branch(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
+        if let Some(known) = self.kernel.constant(condition) {
+            let (block, args) = if known == 1 { then } else { otherwise };
+            return self.jump(block, args);
+        }
+        if let Some(inverse) = self.negation(condition) {
+            return self.branch(inverse, otherwise, then);
+        }
         let target = |(block, args): (Block, &[Value])| Target { block, args: args.to_vec() };
         self.end(Terminator::Branch { condition, then: target(then), otherwise: target(otherwise) });
+    }
+
+    /// The predicate that a value is the opposite of.
+    fn negation(&self, value: Value) -> Option<Value> {
+        let inst = self.kernel.inst(self.kernel.definition(value)?);
+        match inst.args[..] {
+            [Arg::Def(_), Arg::Use(inverse)] if &*self.kernel.ops.get(inst.op).text == "not.pred" => Some(inverse),
+            _ => None,
+        }
     }
 
     /// Ends the block and the thread's run.
@@ -103,6 +119,9 @@ impl Builder {
         let params = self.block_params(head);
         let next = body(self, params[0], &params[1..]);
         let index = self.add(ty, params[0], step);
+        if let Some(inst) = self.kernel.definition(index) {
+            self.kernel.inst_mut(inst).exact = true;
+        }
         let again = self.setp(Word::Lt, ty, index, hi);
         let all = [&[index][..], &next].concat();
         self.branch(again, (head, &all), (exit, &next));

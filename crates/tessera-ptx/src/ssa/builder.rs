@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::effects::{Effects, is_steady};
-use super::fold;
+use super::fold::{Folded, fold};
 use super::kernel::{
     Address, Arg, Block, Class, Guard, Inst, InstData, Kernel, Origin, Param, ParamKind, Shared, Terminator, Value,
 };
@@ -307,28 +307,29 @@ impl Builder {
     fn place(&mut self, op: Op, args: Vec<Arg>, mut hidden: Vec<Arg>) -> Vec<Value> {
         let mut defined = Vec::new();
         let effects = self.kernel.ops.get(op).effects;
+        let changes_by_itself = args.iter().any(|arg| matches!(arg, Arg::Special(_)));
         for arg in &mut hidden {
             if let Arg::Tied { input, output } = arg {
                 *output = self.kernel.new_value(self.kernel.class(*input), Origin::Undef);
             }
         }
-        let pure = effects == Effects::Pure;
+        let pure = effects == Effects::Pure && !changes_by_itself;
         let tied = args.iter().any(|arg| matches!(arg, Arg::Tied { .. }))
             || matches!(&args[..], [Arg::Vector(parts), ..] if parts.iter().any(|part| matches!(part, Arg::Tied { .. })));
         let guard = if pure { None } else { self.guard };
-        let data = InstData { op, guard, args, hidden, loc: self.loc };
+        let data = InstData { op, guard, args, hidden, loc: self.loc, exact: false };
         data.each_def(|value| defined.push(value));
         if guard.is_some() && !defined.is_empty() && !tied {
             let text = self.kernel.ops.get(op).text.clone();
             self.fail(format!("`{text}` defines a value under a guard: it needs a value for the other case"));
         }
-        if pure
-            && let [only] = defined[..]
-            && let Some(folded) = fold::simplify(&mut self.kernel, op, &data.args)
-        {
-            // The number stays unused; nothing refers to it.
-            let _ = only;
-            return vec![folded];
+        if pure && defined.len() == 1 {
+            // A result that folds away leaves its number unused.
+            match fold(&mut self.kernel, op, &data.args) {
+                Some(Folded::Value(value)) => return vec![value],
+                Some(Folded::Instruction(text, args)) => return self.instruction(&text, Results::One, &args),
+                None => {}
+            }
         }
         self.append(data);
         defined

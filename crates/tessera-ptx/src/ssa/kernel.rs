@@ -10,7 +10,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::op::{Op, OpTable};
+use super::effects::Effects;
+use super::op::{Op, OpData, OpTable};
 use crate::model::{Limit, Loc};
 use crate::types::Type;
 use crate::word::Special;
@@ -281,6 +282,8 @@ pub struct InstData {
     pub hidden: Vec<Arg>,
     /// The place in the source.
     pub loc: Option<Loc>,
+    /// An integer sum that stays inside its type, as the builder knows of a loop's index.
+    pub exact: bool,
 }
 
 impl InstData {
@@ -550,6 +553,24 @@ impl Kernel {
     /// A constant; bits beyond the class are dropped.
     pub fn const_bits(&mut self, class: Class, bits: u64) -> Value {
         self.leaf(class, Origin::Const(bits))
+    }
+
+    /// What an instruction's operation is.
+    pub fn op(&self, inst: Inst) -> &OpData {
+        self.ops.get(self.inst(inst).op)
+    }
+
+    /// What an instruction may do beside computing its results.
+    pub fn effects(&self, inst: Inst) -> Effects {
+        let data = self.inst(inst);
+        // A register that changes by itself is read where it is read.
+        let reads_register = data.args.iter().any(|arg| matches!(arg, Arg::Special(_)));
+        if reads_register { Effects::Effect } else { self.ops.get(data.op).effects }
+    }
+
+    /// The text of an instruction's operation.
+    pub fn text(&self, inst: Inst) -> &str {
+        &self.ops.get(self.inst(inst).op).text
     }
 
     /// How many instructions the blocks hold.

@@ -50,12 +50,15 @@ mod cfg;
 mod copies;
 mod effects;
 mod emit;
+mod evaluate;
 mod fold;
 mod kernel;
 mod liveness;
 mod names;
 mod op;
+mod passes;
 mod registers;
+mod verify;
 
 pub use build_copies::CopyOptions;
 pub use build_matrices::{WgmmaA, WgmmaOptions};
@@ -67,3 +70,5 @@ pub use kernel::{
     Value,
 };
 pub use op::{Op, OpData};
+pub use passes::{Level, PassReport, optimize};
+pub use verify::verify;

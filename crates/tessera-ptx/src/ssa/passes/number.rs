@@ -1,0 +1,141 @@
+//! Value numbering: folds every pure instruction, and computes nothing twice.
+//!
+//! One walk over the blocks in dominator order. Two instructions are the same when operation and operands are; which one is
+//! kept is the first that dominates the other. Integer sums and products don't depend on signedness and are one operation here. Reads
+//! of changing memory are the same up to the next effect in their block.
+
+use rustc_hash::FxHashMap;
+
+use super::super::cfg::Cfg;
+use super::super::effects::Effects;
+use super::super::fold::{Folded, fold};
+use super::super::kernel::{Arg, Block, Inst, Kernel, Value};
+use super::super::op::Op;
+use super::Replacements;
+
+/// An instruction may fold this often before it is left as it is.
+const MOST_FOLDS: usize = 6;
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    op: Op,
+    sources: Vec<Arg>,
+    /// Which stretch of a block a read belongs to; none for what depends on operands alone.
+    stretch: Option<(Block, u32)>,
+}
+
+pub(super) fn run(kernel: &mut Kernel) -> usize {
+    let cfg = Cfg::new(kernel);
+    let mut replacements = Replacements::new(kernel);
+    let mut known: FxHashMap<Key, (Block, Vec<Value>)> = FxHashMap::default();
+    let mut changes = 0;
+    for &block in &cfg.order {
+        let mut stretch = 0;
+        let mut kept = Vec::new();
+        for inst in kernel.block(block).insts.clone() {
+            kernel.inst_mut(inst).each_use_mut(|value| *value = replacements.find(*value));
+            let effects = kernel.effects(inst);
+            if effects == Effects::Effect {
+                stretch += 1;
+            }
+            if matches!(effects, Effects::Effect | Effects::Warp) || !plain(kernel, inst) {
+                kept.push(inst);
+                continue;
+            }
+            if effects == Effects::Pure
+                && let Some(value) = folded(kernel, inst, &mut changes)
+                && let Some(result) = kernel.inst(inst).single_def()
+            {
+                replacements.replace(result, value);
+                changes += 1;
+                continue;
+            }
+            let stretch = (effects == Effects::Read).then_some((block, stretch));
+            let key = key(kernel, inst, stretch);
+            let mut results = Vec::new();
+            kernel.inst(inst).each_def(|value| results.push(value));
+            if let Some((home, earlier)) = known.get(&key)
+                && cfg.dominates(*home, block)
+            {
+                if !kernel.inst(inst).exact
+                    && let Some(kept) = earlier.first().and_then(|&value| kernel.definition(value))
+                {
+                    kernel.inst_mut(kept).exact = false;
+                }
+                results.iter().zip(earlier).for_each(|(&old, &new)| replacements.replace(old, new));
+                changes += 1;
+                continue;
+            }
+            known.insert(key, (block, results));
+            kept.push(inst);
+        }
+        kernel.block_mut(block).insts = kept;
+    }
+    replacements.apply(kernel);
+    changes
+}
+
+/// Whether the instruction only defines new values: no guard, nothing tied.
+fn plain(kernel: &Kernel, inst: Inst) -> bool {
+    let data = kernel.inst(inst);
+    let mut tied = false;
+    data.each_tied(|_, _| tied = true);
+    data.guard.is_none() && !tied && data.hidden.is_empty()
+}
+
+/// Folds an instruction as far as it goes; a value when nothing is left of it.
+fn folded(kernel: &mut Kernel, inst: Inst, changes: &mut usize) -> Option<Value> {
+    for _ in 0..MOST_FOLDS {
+        let data = kernel.inst(inst).clone();
+        match fold(kernel, data.op, &data.args)? {
+            Folded::Value(value) => return Some(value),
+            Folded::Instruction(text, sources) => {
+                let args: Vec<Arg> = data.args[..1].iter().cloned().chain(sources).collect();
+                let op = kernel.resolve(&text, &args)?;
+                let data = kernel.inst_mut(inst);
+                data.op = op;
+                data.args = args;
+                data.exact = false;
+                *changes += 1;
+            }
+        }
+    }
+    None
+}
+
+fn key(kernel: &mut Kernel, inst: Inst, stretch: Option<(Block, u32)>) -> Key {
+    let data = kernel.inst(inst);
+    let mut sources: Vec<Arg> = data
+        .args
+        .iter()
+        .filter_map(|arg| match arg {
+            // How many results there are matters, which ones does not.
+            Arg::Def(_) | Arg::Pair(..) | Arg::Sink => None,
+            Arg::Vector(parts) if parts.iter().any(|part| matches!(part, Arg::Def(_))) => Some(Arg::Int(parts.len() as i64)),
+            _ => Some(arg.clone()),
+        })
+        .collect();
+    let op = data.op;
+    let found = kernel.ops.get(op);
+    if commutes(found.mnemonic())
+        && let [Arg::Use(a), Arg::Use(b), ..] = &mut sources[..]
+        && a > b
+    {
+        std::mem::swap(a, b);
+    }
+    let signless = match found.mnemonic() {
+        "add" | "sub" => found.modifiers.len() == 1,
+        "mul" | "mad" => found.modifiers.len() == 2 && found.text.contains(".lo."),
+        _ => false,
+    };
+    let unsigned = match found.text.strip_suffix("s32") {
+        Some(stem) if signless => Some(format!("{stem}u32")),
+        _ => found.text.strip_suffix("s64").filter(|_| signless).map(|stem| format!("{stem}u64")),
+    };
+    let op = unsigned.and_then(|text| kernel.ops.find(&text).ok()).and_then(|ops| ops.first().copied()).unwrap_or(op);
+    Key { op, sources, stretch }
+}
+
+fn commutes(mnemonic: &str) -> bool {
+    matches!(mnemonic, "add" | "mul" | "mad" | "and" | "or" | "xor" | "min" | "max" | "fma")
+}

@@ -1,0 +1,379 @@
+//! Optimised programs compute what they computed before, bit for bit: random programs with branches, loops, guarded and
+//! vector accesses, run in SSA form and as PTX.
+
+#[path = "ssa/interpret.rs"]
+mod interpret;
+
+use std::collections::BTreeMap;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use arbtest::arbtest;
+use interpret::{MEMORY, Machine};
+use tessera_ptx::ssa::{Builder, Class, Kernel, Level, Value, module, optimize, verify};
+use tessera_ptx::{Special, Target, Type, Word, check, parse, print};
+
+const BYTES: usize = 256;
+
+/// Builds a random program. What is a constant in one way of building is a parameter in the other, where nothing can be
+/// folded; the choices are the same.
+struct Writer<'u, 'a> {
+    u: &'u mut Unstructured<'a>,
+    constants_are_params: bool,
+    params: BTreeMap<String, u64>,
+    known: BTreeMap<(Class, u64), Value>,
+    base: Value,
+    statements: u32,
+}
+
+#[derive(Clone, Default)]
+struct Scope {
+    words: Vec<Value>,
+    longs: Vec<Value>,
+    predicates: Vec<Value>,
+}
+
+impl Writer<'_, '_> {
+    fn constant(&mut self, b: &mut Builder, class: Class, bits: u64) -> Value {
+        if !self.constants_are_params {
+            return b.constant(class, bits);
+        }
+        if let Some(&known) = self.known.get(&(class, bits)) {
+            return known;
+        }
+        let name = format!("c{}", self.params.len());
+        let ty = if class == Class::B64 { Type::U64 } else { Type::U32 };
+        self.params.insert(name.clone(), bits);
+        let value = b.scalar_param(&name, ty);
+        self.known.insert((class, bits), value);
+        value
+    }
+
+    fn number(&mut self) -> Result<u32> {
+        Ok(match self.u.int_in_range(0..=7)? {
+            0 => 0,
+            1 => 1,
+            2 => 1 << self.u.int_in_range(0..=31)?,
+            3 => u32::MAX,
+            4 => self.u.arbitrary()?,
+            5 => self.u.int_in_range(0..=100)?,
+            6 => 0x8000_0000,
+            _ => self.u.int_in_range(2..=12)?,
+        })
+    }
+
+    fn word(&mut self, b: &mut Builder, scope: &Scope) -> Result<Value> {
+        if self.u.ratio(1, 4)? {
+            let number = self.number()?;
+            return Ok(self.constant(b, Class::B32, number.into()));
+        }
+        Ok(*self.u.choose(&scope.words)?)
+    }
+
+    fn long(&mut self, b: &mut Builder, scope: &Scope) -> Result<Value> {
+        if scope.longs.is_empty() || self.u.ratio(1, 5)? {
+            let number = u64::from(self.number()?) << (8 * self.u.int_in_range(0..=4)?);
+            return Ok(self.constant(b, Class::B64, number));
+        }
+        Ok(*self.u.choose(&scope.longs)?)
+    }
+
+    fn predicate(&mut self, b: &mut Builder, scope: &Scope) -> Result<Value> {
+        if scope.predicates.is_empty() || self.u.ratio(1, 2)? {
+            let (x, y) = (self.word(b, scope)?, self.word(b, scope)?);
+            let compare = *self.u.choose(&[Word::Eq, Word::Ne, Word::Lt, Word::Le, Word::Gt, Word::Ge])?;
+            let ty = *self.u.choose(&[Type::S32, Type::U32, Type::F32])?;
+            return Ok(b.setp(compare, ty, x, y));
+        }
+        Ok(*self.u.choose(&scope.predicates)?)
+    }
+
+    /// An address inside the memory, a multiple of `align`, at least 16 bytes before its end.
+    fn address(&mut self, b: &mut Builder, scope: &Scope, align: u64) -> Result<(Value, i64)> {
+        let offset = (self.u.int_in_range(0..=3u64)? * align).min(16 - align) as i64;
+        let slot = if self.u.ratio(1, 3)? {
+            b.constant(Class::B32, self.u.int_in_range(0..=7u64)? * 16)
+        } else {
+            let word = self.word(b, scope)?;
+            let limit = b.u32(7);
+            let slot = b.and(word, limit);
+            let sixteen = b.u32(16);
+            b.mul(Type::U32, slot, sixteen)
+        };
+        let slot = b.cvt(Type::U64, Type::U32, slot);
+        let at = b.add(Type::U64, self.base, slot);
+        if self.u.ratio(1, 2)? {
+            return Ok((at, offset));
+        }
+        let offset = b.u64(offset as u64);
+        Ok((b.add(Type::S64, at, offset), 0))
+    }
+
+    fn expression(&mut self, b: &mut Builder, scope: &mut Scope) -> Result<()> {
+        let (x, y, z) = (self.word(b, scope)?, self.word(b, scope)?, self.word(b, scope)?);
+        let ty = *self.u.choose(&[Type::U32, Type::S32])?;
+        let word = match self.u.int_in_range(0..=27)? {
+            0..=2 => b.add(ty, x, y),
+            3 => b.sub(ty, x, y),
+            4 | 5 => b.mul(ty, x, y),
+            6 => b.mul_hi(ty, x, y),
+            7 | 8 => b.mad(ty, x, y, z),
+            9 => b.and(x, y),
+            10 => b.or(x, y),
+            11 => b.xor(x, y),
+            12 => b.not(x),
+            13 => b.shl(x, y),
+            14 => b.shr(ty, x, y),
+            15 => b.min(ty, x, y),
+            16 => b.max(ty, x, y),
+            17 | 18 => {
+                // A divisor is neither zero nor the one that overflows.
+                let number = self.number()?.max(2);
+                let number = if number == u32::MAX { 7 } else { number };
+                let divisor = self.constant(b, Class::B32, number.into());
+                if self.u.ratio(1, 2)? { b.div(ty, x, divisor) } else { b.rem(ty, x, divisor) }
+            }
+            19 => {
+                let predicate = self.predicate(b, scope)?;
+                b.select(predicate, x, y)
+            }
+            20 => b.add(Type::F32, x, y),
+            21 => b.fma(Type::F32, x, y, z),
+            22 => {
+                let (p, q) = (self.predicate(b, scope)?, self.predicate(b, scope)?);
+                let p = if self.u.ratio(1, 2)? { b.not(p) } else { b.and(p, q) };
+                scope.predicates.push(p);
+                return Ok(());
+            }
+            23 => {
+                let long = self.long(b, scope)?;
+                b.cvt(*self.u.choose(&[Type::U32, Type::S32])?, *self.u.choose(&[Type::U64, Type::S64])?, long)
+            }
+            _ => return self.long_expression(b, scope, x, y),
+        };
+        scope.words.push(word);
+        Ok(())
+    }
+
+    fn long_expression(&mut self, b: &mut Builder, scope: &mut Scope, x: Value, y: Value) -> Result<()> {
+        let (p, q) = (self.long(b, scope)?, self.long(b, scope)?);
+        let (ty, short) = *self.u.choose(&[(Type::U64, Type::U32), (Type::S64, Type::S32)])?;
+        let long = match self.u.int_in_range(0..=9)? {
+            0 => b.cvt(ty, short, x),
+            1 => b.mul_wide(short, x, y),
+            2 => b.mad_wide(short, x, y, p),
+            3 | 4 => b.add(ty, p, q),
+            5 => b.sub(ty, p, q),
+            6 => b.mul(ty, p, q),
+            7 => {
+                let amount = b.u32(self.u.int_in_range(0..=64)?);
+                b.shl(p, amount)
+            }
+            8 => {
+                let number = self.number()?.max(2);
+                let divisor = self.constant(b, Class::B64, number.into());
+                if self.u.ratio(1, 2)? { b.div(ty, p, divisor) } else { b.rem(ty, p, divisor) }
+            }
+            _ => {
+                let compare = *self.u.choose(&[Word::Eq, Word::Lt, Word::Ge])?;
+                let predicate = b.setp(compare, ty, p, q);
+                scope.predicates.push(predicate);
+                return Ok(());
+            }
+        };
+        scope.longs.push(long);
+        Ok(())
+    }
+
+    fn memory(&mut self, b: &mut Builder, scope: &mut Scope) -> Result<()> {
+        match self.u.int_in_range(0..=5)? {
+            0 => {
+                let at = self.address(b, scope, 4)?;
+                scope.words.push(b.ld("global", Type::U32, at));
+            }
+            1 => {
+                let at = self.address(b, scope, 4)?;
+                let value = self.word(b, scope)?;
+                b.st("global", Type::U32, at, value);
+            }
+            2 => {
+                let predicate = self.predicate(b, scope)?;
+                let at = self.address(b, scope, 8)?;
+                let defaults = [self.word(b, scope)?, self.word(b, scope)?];
+                scope.words.extend(b.ld_vector_if(predicate, "global", Type::B32, at, &defaults));
+            }
+            3 => {
+                let predicate = self.predicate(b, scope)?;
+                let at = self.address(b, scope, 4)?;
+                let value = self.word(b, scope)?;
+                b.guarded(predicate, |b| b.st("global", Type::B32, at, value));
+            }
+            4 => {
+                // Neighbours, in any order.
+                let (at, _) = self.address(b, scope, 16)?;
+                let mut offsets = [0, 4, 8, 12];
+                offsets.swap(self.u.int_in_range(0..=3)?, self.u.int_in_range(0..=3)?);
+                for offset in offsets {
+                    if self.u.ratio(1, 2)? {
+                        scope.words.push(b.ld("global", Type::U32, (at, offset)));
+                    } else {
+                        let value = self.word(b, scope)?;
+                        b.st("global", Type::U32, (at, offset), value);
+                    }
+                }
+            }
+            _ => {
+                let (at, _) = self.address(b, scope, 16)?;
+                let values = [self.word(b, scope)?, self.word(b, scope)?, self.word(b, scope)?, self.word(b, scope)?];
+                (0..4).for_each(|index| b.st("global", Type::U32, (at, 4 * index), values[index as usize]));
+            }
+        }
+        Ok(())
+    }
+
+    fn pick(&mut self, b: &mut Builder, scope: &Scope, count: usize) -> Result<Vec<Value>> {
+        (0..count).map(|_| self.word(b, scope)).collect()
+    }
+
+    fn block(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {
+        for _ in 0..self.u.int_in_range(1..=8)? {
+            if self.statements == 0 {
+                return Ok(());
+            }
+            self.statements -= 1;
+            match self.u.int_in_range(0..=9)? {
+                0 | 1 => self.memory(b, scope)?,
+                2 if depth > 0 => self.choice(b, scope, depth)?,
+                3 if depth > 0 => self.count(b, scope, depth)?,
+                4 if depth > 0 => self.repeat(b, scope, depth)?,
+                _ => self.expression(b, scope)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn choice(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {
+        let condition = self.predicate(b, scope)?;
+        let count = self.u.int_in_range(0..=2)?;
+        let mut problem = Ok(());
+        // Both arms need the writer: one after the other, through a cell.
+        let writer = std::cell::RefCell::new(&mut *self);
+        let arm = |b: &mut Builder| {
+            let mut writer = writer.borrow_mut();
+            let mut inner = scope.clone();
+            let values = writer.block(b, &mut inner, depth - 1).and_then(|()| writer.pick(b, &inner, count));
+            values.unwrap_or_else(|_| vec![scope.words[0]; count])
+        };
+        let joined = b.if_(condition, arm, arm);
+        std::mem::swap(&mut problem, &mut Ok(()));
+        scope.words.extend(joined);
+        problem
+    }
+
+    fn count(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {
+        let (ty, lowest) = *self.u.choose(&[(Type::S32, -4), (Type::U32, 0)])?;
+        let low = self.u.int_in_range(lowest..=3)?;
+        let high = self.u.int_in_range(lowest..=6)?;
+        let lo = self.constant(b, Class::B32, low as u32 as u64);
+        let hi = self.constant(b, Class::B32, high as u32 as u64);
+        let step = b.u32(self.u.int_in_range(1..=3)?);
+        let carried = self.pick(b, scope, 2)?;
+        let words = b.for_(ty, (lo, hi, step), &carried, |b, index, carried| {
+            let mut inner = scope.clone();
+            inner.words.extend([index, index, carried[0], carried[1]]);
+            inner.longs.push(b.cvt(if ty == Type::S32 { Type::S64 } else { Type::U64 }, ty, index));
+            let values = self.block(b, &mut inner, depth - 1).and_then(|()| self.pick(b, &inner, 2));
+            values.unwrap_or_else(|_| carried.to_vec())
+        });
+        scope.words.extend(words);
+        Ok(())
+    }
+
+    fn repeat(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {
+        let rounds = self.u.int_in_range(1..=4u32)?;
+        let (zero, one, limit) = (b.u32(0), b.u32(1), b.u32(rounds));
+        let carried = [vec![zero], self.pick(b, scope, 2)?].concat();
+        let words = b.repeat_while(&carried, |b, carried| {
+            let mut inner = scope.clone();
+            inner.words.extend(carried);
+            let values = self.block(b, &mut inner, depth - 1).and_then(|()| self.pick(b, &inner, 2));
+            let values = values.unwrap_or_else(|_| carried[1..].to_vec());
+            let count = b.add(Type::U32, carried[0], one);
+            let again = b.setp(Word::Lt, Type::U32, count, limit);
+            (again, [vec![count], values].concat())
+        });
+        scope.words.extend(words);
+        Ok(())
+    }
+}
+
+/// A random program and its parameters.
+fn program(u: &mut Unstructured<'_>, constants_are_params: bool) -> Result<(Kernel, BTreeMap<String, u64>)> {
+    let mut b = Builder::new("random");
+    let base = b.pointer_param("x", 16);
+    let n = b.scalar_param("n", Type::U32);
+    let thread = b.special(Special::TidX);
+    let params = BTreeMap::from([("x".to_owned(), MEMORY), ("n".to_owned(), 0)]);
+    let mut writer = Writer { u, constants_are_params, params, known: BTreeMap::new(), base, statements: 60 };
+    let number = writer.number()?;
+    writer.params.insert("n".to_owned(), number.into());
+    let loaded = b.ld("global", Type::U32, base);
+    let mut scope = Scope { words: vec![n, thread, loaded], ..Scope::default() };
+    writer.block(&mut b, &mut scope, 3)?;
+    let count = scope.words.len();
+    for (index, &value) in scope.words[count.saturating_sub(16)..].iter().enumerate() {
+        b.st("global", Type::U32, (base, 192 + 4 * index as i64), value);
+    }
+    for (index, &value) in scope.longs.iter().rev().take(4).enumerate() {
+        b.st("global", Type::U64, (base, 144 + 8 * index as i64), value);
+    }
+    b.ret();
+    let params = writer.params;
+    Ok((b.finish().unwrap(), params))
+}
+
+fn machine(params: &BTreeMap<String, u64>) -> Machine {
+    let memory = (0..BYTES).map(|index| (index * 37 + 11) as u8).collect();
+    Machine { memory, params: params.clone(), thread: 5 }
+}
+
+fn run_ptx(kernel: &Kernel, params: &BTreeMap<String, u64>) -> (Vec<u8>, String) {
+    let (module, _) = module(std::slice::from_ref(kernel), Target::SM_90A, &[]);
+    let text = print(&module);
+    assert_eq!(check(&module), [], "{text}");
+    assert_eq!(parse(&text).unwrap(), module, "{text}");
+    let mut machine = machine(params);
+    machine.run_ptx(module.functions().next().unwrap());
+    (machine.memory, text)
+}
+
+#[test]
+fn optimised_programs_compute_the_same() {
+    arbtest(|u| {
+        let bytes = u.bytes(u.len())?.to_vec();
+        // The reference: nothing folded, run in SSA form.
+        let Ok((plain, params)) = program(&mut Unstructured::new(&bytes), true) else { return Ok(()) };
+        assert_eq!(verify(&plain), Vec::<String>::new());
+        let mut reference = machine(&params);
+        reference.run_ssa(&plain);
+
+        let (memory, text) = run_ptx(&plain, &params);
+        assert!(memory == reference.memory, "out of SSA:\n{text}");
+        for constants_are_params in [true, false] {
+            let (kernel, params) = program(&mut Unstructured::new(&bytes), constants_are_params).unwrap();
+            for level in [Level::O0, Level::O1, Level::O2] {
+                let mut kernel = kernel.clone();
+                optimize(&mut kernel, level);
+                assert_eq!(verify(&kernel), Vec::<String>::new());
+                let (memory, text) = run_ptx(&kernel, &params);
+                assert!(
+                    memory == reference.memory,
+                    "{level:?}, constants as parameters: {constants_are_params}\n{text}\nfrom\n{}",
+                    run_ptx(&plain, &params).1
+                );
+            }
+        }
+        Ok(())
+    })
+    .size_max(4096)
+    .budget_ms(4000);
+}
