@@ -5,7 +5,7 @@
 //! transposed by 128 threads moves in 4-byte accesses behind `Swizzle<5,2,6>`, because 16-byte stores would force loads of degree 4.
 
 use crate::LayoutError;
-use crate::banks::{Conflicts, accesses, bank_conflicts};
+use crate::banks::{BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts};
 use crate::conversion::keeps_warps;
 use crate::distribution::Distribution;
 use crate::shared::SharedLayout;
@@ -34,6 +34,12 @@ impl RoundTrip {
     pub fn wavefronts(&self) -> u64 {
         self.store_conflicts.wavefronts + self.load_conflicts.wavefronts
     }
+
+    /// What decides between two round trips, most important first.
+    fn cost(&self) -> (u64, u64, u64, u8) {
+        let instructions = self.store_conflicts.instructions + self.load_conflicts.instructions;
+        (self.wavefronts(), instructions, self.layout.bytes(), self.layout.swizzle().bits)
+    }
 }
 
 /// The cheapest round trip.
@@ -45,6 +51,8 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
         return Err(LayoutError::Reshape);
     }
     let rank = from.rank();
+    // A wavefront moves 128 bytes at most.
+    let least = (from.registers() + to.registers()) * element_bytes.max(1) * crate::WARP / (BANKS * BANK_BYTES);
     let mut best: Option<RoundTrip> = None;
     for contiguous in (0..rank.max(1)).rev() {
         let mut order: Vec<usize> = (0..rank).rev().filter(|dim| *dim != contiguous).collect();
@@ -60,14 +68,22 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
                 .filter(|v| v.bits.is_empty() || v.elements() * element_bytes >= 4)
                 .collect::<Vec<_>>()
         };
-        for store in widths(from) {
-            for load in widths(to) {
-                let mut all = accesses(from, &plain, &store);
-                all.extend(accesses(to, &plain, &load));
+        let (stores, loads) = (widths(from), widths(to));
+        'widths: for store in &stores {
+            for load in &loads {
+                let mut all = accesses(from, &plain, store);
+                all.extend(accesses(to, &plain, load));
                 let limit = (plain.core().out_bits() as u32) + element_bytes.trailing_zeros();
                 let (swizzle, _) = Swizzle::search(&all, limit);
-                for layout in plain.swizzled(swizzle).into_iter().chain(padded(&plain, &order, &store, &load)) {
-                    consider(&mut best, from, to, layout, &store, &load);
+                for layout in plain.swizzled(swizzle).into_iter().chain(padded(&plain, &order, store, load)) {
+                    let found = measure(from, to, layout, store, load);
+                    let done = found.wavefronts() <= least;
+                    if best.as_ref().is_none_or(|best| found.cost() < best.cost()) {
+                        best = Some(found);
+                    }
+                    if done {
+                        break 'widths;
+                    }
                 }
             }
         }
@@ -86,24 +102,10 @@ fn padded(plain: &SharedLayout, order: &[usize], store: &Vector, load: &Vector) 
     SharedLayout::padded(plain.shape(), order, elements, plain.element_bytes()).ok()
 }
 
-fn consider(
-    best: &mut Option<RoundTrip>,
-    from: &Distribution,
-    to: &Distribution,
-    layout: SharedLayout,
-    store: &Vector,
-    load: &Vector,
-) {
+fn measure(from: &Distribution, to: &Distribution, layout: SharedLayout, store: &Vector, load: &Vector) -> RoundTrip {
     let vector =
         |registers, wanted: &Vector| widest_shared_vector(registers, &layout, wanted.elements() * layout.element_bytes());
     let (store, load) = (vector(from, store), vector(to, load));
     let (store_conflicts, load_conflicts) = (bank_conflicts(from, &layout, &store), bank_conflicts(to, &layout, &load));
-    let found = RoundTrip { layout, store, load, store_conflicts, load_conflicts, within_warps: false };
-    let cost = |trip: &RoundTrip| {
-        let instructions = trip.store_conflicts.instructions + trip.load_conflicts.instructions;
-        (trip.wavefronts(), instructions, trip.layout.bytes(), trip.layout.swizzle().bits)
-    };
-    if best.as_ref().is_none_or(|best| cost(&found) < cost(best)) {
-        *best = Some(found);
-    }
+    RoundTrip { layout, store, load, store_conflicts, load_conflicts, within_warps: false }
 }
