@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-cpu", &["tessera-types", "tessera-layout", "tessera-ir"]),
     ("tessera-driver", &["tessera-types"]),
     ("tessera-cuda", &["tessera-types", "tessera-driver"]),
+    ("tessera-emu", &["tessera-types", "tessera-ptx", "tessera-driver"]),
     (
         "tessera-runtime",
         &["tessera-types", "tessera-ir", "tessera-lang", "tessera-compile", "tessera-cpu", "tessera-driver", "tessera-cuda"],

@@ -1,0 +1,131 @@
+//! Matrix instructions of a warp and of a warpgroup.
+
+use smallvec::SmallVec;
+use tessera_ptx::{Operand, Type, Word};
+
+use super::operands::space;
+use super::{Builder, Mods, Result};
+use crate::program::{Mma, Op, Reg, Wgmma, WgmmaA};
+
+impl Builder<'_> {
+    pub(super) fn matrix(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let transpose = mods.has(Word::Trans);
+        match mnemonic {
+            "ldmatrix" => {
+                let addr = self.address(&operands[1], space(mods))?;
+                let to = self.results(&operands[0])?.into();
+                self.emit(Op::LoadMatrix { to, addr, transpose });
+                Ok(true)
+            }
+            "stmatrix" => {
+                let addr = self.address(&operands[0], space(mods))?;
+                let from = self.sources(&operands[1], false)?;
+                self.emit(Op::StoreMatrix { from, addr, transpose });
+                Ok(true)
+            }
+            "movmatrix" => {
+                let from = self.value(&operands[1], false)?;
+                let to = self.destination(&operands[0], false)?;
+                self.emit(Op::MoveMatrix { to, from });
+                Ok(true)
+            }
+            "mma" => self.mma(mods, operands),
+            _ => self.wgmma(mods, operands),
+        }
+    }
+
+    fn results(&mut self, operand: &Operand) -> Result<Vec<Reg>> {
+        let parts = Self::parts(operand);
+        parts
+            .iter()
+            .map(|part| match self.target(part)? {
+                Some(reg) => Ok(reg),
+                None => Ok(self.scratch(false)),
+            })
+            .collect()
+    }
+
+    fn mma(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let Some(shape) = mods.shape() else { return Ok(false) };
+        let types: SmallVec<[Type; 4]> = mods.types().collect();
+        let &[d_ty, a_ty, b_ty, c_ty] = &types[..] else { return Ok(false) };
+        let wide = a_ty == Type::F64;
+        let [d, a, b, c, rest @ ..] = operands else { return Ok(false) };
+        let a = self.sources(a, wide)?.to_vec();
+        let b = self.sources(b, wide)?.to_vec();
+        let c = self.sources(c, wide)?.to_vec();
+        let sparse = match rest {
+            [] => None,
+            [metadata, Operand::Int(selector)] => Some((self.value(metadata, false)?, *selector as u32)),
+            _ => return Ok(false),
+        };
+        let d = self.results(d)?;
+        let mma = Mma {
+            shape,
+            types: [d_ty, a_ty, b_ty, c_ty],
+            d,
+            a,
+            b,
+            c,
+            saturate: mods.has(Word::Satfinite),
+            xor: mods.has(Word::Xor),
+            sparse,
+        };
+        crate::exec::matrix::supported(&mma)?;
+        self.emit(Op::Mma(Box::new(mma)));
+        Ok(true)
+    }
+
+    fn wgmma(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        if mods.has(Word::Fence) {
+            self.emit(Op::WgmmaFence);
+            return Ok(true);
+        }
+        if mods.has(Word::CommitGroup) {
+            self.emit(Op::WgmmaCommit);
+            return Ok(true);
+        }
+        if mods.has(Word::WaitGroup) {
+            let Some(Operand::Int(left)) = operands.first() else { return Ok(false) };
+            self.emit(Op::WgmmaWait { left: *left as u32 });
+            return Ok(true);
+        }
+        let Some((_, n, k)) = mods.shape() else { return Ok(false) };
+        let types: SmallVec<[Type; 3]> = mods.types().collect();
+        let (&[d_ty, a_ty, b_ty], [d, a, b, scale, rest @ ..]) = (&types[..], operands) else { return Ok(false) };
+        let in_registers = matches!(a, Operand::Vector(_));
+        let a = match in_registers {
+            true => WgmmaA::Registers(self.sources(a, false)?.to_vec()),
+            false => WgmmaA::Descriptor(self.value(a, true)?),
+        };
+        let b = self.value(b, true)?;
+        let accumulate = self.predicate(scale)?;
+        let numbers: SmallVec<[i64; 4]> =
+            rest.iter().filter_map(|operand| if let Operand::Int(value) = operand { Some(*value) } else { None }).collect();
+        let at = |index: usize| numbers.get(index).copied().unwrap_or(0);
+        let (transpose_a, transpose_b) = match (in_registers, numbers.len()) {
+            (true, 3..) => (false, at(2) == 1),
+            (false, 4..) => (at(2) == 1, at(3) == 1),
+            _ => (false, false),
+        };
+        let (negate_a, negate_b) = (at(0) == -1, at(1) == -1);
+        let d = self.results(d)?;
+        let wgmma = Wgmma {
+            n,
+            k,
+            types: [d_ty, a_ty, b_ty],
+            d,
+            a,
+            b,
+            accumulate,
+            negate_a,
+            negate_b,
+            transpose_a,
+            transpose_b,
+            saturate: mods.has(Word::Satfinite),
+        };
+        crate::exec::wgmma::supported(&wgmma)?;
+        self.emit(Op::Wgmma(Box::new(wgmma)));
+        Ok(true)
+    }
+}

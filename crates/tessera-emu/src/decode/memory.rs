@@ -1,0 +1,149 @@
+//! Loads, stores, atomics and address arithmetic.
+
+use smallvec::SmallVec;
+use tessera_ptx::{Operand, Type, Word};
+
+use super::operands::{order, space};
+use super::{Builder, Mods, Result};
+use crate::program::{Change, Op, Order, Reg, Space};
+
+/// The read-modify-write that an instruction names.
+pub(super) fn change(mods: Mods<'_>) -> Option<Change> {
+    mods.words().find_map(|word| match word {
+        Word::Add => Some(Change::Add),
+        Word::Inc => Some(Change::Inc),
+        Word::Dec => Some(Change::Dec),
+        Word::Min => Some(Change::Min),
+        Word::Max => Some(Change::Max),
+        Word::And => Some(Change::And),
+        Word::Or => Some(Change::Or),
+        Word::Xor => Some(Change::Xor),
+        Word::Exch => Some(Change::Exchange),
+        Word::Cas => Some(Change::Compare),
+        _ => None,
+    })
+}
+
+fn signed(ty: Type) -> bool {
+    matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+}
+
+impl Builder<'_> {
+    pub(super) fn memory(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        match mnemonic {
+            "ld" | "ldu" => self.load(mods, operands),
+            "st" if mods.has(Word::Async) => self.store_async(mods, operands),
+            "red" if mods.has(Word::Async) => self.reduce_async(mods, operands),
+            "st" => self.store(mods, operands),
+            "atom" | "red" => self.atomic(mnemonic == "atom", mods, operands),
+            "cvta" => self.generic(mods, operands),
+            "isspacep" => self.is_space(mods, operands),
+            "mapa" => self.map_rank(operands),
+            "getctarank" => {
+                let from = self.value(&operands[1], mods.ty()?.bits() == 64)?;
+                let to = self.destination(&operands[0], false)?;
+                self.emit(Op::RankOf { to, from });
+                Ok(true)
+            }
+            "createpolicy" => {
+                let to = self.destination(&operands[0], true)?;
+                let zero = self.constant(0, true);
+                let Some(map) = crate::ops::integer::one("mov", None, Type::U64) else { return Ok(false) };
+                self.emit(Op::Map { run: map.run, to, from: [zero; 4] });
+                Ok(true)
+            }
+            // Hints change no value.
+            "prefetch" | "prefetchu" | "applypriority" | "discard" => {
+                self.emit(Op::Nop);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn load(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let ty = mods.ty()?;
+        if ty == Type::B128 {
+            return Ok(false);
+        }
+        let addr = self.address(&operands[1], space(mods))?;
+        let to: SmallVec<[Option<Reg>; 4]> =
+            Self::parts(&operands[0]).iter().map(|part| self.target(part)).collect::<Result<_>>()?;
+        let (order, scope) = order(mods, Order::Weak);
+        self.emit(Op::Load { to, bytes: ty.bits() / 8, signed: signed(ty), addr, order, scope });
+        Ok(true)
+    }
+
+    fn store(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let ty = mods.ty()?;
+        if ty == Type::B128 {
+            return Ok(false);
+        }
+        let addr = self.address(&operands[0], space(mods))?;
+        let from = self.sources(&operands[1], ty.bits() == 64)?;
+        let (order, scope) = order(mods, Order::Weak);
+        self.emit(Op::Store { from, bytes: ty.bits() / 8, addr, order, scope });
+        Ok(true)
+    }
+
+    fn store_async(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let ty = mods.ty()?;
+        let addr = self.address(&operands[0], Space::Shared)?;
+        let from = self.sources(&operands[1], ty.bits() == 64)?;
+        let barrier = self.address(&operands[2], Space::Shared)?;
+        self.emit(Op::StoreAsync { from, bytes: ty.bits() / 8, addr, barrier, reduce: None });
+        Ok(true)
+    }
+
+    fn reduce_async(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let ty = mods.ty()?;
+        let Some(how) = change(mods) else { return Ok(false) };
+        let addr = self.address(&operands[0], Space::Shared)?;
+        let from = self.sources(&operands[1], ty.bits() == 64)?;
+        let barrier = self.address(&operands[2], Space::Shared)?;
+        self.emit(Op::StoreAsync { from, bytes: ty.bits() / 8, addr, barrier, reduce: Some((how, ty)) });
+        Ok(true)
+    }
+
+    fn atomic(&mut self, returns: bool, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let ty = mods.ty()?;
+        let Some(how) = change(mods) else { return Ok(false) };
+        let rest = if returns { &operands[1..] } else { operands };
+        let addr = self.address(&rest[0], space(mods))?;
+        let value = self.sources(&rest[1], ty.bits() == 64)?;
+        let second = match rest.get(2) {
+            Some(operand) if how == Change::Compare => Some(self.value(operand, ty.bits() == 64)?),
+            _ => None,
+        };
+        let to = if returns { self.target(&operands[0])? } else { None };
+        let (order, scope) = order(mods, Order::Relaxed);
+        self.emit(Op::Atomic { to, how, ty, addr, value, second, order, scope });
+        Ok(true)
+    }
+
+    fn generic(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let wide = mods.ty()?.bits() == 64;
+        let space = space(mods);
+        let from = Reg { slot: self.source(&operands[1], wide)?, wide };
+        let to = self.destination(&operands[0], wide)?;
+        self.emit(Op::Generic { to, from, space, back: mods.has(Word::To) });
+        Ok(true)
+    }
+
+    fn is_space(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let from = self.value(&operands[1], true)?;
+        if let Some(to) = self.flag(&operands[0])? {
+            self.emit(Op::IsSpace { to, from, space: space(mods), cluster: mods.has(Word::SharedCluster) });
+        }
+        Ok(true)
+    }
+
+    fn map_rank(&mut self, operands: &[Operand]) -> Result<bool> {
+        let from = self.value(&operands[1], false)?;
+        let rank = self.value(&operands[2], false)?;
+        if let Some(to) = self.target(&operands[0])? {
+            self.emit(Op::MapRank { to, from, rank });
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,493 @@
+//! From a PTX kernel to a [`Program`].
+//!
+//! Statements are translated in order. Each scope keeps its own labels and variables, as PTX does; a device function's body is
+//! translated again at each call (recursion is refused), its parameters standing for the caller's `.param` variables. What is
+//! known before the launch becomes a constant: addresses of variables, offsets of parameters, immediates.
+
+mod arithmetic;
+mod asynchronous;
+mod flow;
+mod matrix;
+mod memory;
+mod operands;
+mod warp;
+
+use std::collections::BTreeMap;
+
+use tessera_ptx::{
+    Function, FunctionKind, Instruction, Item, Limit, Loc, Modifier, Module, Name, Operand, Register, Space as VariableSpace,
+    Statement, Type, Variable, Word,
+};
+
+use crate::program::{Fill, Inst, Meta, NOWHERE, Op, ParamSlot, Pred, Program, Reg, SHARED_START};
+
+/// A kernel with more operations than this after inlining is refused.
+const MOST_OPERATIONS: usize = 4_000_000;
+
+/// Why a kernel was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) line: u32,
+    pub(crate) message: String,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Where a variable is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Global(u64),
+    Shared(u32),
+    /// Behind the static shared memory, wherever that ends.
+    Dynamic,
+    Local(u32),
+    Param(u32),
+}
+
+/// What a register of the function stands for.
+#[derive(Clone, Copy, Debug)]
+enum Binding {
+    None,
+    Slot(Reg),
+    Predicate(u32),
+}
+
+/// The dotted parts of an instruction.
+#[derive(Clone, Copy)]
+struct Mods<'a>(&'a [Modifier]);
+
+impl<'a> Mods<'a> {
+    fn has(self, word: Word) -> bool {
+        self.0.contains(&Modifier::Word(word))
+    }
+
+    fn types(self) -> impl DoubleEndedIterator<Item = Type> + 'a {
+        self.0.iter().filter_map(|modifier| match modifier {
+            Modifier::Type(ty) => Some(*ty),
+            Modifier::Shape { .. } | Modifier::Word(_) => None,
+        })
+    }
+
+    fn words(self) -> impl Iterator<Item = Word> + 'a {
+        self.0.iter().filter_map(|modifier| match modifier {
+            Modifier::Word(word) => Some(*word),
+            Modifier::Shape { .. } | Modifier::Type(_) => None,
+        })
+    }
+
+    /// The last type.
+    fn ty(self) -> Result<Type> {
+        self.types().next_back().ok_or_else(|| "the instruction has no type".to_owned())
+    }
+
+    fn shape(self) -> Option<(u16, u16, u16)> {
+        self.0.iter().find_map(|modifier| match modifier {
+            Modifier::Shape { m, n, k } => Some((*m, *n, *k)),
+            Modifier::Type(_) | Modifier::Word(_) => None,
+        })
+    }
+
+    /// The first of the words that is present.
+    fn any(self, words: &[Word]) -> Option<Word> {
+        self.words().find(|word| words.contains(word))
+    }
+}
+
+struct Frame<'m> {
+    registers: &'m [Register],
+    bindings: Vec<Binding>,
+    /// Branches to the end of an inlined function.
+    returns: Vec<usize>,
+}
+
+struct Builder<'m> {
+    module: &'m Module,
+    globals: &'m BTreeMap<Name, u64>,
+    code: Vec<Inst>,
+    meta: Vec<Meta>,
+    slots: Vec<Fill>,
+    names: Vec<String>,
+    predicate_names: Vec<String>,
+    constants: BTreeMap<(u64, bool), u32>,
+    specials: BTreeMap<tessera_ptx::Special, u32>,
+    /// Slots to fill with the start of dynamic shared memory plus an offset.
+    dynamic: Vec<(u32, i64)>,
+    dynamic_align: u32,
+    shared_end: u32,
+    local_end: u32,
+    scopes: Vec<BTreeMap<Name, Place>>,
+    frame: Frame<'m>,
+    calls: Vec<Name>,
+    /// Branches of the open scopes whose label is not known yet.
+    open: Vec<(usize, Name)>,
+    loc: Option<Loc>,
+    /// Of the instruction under translation.
+    guard: Pred,
+    current: Meta,
+    /// Operations that go behind the current one: copies to registers of another width.
+    after: Vec<Op>,
+}
+
+/// Bytes and alignment of a variable; an open extent counts as none.
+pub(crate) fn layout(variable: &Variable) -> Option<(u64, u64)> {
+    let element = u64::from(variable.ty.bits().div_ceil(8));
+    let mut bytes = element;
+    for extent in &variable.extents {
+        bytes = bytes.checked_mul(extent.unwrap_or(0))?;
+    }
+    Some((bytes, u64::from(variable.align.unwrap_or(0)).max(element)))
+}
+
+fn layout_32(variable: &Variable) -> Result<(u32, u32)> {
+    let too_large = || format!("`{}` is too large", variable.name);
+    let (bytes, align) = layout(variable).ok_or_else(too_large)?;
+    let (bytes, align) = (u32::try_from(bytes).map_err(|_| too_large())?, u32::try_from(align).map_err(|_| too_large())?);
+    if bytes > 1 << 28 || !align.is_power_of_two() || align > 1 << 20 {
+        return Err(too_large());
+    }
+    Ok((bytes, align))
+}
+
+/// Translates a kernel. `globals` says where the module's variables are.
+pub(crate) fn translate(module: &Module, globals: &BTreeMap<Name, u64>, entry: &Function) -> std::result::Result<Program, Refusal> {
+    let mut builder = Builder {
+        module,
+        globals,
+        code: Vec::new(),
+        meta: Vec::new(),
+        slots: Vec::new(),
+        names: Vec::new(),
+        predicate_names: vec!["true".to_owned()],
+        constants: BTreeMap::new(),
+        specials: BTreeMap::new(),
+        dynamic: Vec::new(),
+        dynamic_align: 16,
+        shared_end: SHARED_START,
+        local_end: 0,
+        scopes: vec![BTreeMap::new()],
+        frame: Frame { registers: &entry.registers, bindings: vec![Binding::None; entry.registers.len()], returns: Vec::new() },
+        calls: vec![entry.name.clone()],
+        open: Vec::new(),
+        loc: None,
+        guard: Pred::TRUE,
+        current: Meta::default(),
+        after: Vec::new(),
+    };
+    builder.kernel(entry).map_err(|message| Refusal { line: builder.current.line, message })
+}
+
+impl<'m> Builder<'m> {
+    fn kernel(&mut self, entry: &'m Function) -> Result<Program> {
+        for item in &self.module.items {
+            if let Item::Variable(variable) = item {
+                self.module_variable(variable)?;
+            }
+        }
+        self.scopes.push(BTreeMap::new());
+        let mut params = Vec::new();
+        let mut end = 0u32;
+        for param in &entry.params {
+            let (bytes, align) = layout_32(param)?;
+            let offset = end.next_multiple_of(align);
+            params.push(ParamSlot { offset, bytes });
+            self.declare(&param.name, Place::Param(offset));
+            end = offset.checked_add(bytes).filter(|&end| end <= 32764).ok_or("the parameters are too large")?;
+        }
+        self.block(entry.body.as_deref().unwrap_or_default())?;
+        if let Some((at, name)) = self.open.pop() {
+            self.current.line = self.meta[at].line;
+            return Err(format!("no label `{name}` is in scope"));
+        }
+        self.emit(Op::Exit);
+        let joins = flow::joins(&self.code);
+        for (at, meets) in joins {
+            if let Op::Branch { join, .. } = &mut self.code[at].op {
+                *join = meets;
+            }
+        }
+        let dynamic_start = self.shared_end.next_multiple_of(self.dynamic_align);
+        for &(slot, offset) in &self.dynamic {
+            if let Fill::Constant(value, _) = &mut self.slots[slot as usize] {
+                *value = i64::from(dynamic_start).wrapping_add(offset) as u64;
+            }
+        }
+        let mut program = Program {
+            name: entry.name.to_string(),
+            code: std::mem::take(&mut self.code),
+            meta: std::mem::take(&mut self.meta),
+            slots: std::mem::take(&mut self.slots),
+            names: std::mem::take(&mut self.names),
+            predicates: self.predicate_names.len() as u32,
+            predicate_names: std::mem::take(&mut self.predicate_names),
+            param_bytes: end,
+            params,
+            static_shared: self.shared_end - SHARED_START,
+            dynamic_start,
+            local_bytes: self.local_end.next_multiple_of(8),
+            required_threads: None,
+            max_threads: None,
+            min_blocks: None,
+            max_registers: None,
+            cluster: None,
+            register_estimate: 0,
+        };
+        for limit in &entry.limits {
+            match *limit {
+                Limit::RequiredThreads(threads) => program.required_threads = Some(threads),
+                Limit::MaxThreads(threads) => program.max_threads = Some(threads),
+                Limit::MinBlocks(blocks) => program.min_blocks = Some(blocks),
+                Limit::MaxRegisters(count) => program.max_registers = Some(count),
+                Limit::Cluster(extents) => program.cluster = Some(extents),
+                Limit::MaxBlocks(_) | Limit::MaxClusterRank(_) | Limit::ExplicitCluster | Limit::NoReturn => {}
+            }
+        }
+        program.register_estimate = flow::pressure(&program);
+        Ok(program)
+    }
+
+    fn module_variable(&mut self, variable: &Variable) -> Result<()> {
+        let place = match variable.space {
+            VariableSpace::Shared if variable.extents.contains(&None) => {
+                let (_, align) = layout_32(variable)?;
+                self.dynamic_align = self.dynamic_align.max(align);
+                Place::Dynamic
+            }
+            VariableSpace::Shared => Place::Shared(self.shared_room(variable)?),
+            VariableSpace::Global | VariableSpace::Const => match self.globals.get(&variable.name) {
+                Some(&address) => Place::Global(address),
+                None => return Ok(()),
+            },
+            VariableSpace::Local | VariableSpace::Param => return Ok(()),
+        };
+        self.declare(&variable.name, place);
+        Ok(())
+    }
+
+    fn shared_room(&mut self, variable: &Variable) -> Result<u32> {
+        let (bytes, align) = layout_32(variable)?;
+        let at = self.shared_end.next_multiple_of(align);
+        self.shared_end = at.checked_add(bytes).ok_or("shared memory is too large")?;
+        Ok(at)
+    }
+
+    fn declare(&mut self, name: &Name, place: Place) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.clone(), place);
+        }
+    }
+
+    fn place(&self, name: &Name) -> Option<Place> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name).copied())
+    }
+
+    fn block(&mut self, statements: &'m [Statement]) -> Result<()> {
+        self.scopes.push(BTreeMap::new());
+        let outer = std::mem::take(&mut self.open);
+        let mut labels: BTreeMap<&Name, u32> = BTreeMap::new();
+        for statement in statements {
+            match statement {
+                Statement::Registers(_) | Statement::Pragma(_) => {}
+                Statement::Variable(variable) => self.body_variable(variable)?,
+                Statement::Label(name) => {
+                    if labels.insert(name, self.code.len() as u32).is_some() {
+                        return Err(format!("the label `{name}` is there twice"));
+                    }
+                }
+                Statement::Loc(loc, _) => self.loc = Some(*loc),
+                Statement::Instruction(instruction) => self.instruction(instruction)?,
+                Statement::Block(inner) => self.block(inner)?,
+            }
+        }
+        let mut unknown = outer;
+        for (at, name) in std::mem::take(&mut self.open) {
+            match (labels.get(&name), &mut self.code[at].op) {
+                (Some(&label), Op::Branch { target, .. }) => *target = label,
+                _ => unknown.push((at, name)),
+            }
+        }
+        self.open = unknown;
+        self.scopes.pop();
+        Ok(())
+    }
+
+    fn body_variable(&mut self, variable: &Variable) -> Result<()> {
+        let place = match variable.space {
+            VariableSpace::Shared if variable.extents.contains(&None) => {
+                let (_, align) = layout_32(variable)?;
+                self.dynamic_align = self.dynamic_align.max(align);
+                Place::Dynamic
+            }
+            VariableSpace::Shared => Place::Shared(self.shared_room(variable)?),
+            VariableSpace::Local | VariableSpace::Param => {
+                let (bytes, align) = layout_32(variable)?;
+                let at = self.local_end.next_multiple_of(align);
+                self.local_end = at.checked_add(bytes).filter(|&end| end < 1 << 20).ok_or("local memory is too large")?;
+                Place::Local(at)
+            }
+            VariableSpace::Global | VariableSpace::Const => {
+                return Err(format!("`{}`: variables of this space stand outside functions", variable.name));
+            }
+        };
+        self.declare(&variable.name, place);
+        Ok(())
+    }
+
+    fn instruction(&mut self, instruction: &'m Instruction) -> Result<()> {
+        let row = instruction.row.row();
+        self.current = Meta { line: instruction.line.0, loc: self.loc, ..Meta::default() };
+        self.current.mnemonic.push_str(row.mnemonic());
+        for modifier in &instruction.modifiers {
+            self.current.mnemonic.push('.');
+            self.current.mnemonic.push_str(&modifier.to_string());
+        }
+        self.guard = match instruction.guard {
+            None => Pred::TRUE,
+            Some(guard) => {
+                let predicate = self.predicate_of(guard.register)?;
+                self.current.reads_predicates.push(predicate);
+                Pred { index: predicate, negated: guard.negated }
+            }
+        };
+        let mods = Mods(&instruction.modifiers);
+        let operands = &instruction.operands[..];
+        let mnemonic = row.mnemonic();
+        let done = match mnemonic {
+            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank" | "prefetch" | "prefetchu"
+            | "applypriority" | "discard" | "createpolicy" => self.memory(mnemonic, mods, operands)?,
+            "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence" | "nanosleep"
+            | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
+            "mbarrier" | "cp" | "tensormap" => self.asynchronous(mnemonic, mods, operands)?,
+            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
+            "bra" | "call" | "ret" | "exit" | "trap" | "brkpt" => self.control(mnemonic, mods, operands)?,
+            _ => self.arithmetic(mnemonic, mods, operands)?,
+        };
+        if !done {
+            return Err(format!("`{}` is not executed by this emulator", self.current.mnemonic));
+        }
+        if self.code.len() > MOST_OPERATIONS {
+            return Err(format!("the kernel has more than {MOST_OPERATIONS} operations"));
+        }
+        Ok(())
+    }
+
+    /// Appends an operation for the instruction under translation.
+    fn emit(&mut self, op: Op) {
+        self.push(op, self.guard);
+        let guard = self.guard;
+        for op in std::mem::take(&mut self.after) {
+            self.push(op, guard);
+        }
+    }
+
+    /// Appends an operation that runs whatever the guard says: it only prepares operands, which the instruction itself reads.
+    fn prepare(&mut self, op: Op) {
+        let Meta { line, loc, .. } = self.current;
+        self.code.push(Inst { op, guard: Pred::TRUE });
+        self.meta.push(Meta { line, loc, mnemonic: self.current.mnemonic.clone(), ..Meta::default() });
+    }
+
+    fn push(&mut self, op: Op, guard: Pred) {
+        self.code.push(Inst { op, guard });
+        self.meta.push(self.current.clone());
+    }
+
+    fn control(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &'m [Operand]) -> Result<bool> {
+        match mnemonic {
+            "bra" => {
+                let Some(Operand::Symbol(name, _)) = operands.first() else { return Ok(false) };
+                self.open.push((self.code.len(), name.clone()));
+                self.emit(Op::Branch { target: NOWHERE, join: NOWHERE });
+            }
+            "ret" if self.calls.len() > 1 => {
+                self.frame.returns.push(self.code.len());
+                self.emit(Op::Branch { target: NOWHERE, join: NOWHERE });
+            }
+            "ret" | "exit" => self.emit(Op::Exit),
+            "trap" => self.emit(Op::Trap),
+            "brkpt" => self.emit(Op::Nop),
+            "call" => {
+                let _ = mods;
+                self.call(operands)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn call(&mut self, operands: &'m [Operand]) -> Result<()> {
+        let (results, name, arguments): (&[Operand], _, &[Operand]) = match operands {
+            [Operand::List(results), Operand::Symbol(name, _), Operand::List(arguments)] => (results, name, arguments),
+            [Operand::Symbol(name, _), Operand::List(arguments)] => (&[], name, arguments),
+            [Operand::Symbol(name, _)] => (&[], name, &[]),
+            _ => return Err("only direct calls are executed".to_owned()),
+        };
+        let local = |builder: &Self, operand: &Operand| match operand {
+            Operand::Symbol(name, _) => match builder.place(name) {
+                Some(Place::Local(at)) => Ok(at),
+                _ => Err(format!("`{name}` is no `.param` variable of this function")),
+            },
+            _ => Err("arguments are `.param` variables".to_owned()),
+        };
+        let callee = self.module.items.iter().find_map(|item| match item {
+            Item::Function(function) if function.name == *name && function.body.is_some() => Some(function),
+            _ => None,
+        });
+        let Some(callee) = callee else {
+            match (&*name.0, arguments) {
+                ("vprintf", [format, values]) => {
+                    let (format, arguments) = (local(self, format)?, local(self, values)?);
+                    self.emit(Op::Print { format, arguments });
+                }
+                ("__assertfail", _) => self.emit(Op::Trap),
+                _ => return Err(format!("the function `{name}` has no body in this module")),
+            }
+            return Ok(());
+        };
+        if callee.kind == FunctionKind::Entry || self.calls.contains(name) {
+            return Err(format!("`{name}` cannot be called here: recursion and calls of kernels are not executed"));
+        }
+        if callee.params.len() != arguments.len() || callee.results.len() != results.len() {
+            return Err(format!("`{name}` takes {} arguments and gives {} results", callee.params.len(), callee.results.len()));
+        }
+        let mut scope = BTreeMap::new();
+        for (variable, operand) in callee.params.iter().zip(arguments).chain(callee.results.iter().zip(results)) {
+            scope.insert(variable.name.clone(), Place::Local(local(self, operand)?));
+        }
+        // A guarded call jumps over the inlined body where the guard does not hold.
+        let guarded = (self.guard != Pred::TRUE).then(|| {
+            let guard = Pred { index: self.guard.index, negated: !self.guard.negated };
+            let at = self.code.len();
+            self.push(Op::Branch { target: NOWHERE, join: NOWHERE }, guard);
+            at
+        });
+        let caller = self.current.clone();
+        let inner = Frame {
+            registers: &callee.registers,
+            bindings: vec![Binding::None; callee.registers.len()],
+            returns: Vec::new(),
+        };
+        let outer = std::mem::replace(&mut self.frame, inner);
+        // The callee sees the module's variables and its parameters, not the caller's.
+        let module_scope = self.scopes.first().cloned().unwrap_or_default();
+        let scopes = std::mem::replace(&mut self.scopes, vec![module_scope, scope]);
+        let (open, loc) = (std::mem::take(&mut self.open), self.loc);
+        self.calls.push(name.clone());
+        self.block(callee.body.as_deref().unwrap_or_default())?;
+        if let Some((_, label)) = self.open.first() {
+            return Err(format!("no label `{label}` is in scope"));
+        }
+        self.calls.pop();
+        let frame = std::mem::replace(&mut self.frame, outer);
+        (self.scopes, self.open, self.loc) = (scopes, open, loc);
+        self.current = caller;
+        let end = self.code.len() as u32;
+        for at in frame.returns.into_iter().chain(guarded) {
+            if let Op::Branch { target, .. } = &mut self.code[at].op {
+                *target = end;
+            }
+        }
+        self.guard = Pred::TRUE;
+        self.emit(Op::Nop);
+        Ok(())
+    }
+}

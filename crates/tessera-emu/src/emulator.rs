@@ -1,0 +1,294 @@
+//! The emulated device: memory, modules, launches.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tessera_driver::{DevicePtr, Dim3, Params};
+use tessera_ptx::{Function, FunctionKind, Initial, Item, Name, Space, Variable};
+use tessera_types::Device;
+
+use crate::decode;
+use crate::exec::Launch;
+use crate::memory::Heap;
+use crate::options::{EmuOptions, LaunchOptions};
+use crate::program::{Program, SHARED_START};
+use crate::report::{EmuError, Report};
+
+/// A loaded module: its kernels are translated when they are first asked for.
+pub struct Module {
+    parsed: tessera_ptx::Module,
+    globals: BTreeMap<Name, u64>,
+    files: BTreeMap<u32, String>,
+    programs: BTreeMap<String, OnceLock<Result<Program, decode::Refusal>>>,
+}
+
+impl Module {
+    /// The kernels' names.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.programs.keys().map(String::as_str)
+    }
+
+    /// The PTX version and target that the module says.
+    pub fn header(&self) -> (tessera_ptx::PtxVersion, tessera_ptx::Target) {
+        (self.parsed.version, self.parsed.target)
+    }
+
+    pub(crate) fn program(&self, name: &str) -> Result<&Program, EmuError> {
+        let Some(cell) = self.programs.get(name) else {
+            return Err(EmuError::Launch(format!("the module has no kernel `{name}`")));
+        };
+        let entry = self.parsed.functions().find(|function| &*function.name.0 == name);
+        let translated = cell.get_or_init(|| match entry {
+            Some(entry) => decode::translate(&self.parsed, &self.globals, entry),
+            None => Err(decode::Refusal { line: 0, message: "the kernel has no body".to_owned() }),
+        });
+        translated.as_ref().map_err(|refusal| EmuError::Unsupported {
+            kernel: name.to_owned(),
+            line: refusal.line,
+            message: refusal.message.clone(),
+        })
+    }
+
+    /// Where a variable of the module is.
+    pub fn variable(&self, name: &str) -> Option<DevicePtr> {
+        self.globals.get(&Name::from(name)).copied().map(DevicePtr)
+    }
+}
+
+/// An emulated device.
+pub struct Emulator {
+    device: &'static Device,
+    multiprocessors: u32,
+    defaults: LaunchOptions,
+    heap: Mutex<Heap>,
+}
+
+impl Emulator {
+    /// A device with empty memory.
+    pub fn new(options: &EmuOptions) -> Result<Emulator, EmuError> {
+        let device = Device::by_name(&options.device)
+            .ok_or_else(|| EmuError::Launch(format!("no device named `{}` is known", options.device)))?;
+        Ok(Emulator {
+            device,
+            multiprocessors: options.multiprocessors.unwrap_or(device.sms).max(1),
+            defaults: options.launch.clone(),
+            heap: Mutex::new(Heap::default()),
+        })
+    }
+
+    /// The product that is emulated.
+    pub fn device(&self) -> &'static Device {
+        self.device
+    }
+
+    /// Its multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// How launches are executed that say nothing else.
+    pub fn defaults(&self) -> &LaunchOptions {
+        &self.defaults
+    }
+
+    fn heap(&self) -> MutexGuard<'_, Heap> {
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.heap().used()
+    }
+
+    /// Allocates memory; it holds zeros, but counts as not written.
+    pub fn alloc(&self, bytes: u64) -> Result<DevicePtr, EmuError> {
+        let mut heap = self.heap();
+        let room = self.device.dram_bytes.saturating_sub(heap.used());
+        let pointer = if bytes <= room { heap.alloc(bytes) } else { None };
+        pointer.map(DevicePtr).ok_or_else(|| EmuError::Memory(format!("no room for {bytes} bytes")))
+    }
+
+    /// Frees memory of [`Emulator::alloc`].
+    pub fn free(&self, pointer: DevicePtr) -> Result<(), EmuError> {
+        if self.heap().free(pointer.0) { Ok(()) } else { Err(EmuError::Memory(format!("{pointer} is no allocation"))) }
+    }
+
+    /// Copies bytes to the device.
+    pub fn write(&self, to: DevicePtr, from: &[u8]) -> Result<(), EmuError> {
+        let heap = self.heap();
+        let found = heap.find(to.0, from.len() as u64).and_then(|index| heap.get(index));
+        let found = found.ok_or_else(|| missing(&heap, to, from.len()))?;
+        found.copy_in(to.0, from);
+        Ok(())
+    }
+
+    /// Copies bytes from the device.
+    pub fn read(&self, from: DevicePtr, to: &mut [u8]) -> Result<(), EmuError> {
+        let heap = self.heap();
+        let found = heap.find(from.0, to.len() as u64).and_then(|index| heap.get(index));
+        found.ok_or_else(|| missing(&heap, from, to.len()))?.copy_out(from.0, to);
+        Ok(())
+    }
+
+    /// Parses a module and allocates its variables. Kernels are translated on first use.
+    pub fn load(&self, text: &str) -> Result<Module, EmuError> {
+        let parsed = tessera_ptx::parse(text)?;
+        if let Some(problem) = tessera_ptx::check(&parsed).into_iter().next() {
+            return Err(EmuError::Parse(problem));
+        }
+        let mut module = Module { parsed, globals: BTreeMap::new(), files: BTreeMap::new(), programs: BTreeMap::new() };
+        let mut variables = Vec::new();
+        for item in &module.parsed.items {
+            match item {
+                Item::Variable(variable) if matches!(variable.space, Space::Global | Space::Const) => {
+                    let bytes = decode::layout(variable).map(|(bytes, _)| bytes);
+                    let bytes = bytes.ok_or_else(|| EmuError::Memory(format!("`{}` is too large", variable.name)))?;
+                    // An array without an extent has as many elements as initial values.
+                    let element = u64::from(variable.ty.bits().div_ceil(8));
+                    let bytes = bytes.max(element * variable.initial.len() as u64);
+                    let at = self.alloc(bytes)?;
+                    module.globals.insert(variable.name.clone(), at.0);
+                    variables.push((variable, at, bytes));
+                }
+                Item::Function(Function { kind: FunctionKind::Entry, name, body: Some(_), .. }) => {
+                    module.programs.insert(name.to_string(), OnceLock::new());
+                }
+                Item::File { index, path } => {
+                    module.files.insert(*index, path.clone());
+                }
+                Item::Variable(_) | Item::Function(_) | Item::Section { .. } => {}
+            }
+        }
+        for (variable, at, bytes) in variables {
+            self.write(at, &initial(variable, bytes, &module.globals))?;
+        }
+        Ok(module)
+    }
+
+    /// Frees a module's variables.
+    pub fn unload(&self, module: &Module) {
+        let mut heap = self.heap();
+        for &at in module.globals.values() {
+            heap.free(at);
+        }
+    }
+
+    /// Blocks of a kernel that fit one multiprocessor.
+    pub(crate) fn occupancy(&self, program: &Program, threads: u32, shared_bytes: u32) -> u32 {
+        let limits = self.device.arch.limits();
+        let warps = threads.div_ceil(32).max(1);
+        let registers = program.registers(limits.registers_per_sm).next_multiple_of(8) * 32 * warps;
+        let shared = program.static_shared + shared_bytes + limits.shared_reserved_per_block;
+        let by_shared = if shared == 0 { limits.blocks_per_sm } else { limits.shared_per_sm / shared };
+        limits.blocks_per_sm.min(limits.warps_per_sm / warps).min(limits.registers_per_sm / registers.max(1)).min(by_shared)
+    }
+
+    /// Runs a kernel to its end.
+    pub fn launch(
+        &self,
+        module: &Module,
+        kernel: &str,
+        grid: Dim3,
+        block: Dim3,
+        args: &Params,
+        options: &LaunchOptions,
+    ) -> Result<Report, EmuError> {
+        let program = module.program(kernel)?;
+        let cluster = self.check(program, grid, block, args, options)?;
+        let mut params = vec![0; program.param_bytes as usize];
+        let ends = args.offsets().iter().skip(1).copied().chain([args.bytes().len()]);
+        for ((param, &start), end) in program.params.iter().zip(args.offsets()).zip(ends) {
+            let bytes = &args.bytes()[start..end.min(start + param.bytes as usize)];
+            params[param.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        let heap = self.heap().clone();
+        let launch = Launch {
+            program,
+            heap: &heap,
+            params,
+            grid,
+            block,
+            cluster,
+            shared_bytes: options.shared_bytes,
+            multiprocessors: self.multiprocessors,
+            options,
+            files: &module.files,
+            output: Mutex::new(BTreeMap::new()),
+        };
+        let blocks = u64::from(self.occupancy(program, block.count() as u32, options.shared_bytes).max(1));
+        let resident = (blocks * u64::from(self.multiprocessors) / cluster.count()).max(1);
+        crate::launch::run(&launch, resident)
+    }
+
+    fn check(&self, program: &Program, grid: Dim3, block: Dim3, args: &Params, options: &LaunchOptions) -> Result<Dim3, EmuError> {
+        let refuse = |message: String| Err(EmuError::Launch(format!("kernel `{}`: {message}", program.name)));
+        let limits = self.device.arch.limits();
+        if grid.count() == 0 || block.count() == 0 || grid.y > 65535 || grid.z > 65535 {
+            return refuse(format!("a grid of {grid:?} blocks of {block:?} threads cannot be launched"));
+        }
+        if block.count() > u64::from(limits.threads_per_block) || block.z > 64 {
+            return refuse(format!("{} threads a block: at most {} are possible", block.count(), limits.threads_per_block));
+        }
+        if let Some(required) = program.required_threads
+            && required != [block.x, block.y, block.z]
+        {
+            return refuse(format!("it requires blocks of {required:?} threads"));
+        }
+        if let Some([x, y, z]) = program.max_threads
+            && block.count() > u64::from(x) * u64::from(y) * u64::from(z)
+        {
+            return refuse(format!("it was made for at most {} threads a block", x * y * z));
+        }
+        let shared = program.dynamic_start - SHARED_START + options.shared_bytes;
+        if shared > limits.shared_per_block {
+            return refuse(format!("{shared} bytes of shared memory: a block has at most {}", limits.shared_per_block));
+        }
+        if args.offsets().len() != program.params.len() {
+            return refuse(format!("{} arguments for {} parameters", args.offsets().len(), program.params.len()));
+        }
+        let cluster = match (program.cluster, options.cluster) {
+            (Some([x, y, z]), _) => Dim3::new(x, y, z),
+            (None, Some(cluster)) => cluster,
+            (None, None) => Dim3::ONE,
+        };
+        let divides = |grid: u32, part: u32| part != 0 && grid.is_multiple_of(part);
+        if !divides(grid.x, cluster.x) || !divides(grid.y, cluster.y) || !divides(grid.z, cluster.z) || cluster.count() > 16 {
+            return refuse(format!("the grid {grid:?} cannot be cut into clusters of {cluster:?}"));
+        }
+        Ok(cluster)
+    }
+}
+
+impl Program {
+    /// Registers a thread, as far as the emulator knows: what the kernel's limits allow, or an estimate.
+    pub(crate) fn registers(&self, per_multiprocessor: u32) -> u32 {
+        let mut registers = self.register_estimate;
+        if let Some(most) = self.max_registers {
+            registers = registers.min(most);
+        }
+        let threads = self.required_threads.or(self.max_threads).map(|[x, y, z]| x * y * z);
+        if let (Some(threads), blocks) = (threads, self.min_blocks.unwrap_or(1)) {
+            registers = registers.min(per_multiprocessor / (threads * blocks).max(1) / 8 * 8);
+        }
+        registers.clamp(8, 255)
+    }
+}
+
+fn missing(heap: &Heap, at: DevicePtr, bytes: usize) -> EmuError {
+    EmuError::Memory(format!("{bytes} bytes at {at}: {}", heap.describe(at.0)))
+}
+
+fn initial(variable: &Variable, bytes: u64, globals: &BTreeMap<Name, u64>) -> Vec<u8> {
+    let width = (variable.ty.bits().div_ceil(8) as usize).min(8);
+    let mut memory = vec![0; bytes as usize];
+    for (cell, value) in memory.chunks_mut(width.max(1)).zip(&variable.initial) {
+        let word = match value {
+            Initial::Int(value) => *value as u64,
+            Initial::F32(bits) => u64::from(*bits),
+            Initial::F64(bits) => *bits,
+            Initial::Address(name) => globals.get(name).copied().unwrap_or(0),
+        };
+        cell.copy_from_slice(&word.to_le_bytes()[..cell.len()]);
+    }
+    memory
+}

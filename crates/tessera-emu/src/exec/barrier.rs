@@ -1,0 +1,511 @@
+//! Barriers: of a block, of a cluster, and mbarriers in shared memory; and fences.
+//!
+//! An mbarrier's 64 bits in shared memory are a stamp; its state stands beside it, so that a kernel that overwrites the
+//! barrier, or uses memory that was never made one, is told so.
+
+use std::collections::BTreeMap;
+
+use super::access::{Target, addresses};
+use super::run::Outcome;
+use super::{Cluster, Fault, Wait, Warp};
+use crate::lanes::{FULL, LANES, lanes};
+use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Order, Scope, Space};
+use crate::report::FindingKind;
+use crate::sanitize::SyncObject;
+
+/// One of a block's 16 barriers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockBarrier {
+    /// Threads that have come, counted by whole warps where all of a warp came.
+    pub(crate) arrived: u32,
+    /// How many it takes; the first to come says it. None: the whole block.
+    pub(crate) expected: Option<u32>,
+    pub(crate) generation: u64,
+    votes: Votes,
+    /// Of the last generation.
+    result: Votes,
+    /// The lanes of each warp that came.
+    pub(crate) lanes: BTreeMap<u32, u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    count: u32,
+    of: u32,
+}
+
+/// The barrier of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterBarrier {
+    pub(crate) arrived: u32,
+    pub(crate) generation: u64,
+}
+
+/// An mbarrier's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Mbarrier {
+    /// Arrivals of a phase.
+    pub(crate) count: u32,
+    /// Arrivals that the current phase still needs.
+    pub(crate) pending: u32,
+    /// Bytes that the current phase still needs.
+    pub(crate) bytes: i64,
+    /// Completed phases.
+    pub(crate) generation: u64,
+    /// What was promised and what came, in this phase, for reports.
+    pub(crate) expected_bytes: i64,
+    stamp: u64,
+}
+
+/// Most arrivals or bytes that an mbarrier counts.
+const MOST_PENDING: u32 = (1 << 20) - 1;
+
+impl Mbarrier {
+    fn settle(&mut self) -> bool {
+        if self.pending == 0 && self.bytes == 0 {
+            self.pending = self.count;
+            self.generation += 1;
+            self.expected_bytes = 0;
+            return true;
+        }
+        false
+    }
+
+    /// The state word that `arrive` gives and `test_wait` takes: the phase and the pending count.
+    fn state(&self) -> u64 {
+        self.generation << 24 | u64::from(self.pending)
+    }
+}
+
+fn stamp(offset: u32) -> u64 {
+    0x6d62_6172_0000_0000 | u64::from(offset)
+}
+
+impl Cluster<'_> {
+    pub(super) fn synchronize(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32, op: &Op) -> Result<Outcome, Fault> {
+        match op {
+            Op::Barrier { kind, id, count, aligned, by } => {
+                return self.block_barrier(warp, fragment, pc, active, *kind, (*id, *count), *aligned, warp.predicate(*by));
+            }
+            Op::ClusterArrive { relaxed } => {
+                self.progress += 1;
+                self.cluster_barrier.arrived += active.count_ones();
+                self.sync_release(warp, active, SyncObject::Cluster, !*relaxed);
+                self.settle_cluster_barrier(warp.live.count_ones());
+            }
+            Op::ClusterWait => {
+                let state = &mut warp.fragments[fragment];
+                if state.woken {
+                    state.woken = false;
+                } else {
+                    let generation = warp.asynchronous.cluster_generation;
+                    if self.cluster_barrier.generation <= generation {
+                        return Ok(Outcome::Park(Wait::Cluster { generation }));
+                    }
+                }
+                warp.asynchronous.cluster_generation += 1;
+                self.sync_acquire(warp, active, SyncObject::Cluster);
+            }
+            Op::Fence { order, scope } => self.fence(warp, active, *order, *scope),
+            Op::FenceProxy { .. } => self.fence_proxy(warp, active),
+            Op::FenceMbarrierInit => self.fence_mbarrier_init(warp, active),
+            Op::FenceTensorMap { .. } => {}
+            Op::Mbarrier { addr, op, scope, relaxed } => return self.mbarrier(warp, fragment, active, *addr, *op, *scope, *relaxed),
+            Op::PendingCount { to, from } => {
+                for lane in lanes(active) {
+                    let pending = warp.value(*from, lane) & u64::from(MOST_PENDING);
+                    warp.set(*to, lane, pending);
+                }
+            }
+            _ => {}
+        }
+        let _ = pc;
+        Ok(Outcome::Next)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
+    fn block_barrier(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        pc: u32,
+        active: u32,
+        kind: BarrierKind,
+        (id, count): (u32, Option<u32>),
+        aligned: bool,
+        votes: u32,
+    ) -> Result<Outcome, Fault> {
+        let first = active.trailing_zeros() as usize;
+        let id = warp.narrow(id, first);
+        if id >= 16 {
+            return Err(Fault::new(FindingKind::Barrier, first, format!("there is no barrier {id}: a block has 16")));
+        }
+        if warp.fragments[fragment].woken {
+            warp.fragments[fragment].woken = false;
+            self.finish_barrier(warp, active, kind, id);
+            return Ok(Outcome::Next);
+        }
+        let mask = active;
+        // `.aligned` asks for all lanes of the warp at this very instruction.
+        let strict = aligned && self.launch.options.sanitize.barriers && active != warp.live;
+        let here = |part: &super::Fragment| part.pc == pc && matches!(part.wait, Wait::Members { .. });
+        if strict {
+            let together = warp.fragments.iter().filter(|part| here(part)).fold(active, |mask, part| mask | part.mask);
+            if together != warp.live {
+                return Ok(Outcome::Park(Wait::Members { mask: active }));
+            }
+            for part in warp.fragments.iter_mut().filter(|part| here(part)) {
+                part.wait = Wait::Ready;
+            }
+        }
+        let expected = match count {
+            None => None,
+            Some(slot) => {
+                let count = warp.narrow(slot, first);
+                if count == 0 || !count.is_multiple_of(LANES as u32) {
+                    let message = format!("a barrier for {count} threads: a multiple of 32 is needed");
+                    return Err(Fault::new(FindingKind::Barrier, first, message));
+                }
+                Some(count)
+            }
+        };
+        self.progress += 1;
+        let barrier = &mut self.blocks[warp.rank].barriers[id as usize];
+        if barrier.arrived != 0 && barrier.expected != expected {
+            let say = |count: Option<u32>| count.map_or("the whole block".to_owned(), |count| format!("{count} threads"));
+            let message = format!("barrier {id} is for {} here, and for {} where others wait", say(expected), say(barrier.expected));
+            return Err(Fault::new(FindingKind::Barrier, first, message));
+        }
+        barrier.expected = expected;
+        let before = barrier.lanes.get(&warp.index).copied().unwrap_or(0);
+        // A warp all of whose living lanes came counts as a whole one.
+        let weight = |mask: u32| if mask == warp.live { LANES as u32 } else { mask.count_ones() };
+        let now = if before | mask == before { mask } else { before | mask };
+        barrier.arrived += if before | mask == before { weight(mask) } else { weight(now) - weight(before) };
+        barrier.lanes.insert(warp.index, now);
+        barrier.votes.count += (votes & mask).count_ones();
+        barrier.votes.of += mask.count_ones();
+        let generation = barrier.generation;
+        if let Some(expected) = expected
+            && barrier.arrived > expected
+        {
+            let message = format!("{} threads come to barrier {id}, which is for {expected}", barrier.arrived);
+            return Err(Fault::new(FindingKind::Barrier, first, message));
+        }
+        self.sync_release(warp, mask, SyncObject::Block { rank: warp.rank, id }, true);
+        self.settle_block_barrier(warp.rank, id);
+        if kind == BarrierKind::Arrive {
+            return Ok(Outcome::Next);
+        }
+        if self.blocks[warp.rank].barriers[id as usize].generation > generation {
+            self.finish_barrier(warp, mask, kind, id);
+            return Ok(Outcome::Next);
+        }
+        Ok(Outcome::Park(Wait::Barrier { id, generation }))
+    }
+
+    fn finish_barrier(&mut self, warp: &mut Warp, mask: u32, kind: BarrierKind, id: u32) {
+        let Votes { count, of } = self.blocks[warp.rank].barriers[id as usize].result;
+        match kind {
+            BarrierKind::Sync | BarrierKind::Arrive => {}
+            BarrierKind::Popc(to) => {
+                for lane in lanes(mask) {
+                    warp.set(to, lane, u64::from(count));
+                }
+            }
+            BarrierKind::And(to) => warp.set_predicate(to, mask, if count == of { FULL } else { 0 }),
+            BarrierKind::Or(to) => warp.set_predicate(to, mask, if count != 0 { FULL } else { 0 }),
+        }
+        self.sync_acquire(warp, mask, SyncObject::Block { rank: warp.rank, id });
+    }
+
+    /// Completes a barrier to which all have come. A block's own barrier does not wait for warps that have ended.
+    pub(super) fn settle_block_barrier(&mut self, rank: usize, id: u32) {
+        let block = &mut self.blocks[rank];
+        let barrier = &mut block.barriers[id as usize];
+        let expected = barrier.expected.unwrap_or(block.live_warps * LANES as u32);
+        if barrier.arrived >= expected && barrier.arrived > 0 {
+            barrier.arrived = 0;
+            barrier.expected = None;
+            barrier.generation += 1;
+            barrier.lanes.clear();
+            barrier.result = std::mem::take(&mut barrier.votes);
+            if let Some(sanitizer) = &mut self.sanitizer {
+                sanitizer.complete(SyncObject::Block { rank, id });
+            }
+        }
+    }
+
+    /// Completes the cluster's barrier when every living thread has arrived.
+    pub(super) fn settle_cluster_barrier(&mut self, running: u32) {
+        let waiting: u32 = self
+            .blocks
+            .iter()
+            .flat_map(|block| &block.warps)
+            .map(|warp| warp.as_ref().map_or(0, |warp| warp.live.count_ones()))
+            .sum();
+        if self.cluster_barrier.arrived > 0 && self.cluster_barrier.arrived >= waiting + running {
+            self.cluster_barrier.arrived = 0;
+            self.cluster_barrier.generation += 1;
+            if let Some(sanitizer) = &mut self.sanitizer {
+                sanitizer.complete(SyncObject::Cluster);
+            }
+        }
+    }
+
+    /// The mbarrier at a shared address.
+    fn find_mbarrier(&mut self, warp: &mut Warp, space: Space, address: u64, lane: usize) -> Result<(usize, u32), Fault> {
+        match self.resolve(warp, space, address, 8, 8, lane)? {
+            Target::Shared { rank, offset } => Ok((rank, offset)),
+            _ => Err(Fault::new(FindingKind::Mbarrier, lane, format!("{address:#x} is not in shared memory, where mbarriers are"))),
+        }
+    }
+
+    fn known_mbarrier(&mut self, rank: usize, offset: u32, lane: usize) -> Result<&mut Mbarrier, Fault> {
+        let block = &mut self.blocks[rank];
+        let at = offset as usize;
+        let word = block.shared[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        match block.mbarriers.get_mut(&offset) {
+            Some(found) if found.stamp == word => Ok(found),
+            Some(_) => {
+                Err(Fault::new(FindingKind::Mbarrier, lane, format!("the mbarrier at shared {offset:#x} was overwritten by ordinary stores")))
+            }
+            None => Err(Fault::new(FindingKind::Mbarrier, lane, format!("there is no mbarrier at shared {offset:#x}: it was not initialised"))),
+        }
+    }
+
+    /// Counts bytes that have come.
+    pub(super) fn complete_bytes(&mut self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
+        self.progress += 1;
+        let barrier = self.known_mbarrier(rank, offset, lane)?;
+        barrier.bytes -= i64::from(bytes);
+        if barrier.bytes < -i64::from(MOST_PENDING) {
+            return Err(Fault::new(FindingKind::Mbarrier, lane, format!("more than {MOST_PENDING} bytes come to the mbarrier at shared {offset:#x} than it expects")));
+        }
+        if barrier.settle()
+            && let Some(sanitizer) = &mut self.sanitizer
+        {
+            sanitizer.complete(SyncObject::Mbarrier { rank, offset });
+        }
+        Ok(())
+    }
+
+    /// Counts arrivals; gives the state before.
+    pub(super) fn arrive(&mut self, rank: usize, offset: u32, count: u32, drop: bool, lane: usize) -> Result<u64, Fault> {
+        self.progress += 1;
+        let barrier = self.known_mbarrier(rank, offset, lane)?;
+        let state = barrier.state();
+        if count > barrier.pending {
+            let message = format!(
+                "{count} more arrival(s) at the mbarrier at shared {offset:#x}, whose phase {} expects {} in all and has {} left",
+                barrier.generation, barrier.count, barrier.pending
+            );
+            return Err(Fault::new(FindingKind::Mbarrier, lane, message));
+        }
+        barrier.pending -= count;
+        if drop {
+            barrier.count = barrier.count.saturating_sub(count);
+        }
+        if barrier.settle()
+            && let Some(sanitizer) = &mut self.sanitizer
+        {
+            sanitizer.complete(SyncObject::Mbarrier { rank, offset });
+        }
+        Ok(state)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
+    fn mbarrier(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        active: u32,
+        addr: Addr,
+        op: MbarrierOp,
+        scope: Scope,
+        relaxed: bool,
+    ) -> Result<Outcome, Fault> {
+        let at = addresses(warp, addr);
+        if let MbarrierOp::Test { to, state, parity, blocking } = op {
+            return self.mbarrier_test(warp, fragment, active, (addr.space, &at), to, (state, parity), blocking, relaxed);
+        }
+        let _ = scope;
+        for lane in lanes(active) {
+            let (rank, offset) = self.find_mbarrier(warp, addr.space, at[lane], lane)?;
+            let object = SyncObject::Mbarrier { rank, offset };
+            match op {
+                MbarrierOp::Init { count } => {
+                    let count = warp.value(count, lane) as u32;
+                    if count == 0 || count > MOST_PENDING {
+                        let message = format!("an mbarrier for {count} arrivals: 1 to {MOST_PENDING} are possible");
+                        return Err(Fault::new(FindingKind::Mbarrier, lane, message));
+                    }
+                    let word = stamp(offset);
+                    let block = &mut self.blocks[rank];
+                    let state = Mbarrier { count, pending: count, bytes: 0, generation: 0, expected_bytes: 0, stamp: word };
+                    block.mbarriers.insert(offset, state);
+                    block.shared[offset as usize..offset as usize + 8].copy_from_slice(&word.to_le_bytes());
+                    self.progress += 1;
+                    self.mbarrier_made(warp, lane, rank, offset);
+                }
+                MbarrierOp::Invalidate => {
+                    self.known_mbarrier(rank, offset, lane)?;
+                    if let Some(waiter) = self.waiter(warp, rank, offset) {
+                        let message = format!("the mbarrier at shared {offset:#x} is destroyed while {waiter} waits for it");
+                        return Err(Fault::new(FindingKind::Mbarrier, lane, message));
+                    }
+                    self.blocks[rank].mbarriers.remove(&offset);
+                }
+                MbarrierOp::ExpectTx { bytes } => {
+                    let bytes = warp.value(bytes, lane) as u32;
+                    self.expect_bytes(rank, offset, bytes, lane)?;
+                }
+                MbarrierOp::CompleteTx { bytes } => {
+                    let bytes = warp.value(bytes, lane) as u32;
+                    self.complete_bytes(rank, offset, bytes, lane)?;
+                }
+                MbarrierOp::Arrive { count, expect, drop, state } => {
+                    let count = count.map_or(1, |reg| warp.value(reg, lane) as u32);
+                    if let Some(bytes) = expect {
+                        let bytes = warp.value(bytes, lane) as u32;
+                        self.expect_bytes(rank, offset, bytes, lane)?;
+                    }
+                    self.sync_release(warp, 1 << lane, object, !relaxed);
+                    let before = self.arrive(rank, offset, count, drop, lane)?;
+                    if let Some(state) = state {
+                        warp.set(state, lane, before);
+                    }
+                }
+                MbarrierOp::Test { .. } => {}
+            }
+        }
+        Ok(Outcome::Next)
+    }
+
+    fn expect_bytes(&mut self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
+        self.progress += 1;
+        let barrier = self.known_mbarrier(rank, offset, lane)?;
+        barrier.bytes += i64::from(bytes);
+        barrier.expected_bytes += i64::from(bytes);
+        if barrier.bytes > i64::from(MOST_PENDING) {
+            let message = format!("the mbarrier at shared {offset:#x} would expect {} bytes: {MOST_PENDING} are possible", barrier.bytes);
+            return Err(Fault::new(FindingKind::Mbarrier, lane, message));
+        }
+        Ok(())
+    }
+
+    fn waiter(&self, own: &Warp, rank: usize, offset: u32) -> Option<String> {
+        let others = self.blocks.iter().flat_map(|block| &block.warps).flatten().map(|warp| &**warp);
+        others.chain(std::iter::once(own)).find_map(|warp| {
+            let waits = warp
+                .fragments
+                .iter()
+                .any(|part| matches!(part.wait, Wait::Mbarrier { rank: r, offset: o, .. } if (r, o) == (rank, offset)));
+            waits.then(|| format!("warp {} of block {}", warp.index, self.block_number(warp.rank)))
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
+    fn mbarrier_test(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        active: u32,
+        (space, at): (Space, &[u64; LANES]),
+        to: u32,
+        (state, parity): (crate::program::Reg, bool),
+        blocking: bool,
+        relaxed: bool,
+    ) -> Result<Outcome, Fault> {
+        let timed_out = std::mem::take(&mut warp.fragments[fragment].timed_out);
+        warp.fragments[fragment].woken = false;
+        let mut wait = None;
+        let mut passed = 0;
+        for lane in lanes(active) {
+            let (rank, offset) = self.find_mbarrier(warp, space, at[lane], lane)?;
+            if rank != warp.rank {
+                return Err(Fault::new(FindingKind::Mbarrier, lane, "only the own block's mbarriers can be waited for"));
+            }
+            let value = warp.value(state, lane);
+            let generation = self.known_mbarrier(rank, offset, lane)?.generation;
+            let complete = if parity { generation & 1 != value & 1 } else { generation != value >> 24 };
+            if complete {
+                passed |= 1 << lane;
+            } else {
+                wait = Some(Wait::Mbarrier { rank, offset, generation });
+            }
+        }
+        // A fragment waits only where no lane has passed: lanes that have could be what the others wait for.
+        if let (Some(wait), true, 0, false) = (wait, blocking, passed, timed_out) {
+            return Ok(Outcome::Park(wait));
+        }
+        warp.set_predicate(to, active, passed);
+        if !relaxed {
+            for lane in lanes(passed) {
+                let (rank, offset) = self.find_mbarrier(warp, space, at[lane], lane)?;
+                self.sync_acquire(warp, 1 << lane, SyncObject::Mbarrier { rank, offset });
+            }
+        }
+        // A spinning loop lets others run.
+        Ok(if passed == active { Outcome::Next } else { Outcome::Yield })
+    }
+
+    // What the sanitizer is told.
+
+    fn threads(warp: &Warp, mask: u32) -> impl Iterator<Item = usize> {
+        let first = warp.index as usize * LANES;
+        lanes(mask).map(move |lane| first + lane)
+    }
+
+    pub(super) fn sync_release(&mut self, warp: &Warp, mask: u32, object: SyncObject, orders: bool) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            for thread in Self::threads(warp, mask) {
+                sanitizer.release(warp.rank, thread, object, orders);
+            }
+        }
+    }
+
+    pub(super) fn sync_acquire(&mut self, warp: &Warp, mask: u32, object: SyncObject) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            for thread in Self::threads(warp, mask) {
+                sanitizer.acquire(warp.rank, thread, object);
+            }
+        }
+    }
+
+    pub(super) fn join_lanes(&mut self, warp: &Warp, mask: u32) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.join(warp.rank, &Self::threads(warp, mask).collect::<Vec<_>>());
+        }
+    }
+
+    fn fence(&mut self, warp: &Warp, mask: u32, order: Order, scope: Scope) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            for thread in Self::threads(warp, mask) {
+                sanitizer.fence(warp.rank, thread, order, scope);
+            }
+        }
+    }
+
+    fn fence_proxy(&mut self, warp: &Warp, mask: u32) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            for thread in Self::threads(warp, mask) {
+                sanitizer.fence_proxy(warp.rank, thread);
+            }
+        }
+    }
+
+    fn fence_mbarrier_init(&mut self, warp: &Warp, mask: u32) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            for thread in Self::threads(warp, mask) {
+                sanitizer.fence_mbarrier_init(warp.rank, thread);
+            }
+        }
+    }
+
+    fn mbarrier_made(&mut self, warp: &Warp, lane: usize, rank: usize, offset: u32) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.mbarrier_made(warp.rank, warp.index as usize * LANES + lane, rank, offset);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A cluster of blocks while it runs: warps, their registers, shared memory, barriers, and the copies under way.
+//!
+//! One host thread runs a cluster; clusters run in parallel. A warp is a set of **fragments**, each a program counter with the
+//! lanes that share it. A branch on which lanes disagree makes two fragments that wait for each other where the paths meet
+//! (a [`Join`]); meanwhile each of them runs on its own, so lanes that wait for other lanes of their warp make progress.
+//! A fragment that waits for a barrier says for which one; the scheduler looks whether it may go on.
+
+mod access;
+mod asynchronous;
+mod atomic;
+mod barrier;
+mod collective;
+pub(crate) mod matrix;
+mod run;
+mod schedule;
+pub(crate) mod tensor;
+pub(crate) mod wgmma;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use tessera_driver::Dim3;
+use tessera_ptx::Special;
+
+use crate::lanes::{FULL, LANES, Slot};
+use crate::memory::Heap;
+use crate::options::{LaunchOptions, Schedule};
+use crate::program::{Fill, NOWHERE, Program, SHARED_START};
+use crate::report::{Finding, FindingKind};
+use crate::sanitize::Sanitizer;
+
+pub(crate) use access::Target;
+pub(crate) use schedule::{Progress, Stopped};
+
+/// What all blocks of a launch share.
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) heap: &'a Heap,
+    pub(crate) params: Vec<u8>,
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) cluster: Dim3,
+    pub(crate) shared_bytes: u32,
+    pub(crate) multiprocessors: u32,
+    pub(crate) options: &'a LaunchOptions,
+    pub(crate) files: &'a BTreeMap<u32, String>,
+    /// What the kernel printed, by block.
+    pub(crate) output: Mutex<BTreeMap<u64, String>>,
+}
+
+/// Why a warp's instruction cannot be executed.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: FindingKind,
+    pub(crate) message: String,
+    /// The lane it happened in.
+    pub(crate) lane: usize,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FindingKind, lane: usize, message: impl Into<String>) -> Fault {
+        Fault { kind, lane, message: message.into() }
+    }
+}
+
+/// A small generator (splitmix64) that makes a seed's choices.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed ^ 0x5851_F42D_4C95_7F2D)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// What a fragment waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Ready,
+    /// Other lanes of the warp at the same instruction; the mask is of its own lanes that execute it.
+    Members { mask: u32 },
+    /// A barrier of the block, in a generation.
+    Barrier { id: u32, generation: u64 },
+    /// An mbarrier, in a generation.
+    Mbarrier { rank: usize, offset: u32, generation: u64 },
+    Cluster { generation: u64 },
+}
+
+/// Lanes with a common program counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) pc: u32,
+    pub(crate) mask: u32,
+    pub(crate) join: u32,
+    pub(crate) wait: Wait,
+    /// Set when a wait is over: the instruction at `pc` finishes without waiting again.
+    pub(crate) woken: bool,
+    /// Set when a wait was given up because nothing else could run.
+    pub(crate) timed_out: bool,
+}
+
+/// Where fragments meet again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Join {
+    pub(crate) pc: u32,
+    /// The lanes that will meet, less those that have ended.
+    pub(crate) expected: u32,
+    pub(crate) arrived: u32,
+    pub(crate) parent: u32,
+}
+
+/// A warp.
+pub(crate) struct Warp {
+    pub(crate) rank: usize,
+    pub(crate) index: u32,
+    pub(crate) regs: Vec<Slot>,
+    pub(crate) result: Slot,
+    pub(crate) predicates: Vec<u32>,
+    pub(crate) carry: u32,
+    /// Lanes that have not ended.
+    pub(crate) live: u32,
+    pub(crate) fragments: Vec<Fragment>,
+    pub(crate) joins: Vec<Join>,
+    /// Local memory: each lane's bytes behind one another.
+    pub(crate) local: Vec<u8>,
+    /// The allocation that was touched last.
+    pub(crate) recent: usize,
+    pub(crate) executed: u64,
+    pub(crate) asynchronous: asynchronous::WarpQueues,
+    /// Operations since lanes began to wait at a join, and whether atomics or strong loads were among them.
+    pub(crate) apart: u64,
+    pub(crate) strong: bool,
+    /// Written lanes by slot, where uninitialised reads are looked for.
+    pub(crate) written: Vec<u32>,
+    pub(crate) written_predicates: Vec<u32>,
+}
+
+/// A block.
+pub(crate) struct Block {
+    pub(crate) index: [u32; 3],
+    pub(crate) shared: Vec<u8>,
+    pub(crate) warps: Vec<Option<Box<Warp>>>,
+    pub(crate) barriers: Vec<barrier::BlockBarrier>,
+    pub(crate) mbarriers: BTreeMap<u32, barrier::Mbarrier>,
+    pub(crate) live_warps: u32,
+}
+
+/// A cluster: one block where there are no clusters.
+pub(crate) struct Cluster<'a> {
+    pub(crate) launch: &'a Launch<'a>,
+    pub(crate) number: u64,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) random: Random,
+    /// Counts what could let another thread go on.
+    pub(crate) progress: u64,
+    pub(crate) clock: u64,
+    pub(crate) executed: u64,
+    pub(crate) jobs: Vec<asynchronous::Job>,
+    pub(crate) cluster_barrier: barrier::ClusterBarrier,
+    pub(crate) next_warp: usize,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) sanitizer: Option<Box<Sanitizer>>,
+}
+
+impl<'a> Cluster<'a> {
+    /// The blocks of a cluster, ready to start.
+    pub(crate) fn new(launch: &'a Launch<'a>, number: u64) -> Cluster<'a> {
+        let shape = launch.cluster;
+        let across = [launch.grid.x / shape.x, launch.grid.y / shape.y].map(u64::from);
+        let first = [
+            (number % across[0]) as u32 * shape.x,
+            (number / across[0] % across[1]) as u32 * shape.y,
+            (number / across[0] / across[1]) as u32 * shape.z,
+        ];
+        let threads = launch.block.count() as u32;
+        let shared = (launch.program.dynamic_start + launch.shared_bytes) as usize;
+        let count = shape.count() as usize;
+        let mut blocks = Vec::with_capacity(count);
+        for rank in 0..count {
+            let place = rank as u32;
+            let index = [
+                first[0] + place % shape.x,
+                first[1] + place / shape.x % shape.y,
+                first[2] + place / shape.x / shape.y,
+            ];
+            let warps = threads.div_ceil(LANES as u32);
+            let mut block = Block {
+                index,
+                shared: vec![0; shared.max(SHARED_START as usize)],
+                warps: Vec::new(),
+                barriers: vec![barrier::BlockBarrier::default(); 16],
+                mbarriers: BTreeMap::new(),
+                live_warps: warps,
+            };
+            for warp in 0..warps {
+                block.warps.push(Some(Box::new(Warp::new(launch, rank, index, warp))));
+            }
+            blocks.push(block);
+        }
+        let warps = blocks[0].warps.len();
+        Cluster {
+            launch,
+            number,
+            blocks,
+            random: Random::new(launch.options.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9))),
+            progress: 0,
+            clock: 0,
+            executed: 0,
+            jobs: Vec::new(),
+            cluster_barrier: barrier::ClusterBarrier::default(),
+            next_warp: 0,
+            findings: Vec::new(),
+            sanitizer: launch.options.sanitize.any().then(|| Box::new(Sanitizer::new(launch, count, warps, shared))),
+        }
+    }
+
+    pub(crate) fn schedule(&self) -> Schedule {
+        self.launch.options.schedule
+    }
+
+    /// The linear number of a block in the grid.
+    pub(crate) fn block_number(&self, rank: usize) -> u64 {
+        let [x, y, z] = self.blocks[rank].index.map(u64::from);
+        x + u64::from(self.launch.grid.x) * (y + u64::from(self.launch.grid.y) * z)
+    }
+
+    pub(crate) fn warp(&self, rank: usize, warp: usize) -> Option<&Warp> {
+        self.blocks[rank].warps[warp].as_deref()
+    }
+}
+
+impl Warp {
+    fn new(launch: &Launch<'_>, rank: usize, block: [u32; 3], index: u32) -> Warp {
+        let program = launch.program;
+        let threads = launch.block.count() as u32;
+        let lanes = (threads - index * LANES as u32).min(LANES as u32);
+        let live = if lanes == LANES as u32 { FULL } else { (1 << lanes) - 1 };
+        let regs: Vec<Slot> = program
+            .slots
+            .iter()
+            .map(|fill| match *fill {
+                Fill::Register => Slot::ZERO,
+                Fill::Constant(value, true) => Slot::wide(value),
+                Fill::Constant(value, false) => Slot::narrow(value as u32),
+                Fill::Special(special) => fill_special(launch, rank, block, index, special),
+            })
+            .collect();
+        let mut predicates = vec![0; program.predicates as usize];
+        predicates[0] = FULL;
+        let track = launch.options.sanitize.uninitialized;
+        let written = match track {
+            true => program.slots.iter().map(|fill| if *fill == Fill::Register { 0 } else { FULL }).collect(),
+            false => Vec::new(),
+        };
+        let mut written_predicates = if track { vec![0; predicates.len()] } else { Vec::new() };
+        for (flags, name) in written_predicates.iter_mut().zip(&program.predicate_names) {
+            if !name.starts_with('%') && (name == "true" || name == "scratch") {
+                *flags = FULL;
+            }
+        }
+        Warp {
+            rank,
+            index,
+            regs,
+            result: Slot::ZERO,
+            predicates,
+            carry: 0,
+            live,
+            fragments: vec![Fragment { pc: 0, mask: live, join: NOWHERE, wait: Wait::Ready, woken: false, timed_out: false }],
+            joins: Vec::new(),
+            local: vec![0; program.local_bytes as usize * LANES],
+            recent: 0,
+            executed: 0,
+            asynchronous: asynchronous::WarpQueues::default(),
+            apart: 0,
+            strong: false,
+            written,
+            written_predicates,
+        }
+    }
+}
+
+/// A special register that stays what it is while the warp runs.
+fn fill_special(launch: &Launch<'_>, rank: usize, block: [u32; 3], warp: u32, special: Special) -> Slot {
+    let (threads, grid, cluster) = (launch.block, launch.grid, launch.cluster);
+    let in_cluster = [block[0] % cluster.x, block[1] % cluster.y, block[2] % cluster.z];
+    let mut slot = Slot::ZERO;
+    for lane in 0..LANES {
+        let thread = warp * LANES as u32 + lane as u32;
+        let lane_bit = 1u32 << lane;
+        let value = match special {
+            Special::TidX => thread % threads.x,
+            Special::TidY => thread / threads.x % threads.y,
+            Special::TidZ => thread / threads.x / threads.y,
+            Special::NtidX => threads.x,
+            Special::NtidY => threads.y,
+            Special::NtidZ => threads.z,
+            Special::CtaidX => block[0],
+            Special::CtaidY => block[1],
+            Special::CtaidZ => block[2],
+            Special::NctaidX => grid.x,
+            Special::NctaidY => grid.y,
+            Special::NctaidZ => grid.z,
+            Special::ClusteridX => block[0] / cluster.x,
+            Special::ClusteridY => block[1] / cluster.y,
+            Special::ClusteridZ => block[2] / cluster.z,
+            Special::NclusteridX => grid.x / cluster.x,
+            Special::NclusteridY => grid.y / cluster.y,
+            Special::NclusteridZ => grid.z / cluster.z,
+            Special::ClusterCtaidX => in_cluster[0],
+            Special::ClusterCtaidY => in_cluster[1],
+            Special::ClusterCtaidZ => in_cluster[2],
+            Special::ClusterNctaidX => cluster.x,
+            Special::ClusterNctaidY => cluster.y,
+            Special::ClusterNctaidZ => cluster.z,
+            Special::ClusterCtarank => rank as u32,
+            Special::ClusterNctarank => cluster.count() as u32,
+            Special::Laneid => lane as u32,
+            Special::Warpid => warp,
+            Special::Nwarpid => 64,
+            Special::Smid => (block[0] + grid.x * (block[1] + grid.y * block[2])) % launch.multiprocessors.max(1),
+            Special::Nsmid => launch.multiprocessors,
+            Special::LanemaskEq => lane_bit,
+            Special::LanemaskLe => lane_bit | (lane_bit - 1),
+            Special::LanemaskLt => lane_bit - 1,
+            Special::LanemaskGe => !(lane_bit - 1),
+            Special::LanemaskGt => !(lane_bit | (lane_bit - 1)),
+            Special::DynamicSmemSize => launch.shared_bytes,
+            Special::TotalSmemSize | Special::AggrSmemSize => launch.program.dynamic_start + launch.shared_bytes,
+            Special::IsExplicitCluster
+            | Special::Gridid
+            | Special::Clock
+            | Special::ClockHi
+            | Special::Clock64
+            | Special::Globaltimer
+            | Special::GlobaltimerLo
+            | Special::GlobaltimerHi => 0,
+        };
+        slot.set(special.ty().bits() == 64, lane, u64::from(value));
+    }
+    slot
+}

@@ -1,0 +1,643 @@
+//! The interpreter: one fragment of a warp, operation by operation.
+
+use tessera_ptx::Special;
+
+use super::access::Kind;
+use super::{Cluster, Fault, Fragment, Join, Wait, Warp};
+use crate::lanes::lanes;
+use crate::program::{
+    Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space,
+};
+use crate::report::FindingKind;
+
+/// What becomes of a fragment behind an operation.
+pub(super) enum Outcome {
+    Next,
+    /// The operation is executed again when the wait is over.
+    Park(Wait),
+    /// Go on, but let others run first.
+    Yield,
+}
+
+/// A fault and the operation that caused it.
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    pub(crate) pc: u32,
+}
+
+impl Warp {
+    pub(super) fn predicate(&self, pred: Pred) -> u32 {
+        let lanes = self.predicates[pred.index as usize];
+        if pred.negated { !lanes } else { lanes }
+    }
+
+    pub(super) fn set_predicate(&mut self, index: u32, mask: u32, value: u32) {
+        let lanes = &mut self.predicates[index as usize];
+        *lanes = (*lanes & !mask) | (value & mask);
+    }
+
+    pub(super) fn value(&self, reg: Reg, lane: usize) -> u64 {
+        self.regs[reg.slot as usize].get(reg.wide, lane)
+    }
+
+    pub(super) fn narrow(&self, slot: u32, lane: usize) -> u32 {
+        self.regs[slot as usize].n()[lane]
+    }
+
+    pub(super) fn set(&mut self, reg: Reg, lane: usize, value: u64) {
+        self.regs[reg.slot as usize].set(reg.wide, lane, value);
+    }
+
+    fn new_join(&mut self, join: Join) -> u32 {
+        match self.joins.iter().position(|join| join.expected == 0) {
+            Some(index) => {
+                self.joins[index] = join;
+                index as u32
+            }
+            None => {
+                self.joins.push(join);
+                self.joins.len() as u32 - 1
+            }
+        }
+    }
+
+    fn ready(pc: u32, mask: u32, join: u32) -> Fragment {
+        Fragment { pc, mask, join, wait: Wait::Ready, woken: false, timed_out: false }
+    }
+
+    /// A fragment reached its join.
+    fn arrive(&mut self, fragment: usize) {
+        let Fragment { mask, join, .. } = self.fragments.swap_remove(fragment);
+        let meeting = &mut self.joins[join as usize];
+        meeting.arrived |= mask;
+        if meeting.arrived == meeting.expected {
+            let Join { pc, expected, parent, .. } = *meeting;
+            meeting.expected = 0;
+            self.fragments.push(Self::ready(pc, expected, parent));
+        }
+    }
+
+    /// Lanes end.
+    fn end(&mut self, fragment: usize, mask: u32) {
+        self.live &= !mask;
+        self.fragments[fragment].mask &= !mask;
+        if self.fragments[fragment].mask == 0 {
+            self.fragments.swap_remove(fragment);
+        }
+        for index in 0..self.joins.len() {
+            let join = &mut self.joins[index];
+            if join.expected & mask == 0 {
+                continue;
+            }
+            join.expected &= !mask;
+            if join.expected != 0 && join.arrived == join.expected {
+                let Join { pc, expected, parent, .. } = *join;
+                join.expected = 0;
+                self.fragments.push(Self::ready(pc, expected, parent));
+            }
+        }
+        for other in &mut self.fragments {
+            if matches!(other.wait, Wait::Members { .. }) {
+                other.wait = Wait::Ready;
+            }
+        }
+    }
+
+    /// Lanes that wait at a join go on alone where the others may be waiting for them: those run long and touch memory that
+    /// others change.
+    pub(super) fn leave_joins(&mut self, steps: u64) {
+        const PATIENCE: u64 = 4096;
+        if self.joins.iter().all(|join| join.expected == 0 || join.arrived == 0) {
+            self.apart = 0;
+            self.strong = false;
+            return;
+        }
+        self.apart += steps;
+        if self.apart < PATIENCE || !self.strong {
+            return;
+        }
+        self.apart = 0;
+        self.strong = false;
+        for join in &mut self.joins {
+            if join.expected != 0 && join.arrived != 0 {
+                self.fragments.insert(0, Self::ready(join.pc, join.arrived, join.parent));
+                join.expected &= !join.arrived;
+                join.arrived = 0;
+            }
+        }
+    }
+
+    /// Lanes part at a branch; whether the fragment goes on with `taken`.
+    fn part(&mut self, fragment: usize, taken: u32, target: u32, meets: u32) {
+        let Fragment { pc, mask, join, .. } = self.fragments[fragment];
+        let same = join != NOWHERE && self.joins[join as usize].pc == meets;
+        let join = if meets == NOWHERE || same {
+            join
+        } else {
+            self.new_join(Join { pc: meets, expected: mask, arrived: 0, parent: join })
+        };
+        self.fragments[fragment] = Self::ready(target, taken, join);
+        self.fragments.push(Self::ready(pc + 1, mask & !taken, join));
+    }
+}
+
+impl Cluster<'_> {
+    /// Runs a ready fragment for at most `quantum` operations; how many it ran.
+    pub(super) fn run_fragment(&mut self, warp: &mut Warp, fragment: usize, quantum: u64) -> Result<u64, Failed> {
+        let program = self.launch.program;
+        let Fragment { mut pc, mask, join, .. } = warp.fragments[fragment];
+        let meets = if join == NOWHERE { NOWHERE } else { warp.joins[join as usize].pc };
+        let tracks = !warp.written.is_empty();
+        let in_flight = self.launch.options.sanitize.any();
+        let mut steps = 0;
+        let mut executed = 0u64;
+        let stop = loop {
+            if pc == meets {
+                warp.fragments[fragment].pc = pc;
+                warp.arrive(fragment);
+                break Ok(());
+            }
+            if steps >= quantum {
+                warp.fragments[fragment].pc = pc;
+                break Ok(());
+            }
+            let inst = &program.code[pc as usize];
+            let active = if inst.guard == Pred::TRUE { mask } else { mask & warp.predicate(inst.guard) };
+            steps += 1;
+            if active == 0 {
+                pc += 1;
+                continue;
+            }
+            executed += u64::from(active.count_ones());
+            if tracks && let Err(fault) = self.check_written(warp, pc, active, mask) {
+                break Err(fault);
+            }
+            if in_flight && let Err(fault) = self.check_in_flight(warp, pc, active) {
+                break Err(fault);
+            }
+            match &inst.op {
+                Op::Map { run, to, from } => {
+                    let regs = &warp.regs;
+                    let operands = [
+                        &regs[from[0] as usize],
+                        &regs[from[1] as usize],
+                        &regs[from[2] as usize],
+                        &regs[from[3] as usize],
+                    ];
+                    run(&mut warp.result, &operands);
+                    warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
+                    pc += 1;
+                }
+                Op::Test { run, from, to, other, combine } => {
+                    let regs = &warp.regs;
+                    let operands = [
+                        &regs[from[0] as usize],
+                        &regs[from[1] as usize],
+                        &regs[from[2] as usize],
+                        &regs[from[3] as usize],
+                    ];
+                    let holds = run(&operands);
+                    let (yes, no) = match combine {
+                        None => (holds, !holds),
+                        Some((how, with)) => {
+                            let with = warp.predicate(*with);
+                            (connect(*how, holds, with), connect(*how, !holds, with))
+                        }
+                    };
+                    if let Some(to) = to {
+                        warp.set_predicate(*to, active, yes);
+                    }
+                    if let Some(other) = other {
+                        warp.set_predicate(*other, active, no);
+                    }
+                    pc += 1;
+                }
+                Op::Select { to, a, b, by } => {
+                    let by = warp.predicate(*by);
+                    warp.result = warp.regs[*b as usize];
+                    let chosen = warp.regs[*a as usize];
+                    warp.result.take(&chosen, to.wide, by);
+                    warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
+                    pc += 1;
+                }
+                Op::Branch { target, join: meets } => {
+                    if active == mask {
+                        pc = *target;
+                        continue;
+                    }
+                    warp.fragments[fragment].pc = pc;
+                    warp.part(fragment, active, *target, *meets);
+                    break Ok(());
+                }
+                Op::Exit => {
+                    self.progress += 1;
+                    warp.fragments[fragment].pc = pc + 1;
+                    warp.end(fragment, active);
+                    break Ok(());
+                }
+                Op::Nop => pc += 1,
+                op => {
+                    warp.fragments[fragment].pc = pc;
+                    match self.execute(warp, fragment, pc, active, op) {
+                        Ok(Outcome::Next) => pc += 1,
+                        Ok(Outcome::Yield) => {
+                            warp.fragments[fragment].pc = pc + 1;
+                            break Ok(());
+                        }
+                        Ok(Outcome::Park(wait)) => {
+                            warp.fragments[fragment].wait = wait;
+                            break Ok(());
+                        }
+                        Err(fault) => break Err(fault),
+                    }
+                }
+            }
+        };
+        warp.executed += executed;
+        self.executed += executed;
+        self.clock += steps;
+        stop.map(|()| steps).map_err(|fault| Failed { fault, pc })
+    }
+
+    fn execute(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32, op: &Op) -> Result<Outcome, Fault> {
+        match op {
+            Op::Nop | Op::Map { .. } | Op::Test { .. } | Op::Select { .. } | Op::Branch { .. } | Op::Exit => {}
+            Op::TestPair { run, from, to, other } => {
+                let operands = from.map(|slot| &warp.regs[slot as usize]);
+                let holds = [run[0](&operands), run[1](&operands)];
+                for (index, holds) in [to, other].into_iter().zip(holds) {
+                    if let Some(index) = index {
+                        warp.set_predicate(*index, active, holds);
+                    }
+                }
+            }
+            Op::Set { run, from, to, value, combine } => {
+                let operands = from.map(|slot| &warp.regs[slot as usize]);
+                let holds = run(&operands);
+                let high = combine.map(|(run, value)| (run(&operands), value));
+                for lane in lanes(active) {
+                    let mut result = if holds >> lane & 1 == 1 { *value } else { 0 };
+                    if let Some((holds, value)) = high
+                        && holds >> lane & 1 == 1
+                    {
+                        result |= value;
+                    }
+                    warp.set(*to, lane, u64::from(result));
+                }
+            }
+            Op::Convert { conversion, to, from } => {
+                let source = warp.regs[from.slot as usize];
+                conversion.run(&mut warp.regs[to.slot as usize], to.wide, &source, from.wide, active);
+            }
+            Op::ConvertPair { conversion, to, high, low } => {
+                let bits = conversion.to.bits() / 2;
+                for lane in lanes(active) {
+                    let [high, low] = [high, low].map(|reg| conversion.apply(warp.value(*reg, lane)));
+                    warp.set(*to, lane, high << bits | low);
+                }
+            }
+            Op::ConvertSplit { conversion, to, from } => {
+                let (from_bits, to_bits) = (conversion.from.bits() / 2, conversion.to.bits() / 2);
+                for lane in lanes(active) {
+                    let value = warp.value(*from, lane);
+                    let [high, low] = [value >> from_bits, value].map(|code| conversion.apply(code & ((1 << from_bits) - 1)));
+                    warp.set(*to, lane, high << to_bits | low);
+                }
+            }
+            Op::Predicate { to, how, a, b } => {
+                let value = connect(*how, warp.predicate(*a), warp.predicate(*b));
+                warp.set_predicate(*to, active, value);
+            }
+            Op::LogicPredicate { to, flag, from, table, how, with } => {
+                let with = warp.predicate(*with);
+                for lane in lanes(active) {
+                    let [a, b, c] = from.map(|slot| warp.narrow(slot, lane));
+                    let value = (0..32).fold(0, |value, bit| {
+                        let row = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1);
+                        value | (table >> row & 1) << bit
+                    });
+                    if let Some(to) = to {
+                        warp.set(*to, lane, u64::from(value));
+                    }
+                    if let Some(flag) = flag {
+                        let holds = if value != 0 { 1 << lane } else { 0 };
+                        warp.set_predicate(*flag, 1 << lane, connect(*how, holds, with));
+                    }
+                }
+            }
+            Op::Unpack { to, from, bits } => {
+                let source = warp.regs[from.slot as usize];
+                let mask = if *bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+                for (index, to) in to.iter().enumerate() {
+                    let Some(to) = to else { continue };
+                    for lane in lanes(active) {
+                        warp.set(*to, lane, source.get(from.wide, lane) >> (index as u32 * bits) & mask);
+                    }
+                }
+            }
+            Op::Pack { to, from, bits } => {
+                let mask = if *bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+                for lane in lanes(active) {
+                    let value =
+                        from.iter().enumerate().fold(0, |value, (index, reg)| value | (warp.value(*reg, lane) & mask) << (index as u32 * bits));
+                    warp.set(*to, lane, value);
+                }
+            }
+            Op::Carry { to, a, b, c, subtract, high, signed, reads, writes } => {
+                let bits = if to.wide { 64 } else { 32 };
+                let mask = (1u128 << bits) - 1;
+                for lane in lanes(active) {
+                    let [x, y] = [a, b].map(|reg| u128::from(warp.value(*reg, lane)));
+                    let carry = if *reads { u128::from(warp.carry >> lane & 1) } else { 0 };
+                    let sum = match c {
+                        Some(c) => product(x, y, bits, *signed, *high) + u128::from(warp.value(*c, lane)) + carry,
+                        // The flag of a subtraction is the borrow.
+                        None if *subtract => x.wrapping_sub(y).wrapping_sub(carry),
+                        None => x + y + carry,
+                    };
+                    warp.set(*to, lane, (sum & mask) as u64);
+                    if *writes {
+                        warp.carry = (warp.carry & !(1 << lane)) | ((sum >> bits & 1) as u32) << lane;
+                    }
+                }
+            }
+            Op::Clock { to, which } => {
+                let value = match which {
+                    Special::ClockHi | Special::GlobaltimerHi => self.clock >> 32,
+                    Special::Clock | Special::GlobaltimerLo => self.clock & 0xffff_ffff,
+                    _ => self.clock,
+                };
+                self.clock += 1;
+                for lane in lanes(active) {
+                    warp.set(*to, lane, value);
+                }
+            }
+            Op::Load { to, bytes, signed, addr, order, scope } => {
+                warp.strong |= *order != Order::Weak;
+                let kind = Kind { write: false, atomic: *order != Order::Weak, order: *order, scope: *scope };
+                self.load(warp, active, pc, to, (*bytes, *signed), *addr, kind)?;
+            }
+            Op::Store { from, bytes, addr, order, scope } => {
+                let kind = Kind { write: true, atomic: *order != Order::Weak, order: *order, scope: *scope };
+                self.store(warp, active, pc, from, *bytes, *addr, kind)?;
+            }
+            Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
+                warp.strong = true;
+                let kind = Kind { write: true, atomic: true, order: *order, scope: *scope };
+                self.atomic(warp, active, pc, *to, (*how, *ty), *addr, value, *second, kind)?;
+            }
+            Op::Generic { to, from, space, back } => {
+                let window = match space {
+                    Space::Shared => SHARED_WINDOW,
+                    Space::Local => LOCAL_WINDOW,
+                    Space::Param => PARAM_WINDOW,
+                    Space::Generic | Space::Global => 0,
+                };
+                for lane in lanes(active) {
+                    let value = warp.value(*from, lane);
+                    let value = if *back { value.wrapping_sub(window) } else { value.wrapping_add(window) };
+                    warp.set(*to, lane, value);
+                }
+            }
+            Op::IsSpace { to, from, space, cluster } => {
+                for lane in lanes(active) {
+                    let address = warp.value(*from, lane);
+                    let window = address >> 32;
+                    let inside = match space {
+                        Space::Shared => {
+                            let rank = (address & 0xffff_ffff) >> RANK_SHIFT;
+                            window == SHARED_WINDOW >> 32 && (*cluster || rank == 0 || rank as usize == warp.rank + 1)
+                        }
+                        Space::Local => window == LOCAL_WINDOW >> 32,
+                        Space::Param => window == PARAM_WINDOW >> 32,
+                        Space::Generic | Space::Global => {
+                            ![SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW].iter().any(|start| start >> 32 == window)
+                        }
+                    };
+                    warp.set_predicate(*to, 1 << lane, if inside { 1 << lane } else { 0 });
+                }
+            }
+            Op::MapRank { to, from, rank } => {
+                for lane in lanes(active) {
+                    let rank = warp.value(*rank, lane);
+                    if rank >= self.blocks.len() as u64 {
+                        let message = format!("`mapa` asks for block {rank} of a cluster of {}", self.blocks.len());
+                        return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
+                    }
+                    let address = warp.value(*from, lane) & !(0xff << RANK_SHIFT);
+                    warp.set(*to, lane, address | (rank + 1) << RANK_SHIFT);
+                }
+            }
+            Op::RankOf { to, from } => {
+                for lane in lanes(active) {
+                    let rank = warp.value(*from, lane) >> RANK_SHIFT & 0xff;
+                    let rank = if rank == 0 { warp.rank as u64 } else { rank - 1 };
+                    warp.set(*to, lane, rank);
+                }
+            }
+            Op::Trap => return Err(Fault::new(FindingKind::Trap, active.trailing_zeros() as usize, "the kernel executed `trap`")),
+            Op::SetMaxRegisters { .. } | Op::GridWait | Op::GridLaunch => {}
+            Op::Sleep => return Ok(Outcome::Yield),
+            Op::Print { format, arguments } => self.print(warp, active, *format, *arguments)?,
+            Op::Shuffle { .. }
+            | Op::Vote { .. }
+            | Op::Match { .. }
+            | Op::Redux { .. }
+            | Op::ActiveMask { .. }
+            | Op::Elect { .. }
+            | Op::WarpBarrier { .. }
+            | Op::MoveMatrix { .. }
+            | Op::LoadMatrix { .. }
+            | Op::StoreMatrix { .. }
+            | Op::Mma(_) => return self.collective(warp, fragment, pc, active, op),
+            Op::Barrier { .. }
+            | Op::ClusterArrive { .. }
+            | Op::ClusterWait
+            | Op::Fence { .. }
+            | Op::FenceProxy { .. }
+            | Op::FenceMbarrierInit
+            | Op::FenceTensorMap { .. }
+            | Op::Mbarrier { .. }
+            | Op::PendingCount { .. } => return self.synchronize(warp, fragment, pc, active, op),
+            Op::StoreAsync { .. }
+            | Op::CpAsync { .. }
+            | Op::CpCommit
+            | Op::CpWait { .. }
+            | Op::CpArrive { .. }
+            | Op::Bulk(_)
+            | Op::BulkCommit
+            | Op::BulkWait { .. }
+            | Op::TensorMapReplace { .. }
+            | Op::TensorMapCopy { .. }
+            | Op::Wgmma(_)
+            | Op::WgmmaFence
+            | Op::WgmmaCommit
+            | Op::WgmmaWait { .. } => return self.start(warp, fragment, pc, active, op),
+        }
+        Ok(Outcome::Next)
+    }
+
+    /// Registers that are read must have been written in the lanes that read them.
+    fn check_written(&mut self, warp: &mut Warp, pc: u32, active: u32, mask: u32) -> Result<(), Fault> {
+        let program = self.launch.program;
+        let meta = &program.meta[pc as usize];
+        let reading = meta.reads.iter().map(|&slot| (warp.written[slot as usize], active, &program.names[slot as usize]));
+        let guard = program.code[pc as usize].guard.index;
+        let flags = meta.reads_predicates.iter().map(|&index| {
+            // The guard is read by every lane.
+            let readers = if index == guard { mask } else { active };
+            (warp.written_predicates[index as usize], readers, &program.predicate_names[index as usize])
+        });
+        for (written, readers, name) in reading.chain(flags) {
+            let missing = readers & !written;
+            if missing != 0 {
+                let message = format!("`{name}` is read before anything was written to it");
+                return Err(Fault::new(FindingKind::Uninitialized, missing.trailing_zeros() as usize, message));
+            }
+        }
+        for &slot in &meta.writes {
+            warp.written[slot as usize] |= active;
+        }
+        for &index in &meta.writes_predicates {
+            warp.written_predicates[index as usize] |= active;
+        }
+        Ok(())
+    }
+
+    /// `vprintf`: the format and the arguments lie where the two local variables point.
+    fn print(&mut self, warp: &mut Warp, active: u32, format: u32, arguments: u32) -> Result<(), Fault> {
+        let size = self.launch.program.local_bytes as usize;
+        for lane in lanes(active) {
+            let pointer = |at: u32| {
+                let at = lane * size + at as usize;
+                warp.local[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            };
+            let (format, mut from) = (pointer(format), pointer(arguments));
+            let mut text = Vec::new();
+            loop {
+                let mut byte = [0];
+                self.read_bytes(warp, Space::Generic, format + text.len() as u64, &mut byte, lane)?;
+                if byte[0] == 0 || text.len() >= 4096 {
+                    break;
+                }
+                text.push(byte[0]);
+            }
+            let mut next = |bytes: u64, warp: &mut Warp| {
+                from = from.next_multiple_of(bytes);
+                let mut word = [0; 8];
+                self.read_bytes(warp, Space::Generic, from, &mut word[..bytes as usize], lane)?;
+                from += bytes;
+                Ok(u64::from_le_bytes(word))
+            };
+            let line = printed(&String::from_utf8_lossy(&text), |bytes| next(bytes, warp))?;
+            let mut resolved = String::new();
+            for piece in line {
+                match piece {
+                    Piece::Text(text) => resolved.push_str(&text),
+                    Piece::Pointer(mut address) => loop {
+                        let mut byte = [0];
+                        self.read_bytes(warp, Space::Generic, address, &mut byte, lane)?;
+                        if byte[0] == 0 || resolved.len() > 1 << 16 {
+                            break;
+                        }
+                        resolved.push(char::from(byte[0]));
+                        address += 1;
+                    },
+                }
+            }
+            let block = self.block_number(warp.rank);
+            if let Ok(mut output) = self.launch.output.lock() {
+                output.entry(block).or_default().push_str(&resolved);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a printed line.
+enum Piece {
+    Text(String),
+    /// A string in memory.
+    Pointer(u64),
+}
+
+/// Formats as `printf` does, with the arguments that `next` gives: 4 bytes for `int`, 8 for `long`, pointers and `double`.
+fn printed(format: &str, mut next: impl FnMut(u64) -> Result<u64, Fault>) -> Result<Vec<Piece>, Fault> {
+    let mut out = vec![Piece::Text(String::new())];
+    let mut chars = format.chars().peekable();
+    while let Some(c) = chars.next() {
+        let mut text = String::new();
+        if c != '%' {
+            text.push(c);
+        } else if chars.peek() == Some(&'%') {
+            chars.next();
+            text.push('%');
+        } else {
+            let mut flags = String::new();
+            while let Some(&c) = chars.peek().filter(|c| "-+ #0123456789.hlz".contains(**c)) {
+                flags.push(c);
+                chars.next();
+            }
+            let long = flags.contains('l') || flags.contains('z');
+            let width: usize =
+                flags.trim_start_matches(['-', '+', ' ', '#']).split('.').next().and_then(|w| w.trim_end_matches(['h', 'l', 'z']).parse().ok()).unwrap_or(0);
+            let precision = flags.split('.').nth(1).and_then(|p| p.trim_end_matches(['h', 'l', 'z']).parse::<usize>().ok());
+            let bytes = if long { 8 } else { 4 };
+            let body = match chars.next() {
+                Some('d' | 'i') => {
+                    let value = next(bytes)?;
+                    if long { (value as i64).to_string() } else { (value as i32).to_string() }
+                }
+                Some('u') => next(bytes)?.to_string(),
+                Some('x') => format!("{:x}", next(bytes)?),
+                Some('X') => format!("{:X}", next(bytes)?),
+                Some('o') => format!("{:o}", next(bytes)?),
+                Some('c') => char::from(next(4)? as u8).to_string(),
+                Some('p') => format!("{:#x}", next(8)?),
+                Some('f' | 'F') => format!("{:.*}", precision.unwrap_or(6), f64::from_bits(next(8)?)),
+                Some('e' | 'E') => format!("{:.*e}", precision.unwrap_or(6), f64::from_bits(next(8)?)),
+                Some('g' | 'G') => f64::from_bits(next(8)?).to_string(),
+                Some('s') => {
+                    out.push(Piece::Pointer(next(8)?));
+                    out.push(Piece::Text(String::new()));
+                    continue;
+                }
+                Some(other) => format!("%{other}"),
+                None => "%".to_owned(),
+            };
+            let missing = width.min(256).saturating_sub(body.chars().count());
+            let zeros = flags.starts_with('0') && !body.starts_with('-');
+            let pad: String = std::iter::repeat_n(if zeros { '0' } else { ' ' }, missing).collect();
+            if flags.starts_with('-') {
+                text.push_str(&body);
+                text.push_str(&pad);
+            } else {
+                text.push_str(&pad);
+                text.push_str(&body);
+            }
+        }
+        if let Some(Piece::Text(last)) = out.last_mut() {
+            last.push_str(&text);
+        }
+    }
+    Ok(out)
+}
+
+fn product(x: u128, y: u128, bits: u32, signed: bool, high: bool) -> u128 {
+    let mask = (1u128 << bits) - 1;
+    let product = if signed {
+        let extend = |value: u128| (value << (128 - bits)) as i128 >> (128 - bits);
+        extend(x).wrapping_mul(extend(y)) as u128
+    } else {
+        x.wrapping_mul(y)
+    };
+    if high { product >> bits & mask } else { product & mask }
+}
+
+pub(super) fn connect(how: Connective, a: u32, b: u32) -> u32 {
+    match how {
+        Connective::And => a & b,
+        Connective::Or => a | b,
+        Connective::Xor => a ^ b,
+    }
+}

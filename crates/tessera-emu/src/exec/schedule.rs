@@ -1,0 +1,214 @@
+//! Which warp runs next, and when copies under way complete.
+//!
+//! The schedule decides. Eager: warps in turn, copies complete where they start. Lazy: copies complete only when a wait asks
+//! for them or nothing else can go on. Random: the seed picks warps, short turns, and copies at any time. All three are
+//! interleavings that the chip may show, so a kernel that is right gives the same results under each.
+
+use super::run::Failed;
+use super::{Cluster, Fault, Wait, Warp};
+use crate::options::Schedule;
+use crate::program::Op;
+use crate::report::FindingKind;
+
+/// How far a cluster came.
+pub(crate) enum Progress {
+    Done,
+    /// The budget is used up.
+    Paused,
+}
+
+/// A fault with its place.
+pub(crate) struct Stopped {
+    pub(crate) fault: Fault,
+    pub(crate) pc: u32,
+    pub(crate) rank: usize,
+    pub(crate) warp: u32,
+}
+
+/// Operations of a turn where the order does not matter.
+const TURN: u64 = 2048;
+
+impl Cluster<'_> {
+    /// Runs for about `budget` operations.
+    pub(crate) fn run(&mut self, budget: u64) -> Result<Progress, Stopped> {
+        let end = self.clock.saturating_add(budget);
+        let mut silent = None;
+        loop {
+            if self.clock >= end {
+                return Ok(Progress::Paused);
+            }
+            if self.schedule() == Schedule::Random {
+                self.perhaps_complete()?;
+            }
+            match self.pick() {
+                Some((rank, index)) => self.turn(rank, index)?,
+                None if self.complete_one()? => {}
+                None => {
+                    if self.blocks.iter().all(|block| block.live_warps == 0) {
+                        self.finish()?;
+                        return Ok(Progress::Done);
+                    }
+                    // Nothing can go on: waits with a time limit end, once for each state of the cluster.
+                    if silent == Some(self.progress) || !self.time_out() {
+                        return Err(self.deadlock());
+                    }
+                    silent = Some(self.progress);
+                }
+            }
+        }
+    }
+
+    fn warps(&self) -> usize {
+        self.blocks[0].warps.len()
+    }
+
+    /// A warp that can run.
+    fn pick(&mut self) -> Option<(usize, usize)> {
+        let (warps, count) = (self.warps(), self.warps() * self.blocks.len());
+        let start = match self.schedule() {
+            Schedule::Random => self.random.below(count),
+            Schedule::Eager | Schedule::Lazy => self.next_warp,
+        };
+        for step in 0..count {
+            let at = (start + step) % count;
+            let (rank, index) = (at / warps, at % warps);
+            let runs = self.warp(rank, index).is_some_and(|warp| warp.fragments.iter().any(|part| self.may_run(warp, part)));
+            if runs {
+                self.next_warp = (at + 1) % count;
+                return Some((rank, index));
+            }
+        }
+        None
+    }
+
+    fn may_run(&self, warp: &Warp, part: &super::Fragment) -> bool {
+        match part.wait {
+            Wait::Ready => true,
+            Wait::Members { .. } => false,
+            Wait::Barrier { id, generation } => self.blocks[warp.rank].barriers[id as usize].generation > generation,
+            Wait::Mbarrier { rank, offset, generation } => {
+                self.blocks[rank].mbarriers.get(&offset).is_none_or(|found| found.generation != generation)
+            }
+            Wait::Cluster { generation } => self.cluster_barrier.generation > generation,
+        }
+    }
+
+    fn turn(&mut self, rank: usize, index: usize) -> Result<(), Stopped> {
+        let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
+        let random = self.schedule() == Schedule::Random;
+        let quantum = if random { 1 + self.random.below(64) as u64 } else { TURN };
+        let ready: Vec<usize> =
+            (0..warp.fragments.len()).filter(|&part| self.may_run(&warp, &warp.fragments[part])).collect();
+        let chosen = if random { ready[self.random.below(ready.len())] } else { ready[0] };
+        let part = &mut warp.fragments[chosen];
+        if part.wait != Wait::Ready {
+            part.wait = Wait::Ready;
+            part.woken = true;
+        }
+        let mask = part.mask;
+        let ran = self.run_fragment(&mut warp, chosen, quantum);
+        warp.leave_joins(*ran.as_ref().unwrap_or(&0));
+        // The next turn goes to another fragment.
+        if let Some(at) = warp.fragments.iter().position(|part| part.mask & mask != 0)
+            && warp.fragments.len() > 1
+        {
+            let part = warp.fragments.remove(at);
+            warp.fragments.push(part);
+        }
+        let ended = warp.live == 0;
+        let place = (warp.rank, warp.index);
+        if ended && let Err(fault) = self.end_warp(&mut warp) {
+            return Err(Stopped { fault, pc: self.launch.program.code.len() as u32 - 1, rank: place.0, warp: place.1 });
+        }
+        self.blocks[rank].warps[index] = if ended { None } else { Some(warp) };
+        if ended {
+            self.blocks[rank].live_warps -= 1;
+            for id in 0..16 {
+                self.settle_block_barrier(rank, id);
+            }
+            self.settle_cluster_barrier(0);
+        }
+        ran.map(drop).map_err(|Failed { fault, pc }| Stopped { fault, pc, rank: place.0, warp: place.1 })
+    }
+
+    /// Ends waits that have a time limit; whether there were any.
+    fn time_out(&mut self) -> bool {
+        let mut any = false;
+        for warp in self.blocks.iter_mut().flat_map(|block| &mut block.warps).flatten() {
+            for part in &mut warp.fragments {
+                if matches!(part.wait, Wait::Mbarrier { .. }) {
+                    part.wait = Wait::Ready;
+                    part.timed_out = true;
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Who waits for what.
+    pub(super) fn deadlock(&self) -> Stopped {
+        let mut lines = Vec::new();
+        let mut first = None;
+        for (rank, block) in self.blocks.iter().enumerate() {
+            for warp in block.warps.iter().flatten() {
+                for part in &warp.fragments {
+                    let line = self.launch.program.meta.get(part.pc as usize).map_or(0, |meta| meta.line);
+                    let what = match part.wait {
+                        Wait::Ready => self.spinning(warp, part.pc),
+                        Wait::Members { .. } => {
+                            let absent = warp.live & !part.mask;
+                            format!("waits for the lanes {absent:#010x} of its warp")
+                        }
+                        Wait::Barrier { id, .. } => {
+                            let barrier = &block.barriers[id as usize];
+                            let expected = barrier.expected.unwrap_or(block.live_warps * 32);
+                            format!("waits at barrier {id}, to which {} of {expected} threads came", barrier.arrived)
+                        }
+                        Wait::Mbarrier { rank, offset, generation } => self.describe_mbarrier(rank, offset, generation),
+                        Wait::Cluster { .. } => format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived),
+                    };
+                    first.get_or_insert((rank, warp.index, part.pc, part.mask.trailing_zeros() as usize));
+                    lines.push(format!(
+                        "block {}, warp {}, lanes {:#010x}, line {line}: {what}",
+                        self.block_number(rank),
+                        warp.index,
+                        part.mask
+                    ));
+                }
+            }
+        }
+        let more = lines.len().saturating_sub(16);
+        lines.truncate(16);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        let (rank, warp, pc, lane) = first.unwrap_or((0, 0, 0, 0));
+        let divergent = self.blocks.iter().flat_map(|block| block.warps.iter().flatten()).any(|warp| {
+            let waits = |part: &super::Fragment| {
+                matches!(part.wait, Wait::Members { .. })
+                    && matches!(self.launch.program.code[part.pc as usize].op, Op::Barrier { .. } | Op::ClusterArrive { .. } | Op::ClusterWait)
+            };
+            warp.fragments.iter().any(waits)
+        });
+        let kind = if divergent { FindingKind::DivergentBarrier } else { FindingKind::Deadlock };
+        let message = format!("no thread can go on:\n  {}", lines.join("\n  "));
+        Stopped { fault: Fault::new(kind, lane, message), pc, rank, warp }
+    }
+
+    fn spinning(&self, warp: &Warp, pc: u32) -> String {
+        // A wait that timed out stands behind its instruction; the loop leads back to it.
+        let _ = warp;
+        format!("repeats `{}` without success", self.launch.program.meta.get(pc.saturating_sub(1) as usize).map_or("", |meta| &meta.mnemonic))
+    }
+
+    fn describe_mbarrier(&self, rank: usize, offset: u32, generation: u64) -> String {
+        let Some(found) = self.blocks[rank].mbarriers.get(&offset) else {
+            return format!("waits for an mbarrier at shared {offset:#x} that was destroyed");
+        };
+        format!(
+            "waits for phase {generation} of the mbarrier at shared {offset:#x}, which lacks {} of {} arrivals and {} of {} bytes",
+            found.pending, found.count, found.bytes, found.expected_bytes
+        )
+    }
+}

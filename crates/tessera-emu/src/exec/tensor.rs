@@ -1,0 +1,1 @@
+//! Bulk tensor copies.

@@ -1,0 +1,156 @@
+//! A launch: checks, then clusters over host threads.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::exec::{Cluster, Launch, Progress, Stopped};
+use crate::report::{EmuError, Finding, Place, Report};
+
+/// Operations after which a cluster lets the next one run.
+const BUDGET: u64 = 1 << 20;
+
+struct Outcome {
+    instructions: u64,
+    findings: Vec<Finding>,
+    stopped: Option<(u64, Finding)>,
+}
+
+/// Runs all clusters. `resident` clusters may be live at once.
+pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError> {
+    let clusters = launch.grid.count() / launch.cluster.count();
+    let serial = launch.options.sanitize.any() || launch.options.schedule == crate::options::Schedule::Random;
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if serial { 1 } else { launch.options.threads.unwrap_or(available) };
+    let threads = wanted.max(1).min(clusters.min(1 << 16) as usize);
+    let share = (resident / threads as u64).max(1);
+    let next = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let moves = AtomicU64::new(0);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        let outcome = worker(launch, clusters, share, &next, &stop, &moves);
+        if let Ok(mut results) = results.lock() {
+            results.push(outcome);
+        }
+    };
+    if threads == 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+    }
+    let mut report = Report::default();
+    let mut stopped: Option<(u64, Finding)> = None;
+    for outcome in results.into_inner().unwrap_or_default() {
+        report.instructions += outcome.instructions;
+        report.findings.extend(outcome.findings);
+        if let Some(found) = outcome.stopped
+            && stopped.as_ref().is_none_or(|first| found.0 < first.0)
+        {
+            stopped = Some(found);
+        }
+    }
+    report.findings.truncate(launch.options.most_findings);
+    let output: BTreeMap<u64, String> = launch.output.lock().map(|output| output.clone()).unwrap_or_default();
+    report.output = output.into_values().collect();
+    match stopped {
+        None => Ok(report),
+        Some((_, finding)) => {
+            report.findings.push(finding.clone());
+            Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) })
+        }
+    }
+}
+
+fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop: &AtomicBool, moves: &AtomicU64) -> Outcome {
+    let mut outcome = Outcome { instructions: 0, findings: Vec::new(), stopped: None };
+    let mut live: VecDeque<(Cluster<'_>, u64, u64)> = VecDeque::new();
+    // A cluster that ran long goes to the back; a new one starts as long as there is room.
+    loop {
+        if stop.load(Ordering::Relaxed) || outcome.findings.len() >= launch.options.most_findings {
+            return outcome;
+        }
+        let started = if (live.len() as u64) < share { Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < clusters) } else { None };
+        let (mut cluster, mut seen, mut idle) = match started {
+            Some(number) => (Cluster::new(launch, number), 0, 0),
+            None => match live.pop_front() {
+                Some(entry) => entry,
+                None => return outcome,
+            },
+        };
+        let result = cluster.run(BUDGET);
+        match result {
+            Ok(Progress::Done) => {
+                moves.fetch_add(1, Ordering::Relaxed);
+                outcome.instructions += cluster.executed;
+                outcome.findings.append(&mut cluster.findings);
+            }
+            Ok(Progress::Paused) => {
+                // Others' progress counts too: a block may wait for one that computes long.
+                let all = moves.load(Ordering::Relaxed);
+                if cluster.progress != seen {
+                    moves.fetch_add(1, Ordering::Relaxed);
+                    idle = 0;
+                    seen = cluster.progress;
+                } else {
+                    idle += BUDGET;
+                }
+                if idle > launch.options.patience && stuck(&live, launch.options.patience, moves, all) {
+                    stop.store(true, Ordering::Relaxed);
+                    let stopped = cluster.livelock();
+                    outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
+                    outcome.instructions += cluster.executed;
+                    outcome.findings.append(&mut cluster.findings);
+                    return outcome;
+                }
+                live.push_back((cluster, seen, idle));
+            }
+            Err(stopped) => {
+                stop.store(true, Ordering::Relaxed);
+                outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
+                outcome.instructions += cluster.executed;
+                outcome.findings.append(&mut cluster.findings);
+                return outcome;
+            }
+        }
+    }
+}
+
+fn stuck(live: &VecDeque<(Cluster<'_>, u64, u64)>, patience: u64, moves: &AtomicU64, before: u64) -> bool {
+    live.iter().all(|(_, _, idle)| *idle + BUDGET > patience) && moves.load(Ordering::Relaxed) == before
+}
+
+fn finding(cluster: &Cluster<'_>, stopped: &Stopped) -> Finding {
+    Finding {
+        kind: stopped.fault.kind,
+        message: stopped.fault.message.clone(),
+        place: cluster.place(stopped.rank, Some(stopped.warp as usize * 32 + stopped.fault.lane), stopped.pc),
+        earlier: None,
+    }
+}
+
+impl Cluster<'_> {
+    /// An operation's place, with the thread that executed it.
+    pub(crate) fn place(&self, rank: usize, thread: Option<usize>, pc: u32) -> Place {
+        let program = self.launch.program;
+        let meta = program.meta.get(pc as usize);
+        let shape = self.launch.block;
+        Place {
+            kernel: program.name.clone(),
+            line: meta.map_or(0, |meta| meta.line),
+            instruction: meta.map_or(String::new(), |meta| meta.mnemonic.clone()),
+            source: meta.and_then(|meta| meta.loc).map(|loc| {
+                (self.launch.files.get(&loc.file).cloned().unwrap_or_else(|| format!("file {}", loc.file)), loc.line, loc.column)
+            }),
+            block: self.blocks[rank].index,
+            thread: thread.map(|thread| {
+                let thread = thread as u32;
+                [thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y]
+            }),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Device memory: allocations at addresses that no other allocation is near, so that a stray address belongs to none.
+//!
+//! Blocks run on several host threads and may touch the same bytes; every access to global memory is therefore an atomic
+//! access of its width, relaxed for plain loads and stores. An address is checked before each access: inside one live
+//! allocation, aligned to the access.
+
+#![allow(unsafe_code, reason = "shared memory of many threads in accesses of several widths")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// Where the first allocation may lie.
+const FIRST: u64 = 0x7_0000_0000;
+/// Allocations start at multiples of this, and the gap between two is at least as large.
+const SPACING: u64 = 4096;
+
+/// The memory of one allocation.
+pub(crate) struct Bytes {
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the memory is only touched through atomic accesses (see `read` and `write`).
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn new(bytes: u64) -> Option<Bytes> {
+        let size = usize::try_from(bytes).ok()?.max(1).checked_next_multiple_of(256)?;
+        let layout = Layout::from_size_align(size, 256).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let at = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Bytes { at, layout })
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.at.as_ptr(), self.layout) }
+    }
+}
+
+/// One allocation.
+#[derive(Clone)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) size: u64,
+    pub(crate) freed: bool,
+    bytes: Arc<Bytes>,
+}
+
+impl Allocation {
+    pub(crate) fn holds(&self, address: u64, width: u64) -> bool {
+        address >= self.base && address - self.base <= self.size && width <= self.size - (address - self.base)
+    }
+
+    fn pointer(&self, address: u64, width: u64) -> *mut u8 {
+        assert!(!self.freed && self.holds(address, width) && address.is_multiple_of(width.max(1)), "accesses are checked before");
+        // SAFETY: inside the allocation, as just checked.
+        unsafe { self.bytes.at.as_ptr().add((address - self.base) as usize) }
+    }
+
+    /// Reads 1, 2, 4 or 8 bytes at an address that `holds` and is aligned.
+    pub(crate) fn read(&self, address: u64, width: u64) -> u64 {
+        let at = self.pointer(address, width);
+        // SAFETY: `pointer` checked bounds and alignment; all accesses to the memory are atomic.
+        unsafe {
+            match width {
+                1 => u64::from(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
+                2 => u64::from(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed)),
+                4 => u64::from(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed)),
+                _ => AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Writes 1, 2, 4 or 8 bytes at an address that `holds` and is aligned.
+    pub(crate) fn write(&self, address: u64, width: u64, value: u64) {
+        let at = self.pointer(address, width);
+        // SAFETY: as in `read`.
+        unsafe {
+            match width {
+                1 => AtomicU8::from_ptr(at).store(value as u8, Ordering::Relaxed),
+                2 => AtomicU16::from_ptr(at.cast()).store(value as u16, Ordering::Relaxed),
+                4 => AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::Relaxed),
+                _ => AtomicU64::from_ptr(at.cast()).store(value, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Reads consecutive 32-bit words; `address` is a multiple of 4 and the words lie inside.
+    pub(crate) fn read_words(&self, address: u64, words: &mut [u32]) {
+        assert!(self.holds(address, words.len() as u64 * 4));
+        let at = self.pointer(address, 4).cast::<u32>();
+        for (index, word) in words.iter_mut().enumerate() {
+            // SAFETY: inside the allocation and aligned, as just checked.
+            *word = unsafe { AtomicU32::from_ptr(at.add(index)).load(Ordering::Relaxed) };
+        }
+    }
+
+    /// Writes consecutive 32-bit words; as `read_words`.
+    pub(crate) fn write_words(&self, address: u64, words: &[u32]) {
+        assert!(self.holds(address, words.len() as u64 * 4));
+        let at = self.pointer(address, 4).cast::<u32>();
+        for (index, &word) in words.iter().enumerate() {
+            // SAFETY: as in `read_words`.
+            unsafe { AtomicU32::from_ptr(at.add(index)).store(word, Ordering::Relaxed) };
+        }
+    }
+
+    /// Replaces a value by a function of it, in one step; gives the old value.
+    pub(crate) fn update(&self, address: u64, width: u64, change: &mut dyn FnMut(u64) -> u64) -> u64 {
+        let at = self.pointer(address, width);
+        // SAFETY: as in `read`.
+        unsafe {
+            match width {
+                2 => {
+                    let cell = AtomicU16::from_ptr(at.cast());
+                    u64::from(fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), |old| change(u64::from(old)) as u16))
+                }
+                4 => {
+                    let cell = AtomicU32::from_ptr(at.cast());
+                    u64::from(fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), |old| change(u64::from(old)) as u32))
+                }
+                _ => {
+                    let cell = AtomicU64::from_ptr(at.cast());
+                    fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), change)
+                }
+            }
+        }
+    }
+
+    /// Copies bytes out.
+    pub(crate) fn copy_out(&self, address: u64, to: &mut [u8]) {
+        let mut index = 0;
+        while index < to.len() {
+            let here = address + index as u64;
+            if here.is_multiple_of(8) && to.len() - index >= 8 {
+                to[index..index + 8].copy_from_slice(&self.read(here, 8).to_le_bytes());
+                index += 8;
+            } else {
+                to[index] = self.read(here, 1) as u8;
+                index += 1;
+            }
+        }
+    }
+
+    /// Copies bytes in.
+    pub(crate) fn copy_in(&self, address: u64, from: &[u8]) {
+        let mut index = 0;
+        while index < from.len() {
+            let here = address + index as u64;
+            if let (true, Some(word)) = (here.is_multiple_of(8), from[index..].first_chunk::<8>()) {
+                self.write(here, 8, u64::from_le_bytes(*word));
+                index += 8;
+            } else {
+                self.write(here, 1, u64::from(from[index]));
+                index += 1;
+            }
+        }
+    }
+}
+
+fn fetch<T: Copy>(load: impl Fn() -> T, exchange: impl Fn(T, T) -> Result<T, T>, mut change: impl FnMut(T) -> T) -> T {
+    let mut old = load();
+    loop {
+        match exchange(old, change(old)) {
+            Ok(old) => return old,
+            Err(now) => old = now,
+        }
+    }
+}
+
+/// Every allocation, in order of address. A launch works on a copy of the list; freed ones stay in it for messages.
+#[derive(Clone, Default)]
+pub(crate) struct Heap {
+    list: Vec<Allocation>,
+    next: u64,
+    used: u64,
+}
+
+/// Freed allocations that are remembered for messages.
+const REMEMBERED: usize = 256;
+
+impl Heap {
+    /// Allocates; `None` when the host has no memory left.
+    pub(crate) fn alloc(&mut self, size: u64) -> Option<u64> {
+        let bytes = Arc::new(Bytes::new(size)?);
+        let base = self.next.max(FIRST);
+        self.next = base.checked_add(size)?.checked_next_multiple_of(SPACING)?.checked_add(SPACING)?;
+        self.used += size;
+        self.list.push(Allocation { base, size, freed: false, bytes });
+        Some(base)
+    }
+
+    /// Frees the allocation that starts at `base`; whether there was one.
+    pub(crate) fn free(&mut self, base: u64) -> bool {
+        let Ok(index) = self.list.binary_search_by_key(&base, |allocation| allocation.base) else { return false };
+        let found = &mut self.list[index];
+        if found.freed {
+            return false;
+        }
+        found.freed = true;
+        self.used -= found.size;
+        if let Some(empty) = Bytes::new(1) {
+            found.bytes = Arc::new(empty);
+        }
+        if self.list.iter().filter(|allocation| allocation.freed).count() > REMEMBERED
+            && let Some(oldest) = self.list.iter().position(|allocation| allocation.freed)
+        {
+            self.list.remove(oldest);
+        }
+        true
+    }
+
+    /// Bytes in live allocations.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The index of the live allocation that holds `width` bytes at an address.
+    pub(crate) fn find(&self, address: u64, width: u64) -> Option<usize> {
+        let after = self.list.partition_point(|allocation| allocation.base <= address);
+        let index = after.checked_sub(1)?;
+        let found = &self.list[index];
+        (!found.freed && found.holds(address, width)).then_some(index)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Allocation> {
+        self.list.get(index)
+    }
+
+    /// What is known about an address that `find` did not accept.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let after = self.list.partition_point(|allocation| allocation.base <= address);
+        let Some(found) = after.checked_sub(1).map(|index| &self.list[index]) else {
+            return "below every allocation".to_owned();
+        };
+        let distance = address - found.base;
+        let state = if found.freed { "freed " } else { "" };
+        if distance < found.size {
+            format!("byte {distance} of a {state}allocation of {} bytes at {:#x}", found.size, found.base)
+        } else {
+            format!("{} bytes behind the end of a {state}allocation of {} bytes at {:#x}", distance - found.size, found.size, found.base)
+        }
+    }
+}

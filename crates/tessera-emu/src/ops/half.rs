@@ -1,0 +1,167 @@
+//! Arithmetic of `f16` and `bf16`, one or two in a register.
+//!
+//! Sums, differences and products of two such numbers are rounded once by way of `f32`, whose 24 bits are more than twice
+//! theirs plus two; fused ones go through `f64` rounded to odd.
+
+use tessera_ptx::{Type, Word};
+use tessera_types::element as convert;
+
+use super::float::{Flags, comparisons, exp2, flush, least, most, or_nan};
+use super::round::fma_odd;
+use super::{Element, Map, Test, map, test};
+use crate::lanes::Slot;
+
+/// An `f16` in the low half of a lane.
+#[derive(Clone, Copy)]
+struct F16(f32);
+/// A `bf16` in the low half of a lane.
+#[derive(Clone, Copy)]
+struct Bf16(f32);
+/// Two `f16`.
+#[derive(Clone, Copy)]
+struct F16x2(f32, f32);
+/// Two `bf16`.
+#[derive(Clone, Copy)]
+struct Bf16x2(f32, f32);
+
+/// The chip's NaN of both formats.
+const NAN: u16 = 0x7fff;
+
+#[inline(always)]
+pub(crate) fn to_f16(x: f32) -> u16 {
+    if x.is_nan() { NAN } else { convert::f32_to_f16(x) }
+}
+
+#[inline(always)]
+pub(crate) fn to_bf16(x: f32) -> u16 {
+    if x.is_nan() { NAN } else { convert::f32_to_bf16(x) }
+}
+
+macro_rules! halves {
+    ($one:ident, $two:ident, $from:path, $to:path) => {
+        impl Element for $one {
+            const WIDE: bool = false;
+            #[inline(always)]
+            fn get(slot: &Slot, lane: usize) -> Self {
+                $one($from(slot.n()[lane] as u16))
+            }
+            #[inline(always)]
+            fn put(self, slot: &mut Slot, lane: usize) {
+                slot.n_mut()[lane] = u32::from($to(self.0));
+            }
+        }
+        impl Element for $two {
+            const WIDE: bool = false;
+            #[inline(always)]
+            fn get(slot: &Slot, lane: usize) -> Self {
+                let bits = slot.n()[lane];
+                $two($from(bits as u16), $from((bits >> 16) as u16))
+            }
+            #[inline(always)]
+            fn put(self, slot: &mut Slot, lane: usize) {
+                slot.n_mut()[lane] = u32::from($to(self.0)) | u32::from($to(self.1)) << 16;
+            }
+        }
+    };
+}
+
+halves!(F16, F16x2, convert::f16_to_f32, to_f16);
+halves!(Bf16, Bf16x2, convert::bf16_to_f32, to_bf16);
+
+/// The expression for each of the four types of operand.
+macro_rules! by_half {
+    ($ty:expr, |$($a:ident),+| $body:expr) => {
+        match $ty {
+            Type::F16 => Some(map!(|$($a: F16),+| -> F16 { $(let $a = $a.0;)+ F16($body) })),
+            Type::Bf16 => Some(map!(|$($a: Bf16),+| -> Bf16 { $(let $a = $a.0;)+ Bf16($body) })),
+            Type::F16x2 => Some(map!(|$($a: F16x2),+| -> F16x2 {
+                let low = { $(let $a = $a.0;)+ $body };
+                let high = { $(let $a = $a.1;)+ $body };
+                F16x2(low, high)
+            })),
+            Type::Bf16x2 => Some(map!(|$($a: Bf16x2),+| -> Bf16x2 {
+                let low = { $(let $a = $a.0;)+ $body };
+                let high = { $(let $a = $a.1;)+ $body };
+                Bf16x2(low, high)
+            })),
+            _ => None,
+        }
+    };
+}
+
+/// Clamps to 0..1; NaN becomes zero.
+#[inline(always)]
+fn saturate(x: f32) -> f32 {
+    if x > 0.0 { x.min(1.0) } else { 0.0 }
+}
+
+/// Negative numbers become zero; NaN stays.
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    if x < 0.0 || (x == 0.0) { 0.0 } else { x }
+}
+
+#[inline(always)]
+fn fused_odd(a: f32, b: f32, c: f32) -> f32 {
+    convert::f64_to_f32_odd(fma_odd(a, b, c))
+}
+
+/// `f16` subnormals are numbers below 2^-14.
+#[inline(always)]
+fn flush_f16(x: f32) -> f32 {
+    if x.abs() < 6.103_515_6e-5 { 0.0f32.copysign(x) } else { x }
+}
+
+/// An instruction of one to three operands.
+pub(crate) fn arithmetic(mnemonic: &str, ty: Type, flags: Flags) -> Option<Map> {
+    let (sat, ftz) = (flags.sat, flags.ftz);
+    match mnemonic {
+        "add" if sat => by_half!(ty, |a, b| saturate(a + b)),
+        "sub" if sat => by_half!(ty, |a, b| saturate(a - b)),
+        "mul" if sat => by_half!(ty, |a, b| saturate(a * b)),
+        "fma" if sat => by_half!(ty, |a, b, c| saturate(fused_odd(a, b, c))),
+        "fma" if flags.relu => by_half!(ty, |a, b, c| relu(fused_odd(a, b, c))),
+        "add" if ftz => by_half!(ty, |a, b| flush_f16(flush_f16(a) + flush_f16(b))),
+        "sub" if ftz => by_half!(ty, |a, b| flush_f16(flush_f16(a) - flush_f16(b))),
+        "mul" if ftz => by_half!(ty, |a, b| flush_f16(flush_f16(a) * flush_f16(b))),
+        "fma" if ftz => by_half!(ty, |a, b, c| flush_f16(fused_odd(flush_f16(a), flush_f16(b), flush_f16(c)))),
+        "add" => by_half!(ty, |a, b| a + b),
+        "sub" => by_half!(ty, |a, b| a - b),
+        "mul" => by_half!(ty, |a, b| a * b),
+        "fma" => by_half!(ty, |a, b, c| fused_odd(a, b, c)),
+        "min" if flags.nan => by_half!(ty, |a, b| or_nan(a, b, least)),
+        "max" if flags.nan => by_half!(ty, |a, b| or_nan(a, b, most)),
+        "min" => by_half!(ty, |a, b| least(a, b)),
+        "max" => by_half!(ty, |a, b| most(a, b)),
+        "ex2" if ftz => by_half!(ty, |a| exp2(flush(a)) as f32),
+        "ex2" => by_half!(ty, |a| exp2(a) as f32),
+        "tanh" => by_half!(ty, |a| f64::from(a).tanh() as f32),
+        _ => sign(mnemonic, ty),
+    }
+}
+
+/// `abs` and `neg` touch the sign bits alone.
+fn sign(mnemonic: &str, ty: Type) -> Option<Map> {
+    let two = matches!(ty, Type::F16x2 | Type::Bf16x2);
+    match (mnemonic, two) {
+        ("abs", false) => Some(map!(|a: u32| -> u32 { a & 0x7fff })),
+        ("abs", true) => Some(map!(|a: u32| -> u32 { a & 0x7fff_7fff })),
+        ("neg", false) => Some(map!(|a: u32| -> u32 { (a ^ 0x8000) & 0xffff })),
+        ("neg", true) => Some(map!(|a: u32| -> u32 { a ^ 0x8000_8000 })),
+        ("mov", _) => Some(map!(|a: u32| -> u32 { a })),
+        _ => None,
+    }
+}
+
+/// A comparison; of packed operands the halves' results are the low and the high one.
+pub(crate) fn compare(how: Word, ty: Type, high: bool) -> Option<Test> {
+    match (ty, high) {
+        (Type::F16, _) => comparisons!(how, |a: F16, b| (a.0, b.0)),
+        (Type::Bf16, _) => comparisons!(how, |a: Bf16, b| (a.0, b.0)),
+        (Type::F16x2, false) => comparisons!(how, |a: F16x2, b| (a.0, b.0)),
+        (Type::F16x2, true) => comparisons!(how, |a: F16x2, b| (a.1, b.1)),
+        (Type::Bf16x2, false) => comparisons!(how, |a: Bf16x2, b| (a.0, b.0)),
+        (Type::Bf16x2, true) => comparisons!(how, |a: Bf16x2, b| (a.1, b.1)),
+        _ => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! How a launch is executed and what is looked for.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+use tessera_driver::Dim3;
+
+/// Which interleaving is executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Schedule {
+    /// Warps take turns, asynchronous operations complete where they start.
+    #[default]
+    Eager,
+    /// Asynchronous operations complete only when a wait asks for them or nothing else can go on.
+    Lazy,
+    /// The seed picks warps, short turns, and when copies complete.
+    Random,
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        match text {
+            "eager" => Ok(Schedule::Eager),
+            "lazy" => Ok(Schedule::Lazy),
+            "random" => Ok(Schedule::Random),
+            other => Err(format!("`{other}` is no schedule: `eager`, `lazy` or `random`")),
+        }
+    }
+}
+
+/// Which mistakes are looked for beyond those that stop every launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sanitize {
+    /// Conflicting accesses that nothing orders, and missing proxy fences.
+    pub races: bool,
+    /// Registers and memory that are read before they were written.
+    pub uninitialized: bool,
+    /// Aligned barriers to which lanes of a warp come apart.
+    pub barriers: bool,
+    /// Registers and shared memory that a matrix product under way still uses.
+    pub in_flight: bool,
+}
+
+impl Sanitize {
+    /// Nothing beyond what stops every launch.
+    pub const NONE: Sanitize = Sanitize { races: false, uninitialized: false, barriers: false, in_flight: false };
+    /// Everything.
+    pub const ALL: Sanitize = Sanitize { races: true, uninitialized: true, barriers: true, in_flight: true };
+
+    pub(crate) fn any(self) -> bool {
+        self != Sanitize::NONE
+    }
+}
+
+/// How one launch is executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// Blocks of a cluster, where the kernel does not fix them itself.
+    pub cluster: Option<Dim3>,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Which interleaving.
+    pub schedule: Schedule,
+    /// Fixes every choice of [`Schedule::Random`].
+    pub seed: u64,
+    /// What is looked for.
+    pub sanitize: Sanitize,
+    /// Host threads; sanitizers use one. `None`: all of the machine.
+    pub threads: Option<usize>,
+    /// Findings after which a launch is stopped.
+    pub most_findings: usize,
+    /// Operations without any progress after which a cluster counts as stuck.
+    pub patience: u64,
+}
+
+impl Default for LaunchOptions {
+    fn default() -> LaunchOptions {
+        LaunchOptions {
+            cluster: None,
+            shared_bytes: 0,
+            schedule: Schedule::Eager,
+            seed: 0,
+            sanitize: Sanitize::NONE,
+            threads: None,
+            most_findings: 20,
+            patience: 100_000_000,
+        }
+    }
+}
+
+/// The emulated machine and the defaults of its launches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmuOptions {
+    /// The product: a name of `tessera_types::Device`.
+    pub device: String,
+    /// Multiprocessors, where not as many as the product has.
+    pub multiprocessors: Option<u32>,
+    /// How launches through the driver table are executed.
+    pub launch: LaunchOptions,
+}
+
+impl Default for EmuOptions {
+    fn default() -> EmuOptions {
+        EmuOptions { device: "h200".to_owned(), multiprocessors: None, launch: LaunchOptions::default() }
+    }
+}

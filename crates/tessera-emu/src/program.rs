@@ -1,0 +1,351 @@
+//! A kernel after translation: one array of operations whose operands are slots of a warp's register file.
+//!
+//! Device functions are inlined, labels are positions, immediates and special registers stand in slots of their own that are
+//! filled when a warp starts ([`Fill`]), and each branch knows where its paths meet again ([`Op::Branch`]).
+
+use smallvec::SmallVec;
+use tessera_ptx::{Loc, Special, Type, Word};
+
+use crate::ops::convert::Conversion;
+use crate::ops::{MapFn, TestFn};
+
+/// A register's slot and its view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reg {
+    pub(crate) slot: u32,
+    pub(crate) wide: bool,
+}
+
+/// A predicate as it is used: `!p` is negated. Predicate 0 always holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pred {
+    pub(crate) index: u32,
+    pub(crate) negated: bool,
+}
+
+impl Pred {
+    pub(crate) const TRUE: Pred = Pred { index: 0, negated: false };
+    pub(crate) const FALSE: Pred = Pred { index: 0, negated: true };
+}
+
+/// What a slot holds when a warp starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fill {
+    /// Nothing yet: reading it is a mistake of the kernel.
+    Register,
+    /// A value; whether it is a 64-bit one.
+    Constant(u64, bool),
+    /// A special register that does not change while the warp runs.
+    Special(Special),
+}
+
+/// An address space, as an instruction names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Shared,
+    Local,
+    Param,
+}
+
+/// A memory operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addr {
+    pub(crate) base: Reg,
+    pub(crate) offset: i64,
+    pub(crate) space: Space,
+}
+
+/// The order and scope of a memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Weak,
+    Relaxed,
+    Acquire,
+    Release,
+    AcqRel,
+    Sc,
+}
+
+/// How far an order reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    Cta,
+    Cluster,
+    Gpu,
+    System,
+}
+
+/// A read-modify-write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Add,
+    Inc,
+    Dec,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    Compare,
+}
+
+/// Lanes exchange values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+/// A vote's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+/// A connective of predicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connective {
+    And,
+    Or,
+    Xor,
+}
+
+/// What a block barrier does besides counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BarrierKind {
+    Sync,
+    Arrive,
+    Popc(Reg),
+    And(u32),
+    Or(u32),
+}
+
+/// What is done to an mbarrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MbarrierOp {
+    Init { count: Reg },
+    Invalidate,
+    ExpectTx { bytes: Reg },
+    CompleteTx { bytes: Reg },
+    Arrive { count: Option<Reg>, expect: Option<Reg>, drop: bool, state: Option<Reg> },
+    Test { to: u32, state: Reg, parity: bool, blocking: bool },
+}
+
+/// Where a bulk copy tells that it has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Signal {
+    /// An mbarrier in shared memory.
+    Mbarrier(Addr),
+    /// The issuing thread's bulk group.
+    Group,
+    /// Nothing waits (prefetches).
+    None,
+}
+
+/// A bulk copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Bulk {
+    pub(crate) to: BulkEnd,
+    pub(crate) from: BulkEnd,
+    /// Bytes, where no tensor map says them.
+    pub(crate) bytes: Option<Reg>,
+    pub(crate) signal: Signal,
+    /// Cluster ranks that receive the data.
+    pub(crate) multicast: Option<Reg>,
+    /// A reduction into the destination, on elements of this type.
+    pub(crate) reduce: Option<(Change, Option<Type>)>,
+}
+
+/// One side of a bulk copy.
+#[derive(Clone, Debug)]
+pub(crate) enum BulkEnd {
+    /// Consecutive bytes.
+    Line(Addr),
+    /// A box of a tensor.
+    Tensor { map: Addr, at: SmallVec<[Reg; 5]> },
+}
+
+/// A warp-level matrix product.
+#[derive(Clone, Debug)]
+pub(crate) struct Mma {
+    pub(crate) shape: (u16, u16, u16),
+    pub(crate) types: [Type; 4],
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: Vec<Reg>,
+    pub(crate) b: Vec<Reg>,
+    pub(crate) c: Vec<Reg>,
+    pub(crate) saturate: bool,
+    /// `.xor.popc` rather than `.and.popc`, for single bits.
+    pub(crate) xor: bool,
+    /// For 2:4 sparse A: the register of positions and which thread pair gives it.
+    pub(crate) sparse: Option<(Reg, u32)>,
+}
+
+/// A warpgroup's matrix product.
+#[derive(Clone, Debug)]
+pub(crate) struct Wgmma {
+    pub(crate) n: u16,
+    pub(crate) k: u16,
+    pub(crate) types: [Type; 3],
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: WgmmaA,
+    pub(crate) b: Reg,
+    pub(crate) accumulate: Pred,
+    pub(crate) negate_a: bool,
+    pub(crate) negate_b: bool,
+    pub(crate) transpose_a: bool,
+    pub(crate) transpose_b: bool,
+    pub(crate) saturate: bool,
+}
+
+/// Where operand A is.
+#[derive(Clone, Debug)]
+pub(crate) enum WgmmaA {
+    Descriptor(Reg),
+    Registers(Vec<Reg>),
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Nop,
+    Map { run: MapFn, to: Reg, from: [u32; 4] },
+    Test { run: TestFn, from: [u32; 4], to: Option<u32>, other: Option<u32>, combine: Option<(Connective, Pred)> },
+    TestPair { run: [TestFn; 2], from: [u32; 4], to: Option<u32>, other: Option<u32> },
+    /// `set`: a condition as all ones, or as 1.0.
+    Set { run: TestFn, from: [u32; 4], to: Reg, value: u32, combine: Option<(TestFn, u32)> },
+    Convert { conversion: Conversion, to: Reg, from: Reg },
+    ConvertPair { conversion: Conversion, to: Reg, high: Reg, low: Reg },
+    ConvertSplit { conversion: Conversion, to: Reg, from: Reg },
+    Predicate { to: u32, how: Connective, a: Pred, b: Pred },
+    LogicPredicate { to: Option<Reg>, flag: Option<u32>, from: [u32; 3], table: u32, how: Connective, with: Pred },
+    Select { to: Reg, a: u32, b: u32, by: Pred },
+    Unpack { to: SmallVec<[Option<Reg>; 4]>, from: Reg, bits: u32 },
+    Pack { to: Reg, from: SmallVec<[Reg; 4]>, bits: u32 },
+    /// `add.cc` and its kin on 32 or 64 bits; `high` takes the upper half of the product.
+    Carry { to: Reg, a: Reg, b: Reg, c: Option<Reg>, subtract: bool, high: bool, signed: bool, reads: bool, writes: bool },
+    Clock { to: Reg, which: Special },
+    Load { to: SmallVec<[Option<Reg>; 4]>, bytes: u32, signed: bool, addr: Addr, order: Order, scope: Scope },
+    Store { from: SmallVec<[Reg; 4]>, bytes: u32, addr: Addr, order: Order, scope: Scope },
+    StoreAsync { from: SmallVec<[Reg; 4]>, bytes: u32, addr: Addr, barrier: Addr, reduce: Option<(Change, Type)> },
+    Atomic { to: Option<Reg>, how: Change, ty: Type, addr: Addr, value: SmallVec<[Reg; 4]>, second: Option<Reg>, order: Order, scope: Scope },
+    Generic { to: Reg, from: Reg, space: Space, back: bool },
+    IsSpace { to: u32, from: Reg, space: Space, cluster: bool },
+    MapRank { to: Reg, from: Reg, rank: Reg },
+    RankOf { to: Reg, from: Reg },
+    Shuffle { how: Shuffle, to: Option<Reg>, valid: Option<u32>, value: u32, lane: u32, clamp: u32, members: u32 },
+    Vote { how: Vote, to: Option<Reg>, flag: Option<u32>, by: Pred, members: u32 },
+    Match { all: bool, to: Option<Reg>, flag: Option<u32>, value: Reg, members: u32 },
+    Redux { how: Change, signed: bool, to: Reg, value: u32, members: u32 },
+    ActiveMask { to: Reg },
+    Elect { to: Option<Reg>, flag: Option<u32>, members: u32 },
+    WarpBarrier { members: u32 },
+    Branch { target: u32, join: u32 },
+    Exit,
+    Trap,
+    Barrier { kind: BarrierKind, id: u32, count: Option<u32>, aligned: bool, by: Pred },
+    ClusterArrive { relaxed: bool },
+    ClusterWait,
+    Fence { order: Order, scope: Scope },
+    FenceProxy { space: Option<Space> },
+    FenceMbarrierInit,
+    FenceTensorMap { addr: Option<Addr> },
+    Mbarrier { addr: Addr, op: MbarrierOp, scope: Scope, relaxed: bool },
+    PendingCount { to: Reg, from: Reg },
+    CpAsync { to: Addr, from: Addr, bytes: u32, source: Option<Reg>, ignore: Option<Pred> },
+    CpCommit,
+    CpWait { left: u32 },
+    CpArrive { addr: Addr, counted: bool },
+    Bulk(Box<Bulk>),
+    BulkCommit,
+    BulkWait { left: u32, read: bool },
+    TensorMapReplace { addr: Addr, field: Word, index: u32, value: Reg },
+    TensorMapCopy { to: Addr, from: Addr },
+    LoadMatrix { to: SmallVec<[Reg; 4]>, addr: Addr, transpose: bool },
+    StoreMatrix { from: SmallVec<[Reg; 4]>, addr: Addr, transpose: bool },
+    MoveMatrix { to: Reg, from: Reg },
+    Mma(Box<Mma>),
+    Wgmma(Box<Wgmma>),
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait { left: u32 },
+    SetMaxRegisters { count: u32 },
+    GridWait,
+    GridLaunch,
+    Sleep,
+    Print { format: u32, arguments: u32 },
+}
+
+/// An operation with its guard.
+#[derive(Clone, Debug)]
+pub(crate) struct Inst {
+    pub(crate) op: Op,
+    pub(crate) guard: Pred,
+}
+
+/// What messages and sanitizers need to know of an operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meta {
+    pub(crate) line: u32,
+    pub(crate) loc: Option<Loc>,
+    pub(crate) mnemonic: String,
+    pub(crate) reads: SmallVec<[u32; 4]>,
+    pub(crate) writes: SmallVec<[u32; 2]>,
+    pub(crate) reads_predicates: SmallVec<[u32; 2]>,
+    pub(crate) writes_predicates: SmallVec<[u32; 2]>,
+}
+
+/// A translated kernel.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) code: Vec<Inst>,
+    pub(crate) meta: Vec<Meta>,
+    pub(crate) slots: Vec<Fill>,
+    /// The registers' names, by slot, for messages.
+    pub(crate) names: Vec<String>,
+    pub(crate) predicates: u32,
+    pub(crate) predicate_names: Vec<String>,
+    /// Bytes and alignment of the parameters.
+    pub(crate) param_bytes: u32,
+    pub(crate) params: Vec<ParamSlot>,
+    /// Bytes of statically declared shared memory, and where dynamic memory starts behind them.
+    pub(crate) static_shared: u32,
+    pub(crate) dynamic_start: u32,
+    /// Bytes of local memory a thread.
+    pub(crate) local_bytes: u32,
+    pub(crate) required_threads: Option<[u32; 3]>,
+    pub(crate) max_threads: Option<[u32; 3]>,
+    pub(crate) min_blocks: Option<u32>,
+    pub(crate) max_registers: Option<u32>,
+    pub(crate) cluster: Option<[u32; 3]>,
+    pub(crate) register_estimate: u32,
+}
+
+/// A parameter's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParamSlot {
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+}
+
+/// Where the emulator's shared window starts in generic addresses.
+pub(crate) const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
+/// Where a thread's local memory starts in generic addresses.
+pub(crate) const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
+/// Where the parameters start in generic addresses.
+pub(crate) const PARAM_WINDOW: u64 = 0x7d00_0000_0000;
+/// Bytes at the start of shared memory that belong to nobody.
+pub(crate) const SHARED_START: u32 = 1024;
+/// Where a block's rank in its cluster stands in a shared address: rank plus one, zero is the own block.
+pub(crate) const RANK_SHIFT: u32 = 24;
+/// No place where paths meet.
+pub(crate) const NOWHERE: u32 = u32::MAX;
