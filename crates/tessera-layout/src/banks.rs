@@ -12,7 +12,6 @@
 use smallvec::SmallVec;
 
 use crate::distribution::{Distribution, WARP};
-use crate::linear::Dims;
 use crate::shared::SharedLayout;
 use crate::vector::Vector;
 
@@ -83,8 +82,16 @@ pub fn wavefronts(addresses: &[Option<u64>; WARP as usize], bytes: u64) -> Small
 /// The conflicts of a warp that moves a tile between registers and shared memory in vectors. All warps behave alike where offsets
 /// are linear; the first warp stands for them.
 pub fn bank_conflicts(registers: &Distribution, shared: &SharedLayout, vector: &Vector) -> Conflicts {
+    // Within one core box of shared memory an access differs from the first by an XOR that all lanes share, between boxes by a
+    // constant sum: where boxes begin at bank 0, one access stands for all.
+    let alike = shared.is_aligned_to_banks() && !registers.has_holes();
+    sum(&accesses(registers, shared, vector, if alike { Some(1) } else { None }))
+}
+
+/// The total of some accesses.
+pub(crate) fn sum(accesses: &[Access]) -> Conflicts {
     let mut sum = Conflicts { degree: 0, instructions: 0, wavefronts: 0, ideal: 0 };
-    for access in accesses(registers, shared, vector) {
+    for access in accesses {
         let phases = wavefronts(&access.addresses, access.bytes);
         sum.degree = sum.degree.max(phases.iter().copied().max().unwrap_or(0));
         sum.instructions += access.weight;
@@ -94,20 +101,14 @@ pub fn bank_conflicts(registers: &Distribution, shared: &SharedLayout, vector: &
     sum
 }
 
-/// The first warp's instructions; one stands for all where they only differ by an XOR of offsets that all lanes share.
-pub(crate) fn accesses(registers: &Distribution, shared: &SharedLayout, vector: &Vector) -> Vec<Access> {
+/// The first warp's instructions, or the first few of them with the weight of all.
+pub(crate) fn accesses(registers: &Distribution, shared: &SharedLayout, vector: &Vector, most: Option<u64>) -> Vec<Access> {
     let bytes = vector.elements() * shared.element_bytes();
-    let bases: Vec<u64> = vector.bases(registers).collect();
-    // Within one core box of shared memory an access differs from the first by a constant XOR, between boxes by a constant sum.
-    let alike = shared.is_aligned_to_banks() && !registers.has_holes();
-    let simulated = if alike { &bases[..1] } else { &bases[..] };
-    let access = |&base: &u64| {
-        let mut addresses = [None; WARP as usize];
-        for (lane, address) in addresses.iter_mut().enumerate() {
-            let position: Option<Dims> = registers.element(base, lane as u64);
-            *address = position.map(|position| shared.offset(&position));
-        }
-        Access { addresses, bytes, weight: if alike { bases.len() as u64 } else { 1 } }
+    let all = registers.registers() / vector.elements();
+    let few = most.unwrap_or(all).min(all);
+    let access = |base: u64| {
+        let address = |lane| registers.element(base, lane as u64).map(|position| shared.offset(&position));
+        Access { addresses: std::array::from_fn(address), bytes, weight: all / few }
     };
-    simulated.iter().map(access).collect()
+    vector.bases(registers).take(few as usize).map(access).collect()
 }

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::LayoutError;
 use crate::distribution::Distribution;
 use crate::linear::{Axis, LinearLayout};
-use crate::matrix::Echelon;
+use crate::matrix::{Echelon, apply};
 use crate::scratch::{RoundTrip, round_trip};
 use crate::shuffle::{Moves, Shuffle, rounds};
 
@@ -90,7 +90,7 @@ pub fn register_map(from: &Distribution, to: &Distribution) -> Option<Vec<Option
     let mut map = vec![None; to.registers() as usize];
     for (index, register) in result.registers.iter().enumerate() {
         if let Some(register) = register {
-            map[*register as usize] = source.registers[crate::matrix::apply(&columns, index as u64) as usize];
+            map[*register as usize] = source.registers[apply(&columns, index as u64) as usize];
         }
     }
     Some(map)

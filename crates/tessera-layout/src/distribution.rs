@@ -25,12 +25,13 @@ use smallvec::SmallVec;
 
 use crate::LayoutError;
 use crate::linear::{Axis, Dims, LinearLayout};
+use crate::matrix::{Columns, apply};
 
 /// Threads of a warp.
 pub const WARP: u64 = 32;
 
 /// The most elements a tile may have: 2^MOST_BITS.
-const MOST_BITS: usize = 40;
+const MOST_BITS: usize = 24;
 
 /// A tile's layout over threads and registers; see the module's head. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +58,7 @@ impl Distribution {
     ///
     /// # Errors
     /// A core that uses other axes than registers, 32 lanes and (the next power of two of) `warps` warps, that leaves elements
-    /// without an owner, or whose rank differs; an extent of zero; more than 2^40 elements.
+    /// without an owner, or whose rank differs; an extent of zero; more than 2^24 elements.
     pub fn new(shape: &[u64], core: LinearLayout, warps: u64) -> Result<Distribution, LayoutError> {
         if shape.len() != core.rank() {
             return Err(LayoutError::Rank { expected: shape.len(), found: core.rank() });
@@ -71,7 +72,7 @@ impl Distribution {
             return Err(LayoutError::Axes);
         }
         let rounded = shape.iter().map(|extent| extent.checked_next_power_of_two().map_or(64, u64::trailing_zeros) as usize);
-        if rounded.sum::<usize>() > MOST_BITS || core.out_bits() > MOST_BITS || core.in_bits() > MOST_BITS {
+        if rounded.sum::<usize>() > MOST_BITS || core.out_bits() > MOST_BITS || core.in_bits() > MOST_BITS + 15 {
             return Err(LayoutError::TooLarge);
         }
         let core = fold_repeats(shape, core);
@@ -79,14 +80,8 @@ impl Distribution {
         if echelon.rank() != core.out_bits() {
             return Err(LayoutError::NotCovered);
         }
-        if !warps.is_power_of_two() {
-            let missing = |packed: u64| {
-                let inside = core.unpack(packed).iter().zip(shape).all(|(value, extent)| value < extent);
-                inside && echelon.solve(packed).is_none_or(|index| core.unpack_input(index, Axis::Warp) >= warps)
-            };
-            if (0..1 << core.out_bits()).any(missing) {
-                return Err(LayoutError::NotCovered);
-            }
+        if !warps.is_power_of_two() && !owned_by(&core, shape, warps) {
+            return Err(LayoutError::NotCovered);
         }
         Ok(Distribution(Arc::new(Inner { shape: shape.into(), core, warps })))
     }
@@ -196,7 +191,7 @@ impl Distribution {
         let Some(first) = echelon.solve(core.pack(&inner)) else { return Vec::new() };
         let mut owners = Vec::new();
         for choice in 0..1u64 << echelon.kernel().len() {
-            let index = first ^ crate::matrix::apply(echelon.kernel(), choice);
+            let index = first ^ apply(echelon.kernel(), choice);
             let warp = core.unpack_input(index, Axis::Warp);
             if warp < self.0.warps {
                 let register = repetition * core.size(Axis::Register) + core.unpack_input(index, Axis::Register);
@@ -270,6 +265,21 @@ pub struct Along {
 /// Warps of a thread count.
 pub(crate) fn warps_of(threads: u64) -> Result<u64, LayoutError> {
     if threads == 0 || !threads.is_multiple_of(WARP) { Err(LayoutError::Empty) } else { Ok(threads / WARP) }
+}
+
+/// Every element of the tile has an owner among the first `warps` warps.
+fn owned_by(core: &LinearLayout, shape: &[u64], warps: u64) -> bool {
+    let echelon = core.echelon();
+    // The lowest warp that owns a coordinate is linear in it.
+    let owner = |bit: usize| echelon.solve(1 << bit).map(|index| core.unpack_input(index, Axis::Warp));
+    let Some(owners) = (0..core.out_bits()).map(owner).collect::<Option<Columns>>() else { return false };
+    if owners.iter().fold(0, |all, warp| all | warp) < warps {
+        return true;
+    }
+    (0..1u64 << core.out_bits()).all(|packed| {
+        let outside = || core.unpack(packed).iter().zip(shape).any(|(value, extent)| value >= extent);
+        apply(&owners, packed) < warps || outside()
+    })
 }
 
 /// The power-of-two parts of the innermost repeats, as register bits of the core.

@@ -5,7 +5,7 @@
 //! transposed by 128 threads moves in 4-byte accesses behind `Swizzle<5,2,6>`, because 16-byte stores would force loads of degree 4.
 
 use crate::LayoutError;
-use crate::banks::{BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts};
+use crate::banks::{BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts, sum};
 use crate::conversion::keeps_warps;
 use crate::distribution::Distribution;
 use crate::shared::SharedLayout;
@@ -71,8 +71,8 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
         let (stores, loads) = (widths(from), widths(to));
         'widths: for store in &stores {
             for load in &loads {
-                let mut all = accesses(from, &plain, store);
-                all.extend(accesses(to, &plain, load));
+                let mut all = accesses(from, &plain, store, Some(1));
+                all.extend(accesses(to, &plain, load, Some(1)));
                 let limit = (plain.core().out_bits() as u32) + element_bytes.trailing_zeros();
                 let (swizzle, _) = Swizzle::search(&all, limit);
                 for layout in plain.swizzled(swizzle).into_iter().chain(padded(&plain, &order, store, load)) {
@@ -89,6 +89,8 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
         }
     }
     let mut best = best.ok_or(LayoutError::NotCovered)?;
+    best.store_conflicts = bank_conflicts(from, &best.layout, &best.store);
+    best.load_conflicts = bank_conflicts(to, &best.layout, &best.load);
     best.within_warps = keeps_warps(from, to);
     Ok(best)
 }
@@ -102,10 +104,12 @@ fn padded(plain: &SharedLayout, order: &[usize], store: &Vector, load: &Vector) 
     SharedLayout::padded(plain.shape(), order, elements, plain.element_bytes()).ok()
 }
 
+/// What a layout costs, judged by the first instruction of each side.
 fn measure(from: &Distribution, to: &Distribution, layout: SharedLayout, store: &Vector, load: &Vector) -> RoundTrip {
     let vector =
         |registers, wanted: &Vector| widest_shared_vector(registers, &layout, wanted.elements() * layout.element_bytes());
     let (store, load) = (vector(from, store), vector(to, load));
-    let (store_conflicts, load_conflicts) = (bank_conflicts(from, &layout, &store), bank_conflicts(to, &layout, &load));
+    let estimate = |registers, vector| sum(&accesses(registers, &layout, vector, Some(1)));
+    let (store_conflicts, load_conflicts) = (estimate(from, &store), estimate(to, &load));
     RoundTrip { layout, store, load, store_conflicts, load_conflicts, within_warps: false }
 }

@@ -13,7 +13,7 @@
 
 use smallvec::SmallVec;
 
-use crate::matrix::Echelon;
+use crate::matrix::{Echelon, apply};
 
 /// A value that is linear in the lane: `base ^` the entries of the lane's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ pub(crate) fn rounds(moves: &Moves) -> Option<Vec<Round>> {
     let mut whole = Echelon::default();
     for bit in 0..5 {
         let plain = joined(moves.lanes[bit]);
-        let candidates = (0..1u64 << columns.len()).map(|m| (m, plain ^ crate::matrix::apply(&columns, m)));
+        let candidates = (0..1u64 << columns.len()).map(|m| (m, plain ^ apply(&columns, m)));
         // A choice whose lane part is new is always right; one that repeats an old combination entirely is, too.
         let fresh = |vector: u64| spread.solve(vector & 31).is_none();
         let repeated = |vector: u64| whole.solve(vector).is_some();
@@ -102,11 +102,11 @@ pub(crate) fn rounds(moves: &Moves) -> Option<Vec<Round>> {
         }
     }
     for (bit, entry) in offer.iter_mut().enumerate() {
-        *entry = crate::matrix::apply(&values, basis.solve(1 << bit)?) as u32;
+        *entry = apply(&values, basis.solve(1 << bit)?) as u32;
     }
     let offered = |lane: u64| (0..5).filter(|bit| lane >> bit & 1 == 1).fold(0, |register, bit| register ^ offer[bit]);
     let round = |k: u64| {
-        let base = crate::matrix::apply(&columns, k);
+        let base = apply(&columns, k);
         Round {
             offer: LaneMap { base: (base >> 8) as u32 ^ offered(base & 31), lane: offer },
             source: LaneMap { base: (base & 31) as u32, lane: chosen.map(|(_, vector)| (vector & 31) as u32) },

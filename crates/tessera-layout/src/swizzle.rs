@@ -11,7 +11,10 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::banks::{Access, wavefronts};
+use crate::matrix::{Columns, Echelon, apply};
 
 /// An XOR swizzle of byte offsets; see the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -57,13 +60,8 @@ impl Swizzle {
     /// The cheapest swizzle for accesses to unswizzled offsets: least total of wavefronts, then fewest bits, then the shortest
     /// shift. It stays below bit `limit` and keeps every access' vector whole. The second value is its cost in wavefronts.
     pub fn search(accesses: &[Access], limit: u32) -> (Swizzle, u64) {
-        let cost = |swizzle: Swizzle| {
-            let one = |access: &Access| {
-                let swizzled = access.addresses.map(|address| address.map(|address| swizzle.apply(address)));
-                access.weight * u64::from(wavefronts(&swizzled, access.bytes).iter().sum::<u32>())
-            };
-            accesses.iter().map(one).sum::<u64>()
-        };
+        let patterns: Vec<Pattern> = accesses.iter().map(Pattern::new).collect();
+        let cost = |swizzle: Swizzle| patterns.iter().map(|pattern| pattern.wavefronts(swizzle)).sum::<u64>();
         let ideal: u64 = accesses.iter().map(|access| access.weight * u64::from(access.ideal())).sum();
         let mut best = (Swizzle::NONE, cost(Swizzle::NONE));
         let whole = accesses.iter().map(|access| access.bytes.max(4).ilog2()).max().unwrap_or(2);
@@ -83,6 +81,68 @@ impl Swizzle {
         }
         best
     }
+}
+
+/// An access made ready for trying swizzles.
+enum Pattern<'a> {
+    /// Offsets that are linear in the lane. A phase touches `2^words` words in `2^r` banks, `r` the rank of its bank bits, every bank
+    /// equally often.
+    Linear {
+        /// Offset of each bit of a lane within a phase, then of each word within a vector.
+        offsets: SmallVec<[u64; 7]>,
+        words: u32,
+        phases: u64,
+    },
+    /// Any other.
+    Table(&'a Access),
+}
+
+impl Pattern<'_> {
+    fn new(access: &Access) -> Pattern<'_> {
+        let Some(start) = access.addresses[0] else { return Pattern::Table(access) };
+        let bit = |bit: usize| access.addresses[1 << bit].map(|address| address ^ start);
+        let Some(lanes) = (0..5).map(bit).collect::<Option<Columns>>() else { return Pattern::Table(access) };
+        let linear = |lane: usize| access.addresses[lane].is_some_and(|address| address == start ^ apply(&lanes, lane as u64));
+        if !start.is_multiple_of(access.bytes) || !(0..32).all(linear) {
+            return Pattern::Table(access);
+        }
+        let phases = u64::from(access.ideal());
+        let mut offsets: SmallVec<[u64; 7]> = lanes[..5 - phases.trailing_zeros() as usize].into();
+        offsets.extend((2..access.bytes.ilog2()).map(|bit| 1 << bit));
+        let words: Columns = offsets.iter().map(|offset| offset >> 2).collect();
+        Pattern::Linear { offsets, words: Echelon::new(&words).rank() as u32, phases: phases * access.weight }
+    }
+
+    fn wavefronts(&self, swizzle: Swizzle) -> u64 {
+        match self {
+            Pattern::Linear { offsets, words, phases } => {
+                let banks = rank_of_banks(offsets.iter().map(|&offset| swizzle.apply(offset) >> 2 & 31));
+                phases << (words - banks)
+            }
+            Pattern::Table(access) => {
+                let swizzled = access.addresses.map(|address| address.map(|address| swizzle.apply(address)));
+                access.weight * u64::from(wavefronts(&swizzled, access.bytes).iter().sum::<u32>())
+            }
+        }
+    }
+}
+
+/// The rank of vectors of five bits.
+fn rank_of_banks(vectors: impl Iterator<Item = u64>) -> u32 {
+    let mut pivots = [0u64; 5];
+    let mut rank = 0;
+    for mut vector in vectors {
+        while vector != 0 {
+            let lead = vector.ilog2() as usize;
+            if pivots[lead] == 0 {
+                pivots[lead] = vector;
+                rank += 1;
+                break;
+            }
+            vector ^= pivots[lead];
+        }
+    }
+    rank
 }
 
 impl fmt::Display for Swizzle {
