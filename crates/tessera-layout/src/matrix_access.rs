@@ -9,6 +9,7 @@
 
 use smallvec::SmallVec;
 
+use crate::banks::{Access, Conflicts, sum};
 use crate::distribution::Distribution;
 use crate::linear::{Axis, Dims, LinearLayout};
 use crate::shared::SharedLayout;
@@ -108,4 +109,15 @@ pub fn matrix_access(registers: &Distribution, shared: &SharedLayout) -> Option<
         .collect();
     let rows = LinearLayout::from_bases(&core.extents(), &[(Axis::Lane, bases)]).ok()?;
     Some(MatrixAccess { transposed, matrices, registers: Vector { bits }, rows })
+}
+
+/// The conflicts of a warp's matrix moves: the eight rows of a matrix are one phase.
+pub fn matrix_conflicts(registers: &Distribution, shared: &SharedLayout, access: &MatrixAccess) -> Conflicts {
+    let mut all = Vec::new();
+    for base in access.registers.bases(registers) {
+        let row = |lane: u64| if lane < 8 * access.matrices { access.row(registers, base, 0, lane) } else { None };
+        let address = |lane| row(lane as u64).map(|position| shared.offset(&position));
+        all.push(Access { addresses: std::array::from_fn(address), bytes: 16, weight: 1 });
+    }
+    sum(&all)
 }

@@ -5,9 +5,10 @@
 //! transposed by 128 threads moves in 4-byte accesses behind `Swizzle<5,2,6>`, because 16-byte stores would force loads of degree 4.
 
 use crate::LayoutError;
-use crate::banks::{BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts, sum};
+use crate::banks::{Access, BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts, sum};
 use crate::conversion::keeps_warps;
 use crate::distribution::Distribution;
+use crate::matrix_access::{MatrixAccess, matrix_access, matrix_conflicts};
 use crate::shared::SharedLayout;
 use crate::swizzle::Swizzle;
 use crate::vector::{Vector, widest_shared_vector};
@@ -27,6 +28,10 @@ pub struct RoundTrip {
     pub load_conflicts: Conflicts,
     /// No element changes its warp: the warp's barrier suffices.
     pub within_warps: bool,
+    /// `stmatrix` can store the source, without conflicts and with fewer instructions than `store`.
+    pub store_matrices: Option<MatrixAccess>,
+    /// `ldmatrix` can load the result, likewise.
+    pub load_matrices: Option<MatrixAccess>,
 }
 
 impl RoundTrip {
@@ -71,11 +76,7 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
         let (stores, loads) = (widths(from), widths(to));
         'widths: for store in &stores {
             for load in &loads {
-                let mut all = accesses(from, &plain, store, Some(1));
-                all.extend(accesses(to, &plain, load, Some(1)));
-                let limit = (plain.core().out_bits() as u32) + element_bytes.trailing_zeros();
-                let (swizzle, _) = Swizzle::search(&all, limit);
-                for layout in plain.swizzled(swizzle).into_iter().chain(padded(&plain, &order, store, load)) {
+                for layout in candidates(&plain, &order, &[(from, store), (to, load)]) {
                     let found = measure(from, to, layout, store, load);
                     let done = found.wavefronts() <= least;
                     if best.as_ref().is_none_or(|best| found.cost() < best.cost()) {
@@ -92,16 +93,43 @@ pub fn round_trip(from: &Distribution, to: &Distribution, element_bytes: u64) ->
     best.store_conflicts = bank_conflicts(from, &best.layout, &best.store);
     best.load_conflicts = bank_conflicts(to, &best.layout, &best.load);
     best.within_warps = keeps_warps(from, to);
+    best.store_matrices = matrices(from, &best.layout, best.store_conflicts);
+    best.load_matrices = matrices(to, &best.layout, best.load_conflicts);
     Ok(best)
 }
 
-/// The layout with its rows apart by one vector more, where the core is all there is.
-fn padded(plain: &SharedLayout, order: &[usize], store: &Vector, load: &Vector) -> Option<SharedLayout> {
-    let elements = store.elements().max(load.elements()).max(4 / plain.element_bytes());
-    if order.len() < 2 {
-        return None;
-    }
-    SharedLayout::padded(plain.shape(), order, elements, plain.element_bytes()).ok()
+/// The layout of a buffer with several users, each moving the tile between these registers and shared memory in at most these vectors:
+/// the swizzle with the fewest wavefronts, or rows padded by one vector where that has fewer. `order` lists the dimensions, fastest first.
+///
+/// # Errors
+/// As [`SharedLayout::boxed`].
+pub fn shared_for(
+    shape: &[u64],
+    order: &[usize],
+    element_bytes: u64,
+    users: &[(&Distribution, &Vector)],
+) -> Result<SharedLayout, LayoutError> {
+    let plain = SharedLayout::boxed(shape, order, element_bytes)?;
+    let cost = |layout: &SharedLayout| {
+        let one = |&(registers, vector): &(&Distribution, &Vector)| {
+            let vector = widest_shared_vector(registers, layout, vector.elements() * element_bytes);
+            bank_conflicts(registers, layout, &vector).wavefronts
+        };
+        (users.iter().map(one).sum::<u64>(), layout.bytes())
+    };
+    let best = candidates(&plain, order, users).min_by_key(cost);
+    Ok(best.unwrap_or(plain))
+}
+
+/// The layout behind the best swizzle, and the one with its rows apart by one vector more.
+fn candidates(plain: &SharedLayout, order: &[usize], users: &[(&Distribution, &Vector)]) -> impl Iterator<Item = SharedLayout> {
+    let all: Vec<Access> = users.iter().flat_map(|(registers, vector)| accesses(registers, plain, vector, Some(1))).collect();
+    let limit = plain.core().out_bits() as u32 + plain.element_bytes().trailing_zeros();
+    let swizzled = plain.swizzled(Swizzle::search(&all, limit).0);
+    let widest = users.iter().map(|(_, vector)| vector.elements()).max().unwrap_or(1);
+    let padding = widest.max(BANK_BYTES / plain.element_bytes());
+    let padded = SharedLayout::padded(plain.shape(), order, padding, plain.element_bytes()).ok();
+    swizzled.into_iter().chain(padded.filter(|_| order.len() > 1))
 }
 
 /// What a layout costs, judged by the first instruction of each side.
@@ -111,5 +139,21 @@ fn measure(from: &Distribution, to: &Distribution, layout: SharedLayout, store: 
     let (store, load) = (vector(from, store), vector(to, load));
     let estimate = |registers, vector| sum(&accesses(registers, &layout, vector, Some(1)));
     let (store_conflicts, load_conflicts) = (estimate(from, &store), estimate(to, &load));
-    RoundTrip { layout, store, load, store_conflicts, load_conflicts, within_warps: false }
+    RoundTrip {
+        layout,
+        store,
+        load,
+        store_conflicts,
+        load_conflicts,
+        within_warps: false,
+        store_matrices: None,
+        load_matrices: None,
+    }
+}
+
+/// Matrix moves where they beat the vectors.
+fn matrices(registers: &Distribution, layout: &SharedLayout, vectors: Conflicts) -> Option<MatrixAccess> {
+    let access = matrix_access(registers, layout)?;
+    let conflicts = matrix_conflicts(registers, layout, &access);
+    (conflicts.degree <= 1 && conflicts.instructions < vectors.instructions).then_some(access)
 }

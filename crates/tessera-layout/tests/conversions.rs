@@ -167,6 +167,17 @@ fn transposes_through_shared_memory() {
     }
 }
 
+/// The epilogue of a product: the accumulator leaves in 16-byte rows, stored by `stmatrix`.
+#[test]
+fn accumulators_leave_by_matrix_moves() {
+    let from = MmaAtom::wgmma(128, 16).unwrap().operand(Operand::C, [128, 128], WarpGrid { m: 8, n: 1 }).unwrap();
+    let to = Distribution::blocked(&[128, 128], &[1, 0], 8, 256).unwrap();
+    let Conversion::Shared(trip) = run(&from, &to, 2) else { panic!("threads of all warps exchange") };
+    assert_eq!((trip.load.elements(), trip.load_conflicts.degree, trip.store_conflicts.degree), (8, 1, 1));
+    assert_eq!(trip.store_matrices.map(|access| (access.matrices, access.transposed)), Some((4, false)));
+    assert_eq!(trip.load_matrices, None);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let tile = Distribution::blocked(&[64, 64], &[1, 0], 4, 128).unwrap();

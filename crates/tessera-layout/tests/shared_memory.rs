@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tessera_layout::{
     Access, Axis, Distribution, LinearLayout, MmaAtom, Operand, SharedLayout, Swizzle, WarpGrid, WgmmaOperand, bank_conflicts,
-    matrix_access, wavefronts, widest_global_vector, widest_shared_vector,
+    matrix_access, matrix_conflicts, shared_for, wavefronts, widest_global_vector, widest_shared_vector,
 };
 
 /// The degree of each phase, by sets of words.
@@ -230,9 +230,45 @@ fn matrix_moves() {
     assert_eq!(run_matrix(&tf32.operand(Operand::A, [64, 32], grid).unwrap(), &wide), Some((false, 4)));
     let result = MmaAtom::wgmma(96, 16).unwrap().operand(Operand::C, [64, 96], WarpGrid { m: 4, n: 1 }).unwrap();
     assert_eq!(run_matrix(&result, &SharedLayout::tma([64, 96], 1, Swizzle::B64, 2).unwrap()), Some((false, 4)));
+    // One and two matrices.
+    for (k, count) in [(8, 1), (16, 2)] {
+        let b = MmaAtom::sync(16, 8, k, 16).unwrap().operand(Operand::B, [k, 8], WarpGrid { m: 1, n: 1 }).unwrap();
+        let layout = |order: [usize; 2]| SharedLayout::dense(&[k, 8], &order, 2).unwrap();
+        assert_eq!(run_matrix(&b, &layout([1, 0])), Some((true, count)));
+        assert_eq!(run_matrix(&b, &layout([0, 1])), Some((false, count)));
+    }
     // Rows that a lane holds whole are no matrix fragments.
     let rows_of_threads = Distribution::blocked(&[64, 64], &[1, 0], 8, 128).unwrap();
     assert_eq!(run_matrix(&rows_of_threads, &rows), None);
+}
+
+#[test]
+fn matrix_moves_are_free_of_conflicts_behind_the_swizzle() {
+    let a = MmaAtom::sync(16, 8, 16, 16).unwrap().operand(Operand::A, [64, 64], WarpGrid { m: 2, n: 2 }).unwrap();
+    for (swizzle, degree) in [(Swizzle::B128, 1), (Swizzle::NONE, 8)] {
+        let shared = SharedLayout::tma([64, 64], 1, swizzle, 2).unwrap();
+        let access = matrix_access(&a, &shared).expect("a fragment");
+        let conflicts = matrix_conflicts(&a, &shared, &access);
+        assert_eq!((conflicts.degree, conflicts.instructions), (degree, 8));
+    }
+}
+
+#[test]
+fn a_buffer_for_several_users() {
+    let rows = Distribution::blocked(&[64, 64], &[1, 0], 8, 128).unwrap();
+    let columns = Distribution::blocked(&[64, 64], &[0, 1], 1, 128).unwrap();
+    let (wide, narrow) = (widest_global_vector(&rows, 1, 64, 2, 16), widest_global_vector(&columns, 0, 1, 2, 16));
+    let layout = shared_for(&[64, 64], &[1, 0], 2, &[(&rows, &wide), (&columns, &narrow)]).unwrap();
+    assert_eq!(bank_conflicts(&rows, &layout, &wide).degree, 1);
+    assert_eq!(bank_conflicts(&columns, &layout, &narrow).degree, 4);
+    let plain = SharedLayout::dense(&[64, 64], &[1, 0], 2).unwrap();
+    assert_eq!(bank_conflicts(&columns, &plain, &narrow).degree, 32);
+    let alone = shared_for(&[64, 64], &[1, 0], 4, &[(&columns, &narrow)]).unwrap();
+    assert_eq!(bank_conflicts(&columns, &alone, &narrow).degree, 1);
+    // Rows of 33 elements are apart already.
+    let odd = Distribution::blocked(&[32, 33], &[0, 1], 1, 32).unwrap();
+    let layout = shared_for(&[32, 33], &[1, 0], 4, &[(&odd, &narrow)]).unwrap();
+    assert_eq!(bank_conflicts(&odd, &layout, &narrow).degree, 1);
 }
 
 #[test]
