@@ -127,7 +127,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn is_used(&self, value: Value) -> bool {
+    pub(super) fn is_used(&self, value: Value) -> bool {
         self.func.linked_ops().into_iter().any(|op| self.func.ops[op].operands.contains(&value))
     }
 

@@ -42,12 +42,14 @@ pub(super) struct Buffer {
     pub(super) shape: SmallVec<[u32; 4]>,
     /// Element type.
     pub(super) elem: DType,
+    /// Alignment of the element at index zero in bytes.
+    pub(super) align: u64,
 }
 
 impl Buffer {
-    /// A whole buffer at an address.
+    /// A whole buffer at an address that is aligned to 16 bytes.
     pub(super) fn whole(base: Reg, ty: &SharedType) -> Buffer {
-        Buffer { base, strides: ty.strides(), swizzle: ty.swizzle, shape: ty.shape.clone(), elem: ty.elem }
+        Buffer { base, strides: ty.strides(), swizzle: ty.swizzle, shape: ty.shape.clone(), elem: ty.elem, align: 16 }
     }
 }
 

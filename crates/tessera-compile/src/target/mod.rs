@@ -153,7 +153,7 @@ impl Lowering<'_> {
                     || self.debug(data, kind)?
             }
             OpKind::Tile(kind) => {
-                self.shared(data, kind)? || self.threads(data, kind)? || self.queues(data, kind)? || self.shared_products(data, kind)?
+                self.shared(op, data, kind)? || self.threads(data, kind)? || self.queues(data, kind)? || self.shared_products(data, kind)?
             }
             OpKind::Graph(_) => false,
         };

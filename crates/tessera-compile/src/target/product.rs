@@ -1,15 +1,413 @@
-//! Matrix products.
+//! Matrix products: by a warp's tensor instruction where the operands' layouts are its fragments, else one element of the
+//! accumulator after the other from shared memory.
+//!
+//! A thread's registers of a fragment layout enumerate instructions row-major, each with its registers in the order that the
+//! instruction wants, so an operand of one instruction is a slice of them. Factors of 16 bits go two to a register, of 8 bits
+//! four.
 
-use tessera_ir::{OpData, ScheduleOp, TileOp};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tessera_ir::attrs::Signedness;
+use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
+use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Class, Value as Reg};
+use tessera_types::DType;
 
+use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::place::Place;
+use super::remap::row_major;
+use super::scratch::element_bytes;
+
+/// How integers among the factors are read.
+type Signs = (Signedness, Signedness);
+
+const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
+
+/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
+fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
+    match dtype {
+        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
+        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
+        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
+        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
+        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
+        _ => &[],
+    }
+}
 
 impl Lowering<'_> {
-    pub(super) fn products(&mut self, _data: &OpData, _kind: &ScheduleOp) -> Lowered<bool> {
-        Ok(false)
+    /// Lowers a matrix product of tiles; false if the operation is none.
+    pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        let signs = match kind {
+            ScheduleOp::MmaF { .. } => SIGNED,
+            ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => (*lhs_signedness, *rhs_signedness),
+            _ => return Ok(false),
+        };
+        let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
+        let regs = match self.by_fragments(lhs, rhs, acc, signs)? {
+            Some(regs) => regs,
+            None => {
+                let sides = self.spread_factors(&[lhs, rhs])?;
+                self.by_elements(&sides[0], &sides[1], acc, signs)?
+            }
+        };
+        self.bind_regs(data.result(), regs);
+        Ok(true)
     }
 
-    pub(super) fn shared_products(&mut self, _data: &OpData, _kind: &TileOp) -> Lowered<bool> {
-        Ok(false)
+    /// Lowers a product of factors in shared memory; false if the operation is none.
+    pub(super) fn shared_products(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+        let TileOp::MmaShared { lhs_signedness, rhs_signedness, .. } = kind else { return Ok(false) };
+        let signs = (*lhs_signedness, *rhs_signedness);
+        let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
+        let regs = match self.from_shared(lhs, rhs, acc, signs)? {
+            Some(regs) => regs,
+            None => {
+                let left = match self.get(lhs)? {
+                    Bound::Buffer(buffer) => buffer.clone(),
+                    _ => self.spread_factors(&[lhs])?.remove(0),
+                };
+                let right = self.buffer(rhs)?;
+                self.by_elements(&left, &right, acc, signs)?
+            }
+        };
+        self.bind_regs(data.result(), regs);
+        Ok(true)
     }
+
+    // --- tensor instructions
+
+    /// The instruction whose fragments an accumulator's layout has, with the grid of warps.
+    pub(super) fn atom(&self, dtype: DType, acc: &Distribution, contraction: u64) -> Option<(MmaAtom, WarpGrid)> {
+        if acc.rank() != 2 || !self.has_instruction(dtype) {
+            return None;
+        }
+        let warps = acc.warps();
+        let shape = [acc.shape()[0], acc.shape()[1]];
+        for &(m, n, k) in shapes(dtype) {
+            if !contraction.is_multiple_of(k) || (m == 16 && dtype == DType::F64 && !self.arch.has_bf16_add()) {
+                continue;
+            }
+            let Ok(atom) = MmaAtom::sync(m, n, k, u64::from(dtype.bits())) else { continue };
+            for rows in (1..=warps).filter(|rows| warps.is_multiple_of(*rows)) {
+                let grid = WarpGrid { m: rows, n: warps / rows };
+                if atom.operand(Operand::C, shape, grid).is_ok_and(|layout| layout == *acc) {
+                    return Some((atom, grid));
+                }
+            }
+        }
+        None
+    }
+
+    fn has_instruction(&self, dtype: DType) -> bool {
+        match dtype {
+            DType::F16 => self.arch.has_bf16_mma(),
+            DType::BF16 => self.arch.has_bf16_mma(),
+            DType::TF32 => self.arch.has_tf32_mma(),
+            DType::F8E4M3 | DType::F8E5M2 => self.arch.has_fp8_mma(),
+            DType::I8 => self.arch.has_bf16_mma() && self.arch.has_i8_mma(),
+            DType::F64 => self.arch.has_f64_mma(),
+            _ => false,
+        }
+    }
+
+    fn by_fragments(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
+        let (left, right, out) = (self.layout(lhs)?, self.layout(rhs)?, self.layout(acc)?);
+        let dtype = self.dtype(lhs)?;
+        if left.rank() != 2 {
+            return Ok(None);
+        }
+        let depth = left.shape()[1];
+        let Some((atom, grid)) = self.atom(dtype, &out, depth) else { return Ok(None) };
+        let fits = |operand, shape: [u64; 2], found: &Distribution| {
+            atom.operand(operand, shape, grid).is_ok_and(|layout| layout == *found)
+        };
+        let (m, n) = (out.shape()[0], out.shape()[1]);
+        if !fits(Operand::A, [m, depth], &left) || !fits(Operand::B, [depth, n], &right) {
+            return Ok(None);
+        }
+        let (a, b, c) = (self.regs(lhs)?, self.regs(rhs)?, self.regs(acc)?);
+        let elem = self.elem(lhs)?;
+        let a = self.factors(elem, &a);
+        let b = self.factors(elem, &b);
+        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, [&a, &b], &c, (depth / atom.k) as usize).map(Some)
+    }
+
+    /// Factors packed into the registers that instructions take.
+    pub(super) fn factors(&mut self, elem: Elem, regs: &[Reg]) -> Vec<Reg> {
+        let per_word = (4 / element_bytes(elem)).max(1) as usize;
+        let mut packed = Vec::new();
+        for chunk in regs.chunks(per_word) {
+            packed.extend(self.joined(elem, chunk));
+        }
+        packed
+    }
+
+    /// All instructions of a product; factors are packed, the accumulator is not.
+    #[allow(clippy::too_many_arguments, reason = "a product has this many parts")]
+    pub(super) fn multiplied(
+        &mut self,
+        atom: &MmaAtom,
+        dtype: DType,
+        acc: DType,
+        signs: Signs,
+        factors: [&[Reg]; 2],
+        accumulator: &Regs,
+        depth: usize,
+    ) -> Lowered<Regs> {
+        let word = |dtype: DType, sign: Signedness| match dtype {
+            DType::F8E4M3 => "e4m3",
+            DType::F8E5M2 => "e5m2",
+            DType::I8 if sign == Signedness::Unsigned => "u8",
+            DType::I8 => "s8",
+            DType::F32 => "tf32",
+            other => other.name(),
+        };
+        let out = match acc {
+            DType::I32 => "s32",
+            other => other.name(),
+        };
+        let shape = format!(
+            "m{}n{}k{}.row.col.{out}.{}.{}.{out}",
+            atom.m,
+            atom.n,
+            atom.k,
+            word(dtype, signs.0),
+            word(dtype, signs.1)
+        );
+        let per_word = (32 / atom.bits).max(1);
+        let (a_size, b_size) = ((atom.m * atom.k / 32 / per_word) as usize, (atom.k * atom.n / 32 / per_word) as usize);
+        let c_size = (atom.m * atom.n / 32) as usize;
+        let rows = factors[0].len() / a_size / depth;
+        let columns = factors[1].len() / b_size / depth;
+        if rows * columns * c_size != accumulator.len() || rows == 0 || columns == 0 {
+            return Err(self.broken("fragments that do not fit each other"));
+        }
+        let elem = Elem::Num(acc);
+        let packs = acc == DType::F16;
+        let mut results: Vec<Vec<Reg>> = Vec::new();
+        for part in accumulator.chunks(c_size) {
+            results.push(if packs { self.factors(elem, part) } else { part.to_vec() });
+        }
+        for step in 0..depth {
+            for row in 0..rows {
+                for column in 0..columns {
+                    let a = &factors[0][(row * depth + step) * a_size..][..a_size];
+                    let b = &factors[1][(step * columns + column) * b_size..][..b_size];
+                    let c = &mut results[row * columns + column];
+                    *c = self.b.mma(&shape, a, b, c);
+                }
+            }
+        }
+        let mut regs = Regs::new();
+        for part in results {
+            for reg in part {
+                if packs {
+                    regs.extend(self.b.unpack(reg, Class::B16));
+                } else {
+                    regs.push(reg);
+                }
+            }
+        }
+        Ok(regs)
+    }
+
+    /// A product by tensor instructions whose factors are read from shared memory; `None` where there is no instruction.
+    fn from_shared(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
+        let right = self.buffer(rhs)?;
+        if right.shape.len() != 2 {
+            return Ok(None);
+        }
+        let out = self.layout(acc)?;
+        let (depth, n) = (u64::from(right.shape[0]), u64::from(right.shape[1]));
+        let dtype = right.elem;
+        let Some((atom, grid)) = self.atom(dtype, &out, depth) else { return Ok(None) };
+        let m = out.shape()[0];
+        let elem = Elem::Num(dtype);
+        let (Ok(left_layout), Ok(right_layout)) =
+            (atom.operand(Operand::A, [m, depth], grid), atom.operand(Operand::B, [depth, n], grid))
+        else {
+            return Ok(None);
+        };
+        let a = match self.get(lhs)?.clone() {
+            Bound::Buffer(buffer) => self.fragment_from(&buffer, &left_layout)?,
+            _ if self.layout(lhs)? == left_layout => {
+                let regs = self.regs(lhs)?;
+                self.factors(elem, &regs)
+            }
+            _ => {
+                let (from, regs) = (self.layout(lhs)?, self.regs(lhs)?);
+                let map = super::remap::Remap::identity(from.shape());
+                let regs = self.remapped(elem, (&from, &regs), &left_layout, &map)?;
+                self.factors(elem, &regs)
+            }
+        };
+        let b = self.fragment_from(&right, &right_layout)?;
+        let c = self.regs(acc)?;
+        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, [&a, &b], &c, (depth / atom.k) as usize).map(Some)
+    }
+
+    /// A factor's fragments out of a buffer, packed.
+    fn fragment_from(&mut self, buffer: &Buffer, layout: &Distribution) -> Lowered<Vec<Reg>> {
+        let regs = self.load_buffer(buffer, layout);
+        Ok(self.factors(Elem::Num(buffer.elem), &regs))
+    }
+
+    // --- element by element
+
+    /// Factors in shared memory, row-major, after all threads have written them.
+    fn spread_factors(&mut self, factors: &[Value]) -> Lowered<Vec<Buffer>> {
+        let mut sizes = Vec::new();
+        for &factor in factors {
+            let bytes = element_bytes(self.elem(factor)?);
+            sizes.push((self.layout(factor)?.elements() * bytes).next_multiple_of(16));
+        }
+        let base = self.borrow(sizes.iter().sum());
+        let mut offset = 0;
+        let mut buffers = Vec::new();
+        for (&factor, size) in factors.iter().zip(&sizes) {
+            let (layout, regs, elem) = (self.layout(factor)?, self.regs(factor)?, self.elem(factor)?);
+            let start = self.b.u32(offset as u32);
+            let corner = self.b.add(Ty::U32, base, start);
+            self.spread(elem, (&layout, &regs), corner);
+            let dtype = self.dtype(factor)?;
+            buffers.push(Buffer {
+                base: corner,
+                strides: row_major(layout.shape()),
+                swizzle: tessera_ir::Swizzle::NONE,
+                shape: layout.shape().iter().map(|&extent| extent as u32).collect(),
+                elem: dtype,
+                align: 16,
+            });
+            offset += size;
+        }
+        self.meet();
+        Ok(buffers)
+    }
+
+    /// Each thread multiplies rows by columns for the elements of the accumulator that it holds.
+    fn by_elements(&mut self, lhs: &Buffer, rhs: &Buffer, acc: Value, signs: Signs) -> Lowered<Regs> {
+        let layout = self.layout(acc)?;
+        let out = self.dtype(acc)?;
+        let start = self.regs(acc)?;
+        let place = self.place(&layout);
+        let rank = layout.rank();
+        let depth = lhs.shape[rank - 1];
+        // One address for each row and each column that the thread's elements lie in.
+        let (mut rows, mut columns) = (Lines::default(), Lines::default());
+        let mut pairs = Vec::new();
+        for register in 0..place.len() {
+            let row = self.line(&mut rows, lhs, &place, register, rank - 2, rank - 2);
+            let column = self.line(&mut columns, rhs, &place, register, rank - 1, rank - 1);
+            pairs.push((row, column));
+        }
+        let mut carried = Vec::new();
+        for &reg in &start {
+            carried.push(self.to_wide_any(out, reg)?);
+        }
+        let (left_step, right_step) = (lhs.strides[rank - 1], rhs.strides[rank - 2]);
+        let bytes = |buffer: &Buffer| buffer.elem.unpacked_bytes() as u64;
+        let unroll = [8, 4, 2].into_iter().find(|unroll| depth % unroll == 0).unwrap_or(1);
+        let zero = self.b.u32(0);
+        let classes: Vec<Class> = std::iter::once(Class::B32).chain(carried.iter().map(|&reg| self.class(reg))).collect();
+        let (body, exit) = (self.b.new_block(&classes), self.b.new_block(&classes[1..]));
+        self.b.jump(body, &[&[zero][..], &carried].concat());
+        self.b.switch_to(body);
+        let params = self.b.block_params(body);
+        let (k, mut sums) = (params[0], params[1..].to_vec());
+        for inner in 0..u64::from(unroll) {
+            let a = self.line_values(&rows, lhs, k, left_step * bytes(lhs), inner, out, signs.0)?;
+            let b = self.line_values(&columns, rhs, k, right_step * bytes(rhs), inner, out, signs.1)?;
+            for (sum, &(row, column)) in sums.iter_mut().zip(&pairs) {
+                *sum = match out {
+                    DType::F64 => self.b.fma(Ty::F64, a[row], b[column], *sum),
+                    DType::I32 => self.b.mad(Ty::S32, a[row], b[column], *sum),
+                    _ => self.b.fma(Ty::F32, a[row], b[column], *sum),
+                };
+            }
+        }
+        let (step, limit) = (self.b.u32(unroll), self.b.u32(depth));
+        let next = self.b.add(Ty::U32, k, step);
+        let again = self.b.setp(tessera_ptx::Word::Lt, Ty::U32, next, limit);
+        self.b.branch(again, (body, &[&[next][..], &sums].concat()), (exit, &sums));
+        self.b.switch_to(exit);
+        let sums = self.b.block_params(exit);
+        let mut regs = Regs::new();
+        for sum in sums {
+            regs.push(if out == DType::I32 { sum } else { self.from_wide(out, sum)? });
+        }
+        Ok(regs)
+    }
+
+    fn to_wide_any(&mut self, dtype: DType, reg: Reg) -> Lowered<Reg> {
+        if dtype == DType::I32 { Ok(reg) } else { self.to_wide(dtype, reg) }
+    }
+
+    /// The number of the line of a factor that a register needs, by the coordinate `dim` of the accumulator, which is the
+    /// factor's axis `axis`; batch coordinates come before.
+    fn line(&mut self, lines: &mut Lines, factor: &Buffer, place: &Place, register: usize, dim: usize, axis: usize) -> usize {
+        let batch = factor.shape.len() - 2;
+        let key: SmallVec<[(u64, u64); 4]> =
+            (0..batch).chain([dim]).map(|position| place.parts(register, position)).collect();
+        if let Some(&known) = lines.known.get(&key) {
+            return known;
+        }
+        let mut address = factor.base;
+        for position in (0..batch).chain([dim]) {
+            let stride = factor.strides[if position == dim { axis } else { position }];
+            let coordinate = self.coordinate(place, register, position);
+            // A hole's line may not exist: the last one stands for it.
+            let last = self.b.u32(factor.shape[if position == dim { axis } else { position }] - 1);
+            let coordinate = self.b.min(Ty::U32, coordinate, last);
+            let size = self.b.u32((stride * factor.elem.unpacked_bytes() as u64) as u32);
+            address = self.b.mad(Ty::U32, coordinate, size, address);
+        }
+        lines.known.insert(key, lines.addresses.len());
+        lines.addresses.push(address);
+        lines.addresses.len() - 1
+    }
+
+    /// Element `k + inner` of every line, in the type that is accumulated.
+    #[allow(clippy::too_many_arguments, reason = "an element of a line has this many parts")]
+    fn line_values(
+        &mut self,
+        lines: &Lines,
+        factor: &Buffer,
+        k: Reg,
+        step: u64,
+        inner: u64,
+        out: DType,
+        sign: Signedness,
+    ) -> Lowered<Vec<Reg>> {
+        let elem = Elem::Num(factor.elem);
+        let mut values = Vec::new();
+        for &line in &lines.addresses {
+            let size = self.b.u32(step as u32);
+            let address = self.b.mad(Ty::U32, k, size, line);
+            let value = if factor.swizzle.bits == 0 {
+                let address = self.b.at(address, (inner * step) as i64);
+                self.take(elem, address)
+            } else {
+                let ahead = self.b.u32((inner * step) as u32);
+                let address = self.b.add(Ty::U32, address, ahead);
+                let address = self.mixed(factor.swizzle, address);
+                self.take(elem, address)
+            };
+            values.push(if out == DType::I32 {
+                self.extended(factor.elem, sign == Signedness::Signed, value)
+            } else {
+                self.to_wide(factor.elem, value)?
+            });
+        }
+        Ok(values)
+    }
+}
+
+/// Lines of a factor, each by the address of its first element.
+#[derive(Default)]
+struct Lines {
+    known: FxHashMap<SmallVec<[(u64, u64); 4]>, usize>,
+    addresses: Vec<Reg>,
 }

@@ -167,7 +167,7 @@ impl Lowering<'_> {
 
     /// The address in shared memory of a register's element, by strides in elements.
     #[allow(clippy::too_many_arguments, reason = "an address has this many parts")]
-    fn element_address(
+    pub(super) fn element_address(
         &mut self,
         place: &Place,
         register: usize,

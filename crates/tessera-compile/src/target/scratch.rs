@@ -3,7 +3,8 @@
 //!
 //! Elements take whole bytes there: a truth value or a code of fewer bits is one byte.
 
-use tessera_ir::Elem;
+use rustc_hash::FxHashMap;
+use tessera_ir::{Elem, Op};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
 use tessera_types::DType;
@@ -14,14 +15,14 @@ use super::lowering::Lowering;
 /// What the kernel's shared memory is given out to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Bytes of buffers that live as long as the block.
-    pub(super) buffers: u64,
     /// The most bytes that an operation borrows.
     pub(super) borrowed: u64,
     /// Address of the dynamic shared memory.
     pub(super) base: Option<Reg>,
-    /// Bytes that the buffers of the function will take in all: the borrowed region starts there.
+    /// Bytes that the buffers of the function take in all: the borrowed region starts there.
     pub(super) reserved: u64,
+    /// Where each buffer starts, by the operation that allocates it.
+    pub(super) offsets: FxHashMap<Op, u64>,
 }
 
 /// Bytes that an element takes in shared memory.

@@ -1,15 +1,388 @@
-//! Buffers in shared memory.
+//! Buffers in shared memory, and arrays of each thread's own, which lie there too: element `i` of thread `t` at
+//! `i * threads + t`, so that a warp's accesses meet no bank twice.
+//!
+//! All buffers live as long as the block and have places of their own. Address bits are mixed in absolute addresses; a mixed
+//! buffer is aligned to the span of its pattern, so that offsets in it mix the same way.
 
-use tessera_ir::{OpData, TileOp};
+use smallvec::SmallVec;
+use tessera_ir::{Elem, Op, OpData, OpKind, SharedType, Swizzle, TileOp, Type, Value};
+use tessera_layout::{Axis, Distribution};
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Address, Guard, Value as Reg};
+use tessera_types::Arch;
 
+use super::atomic::Update;
+use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::place::{Inside, Place};
+use super::scratch::element_bytes;
+use super::view::Run;
+
+/// Bytes that a buffer takes; elements of fewer than 8 bits take one each.
+fn buffer_bytes(ty: &SharedType) -> u64 {
+    let elements = ty.bytes() * 8 / u64::from(ty.elem.bits());
+    ty.bytes().max(elements * ty.elem.unpacked_bytes() as u64)
+}
+
+/// Alignment that a pattern asks for.
+fn span(swizzle: Swizzle) -> u64 {
+    if swizzle.bits == 0 { 16 } else { 1 << (swizzle.base + swizzle.shift + swizzle.bits) }
+}
 
 impl Lowering<'_> {
+    /// Gives every buffer of the function its place.
     pub(super) fn reserve_buffers(&mut self) -> Lowered<()> {
+        let mut end = 0u64;
+        for op in self.func.linked_ops() {
+            let data = self.data(op);
+            let (bytes, align) = match (&data.kind, data.results.first().map(|&result| self.func.ty(result))) {
+                (OpKind::Tile(TileOp::AllocShared { align }), Some(Type::Shared(ty))) => {
+                    let least = if buffer_bytes(ty) >= 1024 { 128 } else { 16 };
+                    (buffer_bytes(ty), span(ty.swizzle).max(u64::from(*align)).max(least))
+                }
+                (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => {
+                    let threads = u64::from(self.team.warps * Arch::WARP);
+                    (tile.len() as u64 * element_bytes(tile.elem) * threads, 16)
+                }
+                (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
+                _ => continue,
+            };
+            end = end.next_multiple_of(align.min(1024));
+            self.scratch.offsets.insert(op, end);
+            end += bytes;
+        }
+        self.scratch.reserved = end.next_multiple_of(128);
         Ok(())
     }
 
-    pub(super) fn shared(&mut self, _data: &OpData, _kind: &TileOp) -> Lowered<bool> {
-        Ok(false)
+    /// The address of what an operation allocates.
+    pub(super) fn reserved(&mut self, op: Op) -> Lowered<Reg> {
+        let offset = *self.scratch.offsets.get(&op).ok_or_else(|| self.broken("a buffer without a place"))?;
+        let base = self.shared_base();
+        let offset = self.b.u32(offset as u32);
+        Ok(self.b.add(Ty::U32, base, offset))
+    }
+
+    /// Lowers an operation on buffers; false if it is none.
+    pub(super) fn shared(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+        match kind {
+            TileOp::AllocShared { .. } => {
+                let base = self.reserved(op)?;
+                let Type::Shared(ty) = self.func.ty(data.result()) else { return Err(self.broken("no buffer")) };
+                self.bind(data.result(), Bound::Buffer(Buffer::whole(base, ty)));
+            }
+            TileOp::AllocRegister {} => self.alloc_register(op, data)?,
+            TileOp::SliceShared {} => {
+                let mut buffer = self.buffer(data.one(0))?;
+                let index = self.index_in_shared(data.one(1))?;
+                let bytes = buffer.elem.unpacked_bytes() as u64;
+                let step = buffer.strides[0] * bytes;
+                let size = self.b.u32(step as u32);
+                buffer.base = self.b.mad(Ty::U32, index, size, buffer.base);
+                buffer.align = buffer.align.min(1 << step.trailing_zeros());
+                buffer.strides.remove(0);
+                buffer.shape.remove(0);
+                self.bind(data.result(), Bound::Buffer(buffer));
+            }
+            TileOp::SubviewShared { offsets } => {
+                let mut buffer = self.buffer(data.one(0))?;
+                let start: u64 = offsets.iter().zip(&buffer.strides).map(|(&offset, stride)| u64::from(offset) * stride).sum();
+                let start = start * buffer.elem.unpacked_bytes() as u64;
+                let bytes = self.b.u32(start as u32);
+                buffer.base = self.b.add(Ty::U32, buffer.base, bytes);
+                buffer.align = if start == 0 { buffer.align } else { buffer.align.min(1 << start.trailing_zeros()) };
+                if let Type::Shared(ty) = self.func.ty(data.result()) {
+                    buffer.shape = ty.shape.clone();
+                }
+                self.bind(data.result(), Bound::Buffer(buffer));
+            }
+            TileOp::TransposeShared { permutation } => {
+                let mut buffer = self.buffer(data.one(0))?;
+                buffer.strides = permutation.iter().map(|&axis| buffer.strides[axis as usize]).collect();
+                buffer.shape = permutation.iter().map(|&axis| buffer.shape[axis as usize]).collect();
+                self.bind(data.result(), Bound::Buffer(buffer));
+            }
+            TileOp::LoadShared {} => {
+                let buffer = self.buffer(data.one(0))?;
+                let layout = self.layout(data.result())?;
+                let regs = self.load_buffer(&buffer, &layout);
+                self.bind_regs(data.result(), regs);
+            }
+            TileOp::StoreShared {} => {
+                let buffer = self.buffer(data.one(1))?;
+                let (layout, regs) = (self.layout(data.one(0))?, self.regs(data.one(0))?);
+                self.store_buffer(&buffer, &layout, &regs);
+            }
+            TileOp::LoadElement {} => {
+                let (buffer, address) = self.chosen(data.one(0), data.group(1))?;
+                let value = self.take(Elem::Num(buffer.elem), address);
+                self.bind_regs(data.result(), [value]);
+            }
+            TileOp::StoreElement {} => {
+                let value = self.reg(data.one(0))?;
+                let (buffer, address) = self.chosen(data.one(1), data.group(2))?;
+                self.put(Elem::Num(buffer.elem), address, value, None);
+            }
+            TileOp::AtomicElement { mode } => {
+                let value = self.reg(data.one(0))?;
+                let (buffer, address) = self.chosen(data.one(1), data.group(2))?;
+                let words = "shared".to_string();
+                let update = Update { words, dtype: buffer.elem, mode: *mode, address, expected: None, value, when: None };
+                self.bind_update(data.result(), &update)?;
+            }
+            TileOp::AtomicCasElement {} => {
+                let (expected, value) = (self.reg(data.one(0))?, self.reg(data.one(1))?);
+                let (buffer, address) = self.chosen(data.one(2), data.group(3))?;
+                let mode = tessera_ir::attrs::AtomicMode::Xchg;
+                let words = "shared".to_string();
+                let update =
+                    Update { words, dtype: buffer.elem, mode, address, expected: Some(expected), value, when: None };
+                self.bind_update(data.result(), &update)?;
+            }
+            TileOp::CopyAsync {} => self.copy_async(data)?,
+            TileOp::CopyAsyncElement { bytes } => self.copy_async_element(data, *bytes)?,
+            TileOp::CommitGroup {} => {
+                if self.arch.has_cp_async() {
+                    self.b.cp_async_commit();
+                }
+            }
+            TileOp::WaitGroup { pending } => {
+                if self.arch.has_cp_async() {
+                    self.b.cp_async_wait(*pending);
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn bind_update(&mut self, result: Value, update: &Update) -> Lowered<()> {
+        let wanted = self.is_used(result);
+        let old = self.update(update, wanted)?;
+        let zero = self.bits(Elem::Num(update.dtype), 0);
+        self.bind_regs(result, [old.unwrap_or(zero)]);
+        Ok(())
+    }
+
+    fn alloc_register(&mut self, op: Op, data: &OpData) -> Lowered<()> {
+        let Type::Registers(tile) = self.func.ty(data.result()) else { return Err(self.broken("no array")) };
+        let Elem::Num(elem) = tile.elem else { return Err(self.unsupported("an array of pointers has no place")) };
+        let threads = u64::from(self.team.warps * Arch::WARP);
+        let base = self.reserved(op)?;
+        let (thread, bytes) = (self.b.special(tessera_ptx::Special::TidX), self.b.u32(elem.unpacked_bytes() as u32));
+        let base = self.b.mad(Ty::U32, thread, bytes, base);
+        let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(threads, tile.shape.len());
+        for dim in (0..tile.shape.len().saturating_sub(1)).rev() {
+            strides[dim] = strides[dim + 1] * u64::from(tile.shape[dim + 1]);
+        }
+        let buffer =
+            Buffer { base, strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align: elem.unpacked_bytes() as u64 };
+        self.bind(data.result(), Bound::Array(buffer));
+        Ok(())
+    }
+
+    /// A scalar integer in 32 bits.
+    pub(super) fn index_in_shared(&mut self, value: Value) -> Lowered<Reg> {
+        Ok(match self.index32(value)? {
+            Some(index) => index,
+            None => {
+                let wide = self.index64(value)?;
+                self.b.cvt(Ty::U32, Ty::U64, wide)
+            }
+        })
+    }
+
+    /// A buffer and the address of the element that the thread names.
+    fn chosen(&mut self, buffer: Value, indices: &[Value]) -> Lowered<(Buffer, Address)> {
+        let buffer = self.buffer(buffer)?;
+        let mut address = buffer.base;
+        for (&index, &stride) in indices.iter().zip(&buffer.strides) {
+            let index = self.index_in_shared(index)?;
+            let size = self.b.u32((stride * buffer.elem.unpacked_bytes() as u64) as u32);
+            address = self.b.mad(Ty::U32, index, size, address);
+        }
+        let address = self.mixed(buffer.swizzle, address);
+        Ok((buffer, address.into()))
+    }
+
+    /// An address with its bits mixed.
+    pub(super) fn mixed(&mut self, swizzle: Swizzle, address: Reg) -> Reg {
+        if swizzle.bits == 0 {
+            return address;
+        }
+        let (count, mask) = (self.b.u32(swizzle.shift), self.b.u32(((1 << swizzle.bits) - 1) << swizzle.base));
+        let high = self.b.shr(Ty::U32, address, count);
+        let bits = self.b.and(high, mask);
+        self.b.xor(address, bits)
+    }
+
+    /// The address of a register's element in a buffer.
+    pub(super) fn buffer_address(&mut self, buffer: &Buffer, place: &Place, register: usize) -> Address {
+        let bytes = buffer.elem.unpacked_bytes() as u64;
+        let mut bases = rustc_hash::FxHashMap::default();
+        let address = self.element_address(place, register, &buffer.strides, 0, bytes, buffer.base, &mut bases);
+        if buffer.swizzle.bits == 0 {
+            return address;
+        }
+        let address = self.address_of(&address);
+        self.mixed(buffer.swizzle, address).into()
+    }
+
+    /// What a thread holds of a tile, grouped into what one instruction moves between registers and a buffer.
+    pub(super) fn buffer_runs(&mut self, buffer: &Buffer, layout: &Distribution) -> Vec<Run> {
+        let place = self.place(layout);
+        let bits = vector_bits(buffer, layout, &place, 16);
+        let mut seen = vec![false; place.len()];
+        let mut runs = Vec::new();
+        for first in 0..place.len() {
+            if seen[first] {
+                continue;
+            }
+            let mut registers = vec![first];
+            for (position, &bit) in bits.iter().enumerate() {
+                for i in 0..1 << position {
+                    let other = registers[i] | bit;
+                    registers.push(other);
+                }
+            }
+            registers.iter().for_each(|&register| seen[register] = true);
+            let when = match self.inside(&place, first) {
+                Inside::Never => continue,
+                Inside::Always => None,
+                Inside::When(within) => Some(within),
+            };
+            let address = self.buffer_address(buffer, &place, first);
+            runs.push(Run { registers, address, when });
+        }
+        runs
+    }
+
+    /// A buffer's elements as a tile.
+    pub(super) fn load_buffer(&mut self, buffer: &Buffer, layout: &Distribution) -> Regs {
+        let elem = Elem::Num(buffer.elem);
+        let zero = self.bits(elem, 0);
+        let mut regs: Regs = std::iter::repeat_n(zero, layout.registers() as usize).collect();
+        for run in self.buffer_runs(buffer, layout) {
+            let loaded = self.load_run("shared", elem, &run, zero, false);
+            for (&register, value) in run.registers.iter().zip(loaded) {
+                regs[register] = value;
+            }
+        }
+        regs
+    }
+
+    /// Writes a tile to a buffer, each element once.
+    pub(super) fn store_buffer(&mut self, buffer: &Buffer, layout: &Distribution, regs: &Regs) {
+        let elem = Elem::Num(buffer.elem);
+        let mine = self.stores(layout);
+        for mut run in self.buffer_runs(buffer, layout) {
+            if !layout.is_primary(run.registers[0] as u64, 0) {
+                continue;
+            }
+            run.when = self.both(run.when, mine);
+            let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
+            self.store_run("shared", elem, &run, &values, false);
+        }
+    }
+
+    // --- asynchronous copies
+
+    /// A tile of a view into a buffer, 4, 8 or 16 bytes at a time; what cannot move so goes through registers.
+    fn copy_async(&mut self, data: &OpData) -> Lowered<()> {
+        let (view, index, buffer) = (data.one(0), data.group(1), self.buffer(data.one(2))?);
+        let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
+        let elem = Elem::Num(buffer.elem);
+        let bytes = element_bytes(elem);
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        order.sort_by_key(|&dim| buffer.strides[dim]);
+        let threads = u64::from(self.team.warps * Arch::WARP);
+        let contiguous = order.first().copied().unwrap_or(0);
+        let vector = (16 / bytes).max(1).min(1 << shape.get(contiguous).map_or(0, |extent| extent.trailing_zeros()));
+        let layout = Distribution::blocked(&shape, &order, vector, threads)
+            .map_err(|_| self.broken("a tile that cannot be laid out"))?;
+        let mut window = self.window(view, index, &layout)?;
+        let place = self.place(&layout);
+        let padding = self.padding(window.padding, window.dtype);
+        let zero_padding = self.b.kernel().constant(padding) == Some(0);
+        let mine = self.stores(&layout);
+        if window.packed.is_some() {
+            return Err(self.unsupported("elements that share bytes cannot be copied asynchronously"));
+        }
+        let widest = vector_bits(&buffer, &layout, &place, 16);
+        for run in self.runs(&mut window) {
+            if !layout.is_primary(run.registers[0] as u64, 0) {
+                continue;
+            }
+            // The shorter of the two vectors counts.
+            let common = run.registers.len().min(1 << widest.len());
+            for (piece, registers) in run.registers.chunks(common).enumerate() {
+                let moved = registers.len() as u64 * bytes;
+                let to = self.buffer_address(&buffer, &place, registers[0]);
+                let from = self.b.at(run.address.base, run.address.offset + (piece * common) as i64 * bytes as i64);
+                let holds = match self.inside(&place, registers[0]) {
+                    Inside::Never => continue,
+                    Inside::Always => mine,
+                    Inside::When(within) => self.both(Some(within), mine),
+                };
+                if self.arch.has_cp_async() && moved >= 4 && zero_padding {
+                    let size = run.when.map(|when| {
+                        let (all, none) = (self.b.u32(moved as u32), self.b.u32(0));
+                        self.b.select(when, all, none)
+                    });
+                    let copy = |b: &mut tessera_ptx::ssa::Builder| b.cp_async(to.clone(), from.clone(), moved as u32, size);
+                    match holds {
+                        None => copy(&mut self.b),
+                        Some(value) => self.b.under(Guard { value, negated: false }, copy),
+                    }
+                    continue;
+                }
+                let part = Run { registers: registers.to_vec(), address: from, when: run.when };
+                let values = self.load_run("global", elem, &part, padding, false);
+                let part = Run { registers: registers.to_vec(), address: to, when: holds };
+                self.store_run("shared", elem, &part, &values, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_async_element(&mut self, data: &OpData, bytes: u32) -> Lowered<()> {
+        let from = self.reg(data.one(0))?;
+        let (_, to) = self.chosen(data.one(1), data.group(2))?;
+        if self.arch.has_cp_async() {
+            self.b.cp_async(to, from, bytes, None);
+            return Ok(());
+        }
+        let words = (bytes / 4) as usize;
+        let values = self.b.ld_vector("global", Ty::B32, words, from);
+        self.b.st_vector("shared", Ty::B32, to, &values);
+        Ok(())
+    }
+}
+
+/// The register bits that count along the axis whose neighbours are neighbours in a buffer, lowest first.
+pub(super) fn vector_bits(buffer: &Buffer, layout: &Distribution, place: &Place, most_bytes: u64) -> Vec<usize> {
+    let bytes = buffer.elem.unpacked_bytes() as u64;
+    let Some(dim) = buffer.strides.iter().position(|&stride| stride == 1) else { return Vec::new() };
+    let core = layout.core();
+    let granule = if buffer.swizzle.bits == 0 { most_bytes } else { most_bytes.min(1 << buffer.swizzle.base) };
+    let mut bits = Vec::new();
+    loop {
+        let width = 2u64 << bits.len();
+        let moved = width * bytes;
+        let others = buffer.strides.iter().enumerate().all(|(other, stride)| other == dim || (stride * bytes).is_multiple_of(moved));
+        let fits = moved <= granule
+            && others
+            && buffer.align.is_multiple_of(moved)
+            && layout.shape()[dim].is_multiple_of(width)
+            && core.extent(dim).is_multiple_of(width)
+            && place.thread_bits[dim] & (width - 1) == 0;
+        let found = (0..core.bits(Axis::Register)).find(|&bit| {
+            let basis = core.basis(Axis::Register, bit);
+            basis.iter().enumerate().all(|(axis, &value)| value == if axis == dim { width / 2 } else { 0 })
+        });
+        match found {
+            Some(bit) if fits => bits.push(1 << bit),
+            _ => return bits,
+        }
     }
 }

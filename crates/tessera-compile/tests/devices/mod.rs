@@ -1,0 +1,218 @@
+//! One kernel on the CPU executor, on the emulator, and through the assembler.
+
+use tessera_compile::Compiled;
+use tessera_compile::target::{TargetKernel, lower};
+use tessera_compile::tile::{Units, to_tile};
+use tessera_cpu::{Arg, Program, RunOptions};
+use tessera_driver::{Dim3, Params};
+use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
+use tessera_ir::{IndexType, ParamKind, verify};
+use tessera_ptx::ssa::{Level, optimize};
+use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+/// A launch argument.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// An array in row-major order, not packed.
+    Array { dtype: DType, bytes: Vec<u8>, sizes: Vec<i64> },
+    /// A scalar's bytes.
+    Scalar(Vec<u8>),
+}
+
+impl Data {
+    /// Zeros.
+    pub fn zeros(dtype: DType, sizes: &[i64]) -> Data {
+        let count: i64 = sizes.iter().product();
+        Data::Array { dtype, bytes: vec![0; count as usize * dtype.unpacked_bytes()], sizes: sizes.to_vec() }
+    }
+
+    /// Codes given one by one.
+    pub fn codes(dtype: DType, sizes: &[i64], mut code: impl FnMut(usize) -> u64) -> Data {
+        let count: i64 = sizes.iter().product();
+        let width = dtype.unpacked_bytes();
+        let bytes = (0..count as usize).flat_map(|i| code(i).to_le_bytes()[..width].to_vec()).collect();
+        Data::Array { dtype, bytes, sizes: sizes.to_vec() }
+    }
+
+    /// Numbers between -4 and 4, and some large and tiny ones.
+    pub fn floats(dtype: DType, sizes: &[i64], seed: u64) -> Data {
+        let format = FloatFormat::of(dtype).expect("a float");
+        let mut next = stream(seed);
+        Data::codes(dtype, sizes, |i| {
+            let value = (next() >> 11) as f64 / (1u64 << 53) as f64 * 8.0 - 4.0;
+            let value = match i % 37 {
+                5 => value * 1e4,
+                11 => value * 1e-6,
+                17 => 0.0,
+                _ => value,
+            };
+            format.encode(value, Rounding::NearestEven, Overflow::Ieee)
+        })
+    }
+
+    /// Integers of all sizes.
+    pub fn ints(dtype: DType, sizes: &[i64], seed: u64) -> Data {
+        let mut next = stream(seed);
+        Data::codes(dtype, sizes, |i| if i % 3 == 0 { next() } else { (next() % 200).wrapping_sub(100) })
+    }
+}
+
+fn stream(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+/// A compiled kernel and its grid.
+pub struct Launch<'c> {
+    pub compiled: &'c Compiled,
+    pub grid: [u32; 3],
+}
+
+fn row_major(sizes: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; sizes.len()];
+    for axis in (1..sizes.len()).rev() {
+        strides[axis - 1] = strides[axis] * sizes[axis];
+    }
+    strides
+}
+
+/// Executes the optimised Schedule function.
+pub fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
+    let program =
+        Program::prepare(&launch.compiled.module, launch.compiled.func()).map_err(|diagnostic| diagnostic.message)?;
+    let mut args = Vec::new();
+    for item in data {
+        match item {
+            Data::Array { bytes, sizes, .. } => {
+                args.push(Arg::Pointer { base: bytes.as_mut_ptr(), bytes: bytes.len() });
+                args.extend(sizes.iter().chain(&row_major(sizes)).map(|&value| Arg::Scalar(value as u64)));
+            }
+            Data::Scalar(bytes) => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                args.push(Arg::Scalar(u64::from_le_bytes(word)));
+            }
+        }
+    }
+    // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
+    unsafe { program.run(launch.grid, &args, &RunOptions::default()) }.map_err(|fault| fault.to_string())
+}
+
+/// The kernel in Target IR.
+pub fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
+    let (major, minor) = arch.compute_capability();
+    let mut module = compiled.module.clone();
+    let func = to_tile(&module.funcs[0], &Units { capability: major * 10 + minor }).map_err(|found| found.message)?;
+    module.funcs = vec![func];
+    if let Some(first) = verify(&module).first() {
+        return Err(first.render_line(&module.sources));
+    }
+    let mut kernel = lower(&module, &module.funcs[0], arch).map_err(|found| {
+        format!("{}\n{}", found.render_line(&module.sources), tessera_ir::text::print_module(&module))
+    })?;
+    let wrong = tessera_ptx::ssa::verify(&kernel.kernel);
+    if !wrong.is_empty() {
+        return Err(format!("{}\n{}", wrong.join("\n"), kernel.ptx()));
+    }
+    optimize(&mut kernel.kernel, Level::O2);
+    Ok(kernel)
+}
+
+/// Executes the PTX.
+pub fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result<(), String> {
+    let kernel = lowered(launch.compiled, arch)?;
+    let text = kernel.ptx();
+    let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
+    let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
+    let module = emulator.load(&text).map_err(|e| explain(&e))?;
+    let mut params = Params::new();
+    let mut pointers = Vec::new();
+    for (param, item) in kernel.image.abi.params.iter().zip(&*data) {
+        match (&param.kind, item) {
+            (ParamKind::Array { index, .. }, Data::Array { bytes, sizes, .. }) => {
+                let pointer = emulator.alloc(bytes.len().max(1) as u64).map_err(|e| explain(&e))?;
+                emulator.write(pointer, bytes).map_err(|e| explain(&e))?;
+                pointers.push(Some(pointer));
+                params = params.pointer(pointer);
+                for value in sizes.iter().chain(&row_major(sizes)) {
+                    params = match index {
+                        IndexType::I32 => params.i32(*value as i32),
+                        IndexType::I64 => params.i64(*value),
+                    };
+                }
+            }
+            (_, Data::Scalar(bytes)) => {
+                params = params.aligned(bytes, bytes.len());
+                pointers.push(None);
+            }
+            _ => return Err("an argument that does not fit".to_string()),
+        }
+    }
+    let facts = &kernel.image.launch;
+    let options = LaunchOptions {
+        shared_bytes: facts.shared_bytes,
+        sanitize: tessera_emu::Sanitize { races: true, barriers: true, ..tessera_emu::Sanitize::NONE },
+        ..LaunchOptions::default()
+    };
+    let [x, y, z] = launch.grid;
+    let report = emulator
+        .launch(&module, &kernel.image.entry, Dim3::new(x, y, z), Dim3::new(facts.threads[0], 1, 1), &params, &options)
+        .map_err(|e| explain(&e))?;
+    if let Some(first) = report.findings.first() {
+        return Err(format!("{first:?}\n{text}"));
+    }
+    for (item, pointer) in data.iter_mut().zip(pointers) {
+        if let (Data::Array { bytes, .. }, Some(pointer)) = (item, pointer) {
+            emulator.read(pointer, bytes).map_err(|e| explain(&e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two arrays hold the same bits; NaNs are equal.
+pub fn same(a: &Data, b: &Data) -> Result<(), String> {
+    let (Data::Array { dtype, bytes: left, .. }, Data::Array { bytes: right, .. }) = (a, b) else { return Ok(()) };
+    let width = dtype.unpacked_bytes();
+    let format = FloatFormat::of(*dtype);
+    let code = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    for (i, (x, y)) in left.chunks(width).zip(right.chunks(width)).enumerate() {
+        let (x, y) = (code(x), code(y));
+        let nan = |code| format.is_some_and(|format| format.decode(code).is_nan());
+        if x != y && !(nan(x) && nan(y)) {
+            let show = |code| match format {
+                Some(format) => format!("{:e} ({code:#x})", format.decode(code)),
+                None => format!("{code:#x}"),
+            };
+            return Err(format!("element {i} is {} on the CPU and {} in the emulator", show(x), show(y)));
+        }
+    }
+    Ok(())
+}
+
+/// Assembles a kernel for three targets, without spills; skips where there is no assembler.
+pub fn assembles(compiled: &Compiled) {
+    let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
+    let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
+    let Ok(assembler) = Assembler::find(&source) else {
+        println!("skipped: no assembler (TESSERA_PTXAS, TESSERA_PYTHON)");
+        return;
+    };
+    for arch in [Arch::Sm80, Arch::Sm90a, Arch::Sm100a] {
+        let kernel = lowered(compiled, arch).unwrap_or_else(|error| panic!("{arch}: {error}"));
+        let text = kernel.ptx();
+        let target = Target::parse(arch.name()).expect("a target");
+        let assembly =
+            assembler.assemble(&text, target, Optimize::Quick).unwrap_or_else(|error| panic!("{arch}: {error}\n{text}"));
+        assert_eq!(assembly.report.spilled_bytes(), 0, "{arch}\n{text}");
+    }
+}
