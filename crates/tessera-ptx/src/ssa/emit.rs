@@ -186,6 +186,8 @@ impl Emitter<'_> {
             }
             Some(Terminator::Branch { condition, then, otherwise }) => {
                 let (mut first, mut second) = (self.moves(then), self.moves(otherwise));
+                let both = self.take_common(&mut first, &mut second);
+                self.copies(&both, self.cfg.depth[block.index()]);
                 for (target, moves) in [(then.block, &mut first), (otherwise.block, &mut second)] {
                     // A block that is entered from here only takes its copies along.
                     let placed = self.cfg.order.iter().position(|&found| found == target);
@@ -256,6 +258,31 @@ impl Emitter<'_> {
         let params = &self.kernel.block(target.block).params;
         let pairs = params.iter().copied().zip(target.args.iter().copied());
         pairs.filter(|&(to, from)| self.moves_bits(to, from)).collect()
+    }
+
+    /// Takes out the constants that both ways put into the same registers: they can be put there in front of the branch, as
+    /// long as no other copy reads what the register holds before.
+    fn take_common(&self, first: &mut Vec<(Value, Value)>, second: &mut Vec<(Value, Value)>) -> Vec<(Value, Value)> {
+        let place = |(to, from): &(Value, Value)| (self.registers.of(*to), *from);
+        let reads = |copies: &[(Value, Value)], register: usize| {
+            let others = copies.iter().filter(|(_, from)| !self.kernel.origin(*from).is_leaf());
+            others.into_iter().any(|(_, from)| self.registers.of(*from) == register)
+        };
+        let constant = |copy: &&(Value, Value)| {
+            let (to, from) = **copy;
+            let register = self.registers.of(to);
+            self.kernel.origin(from).is_leaf()
+                && self.kernel.class(to) != Class::Pred
+                && second.iter().any(|other| place(other) == place(copy))
+                && !reads(first, register)
+                && !reads(second, register)
+        };
+        let common: Vec<(Value, Value)> = first.iter().filter(constant).copied().collect();
+        let known: Vec<(usize, Value)> = common.iter().map(place).collect();
+        for copies in [first, second] {
+            copies.retain(|copy| !known.contains(&place(copy)));
+        }
+        common
     }
 
     fn moves_bits(&self, to: Value, from: Value) -> bool {
