@@ -207,14 +207,14 @@ impl Distribution {
     pub fn primary_masks(&self) -> (u64, u64) {
         let core = &self.0.core;
         let dependent = core.echelon().dependent();
-        let thread = core.unpack_input(dependent, Axis::Lane) | core.unpack_input(dependent, Axis::Warp) * WARP;
+        let thread = core.unpack_input(dependent, Axis::Lane) + core.unpack_input(dependent, Axis::Warp) * WARP;
         (core.unpack_input(dependent, Axis::Register), thread)
     }
 
     /// The register and thread is the one owner that stores the element (holes are nobody's).
     pub fn is_primary(&self, register: u64, thread: u64) -> bool {
         let (registers, threads) = self.primary_masks();
-        register % self.0.core.size(Axis::Register) & registers == 0 && thread & threads == 0
+        (register % self.0.core.size(Axis::Register)) & registers == 0 && thread & threads == 0
     }
 
     /// Some element has more than one owner.

@@ -2,7 +2,8 @@
 //!
 //! For each choice of the contiguous dimension and of the two vector widths the best swizzle is sought; where no swizzle is free of
 //! conflicts, padding is tried too. The cheapest wins, then the smallest buffer, then the first in order. Example: a 64 x 64 f32 tile
-//! transposed by 128 threads moves in 4-byte accesses behind `Swizzle<5,2,6>`, because 16-byte stores would force loads of degree 4.
+//! that 128 threads hold along rows and want along columns, one element at a time, goes behind `Swizzle<5,2,6>` without a
+//! conflict; with vectors of four on both sides it goes behind `Swizzle<3,4,6>`, stored in 16 bytes and loaded in 4 with degree 2.
 
 use crate::LayoutError;
 use crate::banks::{Access, BANK_BYTES, BANKS, Conflicts, accesses, bank_conflicts, sum};

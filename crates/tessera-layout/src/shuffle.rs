@@ -79,8 +79,8 @@ pub(crate) fn rounds(moves: &Moves) -> Option<Vec<Round>> {
     let mut spread = Echelon::default();
     let mut chosen = [(0u64, 0u64); 5];
     let mut whole = Echelon::default();
-    for bit in 0..5 {
-        let plain = joined(moves.lanes[bit]);
+    for (bit, (choice, &lane)) in chosen.iter_mut().zip(&moves.lanes).enumerate() {
+        let plain = joined(lane);
         let candidates = (0..1u64 << columns.len()).map(|m| (m, plain ^ apply(&columns, m)));
         // A choice whose lane part is new is always right; one that repeats an old combination entirely is, too.
         let fresh = |vector: u64| spread.solve(vector & 31).is_none();
@@ -89,7 +89,7 @@ pub(crate) fn rounds(moves: &Moves) -> Option<Vec<Round>> {
         let (m, vector) = found.or_else(|| candidates.clone().find(|(_, vector)| repeated(*vector)))?;
         spread.push(vector & 31, 1 << bit);
         whole.push(vector, 1 << bit);
-        chosen[bit] = (m, vector);
+        *choice = (m, vector);
     }
     // S: lane to register with S(lane part) = register part on the span of the choices, zero on a complement.
     let mut offer = [0u32; 5];

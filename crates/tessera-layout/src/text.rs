@@ -150,7 +150,7 @@ impl Distribution {
             if !bases.is_empty() || core.is_some() || warps.is_some() {
                 reader.expect(",")?;
             }
-            let (key, at) = reader.word();
+            let (key, at) = reader.run_of(char::is_ascii_alphanumeric);
             reader.expect("=")?;
             match [Axis::Register, Axis::Lane, Axis::Warp].into_iter().find(|axis| axis.name() == key) {
                 Some(axis) => bases.push((axis, reader.bases(shape.len())?)),
@@ -211,25 +211,18 @@ impl<'t> Reader<'t> {
         LayoutError::Text { what: format!("expected {expected}"), at: self.at }
     }
 
-    fn word(&mut self) -> (&'t str, usize) {
+    /// The longest run of such characters, and where it begins.
+    fn run_of(&mut self, belongs: fn(&char) -> bool) -> (&'t str, usize) {
         let rest = self.rest();
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let end = rest.find(|c| !belongs(&c)).unwrap_or(rest.len());
         let at = self.at;
         self.at += end;
         (&rest[..end], at)
     }
 
     fn number(&mut self) -> Result<u64, LayoutError> {
-        let (word, at) = self.word_of_digits();
-        word.parse().map_err(|_| LayoutError::Text { what: "expected a number".to_string(), at })
-    }
-
-    fn word_of_digits(&mut self) -> (&'t str, usize) {
-        let rest = self.rest();
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let at = self.at;
-        self.at += end;
-        (&rest[..end], at)
+        let (digits, at) = self.run_of(char::is_ascii_digit);
+        digits.parse().map_err(|_| LayoutError::Text { what: "expected a number".to_string(), at })
     }
 
     fn list(&mut self) -> Result<Dims, LayoutError> {

@@ -136,6 +136,16 @@ fn the_cheapest_way_is_found() {
         Conversion::Shuffle(shuffle) => assert_eq!(shuffle.rounds.len(), 32),
         other => panic!("{other:?}"),
     }
+    // Registers and lanes exchange places: 8 x 8 transposed within each group of eight lanes.
+    let along = Distribution::blocked(&[32, 8], &[1, 0], 8, 32).unwrap();
+    let across = Distribution::blocked(&[32, 8], &[0, 1], 8, 32).unwrap();
+    match run(&along, &across, 4) {
+        Conversion::Shuffle(shuffle) => {
+            assert_eq!(shuffle.rounds.len(), 8);
+            assert!(shuffle.rounds.iter().all(|round| !round.offer.is_constant() && !round.write.is_constant()));
+        }
+        other => panic!("{other:?}"),
+    }
     // Registers in another order.
     let rows = Distribution::blocked(&[32, 8], &[1, 0], 8, 32).unwrap();
     let turned = rows.core().restrict(Axis::Register, 0);

@@ -20,12 +20,10 @@ fn simulated(addresses: &[Option<u64>; 32], bytes: u64) -> Vec<u32> {
     (0..32 / lanes)
         .map(|phase| {
             let mut banks: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-            for lane in phase * lanes..(phase + 1) * lanes {
+            for address in addresses[phase * lanes..(phase + 1) * lanes].iter().flatten() {
                 for byte in 0..bytes {
-                    if let Some(address) = addresses[lane] {
-                        let word = (address + byte) / 4;
-                        banks.entry(word % 32).or_default().insert(word);
-                    }
+                    let word = (address + byte) / 4;
+                    banks.entry(word % 32).or_default().insert(word);
                 }
             }
             banks.values().map(|words| words.len() as u32).max().unwrap_or(0)
