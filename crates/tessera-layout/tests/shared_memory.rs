@@ -79,6 +79,26 @@ proptest! {
     }
 
     #[test]
+    fn a_swizzled_layout_is_the_layout_with_swizzled_offsets(
+        rows in 1u64..40, columns in 1u64..130, padding in 0u64..9, boxed in any::<bool>(),
+        bits in 1u8..4, base in 1u8..5, more in 0u8..3,
+    ) {
+        let plain = if boxed {
+            SharedLayout::boxed(&[rows, columns], &[1, 0], 2).unwrap()
+        } else {
+            SharedLayout::padded(&[rows, columns], &[1, 0], padding, 2).unwrap()
+        };
+        let swizzle = Swizzle { bits, base, shift: bits + more };
+        if let Some(layout) = plain.swizzled(swizzle) {
+            for row in 0..rows {
+                for column in 0..columns {
+                    prop_assert_eq!(layout.offset(&[row, column]), swizzle.apply(plain.offset(&[row, column])));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn elements_lie_apart(rows in 1u64..40, columns in 1u64..70, padding in 0u64..5, order in 0usize..2) {
         for layout in [
             SharedLayout::padded(&[rows, columns], &[1 - order, order], padding, 2).unwrap(),
