@@ -24,8 +24,10 @@ mod exec;
 mod kernels;
 mod lanes;
 mod launch;
+pub mod lockstep;
 mod plan;
 mod program;
 
+pub use kernels::dispatch::Level;
 pub use launch::{Allocation, Arg, Fault, RunOptions};
 pub use program::Program;

@@ -41,7 +41,8 @@ pub enum ParamKind {
         strides: SmallVec<[Extent; 4]>,
         /// Type of the size and stride arguments.
         index: IndexType,
-        /// What the compiled kernel assumes to divide the base address and every stride that it does not know, in bytes.
+        /// What the compiled kernel assumes to divide, in bytes: the base address, every stride that it does not know, and the
+        /// size of the axis of unit stride. Lines are then whole vectors.
         align: u32,
         /// True when the kernel may assume that no two elements share memory and that no other argument overlaps.
         disjoint: bool,

@@ -1,0 +1,292 @@
+//! A Tile function made ready, and its launches.
+
+use tessera_ir::attrs::{Combine, MemoryOrder, Overflow, Rounding};
+use tessera_ir::{
+    Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpData, OpKind, Padding, ScheduleOp, Shape, TileOp, TileType, Type,
+    Value,
+};
+use tessera_types::DType;
+use tessera_types::packed::Packing;
+
+use super::machine::Machine;
+use super::micro::{self, Micro, Operand, Single};
+use crate::exec::Range;
+use crate::launch::{Arg, Fault, RunOptions};
+
+/// A Tile function ready to run in lock-step.
+#[derive(Debug)]
+pub struct Program {
+    pub(super) func: Func,
+    /// Threads of a block.
+    pub(super) threads: usize,
+    /// Operations that the Schedule executor does, by number.
+    micros: Vec<Option<Micro>>,
+}
+
+impl Program {
+    /// Prepares a function of the module, which the verifier has found right.
+    pub fn prepare(module: &Module, func: &Func) -> Result<Program, Diagnostic> {
+        let warps = func.hints.num_warps.unwrap_or(0);
+        if func.level != Level::Tile || !(1..=32).contains(&warps) {
+            let message = format!("`@{}` is not a tile function with 1 to 32 warps", func.name);
+            return Err(Diagnostic::error("cpu-level", func.span, message));
+        }
+        let threads = 32 * warps as usize;
+        let mut micros: Vec<Option<Micro>> = Vec::new();
+        micros.resize_with(func.ops.len(), || None);
+        for (op, data) in executed(func) {
+            packed(func, data)?;
+            if let Some(single) = single(func, data, threads) {
+                micros[op.index()] = Some(Micro::build(module, &single).map_err(|diagnostic| *diagnostic)?);
+            }
+        }
+        Ok(Program { func: func.clone(), threads, micros })
+    }
+
+    pub(super) fn micro(&self, op: Op) -> Option<&Micro> {
+        self.micros[op.index()].as_ref()
+    }
+
+    /// Runs every block of the grid, one after another. What `options` says about threads is not heeded.
+    ///
+    /// # Safety
+    /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
+    /// the launch runs. Whatever the program does, only that memory is touched.
+    pub unsafe fn run(&self, grid: [u32; 3], args: &[Arg], options: &RunOptions<'_>) -> Result<(), Fault> {
+        if args.len() != self.func.args().len() {
+            let message = format!("the kernel takes {} arguments, {} were given", self.func.args().len(), args.len());
+            return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", self.func.span, message), block: None });
+        }
+        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
+        let mut memory: Vec<Range> = Vec::new();
+        memory.extend(args.iter().filter_map(|arg| match *arg {
+            Arg::Pointer { base, bytes } => Some(range(base, bytes)),
+            Arg::Scalar(_) => None,
+        }));
+        memory.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
+        memory.extend(self.micros.iter().flatten().flat_map(Micro::globals));
+        let mut machine = Machine::new(self, grid, memory, options.checked);
+        let mut result = Ok(());
+        'grid: for z in 0..grid[2] {
+            for y in 0..grid[1] {
+                for x in 0..grid[0] {
+                    // SAFETY: the caller's promise.
+                    if let Err(diagnostic) = unsafe { machine.run([x, y, z], args) } {
+                        result = Err(Fault { diagnostic: *diagnostic, block: Some([x, y, z]) });
+                        break 'grid;
+                    }
+                }
+            }
+        }
+        if let Some(output) = options.output
+            && let Ok(mut output) = output.lock()
+        {
+            output.push_str(&machine.text);
+        }
+        result
+    }
+}
+
+/// Every linked operation outside the regions of reductions and scans, which run as a whole.
+fn executed(func: &Func) -> Vec<(Op, &OpData)> {
+    let mut found = Vec::new();
+    let mut open = vec![func.body];
+    while let Some(block) = open.pop() {
+        for &op in &func.blocks[block].ops {
+            let data = &func.ops[op];
+            found.push((op, data));
+            if !matches!(data.kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. })) {
+                open.extend(&data.regions);
+            }
+        }
+    }
+    found
+}
+
+/// Elements that share bytes can be in tiles, not in threads of their own.
+fn packed(func: &Func, data: &OpData) -> Result<(), Diagnostic> {
+    for &value in &data.results {
+        let elem = micro::scalar_elem(func.ty(value)).and_then(Elem::num);
+        if let Some(dtype) = elem.filter(|dtype| !dtype.is_byte_bool() && Packing::of(*dtype).is_some()) {
+            let message = format!("a scalar of `{dtype}` can't be executed in lock-step: its elements share bytes");
+            return Err(Diagnostic::error("cpu-packed", data.span, message));
+        }
+    }
+    Ok(())
+}
+
+/// Operations on scalars alone are done for all threads at once, others for the block.
+pub(super) fn is_lanes(func: &Func, data: &OpData) -> bool {
+    let mut values = data.operands.iter().chain(&data.results).map(|&value| func.ty(value)).filter(|ty| **ty != Type::Token);
+    let global = matches!(data.kind, OpKind::Schedule(ScheduleOp::GetGlobal { .. } | ScheduleOp::PrintTko { .. }));
+    !global && values.all(Type::is_scalar)
+}
+
+/// Where the mask of a pointer operation stands among its operands.
+pub(super) fn mask_position(kind: &ScheduleOp) -> Option<usize> {
+    match kind {
+        ScheduleOp::LoadPtrTko { .. } => Some(1),
+        ScheduleOp::StorePtrTko { .. } | ScheduleOp::AtomicRmwTko { .. } => Some(2),
+        ScheduleOp::AtomicCasTko { .. } => Some(3),
+        _ => None,
+    }
+}
+
+/// The operation that the Schedule executor does for this one; `None` where lock-step does it itself.
+fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f>> {
+    let lanes = |elem: Elem| TileType { shape: Shape::from_slice(&[threads as u32]), elem };
+    let vector = |elem: Elem| Operand::Tile(lanes(elem));
+    let made = |kind: ScheduleOp, groups: Vec<Vec<Operand>>, results: Vec<Type>| {
+        Some(Single { kind, groups, results, region: None, span: data.span })
+    };
+    match &data.kind {
+        OpKind::Graph(_) => None,
+        OpKind::Schedule(kind) => schedule(func, data, kind, &lanes),
+        OpKind::Tile(kind) => match kind {
+            TileOp::WarpReduce { combine, signedness } => {
+                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
+                let float = elem.num().is_some_and(DType::is_float);
+                let (overflow, signedness, rounding) = (Overflow::Wraps, *signedness, Rounding::NearestEven);
+                let kind = match (combine, float) {
+                    (Combine::Sum, true) => ScheduleOp::AddF { rounding, flush_to_zero: false },
+                    (Combine::Prod, true) => ScheduleOp::MulF { rounding, flush_to_zero: false },
+                    (Combine::Max, true) => ScheduleOp::MaxF { propagate_nan: false, flush_to_zero: false },
+                    (Combine::Min, true) => ScheduleOp::MinF { propagate_nan: false, flush_to_zero: false },
+                    (Combine::Sum, false) => ScheduleOp::AddI { overflow },
+                    (Combine::Prod, false) => ScheduleOp::MulI { overflow },
+                    (Combine::Max, false) => ScheduleOp::MaxI { signedness },
+                    (Combine::Min, false) => ScheduleOp::MinI { signedness },
+                };
+                made(kind, vec![vec![vector(elem)], vec![vector(elem)]], vec![Type::Tile(lanes(elem))])
+            }
+            TileOp::AtomicElement { mode } => {
+                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
+                let kind = ScheduleOp::AtomicRmwTko {
+                    order: MemoryOrder::Relaxed,
+                    scope: tessera_ir::attrs::MemoryScope::Block,
+                    mode: *mode,
+                };
+                let groups =
+                    vec![vec![vector(Elem::Ptr(elem.num()?))], vec![vector(elem)], vec![vector(Elem::Num(DType::B1))], vec![]];
+                made(kind, groups, vec![Type::Tile(lanes(elem)), Type::Token])
+            }
+            TileOp::AtomicCasElement {} => {
+                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
+                let scope = tessera_ir::attrs::MemoryScope::Block;
+                let kind = ScheduleOp::AtomicCasTko { order: MemoryOrder::Relaxed, scope };
+                let groups = vec![
+                    vec![vector(Elem::Ptr(elem.num()?))],
+                    vec![vector(elem)],
+                    vec![vector(elem)],
+                    vec![vector(Elem::Num(DType::B1))],
+                    vec![],
+                ];
+                made(kind, groups, vec![Type::Tile(lanes(elem)), Type::Token])
+            }
+            TileOp::CopyAsync {} | TileOp::TmaLoad {} => {
+                let Type::TileView(view) = func.ty(data.one(0)) else { return None };
+                let mut view = view.clone();
+                if matches!(kind, TileOp::TmaLoad {}) {
+                    view.padding = Padding::Zero;
+                }
+                let tile = TileType { shape: view.tile.clone(), elem: Elem::Num(view.tensor.elem) };
+                let index = data.group(1).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
+                let order = MemoryOrder::Weak;
+                let kind = ScheduleOp::LoadViewTko { order, scope: None, latency: None, allow_tma: None, inbounds: false };
+                let groups = vec![vec![Operand::View(Type::TileView(view))], index, vec![]];
+                made(kind, groups, vec![Type::Tile(tile), Type::Token])
+            }
+            TileOp::TmaStore {} => {
+                let tile = func.ty(data.one(0)).as_shared()?.tile();
+                let index = data.group(2).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
+                let order = MemoryOrder::Weak;
+                let kind = ScheduleOp::StoreViewTko { order, scope: None, latency: None, allow_tma: None, inbounds: false };
+                let groups = vec![vec![Operand::Tile(tile)], vec![whole(func.ty(data.one(1)))?], index, vec![]];
+                made(kind, groups, vec![Type::Token])
+            }
+            TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
+            | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => {
+                let factor = |value: Value| match func.ty(value) {
+                    Type::Shared(shared) => Some(shared.tile()),
+                    ty => ty.as_tile().cloned(),
+                };
+                let (lhs, rhs) = (factor(data.one(0))?, factor(data.one(1))?);
+                let acc = match func.ty(data.one(2)) {
+                    Type::InFlight(flying) => flying.tile.clone(),
+                    ty => ty.as_tile()?.clone(),
+                };
+                let kind = match acc.elem.num()?.is_float() {
+                    true => ScheduleOp::MmaF { fast_acc: *fast_acc },
+                    false => ScheduleOp::MmaI { lhs_signedness: *lhs_signedness, rhs_signedness: *rhs_signedness },
+                };
+                let result = Type::Tile(acc.clone());
+                made(kind, vec![vec![Operand::Tile(lhs)], vec![Operand::Tile(rhs)], vec![Operand::Tile(acc)]], vec![result])
+            }
+            _ => None,
+        },
+    }
+}
+
+/// A value of an operation that is done once for the block.
+fn whole(ty: &Type) -> Option<Operand> {
+    match ty {
+        Type::TensorView(_) | Type::TileView(_) => Some(Operand::View(ty.clone())),
+        ty => ty.as_tile().map(|tile| match tile.shape.is_empty() {
+            true => Operand::Bits(tile.elem),
+            false => Operand::Tile(tile.clone()),
+        }),
+    }
+}
+
+fn schedule<'f>(func: &'f Func, data: &OpData, kind: &ScheduleOp, lanes: &dyn Fn(Elem) -> TileType) -> Option<Single<'f>> {
+    let is_lanes = is_lanes(func, data);
+    match kind {
+        ScheduleOp::For { .. }
+        | ScheduleOp::Loop {}
+        | ScheduleOp::If {}
+        | ScheduleOp::Yield {}
+        | ScheduleOp::Continue {}
+        | ScheduleOp::Break {}
+        | ScheduleOp::Return {}
+        | ScheduleOp::GetTileBlockId { .. }
+        | ScheduleOp::GetNumTileBlocks { .. }
+        | ScheduleOp::MakeTensorView {}
+        | ScheduleOp::MakePartitionView {}
+        | ScheduleOp::MakeStridedView {}
+        | ScheduleOp::MakeGatherScatterView {}
+        | ScheduleOp::MakeToken {}
+        | ScheduleOp::JoinTokens {}
+        | ScheduleOp::Alloca { .. }
+        | ScheduleOp::Assume { .. }
+        | ScheduleOp::GdcWaitTko {}
+        | ScheduleOp::GdcLaunchDependentsTko {} => return None,
+        ScheduleOp::Constant { .. }
+        | ScheduleOp::Reshape {}
+        | ScheduleOp::Broadcast {}
+        | ScheduleOp::Permute { .. }
+        | ScheduleOp::Extract {}
+        | ScheduleOp::Insert {}
+            if is_lanes =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    let operand = |&value: &Value| match func.ty(value) {
+        Type::Token => None,
+        ty if is_lanes => micro::scalar_elem(ty).map(|elem| Operand::Tile(lanes(elem))),
+        ty => whole(ty),
+    };
+    let mut groups: Vec<Vec<Operand>> =
+        (0..data.segments.len()).map(|position| data.group(position).iter().filter_map(operand).collect()).collect();
+    if let Some(position) = mask_position(kind).filter(|_| is_lanes) {
+        groups[position] = vec![Operand::Tile(lanes(Elem::Num(DType::B1)))];
+    }
+    let result = |&value: &Value| match func.ty(value) {
+        ty if is_lanes => micro::scalar_elem(ty).map_or_else(|| ty.clone(), |elem| Type::Tile(lanes(elem))),
+        ty => ty.as_tile().map_or_else(|| ty.clone(), |tile| Type::Tile(tile.clone())),
+    };
+    let region = data.regions.first().map(|&block| micro::Combine { func, block });
+    let results = data.results.iter().map(result).collect();
+    Some(Single { kind: kind.clone(), groups, results, region, span: data.span })
+}
