@@ -28,6 +28,5 @@ pub mod lockstep;
 mod plan;
 mod program;
 
-pub use kernels::dispatch::Level;
 pub use launch::{Allocation, Arg, Fault, RunOptions};
 pub use program::Program;
