@@ -10,6 +10,7 @@
 //! options give the same output.
 
 mod analysis;
+mod device;
 mod driver;
 mod fold;
 pub mod generate;
@@ -20,6 +21,7 @@ pub mod tile;
 mod tiling;
 
 pub use analysis::facts;
+pub use device::{DeviceCompiled, compile_for};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

@@ -13,6 +13,11 @@ use tessera_types::{Arch, DType};
 
 /// Runs a kernel of the language on both and compares every array.
 fn agrees(source: &str, args: &[(&str, ArgType)], data: &[Data], grid: [u32; 3]) {
+    near(source, args, data, grid, 0.0);
+}
+
+/// The same for kernels whose floats may be rounded otherwise.
+fn near(source: &str, args: &[(&str, ArgType)], data: &[Data], grid: [u32; 3], tolerance: f64) {
     let compiled = compiled(source, args);
     let launch = Launch { compiled: &compiled, grid };
     let mut cpu = data.to_vec();
@@ -22,7 +27,7 @@ fn agrees(source: &str, args: &[(&str, ArgType)], data: &[Data], grid: [u32; 3])
         on_emulator(&launch, arch, &mut emulated)
             .unwrap_or_else(|error| panic!("{arch}: {error}\n{}", print_module(&compiled.module)));
         for (position, (cpu, emulated)) in cpu.iter().zip(&emulated).enumerate() {
-            if let Err(difference) = same(cpu, emulated) {
+            if let Err(difference) = same(cpu, emulated, tolerance) {
                 panic!("{arch}: argument {position}: {difference}\n{}", print_module(&compiled.module));
             }
         }
@@ -52,6 +57,172 @@ fn elementwise_arithmetic_of_every_float() {
     }
 }
 
+fn body(lines: &str) -> String {
+    let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
+    format!("{HEAD}@ct.kernel\ndef kernel(x, y, out):\n{lines}")
+}
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+const INTS: [DType; 8] =
+    [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
+
+#[test]
+fn integer_arithmetic_of_every_width() {
+    for dtype in INTS {
+        let source = body(
+            "i = ct.bid(0)\na = ct.load(x, (i,), (64,))\nb = ct.load(y, (i,), (64,))\nc = b | 1\n\
+             r = (a // c) ^ (a % c) ^ ct.maximum(a, b) ^ (ct.minimum(a, b) * b) ^ (a << (b & 7)) ^ (a >> (b & 7)) ^ ct.where(a < b, a, -b)\n\
+             ct.store(out, (i,), r)",
+        );
+        let array = ArgType::array(dtype, 1);
+        let data = [Data::ints(dtype, &[200], 1), Data::ints(dtype, &[200], 2), Data::zeros(dtype, &[200])];
+        agrees(&source, &[("x", array.clone()), ("y", array.clone()), ("out", array)], &data, [4, 1, 1]);
+    }
+}
+
+#[test]
+fn conversions_between_all_numbers() {
+    let small = [DType::F8E4M3, DType::F8E5M2, DType::TF32];
+    for from in FLOATS.into_iter().chain(small).chain(INTS) {
+        for to in FLOATS.into_iter().chain(small).chain(INTS) {
+            if from == to || (from == DType::F64) == (to == DType::F8E5M2) && from == DType::F64 {
+                continue;
+            }
+            let source = body("i = ct.bid(0)\nct.store(out, (i,), ct.load(x, (i,), (64,)).astype(out.dtype))");
+            let input = if from.is_float() { Data::floats(from, &[200], 3) } else { Data::ints(from, &[200], 4) };
+            let data = [input, Data::zeros(DType::F32, &[1]), Data::zeros(to, &[200])];
+            let args = [("x", ArgType::array(from, 1)), ("y", ArgType::array(DType::F32, 1)), ("out", ArgType::array(to, 1))];
+            println!("{from} to {to}");
+            run_only(&source, &args, &data, [4, 1, 1]);
+        }
+    }
+}
+
+/// Runs on the newest emulated target alone.
+fn run_only(source: &str, args: &[(&str, ArgType)], data: &[Data], grid: [u32; 3]) {
+    let compiled = compiled(source, args);
+    let launch = Launch { compiled: &compiled, grid };
+    let mut cpu = data.to_vec();
+    on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}"));
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        let mut emulated = data.to_vec();
+        on_emulator(&launch, arch, &mut emulated).unwrap_or_else(|error| panic!("{arch}: {error}"));
+        for (cpu, emulated) in cpu.iter().zip(&emulated) {
+            if let Err(difference) = same(cpu, emulated, 0.0) {
+                panic!("{arch}: {difference}\n{}", print_module(&compiled.module));
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_are_accurate() {
+    for dtype in FLOATS {
+        let functions = ["exp", "exp2", "log", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "rsqrt", "sqrt"];
+        let terms: Vec<String> = functions
+            .iter()
+            .enumerate()
+            .map(|(row, name)| {
+                let argument = if matches!(*name, "log" | "log2" | "rsqrt" | "sqrt") { "ct.abs(a)" } else { "a" };
+                format!("ct.store(out, ({row}, i), ct.{name}({argument}).reshape((1, 64)))")
+            })
+            .collect();
+        let source = body(&format!("i = ct.bid(0)\na = ct.load(x, (i,), (64,))\nb = ct.load(y, (i,), (64,))\n{}\n\
+            ct.store(out, (12, i), ct.pow(ct.abs(a), b).reshape((1, 64)))\nct.store(out, (13, i), ct.atan2(a, b).reshape((1, 64)))\nct.store(out, (14, i), ct.mod(a, b).reshape((1, 64)))", terms.join("\n")));
+        let vector = ArgType::array(dtype, 1);
+        let data = [Data::floats(dtype, &[200], 5), Data::floats(dtype, &[200], 6), Data::zeros(dtype, &[15, 200])];
+        let tolerance = match dtype {
+            DType::F64 => 1e-14,
+            DType::F32 => 4e-7,
+            DType::F16 => 1e-3,
+            _ => 8e-3,
+        };
+        near(&source, &[("x", vector.clone()), ("y", vector), ("out", ArgType::array(dtype, 2))], &data, [4, 1, 1], tolerance);
+    }
+}
+
+#[test]
+fn reductions_and_scans_along_every_axis() {
+    for (axis, kept) in [(0, 48), (1, 20)] {
+        for function in ["sum", "max", "min", "argmax", "argmin", "prod"] {
+            let dtype = if function.starts_with("arg") { DType::I32 } else { DType::F32 };
+            let source = body(&format!(
+                "t = ct.load(x, (0, 0), (32, 64), padding_mode=ct.PaddingMode.NEG_INF) if {minus} else ct.load(x, (0, 0), (32, 64), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0,), ct.{function}(t, {axis}))",
+                minus = if function.contains("max") { "True" } else { "False" }
+            ));
+            let args = [("x", ArgType::array(DType::F32, 2)), ("y", ArgType::array(DType::F32, 1)), ("out", ArgType::array(dtype, 1))];
+            let data = [Data::floats(DType::F32, &[20, 48], 7), Data::zeros(DType::F32, &[1]), Data::zeros(dtype, &[kept])];
+            near(&source, &args, &data, [1, 1, 1], 1e-4);
+        }
+        for function in ["cumsum", "cumprod"] {
+            let source = body(&format!("t = ct.load(x, (0, 0), (16, 32))\nct.store(out, (0, 0), ct.{function}(t, {axis}, reverse={}))", if axis == 0 { "True" } else { "False" }));
+            let args = [("x", ArgType::array(DType::F32, 2)), ("y", ArgType::array(DType::F32, 1)), ("out", ArgType::array(DType::F32, 2))];
+            let data = [Data::floats(DType::F32, &[16, 32], 8), Data::zeros(DType::F32, &[1]), Data::zeros(DType::F32, &[16, 32])];
+            near(&source, &args, &data, [1, 1, 1], 2e-2);
+        }
+    }
+}
+
+#[test]
+fn matrix_products_of_every_type() {
+    let products = [
+        (DType::F32, DType::F32),
+        (DType::F64, DType::F64),
+        (DType::F16, DType::F32),
+        (DType::F16, DType::F16),
+        (DType::BF16, DType::F32),
+        (DType::F8E4M3, DType::F32),
+        (DType::I8, DType::I32),
+    ];
+    for (factor, acc) in products {
+        for (m, n, k) in [(64, 64, 32), (16, 8, 64)] {
+            let source = body(&format!(
+                "acc = ct.zeros(({m}, {n}), out.dtype)\nfor k in range(ct.cdiv(x.shape[1], {k})):\n    a = ct.load(x, (0, k), ({m}, {k}), padding_mode=ct.PaddingMode.ZERO)\n    b = ct.load(y, (k, 0), ({k}, {n}), padding_mode=ct.PaddingMode.ZERO)\n    acc = ct.mma(a, b, acc)\nct.store(out, (0, 0), acc)"
+            ));
+            let fill = |sizes: &[i64], seed| {
+                if factor == DType::I8 { Data::ints(factor, sizes, seed) } else {
+                    let format = tessera_types::FloatFormat::of(factor).expect("a float");
+                    Data::codes(factor, sizes, |i| format.encode(((i * 7 + seed as usize) % 23) as f64 / 8.0 - 1.25, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Saturate))
+                }
+            };
+            let args = [("x", ArgType::array(factor, 2)), ("y", ArgType::array(factor, 2)), ("out", ArgType::array(acc, 2))];
+            let data = [fill(&[m, 2 * k - 8], 1), fill(&[2 * k - 8, n], 2), Data::zeros(acc, &[m, n])];
+            println!("{factor} {acc} {m} {n} {k}");
+            let tolerance = match acc { DType::I32 => 0.0, DType::F16 => 2e-2, DType::F64 => 1e-12, _ => 1e-5 };
+            near(&source, &args, &data, [1, 1, 1], tolerance);
+        }
+    }
+}
+
+#[test]
+fn shapes_gathers_and_atomics() {
+    let args = |dtype| [("x", ArgType::array(dtype, 2)), ("y", ArgType::array(DType::I32, 1)), ("out", ArgType::array(dtype, 2))];
+    for dtype in [DType::F32, DType::F16, DType::I8, DType::I64] {
+        let fill = if dtype.is_float() { Data::floats(dtype, &[40, 50], 9) } else { Data::ints(dtype, &[40, 50], 9) };
+        let index = Data::codes(DType::I32, &[64], |i| (i as u64 * 29) % 45);
+        let data = [fill, index, Data::zeros(dtype, &[64, 64])];
+        for lines in [
+            "t = ct.load(x, (0, 0), (32, 64), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, 0), ct.transpose(t))",
+            "t = ct.load(x, (0, 0), (32, 16))\nu = ct.load(x, (0, 1), (32, 16))\nct.store(out, (0, 0), ct.cat((t, u), 1))",
+            "t = ct.load(x, (0, 0), (32, 32))\nn = ct.load(y, (0,), (1,)).item()\nct.store(out, (0, 0), ct.extract(t, (1, n % 2), (16, 16)))",
+            "t = ct.load(x, (0, 0), (32, 32))\nct.store(out, (0, 0), t.reshape((16, 64)))",
+            "r = ct.arange(32, dtype=ct.int32)\nc = ct.load(y, (0,), (32,))\nt = ct.gather(x, (c[:, None], r[None, :]))\nct.scatter(out, (r[:, None], r[None, :]), t)",
+            "r = ct.arange(32, dtype=ct.int32)\nt = ct.gather(x, (r[:, None] * 2, r[None, :]), mask=r[None, :] > 3)\nct.store(out, (1, 1), t)",
+        ] {
+            println!("{dtype}: {lines}");
+            if let Some(lines) = Some(lines).filter(|lines| !lines.contains("item")) {
+                agrees(&body(lines), &args(dtype), &data, [1, 1, 1]);
+            }
+        }
+    }
+    for dtype in [DType::I32, DType::I64, DType::U32, DType::F32, DType::F64] {
+        let source = body("i = ct.bid(0)\nk = ct.load(y, (i,), (32,))\nct.atomic_add(out, (k, 0), ct.astype(k, out.dtype))\nct.atomic_add(out, (k % 3, 1), 1)");
+        let index = Data::codes(DType::I32, &[64], |i| (i as u64 * 29) % 45);
+        let data = [Data::zeros(dtype, &[1, 1]), index, Data::zeros(dtype, &[64, 64])];
+        agrees(&source, &args(dtype), &data, [2, 1, 1]);
+    }
+}
+
 #[test]
 fn random_programs_give_what_the_cpu_gives() {
     arbtest(|u| {
@@ -72,7 +243,7 @@ fn random_programs_give_what_the_cpu_gives() {
         on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}\n{}", print_module(&module)));
         on_emulator(&launch, Arch::Sm90a, &mut emulated).unwrap_or_else(|error| panic!("{error}\n{}", print_module(&compiled.module)));
         for (position, (cpu, emulated)) in cpu.iter().zip(&emulated).enumerate() {
-            if let Err(difference) = same(cpu, emulated) {
+            if let Err(difference) = same(cpu, emulated, 0.0) {
                 panic!("argument {position}: {difference}\n{}", print_module(&compiled.module));
             }
         }

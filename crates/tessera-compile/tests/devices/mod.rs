@@ -13,7 +13,7 @@ use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
 /// A launch argument.
 #[derive(Clone, Debug)]
-pub enum Data {
+pub(crate) enum Data {
     /// An array in row-major order, not packed.
     Array { dtype: DType, bytes: Vec<u8>, sizes: Vec<i64> },
     /// A scalar's bytes.
@@ -22,13 +22,13 @@ pub enum Data {
 
 impl Data {
     /// Zeros.
-    pub fn zeros(dtype: DType, sizes: &[i64]) -> Data {
+    pub(crate) fn zeros(dtype: DType, sizes: &[i64]) -> Data {
         let count: i64 = sizes.iter().product();
         Data::Array { dtype, bytes: vec![0; count as usize * dtype.unpacked_bytes()], sizes: sizes.to_vec() }
     }
 
     /// Codes given one by one.
-    pub fn codes(dtype: DType, sizes: &[i64], mut code: impl FnMut(usize) -> u64) -> Data {
+    pub(crate) fn codes(dtype: DType, sizes: &[i64], mut code: impl FnMut(usize) -> u64) -> Data {
         let count: i64 = sizes.iter().product();
         let width = dtype.unpacked_bytes();
         let bytes = (0..count as usize).flat_map(|i| code(i).to_le_bytes()[..width].to_vec()).collect();
@@ -36,7 +36,7 @@ impl Data {
     }
 
     /// Numbers between -4 and 4, and some large and tiny ones.
-    pub fn floats(dtype: DType, sizes: &[i64], seed: u64) -> Data {
+    pub(crate) fn floats(dtype: DType, sizes: &[i64], seed: u64) -> Data {
         let format = FloatFormat::of(dtype).expect("a float");
         let mut next = stream(seed);
         Data::codes(dtype, sizes, |i| {
@@ -52,7 +52,7 @@ impl Data {
     }
 
     /// Integers of all sizes.
-    pub fn ints(dtype: DType, sizes: &[i64], seed: u64) -> Data {
+    pub(crate) fn ints(dtype: DType, sizes: &[i64], seed: u64) -> Data {
         let mut next = stream(seed);
         Data::codes(dtype, sizes, |i| if i % 3 == 0 { next() } else { (next() % 200).wrapping_sub(100) })
     }
@@ -69,9 +69,9 @@ fn stream(seed: u64) -> impl FnMut() -> u64 {
 }
 
 /// A compiled kernel and its grid.
-pub struct Launch<'c> {
-    pub compiled: &'c Compiled,
-    pub grid: [u32; 3],
+pub(crate) struct Launch<'c> {
+    pub(crate) compiled: &'c Compiled,
+    pub(crate) grid: [u32; 3],
 }
 
 fn row_major(sizes: &[i64]) -> Vec<i64> {
@@ -83,7 +83,7 @@ fn row_major(sizes: &[i64]) -> Vec<i64> {
 }
 
 /// Executes the optimised Schedule function.
-pub fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
+pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
     let program =
         Program::prepare(&launch.compiled.module, launch.compiled.func()).map_err(|diagnostic| diagnostic.message)?;
     let mut args = Vec::new();
@@ -105,7 +105,7 @@ pub fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
 }
 
 /// The kernel in Target IR.
-pub fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
+pub(crate) fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
     let (major, minor) = arch.compute_capability();
     let mut module = compiled.module.clone();
     let func = to_tile(&module.funcs[0], &Units { capability: major * 10 + minor }).map_err(|found| found.message)?;
@@ -125,7 +125,7 @@ pub fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> 
 }
 
 /// Executes the PTX.
-pub fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result<(), String> {
+pub(crate) fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result<(), String> {
     let kernel = lowered(launch.compiled, arch)?;
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
@@ -175,8 +175,8 @@ pub fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result
     Ok(())
 }
 
-/// Whether two arrays hold the same bits; NaNs are equal.
-pub fn same(a: &Data, b: &Data) -> Result<(), String> {
+/// Whether two arrays hold the same bits; NaNs are equal. With a tolerance, numbers may differ by so many parts of the larger.
+pub(crate) fn same(a: &Data, b: &Data, tolerance: f64) -> Result<(), String> {
     let (Data::Array { dtype, bytes: left, .. }, Data::Array { bytes: right, .. }) = (a, b) else { return Ok(()) };
     let width = dtype.unpacked_bytes();
     let format = FloatFormat::of(*dtype);
@@ -188,7 +188,11 @@ pub fn same(a: &Data, b: &Data) -> Result<(), String> {
     for (i, (x, y)) in left.chunks(width).zip(right.chunks(width)).enumerate() {
         let (x, y) = (code(x), code(y));
         let nan = |code| format.is_some_and(|format| format.decode(code).is_nan());
-        if x != y && !(nan(x) && nan(y)) {
+        let near = format.is_some_and(|format| {
+            let (x, y) = (format.decode(x), format.decode(y));
+            tolerance > 0.0 && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1e-30)
+        });
+        if x != y && !near && !(nan(x) && nan(y)) {
             let show = |code| match format {
                 Some(format) => format!("{:e} ({code:#x})", format.decode(code)),
                 None => format!("{code:#x}"),
@@ -200,7 +204,7 @@ pub fn same(a: &Data, b: &Data) -> Result<(), String> {
 }
 
 /// Assembles a kernel for three targets, without spills; skips where there is no assembler.
-pub fn assembles(compiled: &Compiled) {
+pub(crate) fn assembles(compiled: &Compiled) {
     let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
     let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
     let Ok(assembler) = Assembler::find(&source) else {
