@@ -71,6 +71,12 @@ k = ct.num_tiles(x, 0, (16,)) * 100 + ct.cdiv(x.shape[0], 16) * 10 + x.ndim + x.
 ct.store(n, (i,), k + ct.num_blocks(0))
 """, {"x": np.arange(37, dtype=i32), "y": out(37), "s": out(3), "n": out(3)},
      {"y": np.arange(1, 38, dtype=i32), "s": np.arange(3, dtype=i32), "n": np.full(3, 335, i32)}, grid="3")
+case("inside", """
+i = ct.bid(0)
+v = y.tiled_view(16)
+v.store(i, ct.load(x, i, 16, check_bounds=False) + v.load(i, check_bounds=False), check_bounds=False)
+ct.store(x, i, ct.zeros(16, ct.int32), check_bounds=False)
+""", {"x": np.arange(48, dtype=i32), "y": out(48)}, {"x": np.zeros(48, i32), "y": np.arange(77, 125, dtype=i32)}, grid="3")
 case("slice", """
 part = x.slice(1, lo, lo + 9)
 t = ct.load(part, (0, 0), (16, 16), padding_mode=ct.PaddingMode.ZERO)

@@ -56,6 +56,7 @@ diagnostics! {
     DIRECT_INDEX = "direct-indexing": "a tile or array is indexed by number";
     IMMUTABLE = "immutable-value": "an item or attribute of a value is assigned";
     NOT_ITERABLE = "not-iterable": "a loop over something that is not a range or compile-time sequence";
+    ENDLESS = "endless-loop": "a loop has no way out";
     UNPACK = "unpack-mismatch": "a tuple has another number of items than the names it is assigned to";
     RETURN_VALUE = "kernel-returns-value": "a kernel returns a value";
     MISPLACED = "misplaced-statement": "a statement or call stands where it is not allowed";

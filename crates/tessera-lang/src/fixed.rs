@@ -9,12 +9,14 @@
 //! ```
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use crate::args::ConstValue;
-use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, Ident, UnaryOp};
+use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, Function, Ident, UnaryOp};
 use crate::diagnostics::id;
 use crate::file::{Global, ParsedFile};
 use crate::lower::Res;
@@ -298,6 +300,61 @@ pub(crate) fn evaluate(file: &ParsedFile, names: &dyn Fn(&str) -> Option<Fixed>,
     Evaluation { file, names }.expr(expr, 0)
 }
 
+/// The value of a literal; for every other expression, what a message calls it.
+pub(crate) fn literal(expr: &ExprKind) -> Result<Fixed, &str> {
+    match expr {
+        ExprKind::Int(value) => Ok(Fixed::int(*value)),
+        ExprKind::Float(value) => Ok(Fixed::Num(Num::Float(*value))),
+        ExprKind::Bool(value) => Ok(Fixed::bool(*value)),
+        ExprKind::Str(text) => Ok(Fixed::Str(text.as_str().into())),
+        ExprKind::None => Ok(Fixed::None),
+        ExprKind::FString(_) => Err("f-strings"),
+        ExprKind::Ellipsis => Err("`...`"),
+        ExprKind::Starred(_) => Err("`*`"),
+        ExprKind::Dict(_) => Err("dictionaries"),
+        ExprKind::Slice(_) => Err("slices"),
+        ExprKind::Lambda(_) => Err("`lambda`"),
+        ExprKind::Comprehension { .. } => Err("comprehensions"),
+        ExprKind::Unsupported(what) => Err(what),
+        ExprKind::Name(_)
+        | ExprKind::Tuple(_)
+        | ExprKind::List(_)
+        | ExprKind::Attribute(..)
+        | ExprKind::Unary(..)
+        | ExprKind::Binary(..)
+        | ExprKind::BoolOp(..)
+        | ExprKind::Compare(..)
+        | ExprKind::IfElse { .. }
+        | ExprKind::Subscript(..)
+        | ExprKind::Call(..) => Err("this expression"),
+    }
+}
+
+/// What a name stands for outside a kernel.
+pub(crate) enum Outer {
+    Fixed(Fixed),
+    Function(Arc<Function>),
+}
+
+/// A name that a kernel does not bind itself: a value that the launch fixed, or what the file or the language has under it.
+pub(crate) fn outer(file: &ParsedFile, named: &IndexMap<String, Fixed>, name: &str) -> Option<Res<Outer>> {
+    if let Some(value) = named.get(name) {
+        return Some(Ok(Outer::Fixed(value.clone())));
+    }
+    if let Some(Global::Function(function)) = file.globals.get(name) {
+        return Some(Ok(Outer::Function(function.clone())));
+    }
+    if let Some(value) = global(file, name) {
+        return Some(value.map(Outer::Fixed));
+    }
+    let value = match DType::parse(name) {
+        Some(dtype) => Fixed::DType(dtype),
+        None if matches!(name, "tile" | "tessera") => Fixed::Path(name.into()),
+        None => return None,
+    };
+    Some(Ok(Outer::Fixed(value)))
+}
+
 /// The compile-time value of a name at module level; `None` when nothing of that name is there.
 pub(crate) fn global(file: &ParsedFile, name: &str) -> Option<Res<Fixed>> {
     Evaluation { file, names: &|_| None }.global(name, 0)
@@ -315,11 +372,9 @@ impl Evaluation<'_> {
         }
         let depth = depth + 1;
         match &expr.kind {
-            ExprKind::Int(value) => Ok(Fixed::int(*value)),
-            ExprKind::Float(value) => Ok(Fixed::Num(Num::Float(*value))),
-            ExprKind::Bool(value) => Ok(Fixed::bool(*value)),
-            ExprKind::Str(text) => Ok(Fixed::Str(text.as_str().into())),
-            ExprKind::None => Ok(Fixed::None),
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::None => {
+                literal(&expr.kind).or_else(|_| self.refuse(expr))
+            }
             ExprKind::Tuple(items) | ExprKind::List(items) => {
                 items.iter().map(|item| self.expr(item, depth)).collect::<Res<Rc<[Fixed]>>>().map(Fixed::Tuple)
             }

@@ -2,12 +2,47 @@
 //!
 //! A signature is text in Python's notation, as in [`crate::builtins`]: `"a, b, /, *, accum=None"`.
 
-use tessera_ir::Span;
+use tessera_ir::{Diagnostic, Span};
 
-use crate::ast::{Arg, Expr, Passing};
+use crate::ast::{Arg, Expr, Function, Passing};
 use crate::bind::{Given, Slot, bind};
+use crate::diagnostics::id;
 use crate::lower::Res;
 use crate::value::Val;
+
+/// Functions that walk their callees in place call each other at most this deep.
+const MAX_CALLS: usize = 48;
+
+/// The argument expressions of each parameter of a function of the file that is called at a depth; `unsupported` words the refusal of what
+/// the caller's style does not take.
+pub(crate) fn call<'a>(
+    callee: &Function,
+    args: &'a [Arg],
+    at: Span,
+    depth: usize,
+    unsupported: fn(Span, &str) -> Box<Diagnostic>,
+) -> Res<Vec<Vec<&'a Expr>>> {
+    if let Some(what) = callee.unsupported {
+        return Err(unsupported(callee.name.span, what));
+    }
+    if depth >= MAX_CALLS {
+        return Err(Box::new(
+            Diagnostic::error(id::RECURSION, at, "functions call each other too deeply")
+                .label(format!("the limit of {MAX_CALLS} calls is passed here")),
+        ));
+    }
+    let mut signature = Vec::new();
+    for param in &callee.params {
+        if param.passing == Passing::Variadic {
+            return Err(unsupported(param.name.span, "`*` parameters in functions"));
+        }
+        signature.push(match &param.default {
+            Some(_) => format!("{}=default", param.name.name),
+            None => param.name.name.clone(),
+        });
+    }
+    arguments(&callee.name.name, &signature.join(", "), args, at)
+}
 
 /// The argument expressions of each parameter of a signature, in its order: none where the default stands, any number for
 /// a `*variadic` one.

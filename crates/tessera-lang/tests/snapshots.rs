@@ -23,7 +23,7 @@ fn vector_addition() {
         "
 import cuda.tile as ct
 
-@ct.kernel(occupancy=2)
+@ct.kernel(occupancy=2, num_worker_warps=8, opt_level=2)
 def add(a, b, c, N: ct.Constant[int]):
     i = ct.bid(0)
     total = ct.load(a, (i,), (N,)) + ct.load(b, (i,), (N,))
@@ -31,7 +31,7 @@ def add(a, b, c, N: ct.Constant[int]):
 ",
         &[("a", array.clone()), ("b", array.clone()), ("c", array), ("N", ArgType::Const(ConstValue::Int(64)))],
         expect![[r#"
-            schedule @add(%a: tile<ptr<f32>>, %a_n0: tile<i32>, %a_s0: tile<i32>, %b: tile<ptr<f32>>, %b_n0: tile<i32>, %b_s0: tile<i32>, %c: tile<ptr<f32>>, %c_n0: tile<i32>, %c_s0: tile<i32>) abi(a: array<f32, [?], [1], i32, align=16, disjoint>, b: array<f32, [?], [1], i32, align=16, disjoint>, c: array<f32, [?], [1], i32, align=16, disjoint>) hints(occupancy=2) {
+            schedule @add(%a: tile<ptr<f32>>, %a_n0: tile<i32>, %a_s0: tile<i32>, %b: tile<ptr<f32>>, %b_n0: tile<i32>, %b_s0: tile<i32>, %c: tile<ptr<f32>>, %c_n0: tile<i32>, %c_s0: tile<i32>) abi(a: array<f32, [?], [1], i32, align=16, disjoint>, b: array<f32, [?], [1], i32, align=16, disjoint>, c: array<f32, [?], [1], i32, align=16, disjoint>) hints(occupancy=2, num_worker_warps=8, opt_level=2) {
               %0 = assume %a {predicate=div_by(16)} : tile<ptr<f32>>
               %1 = make_tensor_view %0, [%a_n0], [] : tensor_view<?xf32, strides=[1]>
               %2 = assume %b {predicate=div_by(16)} : tile<ptr<f32>>

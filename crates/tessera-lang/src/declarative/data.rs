@@ -1,6 +1,6 @@
 //! Arithmetic on run-time values: element types meet, axes broadcast, conversions are made.
 
-use tessera_ir::attrs::{NanOrder, Overflow, Predicate, Rounding, Signedness};
+use tessera_ir::attrs::{Overflow, Rounding};
 use tessera_ir::{Axis, Const, Diagnostic, GraphOp, ScheduleOp, Span};
 use tessera_types::DType;
 
@@ -8,7 +8,7 @@ use super::{At, Axes, Data, Item, Res, Walk, show, signless};
 use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
-use crate::lower::encode;
+use crate::lower::{comparison, encode, signedness};
 use crate::number::Num;
 use crate::promote::{WithLiteral, dtype_name, is_arithmetic, literal_dtype, promote, promote_literal};
 
@@ -84,10 +84,6 @@ impl Pair {
             }
         })
     }
-}
-
-fn signedness(dtype: DType) -> Signedness {
-    if dtype.is_signed() { Signedness::Signed } else { Signedness::Unsigned }
 }
 
 /// The axes that two values broadcast to, matched from the last.
@@ -289,21 +285,7 @@ impl Walk<'_> {
     }
 
     fn compare_data(&mut self, op: CompareOp, x: &Data, y: &Data) -> Data {
-        let predicate = match op {
-            CompareOp::Ne => Predicate::Ne,
-            CompareOp::Lt => Predicate::Lt,
-            CompareOp::Le => Predicate::Le,
-            CompareOp::Gt => Predicate::Gt,
-            CompareOp::Ge => Predicate::Ge,
-            _ => Predicate::Eq,
-        };
-        let kind = if x.dtype.is_float() {
-            // A NaN is unequal to everything, itself included.
-            let nan = if predicate == Predicate::Ne { NanOrder::Unordered } else { NanOrder::Ordered };
-            ScheduleOp::CmpF { predicate, nan }
-        } else {
-            ScheduleOp::CmpI { predicate, signedness: signedness(x.dtype) }
-        };
+        let kind = comparison(op, x.dtype);
         self.data(kind, &[x.value, y.value], DType::B1, x.axes.clone())
     }
 

@@ -11,12 +11,8 @@ use super::stmts::{reads, unsupported};
 use super::{At, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
 use crate::diagnostics::id;
-use crate::file::Global;
-use crate::fixed::{self, Fixed};
+use crate::fixed::{self, Fixed, Outer};
 use crate::written;
-
-/// Functions are inlined at most this deep.
-const MAX_CALLS: usize = 48;
 
 impl Walk<'_> {
     /// The value of an expression.
@@ -32,11 +28,6 @@ impl Walk<'_> {
 
     fn expr_kind(&mut self, expr: &Expr) -> Res<Item> {
         match &expr.kind {
-            ExprKind::Int(value) => Ok(Item::Fixed(Fixed::int(*value))),
-            ExprKind::Float(value) => Ok(Item::Fixed(Fixed::Num(crate::number::Num::Float(*value)))),
-            ExprKind::Bool(value) => Ok(Item::Fixed(Fixed::bool(*value))),
-            ExprKind::Str(text) => Ok(Item::Fixed(Fixed::Str(text.as_str().into()))),
-            ExprKind::None => Ok(Item::Fixed(Fixed::None)),
             ExprKind::Name(name) => self.name(name, expr.span),
             ExprKind::Tuple(items) | ExprKind::List(items) => {
                 let mut fixed = Vec::new();
@@ -80,14 +71,7 @@ impl Walk<'_> {
                 )),
             },
             ExprKind::Call(function, args) => self.call(expr, function, args),
-            ExprKind::FString(_) => Err(unsupported(expr.span, "f-strings")),
-            ExprKind::Ellipsis => Err(unsupported(expr.span, "`...`")),
-            ExprKind::Starred(_) => Err(unsupported(expr.span, "`*`")),
-            ExprKind::Dict(_) => Err(unsupported(expr.span, "dictionaries")),
-            ExprKind::Slice(_) => Err(unsupported(expr.span, "slices")),
-            ExprKind::Lambda(_) => Err(unsupported(expr.span, "`lambda`")),
-            ExprKind::Comprehension { .. } => Err(unsupported(expr.span, "comprehensions")),
-            ExprKind::Unsupported(what) => Err(unsupported(expr.span, what)),
+            other => fixed::literal(other).map(Item::Fixed).map_err(|what| unsupported(expr.span, what)),
         }
     }
 
@@ -108,18 +92,9 @@ impl Walk<'_> {
         {
             return Ok(item.clone());
         }
-        if let Some(value) = self.named.get(name) {
-            return Ok(Item::Fixed(value.clone()));
-        }
-        if let Some(Global::Function(function)) = self.file.globals.get(name) {
-            return Ok(Item::Function(function.clone()));
-        }
-        if let Some(value) = fixed::global(self.file, name) {
-            return value.map(Item::Fixed);
-        }
-        match tessera_types::DType::parse(name) {
-            Some(dtype) => Ok(Item::Fixed(Fixed::DType(dtype))),
-            None if matches!(name, "tile" | "tessera") => Ok(Item::Fixed(Fixed::Path(name.into()))),
+        match fixed::outer(self.file, &self.named, name).transpose()? {
+            Some(Outer::Fixed(value)) => Ok(Item::Fixed(value)),
+            Some(Outer::Function(function)) => Ok(Item::Function(function)),
             None => Err(Box::new(
                 Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
                     .label("not found in this kernel or file"),
@@ -327,27 +302,8 @@ impl Walk<'_> {
 
     /// Calls a function of the file: its body is walked in place.
     fn inline(&mut self, callee: &Arc<Function>, args: &[Arg], call: Span) -> Res<Item> {
-        if let Some(what) = callee.unsupported {
-            return Err(unsupported(callee.name.span, what));
-        }
-        if self.frames.len() >= MAX_CALLS {
-            return Err(Box::new(
-                Diagnostic::error(id::RECURSION, call, "functions call each other too deeply")
-                    .label(format!("the limit of {MAX_CALLS} calls is passed here")),
-            ));
-        }
         self.bounded(call)?;
-        let mut signature = Vec::new();
-        for param in &callee.params {
-            if matches!(param.passing, crate::ast::Passing::Variadic) {
-                return Err(unsupported(param.name.span, "`*` parameters in functions"));
-            }
-            signature.push(match &param.default {
-                Some(_) => format!("{}=default", param.name.name),
-                None => param.name.name.clone(),
-            });
-        }
-        let bound = written::arguments(&callee.name.name, &signature.join(", "), args, call)?;
+        let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;
         let mut locals = IndexMap::new();
         for (param, given) in callee.params.iter().zip(bound) {
             let item = match (given.first(), &param.default) {

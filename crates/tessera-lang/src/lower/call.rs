@@ -144,6 +144,12 @@ impl Lowerer<'_> {
             .collect();
         let bound = bind(&function.name.name, &slots, &given, span)?;
         let mut locals = IndexMap::new();
+        if closure.captured.is_some() {
+            // A nested function sees itself, as it is bound in the scope that it was captured from.
+            let own = Closure { function: function.clone(), captured: closure.captured.clone() };
+            let binding = Binding { value: Val::Closure(std::rc::Rc::new(own)), span: function.name.span };
+            locals.insert(function.name.name.clone(), binding);
+        }
         for (param, mut values) in function.params.iter().zip(bound) {
             let binding = match (param.passing, values.pop()) {
                 (Passing::Variadic, last) => {

@@ -127,22 +127,27 @@ impl Lowerer<'_> {
 
     /// A comparison of two tiles of one type.
     pub(crate) fn compare_tiles(&mut self, op: CompareOp, x: &Tile, y: &Tile) -> Tile {
-        let predicate = match op {
-            CompareOp::Ne => Predicate::Ne,
-            CompareOp::Lt => Predicate::Lt,
-            CompareOp::Le => Predicate::Le,
-            CompareOp::Gt => Predicate::Gt,
-            CompareOp::Ge => Predicate::Ge,
-            _ => Predicate::Eq,
-        };
-        let kind = if x.dtype.is_float() {
-            // A NaN is unequal to everything, itself included.
-            let nan = if predicate == Predicate::Ne { NanOrder::Unordered } else { NanOrder::Ordered };
-            ScheduleOp::CmpF { predicate, nan }
-        } else {
-            ScheduleOp::CmpI { predicate, signedness: signedness(x.dtype) }
-        };
+        let kind = comparison(op, x.dtype);
         let known = x.known.zip(y.known).and_then(|(x, y)| x.test(op, y)).map(crate::number::Num::Bool);
         Tile { known, ..self.emit_tile(kind, &[x.value, y.value], DType::B1, x.shape.clone()) }
+    }
+}
+
+/// The operation that compares elements of a type; `is` and `in` never get here.
+pub(crate) fn comparison(op: CompareOp, dtype: DType) -> ScheduleOp {
+    let predicate = match op {
+        CompareOp::Ne => Predicate::Ne,
+        CompareOp::Lt => Predicate::Lt,
+        CompareOp::Le => Predicate::Le,
+        CompareOp::Gt => Predicate::Gt,
+        CompareOp::Ge => Predicate::Ge,
+        _ => Predicate::Eq,
+    };
+    if dtype.is_float() {
+        // A NaN is unequal to everything, itself included.
+        let nan = if predicate == Predicate::Ne { NanOrder::Unordered } else { NanOrder::Ordered };
+        ScheduleOp::CmpF { predicate, nan }
+    } else {
+        ScheduleOp::CmpI { predicate, signedness: signedness(dtype) }
     }
 }

@@ -336,6 +336,13 @@ impl Lowerer<'_> {
             let at = lowerer.at(test)?;
             lowerer.span = at.1;
             match lowerer.condition(&at)? {
+                Condition::Known(true) if !has_break(body) && !has_return(body) => {
+                    return Err(Box::new(
+                        Diagnostic::error(id::ENDLESS, at.1, "this loop never ends")
+                            .label("always true, and no `break` or `return` leaves the loop")
+                            .help("leave it with `break`, or write a condition that becomes false"),
+                    ));
+                }
                 Condition::Known(true) => {}
                 Condition::Known(false) => return lowerer.leave_loop(span),
                 Condition::AtRunTime(condition) => lowerer.guard(condition.value, at.1)?,

@@ -134,7 +134,8 @@ impl Lowerer<'_> {
                 acc.1,
                 format!("the accumulator has shape {}, the product {}", show_shape(shape), show_shape(result)),
             )
-            .label(format!("this is {}", acc.0.describe())),
+            .label(format!("this is {}", acc.0.describe()))
+            .help(format!("make it of shape {}", show_shape(result))),
         ))
     }
 

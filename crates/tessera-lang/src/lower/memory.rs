@@ -137,7 +137,8 @@ impl Lowerer<'_> {
         self.check_effects("load", args.call)?;
         let array = self.require_array(&args.at(0), "load")?;
         let rank = array.shape.len();
-        let index = self.tile_index(&args.at(1), rank, array.index)?;
+        let of = |error: Box<Diagnostic>| Box::new(error.also(args.span(0), format!("this is {}", args.val(0).describe())));
+        let index = self.tile_index(&args.at(1), rank, array.index).map_err(of)?;
         let (tile, scalar) = self.array_tile_shape(&args.at(2), rank)?;
         let dim_map = self.require_order(&args.at(3), rank)?;
         let padding = self.padding_mode(&args.at(4))?;
@@ -157,7 +158,10 @@ impl Lowerer<'_> {
         let array = self.require_array(&args.at(0), "store")?;
         let rank = array.shape.len();
         let index = self.tile_index(&args.at(1), rank, array.index)?;
-        let tile = self.implicit(&args.at(2), array.dtype, "the stored tile")?;
+        let into = format!("this is {}", args.val(0).describe());
+        let tile = self
+            .implicit(&args.at(2), array.dtype, "the stored tile")
+            .map_err(|error| Box::new(error.also(args.span(0), into)))?;
         if !tile.shape.is_empty() && tile.shape.len() != rank {
             return Err(Box::new(
                 Diagnostic::error(

@@ -34,6 +34,7 @@ mod stmt;
 mod unary;
 mod view;
 
+pub(crate) use compare::comparison;
 pub(crate) use operand::encode;
 
 use std::rc::Rc;

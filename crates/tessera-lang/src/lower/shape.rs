@@ -77,7 +77,8 @@ impl Lowerer<'_> {
                     format!("a tile of shape {} can't be reshaped to ({})", show_shape(&tile.shape), wanted.join(", ")),
                 )
                 .label("another number of elements")
-                .also(x.1, format!("this is {}, {count} elements", x.0.describe())),
+                .also(x.1, format!("this is {}, {count} elements", x.0.describe()))
+                .help("the product of the extents stays the same; one may be -1, which is worked out"),
             )
         };
         let mut known: i64 = 1;

@@ -98,6 +98,9 @@ impl Lowerer<'_> {
                 ));
             }
             StmtKind::Function(function) => {
+                if let Some(what) = function.unsupported {
+                    return Err(unsupported(what, function.name.span));
+                }
                 let captured = Some(self.capture());
                 let closure = Val::Closure(std::rc::Rc::new(Closure { function: function.clone(), captured }));
                 self.bind(&function.name.name, closure, function.name.span);

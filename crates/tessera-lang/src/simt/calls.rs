@@ -12,13 +12,10 @@ use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Space, 
 use super::stmts::unsupported;
 use super::value::{self, At, convert, truth, unify};
 use super::{Check, Res};
-use crate::ast::{self, Arg, Expr, ExprKind, Passing, StmtKind};
+use crate::ast::{self, Arg, Expr, ExprKind, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::written;
-
-/// Functions are inlined at most this deep.
-const MAX_CALLS: usize = 48;
 
 pub(super) fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
     Box::new(
@@ -319,27 +316,8 @@ impl Check<'_> {
 
     /// Calls a function of the file: its body is walked in place.
     fn inline(&mut self, callee: &Arc<ast::Function>, args: &[Arg], call: Span) -> Res<Item> {
-        if let Some(what) = callee.unsupported {
-            return Err(unsupported(callee.name.span, what));
-        }
-        if self.frames.len() >= MAX_CALLS {
-            return Err(Box::new(
-                Diagnostic::error(id::RECURSION, call, "functions call each other too deeply")
-                    .label(format!("the limit of {MAX_CALLS} calls is passed here")),
-            ));
-        }
         self.step(call)?;
-        let mut signature = Vec::new();
-        for param in &callee.params {
-            if param.passing == Passing::Variadic {
-                return Err(unsupported(param.name.span, "`*` parameters in functions"));
-            }
-            signature.push(match &param.default {
-                Some(_) => format!("{}=default", param.name.name),
-                None => param.name.name.clone(),
-            });
-        }
-        let bound = written::arguments(&callee.name.name, &signature.join(", "), args, call)?;
+        let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;
         let prefix = format!("{}/{}@{}", self.frame().prefix, callee.name.name, call.start);
         let mut frame = Frame::new(prefix, &callee.body, false);
         let mut values = Vec::new();

@@ -10,8 +10,7 @@ use super::program::{Expression, ExpressionKind, Memory, Statement};
 use super::{Check, Settled};
 use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::diagnostics::id;
-use crate::file::Global;
-use crate::fixed::{self, Fixed};
+use crate::fixed::{self, Fixed, Outer};
 use crate::lower::Res;
 use crate::number::Num;
 use crate::promote::{dtype_name, promote};
@@ -153,20 +152,10 @@ impl Check<'_> {
         {
             return Ok(item.clone());
         }
-        if let Some(value) = self.named.get(name) {
-            return Ok(Item::Fixed(value.clone()));
-        }
-        if let Some(Global::Function(function)) = self.file.globals.get(name) {
-            return Ok(Item::Function(function.clone()));
-        }
-        if let Some(value) = fixed::global(self.file, name) {
-            return value.map(Item::Fixed);
-        }
-        if let Some(dtype) = DType::parse(name) {
-            return Ok(Item::Fixed(Fixed::DType(dtype)));
-        }
-        if matches!(name, "tile" | "tessera") {
-            return Ok(Item::Fixed(Fixed::Path(name.into())));
+        match fixed::outer(self.file, &self.named, name).transpose()? {
+            Some(Outer::Fixed(value)) => return Ok(Item::Fixed(value)),
+            Some(Outer::Function(function)) => return Ok(Item::Function(function)),
+            None => {}
         }
         let assigned = self.frame().assigned.contains_key(name);
         let diagnostic = if assigned {

@@ -22,11 +22,6 @@ impl Check<'_> {
     /// The value of an expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Res<Item> {
         match &expr.kind {
-            ExprKind::Int(value) => Ok(Item::Fixed(Fixed::int(*value))),
-            ExprKind::Float(value) => Ok(Item::Fixed(Fixed::Num(Num::Float(*value)))),
-            ExprKind::Bool(value) => Ok(Item::Fixed(Fixed::bool(*value))),
-            ExprKind::Str(text) => Ok(Item::Fixed(Fixed::Str(text.as_str().into()))),
-            ExprKind::None => Ok(Item::Fixed(Fixed::None)),
             ExprKind::Name(name) => self.name(name, expr.span),
             ExprKind::Tuple(items) | ExprKind::List(items) => {
                 let mut values = Vec::new();
@@ -72,14 +67,7 @@ impl Check<'_> {
             }
             ExprKind::Subscript(base, index) => self.subscript(base, index, expr.span),
             ExprKind::Call(function, args) => self.call(expr, function, args),
-            ExprKind::FString(_) => Err(unsupported(expr.span, "f-strings")),
-            ExprKind::Ellipsis => Err(unsupported(expr.span, "`...`")),
-            ExprKind::Starred(_) => Err(unsupported(expr.span, "`*`")),
-            ExprKind::Dict(_) => Err(unsupported(expr.span, "dictionaries")),
-            ExprKind::Slice(_) => Err(unsupported(expr.span, "slices")),
-            ExprKind::Lambda(_) => Err(unsupported(expr.span, "`lambda`")),
-            ExprKind::Comprehension { .. } => Err(unsupported(expr.span, "comprehensions")),
-            ExprKind::Unsupported(what) => Err(unsupported(expr.span, what)),
+            other => fixed::literal(other).map(Item::Fixed).map_err(|what| unsupported(expr.span, what)),
         }
     }
 
