@@ -36,6 +36,10 @@ pub(crate) enum SyncObject {
     Mbarrier { rank: usize, offset: u32 },
 }
 
+/// An asynchronous operation, for the sanitizer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticket(u32);
+
 /// The sanitizers' state of a cluster.
 pub(crate) struct Sanitizer;
 
@@ -52,4 +56,15 @@ impl Sanitizer {
     pub(crate) fn fence_proxy(&mut self, _rank: usize, _thread: usize) {}
     pub(crate) fn fence_mbarrier_init(&mut self, _rank: usize, _thread: usize) {}
     pub(crate) fn mbarrier_made(&mut self, _rank: usize, _thread: usize, _owner: usize, _offset: u32) {}
+    pub(crate) fn issue(&mut self, _rank: usize, _thread: usize, _asynchronous: bool) -> Ticket {
+        Ticket(0)
+    }
+    pub(crate) fn copies_waited(&mut self, _rank: usize, _thread: usize, _left: Option<u32>) {}
+    pub(crate) fn copy_done(&mut self, _rank: usize, _thread: usize, _ticket: Ticket, _group: u32) {}
+    pub(crate) fn copies_signal(&mut self, _rank: usize, _thread: usize, _owner: usize, _offset: u32) {}
+    pub(crate) fn bulk_issued(&mut self, _rank: usize, _thread: usize, _ticket: Ticket, _group: u32) {}
+    pub(crate) fn bulk_waited(&mut self, _rank: usize, _thread: usize, _groups: u32, _read: bool) {}
+    pub(crate) fn signal(&mut self, _ticket: Ticket, _rank: usize, _offset: u32) {}
+    pub(crate) fn waited(&mut self, _rank: usize, _thread: usize, _ticket: Ticket) {}
+    pub(crate) fn job_access(&mut self, _cluster: &mut Cluster<'_>, _ticket: Ticket, _pc: u32, _target: crate::exec::Target, _bytes: u32, _write: bool) {}
 }

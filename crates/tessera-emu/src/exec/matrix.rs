@@ -1,14 +1,215 @@
-//! Warp-level matrix instructions.
+//! Warp-level matrix instructions: `ldmatrix`, `stmatrix`, `movmatrix` and `mma.sync`.
+//!
+//! With g = lane / 4 and c = lane % 4, one register of A or B holds the elements `c * e .. c * e + e` of a chunk of 4e along K
+//! (e elements a register): register i of A has row g + 8 (i mod 2) and chunk i / 2 (with 8 rows: row g, chunk i), register i
+//! of B has column g and chunk i. Value i of C and D has row g + 8 (i / 2) and column 2c + i mod 2 (PTX ISA, "Matrix Fragments
+//! for mma"). Products are exact and summed over K in `f32` (f64 for `f64`), in order.
+
+use tessera_ptx::Type;
+use tessera_types::element;
+
+use super::access::{Kind, Target, addresses};
 use super::{Cluster, Fault, Warp};
-use crate::program::{Mma, Op};
+use crate::lanes::{FULL, LANES};
+use crate::ops::half::to_f16;
+use crate::ops::round::NAN_F32;
+use crate::program::{Mma, Op, Order, Reg, Scope};
 use crate::report::FindingKind;
 
-pub(crate) fn supported(_mma: &Mma) -> Result<(), String> {
+/// Refuses what is not executed.
+pub(crate) fn supported(mma: &Mma) -> Result<(), String> {
+    if mma.sparse.is_some() {
+        return Err("`mma.sp` is not executed by this emulator".to_owned());
+    }
+    if mma.shape.1 != 8 || (mma.shape == (8, 8, 4) && mma.types[1] == Type::F16) {
+        return Err("this shape of `mma` is not executed by this emulator".to_owned());
+    }
     Ok(())
 }
 
-impl Cluster<'_> {
-    pub(super) fn matrix(&mut self, _warp: &mut Warp, mask: u32, _pc: u32, _op: &Op) -> Result<(), Fault> {
-        Err(Fault::new(FindingKind::Trap, mask.trailing_zeros() as usize, "not executed yet"))
+/// The number that a floating-point code stands for.
+pub(super) fn decode(ty: Type, code: u64) -> f32 {
+    match ty {
+        Type::F16 => element::f16_to_f32(code as u16),
+        Type::Bf16 => element::bf16_to_f32(code as u16),
+        Type::Tf32 => f32::from_bits(code as u32 & 0xffff_e000),
+        Type::E4m3 => element::f8e4m3_to_f32(code as u8),
+        Type::E5m2 => element::f8e5m2_to_f32(code as u8),
+        _ => f32::from_bits(code as u32),
     }
 }
+
+/// The number that an integer code stands for.
+pub(super) fn integer(ty: Type, code: u64) -> i32 {
+    match ty {
+        Type::S8 => i32::from(code as i8),
+        Type::U8 => i32::from(code as u8),
+        Type::S4 => i32::from((code as u8) << 4) << 24 >> 28,
+        _ => (code & 0xf) as i32,
+    }
+}
+
+/// Bits of an operand's element in a register.
+fn width(ty: Type) -> u32 {
+    if ty == Type::Tf32 { 32 } else { ty.bits() }
+}
+
+/// An f32 result as the chip writes it.
+pub(super) fn finished(value: f32) -> f32 {
+    if value.is_nan() { f32::from_bits(NAN_F32) } else { value }
+}
+
+impl Cluster<'_> {
+    pub(super) fn matrix(&mut self, warp: &mut Warp, mask: u32, pc: u32, op: &Op) -> Result<(), Fault> {
+        if mask != FULL {
+            let message = "a matrix instruction needs all 32 lanes of its warp";
+            return Err(Fault::new(FindingKind::Matrix, mask.trailing_zeros() as usize, message));
+        }
+        match op {
+            Op::LoadMatrix { to, addr, transpose } => {
+                let rows = self.matrix_rows(warp, *addr, to.len(), pc, false)?;
+                for (matrix, to) in to.iter().enumerate() {
+                    for lane in 0..LANES {
+                        let (g, c) = (lane / 4, lane % 4);
+                        let half = |row: usize, column: usize| -> u32 {
+                            let (rank, offset) = rows[8 * matrix + row];
+                            let at = offset as usize + 2 * column;
+                            let memory = &self.blocks[rank].shared;
+                            u32::from(memory[at]) | u32::from(memory[at + 1]) << 8
+                        };
+                        let (low, high) = if *transpose { (half(2 * c, g), half(2 * c + 1, g)) } else { (half(g, 2 * c), half(g, 2 * c + 1)) };
+                        warp.set(*to, lane, u64::from(low | high << 16));
+                    }
+                }
+            }
+            Op::StoreMatrix { from, addr, transpose } => {
+                self.progress += 1;
+                let rows = self.matrix_rows(warp, *addr, from.len(), pc, true)?;
+                for (matrix, from) in from.iter().enumerate() {
+                    for lane in 0..LANES {
+                        let (g, c) = (lane / 4, lane % 4);
+                        let value = warp.value(*from, lane);
+                        for (index, part) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {
+                            let (row, column) = if *transpose { (2 * c + index, g) } else { (g, 2 * c + index) };
+                            let (rank, offset) = rows[8 * matrix + row];
+                            let at = offset as usize + 2 * column;
+                            self.blocks[rank].shared[at..at + 2].copy_from_slice(&part.to_le_bytes());
+                        }
+                    }
+                }
+            }
+            Op::MoveMatrix { to, from } => {
+                let source = warp.regs[from.slot as usize];
+                for lane in 0..LANES {
+                    let (g, c) = (lane / 4, lane % 4);
+                    // Element (row, column) stands in lane 4 row + column / 2.
+                    let half = |row: usize, column: usize| source.n()[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;
+                    warp.set(*to, lane, u64::from(half(2 * c, g) | half(2 * c + 1, g) << 16));
+                }
+            }
+            Op::Mma(mma) => multiply(warp, mma),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The row addresses of a matrix access: lane 8i + r has row r of matrix i.
+    fn matrix_rows(&mut self, warp: &mut Warp, addr: crate::program::Addr, matrices: usize, pc: u32, write: bool) -> Result<Vec<(usize, u32)>, Fault> {
+        let at = addresses(warp, addr);
+        let mut rows = Vec::with_capacity(8 * matrices);
+        for (lane, address) in at.iter().enumerate().take(8 * matrices) {
+            match self.resolve(warp, addr.space, *address, 16, 16, lane)? {
+                Target::Shared { rank, offset } => {
+                    if self.sanitizer.is_some() {
+                        let kind = Kind { write, atomic: false, order: Order::Weak, scope: Scope::Cta };
+                        self.observe(warp, Target::Shared { rank, offset }, 16, lane, kind, pc);
+                    }
+                    rows.push((rank, offset));
+                }
+                _ => return Err(Fault::new(FindingKind::Matrix, lane, format!("{address:#x} is not in shared memory"))),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The codes of an operand as rows of K: `rows` rows, or the columns of B.
+fn operand(warp: &Warp, regs: &[Reg], ty: Type, rows: usize, k: usize, is_a: bool) -> Vec<u64> {
+    let bits = width(ty);
+    let each = if ty == Type::F64 { 1 } else { 32 / bits as usize };
+    let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+    let mut codes = vec![0; rows * k];
+    for (index, reg) in regs.iter().enumerate() {
+        for lane in 0..LANES {
+            let (g, c) = (lane / 4, lane % 4);
+            let (row, chunk) = if is_a && rows == 16 { (g + 8 * (index % 2), index / 2) } else { (g, index) };
+            let value = warp.value(*reg, lane);
+            for element in 0..each {
+                let at = chunk * 4 * each + c * each + element;
+                if at < k && row < rows {
+                    codes[row * k + at] = value >> (element as u32 * bits) & mask;
+                }
+            }
+        }
+    }
+    codes
+}
+
+/// Element `(row, column)` of C or D: which register, which lane, which half of a packed one.
+fn place(row: usize, column: usize, packed: bool) -> (usize, usize, u32) {
+    let lane = 4 * (row % 8) + column / 2;
+    let value = 2 * (row / 8) + column % 2;
+    if packed { (value / 2, lane, 16 * (value as u32 % 2)) } else { (value, lane, 0) }
+}
+
+fn multiply(warp: &mut Warp, mma: &Mma) {
+    let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
+    let [d_ty, a_ty, b_ty, c_ty] = mma.types;
+    let a = operand(warp, &mma.a, a_ty, m, k, true);
+    let b = operand(warp, &mma.b, b_ty, n, k, false);
+    let mut results = vec![0u64; m * n];
+    for row in 0..m {
+        for column in 0..n {
+            let (reg, lane, shift) = place(row, column, c_ty == Type::F16);
+            let c = warp.value(mma.c[reg], lane) >> shift;
+            let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
+            results[row * n + column] = match a_ty {
+                Type::F64 => {
+                    let sum = pairs.fold(f64::from_bits(c), |sum, (a, b)| f64::from_bits(*a).mul_add(f64::from_bits(*b), sum));
+                    sum.to_bits()
+                }
+                Type::S8 | Type::U8 | Type::S4 | Type::U4 => {
+                    let sum = pairs.fold(i64::from(c as i32), |sum, (a, b)| sum + i64::from(integer(a_ty, *a)) * i64::from(integer(b_ty, *b)));
+                    let sum = if mma.saturate { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { sum };
+                    u64::from(sum as u32)
+                }
+                Type::B1 => {
+                    let count = pairs.filter(|(a, b)| if mma.xor { a != b } else { **a & **b == 1 }).count();
+                    u64::from((c as u32).wrapping_add(count as u32))
+                }
+                _ => {
+                    let start = if c_ty == Type::F16 { element::f16_to_f32(c as u16) } else { f32::from_bits(c as u32) };
+                    let sum = pairs.fold(start, |sum, (a, b)| decode(a_ty, *a) * decode(b_ty, *b) + sum);
+                    if d_ty == Type::F16 { u64::from(to_f16(sum)) } else { u64::from(finished(sum).to_bits()) }
+                }
+            };
+        }
+    }
+    if d_ty == Type::F16 {
+        for row in 0..m {
+            for pair in 0..n / 2 {
+                let (reg, lane, _) = place(row, 2 * pair, true);
+                let value = results[row * n + 2 * pair] | results[row * n + 2 * pair + 1] << 16;
+                warp.set(mma.d[reg], lane, value);
+            }
+        }
+        return;
+    }
+    for row in 0..m {
+        for column in 0..n {
+            let (reg, lane, _) = place(row, column, false);
+            warp.set(mma.d[reg], lane, results[row * n + column]);
+        }
+    }
+}
+

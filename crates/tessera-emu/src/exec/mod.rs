@@ -96,6 +96,8 @@ pub(crate) enum Wait {
     /// An mbarrier, in a generation.
     Mbarrier { rank: usize, offset: u32, generation: u64 },
     Cluster { generation: u64 },
+    /// Products that all warps of the warpgroup must have issued.
+    Products { issued: u64 },
 }
 
 /// Lanes with a common program counter.
@@ -237,7 +239,7 @@ impl<'a> Cluster<'a> {
     }
 
     pub(crate) fn warp(&self, rank: usize, warp: usize) -> Option<&Warp> {
-        self.blocks[rank].warps[warp].as_deref()
+        self.blocks[rank].warps.get(warp)?.as_deref()
     }
 }
 

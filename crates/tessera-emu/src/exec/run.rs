@@ -172,7 +172,7 @@ impl Cluster<'_> {
             if tracks && let Err(fault) = self.check_written(warp, pc, active, mask) {
                 break Err(fault);
             }
-            if in_flight && let Err(fault) = self.check_in_flight(warp, pc, active) {
+            if in_flight && let Err(fault) = self.check_in_flight(warp, pc) {
                 break Err(fault);
             }
             match &inst.op {

@@ -90,6 +90,7 @@ impl Cluster<'_> {
                 self.blocks[rank].mbarriers.get(&offset).is_none_or(|found| found.generation != generation)
             }
             Wait::Cluster { generation } => self.cluster_barrier.generation > generation,
+            Wait::Products { issued } => self.issued_by_all(warp) >= issued,
         }
     }
 
@@ -166,6 +167,7 @@ impl Cluster<'_> {
                             format!("waits at barrier {id}, to which {} of {expected} threads came", barrier.arrived)
                         }
                         Wait::Mbarrier { rank, offset, generation } => self.describe_mbarrier(rank, offset, generation),
+                        Wait::Products { .. } => "waits for the other warps of its warpgroup to issue its products".to_owned(),
                         Wait::Cluster { .. } => format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived),
                     };
                     first.get_or_insert((rank, warp.index, part.pc, part.mask.trailing_zeros() as usize));

@@ -1,1 +1,269 @@
-//! Bulk tensor copies.
+//! What the bulk copy engine moves: lines of bytes and boxes of tensors, between global and shared memory.
+//!
+//! A box lies in shared memory with dimension 0 fastest and its 16-byte chunks swizzled by address bits. Elements outside the
+//! tensor are read as the map's fill and not written; the byte count of a box is always that of the whole box.
+
+use tessera_ptx::Type;
+use tessera_types::DType;
+
+use super::access::Target;
+use super::{Cluster, Fault};
+use crate::program::{Change, SHARED_START};
+use crate::report::FindingKind;
+use crate::tensor_map::{Map, outside, swizzle};
+
+/// A side in global memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Far {
+    Line { address: u64, bytes: u32 },
+    Box { map: Box<Map>, at: [i32; 5] },
+}
+
+impl Far {
+    /// Bytes that the copy moves in shared memory.
+    pub(crate) fn bytes(&self) -> u32 {
+        match self {
+            Far::Line { bytes, .. } => *bytes,
+            Far::Box { map, .. } => map.tile.iter().product::<u32>() * (map.dtype.bits() / 8),
+        }
+    }
+
+    pub(crate) fn swizzle(&self) -> u8 {
+        match self {
+            Far::Line { .. } => 0,
+            Far::Box { map, .. } => map.swizzle,
+        }
+    }
+}
+
+fn refuse(lane: usize, message: String) -> Fault {
+    Fault::new(FindingKind::BulkCopy, lane, message)
+}
+
+impl Cluster<'_> {
+    /// Whether the copy is one that the engine takes, with its place in shared memory.
+    pub(super) fn check_copy(&self, far: &Far, offset: u32, lane: usize) -> Result<(), Fault> {
+        match far {
+            Far::Line { address, bytes } => {
+                if !bytes.is_multiple_of(16) || !address.is_multiple_of(16) || !offset.is_multiple_of(16) {
+                    let message = format!("a bulk copy of {bytes} bytes between {address:#x} and shared {offset:#x}: multiples of 16 are needed");
+                    return Err(refuse(lane, message));
+                }
+            }
+            Far::Box { map, .. } => {
+                // The engine asks for 128 bytes, the swizzle for its own pattern to start at the box.
+                let align = match map.swizzle {
+                    1 => 256,
+                    2 => 512,
+                    3 => 1024,
+                    _ => 128,
+                };
+                let row = map.tile[0] * map.dtype.bits() / 8;
+                if !offset.is_multiple_of(128) {
+                    return Err(refuse(lane, format!("a box at shared {offset:#x}: a multiple of 128 is needed")));
+                }
+                if map.swizzle != 0 && row * 8 >= align && !offset.is_multiple_of(align) && map.tile[1] > 1 && self.launch.options.sanitize.any() {
+                    let message = format!("a swizzled box at shared {offset:#x}: its pattern starts at multiples of {align}");
+                    return Err(refuse(lane, message));
+                }
+                if !row.is_multiple_of(16) {
+                    return Err(refuse(lane, format!("rows of {row} bytes in a box: a multiple of 16 is needed")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn global(&self, address: u64, bytes: u64, lane: usize) -> Result<usize, Fault> {
+        self.launch.heap.find(address, bytes).ok_or_else(|| {
+            let message = format!("a bulk copy touches {bytes} bytes at {address:#x}: {}", self.launch.heap.describe(address));
+            Fault::new(FindingKind::OutOfBounds, lane, message)
+        })
+    }
+
+    /// Calls `row` for each row of a box: its byte offset in the box, its address, and the elements of it that lie inside.
+    fn rows(
+        &self,
+        map: &Map,
+        at: &[i32; 5],
+        mut row: impl FnMut(u32, u64, std::ops::Range<u32>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let element = map.dtype.bits() / 8;
+        let width = map.tile[0] * element;
+        let first = i64::from(at[0]);
+        let inside = (-first).clamp(0, i64::from(map.tile[0])) as u32
+            ..(map.extents[0] as i64 - first).clamp(0, i64::from(map.tile[0])) as u32;
+        let mut offset = 0;
+        for e in 0..map.tile[4] {
+            for d in 0..map.tile[3] {
+                for c in 0..map.tile[2] {
+                    for b in 0..map.tile[1] {
+                        let mut address = map.address as i64 + first * i64::from(element);
+                        let mut within = inside.clone();
+                        for (dim, step) in [(1, b), (2, c), (3, d), (4, e)] {
+                            let index = i64::from(at[dim]) + i64::from(step);
+                            if index < 0 || index >= map.extents[dim] as i64 {
+                                within = 0..0;
+                            }
+                            if dim < map.rank {
+                                address += index * map.strides[dim] as i64;
+                            }
+                        }
+                        row(offset, address as u64, within)?;
+                        offset += width;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of the far side, in the order of the box.
+    pub(super) fn fetch(&self, far: &Far, lane: usize) -> Result<Vec<u8>, Fault> {
+        match far {
+            Far::Line { address, bytes } => {
+                let mut data = vec![0; *bytes as usize];
+                if *bytes > 0 {
+                    let index = self.global(*address, u64::from(*bytes), lane)?;
+                    if let Some(memory) = self.launch.heap.get(index) {
+                        memory.copy_out(*address, &mut data);
+                    }
+                }
+                Ok(data)
+            }
+            Far::Box { map, at } => {
+                let element = map.dtype.bits() / 8;
+                let mut data = vec![0; far.bytes() as usize];
+                if map.nan_outside {
+                    let fill = outside(map).to_le_bytes();
+                    for cell in data.chunks_exact_mut(element as usize) {
+                        cell.copy_from_slice(&fill[..element as usize]);
+                    }
+                }
+                self.rows(map, at, |offset, address, inside| {
+                    if inside.is_empty() {
+                        return Ok(());
+                    }
+                    let from = address + u64::from(inside.start * element);
+                    let bytes = (inside.end - inside.start) * element;
+                    let index = self.global(from, u64::from(bytes), lane)?;
+                    let to = (offset + inside.start * element) as usize;
+                    if let Some(memory) = self.launch.heap.get(index) {
+                        memory.copy_out(from, &mut data[to..to + bytes as usize]);
+                    }
+                    Ok(())
+                })?;
+                Ok(data)
+            }
+        }
+    }
+
+    /// Writes the far side, or combines with it.
+    pub(super) fn deliver(&mut self, far: &Far, data: &[u8], reduce: Option<(Change, Option<Type>)>, lane: usize) -> Result<(), Fault> {
+        match far {
+            Far::Line { address, bytes } => {
+                if *bytes == 0 {
+                    return Ok(());
+                }
+                let index = self.global(*address, u64::from(*bytes), lane)?;
+                match reduce {
+                    None => {
+                        if let Some(memory) = self.launch.heap.get(index) {
+                            memory.copy_in(*address, data);
+                        }
+                    }
+                    Some((how, ty)) => self.combine(index, *address, data, how, ty.unwrap_or(Type::U32)),
+                }
+                Ok(())
+            }
+            Far::Box { map, at } => {
+                let element = map.dtype.bits() / 8;
+                let mut parts = Vec::new();
+                self.rows(map, at, |offset, address, inside| {
+                    if !inside.is_empty() {
+                        let to = address + u64::from(inside.start * element);
+                        let bytes = (inside.end - inside.start) * element;
+                        let index = self.global(to, u64::from(bytes), lane)?;
+                        parts.push((index, to, (offset + inside.start * element) as usize, bytes as usize));
+                    }
+                    Ok(())
+                })?;
+                for (index, to, from, bytes) in parts {
+                    let row = &data[from..from + bytes];
+                    match reduce {
+                        None => {
+                            if let Some(memory) = self.launch.heap.get(index) {
+                                memory.copy_in(to, row);
+                            }
+                        }
+                        Some((how, _)) => self.combine(index, to, row, how, element_type(map.dtype)),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn combine(&mut self, allocation: usize, address: u64, data: &[u8], how: Change, ty: Type) {
+        // Two halves that share a word are combined one by one: `update` takes 16 bits too.
+        let width = (ty.bits() / 8) as usize;
+        for (index, cell) in data.chunks_exact(width.max(1)).enumerate() {
+            let mut word = [0; 8];
+            word[..cell.len()].copy_from_slice(cell);
+            let operand = u64::from_le_bytes(word);
+            let target = Target::Global { allocation, address: address + (index * width) as u64 };
+            self.update(target, width as u32, &mut |old| super::atomic::apply(how, ty, old, operand, 0));
+        }
+    }
+
+    /// Reads a box or line from shared memory, undoing the swizzle.
+    pub(super) fn read_near(&self, rank: usize, offset: u32, bytes: u32, mode: u8) -> Vec<u8> {
+        let memory = &self.blocks[rank].shared;
+        if mode == 0 {
+            return memory[offset as usize..(offset + bytes) as usize].to_vec();
+        }
+        let mut data = vec![0; bytes as usize];
+        for (index, chunk) in data.chunks_exact_mut(16).enumerate() {
+            let at = swizzle(offset + index as u32 * 16, mode) as usize;
+            chunk.copy_from_slice(&memory[at..at + 16]);
+        }
+        data
+    }
+
+    /// Writes a box or line to shared memory, swizzled.
+    pub(super) fn write_near(&mut self, rank: usize, offset: u32, data: &[u8], mode: u8) {
+        let memory = &mut self.blocks[rank].shared;
+        if mode == 0 {
+            memory[offset as usize..offset as usize + data.len()].copy_from_slice(data);
+            return;
+        }
+        for (index, chunk) in data.chunks_exact(16).enumerate() {
+            let at = swizzle(offset + index as u32 * 16, mode) as usize;
+            memory[at..at + 16].copy_from_slice(chunk);
+        }
+    }
+
+    /// Whether a box's swizzled chunks stay inside the block's memory.
+    pub(super) fn check_near(&self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
+        let end = self.blocks[rank].shared.len() as u64;
+        // A swizzle moves chunks within 128 bytes.
+        if offset < SHARED_START || u64::from(offset).next_multiple_of(128) + u64::from(bytes) > end.next_multiple_of(128) || u64::from(offset) + u64::from(bytes) > end {
+            let message = format!("a bulk copy of {bytes} bytes at shared {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}");
+            return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
+        }
+        Ok(())
+    }
+}
+
+fn element_type(dtype: DType) -> Type {
+    match dtype {
+        DType::F64 => Type::F64,
+        DType::F32 | DType::TF32 => Type::F32,
+        DType::F16 => Type::F16,
+        DType::BF16 => Type::Bf16,
+        DType::I32 => Type::S32,
+        DType::U64 => Type::U64,
+        DType::I64 => Type::S64,
+        _ => Type::U32,
+    }
+}
