@@ -273,7 +273,6 @@ impl Writer<'_, '_> {
     fn choice(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {
         let condition = self.predicate(b, scope)?;
         let count = self.u.int_in_range(0..=2)?;
-        let mut problem = Ok(());
         // Both arms need the writer: one after the other, through a cell.
         let writer = std::cell::RefCell::new(&mut *self);
         let arm = |b: &mut Builder| {
@@ -283,9 +282,8 @@ impl Writer<'_, '_> {
             values.unwrap_or_else(|_| vec![scope.words[0]; count])
         };
         let joined = b.if_(condition, arm, arm);
-        std::mem::swap(&mut problem, &mut Ok(()));
         scope.words.extend(joined);
-        problem
+        Ok(())
     }
 
     fn count(&mut self, b: &mut Builder, scope: &mut Scope, depth: u32) -> Result<()> {

@@ -403,15 +403,21 @@ impl Emitter<'_> {
             self.body.extend(data.loc.map(|loc| Statement::Loc(loc, None)));
         }
         let op = kernel.ops.get(data.op);
+        // Which operands may be immediates matters only where there are constants.
+        let mut constants = false;
+        data.each_use(|value| constants |= matches!(kernel.origin(value), Origin::Const(_) | Origin::Undef));
         let types = |id: RegId| kernel.values[id.0 as usize].class.ty();
-        let plain: Vec<Operand> = data.args.iter().map(as_operand).collect();
-        let rules = assign(&form(op.row).operands, &op.modifiers, &plain, &types);
+        let mut rules = Vec::new();
+        if constants {
+            let plain: Vec<Operand> = data.args.iter().map(as_operand).collect();
+            rules = assign(&form(op.row).operands, &op.modifiers, &plain, &types).unwrap_or_default();
+        }
         let operands = data
             .args
             .iter()
             .enumerate()
             .map(|(index, arg)| {
-                let rule = rules.as_ref().ok().and_then(|rules| rules.get(index)).copied();
+                let rule = rules.get(index).copied();
                 let immediate = rule.map_or(Immediate::None, |rule| rule.immediate(&op.modifiers));
                 self.operand(arg, immediate)
             })

@@ -58,6 +58,7 @@ mod names;
 mod op;
 mod passes;
 mod registers;
+mod text;
 mod verify;
 
 pub use build_copies::CopyOptions;

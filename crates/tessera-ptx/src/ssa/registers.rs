@@ -12,8 +12,17 @@ use super::liveness::{Liveness, Place};
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     class_of: Vec<u32>,
-    /// The values of each class, in the order of their definitions in a preorder walk.
-    members: Vec<Vec<Value>>,
+    /// The values of each class, in the order of their definitions in a preorder walk of the dominator tree.
+    members: Vec<Vec<Member>>,
+}
+
+/// A value of a class and where it is defined.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// The block's number in the preorder walk and the position in it.
+    key: (u32, u32),
+    place: Place,
+    value: Value,
 }
 
 struct Coalescer<'a> {
@@ -29,7 +38,10 @@ impl Registers {
             class_of: (0..count as u32).collect(),
             members: (0..count as u32)
                 .map(Value)
-                .map(|value| if liveness.definition(value).is_some() { vec![value] } else { Vec::new() })
+                .map(|value| {
+                    let member = |place: Place| Member { key: (cfg.preorder(place.0), place.1), place, value };
+                    liveness.definition(value).map(member).into_iter().collect()
+                })
                 .collect(),
         };
         let mut coalescer = Coalescer { cfg, liveness, registers };
@@ -76,60 +88,49 @@ fn affinities(kernel: &Kernel, cfg: &Cfg) -> Vec<((u32, u32), Value, Value)> {
 }
 
 impl Coalescer<'_> {
-    fn place(&self, value: Value) -> Place {
-        self.liveness.definition(value).unwrap_or((self.cfg.order[0], 0))
-    }
-
-    fn key(&self, value: Value) -> (u32, u32) {
-        let (block, position) = self.place(value);
-        (self.cfg.preorder(block), position)
-    }
-
     fn join(&mut self, a: Value, b: Value) {
         let (a, b) = (self.registers.of(a), self.registers.of(b));
         if a == b {
             return;
         }
-        let Some(merged) = self.merge(a, b) else { return };
-        let (keep, drop) = (a.min(b), a.max(b));
-        for value in std::mem::take(&mut self.registers.members[drop]) {
-            self.registers.class_of[value.index()] = keep as u32;
+        let members = &self.registers.members;
+        let (small, large) = if members[a].len() < members[b].len() { (a, b) } else { (b, a) };
+        if members[small].is_empty() || members[small].iter().any(|&member| self.meets(member, &members[large])) {
+            return;
         }
-        self.registers.members[keep] = merged;
+        for member in std::mem::take(&mut self.registers.members[small]) {
+            self.registers.class_of[member.value.index()] = large as u32;
+            let class = &mut self.registers.members[large];
+            class.insert(class.partition_point(|other| other.key < member.key), member);
+        }
     }
 
-    /// The values of both classes in order, unless two of them are alive at once.
-    fn merge(&self, a: usize, b: usize) -> Option<Vec<Value>> {
-        let (left, right) = (&self.registers.members[a], &self.registers.members[b]);
-        if left.is_empty() || right.is_empty() {
-            return None;
+    /// Whether a value is alive together with one of a class. It is enough to look at the nearest value above it in the
+    /// dominator tree and at the nearest ones below: who meets one further away meets those as well.
+    fn meets(&self, member: Member, class: &[Member]) -> bool {
+        let dominates = |a: &Member, b: &Member| self.cfg.dominates(a.place.0, b.place.0);
+        let at = class.partition_point(|other| other.key < member.key);
+        if class.get(at).is_some_and(|other| other.key == member.key) {
+            return true;
         }
-        let mut merged: Vec<Value> = Vec::with_capacity(left.len() + right.len());
-        let (mut i, mut j) = (0, 0);
-        let mut dominating: Vec<Value> = Vec::new();
-        while i < left.len() || j < right.len() {
-            let from_left = j == right.len() || (i < left.len() && self.key(left[i]) <= self.key(right[j]));
-            let value = if from_left { left[i] } else { right[j] };
-            if from_left {
-                i += 1
-            } else {
-                j += 1
-            }
-            let place = self.place(value);
-            while let Some(&above) = dominating.last() {
-                if self.cfg.dominates(self.place(above).0, place.0) {
-                    break;
-                }
-                dominating.pop();
-            }
-            if let Some(&above) = dominating.last()
-                && (self.place(above) == place || self.liveness.is_live_behind(above, place))
-            {
-                return None;
-            }
-            dominating.push(value);
-            merged.push(value);
+        let above = class[..at].iter().rev().find(|other| dominates(other, &member));
+        if above.is_some_and(|above| self.liveness.is_live_behind(above.value, member.place)) {
+            return true;
         }
-        Some(merged)
+        let mut nearest: Option<&Member> = None;
+        for below in class[at..].iter().take_while(|other| dominates(&member, other)) {
+            if nearest.is_some_and(|nearest| dominates(nearest, below)) {
+                continue;
+            }
+            if self.liveness.is_live_behind(member.value, below.place) {
+                return true;
+            }
+            if below.place.0 == member.place.0 {
+                // It stands in the same block and dominates all that follows.
+                return false;
+            }
+            nearest = Some(below);
+        }
+        false
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
-use super::super::kernel::{Kernel, Origin, Value};
+use super::super::kernel::{Block, Kernel, Origin, Terminator, Value};
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let cfg = Cfg::new(kernel);
@@ -19,7 +19,7 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
                 found.each_use(|value| work.push(value));
             }
         }
-        if let Some(super::super::kernel::Terminator::Branch { condition, .. }) = &data.terminator {
+        if let Some(Terminator::Branch { condition, .. }) = &data.terminator {
             work.push(*condition);
         }
     }
@@ -28,10 +28,8 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
             continue;
         }
         match kernel.origin(value) {
-            Origin::Result(inst) => {
-                if !std::mem::replace(&mut seen[inst.index()], true) {
-                    kernel.inst(inst).each_use(|value| work.push(value));
-                }
+            Origin::Result(inst) if !std::mem::replace(&mut seen[inst.index()], true) => {
+                kernel.inst(inst).each_use(|value| work.push(value));
             }
             Origin::BlockParam(block, index) => {
                 for &pred in &cfg.preds[block.index()] {
@@ -65,7 +63,7 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
 }
 
 /// Removes the parameters of a block that are not kept, and what is passed to them.
-pub(super) fn remove_params(kernel: &mut Kernel, cfg: &Cfg, block: super::super::kernel::Block, keep: &[bool]) {
+pub(super) fn remove_params(kernel: &mut Kernel, cfg: &Cfg, block: Block, keep: &[bool]) {
     let mut at = 0;
     kernel.block_mut(block).params.retain(|_| {
         at += 1;

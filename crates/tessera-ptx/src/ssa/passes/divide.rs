@@ -140,7 +140,7 @@ mod tests {
         for divisor in [3u32, 5, 6, 7, 10, 11, 25, 125, 641, 1000, 65537, 0x7FFF_FFFF] {
             let (factor, shift) = signed_factor(divisor);
             for x in [0, 1, -1, 2, -2, 6, 7, -7, 99, -100, i32::MAX, i32::MIN, i32::MAX - 1, i32::MIN + 1, 123_456_789] {
-                let mut high = (i64::from(x) * i64::from(factor as i32) >> 32) as i32;
+                let mut high = ((i64::from(x) * i64::from(factor as i32)) >> 32) as i32;
                 if (factor as i32) < 0 {
                     high = high.wrapping_add(x);
                 }

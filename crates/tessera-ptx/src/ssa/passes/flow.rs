@@ -6,7 +6,7 @@
 //! ```
 
 use super::super::cfg::Cfg;
-use super::super::kernel::{Arg, Block, Class, InstData, Kernel, Origin, Target, Terminator, Value};
+use super::super::kernel::{Arg, Block, BlockData, Class, InstData, Kernel, Origin, Target, Terminator, Value};
 use super::Replacements;
 use super::dead::remove_params;
 
@@ -209,6 +209,6 @@ fn merge(kernel: &mut Kernel) -> usize {
     changes
 }
 
-fn empty() -> super::super::kernel::BlockData {
-    super::super::kernel::BlockData { params: Vec::new(), insts: Vec::new(), terminator: Some(Terminator::Trap) }
+fn empty() -> BlockData {
+    BlockData { params: Vec::new(), insts: Vec::new(), terminator: Some(Terminator::Trap) }
 }

@@ -8,7 +8,6 @@
 //! ```
 
 use super::super::kernel::{Class, Inst, Kernel, Value};
-use super::Replacements;
 use super::ranges::Ranges;
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
@@ -23,7 +22,6 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
         }
         kernel.block_mut(block).insts = kept;
     }
-    Replacements::new(kernel).apply(kernel);
     changes
 }
 
@@ -77,7 +75,7 @@ impl Narrow {
             self.before.push(new);
             Some(value)
         };
-        let quotient = |kernel: &mut Kernel| {
+        let mut quotient = |kernel: &mut Kernel| {
             let a = add(kernel, "cvt.u32.u64", &[a])?;
             let b = match kernel.constant(b) {
                 Some(bits) => kernel.const_bits(Class::B32, bits),
@@ -85,7 +83,6 @@ impl Narrow {
             };
             add(kernel, &text.replace("u64", "u32"), &[a, b])
         };
-        let mut quotient = quotient;
         quotient(kernel).is_some_and(|value| kernel.rewrite(inst, "cvt.u64.u32", &[value]))
     }
 }

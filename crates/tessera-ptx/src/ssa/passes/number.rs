@@ -50,6 +50,11 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
                 changes += 1;
                 continue;
             }
+            // A loop's next index stands at its end; merged with the same sum further up, both would be alive at once.
+            if kernel.inst(inst).exact {
+                kept.push(inst);
+                continue;
+            }
             let stretch = (effects == Effects::Read).then_some((block, stretch));
             let key = key(kernel, inst, stretch);
             let mut results = Vec::new();
@@ -57,11 +62,6 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
             if let Some((home, earlier)) = known.get(&key)
                 && cfg.dominates(*home, block)
             {
-                if !kernel.inst(inst).exact
-                    && let Some(kept) = earlier.first().and_then(|&value| kernel.definition(value))
-                {
-                    kernel.inst_mut(kept).exact = false;
-                }
                 results.iter().zip(earlier).for_each(|(&old, &new)| replacements.replace(old, new));
                 changes += 1;
                 continue;
