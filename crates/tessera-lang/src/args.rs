@@ -35,7 +35,7 @@ pub enum ArgType {
         shape: SmallVec<[Extent; 4]>,
         /// Strides in elements; dynamic ones are passed at launch.
         strides: SmallVec<[Extent; 4]>,
-        /// What divides the base address and every dynamic stride, in bytes.
+        /// What divides the base address, every dynamic stride and the size of the axis of unit stride, in bytes.
         align: u32,
         /// Type of sizes and strides.
         index: IndexType,

@@ -13,7 +13,7 @@
 //! | text | is |
 //! |---|---|
 //! | `x=f32[?,?]` | an array of run-time sizes, row-major, with unit inner stride |
-//! | `x=f32[4096,1024];align=16;index=64` | known sizes, an aligned base and strides, 64-bit sizes and strides |
+//! | `x=f32[4096,1024];align=16;index=64` | known sizes; the base, other strides and lines are multiples of 16 bytes; 64-bit sizes and strides |
 //! | `eps=f32` | a scalar passed at launch |
 //! | `TM=128` | a constant |
 //!

@@ -136,15 +136,20 @@ impl<'a> Checker<'a> {
             let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
             return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
         }
-        let divides = |stride: usize| (stride as u64 * u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
-        let open = |axis: usize| strides[axis] == Extent::Dynamic && tensor.shape()[axis] > 1;
-        if let Some(axis) = (0..strides.len()).find(|&axis| open(axis) && !divides(tensor.strides()[axis])) {
-            let stride = tensor.strides()[axis];
-            let message = format!(
-                "axis {axis} of `{name}` has stride {stride}, no multiple of {align} bytes, as the kernel was compiled for"
-            );
-            let help = "pass a copy with padded rows, or compile for a smaller `;align`";
-            return Err(Box::new(self.at(name, "argument-alignment", message).help(help)));
+        let divides = |count: usize| (count as u64 * u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
+        for axis in 0..strides.len() {
+            let (size, stride) = (tensor.shape()[axis], tensor.strides()[axis]);
+            let (what, value) = match strides[axis] {
+                Extent::Dynamic if size > 1 => ("stride", stride),
+                Extent::Static(1) if shape[axis] == Extent::Dynamic => ("size", size),
+                Extent::Dynamic | Extent::Static(_) => continue,
+            };
+            if !divides(value) {
+                let message =
+                    format!("axis {axis} of `{name}` has {what} {value}, no multiple of {align} bytes, as the kernel was compiled for");
+                let help = "pass a copy with padded rows, or compile for a smaller `;align`";
+                return Err(Box::new(self.at(name, "argument-alignment", message).help(help)));
+            }
         }
         self.index_width(name, tensor, *index)?;
         flat.push(Flat::Array(tensor.clone()));

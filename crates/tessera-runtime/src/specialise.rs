@@ -153,11 +153,13 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
     }
 }
 
-/// The largest useful power of two that divides the address and all strides but the unit one, in bytes.
+/// The largest useful power of two that divides the address, all strides but the unit one, and the size of the axis that has
+/// that, in bytes.
 fn alignment(tensor: &Tensor) -> u32 {
     let bits = u64::from(tensor.dtype().bits());
-    let strides = tensor.shape().iter().zip(tensor.strides()).filter(|&(&size, &stride)| size > 1 && stride != 1);
-    let places = strides.map(|(_, &stride)| stride as u64 * bits).chain([tensor.address().unwrap_or(0) as u64 * 8]);
+    let axes = tensor.shape().iter().zip(tensor.strides()).filter(|&(&size, &stride)| size > 1 || stride == 1);
+    let steps = axes.map(|(&size, &stride)| if stride == 1 { size } else { stride } as u64 * bits);
+    let places = steps.chain([tensor.address().unwrap_or(0) as u64 * 8]);
     let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
     ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
 }

@@ -106,16 +106,17 @@ impl Facts {
             let Some((&pointer, sizes)) = own.split_first() else { continue };
             let known = self.fact(pointer);
             self.set(pointer, Fact { divisor: u64::from(*align), ..known });
+            // Both are powers of two; elements of less than a byte lie several in each.
+            let elements = (u64::from(*align) * 8 / u64::from(dtype.bits())).max(1);
             for (position, (&value, extent)) in sizes.iter().zip(shape.iter().chain(strides)).enumerate() {
                 let known = self.fact(value);
                 match extent {
                     Extent::Static(extent) => self.set(value, Fact::exactly(*extent)),
-                    Extent::Dynamic if position < shape.len() => self.set(value, Fact { least: 0, ..known }),
-                    // Both are powers of two: elements of a byte's part lie several in each aligned byte.
-                    Extent::Dynamic => {
-                        let divisor = (u64::from(*align) * 8 / u64::from(dtype.bits())).max(1);
-                        self.set(value, Fact { divisor, ..known });
+                    Extent::Dynamic if strides.get(position) == Some(&Extent::Static(1)) => {
+                        self.set(value, Fact { least: 0, divisor: elements, ..known });
                     }
+                    Extent::Dynamic if position < shape.len() => self.set(value, Fact { least: 0, ..known }),
+                    Extent::Dynamic => self.set(value, Fact { divisor: elements, ..known }),
                 }
             }
         }
