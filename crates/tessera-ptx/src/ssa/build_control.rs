@@ -119,14 +119,20 @@ impl Builder {
         let params = self.block_params(head);
         let next = body(self, params[0], &params[1..]);
         let index = self.add(ty, params[0], step);
-        if let Some(inst) = self.kernel.definition(index) {
-            self.kernel.inst_mut(inst).exact = true;
-        }
+        self.mark_exact(index);
         let again = self.setp(Word::Lt, ty, index, hi);
         let all = [&[index][..], &next].concat();
         self.branch(again, (head, &all), (exit, &next));
         self.switch_to(exit);
         self.block_params(exit)
+    }
+
+    /// Says of an integer sum that it does not wrap in the type it was built with. Of a loop's next index, compared with the
+    /// bound by `lt` in that type, the optimiser then knows the range.
+    pub fn mark_exact(&mut self, sum: Value) {
+        if let Some(inst) = self.kernel.definition(sum) {
+            self.kernel.inst_mut(inst).exact = true;
+        }
     }
 
     /// Repeats a body while its condition is true, the first time unconditionally: the body takes the carried values and gives

@@ -4,7 +4,7 @@
 //! kept is the first that dominates the other. Integer sums and products don't depend on signedness and are one operation here. Reads
 //! of changing memory are the same up to the next effect in their block.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
@@ -28,6 +28,7 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
     let cfg = Cfg::new(kernel);
     let mut replacements = Replacements::new(kernel);
     let mut known: FxHashMap<Key, (Block, Vec<Value>)> = FxHashMap::default();
+    let steps = steps(kernel, &cfg);
     let mut changes = 0;
     for &block in &cfg.order {
         let mut stretch = 0;
@@ -50,8 +51,7 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
                 changes += 1;
                 continue;
             }
-            // A loop's next index stands at its end; merged with the same sum further up, both would be alive at once.
-            if kernel.inst(inst).exact {
+            if steps.contains(&inst) {
                 kept.push(inst);
                 continue;
             }
@@ -73,6 +73,25 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
     }
     replacements.apply(kernel);
     changes
+}
+
+/// The sums that make a loop's next index out of this one. They stand at its end; merged with the same sum further up, index
+/// and next index would be alive at once and take a copy.
+fn steps(kernel: &Kernel, cfg: &Cfg) -> FxHashSet<Inst> {
+    let mut found = FxHashSet::default();
+    for &block in &cfg.order {
+        for target in kernel.block(block).terminator.iter().flat_map(|end| end.targets()) {
+            for (&param, &arg) in kernel.block(target.block).params.iter().zip(&target.args) {
+                if let Some(inst) = kernel.definition(arg)
+                    && matches!(kernel.op(inst).mnemonic(), "add" | "sub")
+                    && kernel.sources(inst).is_some_and(|sources| sources.contains(&param))
+                {
+                    found.insert(inst);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Whether the instruction only defines new values: no guard, nothing tied.
