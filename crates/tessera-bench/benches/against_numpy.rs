@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tessera_bench::{Ceilings, Lane, Library, Poison, ProbeOptions, Selection, Sizes, Subject, Suite, TESSERA, stats::median};
-use tessera_runtime::{CompileOptions, Device};
+use tessera_runtime::{CompileOptions, Device, Knobs};
 
 /// Rounds of every comparison.
 const ROUNDS: usize = 15;
@@ -143,6 +143,7 @@ fn streams() {
 }
 
 fn main() {
+    Knobs::from_env().expect("the environment's settings").apply();
     match Numpy::start() {
         Some(mut numpy) => products(&mut numpy),
         None => println!("products skipped: TESSERA_PYTHON names no interpreter with NumPy (`cargo xtask tools` prints one)"),

@@ -1,7 +1,8 @@
 //! Executes Schedule IR on the CPU.
 //!
 //! [`Program::prepare`] turns a function into a plan: scalars in registers, tiles in buffers of an arena whose places follow from
-//! their lifetimes, chains of elementwise operations fused into groups that run strip by strip (`plan`, `build`).
+//! their lifetimes, chains of elementwise operations fused into groups that run strip by strip, or in registers where they are
+//! `f32` arithmetic (`plan`, `build`, `kernels::tape`).
 //! [`Program::run`] runs the plan for every block of a grid, blocks in parallel; results do not depend on how many threads there
 //! are. Checked launches run an unfused plan one block after another and report what would otherwise be undefined (`check`).
 //!
@@ -28,5 +29,6 @@ pub mod lockstep;
 mod plan;
 mod program;
 
+pub use kernels::dispatch::Level;
 pub use launch::{Allocation, Arg, Fault, RunOptions};
 pub use program::Program;

@@ -14,6 +14,7 @@ use tessera_ir::Span;
 use tessera_ir::attrs::AtomicMode;
 use tessera_types::DType;
 
+use crate::kernels::tape::Code;
 use crate::lanes::LaneOp;
 
 /// A scalar's register.
@@ -125,6 +126,8 @@ pub(crate) struct Node {
     pub(crate) slot: u16,
     /// True where the value has no reader but a single sink, which it may then be written to directly.
     pub(crate) direct: bool,
+    /// Memory that an earlier group of the block fetched: it is near, and what the next block will fetch is asked for meanwhile.
+    pub(crate) again: bool,
     pub(crate) span: Span,
 }
 
@@ -233,6 +236,38 @@ pub(crate) struct Group {
     pub(crate) sinks: Vec<Sink>,
     /// Bytes of an element in a strip register: those of the widest.
     pub(crate) slot_bytes: u16,
+    /// The same as one pass over registers, where the group has nothing else in it.
+    pub(crate) tape: Option<Tape>,
+}
+
+/// A group as a tape: see [`crate::kernels::tape`].
+#[derive(Clone, Debug)]
+pub(crate) struct Tape {
+    pub(crate) steps: Vec<TapeStep>,
+    /// Results kept for later steps, numbered from 0.
+    pub(crate) kept: u16,
+    /// Lengths of rows at whose ends operands have to be found again.
+    pub(crate) rows: SmallVec<[usize; 2]>,
+}
+
+/// A step of a tape and its operands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TapeStep {
+    pub(crate) code: Code,
+    pub(crate) a: Source,
+    pub(crate) b: Source,
+}
+
+/// What a step of a tape reads or writes beside the accumulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    None,
+    /// What a node fetches.
+    Fetched(u16),
+    /// What an earlier step kept.
+    Kept(u16),
+    /// Where a sink of the group puts it.
+    Sink(u16),
 }
 
 /// A copy between a tile and a box inside another.

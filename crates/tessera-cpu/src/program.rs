@@ -66,8 +66,8 @@ impl Idle {
     }
 }
 
-/// Blocks handed to a thread at once.
-const BATCH: usize = 4;
+/// Blocks handed to a thread at once, at most: neighbours mostly read neighbouring memory, which is then on its way already.
+const BATCH: u64 = 32;
 
 impl Program {
     /// Prepares a function of the module.
@@ -175,8 +175,10 @@ impl Program {
     unsafe fn run_parallel(&self, launch: &Launch<'_>, options: &RunOptions<'_>) -> Result<(), Fault> {
         let blocks = block_count(launch.grid);
         let threads = options.threads.unwrap_or_else(rayon::current_num_threads).max(1);
-        let batch = (blocks / threads as u64).clamp(1, BATCH as u64);
-        let workers = (threads as u64).min(blocks.div_ceil(batch)) as usize;
+        let threads = threads as u64;
+        // Less and less, so that threads end together.
+        let batch = |start: u64| ((blocks - start) / (8 * threads)).clamp(1, BATCH);
+        let workers = threads.min(blocks) as usize;
         let next = AtomicU64::new(0);
         // The first block that failed; blocks after it need not run.
         let failed = AtomicU64::new(u64::MAX);
@@ -189,11 +191,12 @@ impl Program {
             {
                 let mut machine = Machine::new(launch, &mut memory, None);
                 loop {
-                    let start = next.fetch_add(batch, Ordering::Relaxed);
-                    if start >= blocks || start > failed.load(Ordering::Relaxed) {
+                    let end = |start| (start < blocks).then(|| start + batch(start));
+                    let Ok(start) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end) else { break };
+                    if start > failed.load(Ordering::Relaxed) {
                         break;
                     }
-                    for index in start..(start + batch).min(blocks) {
+                    for index in start..start + batch(start) {
                         let block = block_at(launch.grid, index);
                         // SAFETY: the caller's promise.
                         let ran = unsafe { machine.run(block) };

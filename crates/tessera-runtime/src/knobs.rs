@@ -3,6 +3,7 @@
 //! | variable | is |
 //! |---|---|
 //! | `TESSERA_THREADS` | threads that run blocks on the CPU; all cores when unset |
+//! | `TESSERA_CPU_LEVEL` | the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset |
 //! | `TESSERA_DEVICE` | the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset |
 //! | `TESSERA_CACHE` | the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset |
 //!
@@ -17,6 +18,8 @@ use crate::device::{Device, DeviceChoice};
 pub struct Knobs {
     /// `TESSERA_THREADS`.
     pub threads: Option<usize>,
+    /// `TESSERA_CPU_LEVEL`.
+    pub cpu_level: Option<tessera_cpu::Level>,
     /// `TESSERA_DEVICE`.
     pub device: Option<DeviceName>,
     /// `TESSERA_CACHE`, or the user's cache folder; none when it is `off`.
@@ -56,11 +59,13 @@ pub struct KnobRow {
 }
 
 const THREADS: &str = "TESSERA_THREADS";
+const CPU_LEVEL: &str = "TESSERA_CPU_LEVEL";
 const DEVICE: &str = "TESSERA_DEVICE";
 const CACHE: &str = "TESSERA_CACHE";
 
 const ROWS: &[(&str, &str)] = &[
     (THREADS, "threads that run blocks on the CPU; all cores when unset"),
+    (CPU_LEVEL, "the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset"),
     (DEVICE, "the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset"),
     (CACHE, "the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset"),
 ];
@@ -78,6 +83,10 @@ impl Knobs {
             Ok(count) if (1..=4096).contains(&count) => Ok(count),
             _ => Err(KnobError { name: THREADS, value, expected: "a number from 1 to 4096" }),
         });
+        let cpu_level = get(CPU_LEVEL).map(|value| {
+            let expected = "`portable`, `avx2`, `avx2-vnni`, `avx512` or `avx512-vnni`";
+            tessera_cpu::Level::parse(&value).ok_or(KnobError { name: CPU_LEVEL, value, expected })
+        });
         let device = get(DEVICE).map(|value| {
             DeviceName::parse(&value).ok_or(KnobError { name: DEVICE, value, expected: "`cpu`, `cuda` or `cuda:N`" })
         });
@@ -89,7 +98,7 @@ impl Knobs {
                 user.or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache"))).map(|folder| folder.join("tessera"))
             }
         };
-        Ok(Knobs { threads: threads.transpose()?, device: device.transpose()?, cache })
+        Ok(Knobs { threads: threads.transpose()?, cpu_level: cpu_level.transpose()?, device: device.transpose()?, cache })
     }
 
     /// Every variable with its value in the environment.
@@ -99,12 +108,12 @@ impl Knobs {
             .collect()
     }
 
-    /// Sizes the thread pool that everything shares; call it once, before any work. False when the pool exists already.
+    /// Sizes the thread pool that everything shares and limits what CPU kernels use; call it once, before any work. False when it
+    /// comes too late.
     pub fn apply(&self) -> bool {
-        match self.threads {
-            Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_ok(),
-            None => true,
-        }
+        let limited = self.cpu_level.is_none_or(tessera_cpu::Level::limit);
+        let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_ok();
+        self.threads.is_none_or(pool) && limited
     }
 
     /// The device to use where the command line names none.
@@ -151,6 +160,8 @@ mod tests {
             Err("TESSERA_THREADS=`many`: expected a number from 1 to 4096".into())
         );
         assert!(with(DEVICE, "gpu").is_err());
+        assert_eq!(with(CPU_LEVEL, "avx2").map(|knobs| knobs.cpu_level), Ok(Some(tessera_cpu::Level::Avx2)));
+        assert!(with(CPU_LEVEL, "sse").is_err());
         let cache = |name, value| with(name, value).map(|knobs| knobs.cache);
         assert_eq!(cache(CACHE, "/c"), Ok(Some(PathBuf::from("/c"))));
         assert_eq!(cache(CACHE, "off"), Ok(None));

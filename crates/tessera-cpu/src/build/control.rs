@@ -37,12 +37,7 @@ impl Builder<'_> {
             Type::TileView(view) => Dest::View((0..1 + 2 * view.tensor.shape.len()).map(|_| self.register()).collect()),
             Type::Token => Dest::Token,
             Type::Tensor(_) | Type::Operand(_) => return Err(self.refuse("cpu-type", "whole operands can't be carried")),
-            Type::Distributed(_)
-            | Type::InFlight(_)
-            | Type::Shared(_)
-            | Type::Registers(_)
-            | Type::Ring(_)
-            | Type::Cursor => {
+            Type::Distributed(_) | Type::InFlight(_) | Type::Shared(_) | Type::Registers(_) | Type::Ring(_) | Type::Cursor => {
                 return Err(self.refuse("cpu-type", "tiles with layouts are executed in lock-step"));
             }
         })

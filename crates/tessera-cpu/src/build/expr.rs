@@ -36,6 +36,8 @@ pub(crate) struct Expr {
     pub(crate) uses: u32,
     pub(crate) users: Vec<ExprId>,
     pub(crate) region: u32,
+    /// A group has fetched it.
+    pub(crate) fetched: bool,
     pub(crate) span: Span,
 }
 
@@ -62,7 +64,16 @@ impl Builder<'_> {
         for child in children {
             self.exprs[child.index()].users.push(id);
         }
-        self.exprs.push(Expr { kind, len, bytes, uses: 0, users: Vec::new(), region: self.region, span: self.span });
+        self.exprs.push(Expr {
+            kind,
+            len,
+            bytes,
+            uses: 0,
+            users: Vec::new(),
+            region: self.region,
+            fetched: false,
+            span: self.span,
+        });
         id
     }
 
@@ -356,8 +367,9 @@ impl Builder<'_> {
                     origin: *origin,
                 },
             };
-            nodes.push(Node { kind, bytes: data.bytes, slot: 0, direct: false, span: data.span });
+            nodes.push(Node { kind, bytes: data.bytes, slot: 0, direct: false, again: data.fetched, span: data.span });
         }
+        order.iter().for_each(|expr| self.exprs[expr.index()].fetched = true);
         for sink in &sinks {
             match sink {
                 Sink::Place { place, .. } | Sink::Reduce { place, .. } => places.push(*place),
@@ -391,7 +403,11 @@ impl Builder<'_> {
                 "fused {operations} operations over {len} elements: {loads} loads, {stores} stores, {reductions} reductions"
             ));
         }
-        let group = Group { len, strip, nodes, sinks, slot_bytes };
+        let tape = if self.strips || !self.options.fuse { None } else { super::tape::compile(&nodes, &sinks, len) };
+        if let Some(tape) = &tape {
+            self.scratch_bytes = self.scratch_bytes.max(tape.scratch_bytes(&nodes, &sinks));
+        }
+        let group = Group { len, strip, nodes, sinks, slot_bytes, tape };
         (Grouped { group, places }, kept)
     }
 

@@ -14,6 +14,7 @@ mod expr;
 mod memory;
 mod product;
 mod region;
+mod tape;
 mod tiles;
 
 use rustc_hash::FxHashMap;
@@ -27,6 +28,7 @@ use crate::lanes::LaneOp;
 use crate::plan::{Buffer, Inst, Place, Reg};
 use control::LoopFrame;
 use expr::{Expr, ExprId};
+pub(crate) use tape::GATHERED;
 
 /// A mistake in the function, boxed as the good path is the common one.
 pub(crate) type Built<T> = Result<T, Box<Diagnostic>>;

@@ -2,9 +2,11 @@
 
 use smallvec::SmallVec;
 
+use super::reduce::Lanes;
 use super::view::{Window, fill};
 use super::{Machine, Ran, assertion, assumption, division, holds, mask, shift};
 use crate::check::{Kind, Marks};
+use crate::kernels::tape;
 use crate::lanes::{self, LaneOp, Strips};
 use crate::plan::{Access, Fetch, Group, Node, NodeKind, Place, Sink};
 
@@ -23,6 +25,8 @@ struct Frame {
     windows: SmallVec<[Option<Window>; 8]>,
     targets: SmallVec<[Option<Window>; 2]>,
     marks: Vec<Marks>,
+    /// Running values of each reduction.
+    lanes: SmallVec<[Lanes; 1]>,
 }
 
 impl Machine<'_> {
@@ -36,7 +40,12 @@ impl Machine<'_> {
             return Ok(());
         }
         // SAFETY: passed on.
-        unsafe { self.strips(group, group.len, &NO_PARAMS) }
+        unsafe {
+            match &group.tape {
+                Some(tape) if self.check.is_none() && tape::is_fast() => self.tape(group, tape),
+                _ => self.strips(group, group.len, &NO_PARAMS),
+            }
+        }
     }
 
     /// Runs a group over so many elements.
@@ -49,6 +58,7 @@ impl Machine<'_> {
             windows: SmallVec::new(),
             targets: SmallVec::new(),
             marks: if self.check.is_some() { vec![None; group.nodes.len()] } else { Vec::new() },
+            lanes: SmallVec::new(),
         };
         let slot_size = (group.strip * group.slot_bytes as usize + 64).next_multiple_of(64);
         let scratch = self.memory.scratch.at(0);
@@ -86,6 +96,7 @@ impl Machine<'_> {
                 Sink::Reduce { identity, extents, place, lane, .. } => {
                     // SAFETY: the place holds one element for each pair of outer and inner indices.
                     unsafe { fill(self.place(*place), extents[0] * extents[2], lane.bytes(), *identity) };
+                    frame.lanes.push(Lanes::default());
                     if let Some(check) = self.check.as_mut() {
                         check.clear(*place, extents[0] * extents[2]);
                     }
@@ -164,7 +175,7 @@ impl Machine<'_> {
             if self.check.is_some() {
                 self.mark_strip(group, &mut frame, start, count)?;
             }
-            let mut target = 0;
+            let (mut target, mut reduction) = (0, 0);
             for sink in &group.sinks {
                 // SAFETY: as above; sinks were given room for all elements.
                 unsafe {
@@ -192,7 +203,9 @@ impl Machine<'_> {
                         Sink::Reduce { node, combine, lane, extents, place, .. } => {
                             let to = self.place(*place);
                             let stretch = super::reduce::Stretch { extents: *extents, start, count };
-                            super::reduce::combine_strip((*combine, *lane), to, frame.strips[*node as usize], stretch);
+                            let lanes = frame.lanes[reduction].start();
+                            super::reduce::combine_strip((*combine, *lane), to, frame.strips[*node as usize], stretch, lanes);
+                            reduction += 1;
                         }
                         Sink::Param { node, position } => {
                             let bytes = group.nodes[*node as usize].bytes as usize;
@@ -219,7 +232,7 @@ impl Machine<'_> {
     }
 
     /// The elements of a place; compile-time tiles are rounded up to whole words.
-    fn place_elements(&self, place: Place, bytes: usize) -> usize {
+    pub(super) fn place_elements(&self, place: Place, bytes: usize) -> usize {
         match place {
             Place::Buffer(index) => self.launch.plan.buffers[index as usize].elements,
             Place::Pool(index) => self.launch.plan.pool[index as usize].len() * 8 / bytes,

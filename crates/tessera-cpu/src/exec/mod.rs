@@ -8,6 +8,7 @@ pub(crate) use mma::operand_type;
 mod print;
 mod reduce;
 mod region;
+mod tape;
 mod view;
 
 use tessera_ir::attrs::Assumption;

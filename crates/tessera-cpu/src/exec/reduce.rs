@@ -1,7 +1,7 @@
 //! Reductions with kernels of their own, fed strip by strip.
 //!
-//! Along the last axis, each stretch of a row is reduced by itself and combined with the row's running value; along another axis,
-//! whole stretches are combined element by element. The order depends on the tile's shape alone.
+//! Along the last axis, a row has running values of its own until it ends; along another axis, whole stretches are combined
+//! element by element. The order depends on the tile's shape alone.
 
 use crate::kernels::reduce::{self as kernels, Add, Combine as Kernel, Max, MaxNan, Min, MinNan, Mul};
 use crate::plan::{Combine, ReduceLane};
@@ -15,30 +15,52 @@ pub(super) struct Stretch {
     pub(super) count: usize,
 }
 
-/// Combines a strip into the running results.
+/// Running values of the row that a strip ends in, of any type.
+#[derive(Clone)]
+#[repr(align(64))]
+pub(super) struct Lanes([u64; kernels::LANES]);
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes([0; kernels::LANES])
+    }
+}
+
+impl Lanes {
+    pub(super) fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// What is done for the elements' type and combination.
+trait Task {
+    unsafe fn run<T: Copy, K: Kernel<T>>(self, kernel: K);
+}
+
+/// Runs a task with the types that the kind names.
 ///
 /// # Safety
-/// `to` holds an aligned element for each pair of outer and inner indices, `from` the strip's elements.
-pub(super) unsafe fn combine_strip(kind: (Combine, ReduceLane), to: *mut u8, from: *const u8, stretch: Stretch) {
+/// The task's memory holds elements of the lane's type.
+unsafe fn with_types(kind: (Combine, ReduceLane), task: impl Task) {
     macro_rules! ints {
         ($ty:ty) => {
             match kind.0 {
-                Combine::Add => run::<$ty, _>(Add, to, from, stretch),
-                Combine::Mul => run::<$ty, _>(Mul, to, from, stretch),
-                Combine::Max | Combine::MaxNan => run::<$ty, _>(Max, to, from, stretch),
-                Combine::Min | Combine::MinNan => run::<$ty, _>(Min, to, from, stretch),
+                Combine::Add => task.run::<$ty, _>(Add),
+                Combine::Mul => task.run::<$ty, _>(Mul),
+                Combine::Max | Combine::MaxNan => task.run::<$ty, _>(Max),
+                Combine::Min | Combine::MinNan => task.run::<$ty, _>(Min),
             }
         };
     }
     macro_rules! floats {
         ($ty:ty) => {
             match kind.0 {
-                Combine::Add => run::<$ty, _>(Add, to, from, stretch),
-                Combine::Mul => run::<$ty, _>(Mul, to, from, stretch),
-                Combine::Max => run::<$ty, _>(Max, to, from, stretch),
-                Combine::Min => run::<$ty, _>(Min, to, from, stretch),
-                Combine::MaxNan => run::<$ty, _>(MaxNan, to, from, stretch),
-                Combine::MinNan => run::<$ty, _>(MinNan, to, from, stretch),
+                Combine::Add => task.run::<$ty, _>(Add),
+                Combine::Mul => task.run::<$ty, _>(Mul),
+                Combine::Max => task.run::<$ty, _>(Max),
+                Combine::Min => task.run::<$ty, _>(Min),
+                Combine::MaxNan => task.run::<$ty, _>(MaxNan),
+                Combine::MinNan => task.run::<$ty, _>(MinNan),
             }
         };
     }
@@ -59,28 +81,94 @@ pub(super) unsafe fn combine_strip(kind: (Combine, ReduceLane), to: *mut u8, fro
     }
 }
 
-unsafe fn run<T: Copy, K: Kernel<T>>(kernel: K, to: *mut u8, from: *const u8, stretch: Stretch) {
-    let Stretch { extents: [outer, middle, inner], start, count } = stretch;
-    // SAFETY: passed on from `combine_strip`.
-    let (to, from) = unsafe {
-        (std::slice::from_raw_parts_mut(to.cast::<T>(), outer * inner), std::slice::from_raw_parts(from.cast::<T>(), count))
-    };
-    let row = if inner == 1 { middle } else { inner };
-    let mut at = 0;
-    while at < count {
-        let (index, column) = ((start + at) / row, (start + at) % row);
-        let part = (row - column).min(count - at);
-        if inner == 1 {
-            to[index] = kernels::reduce(kernel, to[index], &from[at..at + part]);
-            at += part;
-            continue;
+/// Running values of a row that has no element yet.
+///
+/// # Safety
+/// `lanes` has room for them, aligned to 64 bytes.
+pub(super) unsafe fn begin(kind: (Combine, ReduceLane), lanes: *mut u8) {
+    struct Begin(*mut u8);
+    impl Task for Begin {
+        unsafe fn run<T: Copy, K: Kernel<T>>(self, kernel: K) {
+            // SAFETY: passed on.
+            unsafe { self.0.cast::<kernels::Lanes<T>>().write(kernels::Lanes::new(kernel)) };
         }
-        // Whole rows of one outer index go together.
-        let rows = if column == 0 { ((count - at) / inner).min(middle - index % middle) } else { 0 };
-        let taken = if rows > 0 { rows * inner } else { part };
-        let width = if rows > 0 { inner } else { part };
-        let running = &mut to[index / middle * inner + column..][..width];
-        kernels::columns(kernel, running, &from[at..at + taken]);
-        at += taken;
+    }
+    // SAFETY: passed on.
+    unsafe { with_types(kind, Begin(lanes)) };
+}
+
+/// Combines the running values of a finished row into `to`.
+///
+/// # Safety
+/// `lanes` are those of [`begin`], `to` an element.
+pub(super) unsafe fn end(kind: (Combine, ReduceLane), lanes: *mut u8, to: *mut u8) {
+    struct End(*mut u8, *mut u8);
+    impl Task for End {
+        unsafe fn run<T: Copy, K: Kernel<T>>(self, kernel: K) {
+            // SAFETY: passed on.
+            unsafe {
+                let (lanes, to) = (self.0.cast::<kernels::Lanes<T>>().read(), self.1.cast::<T>());
+                to.write(lanes.finish(kernel, to.read()));
+            }
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { with_types(kind, End(lanes, to)) };
+}
+
+/// Combines a strip into the running results.
+///
+/// # Safety
+/// `to` holds an aligned element for each pair of outer and inner indices, `from` the strip's elements; `lanes` has room for the
+/// running values of a row, which strips leave to the next.
+pub(super) unsafe fn combine_strip(kind: (Combine, ReduceLane), to: *mut u8, from: *const u8, stretch: Stretch, lanes: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { with_types(kind, Strip { to, from, stretch, lanes }) };
+}
+
+struct Strip {
+    to: *mut u8,
+    from: *const u8,
+    stretch: Stretch,
+    lanes: *mut u8,
+}
+
+impl Task for Strip {
+    unsafe fn run<T: Copy, K: Kernel<T>>(self, kernel: K) {
+        let Stretch { extents: [outer, middle, inner], start, count } = self.stretch;
+        // SAFETY: passed on from `combine_strip`.
+        let (to, from) = unsafe {
+            let to = std::slice::from_raw_parts_mut(self.to.cast::<T>(), outer * inner);
+            (to, std::slice::from_raw_parts(self.from.cast::<T>(), count))
+        };
+        let row = if inner == 1 { middle } else { inner };
+        let mut at = 0;
+        while at < count {
+            let (index, column) = ((start + at) / row, (start + at) % row);
+            let part = (row - column).min(count - at);
+            if inner == 1 {
+                let lanes = self.lanes.cast::<kernels::Lanes<T>>();
+                // SAFETY: as above; a row's first part comes first.
+                let lanes = unsafe {
+                    if column == 0 {
+                        lanes.write(kernels::Lanes::new(kernel));
+                    }
+                    &mut *lanes
+                };
+                kernels::accumulate(kernel, lanes, column, &from[at..at + part]);
+                if column + part == row {
+                    to[index] = lanes.clone().finish(kernel, to[index]);
+                }
+                at += part;
+                continue;
+            }
+            // Whole rows of one outer index go together.
+            let rows = if column == 0 { ((count - at) / inner).min(middle - index % middle) } else { 0 };
+            let taken = if rows > 0 { rows * inner } else { part };
+            let width = if rows > 0 { inner } else { part };
+            let running = &mut to[index / middle * inner + column..][..width];
+            kernels::columns(kernel, running, &from[at..at + taken]);
+            at += taken;
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 /// A set of instructions; later ones contain earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
     /// What every processor of the architecture has.
     Portable,
     /// AVX2, FMA, F16C.
@@ -26,6 +26,9 @@ pub(crate) enum Level {
     Avx512Vnni,
 }
 
+/// The level in use, fixed by the first question for it.
+static BEST: OnceLock<Level> = OnceLock::new();
+
 impl Level {
     /// Every level this processor has, the best last.
     pub(crate) fn all() -> &'static [Level] {
@@ -33,10 +36,31 @@ impl Level {
         ALL.get_or_init(detect)
     }
 
-    /// The best level this processor has.
+    /// The level in use: the best that this processor has, unless [`Level::limit`] said less.
     #[inline]
     pub(crate) fn best() -> Level {
-        *Level::all().last().unwrap_or(&Level::Portable)
+        *BEST.get_or_init(|| Level::within(Level::Avx512Vnni))
+    }
+
+    /// Uses no level beyond this one. Call it once, before any work: false when the level is fixed already.
+    pub fn limit(self) -> bool {
+        BEST.set(Level::within(self)).is_ok()
+    }
+
+    fn within(limit: Level) -> Level {
+        Level::all().iter().copied().rfind(|&level| level <= limit).unwrap_or(Level::Portable)
+    }
+
+    /// Reads `portable`, `avx2`, `avx2-vnni`, `avx512` or `avx512-vnni`.
+    pub fn parse(text: &str) -> Option<Level> {
+        Some(match text {
+            "portable" => Level::Portable,
+            "avx2" => Level::Avx2,
+            "avx2-vnni" => Level::Avx2Vnni,
+            "avx512" => Level::Avx512,
+            "avx512-vnni" => Level::Avx512Vnni,
+            _ => return None,
+        })
     }
 }
 

@@ -12,3 +12,5 @@ pub(crate) mod matmul;
 mod micro;
 mod pack;
 pub(crate) mod reduce;
+pub(crate) mod tape;
+mod vector;

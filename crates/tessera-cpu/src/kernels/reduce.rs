@@ -1,8 +1,8 @@
 //! Reductions of contiguous elements and of columns.
 //!
 //! A contiguous reduction keeps 64 running values: element `i` goes to lane `i mod 64`, and at the end the upper half of the lanes
-//! is folded onto the lower until one is left. That order is the same for every processor; strips may be given piece by piece as
-//! long as all but the last are multiples of 64. Columns are combined row by row.
+//! is folded onto the lower until one is left. That order is the same for every processor and however the row is cut into strips.
+//! Columns are combined row by row.
 //!
 //! ```text
 //! lane   0: x0 + x64 + x128 ...      1: x1 + x65 ...      63: x63 + x127 ...
@@ -141,9 +141,14 @@ impl<T: Copy> Lanes<T> {
 }
 
 simd! {
-    /// Takes the next elements; where more follow, their number must be a multiple of [`LANES`].
-    pub(crate) fn accumulate[T: Copy, C: Combine<T>](combine: C, lanes: &mut Lanes<T>, src: &[T]) {
+    /// Takes the next elements, of which `done` came before.
+    pub(crate) fn accumulate[T: Copy, C: Combine<T>](combine: C, lanes: &mut Lanes<T>, done: usize, src: &[T]) {
         let mut running = lanes.0;
+        let first = done % LANES;
+        let (head, src) = src.split_at(((LANES - first) % LANES).min(src.len()));
+        for (to, &x) in running[first..].iter_mut().zip(head) {
+            *to = combine.step(*to, x);
+        }
         let (whole, rest) = src.as_chunks::<LANES>();
         for chunk in whole {
             for (to, &x) in running.iter_mut().zip(chunk) {
@@ -176,16 +181,15 @@ simd! {
     }
 }
 
-/// `start` combined with all elements.
-pub(crate) fn reduce<T: Copy, C: Combine<T>>(combine: C, start: T, src: &[T]) -> T {
-    let mut lanes = Lanes::new(combine);
-    accumulate(combine, &mut lanes, src);
-    lanes.finish(combine, start)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn reduce<T: Copy, C: Combine<T>>(combine: C, start: T, src: &[T]) -> T {
+        let mut lanes = Lanes::new(combine);
+        accumulate(combine, &mut lanes, 0, src);
+        lanes.finish(combine, start)
+    }
 
     fn sample(len: usize) -> Vec<f32> {
         (0..len as u32).map(|i| ((i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0) - 1.0).collect()
@@ -213,9 +217,13 @@ mod tests {
     #[test]
     fn strips_give_what_the_whole_gives() {
         let x = sample(1000);
-        let mut lanes = Lanes::new(Add);
-        x.chunks(256).for_each(|strip| accumulate(Add, &mut lanes, strip));
-        assert_eq!(lanes.finish(Add, 1.0).to_bits(), reduce(Add, 1.0, &x).to_bits());
+        for strip in [1, 5, 64, 100, 256, 999] {
+            let mut lanes = Lanes::new(Add);
+            for (i, part) in x.chunks(strip).enumerate() {
+                accumulate(Add, &mut lanes, i * strip, part);
+            }
+            assert_eq!(lanes.finish(Add, 1.0).to_bits(), reduce(Add, 1.0, &x).to_bits(), "strips of {strip}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod integer;
 use tessera_ir::attrs::{NanOrder, Predicate, Rounding};
 use tessera_types::DType;
 
+use crate::kernels::dispatch::Level;
+
 /// Width of an integer lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Int {
@@ -86,6 +88,19 @@ pub(crate) enum FloatOp {
     Atan2,
     /// Subnormal numbers become zeros of their sign.
     Flush,
+}
+
+impl FloatOp {
+    /// How many operands it takes.
+    pub(crate) fn operands(self) -> usize {
+        use FloatOp as F;
+        match self {
+            F::Add | F::Sub | F::Mul | F::Div | F::Rem | F::Max | F::Min | F::MaxNan | F::MinNan | F::Pow | F::Atan2 => 2,
+            F::Fma => 3,
+            F::Abs | F::Neg | F::Ceil | F::Floor | F::Sqrt | F::Rsqrt | F::Exp | F::Exp2 | F::Log | F::Log2 => 1,
+            F::Sin | F::Cos | F::Tan | F::Sinh | F::Cosh | F::Tanh | F::Flush => 1,
+        }
+    }
 }
 
 /// An operation with a directed rounding.
@@ -190,24 +205,15 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// What this processor has.
+    /// The loops that go with the level in use.
     pub(crate) fn detect() -> Isa {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            if avx2
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                return Isa::Avx512;
-            }
-            if avx2 {
-                return Isa::Avx2;
-            }
+        match Level::best() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Vnni => Isa::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::Avx2Vnni => Isa::Avx2,
+            _ => Isa::Baseline,
         }
-        Isa::Baseline
     }
 }
 
