@@ -11,8 +11,10 @@
 //! }
 //! ```
 
+mod cublaslt;
 mod libcuda;
 mod nvml;
 
+pub use cublaslt::{BlasLaunch, CublasLt, CublasLtError, Product};
 pub use libcuda::driver;
 pub use nvml::{DeviceFacts, Nvml, NvmlDevice, NvmlError, Readings};

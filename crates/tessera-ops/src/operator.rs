@@ -228,4 +228,18 @@ pub enum Expected<'a> {
 pub trait Reference: Sync + Send {
     /// Computes whole rows of one output.
     fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>);
+
+    /// Computes several ranges of rows, one after another in the answer: for problems too large to look at every row.
+    fn scattered(&self, inputs: &dyn Inputs, output: usize, row_len: usize, rows: &[Range<usize>], mut expected: Expected<'_>) {
+        let mut start = 0;
+        for range in rows {
+            let part = start..start + range.len() * row_len;
+            start = part.end;
+            let answer = match &mut expected {
+                Expected::Codes(codes) => Expected::Codes(&mut codes[part]),
+                Expected::Bounded { want, bound } => Expected::Bounded { want: &mut want[part.clone()], bound: &mut bound[part] },
+            };
+            self.rows(inputs, output, range.clone(), answer);
+        }
+    }
 }

@@ -135,6 +135,11 @@ impl DriverDevice {
         self.inner.pool.allocate(bytes)
     }
 
+    /// Memory outside the driver's pool.
+    pub(crate) fn allocate_plain(&self, bytes: u64) -> Result<Pooled, TensorError> {
+        self.inner.pool.allocate_plain(bytes)
+    }
+
     /// A module loaded earlier.
     pub(crate) fn loaded(&self, key: ModuleKey) -> Option<Module> {
         lock(&self.inner.modules).get(&key).cloned()

@@ -127,6 +127,11 @@ impl Memory {
         Ok(Memory::new(Place::Device(device.clone(), device.allocate(bytes as u64)?)))
     }
 
+    /// Device memory with undefined contents that other processes can be let into.
+    pub(crate) fn shareable(device: &DriverDevice, bytes: usize) -> Result<Memory, TensorError> {
+        Ok(Memory::new(Place::Device(device.clone(), device.allocate_plain(bytes as u64)?)))
+    }
+
     /// Somebody else's host memory.
     ///
     /// # Safety

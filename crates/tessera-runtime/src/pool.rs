@@ -69,12 +69,21 @@ impl Pool {
 
     /// `bytes` bytes with undefined contents.
     pub(crate) fn allocate(&self, bytes: u64) -> Result<Pooled, TensorError> {
+        self.take(bytes, self.ordered)
+    }
+
+    /// The same outside the driver's pool: for memory that other processes are let into.
+    pub(crate) fn allocate_plain(&self, bytes: u64) -> Result<Pooled, TensorError> {
+        self.take(bytes, false)
+    }
+
+    fn take(&self, bytes: u64, ordered: bool) -> Result<Pooled, TensorError> {
         let counters = &self.counters;
-        let mut outcome = self.attempt(bytes);
+        let mut outcome = self.attempt(bytes, ordered);
         if outcome.as_ref().is_err_and(DriverError::is_out_of_memory) {
             self.stream.synchronize()?;
             let _ = self.trim(0);
-            outcome = self.attempt(bytes);
+            outcome = self.attempt(bytes, ordered);
             if outcome.is_ok() {
                 counters.retries.fetch_add(1, Ordering::Relaxed);
             }
@@ -93,8 +102,8 @@ impl Pool {
         Ok(Pooled { buffer, counters: Arc::clone(counters) })
     }
 
-    fn attempt(&self, bytes: u64) -> Result<DeviceBuffer, DriverError> {
-        if self.ordered { self.context.ordered_buffer(bytes, &self.stream) } else { self.context.buffer(bytes) }
+    fn attempt(&self, bytes: u64, ordered: bool) -> Result<DeviceBuffer, DriverError> {
+        if ordered { self.context.ordered_buffer(bytes, &self.stream) } else { self.context.buffer(bytes) }
     }
 
     /// Gives freed memory beyond `bytes` back to the device.

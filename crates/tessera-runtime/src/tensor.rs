@@ -24,6 +24,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use tessera_driver::{DevicePtr, SharedHandle};
 use tessera_types::DType;
 
 use crate::device::Device;
@@ -73,7 +74,16 @@ impl Tensor {
     /// All zero, on a device.
     pub fn zeros_on(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor, TensorError> {
         let Device::Driver(there) = device else { return Tensor::zeros(dtype, shape) };
-        let memory = Memory::on_device(there, bytes_of(dtype, shape)?)?;
+        Tensor::zeroed(Memory::on_device(there, bytes_of(dtype, shape)?)?, dtype, shape)
+    }
+
+    /// The same in memory that other processes can be let into; it is slower to allocate.
+    pub fn zeros_shareable(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor, TensorError> {
+        let Device::Driver(there) = device else { return Tensor::zeros(dtype, shape) };
+        Tensor::zeroed(Memory::shareable(there, bytes_of(dtype, shape)?)?, dtype, shape)
+    }
+
+    fn zeroed(memory: Memory, dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
         if let Some((there, buffer)) = memory.device() {
             buffer.fill(0, there.stream())?;
         }
@@ -178,6 +188,12 @@ impl Tensor {
     /// True when both views share memory.
     pub fn shares_memory(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.memory, &other.memory)
+    }
+
+    /// Where the first element lies on its device; `None` on the CPU, and where it does not begin a byte.
+    pub fn device_pointer(&self) -> Option<DevicePtr> {
+        self.memory.device()?;
+        self.address().map(DevicePtr)
     }
 
     /// Address of the first element; `None` when it does not begin a byte.
@@ -302,38 +318,54 @@ impl Tensor {
         Ok(())
     }
 
+    /// First byte and number of bytes of elements in row-major order that fill whole bytes; `None` for others.
+    fn byte_run(&self) -> Option<(usize, usize)> {
+        let (start, length) = (self.layout.offset * storage_bits(self.dtype), self.len() * storage_bits(self.dtype));
+        (self.is_contiguous() && start.is_multiple_of(8) && length.is_multiple_of(8)).then_some((start / 8, length / 8))
+    }
+
     /// Writes the elements of `from` into this tensor on a device.
     fn copy_to_device_from(&self, from: &Tensor) -> Result<(), TensorError> {
         let Some((here, target)) = self.memory.device() else { return Ok(()) };
-        let bytes = |tensor: &Tensor| {
-            let (bits, start) = (storage_bits(tensor.dtype), tensor.layout.offset * storage_bits(tensor.dtype));
-            let whole = start.is_multiple_of(8) && (tensor.len() * bits).is_multiple_of(8);
-            (tensor.is_contiguous() && whole).then_some((start as u64 / 8, (tensor.len() * bits) as u64 / 8))
-        };
-        let _target_guard = self.memory.writer()?;
-        if let (Some((to, length)), Some((start, _))) = (bytes(self), bytes(from))
-            && !self.shares_memory(from)
-        {
-            let _source_guard = from.memory.reader()?;
-            match from.memory.device() {
-                Some((there, source)) if there.is(here) => target.copy_part(to, source, start, length, here.stream())?,
-                _ => {
-                    let from = from.to_device(&Device::Cpu)?;
-                    let reader = from.memory.reader()?;
-                    target.write(to, &reader.bytes()?[start as usize..(start + length) as usize], here.stream())?;
-                }
-            }
+        if let (Some((to, length)), Some((start, _))) = (self.byte_run(), from.byte_run()) {
+            let apart = start + length <= to || to + length <= start;
+            let (to, start, length) = (to as u64, start as u64, length as u64);
+            let _guard = self.memory.writer()?;
             self.memory.set_poisoned(false);
-            return Ok(());
+            if self.shares_memory(from) && apart {
+                return Ok(target.copy_part(to, target, start, length, here.stream())?);
+            }
+            if !self.shares_memory(from) {
+                let _source = from.memory.reader()?;
+                if let Some((there, source)) = from.memory.device()
+                    && there.is(here)
+                {
+                    return Ok(target.copy_part(to, source, start, length, here.stream())?);
+                }
+                let host = from.to_device(&Device::Cpu)?;
+                let (start, length) = host.byte_run().unwrap_or_default();
+                let reader = host.memory.reader()?;
+                return Ok(target.write(to, &reader.bytes()?[start..start + length], here.stream())?);
+            }
         }
-        // Elements that are not in a row are placed on the host.
-        drop(_target_guard);
-        let host = self.to_device(&Device::Cpu)?;
+        // Elements that are not in a row are placed on the host, in a copy of the whole memory.
+        let whole = Memory::host(self.memory.bytes())?;
+        target.read(0, whole.writer()?.bytes_mut()?, here.stream())?;
+        let host = Tensor { memory: Arc::new(whole), dtype: self.dtype, layout: self.layout.clone() };
         host.copy_from(from)?;
-        let reader = host.memory.reader()?;
+        let (reader, _guard) = (host.memory.reader()?, self.memory.writer()?);
         target.write(0, reader.bytes()?, here.stream())?;
         self.memory.set_poisoned(false);
         Ok(())
+    }
+
+    /// What another process needs to reach this tensor's first element, and how many bytes further on that is. The memory must
+    /// be of [`Tensor::zeros_shareable`].
+    pub fn share(&self) -> Result<(SharedHandle, u64), TensorError> {
+        match self.memory.device() {
+            Some((_, buffer)) => Ok((buffer.share()?, (self.layout.offset * storage_bits(self.dtype) / 8) as u64)),
+            None => Err(self.layout.view_error("sharing host memory with another process".into())),
+        }
     }
 
     /// This tensor on another device: itself where it is there, else a copy with the same strides.
@@ -342,6 +374,12 @@ impl Tensor {
             (None, Device::Cpu) => return Ok(self.clone()),
             (Some((here, buffer)), Device::Cpu) => {
                 let _guard = self.memory.reader()?;
+                if let Some((start, length)) = self.byte_run() {
+                    let memory = Memory::host(length)?;
+                    buffer.read(start as u64, memory.writer()?.bytes_mut()?, here.stream())?;
+                    memory.set_poisoned(self.memory.is_poisoned());
+                    return Ok(Tensor { memory: Arc::new(memory), dtype: self.dtype, layout: Layout::contiguous(self.shape()) });
+                }
                 let memory = Memory::host(self.memory.bytes())?;
                 buffer.read(0, memory.writer()?.bytes_mut()?, here.stream())?;
                 memory

@@ -1,9 +1,10 @@
-//! Parts of a tensor on the CPU, read and filled without copies: what the harness needs to stream references and to guard memory.
+//! Parts of a tensor, read and filled without copies of the whole: what the harness needs to stream references and to guard memory.
 //!
 //! A place counts elements in row-major order of the shape, whatever the strides are.
 
 use tessera_types::DType;
 
+use crate::device::Device;
 use crate::error::TensorError;
 use crate::layout::{Layout, packing};
 use crate::numbers::number;
@@ -57,12 +58,20 @@ impl Tensor {
     /// Sets every byte of a contiguous tensor whose elements fill whole bytes.
     pub fn fill_bytes(&self, byte: u8) -> Result<(), TensorError> {
         let range = self.byte_range()?;
-        self.memory.writer()?.bytes_mut()?[range].fill(byte);
+        let mut writer = self.memory.writer()?;
+        if let Some((device, buffer)) = self.memory.device() {
+            let (start, length) = (range.start as u64, range.len() as u64);
+            return Ok(buffer.fill_part(start, length, byte, device.stream())?);
+        }
+        writer.bytes_mut()?[range].fill(byte);
         Ok(())
     }
 
     /// Where the first byte that is not `byte` lies in a contiguous tensor whose elements fill whole bytes.
     pub fn first_other_byte(&self, byte: u8) -> Result<Option<usize>, TensorError> {
+        if self.memory.device().is_some() {
+            return self.to_device(&Device::Cpu)?.first_other_byte(byte);
+        }
         let range = self.byte_range()?;
         Ok(self.memory.reader()?.bytes()?[range].iter().position(|&found| found != byte))
     }

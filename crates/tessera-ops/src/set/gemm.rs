@@ -193,15 +193,14 @@ impl Product {
     }
 
     /// Sums of products and of their magnitudes for rows that lie in one matrix of the batch.
-    fn sums(&self, inputs: &dyn Inputs, rows: Range<usize>, sums: &mut [f64], magnitudes: &mut [f64]) {
-        let batch = rows.start / self.m;
+    fn sums(&self, inputs: &dyn Inputs, rows: &[usize], sums: &mut [f64], magnitudes: &mut [f64]) {
+        let batch = rows[0] / self.m;
         for k0 in (0..self.k).step_by(K_BLOCK) {
             let k1 = (k0 + K_BLOCK).min(self.k);
             let b = self.read_b(inputs, batch, k0, k1);
-            let first = rows.start;
             sums.par_chunks_mut(self.n).zip(magnitudes.par_chunks_mut(self.n)).enumerate().for_each(|(r, (sum, magnitude))| {
                 let mut a = vec![0.0; k1 - k0];
-                self.read_a(inputs, batch, (first + r) % self.m, k0, &mut a);
+                self.read_a(inputs, batch, rows[r] % self.m, k0, &mut a);
                 for (a, b) in a.iter().zip(b.chunks_exact(self.n)) {
                     for ((sum, magnitude), b) in sum.iter_mut().zip(magnitude.iter_mut()).zip(b) {
                         let product = a * b;
@@ -216,14 +215,24 @@ impl Product {
 
 impl Reference for Product {
     fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        self.answer(inputs, &rows.collect::<Vec<_>>(), expected);
+    }
+
+    fn scattered(&self, inputs: &dyn Inputs, _output: usize, _row_len: usize, rows: &[Range<usize>], expected: Expected<'_>) {
+        self.answer(inputs, &rows.iter().cloned().flatten().collect::<Vec<_>>(), expected);
+    }
+}
+
+impl Product {
+    /// Rows in rising order; B is decoded once for all of them.
+    fn answer(&self, inputs: &dyn Inputs, rows: &[usize], expected: Expected<'_>) {
         let mut sums = vec![0.0; rows.len() * self.n];
         let mut magnitudes = vec![0.0; rows.len() * self.n];
-        let mut start = rows.start;
-        while start < rows.end {
-            let end = rows.end.min((start / self.m + 1) * self.m);
-            let part = (start - rows.start) * self.n..(end - rows.start) * self.n;
-            self.sums(inputs, start..end, &mut sums[part.clone()], &mut magnitudes[part]);
-            start = end;
+        let mut start = 0;
+        for matrix in rows.chunk_by(|a, b| a / self.m == b / self.m) {
+            let part = start * self.n..(start + matrix.len()) * self.n;
+            self.sums(inputs, matrix, &mut sums[part.clone()], &mut magnitudes[part]);
+            start += matrix.len();
         }
         match expected {
             Expected::Codes(codes) => {
