@@ -21,7 +21,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-emu", &["tessera-types", "tessera-ptx", "tessera-driver"]),
     (
         "tessera-runtime",
-        &["tessera-types", "tessera-ir", "tessera-lang", "tessera-compile", "tessera-cpu", "tessera-driver", "tessera-cuda"],
+        &[
+            "tessera-types",
+            "tessera-ir",
+            "tessera-lang",
+            "tessera-compile",
+            "tessera-cpu",
+            "tessera-driver",
+            "tessera-emu",
+            "tessera-cuda",
+        ],
     ),
     ("tessera-ops", &["tessera-types", "tessera-runtime"]),
     ("tessera-bench", &["tessera-types", "tessera-runtime", "tessera-ops"]),

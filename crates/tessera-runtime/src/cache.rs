@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tessera_compile::CompileOptions;
 use tessera_lang::ArgType;
+use tessera_types::Arch;
 
 use crate::kernel::Executable;
 
@@ -19,14 +20,20 @@ const CAPACITY: usize = 512;
 pub(crate) struct Key([u8; 32]);
 
 impl Key {
-    /// The key of a compilation; `source` is the hash of a file's name and text.
-    pub(crate) fn new(source: &[u8; 32], kernel: &str, types: &[(String, ArgType)], options: &CompileOptions) -> Key {
+    /// The key of a compilation; `source` is the hash of a file's name and text, `arch` a device's architecture.
+    pub(crate) fn new(
+        source: &[u8; 32],
+        kernel: &str,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+        arch: Option<Arch>,
+    ) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(source);
         hasher.update(&(kernel.len() as u64).to_le_bytes());
         hasher.update(kernel.as_bytes());
         // The debug form names every field, and quotes what could be taken for another one.
-        hasher.update(format!("{types:?}{options:?}").as_bytes());
+        hasher.update(format!("{types:?}{options:?}{arch:?}").as_bytes());
         Key(*hasher.finalize().as_bytes())
     }
 }

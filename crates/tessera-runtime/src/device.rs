@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tessera_driver::{Context, DeviceAttribute, DeviceOrdinal, DriverError, DriverTable, Module, Stream};
+use tessera_emu::EmuOptions;
 
 use crate::error::TensorError;
 use crate::module_cache::ModuleKey;
@@ -235,6 +236,17 @@ impl Device {
             Ok(Device::Driver(device))
         };
         Ok((0..table.device_count()?).map(open).collect())
+    }
+
+    /// The PTX emulator, as the device of its default options.
+    pub fn emulator() -> Result<Device, DriverError> {
+        Device::emulated(&EmuOptions::default())
+    }
+
+    /// The PTX emulator as another device, or with other schedules and checks.
+    pub fn emulated(options: &EmuOptions) -> Result<Device, DriverError> {
+        let table = tessera_emu::driver(options).map_err(|error| DriverError::Argument(error.to_string()))?;
+        Ok(Device::Driver(DriverDevice::open(Arc::new(table), 0)?))
     }
 
     /// The first CUDA device if it works, else the CPU.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tessera_driver::{DeviceAttribute, DriverError, FunctionAttribute};
 use tessera_ir::{ImageCode, KernelImage, SourceMap};
 
-use crate::check::{Checker, check_grid};
+use crate::check::{Checker, Flat, check_grid};
 use crate::device::DriverDevice;
 use crate::device_launch::DeviceLaunch;
 use crate::error::TensorError;
@@ -157,7 +157,12 @@ impl DeviceKernel {
         check_grid(grid).map_err(|diagnostic| rejected(vec![*diagnostic]))?;
         let checker = Checker { places: &[], abi: &self.image.abi, written, operands: &[], args };
         let flat = checker.flatten().map_err(rejected)?;
-        DeviceLaunch::new(self.clone(), &flat, written, grid)
+        self.launch(&flat, written, grid)
+    }
+
+    /// The same with arguments that were checked.
+    pub(crate) fn launch(&self, flat: &[Flat], written: &[bool], grid: [u32; 3]) -> Result<DeviceLaunch, DeviceError> {
+        DeviceLaunch::new(self.clone(), flat, written, grid)
     }
 }
 

@@ -29,16 +29,18 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid};
+use tessera_compile::{CompileOptions, Compiled, Grid, compile_for};
 use tessera_cpu::Program;
-use tessera_ir::{Diagnostic, Module, SourceMap};
+use tessera_ir::{Diagnostic, KernelImage, Module, SourceMap};
 use tessera_lang::ArgType;
+use tessera_types::Arch;
 
 use crate::cache::{KernelCache, Key};
 use crate::check::{Checker, check_grid};
-use crate::device::Device;
+use crate::device::{Device, DriverDevice};
+use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
-use crate::launch::PreparedLaunch;
+use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal, operands};
 use crate::value::Value;
 use crate::written::written_params;
@@ -99,6 +101,9 @@ pub enum KernelError {
         /// Why.
         reason: &'static str,
     },
+    /// The device refused the kernel, or stopped it.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The file cannot be read.
     #[error("`{path}`: {error}")]
     Io {
@@ -128,11 +133,20 @@ impl From<[u32; 3]> for LaunchGrid {
     }
 }
 
-/// A compiled kernel, ready to run on the CPU.
+/// What a kernel was compiled to.
+#[derive(Debug)]
+pub(crate) enum Code {
+    /// A program of the CPU executor.
+    Cpu(Box<Program>),
+    /// Code for a device.
+    Device(Arc<KernelImage>),
+}
+
+/// A compiled kernel, ready to run.
 #[derive(Debug)]
 pub(crate) struct Executable {
     pub(crate) compiled: Compiled,
-    pub(crate) program: Program,
+    pub(crate) code: Code,
     written: Vec<bool>,
     operands: Vec<(String, Vec<String>)>,
 }
@@ -204,12 +218,12 @@ impl Kernel {
         options: &CompileOptions,
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
-        if let Device::Driver(device) = device {
-            let reason = "this version compiles for the CPU alone; use `cpu`";
-            return Err(KernelError::Unsupported { device: device.name().to_owned(), reason });
-        }
         let types = self.argument_types(args)?;
-        let (executable, cached) = self.executable(&types, options)?;
+        let arch = match device {
+            Device::Cpu => None,
+            Device::Driver(device) => Some(architecture(device)?),
+        };
+        let (executable, cached) = self.executable(&types, options, arch)?;
         let checker = Checker {
             places: &self.origin.places(&self.name),
             abi: &executable.compiled.func().abi,
@@ -219,9 +233,16 @@ impl Kernel {
         };
         let flat = checker.flatten().map_err(|diagnostics| self.rejected(diagnostics))?;
         let grid = self.blocks(grid.into(), &executable.compiled, args)?;
+        let work = match (&executable.code, device) {
+            (Code::Device(image), Device::Driver(device)) => {
+                let kernel = DeviceKernel::load(device, Arc::clone(image))?;
+                Work::Device(Box::new(kernel.launch(&flat, &executable.written, grid)?))
+            }
+            (Code::Cpu(_) | Code::Device(_), _) => Work::Cpu(flat),
+        };
         let params = executable.compiled.func().abi.params.iter().zip(&executable.written);
         let written = params.map(|(param, &written)| (param.name.clone(), written)).collect();
-        Ok(PreparedLaunch::new(executable, flat, written, grid, cached, self.origin.sources().clone()))
+        Ok(PreparedLaunch::new(executable, work, written, grid, cached, self.origin.sources().clone()))
     }
 
     /// Compiles for the arguments, checks them and runs once.
@@ -234,14 +255,34 @@ impl Kernel {
         self.origin.compile(&self.name, types, options).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
-    fn executable(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<(Arc<Executable>, bool), KernelError> {
-        let key = Key::new(&self.hash, &self.name, types, options);
+    /// The compiled kernel for the CPU, or for the architecture of a device.
+    fn executable(
+        &self,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+        arch: Option<Arch>,
+    ) -> Result<(Arc<Executable>, bool), KernelError> {
+        let mut options = options.clone();
+        if let (None, Some(arch)) = (&options.target, arch) {
+            options.target = Some(arch.name().to_owned());
+        }
+        let key = Key::new(&self.hash, &self.name, types, &options, arch);
         KernelCache::global().get(key, || {
-            let compiled = self.compile(types, options)?;
-            let program = Program::prepare(&compiled.module, compiled.func()).map_err(|error| self.rejected(vec![error]))?;
+            let mut compiled = self.compile(types, &options)?;
+            let code = match arch {
+                None => {
+                    let program = Program::prepare(&compiled.module, compiled.func());
+                    Code::Cpu(Box::new(program.map_err(|error| self.rejected(vec![error]))?))
+                }
+                Some(arch) => {
+                    let device = compile_for(&compiled, arch, options.level).map_err(|errors| self.rejected(errors))?;
+                    compiled.stages.extend(device.stages);
+                    Code::Device(Arc::new(device.kernel.image()))
+                }
+            };
             let written = written_params(compiled.func());
-            let operands = self.graph(types, options)?.map_or_else(Vec::new, |module| operands(&module.funcs[0]));
-            Ok(Executable { compiled, program, written, operands })
+            let operands = self.graph(types, &options)?.map_or_else(Vec::new, |module| operands(&module.funcs[0]));
+            Ok(Executable { compiled, code, written, operands })
         })
     }
 
@@ -279,6 +320,15 @@ impl Kernel {
     fn rejected(&self, diagnostics: Vec<Diagnostic>) -> KernelError {
         KernelError::Rejected(Report { diagnostics, sources: self.origin.sources().clone() })
     }
+}
+
+/// What to compile for.
+fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
+    let target = device.properties().target();
+    Arch::ALL.iter().copied().find(|arch| arch.name() == target).ok_or_else(|| KernelError::Unsupported {
+        device: format!("{} ({target})", device.name()),
+        reason: "its architecture is unknown to this version; use `cpu`",
+    })
 }
 
 fn needed_blocks(grid: &Grid, compiled: &Compiled, args: &[(&str, Value)]) -> Option<u32> {

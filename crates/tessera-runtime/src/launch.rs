@@ -5,12 +5,14 @@
 use std::sync::{Arc, Mutex};
 
 use tessera_compile::{Compiled, Stage};
-use tessera_cpu::{Allocation, Arg, RunOptions};
+use tessera_cpu::{Allocation, Arg, Program, RunOptions};
 use tessera_ir::SourceMap;
 
 use crate::check::Flat;
+use crate::device_kernel::DeviceError;
+use crate::device_launch::DeviceLaunch;
 use crate::error::TensorError;
-use crate::kernel::{Executable, KernelError, Report};
+use crate::kernel::{Code, Executable, KernelError, Report};
 use crate::layout::storage_bytes;
 use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
@@ -25,11 +27,20 @@ pub struct LaunchOptions {
     pub threads: Option<usize>,
 }
 
+/// What is left to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// To run the executor's program on these arguments.
+    Cpu(Vec<Flat>),
+    /// To queue a launch on a device.
+    Device(Box<DeviceLaunch>),
+}
+
 /// A compiled kernel with checked arguments.
 #[derive(Debug)]
 pub struct PreparedLaunch {
     executable: Arc<Executable>,
-    flat: Vec<Flat>,
+    work: Work,
     /// Parameters of the interface, in order, and whether each may be written.
     params: Vec<(String, bool)>,
     /// For each flat argument, the parameter that it belongs to.
@@ -57,7 +68,7 @@ impl Access<'_> {
 impl PreparedLaunch {
     pub(crate) fn new(
         executable: Arc<Executable>,
-        flat: Vec<Flat>,
+        work: Work,
         params: Vec<(String, bool)>,
         grid: [u32; 3],
         cached: bool,
@@ -70,7 +81,7 @@ impl PreparedLaunch {
             .enumerate()
             .flat_map(|(position, param)| std::iter::repeat_n(position, param.kind.argument_count()))
             .collect();
-        PreparedLaunch { executable, flat, params, owners, grid, cached, sources }
+        PreparedLaunch { executable, work, params, owners, grid, cached, sources }
     }
 
     /// Blocks along x, y and z.
@@ -95,7 +106,18 @@ impl PreparedLaunch {
 
     /// What the executor recognised: fused chains and products, one line each.
     pub fn notes(&self) -> &[String] {
-        self.executable.program.notes()
+        match &self.executable.code {
+            Code::Cpu(program) => program.notes(),
+            Code::Device(_) => &[],
+        }
+    }
+
+    /// The launch on a device, where it is one.
+    pub fn on_device(&self) -> Option<&DeviceLaunch> {
+        match &self.work {
+            Work::Cpu(_) => None,
+            Work::Device(launch) => Some(launch),
+        }
     }
 
     /// The texts that the kernel's diagnostics point into.
@@ -114,8 +136,22 @@ impl PreparedLaunch {
     }
 
     /// Runs every block and gives what the kernel printed.
+    ///
+    /// On a device it waits until the kernel is done; what it printed has gone to the program's own output.
     pub fn run_with(&self, options: &LaunchOptions) -> Result<String, KernelError> {
-        let memories = self.memories();
+        match (&self.work, &self.executable.code) {
+            (Work::Device(launch), _) if options.checked => Err(KernelError::Unsupported {
+                device: launch.kernel().device().name().to_owned(),
+                reason: "checked execution is the CPU's; use `cpu`",
+            }),
+            (Work::Device(launch), _) => launch.run().map(|()| String::new()).map_err(|error| DeviceError::from(error).into()),
+            (Work::Cpu(flat), Code::Cpu(program)) => self.run_on_cpu(program, flat, options),
+            (Work::Cpu(_), Code::Device(_)) => Ok(String::new()),
+        }
+    }
+
+    fn run_on_cpu(&self, program: &Program, flat: &[Flat], options: &LaunchOptions) -> Result<String, KernelError> {
+        let memories = self.memories(flat);
         let guards = self.borrow(&memories)?;
         let base_of = |tensor: &Tensor, owner: usize| {
             let at = memories.iter().position(|(memory, ..)| std::ptr::eq(*memory, Arc::as_ptr(&tensor.memory))).unwrap_or(0);
@@ -123,7 +159,7 @@ impl PreparedLaunch {
         };
         let mut tables: Vec<Vec<u64>> = Vec::new();
         let mut allocations = Vec::new();
-        for (flat, &owner) in self.flat.iter().zip(&self.owners) {
+        for (flat, &owner) in flat.iter().zip(&self.owners) {
             let Flat::Table(items) = flat else { continue };
             let mut table = Vec::new();
             for item in items {
@@ -135,9 +171,9 @@ impl PreparedLaunch {
             tables.push(table);
         }
         let mut next_table = tables.iter_mut();
-        let mut args = Vec::with_capacity(self.flat.len());
+        let mut args = Vec::with_capacity(flat.len());
         let mut uninitialised = Vec::new();
-        for (position, (flat, &owner)) in self.flat.iter().zip(&self.owners).enumerate() {
+        for (position, (flat, &owner)) in flat.iter().zip(&self.owners).enumerate() {
             args.push(match flat {
                 Flat::Word(bits) => Arg::Scalar(*bits),
                 Flat::Array(tensor) => {
@@ -163,7 +199,7 @@ impl PreparedLaunch {
         };
         // SAFETY: each pointer lies in memory that a guard holds until the end of this function, for writing wherever the kernel
         // may write; tables and their items live as long.
-        let outcome = unsafe { self.executable.program.run(self.grid, &args, &run) };
+        let outcome = unsafe { program.run(self.grid, &args, &run) };
         let printed = output.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         memories.iter().filter(|(_, written, _)| *written).for_each(|(memory, ..)| memory.set_poisoned(false));
         match outcome {
@@ -176,9 +212,9 @@ impl PreparedLaunch {
     }
 
     /// Each memory once, with whether anything in it may be written and a parameter that uses it.
-    fn memories(&self) -> Vec<(&Memory, bool, usize)> {
+    fn memories<'a>(&self, flat: &'a [Flat]) -> Vec<(&'a Memory, bool, usize)> {
         let mut memories: Vec<(&Memory, bool, usize)> = Vec::new();
-        for (flat, &owner) in self.flat.iter().zip(&self.owners) {
+        for (flat, &owner) in flat.iter().zip(&self.owners) {
             let tensors = match flat {
                 Flat::Array(tensor) => std::slice::from_ref(tensor),
                 Flat::Table(items) => items,

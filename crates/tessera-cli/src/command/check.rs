@@ -3,7 +3,7 @@
 use serde_json::json;
 use tessera::bench::{GateOptions, GateReport, Library, Sizes, Suite, TESSERA};
 use tessera::compile::OptLevel;
-use tessera::runtime::{LaunchOptions, Tensor, npy};
+use tessera::runtime::{Device, LaunchOptions, Tensor, npy};
 
 use crate::arguments::Check;
 use crate::command::bench::selection;
@@ -68,7 +68,8 @@ fn check_kernel(arguments: &Check) -> Outcome {
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
     let subject = Subject::read(name, texts)?;
     let files: Vec<(Option<&str>, &str)> = against(arguments)?;
-    let plain = subject.copy()?;
+    let plain = subject.copy()?.on(&device)?;
+    let subject = subject.on(&device)?;
 
     let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, &device).map_err(kernel_failure)?;
     print!("{}", launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?);
@@ -78,6 +79,7 @@ fn check_kernel(arguments: &Check) -> Outcome {
     unoptimised.level = OptLevel::O0;
     let reference = plain.kernel.prepare(&plain.by_name(), grid, &unoptimised, &device).map_err(kernel_failure)?;
     reference.run_with(&LaunchOptions { checked, threads: None }).map_err(kernel_failure)?;
+    let (subject, plain) = (subject.on(&Device::Cpu)?, plain.on(&Device::Cpu)?);
     for name in &written {
         compare(name, subject.tensor(name)?, plain.tensor(name)?, "an unoptimised run")?;
     }

@@ -10,20 +10,21 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn doctor(arguments: Doctor) -> Outcome {
     let environment = Environment::detect();
     let gpu = match Device::cuda(0) {
-        Ok(device) => format!("{device}: found; this version generates no code for it"),
+        Ok(device) => format!("{device}: works"),
         Err(error) => format!("none: {error}"),
     };
+    let best = Device::best();
     let knobs = Knobs::from_env();
     let rows = Knobs::rows();
     if arguments.json {
         let settings: Vec<_> = rows.iter().map(|row| json!({"name": row.name, "about": row.doc, "value": row.value})).collect();
         let object = json!({
-            "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "device": "cpu", "settings": settings,
+            "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "device": best.device.to_string(), "settings": settings,
         });
         println!("{object}");
     } else {
         println!("tessera    {}", env!("CARGO_PKG_VERSION"));
-        println!("device     cpu");
+        println!("device     {} ({})", best.device, best.reason);
         println!("gpu        {gpu}");
         let facts = serde_json::to_value(&environment).map_err(Failure::environment)?;
         for (name, value) in facts.as_object().into_iter().flatten() {

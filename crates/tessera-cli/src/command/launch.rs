@@ -5,7 +5,7 @@ use std::path::Path;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
 use tessera::runtime::argspec;
-use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, Tensor, Value};
+use tessera::runtime::{Device, DeviceError, Kernel, KernelError, LaunchGrid, Tensor, Value};
 
 use crate::arguments::Optimise;
 use crate::failure::Failure;
@@ -84,6 +84,22 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// The same arguments on a device; what lies there already is shared.
+    pub(crate) fn on(&self, device: &Device) -> Result<Subject, Failure> {
+        let there = |tensor: &Tensor| tensor.to_device(device).map_err(Failure::environment);
+        let arguments = self.arguments.iter().map(|(name, value)| {
+            let value = match value {
+                Value::Tensor(tensor) => Value::Tensor(there(tensor)?),
+                Value::List(items) => Value::List(items.iter().map(there).collect::<Result<_, _>>()?),
+                other => other.clone(),
+            };
+            Ok((name.clone(), value))
+        });
+        Ok(Subject { kernel: self.kernel.clone(), arguments: arguments.collect::<Result<_, Failure>>()? })
+    }
+}
+
 /// Reads the kernel of `FILE::KERNEL`.
 pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
     let Some((file, name)) = subject.rsplit_once("::") else {
@@ -109,9 +125,11 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
             }
             failure
         }
-        other @ (KernelError::Memory { .. } | KernelError::Unsupported { .. } | KernelError::Io { .. }) => {
-            Failure::environment(other)
-        }
+        KernelError::Device(DeviceError::Rejected(report)) => Failure::diagnostics(&report.diagnostics, &report.sources),
+        other @ (KernelError::Memory { .. }
+        | KernelError::Unsupported { .. }
+        | KernelError::Device(_)
+        | KernelError::Io { .. }) => Failure::environment(other),
     }
 }
 
@@ -141,16 +159,27 @@ pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result
     Ok(options)
 }
 
-/// The device asked for, with a clause that says why.
+/// The device asked for, or the best that works, with a clause that says why.
 pub(crate) fn device(asked: Option<&str>) -> Result<(Device, String), Failure> {
+    let given = |device: Device| (device, "asked for".to_string());
     match asked {
-        None => Ok((Device::Cpu, "this version generates code for the CPU alone".to_string())),
-        Some("cpu") => Ok((Device::Cpu, "asked for".to_string())),
-        Some("emu") => Err(Failure::environment("this version has no emulator; use `--device cpu`")),
-        Some(name) if name == "cuda" || name.starts_with("cuda:") => {
-            Err(Failure::environment("this version generates no code for GPUs; use `--device cpu`"))
+        None => {
+            let choice = Device::best();
+            Ok((choice.device, choice.reason))
         }
-        Some(other) => Err(Failure::usage(format!("`{other}` is not a device\nhelp: write `cpu`"))),
+        Some("cpu") => Ok(given(Device::Cpu)),
+        Some("emu") => Device::emulator().map(given).map_err(Failure::environment),
+        Some(name) => {
+            let number = match name.strip_prefix("cuda") {
+                Some("") => Some(0),
+                Some(rest) => rest.strip_prefix(':').and_then(|number| number.parse().ok()),
+                None => None,
+            };
+            let number = number.ok_or_else(|| {
+                Failure::usage(format!("`{name}` is not a device\nhelp: write `cpu`, `emu`, `cuda` or `cuda:NUMBER`"))
+            })?;
+            Device::cuda(number).map(given).map_err(Failure::environment)
+        }
     }
 }
 

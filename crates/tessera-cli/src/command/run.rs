@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
-use tessera::runtime::{LaunchOptions, npy};
+use tessera::runtime::{Device, LaunchOptions, npy};
 
 use crate::arguments::Run;
 use crate::command::launch::{Subject, compile_options, device, grid, kernel_failure, sanitize};
@@ -17,13 +17,15 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let saves = saves(&arguments.save, &subject)?;
     let grid = grid(arguments.launch.grid.as_deref())?;
 
-    let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, &device).map_err(kernel_failure)?;
+    let there = subject.on(&device)?;
+    let launch = there.kernel.prepare(&there.by_name(), grid, &options, &device).map_err(kernel_failure)?;
     let start = Instant::now();
     let printed = launch.run_with(&LaunchOptions { checked, threads: None }).map_err(kernel_failure)?;
     let seconds = start.elapsed().as_secs_f64();
     print!("{printed}");
+    let subject = there.on(&Device::Cpu)?;
     for (name, path) in &saves {
-        npy::write(path, subject.tensor(name)?).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+        npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;
     }
 
     let [x, y, z] = launch.grid();
