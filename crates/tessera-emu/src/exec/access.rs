@@ -193,6 +193,24 @@ impl Cluster<'_> {
             return Ok(());
         }
         let extend = if signed { 64 - 8 * bytes } else { 0 };
+        // One address in all lanes, as parameters have: one read.
+        if mask == FULL && self.sanitizer.is_none() && addr.space != Space::Local && at.iter().all(|other| *other == at[0]) {
+            let target = self.resolve(warp, addr.space, at[0], total, total, 0)?;
+            if !matches!(target, Target::Local { .. }) {
+                for (index, to) in to.iter().enumerate() {
+                    let Some(to) = to else { continue };
+                    let value = self.read(warp, shifted(target, index as u32 * bytes), bytes, 0);
+                    let value = ((value << extend) as i64 >> extend) as u64;
+                    let slot = &mut warp.regs[to.slot as usize];
+                    if to.wide {
+                        *slot.w_mut() = [value; LANES];
+                    } else {
+                        *slot.n_mut() = [value as u32; LANES];
+                    }
+                }
+                return Ok(());
+            }
+        }
         for lane in lanes(mask) {
             let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
             if self.sanitizer.is_some() {
@@ -203,15 +221,11 @@ impl Cluster<'_> {
                 let value = self.read(warp, part, bytes, lane);
                 if let Some(to) = to {
                     let value = ((value << extend) as i64 >> extend) as u64;
-                    warp.regs[to.slot as usize].set(to.wide, lane, if signed { value } else { self.cut(value, bytes) });
+                    warp.regs[to.slot as usize].set(to.wide, lane, value);
                 }
             }
         }
         Ok(())
-    }
-
-    fn cut(&self, value: u64, bytes: u32) -> u64 {
-        if bytes == 8 { value } else { value & ((1 << (8 * bytes)) - 1) }
     }
 
     /// The common case: all lanes load consecutive 32-bit words of global memory.

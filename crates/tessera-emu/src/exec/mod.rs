@@ -297,60 +297,62 @@ impl Warp {
 /// A special register that stays what it is while the warp runs.
 fn fill_special(launch: &Launch<'_>, rank: usize, block: [u32; 3], warp: u32, special: Special) -> Slot {
     let (threads, grid, cluster) = (launch.block, launch.grid, launch.cluster);
-    let in_cluster = [block[0] % cluster.x, block[1] % cluster.y, block[2] % cluster.z];
-    let mut slot = Slot::ZERO;
-    for lane in 0..LANES {
-        let thread = warp * LANES as u32 + lane as u32;
-        let lane_bit = 1u32 << lane;
-        let value = match special {
-            Special::TidX => thread % threads.x,
-            Special::TidY => thread / threads.x % threads.y,
-            Special::TidZ => thread / threads.x / threads.y,
-            Special::NtidX => threads.x,
-            Special::NtidY => threads.y,
-            Special::NtidZ => threads.z,
-            Special::CtaidX => block[0],
-            Special::CtaidY => block[1],
-            Special::CtaidZ => block[2],
-            Special::NctaidX => grid.x,
-            Special::NctaidY => grid.y,
-            Special::NctaidZ => grid.z,
-            Special::ClusteridX => block[0] / cluster.x,
-            Special::ClusteridY => block[1] / cluster.y,
-            Special::ClusteridZ => block[2] / cluster.z,
-            Special::NclusteridX => grid.x / cluster.x,
-            Special::NclusteridY => grid.y / cluster.y,
-            Special::NclusteridZ => grid.z / cluster.z,
-            Special::ClusterCtaidX => in_cluster[0],
-            Special::ClusterCtaidY => in_cluster[1],
-            Special::ClusterCtaidZ => in_cluster[2],
-            Special::ClusterNctaidX => cluster.x,
-            Special::ClusterNctaidY => cluster.y,
-            Special::ClusterNctaidZ => cluster.z,
-            Special::ClusterCtarank => rank as u32,
-            Special::ClusterNctarank => cluster.count() as u32,
-            Special::Laneid => lane as u32,
-            Special::Warpid => warp,
-            Special::Nwarpid => 64,
-            Special::Smid => (block[0] + grid.x * (block[1] + grid.y * block[2])) % launch.multiprocessors.max(1),
-            Special::Nsmid => launch.multiprocessors,
-            Special::LanemaskEq => lane_bit,
-            Special::LanemaskLe => lane_bit | (lane_bit - 1),
-            Special::LanemaskLt => lane_bit - 1,
-            Special::LanemaskGe => !(lane_bit - 1),
-            Special::LanemaskGt => !(lane_bit | (lane_bit - 1)),
-            Special::DynamicSmemSize => launch.shared_bytes,
-            Special::TotalSmemSize | Special::AggrSmemSize => launch.program.dynamic_start + launch.shared_bytes,
-            Special::IsExplicitCluster
-            | Special::Gridid
-            | Special::Clock
-            | Special::ClockHi
-            | Special::Clock64
-            | Special::Globaltimer
-            | Special::GlobaltimerLo
-            | Special::GlobaltimerHi => 0,
-        };
-        slot.set(special.ty().bits() == 64, lane, u64::from(value));
-    }
-    slot
+    let first = warp * LANES as u32;
+    let by_lane = |of: &dyn Fn(u32) -> u32| {
+        let mut slot = Slot::ZERO;
+        for (lane, value) in slot.n_mut().iter_mut().enumerate() {
+            *value = of(lane as u32);
+        }
+        slot
+    };
+    let value = match special {
+        Special::TidX if threads.y == 1 && threads.z == 1 => return by_lane(&|lane| first + lane),
+        Special::TidX => return by_lane(&|lane| (first + lane) % threads.x),
+        Special::TidY => return by_lane(&|lane| (first + lane) / threads.x % threads.y),
+        Special::TidZ => return by_lane(&|lane| (first + lane) / threads.x / threads.y),
+        Special::Laneid => return by_lane(&|lane| lane),
+        Special::LanemaskEq => return by_lane(&|lane| 1 << lane),
+        Special::LanemaskLe => return by_lane(&|lane| (1 << lane) | ((1 << lane) - 1)),
+        Special::LanemaskLt => return by_lane(&|lane| (1 << lane) - 1),
+        Special::LanemaskGe => return by_lane(&|lane| !((1 << lane) - 1)),
+        Special::LanemaskGt => return by_lane(&|lane| !((1 << lane) | ((1 << lane) - 1))),
+        Special::NtidX => threads.x,
+        Special::NtidY => threads.y,
+        Special::NtidZ => threads.z,
+        Special::CtaidX => block[0],
+        Special::CtaidY => block[1],
+        Special::CtaidZ => block[2],
+        Special::NctaidX => grid.x,
+        Special::NctaidY => grid.y,
+        Special::NctaidZ => grid.z,
+        Special::ClusteridX => block[0] / cluster.x,
+        Special::ClusteridY => block[1] / cluster.y,
+        Special::ClusteridZ => block[2] / cluster.z,
+        Special::NclusteridX => grid.x / cluster.x,
+        Special::NclusteridY => grid.y / cluster.y,
+        Special::NclusteridZ => grid.z / cluster.z,
+        Special::ClusterCtaidX => block[0] % cluster.x,
+        Special::ClusterCtaidY => block[1] % cluster.y,
+        Special::ClusterCtaidZ => block[2] % cluster.z,
+        Special::ClusterNctaidX => cluster.x,
+        Special::ClusterNctaidY => cluster.y,
+        Special::ClusterNctaidZ => cluster.z,
+        Special::ClusterCtarank => rank as u32,
+        Special::ClusterNctarank => cluster.count() as u32,
+        Special::Warpid => warp,
+        Special::Nwarpid => 64,
+        Special::Smid => (block[0] + grid.x * (block[1] + grid.y * block[2])) % launch.multiprocessors.max(1),
+        Special::Nsmid => launch.multiprocessors,
+        Special::DynamicSmemSize => launch.shared_bytes,
+        Special::TotalSmemSize | Special::AggrSmemSize => launch.program.dynamic_start + launch.shared_bytes,
+        Special::IsExplicitCluster
+        | Special::Gridid
+        | Special::Clock
+        | Special::ClockHi
+        | Special::Clock64
+        | Special::Globaltimer
+        | Special::GlobaltimerLo
+        | Special::GlobaltimerHi => 0,
+    };
+    if special.ty().bits() == 64 { Slot::wide(u64::from(value)) } else { Slot::narrow(value) }
 }

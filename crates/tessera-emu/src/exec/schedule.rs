@@ -98,9 +98,16 @@ impl Cluster<'_> {
         let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
         let random = self.schedule() == Schedule::Random;
         let quantum = if random { 1 + self.random.below(64) as u64 } else { TURN };
-        let ready: Vec<usize> =
-            (0..warp.fragments.len()).filter(|&part| self.may_run(&warp, &warp.fragments[part])).collect();
-        let chosen = if random { ready[self.random.below(ready.len())] } else { ready[0] };
+        let ready = |part: &usize| self.may_run(&warp, &warp.fragments[*part]);
+        let chosen = match random {
+            false => (0..warp.fragments.len()).find(ready),
+            true => {
+                let all: Vec<usize> = (0..warp.fragments.len()).filter(ready).collect();
+                let pick = self.random.below(all.len());
+                all.get(pick).copied()
+            }
+        };
+        let chosen = chosen.unwrap_or(0);
         let part = &mut warp.fragments[chosen];
         if part.wait != Wait::Ready {
             part.wait = Wait::Ready;

@@ -105,7 +105,7 @@ macro_rules! test {
                     index += 1;
                 )+
                 let holds: bool = $body;
-                bits[lane] = u32::from(holds) << lane;
+                bits[lane] = u32::from(holds).wrapping_neg() & (1 << lane);
             }
             bits.iter().fold(0, |mask, bit| mask | bit)
         }
