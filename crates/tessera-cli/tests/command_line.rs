@@ -210,6 +210,40 @@ def product(x: Tensor[\"M\", \"K\", fp32], w: Tensor[\"K\", \"N\", fp32], y: Ten
 }
 
 #[test]
+fn lists_and_files_without_a_type_name_are_arguments() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = "import cuda.tile as ct
+
+@ct.kernel
+def each(xs, ys, codes, T: ct.Constant[int]):
+    for i in range(len(xs)):
+        ct.store(ys[i], 0, ct.load(xs[i], 0, T, padding_mode=ct.PaddingMode.ZERO) + ct.load(codes, 0, T).astype(ct.float32))
+";
+    std::fs::write(folder.path().join("k.py"), source).expect("written");
+    // 1.0 and 2.0 in f8e4m3, as NumPy saves a view of them as bytes.
+    let header = format!("{:<117}\n", "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }");
+    let file = [b"\x93NUMPY\x01\0\x76\0".as_slice(), header.as_bytes(), &[0x38, 0x40]].concat();
+    std::fs::write(folder.path().join("codes.npy"), file).expect("written");
+    let run = |arguments: &[&str]| tessera_in(folder.path(), &[&["run", "k.py::each", "T=2", "--grid", "1"], arguments].concat());
+    let lists = ["xs=[arange:f32[2], ones:f32[1]]", "ys=[empty:f32[2],zeros:f32[2]]"];
+    let fp8 = "codes=@codes.npy;dtype=f8e4m3";
+    let (code, text) = run(&[lists[0], lists[1], fp8, "--save", "ys[1]=y.npy", "--sanitize", "all"]);
+    assert!(code == 0 && text.contains("ys[0]: f32[2] = [1, 3]") && text.contains("ys[1]: f32[2] = [2, 2]"), "{text}");
+    assert!(folder.path().join("y.npy").exists());
+    for (arguments, wanted) in [
+        ([lists[0], "ys=[]", fp8], "the list `ys` is empty"),
+        ([lists[0], "ys=[ones:f32[2],ones:f16[2]]", fp8], "item 1 is `f16`"),
+        ([lists[0], "ys=[1, 2]", fp8], "expected an array"),
+        ([lists[0], "ys=empty:f32[2]", fp8], "ys"),
+    ] {
+        let (code, text) = run(&arguments);
+        assert!(code == 5 && text.contains(wanted), "{arguments:?}\n{text}");
+    }
+    let (code, text) = run(&[lists[0], lists[1], fp8, "--save", "ys=y.npy"]);
+    assert!(code == 5 && text.contains("name one, such as `ys[0]`"), "{text}");
+}
+
+#[test]
 fn mistakes_with_ir_files_are_shown_with_their_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let write = |text: &str| std::fs::write(folder.path().join("k.tir"), text).expect("written");
@@ -249,6 +283,9 @@ fn mistakes_with_ir_files_are_shown_with_their_place() {
         let (code, text) = ask(&["x=arange:f32[16]"]);
         assert!(code == 5 && text.contains(&format!("k.tir{place}")), "{wrong}\n{text}");
     }
+    write("tile @k() abi() hints(num_warps=4) {\n  return\n}\n");
+    let (code, text) = ask(&[]);
+    assert!(code == 5 && text.contains("`k` is Tile IR"), "{text}");
     write("schedule @k(");
     assert_eq!(ask(&[]).0, 5);
 }

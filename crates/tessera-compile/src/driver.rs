@@ -112,6 +112,10 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
     let mut facts = Vec::new();
     let mut pipeline = options.level.passes();
     if let Some(func) = module.funcs.first_mut() {
+        if func.level == Level::Tile {
+            let message = format!("`{}` is Tile IR, which is not compiled from text", func.name);
+            return Err(vec![Diagnostic::error("ir-level", func.span, message).help("run its Schedule IR")]);
+        }
         if options.block.is_some() {
             let message = format!("`{}` is a block program: it has no threads to count", func.name);
             return Err(vec![Diagnostic::error("block-size", func.span, message).help("leave out `--block`")]);

@@ -243,3 +243,26 @@ def total(arrays, out):
     let error = kernel.launch(&[("arrays", mixed), ("out", (&out).into())], [1, 1, 1]).unwrap_err().to_string();
     assert!(error.contains("the arrays of the list `arrays` differ: item 0 is `f32` of rank 1, item 1 is `f16`"), "{error}");
 }
+
+#[test]
+fn an_annotation_names_axes_that_the_array_has() {
+    let source = "
+import cuda.tile as ct
+from typing import Annotated
+
+@ct.kernel
+def k(x: Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))], y: Annotated[ct.Array, ct.ArrayAnnotation(static_stride_dims=(1,))]):
+    ct.static_assert(x.shape[-1] == 8)
+    ct.store(y, (0, 0), ct.load(x, (0,), (8,)).reshape((1, 8)) + y.strides[1])
+";
+    let kernel = Kernel::from_source("static.py", source, "k").unwrap_or_else(|error| panic!("{error}"));
+    let ask = |y: &Tensor| {
+        let x = vector(8);
+        kernel.prepare(&[("x", (&x).into()), ("y", y.into())], [1, 1, 1], &CompileOptions::default(), &Device::Cpu)
+    };
+    let y = Tensor::empty(DType::F32, &[1, 8]).unwrap();
+    ask(&y).unwrap().run().unwrap();
+    assert_eq!(y.to_f64().unwrap()[7], 8.0);
+    let refused = ask(&vector(8)).unwrap_err().to_string();
+    assert_eq!(refused, "static.py:6:76: error[argument-rank]: `static_stride_dims` names axis 1, but `y` has 1 axes");
+}

@@ -3,6 +3,7 @@
 pub(crate) mod bandwidth;
 pub(crate) mod gemm;
 pub(crate) mod layer_norm;
+mod norm;
 pub(crate) mod rms_norm;
 mod rows;
 pub(crate) mod softmax;

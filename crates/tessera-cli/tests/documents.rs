@@ -1,0 +1,125 @@
+//! The documents' command lines do what they say: every console block of README and `docs/` is run, and what it prints is compared.
+//!
+//! In a block, a line `$ tessera ...` is a command and the lines after it are what it prints, up to the next command or the end of the block.
+//! A Python block whose first line names a file (`# softmax.py`) becomes that file. Numbers that depend on the machine are compared
+//! as "some number" (times) or up to the last digits (floats). `...` alone in a line stands for any lines.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command and what the document says it prints.
+struct Told {
+    place: String,
+    arguments: Vec<String>,
+    printed: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README and every page under `docs/`, by name.
+fn documents() -> Vec<PathBuf> {
+    let mut paths = vec![root().join("README.md")];
+    let folder = std::fs::read_dir(root().join("docs")).expect("the folder of documents");
+    paths.extend(folder.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+    paths.sort();
+    paths
+}
+
+/// Writes the document's files into a folder and gives its commands.
+fn read(path: &Path, folder: &Path) -> Vec<Told> {
+    let text = std::fs::read_to_string(path).expect("a document");
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut told = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((_, line)) = lines.next() {
+        let Some(kind) = line.strip_prefix("```") else { continue };
+        let block: Vec<(usize, &str)> = lines.by_ref().take_while(|(_, line)| *line != "```").collect();
+        let first = block.first().map_or("", |(_, line)| line);
+        if kind == "python"
+            && let Some(file) = first.strip_prefix("# ").filter(|file| file.ends_with(".py"))
+        {
+            let source: String = block.iter().map(|(_, line)| format!("{line}\n")).collect();
+            std::fs::write(folder.join(file), source).expect("written");
+        }
+        if !first.starts_with("$ tessera ") {
+            continue;
+        }
+        for (number, line) in block {
+            if let Some(command) = line.strip_prefix("$ tessera ") {
+                let arguments = command.split_whitespace().map(str::to_string).collect();
+                told.push(Told { place: format!("{name}:{}", number + 1), arguments, printed: Vec::new() });
+            } else if let Some(last) = told.last_mut() {
+                last.printed.push(line.trim_end().to_string());
+            }
+        }
+    }
+    told
+}
+
+/// A line with the numbers before a unit of time taken out.
+fn without_times(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_unit = |word: &str| ["s", "ms", "us"].contains(&word.trim_end_matches([',', ')']));
+    let mut kept = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let timed = words.get(at + 1).is_some_and(|next| is_unit(next)) && word.trim_start_matches('(').parse::<f64>().is_ok();
+        kept.push(if timed { "#" } else { word });
+    }
+    kept.join(" ")
+}
+
+/// Whether lines match a pattern in which `...` stands for any number of lines.
+fn matches(pattern: &[String], lines: &[String]) -> bool {
+    match pattern.split_first() {
+        None => lines.is_empty(),
+        Some((any, rest)) if any == "..." => (0..=lines.len()).any(|at| matches(rest, &lines[at..])),
+        Some((line, rest)) => lines.first().is_some_and(|found| same(line, found)) && matches(rest, &lines[1..]),
+    }
+}
+
+/// Word for word, floats up to the digits in which vector widths may differ.
+fn same(line: &str, found: &str) -> bool {
+    let number = |word: &str| word.trim_matches(['[', ']', ',', '(', ')']).parse::<f64>().ok();
+    let close = |a: f64, b: f64| (a - b).abs() <= 1e-5 * a.abs();
+    let equal = |(a, b): (&str, &str)| a == b || matches!((number(a), number(b)), (Some(a), Some(b)) if close(a, b));
+    line.split(' ').count() == found.split(' ').count() && line.split(' ').zip(found.split(' ')).all(equal)
+}
+
+#[test]
+fn documents_show_what_commands_print() {
+    let mut run = 0;
+    for path in documents() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for told in read(&path, folder.path()) {
+            let output = Command::new(env!("CARGO_BIN_EXE_tessera"))
+                .current_dir(&folder)
+                .args(&told.arguments)
+                .output()
+                .expect("tessera starts");
+            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let printed: Vec<String> = text.lines().map(|line| without_times(line.trim_end())).collect();
+            let wanted: Vec<String> = told.printed.iter().map(|line| without_times(line)).collect();
+            assert!(
+                matches(&wanted, &printed),
+                "{}: `tessera {}` prints\n{text}\nand the document says\n{}",
+                told.place,
+                told.arguments.join(" "),
+                told.printed.join("\n")
+            );
+            run += 1;
+        }
+    }
+    assert!(run >= 4, "only {run} command lines found: the reader misses them");
+}
+
+#[test]
+fn times_are_not_compared_and_everything_else_is() {
+    assert_eq!(without_times("ran in 0.412 ms (2.0 s), 3 rows"), "ran in # ms # s), 3 rows");
+    let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
+    assert!(matches(&lines("a\n...\nd"), &lines("a\nb\nc\nd")));
+    assert!(!matches(&lines("a\n...\nd"), &lines("a\nb\nc")));
+    assert!(!matches(&lines("a"), &lines("b")));
+    assert!(matches(&lines("y = [0.5, 1]"), &lines("y = [0.5000001, 1]")) && !matches(&lines("y = 0.5"), &lines("y = 0.51")));
+}

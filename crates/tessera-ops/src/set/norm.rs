@@ -1,0 +1,155 @@
+//! The norms: `(x - c) / sqrt(mean((x - c)^2) + eps) * weight + bias` over the last axis, where `c` is the row's mean (layer norm) or
+//! zero (RMS norm, which has no bias). Both have the same problems: batch x sequence rows of the hidden size.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use tessera_types::{DType, ErrorModel, Policy, RowMoments};
+
+use crate::element::{storable, underflow};
+use crate::operator::{Argument, Expected, Fill, Inputs, LaunchSpec, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported};
+use crate::problem::Problem;
+use crate::set::rows;
+use crate::work::{Metric, Work, packed_bytes};
+
+/// Added to the mean square.
+const EPS: f64 = 1e-5;
+
+/// What deviations are measured from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Centre {
+    /// The row's mean; a bias is added.
+    Mean,
+    /// Zero; there is no bias.
+    Zero,
+}
+
+impl Centre {
+    /// Names of the arrays of one row, in the kernel's order.
+    fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Centre::Mean => &["weight", "bias"],
+            Centre::Zero => &["weight"],
+        }
+    }
+}
+
+/// The plan of the norm whose kernel has this name.
+pub(crate) fn plan(kernel: &'static str, centre: Centre, problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+    let (storage, acc) = rows::storage(policy, kernel)?;
+    let (count, n) = extents(problem);
+    let mut x = TensorSpec::new("x", storage, [count, n], Role::Input);
+    let (flops, formula) = match centre {
+        Centre::Mean => {
+            // A mean that is not zero: where it is, a variance that cancels would go unseen.
+            x.fill = Fill::Normal { mean: 1.0, sd: 1.0 };
+            (8, "x, weight and bias read once, y written once")
+        }
+        Centre::Zero => (4, "x and weight read once, y written once"),
+    };
+    let parameters = centre.parameters();
+    let mut tensors = vec![x];
+    tensors.extend(parameters.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Input)));
+    tensors.push(TensorSpec::new("y", storage, [count, n], Role::Output));
+    let per_block = rows::rows_per_block(n);
+    let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
+    arguments.extend([
+        ("eps", Argument::Float(EPS)),
+        ("ACC", Argument::Type(acc)),
+        ("ROWS", Argument::Int(per_block as i64)),
+        ("N", Argument::Int(n as i64)),
+    ]);
+    let elements = (count * n) as u64;
+    Ok(Plan {
+        outputs: vec![OutputRows { tensor: tensors.len() - 1, rows: count, row_len: n, exact: false }],
+        tensors,
+        launches: vec![LaunchSpec { kernel, arguments, grid: rows::grid(count, per_block)? }],
+        work: Work {
+            read_bytes: packed_bytes(storage, elements) + parameters.len() as u64 * packed_bytes(storage, n as u64),
+            write_bytes: packed_bytes(storage, elements),
+            flops: flops * elements,
+            compute: None,
+            metric: Metric::Bandwidth,
+            formula,
+        },
+        exact_lane: false,
+        reference: Box::new(Normalised { centre, n, out: storage, acc }),
+    })
+}
+
+struct Normalised {
+    centre: Centre,
+    n: usize,
+    out: DType,
+    acc: DType,
+}
+
+impl Reference for Normalised {
+    fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let Expected::Bounded { want, bound } = expected else { return };
+        let n = self.n;
+        let mut weight = vec![0.0; n];
+        let mut bias = vec![0.0; n];
+        inputs.numbers(1, 0, &mut weight);
+        if self.centre == Centre::Mean {
+            inputs.numbers(2, 0, &mut bias);
+        }
+        let model = ErrorModel { floor: underflow(self.out), ..ErrorModel::nearest(self.out, self.acc) };
+        want.par_chunks_mut(n).zip(bound.par_chunks_mut(n)).enumerate().for_each(|(r, (want, bound))| {
+            inputs.numbers(0, (rows.start + r) * n, want);
+            let mean = match self.centre {
+                Centre::Mean => want.iter().sum::<f64>() / n as f64,
+                Centre::Zero => 0.0,
+            };
+            let square = want.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+            let scale = 1.0 / (square + EPS).sqrt();
+            let moments = RowMoments { n, mean, sd: 1.0 / scale };
+            for j in 0..n {
+                let exact = (want[j] - mean) * scale * weight[j] + bias[j];
+                bound[j] = match self.centre {
+                    Centre::Mean => model.normalisation(exact, moments, weight[j], bias[j]),
+                    // Nothing is subtracted, so nothing cancels: the error is relative.
+                    Centre::Zero => model.normalisation(exact, moments, 0.0, 0.0),
+                };
+                want[j] = storable(self.out, exact);
+            }
+        });
+    }
+}
+
+fn problem(batch: u64, sequence: u64, hidden: u64) -> Problem {
+    Problem::new(&[("batch", batch), ("sequence", sequence), ("hidden", hidden)], "")
+}
+
+/// Rows and row length of a norm's problem.
+fn extents(problem: &Problem) -> (usize, usize) {
+    ((problem.get("batch") * problem.get("sequence")) as usize, problem.get("hidden") as usize)
+}
+
+/// Hidden sizes of language models, sequences and batches, up to 2^30 elements: 322 cases.
+pub(crate) fn suite() -> Vec<Problem> {
+    let mut cases = Vec::new();
+    for hidden in [768, 1024, 1536, 2048, 4096, 8192, 11008] {
+        for sequence in [128, 256, 512, 1024, 2048, 4096, 8192] {
+            for batch in [1, 4, 8, 16, 32, 64, 128] {
+                if batch * sequence * hidden <= 1 << 30 {
+                    cases.push(problem(batch, sequence, hidden));
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Each precision once, and a second size in the widest.
+pub(crate) fn quick(precisions: &'static [&'static str]) -> Vec<(Problem, &'static str)> {
+    let mut cases: Vec<_> = precisions.iter().map(|&precision| (problem(1, 512, 1024), precision)).collect();
+    cases.push((problem(1, 1024, 768), precisions[0]));
+    cases
+}
+
+/// Row lengths around powers of two and vector widths.
+pub(crate) fn edges() -> Vec<Problem> {
+    let lengths = [1, 2, 7, 31, 64, 100, 1000, 1023, 1025, 4100];
+    lengths.iter().flat_map(|&n| [problem(1, 1, n), problem(3, 11, n)]).collect()
+}
