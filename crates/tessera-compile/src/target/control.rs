@@ -147,6 +147,9 @@ impl Lowering<'_> {
         let values = self.b.block_params(latch);
         let next = self.b.add(flat, params[0], step_reg);
         let again = if self.cannot_pass(upper, step, wide, unsigned) {
+            if !unsigned {
+                self.b.mark_exact(next);
+            }
             self.b.setp(Word::Lt, ordered, next, high)
         } else {
             let left = self.b.sub(flat, high, params[0]);

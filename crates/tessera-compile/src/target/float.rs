@@ -131,7 +131,7 @@ impl Lowering<'_> {
         } else {
             let value = self.op(&format!("{name}{ftz}.{ty}"), &[a, b]);
             if keep_nan {
-                let any = self.op(&format!("setp.nan.{ty}"), &[a, b]);
+                let any = self.op(&format!("setp.NaN.{ty}"), &[a, b]);
                 let nan = if ty == Ty::F64 { self.b.f64(f64::NAN) } else { self.b.u32(0x7fff_ffff) };
                 self.b.select(any, nan, value)
             } else {

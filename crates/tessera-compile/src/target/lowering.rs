@@ -1,6 +1,5 @@
 //! The state of a lowering: the function, the kernel under construction, and what each value is bound to.
 
-use indexmap::IndexMap;
 use tessera_ir::{Block, Const, Diagnostic, Elem, EntityId, Func, Module, Op, OpData, Span, Type, Value};
 use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
@@ -40,7 +39,10 @@ pub(super) struct Lowering<'m> {
     pub(super) scratch: Scratch,
     pub(super) rings: Vec<Ring>,
     pub(super) hidden: Vec<tessera_ir::HiddenParam>,
-    pub(super) tensor_maps: IndexMap<Vec<u8>, Reg>,
+    /// Addresses of the tensor maps among the hidden parameters.
+    pub(super) maps: Vec<Reg>,
+    /// Registers that products under way still read.
+    pub(super) in_flight: Vec<Reg>,
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,
@@ -244,11 +246,11 @@ impl<'m> Lowering<'m> {
                 })
             }
             Type::Shared(ty) => {
-                let strides = match like.map(|like| self.buffer(like)) {
-                    Some(like) => like?.strides,
-                    None => ty.strides(),
-                };
-                Bound::Buffer(Buffer { strides, ..Buffer::whole(regs[0], ty) })
+                let whole = Buffer::whole(regs[0], ty);
+                Bound::Buffer(match like.map(|like| self.buffer(like)) {
+                    Some(like) => Buffer { base: regs[0], ..like? },
+                    None => whole,
+                })
             }
             Type::Registers(_) | Type::Ring(_) | Type::Tensor(_) | Type::Operand(_) => {
                 return Err(self.broken("a value that no loop can carry"));

@@ -17,6 +17,7 @@ mod cast;
 mod control;
 mod debug;
 mod elementwise;
+mod engine;
 mod float;
 mod frame;
 mod integer;
@@ -35,8 +36,8 @@ mod shape;
 mod shared;
 mod threads;
 mod view;
+mod warpgroup;
 
-use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Func, KernelImage, ImageCode, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
 use tessera_ptx::ssa::{self, Builder};
 use tessera_ptx::{Special, Target};
@@ -97,7 +98,8 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         scratch: Scratch::default(),
         rings: Vec::new(),
         hidden: Vec::new(),
-        tensor_maps: IndexMap::new(),
+        maps: Vec::new(),
+        in_flight: Vec::new(),
         files: Files::default(),
         span: func.span,
         barriers: 1,
@@ -153,7 +155,12 @@ impl Lowering<'_> {
                     || self.debug(data, kind)?
             }
             OpKind::Tile(kind) => {
-                self.shared(op, data, kind)? || self.threads(data, kind)? || self.queues(data, kind)? || self.shared_products(data, kind)?
+                self.shared(op, data, kind)?
+                    || self.threads(data, kind)?
+                    || self.queues(op, data, kind)?
+                    || self.engine(data, kind)?
+                    || self.shared_products(data, kind)?
+                    || self.warpgroups(data, kind)?
             }
             OpKind::Graph(_) => false,
         };

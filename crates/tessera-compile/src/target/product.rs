@@ -280,6 +280,7 @@ impl Lowering<'_> {
                 shape: layout.shape().iter().map(|&extent| extent as u32).collect(),
                 elem: dtype,
                 align: 16,
+                slabs: None,
             });
             offset += size;
         }
@@ -307,8 +308,6 @@ impl Lowering<'_> {
         for &reg in &start {
             carried.push(self.to_wide_any(out, reg)?);
         }
-        let (left_step, right_step) = (lhs.strides[rank - 1], rhs.strides[rank - 2]);
-        let bytes = |buffer: &Buffer| buffer.elem.unpacked_bytes() as u64;
         let unroll = [8, 4, 2].into_iter().find(|unroll| depth % unroll == 0).unwrap_or(1);
         let zero = self.b.u32(0);
         let classes: Vec<Class> = std::iter::once(Class::B32).chain(carried.iter().map(|&reg| self.class(reg))).collect();
@@ -318,8 +317,8 @@ impl Lowering<'_> {
         let params = self.b.block_params(body);
         let (k, mut sums) = (params[0], params[1..].to_vec());
         for inner in 0..u64::from(unroll) {
-            let a = self.line_values(&rows, lhs, k, left_step * bytes(lhs), inner, out, signs.0)?;
-            let b = self.line_values(&columns, rhs, k, right_step * bytes(rhs), inner, out, signs.1)?;
+            let a = self.line_values(&rows, (lhs, rank - 1), k, inner, out, signs.0)?;
+            let b = self.line_values(&columns, (rhs, rank - 2), k, inner, out, signs.1)?;
             for (sum, &(row, column)) in sums.iter_mut().zip(&pairs) {
                 *sum = match out {
                     DType::F64 => self.b.fma(Ty::F64, a[row], b[column], *sum),
@@ -356,42 +355,40 @@ impl Lowering<'_> {
         }
         let mut address = factor.base;
         for position in (0..batch).chain([dim]) {
-            let stride = factor.strides[if position == dim { axis } else { position }];
             let coordinate = self.coordinate(place, register, position);
             // A hole's line may not exist: the last one stands for it.
             let last = self.b.u32(factor.shape[if position == dim { axis } else { position }] - 1);
             let coordinate = self.b.min(Ty::U32, coordinate, last);
-            let size = self.b.u32((stride * factor.elem.unpacked_bytes() as u64) as u32);
-            address = self.b.mad(Ty::U32, coordinate, size, address);
+            address = self.along(factor, if position == dim { axis } else { position }, coordinate, address);
         }
         lines.known.insert(key, lines.addresses.len());
         lines.addresses.push(address);
         lines.addresses.len() - 1
     }
 
-    /// Element `k + inner` of every line, in the type that is accumulated.
-    #[allow(clippy::too_many_arguments, reason = "an element of a line has this many parts")]
+    /// Element `k + inner` of every line along an axis of the factor, in the type that is accumulated.
     fn line_values(
         &mut self,
         lines: &Lines,
-        factor: &Buffer,
+        (factor, axis): (&Buffer, usize),
         k: Reg,
-        step: u64,
         inner: u64,
         out: DType,
         sign: Signedness,
     ) -> Lowered<Vec<Reg>> {
         let elem = Elem::Num(factor.elem);
+        let step = factor.strides[axis] * factor.elem.unpacked_bytes() as u64;
+        let plain = factor.swizzle.bits == 0 && factor.slabs.is_none();
         let mut values = Vec::new();
         for &line in &lines.addresses {
-            let size = self.b.u32(step as u32);
-            let address = self.b.mad(Ty::U32, k, size, line);
-            let value = if factor.swizzle.bits == 0 {
+            let value = if plain {
+                let address = self.along(factor, axis, k, line);
                 let address = self.b.at(address, (inner * step) as i64);
                 self.take(elem, address)
             } else {
-                let ahead = self.b.u32((inner * step) as u32);
-                let address = self.b.add(Ty::U32, address, ahead);
+                let ahead = self.b.u32(inner as u32);
+                let index = self.b.add(Ty::U32, k, ahead);
+                let address = self.along(factor, axis, index, line);
                 let address = self.mixed(factor.swizzle, address);
                 self.take(elem, address)
             };

@@ -1,20 +1,291 @@
-//! Queues between roles.
+//! Queues of slots between roles, and roles.
+//!
+//! A ring of `n` slots has two mbarriers a slot: a full one and an empty one. A cursor is the slot and the parity of its round.
+//! The producer waits for the parity before its own on the empty barrier, which is true at once in the first round; the
+//! consumer for its own on the full one.
+//!
+//! | producer | arrivals that fill a slot | commit |
+//! |---|---|---|
+//! | copy engine | one, with the bytes that the copies will write | one thread arrives and announces the bytes |
+//! | `cp.async` | one a thread | each thread's arrival follows its copies |
+//! | threads | one a thread | each thread arrives |
+//!
+//! A slot is free when one lane of every consuming warp has arrived.
 
-use tessera_ir::{Op, OpData, TileOp};
+use tessera_ir::attrs::RingProducer;
+use tessera_ir::{Op, OpData, OpKind, TileOp, Type, Value};
+use tessera_ptx::ssa::{Address, Value as Reg};
+use tessera_ptx::{Type as Ty, Word};
+use tessera_types::Arch;
 
-use super::lowering::{Lowered, Lowering};
+use super::bound::{Bound, Buffer};
+use super::control::Frame;
+use super::lowering::{Lowered, Lowering, Team};
 
 /// A queue of slots.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {}
+pub(super) struct Ring {
+    pub(super) stages: u32,
+    producer: RingProducer,
+    /// Bytes that the copy engine writes into a slot.
+    bytes: u32,
+    /// Its buffers, with the axis of slots in front.
+    buffers: Vec<Buffer>,
+    /// Address of the first full barrier; the empty ones follow.
+    barriers: Reg,
+}
+
+impl Ring {
+    fn empty(&self) -> i64 {
+        8 * i64::from(self.stages)
+    }
+}
 
 impl Lowering<'_> {
-    pub(super) fn queues(&mut self, _data: &OpData, _kind: &TileOp) -> Lowered<bool> {
-        Ok(false)
+    /// Lowers an operation on rings; false if it is none.
+    pub(super) fn queues(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+        match kind {
+            TileOp::Ring { stages, producer, bytes, .. } => self.make_ring(op, data, *stages, *producer, *bytes)?,
+            TileOp::RingStart {} => {
+                let zero = self.b.u32(0);
+                self.bind(data.result(), Bound::Cursor([zero, zero]));
+            }
+            TileOp::Advance {} => {
+                let (ring, [slot, phase]) = self.ring_at(data, 0)?;
+                let (one, zero, count) = (self.b.u32(1), self.b.u32(0), self.b.u32(ring.stages));
+                let next = self.b.add(Ty::U32, slot, one);
+                let wraps = self.b.setp(Word::Eq, Ty::U32, next, count);
+                let slot = self.b.select(wraps, zero, next);
+                let turned = self.b.xor(phase, one);
+                let phase = self.b.select(wraps, turned, phase);
+                self.bind(data.result(), Bound::Cursor([slot, phase]));
+            }
+            TileOp::Acquire {} => {
+                let (ring, [slot, phase]) = self.ring_at(data, 0)?;
+                let one = self.b.u32(1);
+                let parity = self.b.xor(phase, one);
+                let barrier = self.barrier_of(&ring, slot, ring.empty());
+                self.wait_for(barrier, parity);
+            }
+            TileOp::Wait {} => {
+                let (ring, [slot, phase]) = self.ring_at(data, 0)?;
+                let barrier = self.barrier_of(&ring, slot, 0);
+                self.wait_for(barrier, phase);
+            }
+            TileOp::Commit {} => {
+                let (ring, [slot, _]) = self.ring_at(data, 0)?;
+                let barrier = self.barrier_of(&ring, slot, 0);
+                match ring.producer {
+                    RingProducer::Tma => {
+                        let first = self.is_first_thread();
+                        let bytes = self.b.u32(ring.bytes);
+                        self.b.guarded(first, |b| b.mbarrier_arrive_expect(barrier, bytes));
+                    }
+                    RingProducer::CopyAsync => self.b.cp_async_arrive(barrier),
+                    RingProducer::Threads => self.b.mbarrier_arrive(barrier),
+                }
+            }
+            TileOp::Release {} => {
+                let (ring, [slot, _]) = self.ring_at(data, 0)?;
+                let barrier = self.barrier_of(&ring, slot, ring.empty());
+                self.b.warp_sync();
+                let (lane, zero) = (self.lane(), self.b.u32(0));
+                let first = self.b.setp(Word::Eq, Ty::U32, lane, zero);
+                self.b.guarded(first, |b| b.mbarrier_arrive(barrier));
+            }
+            TileOp::Slot { buffer } => {
+                let (ring, [slot, _]) = self.ring_at(data, 0)?;
+                let Some(whole) = ring.buffers.get(*buffer as usize) else { return Err(self.broken("a slot without buffers")) };
+                let part = self.slice(whole.clone(), slot);
+                self.bind(data.result(), Bound::Buffer(part));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
+    fn ring_of(&self, value: Value) -> Lowered<Ring> {
+        match self.get(value)? {
+            Bound::Ring(position) => Ok(self.rings[*position].clone()),
+            _ => Err(self.broken("something else where a ring is needed")),
+        }
+    }
+
+    /// The ring and the cursor behind it.
+    fn ring_at(&self, data: &OpData, position: usize) -> Lowered<(Ring, [Reg; 2])> {
+        let ring = self.ring_of(data.one(position))?;
+        match self.get(data.one(position + 1))? {
+            Bound::Cursor(cursor) => Ok((ring, *cursor)),
+            _ => Err(self.broken("something else where a cursor is needed")),
+        }
+    }
+
+    /// The full barrier of the slot at a cursor.
+    pub(super) fn full_barrier(&mut self, ring: Value, cursor: Value) -> Lowered<Address> {
+        let ring = self.ring_of(ring)?;
+        let Bound::Cursor([slot, _]) = *self.get(cursor)? else { return Err(self.broken("no cursor")) };
+        Ok(self.barrier_of(&ring, slot, 0))
+    }
+
+    fn barrier_of(&mut self, ring: &Ring, slot: Reg, offset: i64) -> Address {
+        let eight = self.b.u32(8);
+        let address = self.b.mad(Ty::U32, slot, eight, ring.barriers);
+        self.b.at(address, offset)
+    }
+
+    fn wait_for(&mut self, barrier: Address, parity: Reg) {
+        if self.arch.has_tma() {
+            self.b.mbarrier_wait(barrier, parity);
+        } else {
+            self.b.mbarrier_wait_by_test(barrier, parity);
+        }
+    }
+
+    /// True in one thread of the team.
+    pub(super) fn is_first_thread(&mut self) -> Reg {
+        let (thread, zero) = (self.thread(), self.b.u32(0));
+        self.b.setp(Word::Eq, Ty::U32, thread, zero)
+    }
+
+    fn make_ring(&mut self, op: Op, data: &OpData, stages: u32, producer: RingProducer, bytes: u32) -> Lowered<()> {
+        if !self.arch.has_mbarrier() || (producer == RingProducer::Tma && !self.arch.has_tma()) {
+            return Err(self.unsupported("there are no barriers for queues of this kind"));
+        }
+        let barriers = self.reserved(op)?;
+        let mut buffers = Vec::new();
+        for &value in data.group(0) {
+            buffers.push(self.buffer(value)?);
+        }
+        let ring = Ring { stages, producer, bytes, buffers, barriers };
+        let fillers = match producer {
+            RingProducer::Tma => 1,
+            RingProducer::CopyAsync | RingProducer::Threads => {
+                let commits = |kind: &TileOp| matches!(kind, TileOp::Commit {});
+                Arch::WARP * self.warps_using(data.result(), commits)
+            }
+        };
+        let readers = self.warps_using(data.result(), |kind| matches!(kind, TileOp::Release {}));
+        let first = self.is_first_thread();
+        let empty = ring.empty();
+        self.b.when(first, |b| {
+            for stage in 0..i64::from(stages) {
+                b.mbarrier_init((barriers, 8 * stage), fillers.max(1));
+                b.mbarrier_init((barriers, empty + 8 * stage), readers.max(1));
+            }
+            b.fence("mbarrier_init.release.cluster");
+        });
+        self.meet();
+        self.rings.push(ring);
+        self.bind(data.result(), Bound::Ring(self.rings.len() - 1));
+        Ok(())
+    }
+
+    /// Warps of all roles in which an operation of a kind is applied to a ring.
+    fn warps_using(&self, ring: Value, is: impl Fn(&TileOp) -> bool + Copy) -> u32 {
+        fn uses(this: &Lowering<'_>, block: tessera_ir::Block, ring: Value, is: impl Fn(&TileOp) -> bool + Copy) -> (bool, u32) {
+            let (mut here, mut in_roles) = (false, 0);
+            for &op in &this.func.blocks[block].ops {
+                let data = this.data(op);
+                match &data.kind {
+                    OpKind::Tile(TileOp::Role { warps, .. }) => {
+                        let (inside, _) = uses(this, data.regions[0], ring, is);
+                        in_roles += if inside { *warps } else { 0 };
+                    }
+                    OpKind::Tile(kind) if is(kind) => here |= data.operands.first() == Some(&ring),
+                    _ => {
+                        for &region in &data.regions {
+                            let (inside, roles) = uses(this, region, ring, is);
+                            here |= inside;
+                            in_roles += roles;
+                        }
+                    }
+                }
+            }
+            (here, in_roles)
+        }
+        let (whole, in_roles) = uses(self, self.func.body, ring, is);
+        if whole { self.team.warps + in_roles } else { in_roles }
+    }
+
+    // --- roles
+
     /// Lowers roles that follow each other; how many operations they are.
-    pub(super) fn roles(&mut self, _ops: &[Op]) -> Lowered<usize> {
-        Ok(0)
+    pub(super) fn roles(&mut self, ops: &[Op]) -> Lowered<usize> {
+        let is_role = |op: &&Op| matches!(self.data(**op).kind, OpKind::Tile(TileOp::Role { .. }));
+        let count = ops.iter().take_while(is_role).count();
+        if count == 0 {
+            return Ok(0);
+        }
+        let outer = self.team;
+        let join = self.b.new_block(&[]);
+        let (thread, five) = (self.b.special(tessera_ptx::Special::TidX), self.b.u32(5));
+        let warp = self.b.shr(Ty::U32, thread, five);
+        // All lanes agree, and the assembler may know it.
+        let zero = self.b.u32(0);
+        let warp = self.b.shfl(Word::Idx, warp, zero, 31);
+        let scratch = self.scratch.start;
+        for &op in &ops[..count] {
+            let data = self.data(op);
+            let OpKind::Tile(TileOp::Role { first_warp, warps, registers }) = &data.kind else { continue };
+            let (body, next) = (self.b.new_block(&[]), self.b.new_block(&[]));
+            let (first, number) = (self.b.u32(*first_warp), self.b.u32(*warps));
+            let place = self.b.sub(Ty::U32, warp, first);
+            let belongs = self.b.setp(Word::Lt, Ty::U32, place, number);
+            self.b.branch(belongs, (body, &[]), (next, &[]));
+            self.b.switch_to(body);
+            if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
+                let threads = self.func.hints.num_warps.unwrap_or(4) * Arch::WARP;
+                let given = (self.arch.limits().registers_per_block / threads / 8 * 8).min(255);
+                if registers > given {
+                    self.b.setmaxnreg_inc(registers);
+                } else {
+                    self.b.setmaxnreg_dec(registers);
+                }
+            }
+            if self.barriers > 15 {
+                return Err(self.unsupported("more than 15 roles have no barriers of their own"));
+            }
+            self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers };
+            self.barriers += 1;
+            // Roles run at the same time: each borrows memory of its own.
+            self.scratch.start = self.scratch.borrowed.max(self.scratch.start);
+            self.frames.push(Frame::If { join });
+            self.block(data.regions[0])?;
+            self.frames.pop();
+            if !self.b.is_ended() {
+                self.b.jump(join, &[]);
+            }
+            self.b.switch_to(next);
+        }
+        self.team = outer;
+        self.scratch.start = scratch;
+        self.b.jump(join, &[]);
+        self.b.switch_to(join);
+        let rest = ops.get(count).map(|&op| &self.data(op).kind);
+        let ends = rest.is_none_or(|kind| matches!(kind, OpKind::Schedule(tessera_ir::ScheduleOp::Return {})));
+        if !ends {
+            self.meet();
+        }
+        Ok(count)
+    }
+
+    /// One entry of a buffer's first axis.
+    pub(super) fn slice(&mut self, mut buffer: Buffer, index: Reg) -> Buffer {
+        let step = buffer.strides[0] * buffer.elem.unpacked_bytes() as u64;
+        let size = self.b.u32(step as u32);
+        buffer.base = self.b.mad(Ty::U32, index, size, buffer.base);
+        buffer.align = buffer.align.min(1 << step.trailing_zeros());
+        buffer.strides.remove(0);
+        buffer.shape.remove(0);
+        buffer.slabs = buffer.slabs.map(|slabs| super::bound::Slabs { axis: slabs.axis.saturating_sub(1), ..slabs });
+        buffer
+    }
+
+    /// The type of a view of tiles.
+    pub(super) fn tile_view(&self, view: Value) -> Lowered<&tessera_ir::TileViewType> {
+        match self.func.ty(view) {
+            Type::TileView(view) => Ok(view),
+            _ => Err(self.broken("something else where a view is needed")),
+        }
     }
 }

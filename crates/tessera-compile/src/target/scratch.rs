@@ -15,8 +15,10 @@ use super::lowering::Lowering;
 /// What the kernel's shared memory is given out to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// The most bytes that an operation borrows.
+    /// Bytes that operations borrow in all.
     pub(super) borrowed: u64,
+    /// Where the borrowed region of the current team starts in it.
+    pub(super) start: u64,
     /// Address of the dynamic shared memory.
     pub(super) base: Option<Reg>,
     /// Bytes that the buffers of the function take in all: the borrowed region starts there.
@@ -57,9 +59,10 @@ impl Lowering<'_> {
 
     /// Borrows the scratch region: all threads meet, then it may be written. Its address.
     pub(super) fn borrow(&mut self, bytes: u64) -> Reg {
-        self.scratch.borrowed = self.scratch.borrowed.max(bytes);
+        let start = self.scratch.start.next_multiple_of(16);
+        self.scratch.borrowed = self.scratch.borrowed.max(start + bytes);
         let base = self.shared_base();
-        let offset = self.b.u32(self.scratch.reserved as u32);
+        let offset = self.b.u32((self.scratch.reserved + start) as u32);
         let base = self.b.add(Ty::U32, base, offset);
         self.meet();
         base

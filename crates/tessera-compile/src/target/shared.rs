@@ -12,7 +12,7 @@ use tessera_ptx::ssa::{Address, Guard, Value as Reg};
 use tessera_types::Arch;
 
 use super::atomic::Update;
-use super::bound::{Bound, Buffer, Regs};
+use super::bound::{Bound, Buffer, Regs, Slabs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
@@ -73,21 +73,18 @@ impl Lowering<'_> {
             }
             TileOp::AllocRegister {} => self.alloc_register(op, data)?,
             TileOp::SliceShared {} => {
-                let mut buffer = self.buffer(data.one(0))?;
+                let buffer = self.buffer(data.one(0))?;
                 let index = self.index_in_shared(data.one(1))?;
-                let bytes = buffer.elem.unpacked_bytes() as u64;
-                let step = buffer.strides[0] * bytes;
-                let size = self.b.u32(step as u32);
-                buffer.base = self.b.mad(Ty::U32, index, size, buffer.base);
-                buffer.align = buffer.align.min(1 << step.trailing_zeros());
-                buffer.strides.remove(0);
-                buffer.shape.remove(0);
+                let buffer = self.slice(buffer, index);
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::SubviewShared { offsets } => {
                 let mut buffer = self.buffer(data.one(0))?;
-                let start: u64 = offsets.iter().zip(&buffer.strides).map(|(&offset, stride)| u64::from(offset) * stride).sum();
-                let start = start * buffer.elem.unpacked_bytes() as u64;
+                let corner: SmallVec<[u64; 4]> = offsets.iter().map(|&offset| u64::from(offset)).collect();
+                if buffer.slabs.is_some_and(|slabs| !corner[slabs.axis].is_multiple_of(slabs.elements)) {
+                    return Err(self.unsupported("a part of a swizzled buffer begins within a line's slab"));
+                }
+                let start = buffer.offset(&corner);
                 let bytes = self.b.u32(start as u32);
                 buffer.base = self.b.add(Ty::U32, buffer.base, bytes);
                 buffer.align = if start == 0 { buffer.align } else { buffer.align.min(1 << start.trailing_zeros()) };
@@ -100,6 +97,8 @@ impl Lowering<'_> {
                 let mut buffer = self.buffer(data.one(0))?;
                 buffer.strides = permutation.iter().map(|&axis| buffer.strides[axis as usize]).collect();
                 buffer.shape = permutation.iter().map(|&axis| buffer.shape[axis as usize]).collect();
+                let axis_of = |old: usize| permutation.iter().position(|&axis| axis as usize == old).unwrap_or(old);
+                buffer.slabs = buffer.slabs.map(|slabs| Slabs { axis: axis_of(slabs.axis), ..slabs });
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::LoadShared {} => {
@@ -176,7 +175,7 @@ impl Lowering<'_> {
             strides[dim] = strides[dim + 1] * u64::from(tile.shape[dim + 1]);
         }
         let buffer =
-            Buffer { base, strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align: elem.unpacked_bytes() as u64 };
+            Buffer { base, strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align: elem.unpacked_bytes() as u64, slabs: None };
         self.bind(data.result(), Bound::Array(buffer));
         Ok(())
     }
@@ -196,13 +195,25 @@ impl Lowering<'_> {
     fn chosen(&mut self, buffer: Value, indices: &[Value]) -> Lowered<(Buffer, Address)> {
         let buffer = self.buffer(buffer)?;
         let mut address = buffer.base;
-        for (&index, &stride) in indices.iter().zip(&buffer.strides) {
+        for (axis, &index) in indices.iter().enumerate() {
             let index = self.index_in_shared(index)?;
-            let size = self.b.u32((stride * buffer.elem.unpacked_bytes() as u64) as u32);
-            address = self.b.mad(Ty::U32, index, size, address);
+            address = self.along(&buffer, axis, index, address);
         }
         let address = self.mixed(buffer.swizzle, address);
         Ok((buffer, address.into()))
+    }
+
+    /// An address moved by so many elements along an axis.
+    pub(super) fn along(&mut self, buffer: &Buffer, axis: usize, index: Reg, address: Reg) -> Reg {
+        let size = self.b.u32((buffer.strides[axis] * buffer.elem.unpacked_bytes() as u64) as u32);
+        let Some(slabs) = buffer.slabs.filter(|slabs| slabs.axis == axis) else {
+            return self.b.mad(Ty::U32, index, size, address);
+        };
+        let (count, mask) = (self.b.u32(slabs.elements.trailing_zeros()), self.b.u32(slabs.elements as u32 - 1));
+        let (slab, within) = (self.b.shr(Ty::U32, index, count), self.b.and(index, mask));
+        let stride = self.b.u32(slabs.stride as u32);
+        let address = self.b.mad(Ty::U32, slab, stride, address);
+        self.b.mad(Ty::U32, within, size, address)
     }
 
     /// An address with its bits mixed.
@@ -218,6 +229,14 @@ impl Lowering<'_> {
 
     /// The address of a register's element in a buffer.
     pub(super) fn buffer_address(&mut self, buffer: &Buffer, place: &Place, register: usize) -> Address {
+        if buffer.slabs.is_some() {
+            let mut address = buffer.base;
+            for axis in 0..buffer.strides.len() {
+                let coordinate = self.coordinate(place, register, axis);
+                address = self.along(buffer, axis, coordinate, address);
+            }
+            return self.mixed(buffer.swizzle, address).into();
+        }
         let bytes = buffer.elem.unpacked_bytes() as u64;
         let mut bases = rustc_hash::FxHashMap::default();
         let address = self.element_address(place, register, &buffer.strides, 0, bytes, buffer.base, &mut bases);

@@ -1,0 +1,172 @@
+//! Copies by the tensor memory accelerator. A map of the array is a hidden parameter, made at launch from the array argument; one
+//! thread of the team issues the copies, one for each slab of the buffer.
+
+use smallvec::SmallVec;
+use tessera_ir::{EntityId, HiddenParam, OpData, ScheduleOp, Swizzle, TensorMapPlan, TileOp, Value};
+use tessera_ptx::ssa::{CopyOptions, Value as Reg};
+use tessera_ptx::Type as Ty;
+use tessera_types::{L2Promotion, OutOfBounds};
+
+use super::bound::{Buffer, engine_span};
+use super::lowering::{Lowered, Lowering};
+use super::view::step_of;
+
+/// Elements of a box along one dimension.
+const MOST: u32 = 256;
+
+/// One copy of a box: where it lies in the buffer and how far it is from the tile's corner along the map's first dimension.
+struct Piece {
+    offset: u64,
+    moved: u64,
+}
+
+impl Lowering<'_> {
+    /// Lowers a copy by the accelerator; false if the operation is none.
+    pub(super) fn engine(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+        match kind {
+            TileOp::TmaLoad {} => {
+                let buffer = self.buffer(data.one(2))?;
+                let (map, coordinates, pieces) = self.boxes(data.one(0), data.group(1), &buffer)?;
+                let barrier = self.full_barrier(data.one(3), data.one(4))?;
+                let first = self.is_first_thread();
+                let copies = self.placed(&buffer, &coordinates, &pieces);
+                self.b.when(first, |b| {
+                    for (to, coordinates) in &copies {
+                        b.tensor_load(*to, map, coordinates, barrier.clone(), CopyOptions::default());
+                    }
+                });
+            }
+            TileOp::TmaStore {} => {
+                let buffer = self.buffer(data.one(0))?;
+                let (map, coordinates, pieces) = self.boxes(data.one(1), data.group(2), &buffer)?;
+                let first = self.is_first_thread();
+                let copies = self.placed(&buffer, &coordinates, &pieces);
+                self.b.when(first, |b| {
+                    for (from, coordinates) in &copies {
+                        b.tensor_store(map, coordinates, *from);
+                    }
+                    b.bulk_commit();
+                });
+            }
+            TileOp::TmaStoreWait { pending, read } => {
+                let first = self.is_first_thread();
+                self.b.when(first, |b| if *read { b.bulk_wait_read(*pending) } else { b.bulk_wait(*pending) });
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Address and coordinates of every copy.
+    fn placed(&mut self, buffer: &Buffer, coordinates: &[Reg], pieces: &[Piece]) -> Vec<(Reg, Vec<Reg>)> {
+        let mut copies = Vec::new();
+        for piece in pieces {
+            let (offset, moved) = (self.b.u32(piece.offset as u32), self.b.u32(piece.moved as u32));
+            let address = self.b.add(Ty::U32, buffer.base, offset);
+            let mut coordinates = coordinates.to_vec();
+            coordinates[0] = self.b.add(Ty::S32, coordinates[0], moved);
+            copies.push((address, coordinates));
+        }
+        copies
+    }
+
+    /// The map of a view's array, the coordinates of the tile's corner (the contiguous axis first), and the boxes of the tile.
+    fn boxes(&mut self, view: Value, index: &[Value], buffer: &Buffer) -> Lowered<(Reg, Vec<Reg>, Vec<Piece>)> {
+        if !self.arch.has_tma() {
+            return Err(self.unsupported("there is no copy engine"));
+        }
+        let ty = self.tile_view(view)?.clone();
+        let param = self.array_of(view)?;
+        let mut order: Vec<usize> = (0..ty.tile.len()).collect();
+        order.sort_by_key(|&axis| (buffer.strides[axis], usize::from(buffer.shape[axis] != 1)));
+        if let Some(slabs) = buffer.slabs
+            && let Some(at) = order.iter().position(|&axis| axis == slabs.axis)
+        {
+            let fastest = order.remove(at);
+            order.insert(0, fastest);
+        }
+        let fastest = order[0];
+        let line = u64::from(ty.tile[fastest]);
+        let part = buffer.slabs.map_or(line.min(u64::from(MOST)), |slabs| slabs.elements);
+        let tile: Vec<u32> = order.iter().map(|&axis| if axis == fastest { part as u32 } else { ty.tile[axis] }).collect();
+        if tile.iter().any(|&extent| extent > MOST) || line % part != 0 {
+            return Err(self.unsupported(format!("the copy engine moves at most {MOST} elements along an axis")));
+        }
+        let swizzle = match engine_span(buffer.swizzle) {
+            Some(32) => tessera_types::Swizzle::B32,
+            Some(64) => tessera_types::Swizzle::B64,
+            Some(_) => tessera_types::Swizzle::B128,
+            None if buffer.swizzle == Swizzle::NONE || buffer.swizzle.bits == 0 => tessera_types::Swizzle::None,
+            None => return Err(self.unsupported("the copy engine does not know this swizzle")),
+        };
+        let plan = TensorMapPlan {
+            param,
+            axes: order.iter().map(|&axis| ty.dim_map[axis] as usize).collect(),
+            tile,
+            dtype: None,
+            swizzle,
+            l2: L2Promotion::B128,
+            outside: OutOfBounds::Zero,
+        };
+        let map = self.map_of(plan);
+        let mut coordinates = Vec::new();
+        for &axis in &order {
+            let index = self.index_in_shared(index[axis])?;
+            let step = self.b.u32(step_of(&ty, axis) as u32);
+            coordinates.push(self.b.mul(Ty::S32, index, step));
+        }
+        let pieces = (0..line / part)
+            .map(|piece| {
+                let mut corner: SmallVec<[u64; 4]> = SmallVec::from_elem(0, ty.tile.len());
+                corner[fastest] = piece * part;
+                Piece { offset: buffer.offset(&corner), moved: piece * part }
+            })
+            .collect();
+        Ok((map, coordinates, pieces))
+    }
+
+    /// The address of a map, one hidden parameter for all copies that agree on it.
+    fn map_of(&mut self, plan: TensorMapPlan) -> Reg {
+        let plan = HiddenParam::TensorMap(plan);
+        if let Some(known) = self.hidden.iter().position(|known| *known == plan) {
+            return self.maps[known];
+        }
+        let map = self.b.tensor_map_param(&format!("tensor_map_{}", self.hidden.len()));
+        self.hidden.push(plan);
+        self.maps.push(map);
+        map
+    }
+
+    /// The position among the kernel's parameters of the array that a view is of, with that array's own sizes and strides.
+    fn array_of(&self, view: Value) -> Lowered<usize> {
+        let refused = || {
+            self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides")
+        };
+        let tensor = self.func.defining_op(view).map(|op| self.data(op)).ok_or_else(refused)?;
+        let tensor = tensor.operands.first().copied().ok_or_else(refused)?;
+        let made = self.func.defining_op(tensor).map(|op| self.data(op)).ok_or_else(refused)?;
+        if !matches!(made.kind.schedule(), Some(ScheduleOp::MakeTensorView {})) {
+            return Err(refused());
+        }
+        let base = self.behind_assumptions(made.one(0));
+        let argument = self.func.args().iter().position(|&arg| arg == base).ok_or_else(refused)?;
+        let abi = &self.func.abi;
+        let position = (0..abi.params.len()).find(|&position| abi.first_argument(position) == argument).ok_or_else(refused)?;
+        let own = self.func.args().get(argument..argument + abi.params[position].kind.argument_count()).ok_or_else(refused)?;
+        let foreign = |value: &Value| !own.contains(&self.behind_assumptions(*value));
+        if made.group(1).iter().chain(made.group(2)).any(foreign) {
+            return Err(refused());
+        }
+        debug_assert!(base.index() < self.bound.len());
+        Ok(position)
+    }
+
+    fn behind_assumptions(&self, value: Value) -> Value {
+        match self.func.defining_op(value).map(|op| self.data(op)) {
+            Some(data) if matches!(data.kind.schedule(), Some(ScheduleOp::Assume { .. })) => {
+                self.behind_assumptions(data.one(0))
+            }
+            _ => value,
+        }
+    }
+}
