@@ -4,7 +4,8 @@
 //! contracted that the caller did not ask to be.
 
 use super::builder::{Builder, Results};
-use super::kernel::{Arg, Class, Value};
+use super::inst::Arg;
+use super::kernel::{Class, Value};
 use crate::types::{Kind, Type};
 use crate::word::Word;
 

@@ -4,7 +4,8 @@
 //! branch and the induction variable is added to in place.
 
 use super::builder::Builder;
-use super::kernel::{Arg, Block, Class, Target, Terminator, Value};
+use super::inst::{Arg, Target, Terminator};
+use super::kernel::{Block, Class, Value};
 use crate::types::{Kind, Type};
 use crate::word::Word;
 

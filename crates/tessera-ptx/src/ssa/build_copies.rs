@@ -1,7 +1,8 @@
 //! Builder methods: asynchronous copies: `cp.async`, bulk copies, tensor copies.
 
 use super::builder::Builder;
-use super::kernel::{Address, Arg, Value};
+use super::inst::{Address, Arg};
+use super::kernel::Value;
 
 /// What a bulk or tensor copy may say beside its addresses.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,7 +13,8 @@
 //! front of the wait or a definition behind the fence.
 
 use super::builder::{Builder, Results};
-use super::kernel::{Address, Arg, Class, Value};
+use super::inst::{Address, Arg};
+use super::kernel::{Class, Value};
 
 /// The A operand of a warpgroup's product.
 #[derive(Clone, Copy, Debug)]

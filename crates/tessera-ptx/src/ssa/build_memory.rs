@@ -4,7 +4,8 @@
 //! `global.L1::no_allocate`, `acquire.gpu.global`; the table decides whether it exists.
 
 use super::builder::{Builder, Results};
-use super::kernel::{Address, Arg, Class, Guard, Value};
+use super::inst::{Address, Arg, Guard};
+use super::kernel::{Class, Value};
 use crate::types::{Kind, Type};
 
 /// The type that a load or store names: formats that PTX does not move by name go as bits.

@@ -3,7 +3,8 @@
 //! An mbarrier is 8 bytes of shared memory; its address is 32 bits.
 
 use super::builder::{Builder, Results};
-use super::kernel::{Address, Arg, Class, Value};
+use super::inst::{Address, Arg};
+use super::kernel::{Class, Value};
 use crate::types::Type;
 use crate::word::Word;
 

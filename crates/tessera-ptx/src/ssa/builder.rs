@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use super::effects::{Effects, is_steady};
 use super::fold::{Folded, fold};
-use super::kernel::{
-    Address, Arg, Block, Class, Guard, Inst, InstData, Kernel, Origin, Param, ParamKind, Shared, Terminator, Value,
-};
+use super::inst::{Address, Arg, Guard, InstData, Terminator};
+use super::kernel::{Block, Class, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
 use super::op::Op;
 use crate::form::form;
 use crate::model::{self, Limit, Loc, RegId};

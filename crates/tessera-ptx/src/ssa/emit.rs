@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use super::builder::as_operand;
 use super::cfg::Cfg;
 use super::copies::sequence;
-use super::kernel::{Arg, Block, Class, Inst, Kernel, Origin, ParamKind, Terminator, Value};
+use super::inst::{Arg, Terminator};
+use super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
 use super::liveness::Liveness;
 use super::names::{declarations, renumber};
 use super::op::OpTable;
@@ -254,7 +255,7 @@ impl Emitter<'_> {
     // --- copies
 
     /// The block arguments of a jump that are not where the parameters are.
-    fn moves(&self, target: &super::kernel::Target) -> Vec<(Value, Value)> {
+    fn moves(&self, target: &super::inst::Target) -> Vec<(Value, Value)> {
         let params = &self.kernel.block(target.block).params;
         let pairs = params.iter().copied().zip(target.args.iter().copied());
         pairs.filter(|&(to, from)| self.moves_bits(to, from)).collect()
@@ -466,7 +467,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn address(&mut self, address: &super::kernel::Address) -> Address {
+    fn address(&mut self, address: &super::inst::Address) -> Address {
         let (base, more) = match self.kernel.origin(address.base) {
             Origin::Shared(index, offset) => (Base::Symbol(Name::from(self.kernel.shared[index as usize].name.as_str())), offset),
             Origin::Const(bits) => (Base::Zero, bits as i64),

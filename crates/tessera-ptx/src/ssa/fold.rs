@@ -8,7 +8,8 @@
 //! Floating point is folded only where all operands are constants.
 
 use super::evaluate::evaluate;
-use super::kernel::{Arg, Class, InstData, Kernel, Value};
+use super::inst::{Arg, InstData};
+use super::kernel::{Class, Kernel, Value};
 use super::op::{Op, OpData};
 use crate::form::types_of;
 use crate::types::{Kind, Type};

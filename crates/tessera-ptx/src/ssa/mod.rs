@@ -52,6 +52,7 @@ mod effects;
 mod emit;
 mod evaluate;
 mod fold;
+mod inst;
 mod kernel;
 mod liveness;
 mod names;
@@ -66,10 +67,8 @@ pub use build_matrices::{WgmmaA, WgmmaOptions};
 pub use builder::{BuildError, Builder, Results};
 pub use effects::Effects;
 pub use emit::{EmitReport, emit, module};
-pub use kernel::{
-    Address, Arg, Block, BlockData, Class, Guard, Inst, InstData, Kernel, Origin, Param, ParamKind, Shared, Target, Terminator,
-    Value,
-};
+pub use inst::{Address, Arg, Guard, InstData, Target, Terminator};
+pub use kernel::{Block, BlockData, Class, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
 pub use op::{Op, OpData};
 pub use passes::{Level, PassReport, optimize};
 pub use verify::verify;

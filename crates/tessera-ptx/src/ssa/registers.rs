@@ -6,7 +6,8 @@
 //! other of its class meets the nearest one that dominates it.
 
 use super::cfg::Cfg;
-use super::kernel::{Arg, Kernel, Value};
+use super::inst::Arg;
+use super::kernel::{Kernel, Value};
 use super::liveness::{Liveness, Place};
 
 #[derive(Clone, Debug)]

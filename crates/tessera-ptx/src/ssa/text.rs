@@ -14,7 +14,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::kernel::{Address, Arg, Block, Inst, Kernel, Origin, ParamKind, Target, Terminator, Value};
+use super::inst::{Address, Arg, Target, Terminator};
+use super::kernel::{Block, Inst, Kernel, Origin, ParamKind, Value};
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,8 @@
 
 use super::builder::as_operand;
 use super::cfg::Cfg;
-use super::kernel::{Arg, Block, Class, Inst, Kernel, Origin, Terminator, Value};
+use super::inst::{Arg, Terminator};
+use super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::liveness::Place;
 use crate::form::form;
 use crate::model::RegId;

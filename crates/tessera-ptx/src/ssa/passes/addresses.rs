@@ -8,7 +8,8 @@
 //! All of it is arithmetic modulo 2^n, so nothing has to be known of the values. Accesses of an unrolled loop then share one
 //! base, and neighbours can be found.
 
-use super::super::kernel::{Arg, Class, Inst, Kernel, Origin, Value};
+use super::super::inst::Arg;
+use super::super::kernel::{Class, Inst, Kernel, Origin, Value};
 
 /// An instruction's immediate offset has 24 bits.
 const FARTHEST: i64 = 1 << 23;

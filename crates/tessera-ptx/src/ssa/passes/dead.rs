@@ -3,7 +3,8 @@
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
-use super::super::kernel::{Block, Kernel, Origin, Terminator, Value};
+use super::super::inst::Terminator;
+use super::super::kernel::{Block, Kernel, Origin, Value};
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let cfg = Cfg::new(kernel);

@@ -6,7 +6,8 @@
 //! ```
 
 use super::super::cfg::Cfg;
-use super::super::kernel::{Arg, Block, BlockData, Class, InstData, Kernel, Origin, Target, Terminator, Value};
+use super::super::inst::{Arg, InstData, Target, Terminator};
+use super::super::kernel::{Block, BlockData, Class, Kernel, Origin, Value};
 use super::Replacements;
 use super::dead::remove_params;
 

@@ -5,7 +5,8 @@
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
-use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Target, Terminator, Value};
+use super::super::inst::{Target, Terminator};
+use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::super::liveness::Liveness;
 
 /// 32-bit registers that a loop may occupy before nothing more is moved in front of it.

@@ -9,7 +9,8 @@
 //! index that is extended must be exact: its sum does not wrap.
 
 use super::super::cfg::Cfg;
-use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Terminator, Value};
+use super::super::inst::Terminator;
+use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::Replacements;
 use super::hoist::preheader;
 use super::ranges::Ranges;

@@ -11,7 +11,8 @@ mod number;
 mod ranges;
 mod vectors;
 
-use super::kernel::{Arg, Class, Inst, InstData, Kernel, Origin, Value};
+use super::inst::{Arg, InstData};
+use super::kernel::{Class, Inst, Kernel, Origin, Value};
 use super::op::Op;
 use super::verify::verify;
 

@@ -9,7 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
 use super::super::fold::{Folded, fold};
-use super::super::kernel::{Arg, Block, Inst, Kernel, Value};
+use super::super::inst::Arg;
+use super::super::kernel::{Block, Inst, Kernel, Value};
 use super::super::op::Op;
 use super::Replacements;
 

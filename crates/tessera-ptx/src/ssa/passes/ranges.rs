@@ -3,7 +3,8 @@
 //! Known are the limits of special registers, masks, shifts, remainders, and a loop's index from its start and its bound:
 //! `for i in 0..n` has `i < n` in the body whatever `n` is, so it is not negative there.
 
-use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Terminator, Value};
+use super::super::inst::Terminator;
+use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
 use crate::model::Limit;
 use crate::word::Special;
 

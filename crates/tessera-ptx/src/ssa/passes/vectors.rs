@@ -5,7 +5,8 @@
 //! pointers and variables and the factors of what is added to them.
 
 use super::super::effects::Effects;
-use super::super::kernel::{Arg, Block, Class, Inst, InstData, Kernel, Origin, ParamKind, Value};
+use super::super::inst::{Arg, InstData};
+use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
 
 /// How far a definition is followed.
 const DEEPEST: u32 = 12;
