@@ -119,6 +119,7 @@ impl Emulator {
         let found = heap.find(to.0, from.len() as u64).and_then(|index| heap.get(index));
         let found = found.ok_or_else(|| missing(&heap, to, from.len()))?;
         found.copy_in(to.0, from);
+        found.mark(to.0, from.len() as u64);
         Ok(())
     }
 
@@ -213,11 +214,16 @@ impl Emulator {
             multiprocessors: self.multiprocessors,
             options,
             files: &module.files,
+            shadow: Mutex::default(),
             output: Mutex::new(BTreeMap::new()),
         };
         let blocks = u64::from(self.occupancy(program, block.count() as u32, options.shared_bytes).max(1));
         let resident = (blocks * u64::from(self.multiprocessors) / cluster.count()).max(1);
-        crate::launch::run(&launch, resident)
+        let result = crate::launch::run(&launch, resident);
+        if !options.sanitize.uninitialized {
+            heap.assume_written();
+        }
+        result
     }
 
     fn check(&self, program: &Program, grid: Dim3, block: Dim3, args: &Params, options: &LaunchOptions) -> Result<Dim3, EmuError> {

@@ -9,7 +9,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Where the first allocation may lie.
 const FIRST: u64 = 0x7_0000_0000;
@@ -51,6 +51,28 @@ pub(crate) struct Allocation {
     pub(crate) size: u64,
     pub(crate) freed: bool,
     bytes: Arc<Bytes>,
+    written: Arc<Written>,
+}
+
+/// Which bytes of an allocation were written: a bit each.
+struct Written {
+    bits: Bytes,
+    /// Nobody kept count for a while.
+    all: AtomicBool,
+}
+
+impl Written {
+    fn new(bytes: u64) -> Option<Written> {
+        Some(Written { bits: Bytes::new(bytes.div_ceil(8))?, all: AtomicBool::new(false) })
+    }
+
+    /// The bits of eight bytes.
+    fn cell(&self, index: u64) -> &AtomicU8 {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        assert!(index < self.bits.layout.size());
+        // SAFETY: inside the memory, as just checked, which lives as long as `self`; all accesses to it are atomic.
+        unsafe { AtomicU8::from_ptr(self.bits.at.as_ptr().add(index)) }
+    }
 }
 
 impl Allocation {
@@ -134,6 +156,32 @@ impl Allocation {
         }
     }
 
+    /// Notes that bytes were written.
+    pub(crate) fn mark(&self, address: u64, bytes: u64) {
+        let (mut at, end) = (address - self.base, address - self.base + bytes);
+        while at < end {
+            let cell = self.written.cell(at / 8);
+            if at.is_multiple_of(8) && end - at >= 8 {
+                cell.store(0xff, Ordering::Relaxed);
+                at += 8;
+            } else {
+                cell.fetch_or(1 << (at % 8), Ordering::Relaxed);
+                at += 1;
+            }
+        }
+    }
+
+    /// The first byte of a range that nobody wrote.
+    pub(crate) fn unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
+        if self.written.all.load(Ordering::Relaxed) {
+            return None;
+        }
+        (address..address + bytes).find(|at| {
+            let at = at - self.base;
+            self.written.cell(at / 8).load(Ordering::Relaxed) >> (at % 8) & 1 == 0
+        })
+    }
+
     /// Copies bytes out.
     pub(crate) fn copy_out(&self, address: u64, to: &mut [u8]) {
         let mut index = 0;
@@ -190,10 +238,11 @@ impl Heap {
     /// Allocates; `None` when the host has no memory left.
     pub(crate) fn alloc(&mut self, size: u64) -> Option<u64> {
         let bytes = Arc::new(Bytes::new(size)?);
+        let written = Arc::new(Written::new(size)?);
         let base = self.next.max(FIRST);
         self.next = base.checked_add(size)?.checked_next_multiple_of(SPACING)?.checked_add(SPACING)?;
         self.used += size;
-        self.list.push(Allocation { base, size, freed: false, bytes });
+        self.list.push(Allocation { base, size, freed: false, bytes, written });
         Some(base)
     }
 
@@ -215,6 +264,13 @@ impl Heap {
             self.list.remove(oldest);
         }
         true
+    }
+
+    /// A launch that kept no count may have written anything.
+    pub(crate) fn assume_written(&self) {
+        for allocation in &self.list {
+            allocation.written.all.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Bytes in live allocations.

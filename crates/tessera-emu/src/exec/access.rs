@@ -6,7 +6,7 @@ use super::{Cluster, Fault, Warp};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::program::{Addr, LOCAL_WINDOW, Order, PARAM_WINDOW, RANK_SHIFT, Reg, SHARED_START, SHARED_WINDOW, Scope, Space};
 use crate::report::FindingKind;
-use crate::sanitize::{Access, Actor, Proxy};
+use crate::sanitize::Access;
 
 /// A place in one of the memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) enum Target {
 pub(crate) struct Kind {
     pub(crate) write: bool,
     pub(crate) atomic: bool,
+    /// Reads and writes.
+    pub(crate) updates: bool,
     pub(crate) order: Order,
     pub(crate) scope: Scope,
 }
@@ -165,13 +167,14 @@ impl Cluster<'_> {
     pub(crate) fn observe(&mut self, warp: &Warp, target: Target, bytes: u32, lane: usize, kind: Kind, pc: u32) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
         let access = Access {
-            actor: Actor::Thread { rank: warp.rank, thread: warp.index as usize * LANES + lane },
+            rank: warp.rank,
+            thread: warp.index as usize * LANES + lane,
             pc,
             write: kind.write,
             atomic: kind.atomic,
+            updates: kind.updates,
             order: kind.order,
             scope: kind.scope,
-            proxy: Proxy::Generic,
         };
         sanitizer.access(self, target, bytes, &access);
         self.sanitizer = Some(sanitizer);

@@ -120,6 +120,12 @@ impl Cluster<'_> {
             Op::CpAsync { to, from, bytes, source, .. } => {
                 let (to_at, from_at) = (addresses(warp, *to), addresses(warp, *from));
                 let mut list = Vec::new();
+                let first = active.trailing_zeros() as usize;
+                let ticket = self.ticket(warp, first, false);
+                if let Some(sanitizer) = &mut self.sanitizer {
+                    let group = warp.asynchronous.copy_groups[first];
+                    sanitizer.copy_issued(warp.rank, warp.index as usize * LANES + first, ticket, group);
+                }
                 for lane in lanes(active) {
                     let taken = source.map_or(*bytes, |reg| (warp.value(reg, lane) as u32).min(*bytes));
                     let target = self.resolve(warp, Space::Shared, to_at[lane], *bytes, *bytes, lane)?;
@@ -128,7 +134,6 @@ impl Cluster<'_> {
                         _ => Some(self.resolve(warp, from.space, from_at[lane], taken, if taken == *bytes { *bytes } else { 1 }, lane)?),
                     };
                     let what = CopyKind::Copy { from, to: target, bytes: *bytes, taken };
-                    let ticket = self.ticket(warp, lane, false);
                     list.push(CopyLane { lane, group: warp.asynchronous.copy_groups[lane], what, ticket });
                 }
                 warp.asynchronous.copies.push_back(Copy { pc, lanes: list });
@@ -151,9 +156,9 @@ impl Cluster<'_> {
                     self.run_copies(warp, last + 1).map_err(|(fault, _)| fault)?;
                 }
                 if let Some(sanitizer) = &mut self.sanitizer {
-                    for lane in lanes(active) {
-                        sanitizer.copies_waited(warp.rank, warp.index as usize * LANES + lane, if all { None } else { Some(*left) });
-                    }
+                    let first = active.trailing_zeros() as usize;
+                    let end = if all { None } else { Some(groups[first].saturating_sub(*left)) };
+                    sanitizer.copies_waited(warp.rank, warp.index as usize * LANES + first, end);
                 }
             }
             Op::CpArrive { addr, counted } => {
@@ -164,8 +169,8 @@ impl Cluster<'_> {
                     if *counted {
                         self.add_pending(rank, offset, lane)?;
                     }
-                    let ticket = self.ticket(warp, lane, false);
-                    list.push(CopyLane { lane, group: warp.asynchronous.copy_groups[lane], what: CopyKind::Arrive { rank, offset }, ticket });
+                    let (group, what) = (warp.asynchronous.copy_groups[lane], CopyKind::Arrive { rank, offset });
+                    list.push(CopyLane { lane, group, what, ticket: Ticket::default() });
                 }
                 warp.asynchronous.copies.push_back(Copy { pc, lanes: list });
                 if self.schedule() == Schedule::Eager {
@@ -293,11 +298,7 @@ impl Cluster<'_> {
                     };
                     self.write(warp, super::access::shifted(to, at), 1, part.lane, byte)?;
                 }
-                let group = part.group;
                 self.observe_job(pc, part.ticket, from.map(|from| (from, taken)), Some((to, bytes)));
-                if let Some(sanitizer) = &mut self.sanitizer {
-                    sanitizer.copy_done(warp.rank, warp.index as usize * LANES + part.lane, part.ticket, group);
-                }
                 Ok(())
             }
             CopyKind::Arrive { rank, offset } => {
@@ -471,6 +472,9 @@ impl Cluster<'_> {
                     }
                     self.complete_bytes(rank, signal, data.len() as u32, job.lane).map_err(failed)?;
                 }
+                if let Some(sanitizer) = &mut self.sanitizer {
+                    sanitizer.retire(job.ticket);
+                }
             }
             JobKind::Store { to, offset, reduce, read } => match read {
                 None => {
@@ -513,6 +517,9 @@ impl Cluster<'_> {
                     sanitizer.signal(job.ticket, signal.0, signal.1);
                 }
                 self.complete_bytes(signal.0, signal.1, total, job.lane).map_err(failed)?;
+                if let Some(sanitizer) = &mut self.sanitizer {
+                    sanitizer.retire(job.ticket);
+                }
             }
         }
         Ok(())
@@ -626,8 +633,10 @@ impl Cluster<'_> {
                 let (a, b) = super::wgmma::descriptors(warp, wgmma)?;
                 self.check_registers(warp, wgmma)?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
-                let ticket = self.ticket(warp, 0, true);
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
+                let thread = warp.index as usize * LANES;
+                let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
+                let ticket = ticket.unwrap_or_default();
                 warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, done: false, ticket });
                 warp.asynchronous.issued += 1;
                 self.progress += 1;
@@ -659,9 +668,7 @@ impl Cluster<'_> {
                 self.run_products(warp, last + 1).map_err(|(fault, _)| fault)?;
                 while let Some(product) = warp.asynchronous.products.pop_front_if(|product| product.number <= last) {
                     if let Some(sanitizer) = &mut self.sanitizer {
-                        for lane in 0..LANES {
-                            sanitizer.waited(warp.rank, warp.index as usize * LANES + lane, product.ticket);
-                        }
+                        sanitizer.product_waited(warp.rank, warp.index as usize * LANES, product.number);
                     }
                 }
                 super::wgmma::remark(warp, self.launch.program);

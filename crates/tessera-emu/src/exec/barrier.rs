@@ -108,8 +108,7 @@ impl Cluster<'_> {
             }
             Op::Fence { order, scope } => self.fence(warp, active, *order, *scope),
             Op::FenceProxy { .. } => self.fence_proxy(warp, active),
-            Op::FenceMbarrierInit => self.fence_mbarrier_init(warp, active),
-            Op::FenceTensorMap { .. } => {}
+            Op::FenceMbarrierInit | Op::FenceTensorMap { .. } => {}
             Op::Mbarrier { addr, op, scope, relaxed } => return self.mbarrier(warp, fragment, active, *addr, *op, *scope, *relaxed),
             Op::PendingCount { to, from } => {
                 for lane in lanes(active) {
@@ -346,7 +345,9 @@ impl Cluster<'_> {
                     block.mbarriers.insert(offset, state);
                     block.shared[offset as usize..offset as usize + 8].copy_from_slice(&word.to_le_bytes());
                     self.progress += 1;
-                    self.mbarrier_made(warp, lane, rank, offset);
+                    if let Some(sanitizer) = &mut self.sanitizer {
+                        sanitizer.mbarrier_made(rank, offset);
+                    }
                 }
                 MbarrierOp::Invalidate => {
                     self.known_mbarrier(rank, offset, lane)?;
@@ -450,62 +451,39 @@ impl Cluster<'_> {
         Ok(if passed == active { Outcome::Next } else { Outcome::Yield })
     }
 
-    // What the sanitizer is told.
+    // What the sanitizer is told: once for a warp, whose lanes it takes as one.
 
-    fn threads(warp: &Warp, mask: u32) -> impl Iterator<Item = usize> {
-        let first = warp.index as usize * LANES;
-        lanes(mask).map(move |lane| first + lane)
+    fn thread(warp: &Warp, mask: u32) -> usize {
+        warp.index as usize * LANES + mask.trailing_zeros() as usize
     }
 
     pub(super) fn sync_release(&mut self, warp: &Warp, mask: u32, object: SyncObject, orders: bool) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            for thread in Self::threads(warp, mask) {
-                sanitizer.release(warp.rank, thread, object, orders);
-            }
+            sanitizer.release(warp.rank, Self::thread(warp, mask), object, orders);
         }
     }
 
     pub(super) fn sync_acquire(&mut self, warp: &Warp, mask: u32, object: SyncObject) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            for thread in Self::threads(warp, mask) {
-                sanitizer.acquire(warp.rank, thread, object);
-            }
+            sanitizer.acquire(warp.rank, Self::thread(warp, mask), object);
         }
     }
 
     pub(super) fn join_lanes(&mut self, warp: &Warp, mask: u32) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            sanitizer.join(warp.rank, &Self::threads(warp, mask).collect::<Vec<_>>());
+            sanitizer.warp_barrier(warp.rank, Self::thread(warp, mask));
         }
     }
 
     fn fence(&mut self, warp: &Warp, mask: u32, order: Order, scope: Scope) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            for thread in Self::threads(warp, mask) {
-                sanitizer.fence(warp.rank, thread, order, scope);
-            }
+            sanitizer.fence(warp.rank, Self::thread(warp, mask), order, scope);
         }
     }
 
     fn fence_proxy(&mut self, warp: &Warp, mask: u32) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            for thread in Self::threads(warp, mask) {
-                sanitizer.fence_proxy(warp.rank, thread);
-            }
-        }
-    }
-
-    fn fence_mbarrier_init(&mut self, warp: &Warp, mask: u32) {
-        if let Some(sanitizer) = &mut self.sanitizer {
-            for thread in Self::threads(warp, mask) {
-                sanitizer.fence_mbarrier_init(warp.rank, thread);
-            }
-        }
-    }
-
-    fn mbarrier_made(&mut self, warp: &Warp, lane: usize, rank: usize, offset: u32) {
-        if let Some(sanitizer) = &mut self.sanitizer {
-            sanitizer.mbarrier_made(warp.rank, warp.index as usize * LANES + lane, rank, offset);
+            sanitizer.fence_proxy(warp.rank, Self::thread(warp, mask));
         }
     }
 }

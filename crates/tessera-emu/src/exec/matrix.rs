@@ -121,7 +121,7 @@ impl Cluster<'_> {
             match self.resolve(warp, addr.space, *address, 16, 16, lane)? {
                 Target::Shared { rank, offset } => {
                     if self.sanitizer.is_some() {
-                        let kind = Kind { write, atomic: false, order: Order::Weak, scope: Scope::Cta };
+                        let kind = Kind { write, atomic: false, updates: false, order: Order::Weak, scope: Scope::Cta };
                         self.observe(warp, Target::Shared { rank, offset }, 16, lane, kind, pc);
                     }
                     rows.push((rank, offset));

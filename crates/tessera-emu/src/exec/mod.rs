@@ -27,7 +27,7 @@ use crate::memory::Heap;
 use crate::options::{LaunchOptions, Schedule};
 use crate::program::{Fill, NOWHERE, Program, SHARED_START};
 use crate::report::{Finding, FindingKind};
-use crate::sanitize::Sanitizer;
+use crate::sanitize::{GlobalShadow, Sanitizer};
 
 pub(crate) use access::Target;
 pub(crate) use schedule::{Progress, Stopped};
@@ -44,6 +44,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) multiprocessors: u32,
     pub(crate) options: &'a LaunchOptions,
     pub(crate) files: &'a BTreeMap<u32, String>,
+    /// Who touched global memory, for sanitizers.
+    pub(crate) shadow: Mutex<GlobalShadow>,
     /// What the kernel printed, by block.
     pub(crate) output: Mutex<BTreeMap<u64, String>>,
 }
@@ -224,7 +226,7 @@ impl<'a> Cluster<'a> {
             cluster_barrier: barrier::ClusterBarrier::default(),
             next_warp: 0,
             findings: Vec::new(),
-            sanitizer: launch.options.sanitize.any().then(|| Box::new(Sanitizer::new(launch, count, warps, shared))),
+            sanitizer: launch.options.sanitize.any().then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
         }
     }
 

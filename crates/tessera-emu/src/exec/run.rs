@@ -374,16 +374,16 @@ impl Cluster<'_> {
             }
             Op::Load { to, bytes, signed, addr, order, scope } => {
                 warp.strong |= *order != Order::Weak;
-                let kind = Kind { write: false, atomic: *order != Order::Weak, order: *order, scope: *scope };
+                let kind = Kind { write: false, atomic: *order != Order::Weak, updates: false, order: *order, scope: *scope };
                 self.load(warp, active, pc, to, (*bytes, *signed), *addr, kind)?;
             }
             Op::Store { from, bytes, addr, order, scope } => {
-                let kind = Kind { write: true, atomic: *order != Order::Weak, order: *order, scope: *scope };
+                let kind = Kind { write: true, atomic: *order != Order::Weak, updates: false, order: *order, scope: *scope };
                 self.store(warp, active, pc, from, *bytes, *addr, kind)?;
             }
             Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
                 warp.strong = true;
-                let kind = Kind { write: true, atomic: true, order: *order, scope: *scope };
+                let kind = Kind { write: true, atomic: true, updates: true, order: *order, scope: *scope };
                 self.atomic(warp, active, pc, *to, (*how, *ty), *addr, value, *second, kind)?;
             }
             Op::Generic { to, from, space, back } => {
