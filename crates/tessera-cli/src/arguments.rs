@@ -177,6 +177,14 @@ pub(crate) enum Emit {
     Graph,
     /// Schedule IR.
     Schedule,
+    /// Tile IR: layouts over threads, for the target.
+    Tile,
+    /// Target IR: one thread's instructions, before registers are shared.
+    Target,
+    /// PTX.
+    Ptx,
+    /// Machine code (needs `ptxas`; with `-o`).
+    Cubin,
     /// What was done and how long each stage took.
     Report,
 }

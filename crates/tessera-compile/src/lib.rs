@@ -21,6 +21,7 @@ pub mod tile;
 mod tiling;
 
 pub use analysis::facts;
+pub use tessera_ptx as ptx;
 pub use device::{DeviceCompiled, compile_for};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};

@@ -1,10 +1,12 @@
 //! `tessera compile`: one kernel at one level, or a report of what was done.
 
-use tessera::compile::OptLevel;
+use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Target as PtxTarget};
+use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
 use tessera::runtime::argspec;
-use tessera::types::Target;
+use tessera::runtime::Kernel;
+use tessera::types::{Arch, Target};
 
 use crate::arguments::{Compile, Emit};
 use crate::command::launch::{compile_options, kernel, kernel_failure};
@@ -40,6 +42,21 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             text::print_module(&compiled.module)
         }
+        Emit::Tile => text::print_module(&for_device(&kernel, &types, &options)?.tile),
+        Emit::Target => for_device(&kernel, &types, &options)?.kernel.kernel.to_string(),
+        Emit::Ptx => for_device(&kernel, &types, &options)?.kernel.ptx(),
+        Emit::Cubin => {
+            let Some(path) = &arguments.output else {
+                return Err(Failure::usage("machine code does not belong on a terminal\nhelp: name a file: `-o kernel.cubin`"));
+            };
+            let assembly = assemble(&for_device(&kernel, &types, &options)?)?;
+            return std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")));
+        }
+        Emit::Report if options.target.is_some() => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            let device = for_device(&kernel, &types, &options)?;
+            device_report(&compiled, &device, options.level)
+        }
         Emit::Report => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let program = tessera::cpu::Program::prepare(&compiled.module, compiled.func())
@@ -54,6 +71,59 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// The kernel for the GPU that `--target` names.
+fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOptions) -> Result<DeviceCompiled, Failure> {
+    let name = options.target.as_deref().unwrap_or("cpu");
+    let arch: Arch = name
+        .parse()
+        .map_err(|_| Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name an architecture: `--target sm_90a`")))?;
+    let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
+    compile_for(&compiled, arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))
+}
+
+fn assemble(device: &DeviceCompiled) -> Result<Assembly, Failure> {
+    let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let source = AssemblerSource {
+        ptxas: path("TESSERA_PTXAS").map(Into::into),
+        python: path("TESSERA_PYTHON").map(Into::into),
+        cuda_home: path("CUDA_HOME").map(Into::into),
+        path: path("PATH"),
+    };
+    let assembler = Assembler::find(&source).map_err(Failure::environment)?;
+    let target = PtxTarget::parse(&device.kernel.image.target).unwrap_or(PtxTarget::SM_90A);
+    assembler.assemble(&device.kernel.ptx(), target, Optimize::Full).map_err(Failure::environment)
+}
+
+fn device_report(compiled: &tessera::compile::Compiled, device: &DeviceCompiled, level: OptLevel) -> String {
+    let image = &device.kernel.image;
+    let mut text = format!("kernel {}, {level}, {}\n\nstages\n", image.entry, image.target);
+    let mut total = 0.0;
+    for stage in compiled.stages.iter().chain(&device.stages) {
+        let microseconds = stage.time.as_secs_f64() * 1e6;
+        total += microseconds;
+        text.push_str(&format!("  {microseconds:>9.1} us  {}{}\n", stage.name, if stage.changed { "" } else { " (no change)" }));
+    }
+    text.push_str(&format!("  {total:>9.1} us  in all\n\nlaunch\n"));
+    text.push_str(&format!("  {:>9} threads a block\n", image.launch.threads[0]));
+    text.push_str(&format!("  {:>9} bytes of shared memory\n", image.launch.shared_bytes));
+    text.push_str(&format!("  {:>9} instructions\n", device.kernel.kernel.size()));
+    match assemble(device) {
+        Ok(assembly) => {
+            text.push_str(&format!("\nassembler, {:.1} ms\n", assembly.time.as_secs_f64() * 1e3));
+            for usage in &assembly.report.functions {
+                let spilled = usage.spill_stores + usage.spill_loads;
+                text.push_str(&format!("  {:>9} registers\n  {:>9} bytes of stack\n", usage.registers, usage.stack_bytes));
+                text.push_str(&format!("  {spilled:>9} bytes spilled\n"));
+            }
+            if assembly.report.serialises_wgmma() {
+                text.push_str("  products of warpgroups wait for each other\n");
+            }
+        }
+        Err(failure) => text.push_str(&format!("\nnot assembled: {}\n", failure.text)),
+    }
+    text
 }
 
 fn report(compiled: &tessera::compile::Compiled, notes: &[String], level: OptLevel) -> String {

@@ -91,6 +91,12 @@ impl Lowering<'_> {
         self.from_wide(dtype, value).map(Some)
     }
 
+    /// Whether one of two numbers is NaN.
+    pub(super) fn unordered(&mut self, ty: Ty, a: Reg, b: Reg) -> Reg {
+        let ordered = self.op(&format!("setp.num.{ty}"), &[a, b]);
+        self.b.not(ordered)
+    }
+
     /// Subnormal numbers as zeros of their sign.
     pub(super) fn flushed(&mut self, flush: bool, ty: Ty, value: Reg) -> Reg {
         if !flush || ty != Ty::F32 {
@@ -131,7 +137,7 @@ impl Lowering<'_> {
         } else {
             let value = self.op(&format!("{name}{ftz}.{ty}"), &[a, b]);
             if keep_nan {
-                let any = self.op(&format!("setp.NaN.{ty}"), &[a, b]);
+                let any = self.unordered(ty, a, b);
                 let nan = if ty == Ty::F64 { self.b.f64(f64::NAN) } else { self.b.u32(0x7fff_ffff) };
                 self.b.select(any, nan, value)
             } else {

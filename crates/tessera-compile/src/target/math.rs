@@ -263,7 +263,7 @@ impl Lowering<'_> {
         let sum = self.b.add(Ty::F64, power, inverse);
         let value = self.b.mul(Ty::F64, sum, half);
         let value = self.single(value);
-        let unordered = self.op("setp.NaN.f32", &[x, x]);
+        let unordered = self.unordered(Ty::F32, x, x);
         self.b.select(unordered, x, value)
     }
 
@@ -362,7 +362,7 @@ impl Lowering<'_> {
         let broken = self.b.not(integral);
         let wrong = self.b.and(below, bounded);
         let wrong = self.b.and(wrong, broken);
-        let unordered = self.op("setp.NaN.f32", &[base, exponent]);
+        let unordered = self.unordered(Ty::F32, base, exponent);
         let wrong = self.b.or(wrong, unordered);
         let nan = self.b.f32(f32::NAN);
         let value = self.b.select(wrong, nan, value);
@@ -453,7 +453,7 @@ impl Lowering<'_> {
         let angle = self.pick(Word::Lt, Ty::S32, x, zero_bits, back, angle);
         let angle = self.single(angle);
         let angle = self.with_sign(angle, y);
-        let unordered = self.op("setp.NaN.f32", &[x, y]);
+        let unordered = self.unordered(Ty::F32, x, y);
         let nan = self.b.f32(f32::NAN);
         self.b.select(unordered, nan, angle)
     }

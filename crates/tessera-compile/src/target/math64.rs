@@ -176,7 +176,7 @@ impl Lowering<'_> {
 
     /// `x` itself where it is NaN.
     fn unless_nan(&mut self, x: Reg, value: Reg) -> Reg {
-        let unordered = self.op("setp.NaN.f64", &[x, x]);
+        let unordered = self.unordered(Ty::F64, x, x);
         self.b.select(unordered, x, value)
     }
 
@@ -380,7 +380,7 @@ impl Lowering<'_> {
         let broken = self.b.not(integral);
         let wrong = self.b.and(below, bounded);
         let wrong = self.b.and(wrong, broken);
-        let unordered = self.op("setp.NaN.f64", &[base, exponent]);
+        let unordered = self.unordered(Ty::F64, base, exponent);
         let wrong = self.b.or(wrong, unordered);
         let nan = self.b.f64(f64::NAN);
         let value = self.b.select(wrong, nan, value);
@@ -473,7 +473,7 @@ impl Lowering<'_> {
         let negative = self.b.setp(Word::Lt, Ty::S64, x, zero_bits);
         let angle = self.b.select(negative, back, angle);
         let angle = self.op("copysign.f64", &[y, angle]);
-        let unordered = self.op("setp.NaN.f64", &[x, y]);
+        let unordered = self.unordered(Ty::F64, x, y);
         let nan = self.b.f64(f64::NAN);
         self.b.select(unordered, nan, angle)
     }
@@ -522,7 +522,7 @@ impl Lowering<'_> {
         let nan = self.b.f64(f64::NAN);
         let value = self.b.select(regular, left[0], nan);
         let value = self.op("copysign.f64", &[a, value]);
-        let unordered = self.op("setp.NaN.f64", &[a, b]);
+        let unordered = self.unordered(Ty::F64, a, b);
         self.b.select(unordered, nan, value)
     }
 

@@ -24,6 +24,7 @@ mod integer;
 mod lowering;
 mod math;
 mod math64;
+mod matrix;
 mod memory;
 mod narrow;
 mod place;

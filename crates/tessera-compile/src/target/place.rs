@@ -92,7 +92,7 @@ impl Lowering<'_> {
     }
 
     /// The exclusive or of the bases of the thread number's set bits: bits that move equally far move together.
-    fn scatter_bits(&mut self, bases: &[(usize, u64)]) -> Reg {
+    pub(super) fn scatter_bits(&mut self, bases: &[(usize, u64)]) -> Reg {
         let mut moves: BTreeMap<i32, u32> = BTreeMap::new();
         let (mut seen, mut overlap) = (0u64, false);
         for &(bit, basis) in bases {

@@ -251,7 +251,10 @@ impl Lowering<'_> {
 
     /// A factor's fragments out of a buffer, packed.
     fn fragment_from(&mut self, buffer: &Buffer, layout: &Distribution) -> Lowered<Vec<Reg>> {
-        let regs = self.load_buffer(buffer, layout);
+        let regs = match self.load_matrices(buffer, layout) {
+            Some(regs) => regs,
+            None => self.load_buffer(buffer, layout),
+        };
         Ok(self.factors(Elem::Num(buffer.elem), &regs))
     }
 

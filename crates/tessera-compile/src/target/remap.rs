@@ -6,15 +6,16 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::Elem;
-use tessera_layout::Distribution;
+use tessera_ir::{Elem, Swizzle};
+use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
 
-use super::bound::Regs;
+use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
+use tessera_types::DType;
 
 /// Which element of the source an element of the result is.
 #[derive(Clone, Debug)]
@@ -101,7 +102,42 @@ impl Lowering<'_> {
         if let Some(regs) = self.shuffled(elem, source, result, map)? {
             return Ok(regs);
         }
+        if source.0.shape() == result.shape() && map.offset == 0 && map.strides == row_major(result.shape()) {
+            return Ok(self.through_buffer(elem, source, result));
+        }
         self.through_shared(elem, source, result, map, None)
+    }
+
+    /// The same tile under another layout, through a buffer whose lines run along the axis of the source's vectors and are
+    /// padded, so that a warp's rows start in different banks.
+    fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Regs {
+        let bytes = element_bytes(elem);
+        let shape = result.shape();
+        let rank = shape.len();
+        let core = source.0.core();
+        let vector_axis = (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
+        let fastest = vector_axis.unwrap_or(rank - 1);
+        let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, rank);
+        let line = shape[fastest] * bytes;
+        let pad = if rank > 1 && line.is_multiple_of(16) { 16 / bytes } else { 0 };
+        let mut next = shape[fastest] + pad;
+        for dim in (0..rank).rev().filter(|&dim| dim != fastest) {
+            strides[dim] = next;
+            next *= shape[dim];
+        }
+        let dtype = match elem {
+            Elem::Num(dtype) => dtype,
+            Elem::Ptr(_) => DType::I64,
+        };
+        let base = self.borrow(next * bytes);
+        let shape = shape.iter().map(|&extent| extent as u32).collect();
+        let buffer = Buffer { base, strides, swizzle: Swizzle::NONE, shape, elem: dtype, align: 16, slabs: None };
+        self.store_buffer(&buffer, source.0, source.1);
+        self.meet();
+        match self.load_matrices(&buffer, result) {
+            Some(regs) => regs,
+            None => self.load_buffer(&buffer, result),
+        }
     }
 
     /// The same through shared memory; `moved` is added to the element's number, known at run time only.
