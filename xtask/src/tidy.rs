@@ -33,7 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tessera-ops", &["tessera-types", "tessera-runtime"]),
-    ("tessera-bench", &["tessera-types", "tessera-runtime", "tessera-ops"]),
+    ("tessera-bench", &["tessera-types", "tessera-ir", "tessera-driver", "tessera-cuda", "tessera-runtime", "tessera-ops"]),
     (
         "tessera",
         &[

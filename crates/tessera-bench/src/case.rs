@@ -23,6 +23,7 @@ use std::ops::Range;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tessera_ops::RowIdentity;
 use tessera_types::DType;
 
 use crate::random::Digest;
@@ -136,21 +137,31 @@ pub enum FlopClass {
     F64,
     /// Fused multiply-adds of binary32; also of narrower formats that are widened to it.
     F32,
+    /// Products of tf32 pairs added into binary32.
+    Tf32,
+    /// Products of binary16 pairs added into binary32.
+    F16,
     /// Products of bfloat16 pairs added into binary32.
     Bf16,
+    /// Products of eight-bit floats added into binary32.
+    F8,
     /// Products of bytes added into 32-bit integers.
     I8,
 }
 
 impl FlopClass {
     /// Every class, widest first.
-    pub const ALL: [FlopClass; 4] = [FlopClass::F64, FlopClass::F32, FlopClass::Bf16, FlopClass::I8];
+    pub const ALL: [FlopClass; 7] =
+        [FlopClass::F64, FlopClass::F32, FlopClass::Tf32, FlopClass::F16, FlopClass::Bf16, FlopClass::F8, FlopClass::I8];
 
     /// The name used in results files.
     pub const fn name(self) -> &'static str {
         match self {
             FlopClass::F64 => "f64",
             FlopClass::F32 => "f32",
+            FlopClass::Tf32 => "tf32",
+            FlopClass::F16 => "f16",
+            FlopClass::F8 => "f8",
             FlopClass::Bf16 => "bf16",
             FlopClass::I8 => "i8",
         }
@@ -279,6 +290,48 @@ pub enum Expected<'a> {
     },
 }
 
+impl Expected<'_> {
+    /// A part of the answer.
+    pub fn part(&mut self, range: Range<usize>) -> Expected<'_> {
+        match self {
+            Expected::Codes(codes) => Expected::Codes(&mut codes[range]),
+            Expected::Values { want, bound } => Expected::Values { want: &mut want[range.clone()], bound: &mut bound[range] },
+        }
+    }
+}
+
+/// What a device said of itself around a block of samples; what it does not tell is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// Clock of a multiprocessor during the block, from its own counters.
+    pub mhz: Option<f64>,
+    /// Clock of the multiprocessors at the block's end, as the driver states it.
+    pub stated_mhz: Option<u32>,
+    /// Clock of the memory.
+    pub memory_mhz: Option<u32>,
+    /// Power in watts.
+    pub power_w: Option<f64>,
+    /// Temperature in degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// Why the clock was not higher: the driver's bits.
+    pub reasons: Option<u64>,
+    /// Processes that compute on the device.
+    pub processes: Option<u32>,
+}
+
+impl DeviceState {
+    /// Whether hardware, heat or the power supply held the clock down: the block does not count.
+    pub fn is_throttled(&self) -> bool {
+        const HARDWARE_HEAT_BRAKE: u64 = 0x8 | 0x20 | 0x40 | 0x80;
+        self.reasons.is_some_and(|reasons| reasons & HARDWARE_HEAT_BRAKE != 0)
+    }
+
+    /// Whether the power limit held the clock down: the block counts and is marked.
+    pub fn is_power_capped(&self) -> bool {
+        self.reasons.is_some_and(|reasons| reasons & 0x4 != 0)
+    }
+}
+
 /// A stage outside the launch (`parse`, `optimise`, `load`) and what it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
@@ -349,6 +402,50 @@ pub trait Subject {
 
     /// Computes the reference for whole rows of one output from the current inputs.
     fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault>;
+
+    /// Where not every row of an output is read and compared, the ranges that are, in rising order and not touching.
+    fn sampled_rows(&self, _output: usize) -> Option<Vec<Range<usize>>> {
+        None
+    }
+
+    /// Computes the reference for several ranges of rows, one after another.
+    fn expect_sampled(&self, output: usize, rows: &[Range<usize>], mut expected: Expected<'_>) -> Result<(), Fault> {
+        let row_len = self.outputs()[output].row_len;
+        let mut start = 0;
+        for range in rows {
+            let part = start..start + range.len() * row_len;
+            start = part.end;
+            self.expect(output, range.clone(), expected.part(part))?;
+        }
+        Ok(())
+    }
+
+    /// What a check of all rows at once says of an output whose rows are sampled, where the operator has one.
+    fn identity(&self, _output: usize) -> Result<Option<Vec<RowIdentity>>, Fault> {
+        Ok(None)
+    }
+
+    /// A digest of all outputs, where the subject can take one without handing out every element. Required of those that
+    /// sample rows: it shows what the rows left out would hide, such as elements that were not written.
+    fn output_digest(&self) -> Result<Option<u64>, Fault> {
+        Ok(None)
+    }
+
+    /// The most launches that one sample may time together.
+    fn most_launches(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Times `samples` samples of `launches` launches each (nanoseconds of one launch) with a clock of the subject's own, such
+    /// as a device's events. `None` where the harness's clock around [`launch`](Subject::launch) will do.
+    fn time(&mut self, _samples: usize, _launches: usize) -> Option<Result<Vec<f64>, Fault>> {
+        None
+    }
+
+    /// What the device said of itself around the last [`time`](Subject::time).
+    fn device_state(&self) -> Option<DeviceState> {
+        None
+    }
 
     /// A digest of all inputs as they are in memory now.
     fn input_digest(&self) -> Result<u64, Fault>;

@@ -83,6 +83,44 @@ impl Environment {
     }
 }
 
+/// Facts about a device that kernels ran on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Accelerator {
+    /// The driver's name for it.
+    pub name: String,
+    /// Its own number.
+    pub uuid: Option<String>,
+    /// Compute capability: `9.0`.
+    pub capability: String,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Bytes of second-level cache.
+    pub l2_bytes: u64,
+    /// The driver's version.
+    pub driver: String,
+    /// Highest clock of the multiprocessors.
+    pub max_mhz: Option<u32>,
+    /// Power limit in watts.
+    pub power_limit_w: Option<f64>,
+    /// How launches are timed: `isolated cold`.
+    pub timing: String,
+}
+
+impl Accelerator {
+    /// What must be equal for two sessions' times to be comparable.
+    pub fn fingerprint(&self) -> String {
+        let mut digest = Digest::default();
+        for part in [&self.name, &self.capability, &self.driver, &self.timing] {
+            digest.bytes(part.as_bytes());
+        }
+        digest.word(self.memory_bytes);
+        digest.word(self.power_limit_w.unwrap_or(0.0) as u64);
+        format!("{:016x}", digest.finish())
+    }
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_string())
 }

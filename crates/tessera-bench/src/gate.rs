@@ -14,6 +14,7 @@
 //! | finite | got is finite and `ratio <= 1` (a bound of 0 asks for equality) |
 
 use serde::{Deserialize, Serialize};
+use tessera_ops::RowIdentity;
 
 use crate::case::{Check, Expected, Fault, Lane, Output, Poison, Subject};
 use crate::random::Digest;
@@ -54,7 +55,7 @@ pub struct Worst {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// `tolerance`, `exact_lane`, `dual_poison`, `repeat`, `inputs`, `guards`, `timed_output`.
+    /// `tolerance`, `exact_lane`, `identity`, `dual_poison`, `repeat`, `inputs`, `guards`, `timed_output`.
     pub name: String,
     /// Whether it holds.
     pub ok: bool,
@@ -177,11 +178,35 @@ impl Gate {
         compare(subject, &mut self.tally)?;
         let failed = self.tally.failed - before;
         self.record(name, (failed > 0).then(|| (Status::Incorrect, self.tally.sentence(failed))));
+        self.identities(subject)?;
         let changed = subject.input_digest()? != inputs;
         self.record("inputs", changed.then(|| (Status::Incorrect, "the launch changed an input".to_string())));
         let damage = subject.damaged_guard();
         self.record("guards", damage.map(|d| (Status::Incorrect, format!("the launch wrote outside its tensors: {d}"))));
         Ok(marks)
+    }
+
+    /// Identities that hold of every row, where rows are sampled.
+    fn identities(&mut self, subject: &dyn Subject) -> Result<(), Fault> {
+        for (index, output) in subject.outputs().iter().enumerate() {
+            let Some(rows) = subject.identity(index)? else { continue };
+            let wrong: Vec<usize> = (0..rows.len())
+                .filter(|&row| !((rows[row].got - rows[row].want).abs() <= rows[row].bound || rows[row].want.is_nan()))
+                .collect();
+            self.record(
+                "identity",
+                wrong.first().map(|&row| {
+                    let RowIdentity { got, want, bound } = rows[row];
+                    let text = format!(
+                        "{} rows of `{}` break the identity, the first is {row}: {got:.6e} for {want:.6e}, allowed {bound:.3e}",
+                        wrong.len(),
+                        output.name
+                    );
+                    (Status::Incorrect, text)
+                }),
+            );
+        }
+        Ok(())
     }
 
     /// The same inputs under the other poison: finds what was not written and what depends on old memory.
@@ -258,12 +283,20 @@ fn row_blocks(output: &Output) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..rows).step_by(step).filter(move |_| !empty).map(move |first| first..(first + step).min(rows))
 }
 
-/// Visits every element of every output and returns the digest of all.
+/// The row ranges of an output that are read: all of it in blocks, or what the subject samples.
+fn looked_at(subject: &dyn Subject, index: usize, output: &Output) -> Vec<std::ops::Range<usize>> {
+    subject.sampled_rows(index).unwrap_or_else(|| row_blocks(output).collect())
+}
+
+/// Visits every element that is read of every output and returns the digest of all.
 fn scan_outputs(subject: &dyn Subject, visit: &mut dyn FnMut(usize, usize, u64)) -> Result<u64, Fault> {
     let mut digest = Digest::default();
     let mut codes = Vec::new();
+    if let Some(whole) = subject.output_digest()? {
+        digest.word(whole);
+    }
     for (index, output) in subject.outputs().iter().enumerate() {
-        for rows in row_blocks(output) {
+        for rows in looked_at(subject, index, output) {
             let first = rows.start * output.row_len;
             codes.resize(rows.len() * output.row_len, 0);
             subject.read(index, rows, &mut codes)?;
@@ -339,31 +372,40 @@ fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
 fn compare(subject: &dyn Subject, tally: &mut Tally) -> Result<(), Fault> {
     let (mut codes, mut want, mut bound, mut exact) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (index, output) in subject.outputs().iter().enumerate() {
-        for rows in row_blocks(output) {
-            let first = rows.start * output.row_len;
-            let n = rows.len() * output.row_len;
+        // What is sampled is asked for at once: a reference may share work between rows.
+        let groups: Vec<Vec<std::ops::Range<usize>>> = match subject.sampled_rows(index) {
+            Some(rows) => vec![rows],
+            None => row_blocks(output).map(|rows| vec![rows]).collect(),
+        };
+        for rows in groups {
+            let n = rows.iter().map(|range| range.len() * output.row_len).sum();
             codes.resize(n, 0);
-            subject.read(index, rows.clone(), &mut codes)?;
+            let mut places = Vec::with_capacity(n);
+            for range in &rows {
+                let part = places.len()..places.len() + range.len() * output.row_len;
+                subject.read(index, range.clone(), &mut codes[part])?;
+                places.extend(range.start * output.row_len..range.end * output.row_len);
+            }
             match output.check {
                 Check::Exact => {
                     exact.resize(n, 0);
-                    subject.expect(index, rows, Expected::Codes(&mut exact))?;
+                    subject.expect_sampled(index, &rows, Expected::Codes(&mut exact))?;
                     for i in 0..n {
                         // Equal bits are right even for NaN; different bits are wrong even for equal numbers (-0 and 0).
                         let (got, want) = ((output.decode)(codes[i]), (output.decode)(exact[i]));
                         if codes[i] == exact[i] {
-                            tally.element(output, first + i, want, want, 0.0);
+                            tally.element(output, places[i], want, want, 0.0);
                         } else {
-                            tally.mismatch(output, first + i, got, want);
+                            tally.mismatch(output, places[i], got, want);
                         }
                     }
                 }
                 Check::Bounded => {
                     want.resize(n, 0.0);
                     bound.resize(n, 0.0);
-                    subject.expect(index, rows, Expected::Values { want: &mut want, bound: &mut bound })?;
+                    subject.expect_sampled(index, &rows, Expected::Values { want: &mut want, bound: &mut bound })?;
                     for i in 0..n {
-                        tally.element(output, first + i, (output.decode)(codes[i]), want[i], bound[i]);
+                        tally.element(output, places[i], (output.decode)(codes[i]), want[i], bound[i]);
                     }
                 }
             }

@@ -18,6 +18,7 @@ mod case;
 mod ceiling;
 mod clock;
 mod compare;
+pub mod device;
 mod environment;
 mod exit;
 mod gate;

@@ -1,13 +1,17 @@
 //! The operator library as a suite: plans become subjects with guarded tensors and compiled kernels.
 
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
+use tessera_driver::DriverError;
 use tessera_ops::{Argument, Fill, Inputs, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
-use tessera_runtime::{CompileOptions, Device, Kernel, PreparedLaunch, RandomStream, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
 use tessera_types::{DType, FloatFormat, IntFormat, Policy};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Size, Subject, Work};
+use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, compiled, launch_fault};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 
@@ -15,11 +19,11 @@ use crate::suite::{CaseSpec, Suite};
 pub const TESSERA: &str = "tessera";
 
 /// Elements of the guard on either side of a tensor: at least 4 KiB, and whole cache lines in every type.
-const GUARD: usize = 8192;
+pub(crate) const GUARD: usize = 8192;
 /// Elements generated at a time.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 /// What guards are filled with.
-const GUARD_BYTE: u8 = 0xc3;
+pub(crate) const GUARD_BYTE: u8 = 0xc3;
 
 /// One row of the suite before it is built.
 struct Entry {
@@ -35,6 +39,7 @@ pub struct Library {
     cases: Vec<CaseSpec>,
     options: CompileOptions,
     device: Device,
+    timer: OnceCell<Rc<RefCell<DeviceTimer>>>,
 }
 
 /// Why a selection of cases makes no sense.
@@ -103,7 +108,7 @@ impl Library {
         if entries.is_empty() {
             return Err(SelectionError::Empty("no chosen operator has a case in the chosen sizes and precisions".to_string()));
         }
-        let cases = entries.iter().map(case_of).collect();
+        let cases = entries.iter().map(|entry| case_of(entry, &device)).collect();
         let name = match selection.sizes {
             Sizes::Quick => "quick",
             Sizes::Seed => "seed",
@@ -111,7 +116,7 @@ impl Library {
             Sizes::Edges => "edges",
             Sizes::Given(..) => "given",
         };
-        Ok(Library { name: name.to_string(), entries, cases, options, device })
+        Ok(Library { name: name.to_string(), entries, cases, options, device, timer: OnceCell::new() })
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
@@ -193,9 +198,9 @@ fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option
     Ok(problems)
 }
 
-fn case_of(entry: &Entry) -> CaseSpec {
+fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
     let plan = (entry.operator.plan)(&entry.problem, entry.policy);
-    let work = plan.as_ref().map_or_else(|_| no_work(), work_of);
+    let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan, device));
     CaseSpec {
         key: CaseKey {
             operator: entry.operator.name.to_string(),
@@ -229,12 +234,12 @@ fn no_work() -> Work {
     }
 }
 
-fn work_of(plan: &Plan) -> Work {
+fn work_of(plan: &Plan, device: &Device) -> Work {
     Work {
         read_bytes: plan.work.read_bytes,
         write_bytes: plan.work.write_bytes,
         flops: plan.work.flops,
-        class: plan.work.compute.map(flop_class),
+        class: plan.work.compute.map(|compute| flop_class(compute, device)),
         metric: match plan.work.metric {
             tessera_ops::Metric::Bandwidth => Metric::Bandwidth,
             tessera_ops::Metric::Compute => Metric::Compute,
@@ -244,12 +249,47 @@ fn work_of(plan: &Plan) -> Work {
     }
 }
 
-/// The arithmetic ceiling of products in a type: on a CPU narrow floats are widened to f32.
-fn flop_class(compute: DType) -> FlopClass {
+/// The arithmetic ceiling of products in a type: on a CPU narrow floats are widened to f32, a device has units for them.
+fn flop_class(compute: DType, device: &Device) -> FlopClass {
     match compute {
         DType::F64 => FlopClass::F64,
         dtype if dtype.is_integer() => FlopClass::I8,
+        _ if device.is_cpu() => FlopClass::F32,
+        DType::TF32 => FlopClass::Tf32,
+        DType::F16 => FlopClass::F16,
+        DType::BF16 => FlopClass::Bf16,
+        DType::F8E4M3 | DType::F8E5M2 => FlopClass::F8,
         _ => FlopClass::F32,
+    }
+}
+
+impl Library {
+    /// Everything needed to run a case, and the kernels' source.
+    pub(crate) fn plan_of(&self, case: &CaseSpec) -> Result<(Plan, Source<'static>), Fault> {
+        let position = self.cases.iter().position(|own| own.key == case.key);
+        let entry = position
+            .map(|position| &self.entries[position])
+            .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
+        let plan = (entry.operator.plan)(&entry.problem, entry.policy)
+            .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
+        Ok((plan, Source { file: entry.operator.file, text: entry.operator.source }))
+    }
+
+    /// The clock of a device; made when it is asked for first.
+    pub(crate) fn timer(&self, device: &DriverDevice) -> Result<Rc<RefCell<DeviceTimer>>, DriverError> {
+        if let Some(timer) = self.timer.get() {
+            return Ok(Rc::clone(timer));
+        }
+        let timer = Rc::new(RefCell::new(DeviceTimer::new(device)?));
+        Ok(Rc::clone(self.timer.get_or_init(|| timer)))
+    }
+
+    pub(crate) fn options(&self) -> &CompileOptions {
+        &self.options
+    }
+
+    pub(crate) fn cases_mut(&mut self) -> &mut Vec<CaseSpec> {
+        &mut self.cases
     }
 }
 
@@ -263,14 +303,19 @@ impl Suite for Library {
     }
 
     fn build(&self, case: &CaseSpec, _implementation: &str) -> Result<Box<dyn Subject>, Fault> {
-        let position = self.cases.iter().position(|own| own.key == case.key);
-        let entry = position
-            .map(|position| &self.entries[position])
-            .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
-        let plan = (entry.operator.plan)(&entry.problem, entry.policy)
-            .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
-        let source = Source { file: entry.operator.file, text: entry.operator.source };
-        Ok(Box::new(PlanSubject::build(plan, source, &self.options, &self.device)?))
+        let (plan, source) = self.plan_of(case)?;
+        match &self.device {
+            Device::Cpu => Ok(Box::new(PlanSubject::build(plan, source, &self.options, &self.device)?)),
+            Device::Driver(device) => {
+                let timer = self.timer(device).map_err(launch_fault)?;
+                let plan = Rc::new(plan);
+                let product = Rc::clone(&plan);
+                let launcher = |tensors: &DeviceTensors| {
+                    Ok(Box::new(compiled(&product, source, &self.options, device, tensors)?) as Box<dyn Launcher>)
+                };
+                Ok(Box::new(DeviceSubject::build(plan, timer, Timing::COLD, launcher)?))
+            }
+        }
     }
 }
 
@@ -281,6 +326,30 @@ pub struct Source<'a> {
     pub file: &'a str,
     /// Its text.
     pub text: &'a str,
+}
+
+/// `count` elements of a stream.
+pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
+    match fill {
+        Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
+        Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
+    }
+}
+
+/// What the gate judges of a plan.
+pub(crate) fn outputs_of(plan: &Plan) -> Vec<Output> {
+    let output = |rows: &tessera_ops::OutputRows| {
+        let spec = &plan.tensors[rows.tensor];
+        Output {
+            name: spec.name.to_string(),
+            rows: rows.rows,
+            row_len: rows.row_len,
+            dtype: spec.dtype,
+            check: if rows.exact { Check::Exact } else { Check::Bounded },
+            decode: decoder(spec.dtype),
+        }
+    };
+    plan.outputs.iter().map(output).collect()
 }
 
 /// A tensor of a plan in memory: guard, elements, guard.
@@ -302,7 +371,7 @@ pub struct PlanSubject {
     lane: Lane,
 }
 
-fn memory_fault(error: impl std::fmt::Display) -> Fault {
+pub(crate) fn memory_fault(error: impl std::fmt::Display) -> Fault {
     Fault::new(Status::Oom, error.to_string())
 }
 
@@ -335,12 +404,7 @@ impl Guarded {
     fn generate(&self, seed: u64, name: &str, fill: Fill) -> Result<(), Fault> {
         for (chunk, start) in (0..self.span).step_by(CHUNK).enumerate() {
             let count = CHUNK.min(self.span - start);
-            let stream = RandomStream::named(seed, &format!("{name}.{chunk}"));
-            let dtype = self.view.dtype();
-            let values = match fill {
-                Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
-                Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
-            };
+            let values = filled(RandomStream::named(seed, &format!("{name}.{chunk}")), self.view.dtype(), count, fill);
             let part = self.part(GUARD + start..GUARD + start + count)?;
             values.and_then(|values| part.copy_from(&values)).map_err(memory_fault)?;
         }
@@ -380,21 +444,7 @@ impl PlanSubject {
             }
             launches.push(prepared);
         }
-        let outputs = plan
-            .outputs
-            .iter()
-            .map(|rows| {
-                let spec = &plan.tensors[rows.tensor];
-                Output {
-                    name: spec.name.to_string(),
-                    rows: rows.rows,
-                    row_len: rows.row_len,
-                    dtype: spec.dtype,
-                    check: if rows.exact { Check::Exact } else { Check::Bounded },
-                    decode: decoder(spec.dtype),
-                }
-            })
-            .collect();
+        let outputs = outputs_of(&plan);
         Ok(PlanSubject { plan, tensors: Tensors(tensors), launches, outputs, phases, config, lane: Lane::Case })
     }
 }

@@ -66,6 +66,8 @@ pub(crate) fn operations(class: FlopClass, reps: usize) -> Option<u64> {
         FlopClass::F32 => f32_lanes(),
         FlopClass::Bf16 => bf16_lanes()?,
         FlopClass::I8 => i8_lanes()?,
+        // Formats that only the matrix units of devices multiply.
+        FlopClass::Tf32 | FlopClass::F16 | FlopClass::F8 => return None,
     };
     Some(reps as u64 * CHAINS as u64 * lanes * 2)
 }
@@ -130,13 +132,13 @@ pub(crate) fn multiply_add(class: FlopClass, reps: usize) -> f64 {
                 FlopClass::Bf16 if is_x86_feature_detected!("avx512bf16") => return x86::dot_bf16_avx512(reps),
                 FlopClass::I8 if is_x86_feature_detected!("avx512vnni") => return x86::dot_i8_avx512(reps),
                 FlopClass::I8 if is_x86_feature_detected!("avxvnni") => return x86::dot_i8_avx(reps),
-                FlopClass::F64 | FlopClass::F32 | FlopClass::Bf16 | FlopClass::I8 => {}
+                _ => {}
             }
         }
     }
     match class {
         FlopClass::F64 => portable::<f64, { PORTABLE_LANES / 2 }>(reps, 0.5, 0.25),
-        FlopClass::F32 | FlopClass::Bf16 | FlopClass::I8 => portable::<f32, PORTABLE_LANES>(reps, 0.5, 0.25),
+        _ => portable::<f32, PORTABLE_LANES>(reps, 0.5, 0.25),
     }
 }
 

@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{CaseKey, Phase, Work};
+use crate::case::{CaseKey, DeviceState, Phase, Work};
 use crate::ceiling::{Bound, Ceilings};
-use crate::environment::Environment;
+use crate::environment::{Accelerator, Environment};
 use crate::gate::GateReport;
 use crate::sample::Mode;
 use crate::stats::{PairedRatio, Summary};
@@ -101,6 +101,9 @@ pub struct SessionRecord {
     pub knobs: BTreeMap<String, String>,
     /// The machine.
     pub environment: Environment,
+    /// The device that kernels ran on, where it is not the machine's processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
     /// What must be equal for times to be comparable.
     pub fingerprint: String,
     /// The clock's smallest step.
@@ -109,6 +112,13 @@ pub struct SessionRecord {
     pub floor_ns: f64,
     /// Rows the whole suite has.
     pub planned: usize,
+}
+
+impl SessionRecord {
+    /// Bytes of the cache closest to the memory that kernels use; 0 when unknown.
+    pub fn last_level_bytes(&self) -> u64 {
+        self.accelerator.as_ref().map_or(self.environment.last_level_bytes, |accelerator| accelerator.l2_bytes)
+    }
 }
 
 /// See [`Record::Case`].
@@ -156,6 +166,9 @@ pub struct BlockRecord {
     pub start_ns: f64,
     /// Time of one launch, for each sample.
     pub samples_ns: Vec<f64>,
+    /// What the device said of itself meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceState>,
 }
 
 /// See [`Record::Summary`].
@@ -189,6 +202,27 @@ pub struct SummaryRecord {
     pub bound: Option<Bound>,
     /// Time against the fastest valid baseline of the case: below 1 is faster than it.
     pub versus: Option<Versus>,
+}
+
+impl SummaryRecord {
+    /// A row without times.
+    pub fn untimed(case: &str, implementation: &str, status: Status, reason: Option<String>) -> SummaryRecord {
+        SummaryRecord {
+            case: case.into(),
+            implementation: implementation.into(),
+            status,
+            reason,
+            flags: Vec::new(),
+            batch: None,
+            first_launch_ns: None,
+            times: None,
+            bytes_s: None,
+            flops_s: None,
+            efficiency: None,
+            bound: None,
+            versus: None,
+        }
+    }
 }
 
 /// A comparison with a baseline that was measured in the same rounds.

@@ -120,6 +120,8 @@ pub struct Timed {
     pub warmup_ns: f64,
     /// Whether the interval became narrow enough.
     pub converged: bool,
+    /// Whether blocks were given up because the device's clock was held down again and again.
+    pub throttled: bool,
     /// Half-width of the 99 % interval reached, relative to the median; none below eight blocks.
     pub reached: Option<f64>,
 }
@@ -143,10 +145,16 @@ pub struct Sampler<'a> {
     pub random: Random,
 }
 
+/// Blocks of a subject that are measured again because the device's clock was held down.
+const MOST_RETRIES: usize = 3;
+/// How long a device is then left alone.
+const COOL_DOWN_NS: f64 = 2e9;
+
 struct Track {
     timed: Timed,
     samples: usize,
     spent_ns: f64,
+    retries: usize,
     inspected: usize,
     fault: Option<Fault>,
     done: bool,
@@ -157,7 +165,8 @@ impl Sampler<'_> {
     pub fn measure(&mut self, subjects: &mut [&mut dyn Subject], inspect: Inspector<'_>) -> Vec<Result<Timed, Fault>> {
         let mut tracks: Vec<Track> = Vec::with_capacity(subjects.len());
         for subject in subjects.iter_mut() {
-            let mut track = Track { timed: Timed::default(), samples: 1, spent_ns: 0.0, inspected: 0, fault: None, done: false };
+            let mut track =
+                Track { timed: Timed::default(), samples: 1, spent_ns: 0.0, retries: 0, inspected: 0, fault: None, done: false };
             let warmed = self.warm_up(*subject, &mut track);
             track.settle(warmed);
             tracks.push(track);
@@ -219,9 +228,14 @@ impl Sampler<'_> {
         let (mut recent, mut previous) = (Vec::new(), f64::INFINITY);
         let mut launch_ns = track.timed.first_launch_ns;
         while self.clock.now_ns() - begin < 100e6 {
-            let start = self.clock.now_ns();
-            subject.launch()?;
-            recent.push(self.clock.now_ns() - start);
+            match subject.time(1, 1) {
+                Some(times) => recent.extend(times?),
+                None => {
+                    let start = self.clock.now_ns();
+                    subject.launch()?;
+                    recent.push(self.clock.now_ns() - start);
+                }
+            }
             if recent.len() == 4 {
                 launch_ns = median(&recent);
                 if (launch_ns - previous).abs() <= 0.05 * previous {
@@ -236,7 +250,8 @@ impl Sampler<'_> {
         }
         let launch_ns = launch_ns.max(1.0);
         let sample_ns = (self.plan.min_sample.as_nanos() as f64).max(200.0 * self.facts.tick_ns);
-        track.timed.batch = (sample_ns / launch_ns).ceil().clamp(1.0, 1e6) as usize;
+        let needed = (sample_ns / launch_ns).ceil().clamp(1.0, 1e6) as usize;
+        track.timed.batch = needed.min(subject.most_launches()).max(1);
         // Blocks share the time limit, so that a slow case still gets its rounds.
         let most = self.plan.checkpoints.last().copied().unwrap_or(1) as f64;
         let block_ns = self.plan.max_time.as_nanos() as f64 / most;
@@ -260,18 +275,33 @@ impl Sampler<'_> {
             elapsed = self.clock.now_ns() - begin;
         }
         let batch = track.timed.batch;
-        let mut samples_ns = Vec::with_capacity(track.samples);
         let start_ns = self.clock.now_ns();
-        for _ in 0..track.samples {
-            let start = self.clock.now_ns();
-            for _ in 0..batch {
-                subject.launch()?;
+        let samples_ns = match subject.time(track.samples, batch) {
+            Some(times) => times?,
+            None => {
+                let mut samples_ns = Vec::with_capacity(track.samples);
+                for _ in 0..track.samples {
+                    let start = self.clock.now_ns();
+                    for _ in 0..batch {
+                        subject.launch()?;
+                    }
+                    samples_ns.push((self.clock.now_ns() - start) / batch as f64);
+                }
+                samples_ns
             }
-            samples_ns.push((self.clock.now_ns() - start) / batch as f64);
-        }
+        };
         track.timed.warmup_ns += start_ns - begin;
         track.spent_ns += self.clock.now_ns() - begin;
-        track.timed.blocks.push(TimedBlock { start_ns, samples_ns });
+        let device = subject.device_state();
+        if device.is_some_and(|state| state.is_throttled()) {
+            if track.retries < MOST_RETRIES {
+                track.retries += 1;
+                self.clock.pause(COOL_DOWN_NS);
+                return Ok(());
+            }
+            track.timed.throttled = true;
+        }
+        track.timed.blocks.push(TimedBlock { start_ns, samples_ns, device });
         if inspected {
             inspect(index, subject, Moment::After)?;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::case::{Fault, Poison, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::{Clock, ClockFacts};
-use crate::environment::Environment;
+use crate::environment::{Accelerator, Environment};
 use crate::gate::{self, CheckResult, GateOptions, GateReport};
 use crate::random::Random;
 use crate::record::{
@@ -72,7 +72,7 @@ pub fn run(
     observe: &mut dyn FnMut(Progress<'_>),
 ) -> Result<EndRecord, StoreError> {
     let environment = Environment::detect();
-    let facts = ClockFacts::measure(clock);
+    let facts = suite.device_clock().unwrap_or_else(|| ClockFacts::measure(clock));
     let floor_ns = launch_floor(suite, clock).unwrap_or(facts.floor_ns);
     let cases = suite.cases();
     let session = session_record(suite, options, environment, facts, floor_ns);
@@ -88,17 +88,19 @@ pub fn run(
         }
         None => BTreeSet::new(),
     };
+    // What an earlier run did not come back from is run by itself, so that it is known which row it was.
+    let suspects = previous.map(Results::unfinished).unwrap_or_default();
     let largest = cases.iter().map(|c| c.work.min_bytes()).max().unwrap_or(0);
-    let probe = ProbeOptions::for_cases(session.environment.last_level_bytes, largest);
+    let probe = ProbeOptions::for_cases(session.last_level_bytes(), largest);
     sink(Record::Session(Box::new(session.clone())))?;
     observe(Progress::Ceilings);
-    let ceilings = Ceilings::measure(probe);
+    let ceilings = suite.ceilings(probe);
     sink(Record::Ceilings(ceilings.clone()))?;
 
     let mut runner = Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end };
     let order = fair_order(&cases.iter().map(|c| &c.key).collect::<Vec<_>>(), options.seed);
     let started = clock.now_ns();
-    for group in groups(cases, &order) {
+    for group in groups(cases, &order, suite.group_bytes()) {
         let late = |limit: Duration| clock.now_ns() - started > limit.as_nanos() as f64;
         if let Some(limit) = options.time_limit.filter(|&limit| late(limit)) {
             runner.end.reason = Some(format!("the time limit of {} s was reached", limit.as_secs_f64()));
@@ -107,7 +109,16 @@ pub fn run(
         let wanted = group.iter().flat_map(|&i| cases[i].implementations.iter().map(move |name| (&cases[i], name.as_str())));
         let open: Vec<(&CaseSpec, &str)> =
             wanted.filter(|(case, name)| !done.contains(&(case.key.id(), name.to_string()))).collect();
-        runner.group(&open)?;
+        let (alone, together): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|(case, name)| suspects.contains(&(case.key.id(), name.to_string())));
+        for rows in alone.chunks(1).chain([together.as_slice()]) {
+            runner.group(rows)?;
+            if suite.is_lost() {
+                // No end is written: another process has to go on.
+                runner.end.reason = Some("the device was lost to a fault".into());
+                return Ok(runner.end);
+            }
+        }
     }
     let end = runner.end;
     (runner.sink)(Record::End(end.clone()))?;
@@ -122,6 +133,7 @@ fn session_record(
     floor_ns: f64,
 ) -> SessionRecord {
     let cases = suite.cases();
+    let accelerator = suite.accelerator();
     SessionRecord {
         schema: SCHEMA.into(),
         id: format!("{:016x}", Random::new(options.now ^ u64::from(std::process::id()) << 40).next_u64()),
@@ -134,8 +146,9 @@ fn session_record(
         device: options.device.clone(),
         argv: options.argv.clone(),
         knobs: options.knobs.clone(),
-        fingerprint: environment.fingerprint(),
+        fingerprint: accelerator.as_ref().map_or_else(|| environment.fingerprint(), Accelerator::fingerprint),
         environment,
+        accelerator,
         tick_ns: facts.tick_ns,
         floor_ns,
         planned: cases.iter().map(|c| c.implementations.len()).sum(),
@@ -192,12 +205,19 @@ impl Runner<'_> {
                 Ok(subject) => live.push(subject),
                 Err(fault) => self.finish(case, summary(case, name, fault.status, Some(fault.message)))?,
             }
+            if self.suite.is_lost() {
+                return Ok(());
+            }
         }
         if live.is_empty() {
             return Ok(());
         }
         (self.observe)(Progress::Timing(live.len()));
         let measured = self.time(&mut live);
+        // Of several rows that were timed in turn, it is not known which one lost the device.
+        if self.suite.is_lost() && live.len() > 1 {
+            return Ok(());
+        }
         self.judge(live, measured)
     }
 
@@ -232,7 +252,7 @@ impl Runner<'_> {
 
     fn fits(&self, case: &CaseSpec) -> Result<(), Fault> {
         let needed = case.work.tensor_bytes.saturating_add(case.work.tensor_bytes / 10 * 3).saturating_add(64 << 20);
-        match self.options.memory_limit.or_else(Environment::available_bytes) {
+        match self.options.memory_limit.or_else(|| self.suite.available_bytes()) {
             Some(there) if needed > there => {
                 let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
                 Err(Fault::new(Status::Skipped, format!("needs {:.1} GiB of memory, {:.1} are free", gib(needed), gib(there))))
@@ -287,6 +307,7 @@ impl Runner<'_> {
                             i,
                             start_ns: block.start_ns,
                             samples_ns: block.samples_ns.clone(),
+                            device: block.device,
                         }))?;
                     }
                     (case, self.row(case, name, &timed, &report)?, timed.medians())
@@ -316,7 +337,7 @@ impl Runner<'_> {
         let mut row = summary(case, name, Status::Ok, None);
         if self.ceilings.refuse(&case.work, times.median_ns).is_some() {
             // Perhaps the ceiling was measured in a bad moment.
-            self.ceilings.raise(&Ceilings::measure(self.probe));
+            self.ceilings.raise(&self.suite.ceilings(self.probe));
             (self.sink)(Record::Ceilings(self.ceilings.clone()))?;
             row.flags.push(Flag::ProbeStale);
         }
@@ -332,8 +353,15 @@ impl Runner<'_> {
                 None => format!("time was up after {} blocks, too few for an interval", times.n_blocks),
             });
         }
+        if timed.throttled {
+            row.status = Status::Throttled;
+            row.reason = Some("heat, hardware or the power supply held the clock down in block after block".into());
+        }
         let attainable = self.ceilings.attainable(&case.work, self.session.floor_ns);
         row.flags.extend(self.flags(case, &times, report));
+        if timed.blocks.iter().any(|block| block.device.is_some_and(|state| state.is_power_capped())) {
+            row.flags.push(Flag::PowerCapped);
+        }
         row.batch = Some(timed.batch);
         row.first_launch_ns = Some(timed.first_launch_ns);
         row.bytes_s = Some(case.work.min_bytes() as f64 / times.median_ns * 1e9);
@@ -345,7 +373,7 @@ impl Runner<'_> {
     }
 
     fn flags(&self, case: &CaseSpec, times: &Summary, report: &GateReport) -> Vec<Flag> {
-        let last_level = self.session.environment.last_level_bytes;
+        let last_level = self.session.last_level_bytes();
         let drifts = times.drift_pct_s.is_some_and(|d| d.abs() > 1.0) && times.rho1.is_some_and(|r| r > 0.7);
         let all = [
             (times.median_ns < 3.0 * self.session.floor_ns, Flag::LatencyBound),
@@ -375,21 +403,7 @@ fn gate_record(case: &CaseSpec, name: &str, report: GateReport) -> Record {
 }
 
 fn summary(case: &CaseSpec, name: &str, status: Status, reason: Option<String>) -> SummaryRecord {
-    SummaryRecord {
-        case: case.key.id(),
-        implementation: name.into(),
-        status,
-        reason,
-        flags: Vec::new(),
-        batch: None,
-        first_launch_ns: None,
-        times: None,
-        bytes_s: None,
-        flops_s: None,
-        efficiency: None,
-        bound: None,
-        versus: None,
-    }
+    SummaryRecord::untimed(&case.key.id(), name, status, reason)
 }
 
 /// The ratio of row `i` to the fastest other valid implementation of its case; only the case's product gets one.

@@ -13,6 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::case::DeviceState;
+
 /// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]
@@ -131,6 +133,8 @@ pub struct TimedBlock {
     pub start_ns: f64,
     /// Time of one launch, for each sample.
     pub samples_ns: Vec<f64>,
+    /// What the device said of itself, where there is one.
+    pub device: Option<DeviceState>,
 }
 
 /// What is stored of a measurement. Times are of one launch.
@@ -363,7 +367,7 @@ mod tests {
 
     #[test]
     fn summary_of_known_blocks() {
-        let block = |start: f64, v: [f64; 3]| TimedBlock { start_ns: start, samples_ns: v.to_vec() };
+        let block = |start: f64, v: [f64; 3]| TimedBlock { start_ns: start, samples_ns: v.to_vec(), device: None };
         let blocks: Vec<TimedBlock> = (0..6).map(|i| block(f64::from(i) * 1e9, [100.0 + f64::from(i), 99.0, 200.0])).collect();
         let s = Summary::of(&blocks, 1.0).unwrap();
         assert_eq!((s.n, s.n_blocks, s.median_ns, s.min_ns), (18, 6, 102.5, 99.0));

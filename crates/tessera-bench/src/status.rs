@@ -73,6 +73,8 @@ names! {
         Drift = "drift",
         /// The errors lean to one side.
         Biased = "biased",
+        /// The power limit held the clock down.
+        PowerCapped = "power_capped",
         /// A measured ceiling was beaten and measured again.
         ProbeStale = "probe_stale",
     }

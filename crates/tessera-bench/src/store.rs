@@ -58,6 +58,8 @@ pub struct Results {
     pub ceilings: Ceilings,
     /// Rows in file order.
     pub rows: Vec<Row>,
+    /// Case and implementation of the last row that was begun.
+    pub begun: Option<(String, String)>,
     /// The end record, if it is the last one.
     pub end: Option<EndRecord>,
     /// True when the last line was cut off.
@@ -125,6 +127,12 @@ impl Results {
     pub fn finished(&self) -> BTreeSet<(String, String)> {
         let done = self.rows.iter().filter(|row| row.summary.is_some());
         done.map(|row| (row.case.case.clone(), row.case.implementation.clone())).collect()
+    }
+
+    /// Case and implementation of every row that was begun and has no outcome.
+    pub fn unfinished(&self) -> BTreeSet<(String, String)> {
+        let open = self.rows.iter().filter(|row| row.summary.is_none());
+        open.map(|row| (row.case.case.clone(), row.case.implementation.clone())).collect()
     }
 
     /// Whether `session` may continue this file.
@@ -204,6 +212,7 @@ impl Reader {
                     return Err(format!("the case's hash is {}, the line says {}", case.key.id(), case.case));
                 }
                 let key = (case.case.clone(), case.implementation.clone());
+                self.results.begun = Some(key.clone());
                 let row = Row { case: *case, gate: None, blocks: Vec::new(), summary: None };
                 // Measured again after an interruption: the later attempt counts.
                 match self.index.get(&key) {

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::case::{CaseKey, Fault, Subject, Work};
+use crate::ceiling::{Ceilings, ProbeOptions};
+use crate::clock::ClockFacts;
+use crate::environment::{Accelerator, Environment};
 use crate::random::{Digest, Random};
 
 /// A case with the implementations that are to be measured side by side.
@@ -26,6 +29,36 @@ pub trait Suite {
 
     /// Builds one implementation of one case with its tensors; compiles it if that is needed.
     fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault>;
+
+    /// The device that kernels run on, where it is not this machine's processor.
+    fn accelerator(&self) -> Option<Accelerator> {
+        None
+    }
+
+    /// The step and the cost of the device's own clock: the floor is the time of an empty launch.
+    fn device_clock(&self) -> Option<ClockFacts> {
+        None
+    }
+
+    /// How fast the device copies, reads and multiplies.
+    fn ceilings(&self, probe: ProbeOptions) -> Ceilings {
+        Ceilings::measure(probe)
+    }
+
+    /// Memory that cases can still take.
+    fn available_bytes(&self) -> Option<u64> {
+        Environment::available_bytes()
+    }
+
+    /// Bytes of the tensors that may be held at once by cases that are timed in turn.
+    fn group_bytes(&self) -> u64 {
+        32 << 20
+    }
+
+    /// Whether the device was lost to a fault, so that nothing more can be run in this process.
+    fn is_lost(&self) -> bool {
+        false
+    }
 
     /// A launch that does nothing, if the device has such a thing: its time is the floor of all others.
     fn empty_launch(&self) -> Option<Box<dyn FnMut() + '_>> {
@@ -73,18 +106,17 @@ fn deal(strata: Vec<Vec<usize>>, random: &mut Random) -> Vec<usize> {
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Cuts an order into groups that are timed in common rounds: at most six cases, whose tensors together stay within the
-/// 32 MiB that a measurement may take beyond one case's own.
-pub fn groups(cases: &[CaseSpec], order: &[usize]) -> Vec<Vec<usize>> {
+/// Cuts an order into groups that are timed in common rounds: at most six cases, whose tensors together stay within what a
+/// measurement may take beyond one case's own.
+pub fn groups(cases: &[CaseSpec], order: &[usize], most_bytes: u64) -> Vec<Vec<usize>> {
     const MOST_CASES: usize = 6;
-    const MOST_BYTES: u64 = 32 << 20;
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0u64;
     for &index in order {
         let spec = &cases[index];
         let own = spec.work.tensor_bytes.saturating_mul(spec.implementations.len() as u64);
         match groups.last_mut() {
-            Some(group) if group.len() < MOST_CASES && bytes.saturating_add(own) <= MOST_BYTES => {
+            Some(group) if group.len() < MOST_CASES && bytes.saturating_add(own) <= most_bytes => {
                 group.push(index);
                 bytes += own;
             }
@@ -159,6 +191,6 @@ mod tests {
         };
         let cases: Vec<CaseSpec> = [1, 2, 100, 8, 8, 1, 0, 0, 0, 0, 0, 0, 0].map(spec).into();
         let order: Vec<usize> = (0..cases.len()).collect();
-        assert_eq!(groups(&cases, &order), [vec![0, 1], vec![2], vec![3, 4], vec![5, 6, 7, 8, 9, 10], vec![11, 12]]);
+        assert_eq!(groups(&cases, &order, 32 << 20), [vec![0, 1], vec![2], vec![3, 4], vec![5, 6, 7, 8, 9, 10], vec![11, 12]]);
     }
 }

@@ -148,9 +148,21 @@ pub(crate) struct Bench {
     /// `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
-    /// Where to run: `cpu`.
+    /// Where to run: `cpu`, `cuda` or `cuda:N`.
     #[arg(long)]
     pub(crate) device: Option<String>,
+    /// How launches on a device are timed: `cold` (singly, other data read through the cache before), `warm` or `graph`.
+    #[arg(long, value_name = "HOW", default_value = "cold")]
+    pub(crate) timing: String,
+    /// A baseline process for a device, such as `torch=python3 baselines/torch_baseline.py`.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub(crate) baseline: Vec<String>,
+    /// The file of cublasLt, where the loader does not find it by itself.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cublaslt: Option<String>,
+    /// Measure in this process, which a fault ends; without it, a watched one does.
+    #[arg(long, hide = true)]
+    pub(crate) unwatched: bool,
     /// How much time to take.
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) mode: Mode,

@@ -12,8 +12,8 @@ mod set;
 mod work;
 
 pub use operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, OPERATORS, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
-    Unsupported, find,
+    Argument, Expected, Fill, Inputs, LaunchSpec, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
+    TensorSpec, Unsupported, find,
 };
 pub use problem::Problem;
 pub use work::{Metric, Work};

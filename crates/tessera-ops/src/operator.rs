@@ -224,10 +224,34 @@ pub enum Expected<'a> {
     },
 }
 
+/// One row's two sides of an identity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowIdentity {
+    /// From the output.
+    pub got: f64,
+    /// From the inputs.
+    pub want: f64,
+    /// How far apart they may be.
+    pub bound: f64,
+}
+
 /// The right answer in f64, from the inputs as they are stored.
 pub trait Reference: Sync + Send {
     /// Computes whole rows of one output.
     fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>);
+
+    /// Checks all rows of one output at once, where the operator is linear and knows how: both sides of an identity that holds
+    /// for the right answer, with how far apart they may be, for each row. `v` holds a random sign for each element of
+    /// a row; `read` gives whole rows of the output as numbers.
+    fn identity(
+        &self,
+        _inputs: &dyn Inputs,
+        _output: usize,
+        _v: &[f64],
+        _read: &(dyn Fn(Range<usize>, &mut [f64]) -> bool + Sync),
+    ) -> Option<Vec<RowIdentity>> {
+        None
+    }
 
     /// Computes several ranges of rows, one after another in the answer: for problems too large to look at every row.
     fn scattered(&self, inputs: &dyn Inputs, output: usize, row_len: usize, rows: &[Range<usize>], mut expected: Expected<'_>) {

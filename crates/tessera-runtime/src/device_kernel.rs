@@ -180,8 +180,11 @@ fn module(
     let (module, origin) = match &image.code {
         ImageCode::Cubin(code) => (context.module(code)?, CodeOrigin::Given),
         ImageCode::Ptx(text) if context.table()?.assemble.is_some() => {
-            let (code, found) = cache.get(key, || context.assemble(text))?;
-            (context.module(&code)?, if found { CodeOrigin::Disk } else { CodeOrigin::Assembled })
+            match cache.get(key, || context.assemble(text)) {
+                Ok((code, found)) => (context.module(&code)?, if found { CodeOrigin::Disk } else { CodeOrigin::Assembled }),
+                // What the linker refuses the loader may take; if not, its message is the one that counts.
+                Err(_) => (context.module(text.as_bytes())?, CodeOrigin::Assembled),
+            }
         }
         // A back end without an assembler of its own takes the text.
         ImageCode::Ptx(text) => (context.module(text.as_bytes())?, CodeOrigin::Assembled),

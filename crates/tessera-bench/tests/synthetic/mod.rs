@@ -74,6 +74,7 @@ fn session(planned: usize, seed: u64) -> SessionRecord {
         knobs: BTreeMap::from([("threads".to_string(), "2".to_string())]),
         fingerprint: environment.fingerprint(),
         environment,
+        accelerator: None,
         tick_ns: 20.0,
         floor_ns: 900.0,
         planned,
@@ -181,6 +182,7 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
                 samples_ns: (0..10)
                     .map(|_| median * (1.0 + if wide { 0.2 } else { 0.008 } * (random.unit() + random.unit() - 1.0)))
                     .collect(),
+                device: None,
             })
             .collect();
         let wrong = variation.wrong == Some(spec.operator);
@@ -232,6 +234,7 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
                 i,
                 start_ns: block.start_ns,
                 samples_ns: block.samples_ns.clone(),
+                device: None,
             }));
         }
         let times = (!wrong).then(|| Summary::of(&blocks, 20.0).unwrap());

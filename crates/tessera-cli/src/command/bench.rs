@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
 use tessera::bench::{
-    COLUMNS, Exit, Library, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Writer, footer, run, table,
+    COLUMNS, EndRecord, Exit, Library, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Suite, Writer,
+    footer, run, table,
 };
-use tessera::runtime::Knobs;
+use tessera::compile::CompileOptions;
+use tessera::runtime::{Device, DriverDevice, Knobs};
 
 use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
@@ -20,47 +24,35 @@ use crate::failure::{Failure, Outcome, read_text};
 const SEED: u64 = 1;
 
 pub(crate) fn bench(arguments: Bench) -> Outcome {
-    let (device, reason) = device(arguments.device.as_deref())?;
-    let options = compile_options(&arguments.optimise, None)?;
-    let selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
-    let library = Library::select(&selection, options, device.clone()).map_err(Failure::usage)?;
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let (path, previous) = destination(&arguments, folder.path())?;
     let mode = match arguments.mode {
         ModeName::Quick => Mode::Quick,
         ModeName::Ci => Mode::Ci,
         ModeName::Publish => Mode::Publish,
     };
-    let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let (path, previous) = destination(&arguments, folder.path())?;
+    let (device, reason) = device(arguments.device.as_deref())?;
     if !arguments.json {
         println!("device: {device} ({reason})");
     }
-
-    let end = {
-        let mut writer = match &previous {
-            Some(results) => Writer::resume(&path, results),
-            None => Writer::create(&path),
+    let end = match device {
+        Device::Cpu => {
+            let (options, selection) = asked(&arguments)?;
+            let library = Library::select(&selection, options, Device::Cpu).map_err(Failure::usage)?;
+            measure(&library, &arguments, "cpu", mode, &path, previous.as_ref())?
         }
-        .map_err(Failure::environment)?;
-        let knobs: BTreeMap<String, String> =
-            Knobs::rows().into_iter().filter_map(|row| Some((row.name.to_string(), row.value?))).collect();
-        let run_options = RunOptions {
-            mode,
-            seed: SEED,
-            time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
-            memory_limit: None,
-            device: device.to_string(),
-            argv: std::env::args().collect(),
-            knobs,
-            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        };
-        let bar = progress_bar(!arguments.json);
-        let mut write = |record: Record| writer.write(&record);
-        let mut observe = |progress: Progress<'_>| show(&bar, progress);
-        let end = run(&library, &run_options, &Monotonic::default(), previous.as_ref(), &mut write, &mut observe);
-        bar.finish_and_clear();
-        end.map_err(Failure::environment)?
+        Device::Driver(device) => {
+            let emulated = device.context().table().is_ok_and(|table| table.backend == "emulator");
+            if arguments.unwatched || emulated {
+                on_device(&arguments, &device, mode, &path, previous.as_ref())?
+            } else {
+                // What is wrong with the command or the device was told once; the children read and open it again.
+                asked(&arguments)?;
+                drop(device);
+                watched(&path, previous.is_some())?
+            }
+        }
     };
-
     if arguments.json {
         print!("{}", read_text(&path.to_string_lossy())?);
     } else {
@@ -73,6 +65,102 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
     }
+}
+
+/// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
+fn watched(path: &Path, resume: bool) -> Result<EndRecord, Failure> {
+    let program = std::env::current_exe().map_err(Failure::environment)?;
+    if !resume {
+        // A file of an earlier run must not be taken for one of ours.
+        let _ = std::fs::remove_file(path);
+    }
+    let mut child = |resume: bool| {
+        let mut command = Command::new(&program);
+        let mut given = std::env::args().skip(1);
+        while let Some(argument) = given.next() {
+            if argument == "--out" || argument == "--resume" {
+                given.next();
+            } else if !argument.starts_with("--out=") && !argument.starts_with("--resume=") && argument != "--json" {
+                command.arg(argument);
+            }
+        }
+        command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path).stdout(Stdio::null());
+        command
+    };
+    let lost = supervise(Supervisor::default(), path, &mut child).map_err(Failure::environment)?;
+    let results = Results::load(path).map_err(Failure::environment)?;
+    let mut end = results.end.unwrap_or_default();
+    if lost > 0 && end.reason.is_none() && end.planned == 0 {
+        end.reason = Some(format!("{lost} measuring processes were lost"));
+    }
+    Ok(end)
+}
+
+/// Measures on a device in this process.
+fn on_device(
+    arguments: &Bench,
+    device: &DriverDevice,
+    mode: Mode,
+    path: &Path,
+    previous: Option<&Results>,
+) -> Result<EndRecord, Failure> {
+    let timing = Timing::parse(&arguments.timing)
+        .ok_or_else(|| Failure::usage(format!("`{}` is no timing\nhelp: write cold, warm or graph", arguments.timing)))?;
+    let workers = arguments.baseline.iter().map(|text| match text.split_once('=') {
+        Some((name, command)) => Ok((name.to_string(), command.to_string())),
+        None => Err(Failure::usage(format!("`{text}` is no baseline\nhelp: write NAME=COMMAND"))),
+    });
+    let options = DeviceOptions {
+        timing,
+        cublaslt: arguments.cublaslt.as_ref().map(PathBuf::from),
+        workers: workers.collect::<Result<_, Failure>>()?,
+        ..DeviceOptions::default()
+    };
+    let (compile, selection) = asked(arguments)?;
+    let (suite, absent) = DeviceLibrary::select(&selection, compile, device, options).map_err(Failure::usage)?;
+    if previous.is_none() {
+        absent.iter().for_each(|line| eprintln!("note: {line}"));
+    }
+    measure(&suite, arguments, device.name(), mode, path, previous)
+}
+
+/// How to compile and what to run, as the command line says.
+fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
+    let options = compile_options(&arguments.optimise, None)?;
+    Ok((options, selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?))
+}
+
+fn measure(
+    suite: &dyn Suite,
+    arguments: &Bench,
+    device: &str,
+    mode: Mode,
+    path: &Path,
+    previous: Option<&Results>,
+) -> Result<EndRecord, Failure> {
+    let mut writer = match previous {
+        Some(results) => Writer::resume(path, results),
+        None => Writer::create(path),
+    }
+    .map_err(Failure::environment)?;
+    let knobs: BTreeMap<String, String> =
+        Knobs::rows().into_iter().filter_map(|row| Some((row.name.to_string(), row.value?))).collect();
+    let run_options = RunOptions {
+        mode,
+        seed: SEED,
+        time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
+        memory_limit: None,
+        device: device.to_string(),
+        argv: std::env::args().collect(),
+        knobs,
+        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    };
+    let bar = progress_bar(!arguments.json);
+    let mut write = |record: Record| writer.write(&record);
+    let mut observe = |progress: Progress<'_>| show(&bar, progress);
+    let end = run(suite, &run_options, &Monotonic::default(), previous, &mut write, &mut observe);
+    bar.finish_and_clear();
+    end.map_err(Failure::environment)
 }
 
 /// Where results go, and what an earlier run left there.

@@ -2,30 +2,33 @@
 
 use serde_json::json;
 use tessera::bench::Environment;
-use tessera::runtime::{Device, Knobs};
+use tessera::runtime::{Device, Knobs, ModuleCache};
 
 use crate::arguments::Doctor;
+use crate::command::list::describe;
 use crate::failure::{Failure, Outcome};
 
 pub(crate) fn doctor(arguments: Doctor) -> Outcome {
     let environment = Environment::detect();
     let gpu = match Device::cuda(0) {
-        Ok(device) => format!("{device}: works"),
+        Ok(device) => describe(&device),
         Err(error) => format!("none: {error}"),
     };
     let best = Device::best();
+    let cache = ModuleCache::global().folder().map_or_else(|| "off".to_string(), |folder| folder.display().to_string());
     let knobs = Knobs::from_env();
     let rows = Knobs::rows();
     if arguments.json {
         let settings: Vec<_> = rows.iter().map(|row| json!({"name": row.name, "about": row.doc, "value": row.value})).collect();
         let object = json!({
-            "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "device": best.device.to_string(), "settings": settings,
+            "version": env!("CARGO_PKG_VERSION"), "environment": environment, "gpu": gpu, "cache": cache, "device": best.device.to_string(), "settings": settings,
         });
         println!("{object}");
     } else {
         println!("tessera    {}", env!("CARGO_PKG_VERSION"));
         println!("device     {} ({})", best.device, best.reason);
         println!("gpu        {gpu}");
+        println!("cache      {cache}");
         let facts = serde_json::to_value(&environment).map_err(Failure::environment)?;
         for (name, value) in facts.as_object().into_iter().flatten() {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_string);

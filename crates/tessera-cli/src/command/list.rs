@@ -76,11 +76,29 @@ fn pass_rows() -> Rows {
 fn devices() -> Rows {
     let works = |name: &str| vec![name.to_string(), "works".to_string()];
     let mut rows = vec![works("cpu"), works("emu")];
-    rows.push(match Device::cuda(0) {
-        Ok(device) => vec![format!("cuda:0 ({device})"), "works".to_string()],
-        Err(error) => vec!["cuda:0".to_string(), error.to_string()],
-    });
+    match Device::all_cuda() {
+        Ok(devices) => rows.extend(devices.into_iter().enumerate().map(|(ordinal, device)| {
+            let state = device.map_or_else(|error| error.to_string(), |device| describe(&device));
+            vec![format!("cuda:{ordinal}"), state]
+        })),
+        Err(error) => rows.push(vec!["cuda:0".to_string(), error.to_string()]),
+    }
     (vec!["device", "state"], rows)
+}
+
+/// `works: NVIDIA H200, sm_90a, 132 multiprocessors, 139.8 GiB, driver 13.0`.
+pub(crate) fn describe(device: &Device) -> String {
+    let Device::Driver(device) = device else { return "works".to_string() };
+    let properties = device.properties();
+    let (gib, driver) = (properties.memory_bytes as f64 / (1u64 << 30) as f64, properties.driver);
+    format!(
+        "works: {}, {}, {} multiprocessors, {gib:.1} GiB, driver {}.{}",
+        properties.name,
+        properties.target(),
+        properties.multiprocessors,
+        driver / 1000,
+        driver % 1000 / 10
+    )
 }
 
 fn precisions() -> Rows {

@@ -229,7 +229,12 @@ pub(crate) fn table(machine: &Machine) -> DriverTable {
         }
         Ok(format!("machine code of {ptx}").into_bytes())
     });
-    slot!(module_load, |_s, _| Ok(ModuleHandle(1)));
+    slot!(module_load, |_s, image| {
+        if image.windows(6).any(|part| part == b"broken") {
+            return Err(DriverError::Module { code: DriverCode::INVALID_PTX, name: "INVALID_PTX".into(), log: "line 1".into() });
+        }
+        Ok(ModuleHandle(1))
+    });
     slot!(module_unload, |_s, _| Ok(()));
     slot!(module_function, |s, _, name| {
         let found = s.kernels.iter().position(|(own, _)| own == name);

@@ -9,7 +9,8 @@ use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::element::storable;
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, RowIdentity, TensorSpec,
+    Unsupported,
 };
 use crate::problem::Problem;
 use crate::work::{Metric, Work, packed_bytes};
@@ -143,12 +144,13 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
             formula: "2mnk operations; A, B read once, C written once",
         },
         exact_lane: true,
-        reference: Box::new(Product { m: m as usize, n: n as usize, k: k as usize, ta, tb, storage, acc }),
+        reference: Box::new(Product { batch: batch as usize, m: m as usize, n: n as usize, k: k as usize, ta, tb, storage, acc }),
     })
 }
 
 /// Rows of op(A) x op(B), a block of K at a time so that B's decoded rows stay in cache.
 struct Product {
+    batch: usize,
     m: usize,
     n: usize,
     k: usize,
@@ -218,9 +220,86 @@ impl Reference for Product {
         self.answer(inputs, &rows.collect::<Vec<_>>(), expected);
     }
 
+    /// Freivalds' check: `C v = A (B v)` for a vector of random signs. An error `e` of a row contributes `sum e_j v_j`, which by
+    /// Hoeffding's inequality exceeds `t |e|` with probability below `2 exp(-t^2 / 2)`: 3e-14 for `t = 8`. The norm of a row's
+    /// allowed errors is at most `tau |a_i| |B|`, `tau` being the bound of a sum whose terms' magnitudes add up to one.
+    fn identity(
+        &self,
+        inputs: &dyn Inputs,
+        _output: usize,
+        v: &[f64],
+        read: &(dyn Fn(Range<usize>, &mut [f64]) -> bool + Sync),
+    ) -> Option<Vec<RowIdentity>> {
+        if self.acc.is_integer() {
+            return None;
+        }
+        const DEVIATIONS: f64 = 8.0;
+        let model = ErrorModel::nearest(self.acc, self.acc);
+        let operand_rounding = if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
+        let tau = model.contraction(1.0, 1.0, self.k) + operand_rounding;
+        let mut rows = Vec::new();
+        for batch in 0..self.batch {
+            let (base_a, base_b) = (batch * self.m * self.k, batch * self.k * self.n);
+            let (bv, squares) = matrix_vector(inputs, 1, base_b, (self.k, self.n), self.tb, v);
+            let (abv, norms) = matrix_vector(inputs, 0, base_a, (self.m, self.k), self.ta, &bv);
+            let norm_b = squares.iter().sum::<f64>().sqrt();
+            let sides: Option<Vec<RowIdentity>> = (0..self.m)
+                .into_par_iter()
+                .map(|i| {
+                    let mut row = vec![0.0; self.n];
+                    let place = batch * self.m + i;
+                    let bound = DEVIATIONS * tau * norms[i].sqrt() * norm_b;
+                    read(place..place + 1, &mut row).then(|| RowIdentity {
+                        got: row.iter().zip(v).map(|(c, v)| c * v).sum(),
+                        want: abv[i],
+                        bound,
+                    })
+                })
+                .collect();
+            rows.extend(sides?);
+        }
+        Some(rows)
+    }
+
     fn scattered(&self, inputs: &dyn Inputs, _output: usize, _row_len: usize, rows: &[Range<usize>], expected: Expected<'_>) {
         self.answer(inputs, &rows.iter().cloned().flatten().collect::<Vec<_>>(), expected);
     }
+}
+
+/// `op(X) v` for a stored matrix, and the squares of op(X)'s rows added up; op(X) has `rows x columns` elements.
+fn matrix_vector(
+    inputs: &dyn Inputs,
+    tensor: usize,
+    base: usize,
+    (rows, columns): (usize, usize),
+    transposed: bool,
+    v: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    if !transposed {
+        let row = |i: usize| {
+            let mut row = vec![0.0; columns];
+            inputs.numbers(tensor, base + i * columns, &mut row);
+            (row.iter().zip(v).map(|(x, v)| x * v).sum::<f64>(), row.iter().map(|x| x * x).sum::<f64>())
+        };
+        return (0..rows).into_par_iter().map(row).unzip();
+    }
+    // Stored rows are op(X)'s columns: each adds to every sum.
+    let nothing = || (vec![0.0; rows], vec![0.0; rows]);
+    let add = |(mut sums, mut squares): (Vec<f64>, Vec<f64>), j: usize| {
+        let mut column = vec![0.0; rows];
+        inputs.numbers(tensor, base + j * rows, &mut column);
+        for ((sum, square), x) in sums.iter_mut().zip(&mut squares).zip(&column) {
+            *sum += x * v[j];
+            *square += x * x;
+        }
+        (sums, squares)
+    };
+    let join = |mut left: (Vec<f64>, Vec<f64>), right: (Vec<f64>, Vec<f64>)| {
+        left.0.iter_mut().zip(right.0).for_each(|(a, b)| *a += b);
+        left.1.iter_mut().zip(right.1).for_each(|(a, b)| *a += b);
+        left
+    };
+    (0..columns).into_par_iter().fold(nothing, add).reduce(nothing, join)
 }
 
 impl Product {

@@ -1,0 +1,240 @@
+"""PyTorch (and Triton, through torch.compile) as a baseline process of the benchmark harness.
+
+    tessera bench --device cuda --baseline "torch=python3 baselines/torch_baseline.py"
+    tessera bench --device cuda --baseline "compiled=python3 baselines/torch_baseline.py --compile"
+
+Reads one JSON request a line and answers one JSON line; the protocol is described in `crates/tessera-bench/src/device/worker.rs`.
+The work is done on the harness's own tensors, so it passes the same correctness gate, and is timed as the harness times: a
+block of samples is queued behind a spinning kernel, each between two events, after reading through the cache when cold.
+"""
+import ctypes
+import json
+import sys
+
+import torch
+
+COMPILE = "--compile" in sys.argv
+DTYPES = {
+    "f64": torch.float64, "f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+    "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32,
+    "i64": torch.int64, "u8": torch.uint8,
+}
+
+
+class Unsupported(Exception):
+    """The baseline has no such case; that is an answer, not a failure."""
+
+
+class Memory:
+    """Device bytes of another process, as PyTorch takes foreign memory."""
+
+    def __init__(self, pointer, count):
+        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (pointer, False), "version": 3}
+
+
+class Handle(ctypes.Structure):
+    """The driver's interprocess handle."""
+
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+
+
+class Session:
+    """Tensors and work of one case."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.opened = {}
+        self.tensors = {}
+        self.work = None
+        self.flush = None
+
+    def memory(self, handle):
+        if handle not in self.opened:
+            raw = Handle()
+            ctypes.memmove(ctypes.byref(raw), bytes.fromhex(handle), 64)
+            pointer = ctypes.c_uint64()
+            status = self.driver.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), raw, 1)
+            if status != 0:
+                raise Unsupported(f"memory of the harness cannot be opened here (driver code {status})")
+            self.opened[handle] = pointer.value
+        return self.opened[handle]
+
+    def tensor(self, spec):
+        if spec["dtype"] not in DTYPES:
+            raise Unsupported(f"elements of type {spec['dtype']}")
+        dtype = DTYPES[spec["dtype"]]
+        count = spec["step"]
+        for size in spec["shape"]:
+            count *= size
+        pointer = self.memory(spec["handle"]) + spec["offset"]
+        flat = torch.as_tensor(Memory(pointer, count * dtype.itemsize), device="cuda").view(dtype)
+        return flat[:: spec["step"]].view(spec["shape"]) if spec["step"] > 1 else flat.view(spec["shape"])
+
+    def prepare(self, request):
+        self.release()
+        self.tensors = {spec["name"]: self.tensor(spec) for spec in request["tensors"]}
+        torch.backends.cuda.matmul.allow_tf32 = request["precision"].startswith("tf32")
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        work = OPERATORS[request["operator"]](request, self.tensors)
+        self.work = torch.compile(work, mode="max-autotune-no-cudagraphs") if COMPILE else work
+        for _ in range(2):
+            self.work()
+        torch.cuda.synchronize()
+        return {"config": f"torch {torch.__version__}{', compiled' if COMPILE else ''}"}
+
+    def release(self):
+        self.work, self.tensors = None, {}
+        torch.cuda.synchronize()
+        for pointer in self.opened.values():
+            self.driver.cuIpcCloseMemHandle(ctypes.c_uint64(pointer))
+        self.opened = {}
+        return {}
+
+    def run(self):
+        self.work()
+        torch.cuda.synchronize()
+        return {}
+
+    def time(self, request):
+        cold, samples, launches = request["timing"] == "cold", request["samples"], request["launches"]
+        if cold and (self.flush is None or self.flush.numel() != request["flush_bytes"] // 4):
+            self.flush = torch.zeros(request["flush_bytes"] // 4, device="cuda", dtype=torch.float32)
+        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(samples)]
+        graph = None
+        self.work()
+        if request["timing"] == "graph":
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(launches):
+                    self.work()
+        torch.cuda.synchronize()
+        # Host work for a sample stays below 100 us: the spinning kernel holds the queue until all of it is there.
+        torch.cuda._sleep(int(2e9 * 1e-4 * min(samples * max(launches, 1), 400)))
+        for start, end in pairs:
+            if cold:
+                self.flush.sum()
+            start.record()
+            if graph is not None:
+                graph.replay()
+            else:
+                for _ in range(launches):
+                    self.work()
+            end.record()
+        torch.cuda.synchronize()
+        return {"ns": [start.elapsed_time(end) * 1e6 / launches for start, end in pairs]}
+
+
+def gemm(request, t):
+    a, b, c = t["A"], t["B"], t["C"]
+    letters = request["variant"].split(" ")
+    a = a.transpose(-1, -2) if "tn" in letters or "tt" in letters else a
+    b = b.transpose(-1, -2) if "nt" in letters or "tt" in letters else b
+    if a.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        if b.is_contiguous() or a.dim() != 2:
+            raise Unsupported("eight-bit products of this layout")
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(a, b, one, one, out_dtype=c.dtype, out=c)
+    if a.dtype == torch.int8:
+        return lambda: torch._int_mm(a, b, out=c)
+    if a.dtype == c.dtype:
+        return lambda: torch.matmul(a, b, out=c)
+    product = torch.mm if a.dim() == 2 else torch.bmm
+    return lambda: product(a, b, out_dtype=c.dtype, out=c)
+
+
+def softmax(request, t):
+    if request["variant"] not in ("", "plain"):
+        raise Unsupported(f"the variant {request['variant']}")
+    return lambda: torch.softmax(t["x"], -1, out=t["y"])
+
+
+def layer_norm(request, t):
+    x, y = t["x"], t["y"]
+    return lambda: y.copy_(torch.nn.functional.layer_norm(x, x.shape[-1:], t["weight"], t["bias"], 1e-5))
+
+
+def rms_norm(request, t):
+    x, y = t["x"], t["y"]
+    return lambda: y.copy_(torch.nn.functional.rms_norm(x, x.shape[-1:], t["weight"], 1e-5))
+
+
+def outputs(request, t):
+    """Input tensors by name and the output."""
+    given = {spec["name"]: t[spec["name"]] for spec in request["tensors"] if spec["role"] == "input"}
+    results = [t[spec["name"]] for spec in request["tensors"] if spec["role"] in ("output", "inout")]
+    return list(given.values()), results[0]
+
+
+def vector(request, t):
+    given, out = outputs(request, t)
+    word = request["variant"].split(" ")[0]
+    if word == "axpy":
+        return lambda: torch.add(given[1], given[0], alpha=1.5, out=out)
+    if word == "add":
+        return lambda: torch.add(given[0], given[1], out=out)
+    if word == "mul":
+        return lambda: torch.mul(given[0], given[1], out=out)
+    if word == "reduce_sum":
+        return lambda: torch.sum(given[0], 0, keepdim=True, dtype=out.dtype, out=out)
+    if word == "norm":
+        return lambda: torch.linalg.vector_norm(given[0], keepdim=True, dtype=out.dtype, out=out)
+    if word == "reduce_max" and given[0].dtype == out.dtype:
+        return lambda: torch.amax(given[0], 0, keepdim=True, out=out)
+    if word == "dot" and given[0].dtype == out.dtype:
+        return lambda: torch.dot(given[0], given[1], out=out[0])
+    raise Unsupported(f"the variant {request['variant']}")
+
+
+def bandwidth(request, t):
+    given, out = outputs(request, t)
+    words = request["variant"].split(" ")
+    if "random" in words:
+        raise Unsupported("random access")
+    if words[0] == "copy":
+        return lambda: out.copy_(given[0])
+    integers = not out.dtype.is_floating_point
+    if words[0] == "scale":
+        return lambda: torch.mul(given[0], 3 if integers else 1.5, out=out)
+    if words[0] == "add":
+        return lambda: torch.add(given[0], given[1], out=out)
+    if words[0] == "triad":
+        return lambda: torch.add(given[0], given[1], alpha=3 if integers else 1.5, out=out)
+    raise Unsupported(f"the variant {request['variant']}")
+
+
+OPERATORS = {
+    "gemm": gemm, "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "vector": vector, "bandwidth": bandwidth,
+}
+
+
+def answer(session, request):
+    ask = request["ask"]
+    if ask == "describe":
+        name = f"torch {torch.__version__} on {torch.cuda.get_device_name()}"
+        return {"name": name, "operators": list(OPERATORS)}
+    if ask == "prepare":
+        return session.prepare(request)
+    if ask == "run":
+        return session.run()
+    if ask == "time":
+        return session.time(request)
+    if ask == "release":
+        return session.release()
+    raise Unsupported(f"the request {ask}")
+
+
+def main():
+    torch.zeros(1, device="cuda")
+    session = Session()
+    for line in sys.stdin:
+        try:
+            reply = {"ok": True, **answer(session, json.loads(line))}
+        except Unsupported as why:
+            reply = {"error": str(why), "unsupported": True}
+        except Exception as error:  # every failure is an answer
+            reply = {"error": f"{type(error).__name__}: {error}"[:400]}
+        print(json.dumps(reply), flush=True)
+
+
+main()

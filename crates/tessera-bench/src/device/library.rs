@@ -1,0 +1,279 @@
+//! The operator library as a suite on a device, with baselines beside the product.
+
+use std::cell::{OnceCell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use tessera_cuda::CublasLt;
+use tessera_driver::{DriverError, Stream};
+use tessera_ops::{Argument, Plan};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, Value};
+
+use super::blas::{Blas, product};
+use super::ceiling;
+use super::subject::{DeviceSubject, Launcher, launch_fault, value_of};
+use super::tensor::DeviceTensors;
+use super::timer::{DeviceTimer, Timing};
+use super::worker::{Worker, WorkerLauncher};
+use crate::case::{Fault, Phase, Subject};
+use crate::ceiling::{Ceilings, ProbeOptions};
+use crate::clock::ClockFacts;
+use crate::environment::Accelerator;
+use crate::library::{Library, Selection, SelectionError, Source, TESSERA};
+use crate::status::Status;
+use crate::suite::{CaseSpec, Suite};
+
+/// The vendor's matrix products in results.
+pub(crate) const CUBLASLT: &str = "cublaslt";
+
+/// Makes an implementation's launcher for a case.
+type Maker = Box<dyn Fn(&CaseSpec, &Plan, &DeviceTensors) -> Result<Box<dyn Launcher>, Fault>>;
+
+/// What is run beside the product, and how it is timed.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// How launches are timed.
+    pub timing: Timing,
+    /// The vendor's matrix products, from this file or, where it is empty, wherever the loader finds them.
+    pub cublaslt: Option<PathBuf>,
+    /// Commands of baseline processes, each with its name.
+    pub workers: Vec<(String, String)>,
+    /// Samples of each point of a ceiling.
+    pub ceiling_samples: usize,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> DeviceOptions {
+        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), ceiling_samples: 10 }
+    }
+}
+
+/// Cases of the operator library on a device.
+pub struct DeviceLibrary {
+    library: Library,
+    device: DriverDevice,
+    timer: Rc<RefCell<DeviceTimer>>,
+    options: DeviceOptions,
+    blas: OnceCell<Result<Rc<CublasLt>, String>>,
+    workers: Vec<(String, Rc<RefCell<Worker>>)>,
+    makers: Vec<(String, Maker)>,
+}
+
+impl DeviceLibrary {
+    /// The selected cases on a device; baselines that do not start are absent, each with its reason in the second part.
+    pub fn select(
+        selection: &Selection,
+        compile: CompileOptions,
+        device: &DriverDevice,
+        options: DeviceOptions,
+    ) -> Result<(DeviceLibrary, Vec<String>), DeviceSelectionError> {
+        let library = Library::select(selection, compile, Device::Driver(device.clone()))?;
+        let timer = library.timer(device)?;
+        let (mut workers, mut absent) = (Vec::new(), Vec::new());
+        for (name, command) in &options.workers {
+            match Worker::start(command) {
+                Ok(worker) => workers.push((name.clone(), Rc::new(RefCell::new(worker)))),
+                Err(why) => absent.push(format!("`{name}` is absent: {why}")),
+            }
+        }
+        let device = device.clone();
+        let mut suite = DeviceLibrary { library, device, timer, options, blas: OnceCell::new(), workers, makers: Vec::new() };
+        if let Err(why) = suite.blas() {
+            absent.push(format!("`{CUBLASLT}` is absent: {why}"));
+        }
+        suite.offer_baselines();
+        Ok((suite, absent))
+    }
+
+    fn offer_baselines(&mut self) {
+        let has_blas = self.blas().is_ok();
+        for index in 0..self.library.cases().len() {
+            let case = &self.library.cases()[index];
+            let is_product = has_blas && self.library.plan_of(case).is_ok_and(|(plan, _)| product(&case.key, &plan).is_some());
+            let mut names: Vec<String> = is_product.then(|| CUBLASLT.to_string()).into_iter().collect();
+            let offers = |worker: &Rc<RefCell<Worker>>| worker.borrow().offers(&case.key);
+            names.extend(self.workers.iter().filter(|(_, worker)| offers(worker)).map(|(name, _)| name.clone()));
+            self.library.cases_mut()[index].implementations.extend(names);
+        }
+    }
+
+    /// Adds an implementation, before or after the others; `make` gives its launcher for a case's tensors.
+    pub fn add(
+        &mut self,
+        name: &str,
+        first: bool,
+        make: impl Fn(&CaseSpec, &Plan, &DeviceTensors) -> Result<Box<dyn Launcher>, Fault> + 'static,
+    ) {
+        for case in self.library.cases_mut() {
+            let at = if first { 0 } else { case.implementations.len() };
+            case.implementations.insert(at, name.to_string());
+        }
+        self.makers.push((name.to_string(), Box::new(make)));
+    }
+
+    /// Leaves an implementation out of every case.
+    pub fn remove(&mut self, name: &str) {
+        self.library.cases_mut().iter_mut().for_each(|case| case.implementations.retain(|own| own != name));
+    }
+
+    /// Keeps at most `most` cases of each operator and precision.
+    pub fn limit(&mut self, most: usize, seed: u64) {
+        self.library.limit(most, seed);
+    }
+
+    /// The clock.
+    pub fn timer(&self) -> &Rc<RefCell<DeviceTimer>> {
+        &self.timer
+    }
+
+    fn blas(&self) -> Result<Rc<CublasLt>, String> {
+        let load = || {
+            // The library opens itself in the current context.
+            self.device.context().table().map_err(|error| error.to_string())?;
+            let path = self.options.cublaslt.as_deref().filter(|path| !path.as_os_str().is_empty());
+            CublasLt::load(path).map(Rc::new).map_err(|error| error.to_string())
+        };
+        self.blas.get_or_init(load).clone()
+    }
+
+    fn launcher(
+        &self,
+        case: &CaseSpec,
+        name: &str,
+        plan: &Plan,
+        source: Source<'_>,
+        tensors: &DeviceTensors,
+    ) -> Result<Box<dyn Launcher>, Fault> {
+        if let Some((_, make)) = self.makers.iter().find(|(own, _)| own == name) {
+            return make(case, plan, tensors);
+        }
+        if let Some((_, worker)) = self.workers.iter().find(|(own, _)| own == name) {
+            return Ok(Box::new(WorkerLauncher::prepare(worker, case, plan, tensors)?));
+        }
+        match name {
+            CUBLASLT => {
+                let blas = self.blas().map_err(|why| Fault::new(Status::Unsupported, why))?;
+                let product = product(&case.key, plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
+                Ok(Box::new(Blas::tune(&blas, &product, tensors, &mut self.timer.borrow_mut())?))
+            }
+            TESSERA => Ok(Box::new(compiled(plan, source, self.library.options(), &self.device, tensors)?)),
+            other => Err(Fault::new(Status::Unsupported, format!("there is no implementation `{other}`"))),
+        }
+    }
+}
+
+/// Why a suite cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceSelectionError {
+    /// The selection makes no sense.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The device does not answer.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+/// The plan's kernels, compiled for the device and prepared on its tensors.
+pub(crate) fn compiled(
+    plan: &Plan,
+    source: Source<'_>,
+    options: &CompileOptions,
+    device: &DriverDevice,
+    tensors: &DeviceTensors,
+) -> Result<Compiled, Fault> {
+    let failed = |error: tessera_runtime::KernelError| {
+        let status = match &error {
+            tessera_runtime::KernelError::Unsupported { .. } => Status::Unsupported,
+            tessera_runtime::KernelError::Memory { .. } => Status::Oom,
+            _ => Status::CompileError,
+        };
+        Fault::new(status, error.to_string())
+    };
+    let (mut launches, mut phases, mut config): (Vec<_>, Vec<Phase>, _) = (Vec::new(), Vec::new(), Vec::new());
+    let mut phase = |name: &str, ns: f64| match phases.iter_mut().find(|phase| phase.name == name) {
+        Some(phase) => phase.ns += ns,
+        None => phases.push(Phase { name: name.to_string(), ns }),
+    };
+    for launch in &plan.launches {
+        let kernel = Kernel::from_source(source.file, source.text, launch.kernel).map_err(failed)?;
+        let name_value = |(name, argument): &(&'static str, Argument)| (*name, value_of(*argument, tensors));
+        let arguments: Vec<(&str, Value)> = launch.arguments.iter().map(name_value).collect();
+        let begin = std::time::Instant::now();
+        let prepared = kernel.prepare(&arguments, launch.grid, options, &Device::Driver(device.clone())).map_err(failed)?;
+        let Some(queued) = prepared.on_device() else {
+            return Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one"));
+        };
+        let loading = queued.kernel().load_time().as_nanos() as f64;
+        phase("compile", begin.elapsed().as_nanos() as f64 - loading);
+        phase("load", loading);
+        let taken = queued.kernel().resources();
+        config.push(format!("{} registers, {} B shared, {} B local", taken.registers, taken.shared_bytes, taken.local_bytes));
+        launches.push(prepared);
+    }
+    Ok(Compiled { launches, phases, config: config.join("; ") })
+}
+
+/// The product's launches for a case.
+pub(crate) struct Compiled {
+    launches: Vec<PreparedLaunch>,
+    phases: Vec<Phase>,
+    config: String,
+}
+
+impl Launcher for Compiled {
+    fn enqueue(&mut self, _tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError> {
+        self.launches.iter().filter_map(PreparedLaunch::on_device).try_for_each(|launch| launch.enqueue_on(stream))
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.phases.clone()
+    }
+
+    fn config(&self) -> String {
+        self.config.clone()
+    }
+}
+
+impl Suite for DeviceLibrary {
+    fn name(&self) -> &str {
+        self.library.name()
+    }
+
+    fn cases(&self) -> &[CaseSpec] {
+        self.library.cases()
+    }
+
+    fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
+        let (plan, source) = self.library.plan_of(case)?;
+        let plan = Rc::new(plan);
+        let made = Rc::clone(&plan);
+        let launcher = |tensors: &DeviceTensors| self.launcher(case, implementation, &made, source, tensors);
+        Ok(Box::new(DeviceSubject::build(plan, Rc::clone(&self.timer), self.options.timing, launcher)?))
+    }
+
+    fn accelerator(&self) -> Option<Accelerator> {
+        Some(self.timer.borrow().accelerator(self.options.timing))
+    }
+
+    fn device_clock(&self) -> Option<ClockFacts> {
+        self.timer.borrow_mut().facts().ok()
+    }
+
+    fn ceilings(&self, _probe: ProbeOptions) -> Ceilings {
+        let blas = self.blas().ok();
+        ceiling::measure(&mut self.timer.borrow_mut(), blas.as_ref(), self.options.ceiling_samples)
+    }
+
+    fn available_bytes(&self) -> Option<u64> {
+        let free = self.device.context().memory().map_err(launch_fault).ok().map(|(free, _)| free)?;
+        Some(free)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.device.stream().synchronize().is_err_and(|error| error.poisons_context())
+    }
+
+    fn group_bytes(&self) -> u64 {
+        8 << 30
+    }
+}

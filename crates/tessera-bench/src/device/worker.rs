@@ -1,0 +1,178 @@
+//! A baseline in a process of its own: it works on the harness's tensors and passes the harness's gate.
+//!
+//! One JSON object a line in each direction. The harness asks, the worker answers with `{"ok": true, ...}` or
+//! `{"error": "..."}`:
+//!
+//! ```text
+//! -> {"ask":"describe"}                                   <- {"ok":true,"name":"torch 2.11","operators":["gemm","softmax"]}
+//! -> {"ask":"prepare","operator":"gemm","variant":"nt","size":{"m":4096,...},"precision":"bf16",
+//!     "tensors":[{"name":"A","handle":"<hex>","offset":8192,"dtype":"bf16","shape":[4096,4096],"step":1,"role":"input"},...]}
+//! -> {"ask":"run"}                                        the work once, finished when it answers
+//! -> {"ask":"time","timing":"cold","samples":10,"launches":1,"flush_bytes":125829120}   <- {"ok":true,"ns":[...]}
+//! -> {"ask":"release"}
+//! ```
+//! `handle` names device memory of the harness (the driver's interprocess handle of its allocation), `offset` counts bytes to
+//! the first element. The worker times as the harness does: a blocked queue, events, reading through the cache before cold
+//! samples.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tessera_driver::{DriverError, Stream};
+use tessera_ops::{Plan, Role};
+
+use super::subject::{Launcher, fault};
+use super::tensor::DeviceTensors;
+use super::timer::Timing;
+use crate::case::{CaseKey, Fault};
+use crate::status::Status;
+use crate::suite::CaseSpec;
+
+/// A worker that does not answer for so long is ended.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A baseline process.
+pub struct Worker {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+    name: String,
+    operators: Vec<String>,
+}
+
+impl Worker {
+    /// Starts a command, whose words are separated by blanks, and asks it what it is.
+    pub fn start(command: &str) -> Result<Worker, String> {
+        let mut words = command.split_whitespace();
+        let program = words.next().ok_or("the command is empty")?;
+        let spawned = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| format!("`{program}`: {error}"))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("`{program}` has no input or output"));
+        };
+        let (send, answers) = channel();
+        // A thread reads, so that waiting for an answer can end.
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut worker = Worker { child, input, answers, name: String::new(), operators: Vec::new() };
+        let description = worker.ask(&json!({"ask": "describe"})).map_err(|fault| fault.message)?;
+        worker.name = description["name"].as_str().unwrap_or(program).to_string();
+        let operators = description["operators"].as_array().into_iter().flatten();
+        worker.operators = operators.filter_map(|name| Some(name.as_str()?.to_string())).collect();
+        Ok(worker)
+    }
+
+    /// What it says it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it knows a case's operator.
+    pub fn offers(&self, key: &CaseKey) -> bool {
+        self.operators.iter().any(|own| *own == key.operator)
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Value, Fault> {
+        writeln!(self.input, "{request}").and_then(|()| self.input.flush()).map_err(fault)?;
+        let line = self.answers.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                let _ = self.child.kill();
+                Fault::new(Status::Timeout, format!("the baseline did not answer within {} s", PATIENCE.as_secs()))
+            }
+            RecvTimeoutError::Disconnected => Fault::new(Status::RuntimeError, "the baseline process ended"),
+        })?;
+        let answer: Value = serde_json::from_str(&line).map_err(|error| fault(format!("`{line}`: {error}")))?;
+        match answer["error"].as_str() {
+            Some(why) if answer["unsupported"] == true => Err(Fault::new(Status::Unsupported, why)),
+            Some(why) => Err(Fault::new(Status::RuntimeError, why)),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A case prepared in a worker.
+pub(crate) struct WorkerLauncher {
+    worker: Rc<RefCell<Worker>>,
+    flush_bytes: u64,
+    config: String,
+}
+
+impl WorkerLauncher {
+    pub(crate) fn prepare(
+        worker: &Rc<RefCell<Worker>>,
+        case: &CaseSpec,
+        plan: &Plan,
+        tensors: &DeviceTensors,
+    ) -> Result<WorkerLauncher, Fault> {
+        let mut list = Vec::new();
+        for (position, spec) in plan.tensors.iter().enumerate() {
+            let (handle, offset) = tensors.view(position).share().map_err(fault)?;
+            let hex: String = handle.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            let role = match spec.role {
+                Role::Input => "input",
+                Role::Output => "output",
+                Role::InOut => "inout",
+                Role::Workspace => "workspace",
+            };
+            list.push(json!({
+                "name": spec.name, "handle": hex, "offset": offset, "dtype": spec.dtype.name(), "shape": spec.shape,
+                "step": spec.step, "role": role,
+            }));
+        }
+        let key = &case.key;
+        let request = json!({
+            "ask": "prepare", "operator": key.operator, "variant": key.variant, "size": key.size, "precision": key.precision,
+            "tensors": list,
+        });
+        let answer = worker.borrow_mut().ask(&request)?;
+        let l2 = tensors.l2_bytes();
+        let config = answer["config"].as_str().map_or_else(|| worker.borrow().name.clone(), str::to_string);
+        Ok(WorkerLauncher { worker: Rc::clone(worker), flush_bytes: 2 * l2, config })
+    }
+}
+
+impl Launcher for WorkerLauncher {
+    fn enqueue(&mut self, _tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError> {
+        // What was queued here before, poison above all, comes first; the work itself is done when the worker answers.
+        stream.synchronize()?;
+        let answer = self.worker.borrow_mut().ask(&json!({"ask": "run"}));
+        answer.map(drop).map_err(|fault| DriverError::Argument(fault.message))
+    }
+
+    fn time(&mut self, timing: Timing, samples: usize, launches: usize) -> Option<Result<Vec<f64>, Fault>> {
+        let request = json!({
+            "ask": "time", "timing": timing.name(), "samples": samples, "launches": launches, "flush_bytes": self.flush_bytes,
+        });
+        let answer = self.worker.borrow_mut().ask(&request);
+        Some(answer.map(|answer| answer["ns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()))
+    }
+
+    fn config(&self) -> String {
+        self.config.clone()
+    }
+}
+
+impl Drop for WorkerLauncher {
+    fn drop(&mut self) {
+        // The memory is about to be freed here.
+        let _ = self.worker.borrow_mut().ask(&json!({"ask": "release"}));
+    }
+}
