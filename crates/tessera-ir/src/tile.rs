@@ -164,10 +164,3 @@ dialect! {
     /// A named point in time.
     Mark = "tile.mark" () { name: String } -> None : Special, Observable;
 }
-
-impl TileOp {
-    /// True for the operations on a ring that a role may wait in.
-    pub fn blocks(&self) -> bool {
-        matches!(self, TileOp::Acquire {} | TileOp::Wait {} | TileOp::Barrier {} | TileOp::NamedBarrier { .. })
-    }
-}

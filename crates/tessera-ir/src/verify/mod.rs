@@ -11,6 +11,7 @@
 //! | `graph` | whole operands |
 //! | `layout` | which layouts of tiles fit each other |
 //! | `tile` | threads, shared memory, barriers, rings, roles |
+//! | `wgmma` | products on the tensor cores of warpgroups |
 //!
 //! A Tile function that passes is then asked whether the threads that its operations need come together
 //! ([`crate::uniformity`]). One diagnostic an operation, all operations of all functions. After [`verify`] finds nothing, no later stage panics on
@@ -43,6 +44,7 @@ mod structure;
 mod tile;
 mod tiles;
 mod types;
+mod wgmma;
 
 /// Everything that is wrong with a module; nothing when later stages can rely on it.
 pub fn verify(module: &Module) -> Vec<Diagnostic> {

@@ -1,4 +1,4 @@
-//! The Tile dialect: buffers and their parts, what threads do with them, rings and their slots, tensor core operands, roles.
+//! The Tile dialect: buffers and their parts, what threads do with them, rings and their slots, roles.
 
 use smallvec::SmallVec;
 use tessera_types::DType;
@@ -6,10 +6,10 @@ use tessera_types::DType;
 use crate::attrs::RingProducer;
 use crate::func::Value;
 use crate::tile::TileOp;
-use crate::types::{Elem, RingType, Shape, SharedType, Swizzle, TileType, Type, ViewKind};
+use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
 use crate::verify::elementwise::computes;
 use crate::verify::tiles::{accumulates, indices, product_shapes};
-use crate::verify::{Rule, Site, Wrong, ensure, memory};
+use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 
 pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     match kind {
@@ -134,7 +134,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             product(site, acc)?;
             site.result_is(0, site.operand(2))
         }
-        TileOp::Wgmma { .. } => wgmma(site),
+        TileOp::Wgmma { .. } => wgmma::check(site),
         TileOp::WgmmaWait { .. } => {
             let (values, results) = (site.op.group(0), &site.op.results);
             ensure!(values.len() == results.len(), "ir-results", "one result a value is needed");
@@ -163,7 +163,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     }
 }
 
-fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
+pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
     let ty = site.operand(position);
     ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
 }
@@ -279,7 +279,7 @@ fn at<'m>(site: &Site<'m>, position: usize) -> Result<&'m RingType, Wrong> {
 }
 
 /// Shapes and element types of a product whose operands may lie in shared memory; yields its element types.
-fn product(site: &Site<'_>, acc: &TileType) -> Result<[DType; 3], Wrong> {
+pub(super) fn product(site: &Site<'_>, acc: &TileType) -> Result<[DType; 3], Wrong> {
     let lhs = match site.operand(0) {
         Type::Shared(shared) => shared.tile(),
         _ => spread(site, 0)?.clone(),
@@ -289,48 +289,6 @@ fn product(site: &Site<'_>, acc: &TileType) -> Result<[DType; 3], Wrong> {
     let integers = types == [DType::I8, DType::I8, DType::I32];
     ensure!(integers || accumulates(a, b, c), "ir-element-type", "no matrix product of `{a}` and `{b}` accumulates in `{c}`");
     Ok(types)
-}
-
-fn wgmma(site: &Site<'_>) -> Rule {
-    let acc = match site.operand(2) {
-        Type::InFlight(flying) | Type::Distributed(flying) => flying,
-        ty => return Err(site.wrong_operand(2, "a tile with a layout", ty)),
-    };
-    let [element, _, accumulator] = product(site, &acc.tile)?;
-    let known = match element {
-        DType::F32 | DType::F64 => false,
-        _ => accumulator.bits() <= 32,
-    };
-    ensure!(known, "ir-element-type", "the tensor cores take no `{element}` here");
-    ensure!(acc.tile.shape.len() == 2, "ir-shape", "multiplies matrices, without a batch axis");
-    let warps = acc.layout.warps();
-    ensure!(warps % 4 == 0, "ir-role", "needs whole warpgroups of 4 warps, but {warps} warps run it");
-    let rhs = shared(site, 1)?;
-    let (m, n, k) = (acc.tile.shape[0], acc.tile.shape[1], rhs.shape[0]);
-    let step = 256 / element.bits();
-    ensure!(m % 64 == 0 && n % 8 == 0, "ir-shape", "a product of {m} x {n} is not made of blocks of 64 x 8");
-    ensure!(k % step == 0, "ir-shape", "K = {k} is not a multiple of {step}, what one instruction takes of `{element}`");
-    // Only 16-bit operands may have K as their slower axis.
-    let either = element.bits() == 16;
-    operand(rhs, either || rhs.order.last() == Some(&0))?;
-    if let Type::Shared(lhs) = site.operand(0) {
-        operand(lhs, either || lhs.order.last() == Some(&1))?;
-    }
-    site.result_is(0, &Type::InFlight(acc.clone()))
-}
-
-/// A buffer that the tensor cores can read.
-fn operand(buffer: &SharedType, k_major: bool) -> Rule {
-    let swizzles = [Swizzle::NONE, Swizzle::B32, Swizzle::B64, Swizzle::B128];
-    let right = swizzles.contains(&buffer.swizzle) && buffer.pad == 0;
-    ensure!(right, "ir-operand-type", "the tensor cores cannot read `{buffer}`: swizzles of 32, 64 or 128 bytes, no padding");
-    ensure!(
-        k_major,
-        "ir-operand-type",
-        "the tensor cores read `{}` with K as the fastest axis only, not `{buffer}`",
-        buffer.elem
-    );
-    Ok(())
 }
 
 /// Warps of the role at a value's definition; how layouts are checked against who runs them.

@@ -1,0 +1,174 @@
+//! Schedule IR and the Tile IR that it becomes mean the same: the block executor and lock-step agree.
+
+#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+
+use arbtest::arbtest;
+use devices::{Data, Launch, on_cpu, same};
+use tessera_compile::tile::{Units, to_tile};
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
+use tessera_cpu::{Arg, RunOptions, lockstep};
+use tessera_ir::text::print_module;
+use tessera_ir::verify;
+use tessera_lang::{ArgType, ConstValue, parse_file};
+use tessera_types::DType;
+
+/// Executes the Tile function, checked.
+fn in_lockstep(launch: &Launch<'_>, capability: u32, data: &mut [Data]) -> Result<(), String> {
+    let mut module = launch.compiled.module.clone();
+    let func = to_tile(&module.funcs[0], &Units { capability, warpgroups: false }).map_err(|found| found.message)?;
+    module.funcs = vec![func];
+    if let Some(first) = verify(&module).first() {
+        return Err(first.render(&module.sources, false));
+    }
+    let shown =
+        |diagnostic: &tessera_ir::Diagnostic| format!("{}\n{}", diagnostic.render(&module.sources, false), print_module(&module));
+    let program = lockstep::Program::prepare(&module, &module.funcs[0]).map_err(|diagnostic| shown(&diagnostic))?;
+    let mut args = Vec::new();
+    for item in data {
+        match item {
+            Data::Array { bytes, sizes, .. } => {
+                args.push(Arg::Pointer { base: bytes.as_mut_ptr(), bytes: bytes.len() });
+                let mut strides = vec![1; sizes.len()];
+                for axis in (1..sizes.len()).rev() {
+                    strides[axis - 1] = strides[axis] * sizes[axis];
+                }
+                args.extend(sizes.iter().chain(&strides).map(|&value| Arg::Scalar(value as u64)));
+            }
+            Data::Scalar(bytes) => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                args.push(Arg::Scalar(u64::from_le_bytes(word)));
+            }
+        }
+    }
+    let options = RunOptions { checked: true, ..RunOptions::default() };
+    // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
+    unsafe { program.run(launch.grid, &args, &options) }.map_err(|fault| shown(&fault.diagnostic))
+}
+
+fn agree(compiled: &Compiled, data: &[Data], grid: [u32; 3], tolerance: f64) {
+    let launch = Launch { compiled, grid };
+    let mut block = data.to_vec();
+    on_cpu(&launch, &mut block).unwrap_or_else(|error| panic!("{error}"));
+    for capability in [80, 90] {
+        let mut threads = data.to_vec();
+        in_lockstep(&launch, capability, &mut threads).unwrap_or_else(|error| panic!("{error}"));
+        for (position, (block, threads)) in block.iter().zip(&threads).enumerate() {
+            if let Err(difference) = same(block, threads, tolerance) {
+                panic!("argument {position}: {difference}\n{}", print_module(&compiled.module));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_programs_mean_the_same() {
+    arbtest(|u| {
+        let size = u.int_in_range(5..=80usize)?;
+        let module = generate::program(size, &mut |below| u.int_in_range(0..=below - 1).unwrap_or(0));
+        let data = [
+            Data::floats(DType::F32, &[21], 1),
+            Data::ints(DType::I32, &[21], 2),
+            Data::floats(DType::F32, &[21], 3),
+            Data::ints(DType::I32, &[21], 4),
+            Data::Scalar(1.5_f32.to_bits().to_le_bytes().to_vec()),
+            Data::Scalar(3_i32.to_le_bytes().to_vec()),
+        ];
+        for level in [OptLevel::O0, OptLevel::O3] {
+            let options = CompileOptions { level, ..CompileOptions::default() };
+            let compiled = compile_module(module.clone(), &[], &options).unwrap_or_else(|found| panic!("{}", found[0].message));
+            agree(&compiled, &data, [1, 1, 1], 0.0);
+        }
+        Ok(())
+    })
+    .budget_ms(3_000);
+}
+
+fn library(file: &str, kernel: &str, args: &[(&str, ArgType)]) -> Compiled {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(file);
+    let text = std::fs::read_to_string(&path).expect("the kernel's file");
+    source(&text, kernel, args)
+}
+
+fn source(text: &str, kernel: &str, args: &[(&str, ArgType)]) -> Compiled {
+    let file = parse_file("kernel.py", text);
+    let args: Vec<(String, ArgType)> = args.iter().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
+    compile(&file, kernel, &args, &CompileOptions::default())
+        .unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)))
+}
+
+fn constant(value: i64) -> ArgType {
+    ArgType::Const(ConstValue::Int(value))
+}
+
+#[test]
+fn a_product_means_the_same() {
+    let flag = |value| ArgType::Const(ConstValue::Bool(value));
+    let dtype = |dtype| ArgType::Const(ConstValue::DType(dtype));
+    let args = [
+        ("A", ArgType::array(DType::BF16, 2)),
+        ("B", ArgType::array(DType::BF16, 2)),
+        ("C", ArgType::array(DType::BF16, 2)),
+        ("alpha", ArgType::Scalar(DType::F32)),
+        ("beta", ArgType::Scalar(DType::F32)),
+        ("K", ArgType::Scalar(DType::I32)),
+        ("COMPUTE", dtype(DType::BF16)),
+        ("ACC", dtype(DType::F32)),
+        ("TM", constant(32)),
+        ("TN", constant(64)),
+        ("TK", constant(16)),
+        ("TRANSPOSE_A", flag(false)),
+        ("TRANSPOSE_B", flag(true)),
+    ];
+    let compiled = library("gemm.py", "gemm", &args);
+    let (m, n, k) = (70, 100, 50);
+    let data = [
+        Data::floats(DType::BF16, &[m, k], 1),
+        Data::floats(DType::BF16, &[n, k], 2),
+        Data::floats(DType::BF16, &[m, n], 3),
+        Data::Scalar(1.0_f32.to_bits().to_le_bytes().to_vec()),
+        Data::Scalar(0.5_f32.to_bits().to_le_bytes().to_vec()),
+        Data::Scalar((k as i32).to_le_bytes().to_vec()),
+    ];
+    agree(&compiled, &data, [3, 2, 1], 1e-2);
+}
+
+#[test]
+fn a_softmax_means_the_same() {
+    let array = ArgType::array(DType::F16, 2);
+    let acc = ArgType::Const(ConstValue::DType(DType::F32));
+    let args =
+        [("x", array.clone()), ("y", array), ("ACC", acc), ("ROWS", constant(4)), ("N", constant(128)), ("QUERIES", constant(8))];
+    let compiled = library("softmax.py", "softmax_causal", &args);
+    let data = [Data::floats(DType::F16, &[16, 100], 1), Data::zeros(DType::F16, &[16, 100])];
+    agree(&compiled, &data, [4, 1, 1], 1e-2);
+}
+
+#[test]
+fn gathers_updates_and_scans_mean_the_same() {
+    let text = "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, at, out, counts):
+    i = ct.bid(0)
+    index = ct.load(at, (i,), (64,))
+    v = ct.gather(x, index)
+    s = ct.cumsum(v, 0)
+    ct.atomic_add(counts, index % 8, v)
+    best = ct.max(v)
+    ct.store(out, (i,), s + best)
+";
+    let array = ArgType::array(DType::I32, 1);
+    let args = [("x", array.clone()), ("at", array.clone()), ("out", array.clone()), ("counts", array)];
+    let compiled = source(text, "kernel", &args);
+    let mut next = 17u64;
+    let index = Data::codes(DType::I32, &[200], |_| {
+        next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (next >> 40) % 100
+    });
+    let data = [Data::ints(DType::I32, &[100], 1), index, Data::zeros(DType::I32, &[200]), Data::zeros(DType::I32, &[8])];
+    agree(&compiled, &data, [4, 1, 1], 0.0);
+}

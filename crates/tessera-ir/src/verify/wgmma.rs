@@ -1,0 +1,68 @@
+//! Products on the tensor cores of warpgroups: shapes that instructions cover, buffers that they can read, and layouts that
+//! they take and give.
+
+use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_types::DType;
+
+use crate::types::{SharedType, Swizzle, Type};
+use crate::verify::tile::{product, shared};
+use crate::verify::{Rule, Site, ensure};
+
+pub(super) fn check(site: &Site<'_>) -> Rule {
+    let acc = match site.operand(2) {
+        Type::InFlight(flying) | Type::Distributed(flying) => flying,
+        ty => return Err(site.wrong_operand(2, "a tile with a layout", ty)),
+    };
+    let [element, _, accumulator] = product(site, &acc.tile)?;
+    let known = !matches!(element, DType::F32 | DType::F64) && accumulator.bits() <= 32;
+    ensure!(known, "ir-element-type", "the tensor cores take no `{element}` here");
+    ensure!(acc.tile.shape.len() == 2, "ir-shape", "multiplies matrices, without a batch axis");
+    let warps = acc.layout.warps();
+    ensure!(warps % 4 == 0, "ir-role", "needs whole warpgroups of 4 warps, but {warps} warps run it");
+    let rhs = shared(site, 1)?;
+    let (m, n, k) = (acc.tile.shape[0], acc.tile.shape[1], rhs.shape[0]);
+    let step = 256 / element.bits();
+    ensure!(m % 64 == 0 && n % 8 == 0, "ir-shape", "a product of {m} x {n} is not made of blocks of 64 x 8");
+    ensure!(k % step == 0, "ir-shape", "K = {k} is not a multiple of {step}, what one instruction takes of `{element}`");
+    // Only 16-bit operands may have K as their slower axis.
+    let either = element.bits() == 16;
+    readable(rhs, either || rhs.order.last() == Some(&0))?;
+    let bits = u64::from(element.bits());
+    match site.operand(0) {
+        Type::Shared(lhs) => readable(lhs, either || lhs.order.last() == Some(&1))?,
+        lhs => {
+            let fits = lhs.layout().is_some_and(|layout| is_fragment(layout, Operand::A, bits));
+            ensure!(fits, "ir-layout", "`{lhs}` does not lie in registers as the instruction reads its left factor");
+        }
+    }
+    let fits = is_fragment(&acc.layout, Operand::C, bits);
+    ensure!(fits, "ir-layout", "`{}` does not lie in registers as the instruction writes it", site.operand(2));
+    site.result_is(0, &Type::InFlight(acc.clone()))
+}
+
+/// A buffer that the tensor cores can read.
+fn readable(buffer: &SharedType, k_major: bool) -> Rule {
+    let swizzles = [Swizzle::NONE, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+    let right = swizzles.contains(&buffer.swizzle) && buffer.pad == 0;
+    ensure!(right, "ir-operand-type", "the tensor cores cannot read `{buffer}`: swizzles of 32, 64 or 128 bytes, no padding");
+    ensure!(
+        k_major,
+        "ir-operand-type",
+        "the tensor cores read `{}` with K as the fastest axis only, not `{buffer}`",
+        buffer.elem
+    );
+    Ok(())
+}
+
+/// The layout is what some width of the instruction, on some grid of warpgroups, has for an operand.
+fn is_fragment(layout: &Distribution, operand: Operand, bits: u64) -> bool {
+    let (&[rows, columns], warps) = (layout.shape(), layout.warps()) else { return false };
+    let grids = (4..=warps).step_by(4).filter(|m| warps.is_multiple_of(*m)).map(|m| WarpGrid { m, n: warps / m });
+    let widths = || (8..=256).rev().step_by(8).filter(|n| operand == Operand::A || columns.is_multiple_of(*n));
+    grids.into_iter().any(|grid| {
+        widths().any(|n| {
+            let atom = MmaAtom::wgmma(n, bits);
+            atom.and_then(|atom| atom.operand(operand, [rows, columns], grid)).is_ok_and(|wanted| wanted == *layout)
+        })
+    })
+}
