@@ -78,8 +78,7 @@ fn body(lines: &str) -> String {
 }
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
-const INTS: [DType; 8] =
-    [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
+const INTS: [DType; 8] = [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
 
 #[test]
 fn integer_arithmetic_of_every_width() {
@@ -142,8 +141,11 @@ fn functions_are_accurate() {
                 format!("ct.store(out, ({row}, i), ct.{name}({argument}).reshape((1, 64)))")
             })
             .collect();
-        let source = body(&format!("i = ct.bid(0)\na = ct.load(x, (i,), (64,))\nb = ct.load(y, (i,), (64,))\n{}\n\
-            ct.store(out, (12, i), ct.pow(ct.abs(a), b).reshape((1, 64)))\nct.store(out, (13, i), ct.atan2(a, b).reshape((1, 64)))\nct.store(out, (14, i), ct.mod(a, b).reshape((1, 64)))", terms.join("\n")));
+        let source = body(&format!(
+            "i = ct.bid(0)\na = ct.load(x, (i,), (64,))\nb = ct.load(y, (i,), (64,))\n{}\n\
+            ct.store(out, (12, i), ct.pow(ct.abs(a), b).reshape((1, 64)))\nct.store(out, (13, i), ct.atan2(a, b).reshape((1, 64)))\nct.store(out, (14, i), ct.mod(a, b).reshape((1, 64)))",
+            terms.join("\n")
+        ));
         let vector = array(dtype, 1);
         let data = [Data::floats(dtype, &[200], 5), Data::floats(dtype, &[200], 6), Data::zeros(dtype, &[15, 200])];
         let tolerance = match dtype {
@@ -170,9 +172,13 @@ fn reductions_and_scans_along_every_axis() {
             near(&source, &args, &data, [1, 1, 1], 1e-4);
         }
         for function in ["cumsum", "cumprod"] {
-            let source = body(&format!("t = ct.load(x, (0, 0), (16, 32))\nct.store(out, (0, 0), ct.{function}(t, {axis}, reverse={}))", if axis == 0 { "True" } else { "False" }));
+            let source = body(&format!(
+                "t = ct.load(x, (0, 0), (16, 32))\nct.store(out, (0, 0), ct.{function}(t, {axis}, reverse={}))",
+                if axis == 0 { "True" } else { "False" }
+            ));
             let args = [("x", array(DType::F32, 2)), ("y", array(DType::F32, 1)), ("out", array(DType::F32, 2))];
-            let data = [Data::floats(DType::F32, &[16, 32], 8), Data::zeros(DType::F32, &[1]), Data::zeros(DType::F32, &[16, 32])];
+            let data =
+                [Data::floats(DType::F32, &[16, 32], 8), Data::zeros(DType::F32, &[1]), Data::zeros(DType::F32, &[16, 32])];
             near(&source, &args, &data, [1, 1, 1], 2e-2);
         }
     }
@@ -195,15 +201,28 @@ fn matrix_products_of_every_type() {
                 "acc = ct.zeros(({m}, {n}), out.dtype)\nfor k in range(ct.cdiv(x.shape[1], {k})):\n    a = ct.load(x, (0, k), ({m}, {k}), padding_mode=ct.PaddingMode.ZERO)\n    b = ct.load(y, (k, 0), ({k}, {n}), padding_mode=ct.PaddingMode.ZERO)\n    acc = ct.mma(a, b, acc)\nct.store(out, (0, 0), acc)"
             ));
             let fill = |sizes: &[i64], seed| {
-                if factor == DType::I8 { Data::ints(factor, sizes, seed) } else {
+                if factor == DType::I8 {
+                    Data::ints(factor, sizes, seed)
+                } else {
                     let format = tessera_types::FloatFormat::of(factor).expect("a float");
-                    Data::codes(factor, sizes, |i| format.encode(((i * 7 + seed as usize) % 23) as f64 / 8.0 - 1.25, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Saturate))
+                    Data::codes(factor, sizes, |i| {
+                        format.encode(
+                            ((i * 7 + seed as usize) % 23) as f64 / 8.0 - 1.25,
+                            tessera_types::Rounding::NearestEven,
+                            tessera_types::Overflow::Saturate,
+                        )
+                    })
                 }
             };
             let args = [("x", array(factor, 2)), ("y", array(factor, 2)), ("out", array(acc, 2))];
             let data = [fill(&[m, 2 * k - 8], 1), fill(&[2 * k - 8, n], 2), Data::zeros(acc, &[m, n])];
             println!("{factor} {acc} {m} {n} {k}");
-            let tolerance = match acc { DType::I32 => 0.0, DType::F16 => 2e-2, DType::F64 => 1e-12, _ => 1e-5 };
+            let tolerance = match acc {
+                DType::I32 => 0.0,
+                DType::F16 => 2e-2,
+                DType::F64 => 1e-12,
+                _ => 1e-5,
+            };
             near(&source, &args, &data, [1, 1, 1], tolerance);
         }
     }
@@ -231,7 +250,9 @@ fn shapes_gathers_and_atomics() {
         }
     }
     for dtype in [DType::I32, DType::I64, DType::U32, DType::F32, DType::F64] {
-        let source = body("i = ct.bid(0)\nk = ct.load(y, (i,), (32,))\nct.atomic_add(out, (k, 0), ct.astype(k, out.dtype))\nct.atomic_add(out, (k % 3, 1), 1)");
+        let source = body(
+            "i = ct.bid(0)\nk = ct.load(y, (i,), (32,))\nct.atomic_add(out, (k, 0), ct.astype(k, out.dtype))\nct.atomic_add(out, (k % 3, 1), 1)",
+        );
         let index = Data::codes(DType::I32, &[64], |i| (i as u64 * 29) % 45);
         let data = [Data::zeros(dtype, &[1, 1]), index, Data::zeros(dtype, &[64, 64])];
         agrees(&source, &args(dtype), &data, [2, 1, 1]);
@@ -256,7 +277,8 @@ fn random_programs_give_what_the_cpu_gives() {
         let launch = Launch { compiled: &compiled, grid: [1, 1, 1] };
         let (mut cpu, mut emulated) = (data.to_vec(), data.to_vec());
         on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}\n{}", print_module(&module)));
-        on_emulator(&launch, Arch::Sm90a, &mut emulated).unwrap_or_else(|error| panic!("{error}\n{}", print_module(&compiled.module)));
+        on_emulator(&launch, Arch::Sm90a, &mut emulated)
+            .unwrap_or_else(|error| panic!("{error}\n{}", print_module(&compiled.module)));
         for (position, (cpu, emulated)) in cpu.iter().zip(&emulated).enumerate() {
             if let Err(difference) = same(cpu, emulated, 0.0) {
                 panic!("argument {position}: {difference}\n{}", print_module(&compiled.module));
@@ -265,4 +287,86 @@ fn random_programs_give_what_the_cpu_gives() {
         Ok(())
     })
     .budget_ms(3_000);
+}
+
+/// A product of bf16 matrices by a producer warp, a ring of three slots and a warpgroup, in Tile IR.
+#[test]
+fn a_ring_feeds_a_warpgroup() {
+    let (m, n, k) = (64i64, 128i64, 192i64);
+    let atom = tessera_layout::MmaAtom::wgmma(n as u64, 16).expect("an instruction");
+    let grid = tessera_layout::WarpGrid { m: 4, n: 1 };
+    let acc = atom.operand(tessera_layout::Operand::C, [m as u64, n as u64], grid).expect("a layout");
+    let text = format!(
+        "tile @kernel(%x: tile<ptr<bf16>>, %xm: tile<i32>, %xk: tile<i32>, %xs: tile<i32>, %xu: tile<i32>, %y: tile<ptr<bf16>>, %yk: tile<i32>, %yn: tile<i32>, %ys: tile<i32>, %yu: tile<i32>, %o: tile<ptr<f32>>, %om: tile<i32>, %on: tile<i32>, %os: tile<i32>, %ou: tile<i32>) \
+abi(x: array<bf16, [?, ?], [?, 1], i32, align=16>, y: array<bf16, [?, ?], [?, 1], i32, align=16>, out: array<f32, [?, ?], [?, 1], i32, align=16>) hints(num_warps=8) layouts(#0 = {acc}) {{
+  %zero = constant {{value=i32(0)}} : tile<i32>
+  %one = constant {{value=i32(1)}} : tile<i32>
+  %steps = constant {{value=i32({steps})}} : tile<i32>
+  %xt = make_tensor_view %x, [%xm, %xk], [%xs] : tensor_view<?x?xbf16, strides=[?,1]>
+  %yt = make_tensor_view %y, [%yk, %yn], [%ys] : tensor_view<?x?xbf16, strides=[?,1]>
+  %ot = make_tensor_view %o, [%om, %on], [%os] : tensor_view<?x?xf32, strides=[?,1]>
+  %xv = make_partition_view %xt : partition_view<tile=(64x64), tensor_view<?x?xbf16, strides=[?,1]>>
+  %yv = make_partition_view %yt : partition_view<tile=(64x{n}), tensor_view<?x?xbf16, strides=[?,1]>>
+  %ov = make_partition_view %ot : partition_view<tile=(64x{n}), tensor_view<?x?xf32, strides=[?,1]>>
+  %a = tile.alloc_shared {{align=1024}} : shared<3x64x64xbf16, swizzle=<3,4,3>>
+  %b = tile.alloc_shared {{align=1024}} : shared<3x64x{n}xbf16, swizzle=<3,4,3>>
+  %ring = tile.ring [%a, %b] {{stages=3, producer=tma, consumers=1, bytes={bytes}}} : ring<3, [shared<64x64xbf16, swizzle=<3,4,3>>, shared<64x{n}xbf16, swizzle=<3,4,3>>]>
+  tile.role {{first_warp=0, warps=4}} () {{
+    %start = tile.ring_start %ring : cursor
+    %last = for %zero, %steps, %one, [%start] : cursor (%i: tile<i32>, %c: cursor) {{
+      tile.acquire %ring, %c
+      %as = tile.slot %ring, %c {{buffer=0}} : shared<64x64xbf16, swizzle=<3,4,3>>
+      %bs = tile.slot %ring, %c {{buffer=1}} : shared<64x{n}xbf16, swizzle=<3,4,3>>
+      tile.tma_load %xv, [%zero, %i], %as, %ring, %c
+      tile.tma_load %yv, [%i, %zero], %bs, %ring, %c
+      tile.commit %ring, %c
+      %d = tile.advance %ring, %c : cursor
+      continue [%d]
+    }}
+    yield []
+  }}
+  tile.role {{first_warp=4, warps=4}} () {{
+    %start2 = tile.ring_start %ring : cursor
+    %empty = constant {{value=f32(0.0)}} : tile<64x{n}xf32, #0>
+    %sum, %last2 = for %zero, %steps, %one, [%empty, %start2] : tile<64x{n}xf32, #0>, cursor (%i2: tile<i32>, %s: tile<64x{n}xf32, #0>, %c2: cursor) {{
+      tile.wait %ring, %c2
+      %as2 = tile.slot %ring, %c2 {{buffer=0}} : shared<64x64xbf16, swizzle=<3,4,3>>
+      %bs2 = tile.slot %ring, %c2 {{buffer=1}} : shared<64x{n}xbf16, swizzle=<3,4,3>>
+      %f = tile.wgmma %as2, %bs2, %s : inflight<64x{n}xf32, #0>
+      %w = tile.wgmma_wait [%f] {{pending=0}} : tile<64x{n}xf32, #0>
+      tile.release %ring, %c2
+      %d2 = tile.advance %ring, %c2 : cursor
+      continue [%w, %d2]
+    }}
+    %t = store_view_tko %sum, %ov, [%zero, %zero] : token
+    yield []
+  }}
+  return
+}}
+",
+        steps = k / 64,
+        bytes = 64 * 64 * 2 + 64 * n * 2,
+    );
+    let module = tessera_ir::text::parse_module("ring.tir", &text)
+        .unwrap_or_else(|(module, error)| panic!("{}", error.render(&module.sources, false)));
+    let wrong = tessera_ir::verify(&module);
+    assert!(wrong.is_empty(), "{}", wrong[0].render(&module.sources, false));
+    let format = tessera_types::FloatFormat::of(DType::BF16).expect("a float");
+    let fill = |sizes: &[i64], seed: usize| {
+        let round = (tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee);
+        Data::codes(DType::BF16, sizes, |i| format.encode(((i * 7 + seed) % 23) as f64 / 8.0 - 1.25, round.0, round.1))
+    };
+    let mut data = [fill(&[m, k], 1), fill(&[k, n], 2), Data::zeros(DType::F32, &[m, n])];
+    let kernel = tessera_compile::target::lower(&module, &module.funcs[0], Arch::Sm90a)
+        .unwrap_or_else(|found| panic!("{}", found.render(&module.sources, false)));
+    devices::run(&kernel, [1, 1, 1], &mut data).unwrap_or_else(|error| panic!("{error}"));
+    let value = |data: &Data, i: i64| data.number(i as usize);
+    for row in 0..m {
+        for column in 0..n {
+            let wanted: f64 = (0..k).map(|i| value(&data[0], row * k + i) * value(&data[1], i * n + column)).sum();
+            let found = value(&data[2], row * n + column);
+            assert!((wanted - found).abs() < 1e-3, "({row}, {column}): {found}, but {wanted} is right");
+        }
+    }
+    devices::assembled(&kernel);
 }

@@ -34,6 +34,12 @@ impl Lowering<'_> {
             let order = if *order == MemoryOrder::Weak { MemoryOrder::Relaxed } else { *order };
             format!("{}.{}.global", order.word(), scope_word(Some(scope)))
         };
+        let (token, value) = match kind {
+            ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => (data.optional(3), data.one(1 + usize::from(matches!(kind, ScheduleOp::AtomicRedViewTko { .. })))),
+            ScheduleOp::AtomicCasTko { .. } => (data.optional(4), data.one(2)),
+            _ => return Ok(false),
+        };
+        self.ordered(token, !self.func.ty(value).is_scalar());
         match kind {
             ScheduleOp::AtomicRmwTko { order, scope, mode } => {
                 self.pointers(data, *mode, None, data.one(1), data.optional(2), words(order, *scope))?;
@@ -48,6 +54,7 @@ impl Lowering<'_> {
             }
             _ => return Ok(false),
         }
+        self.tokens.extend(data.results.last().copied());
         Ok(true)
     }
 
@@ -250,11 +257,8 @@ impl Lowering<'_> {
         };
         let new = self.word_with(elem, word, new, shift);
         let found = self.b.atom_cas(&update.words, ty, address, word, new);
-        let done = if is_byte {
-            self.b.setp(Word::Eq, Ty::U32, found, word)
-        } else {
-            self.b.setp(Word::Eq, Ty::U16, found, word)
-        };
+        let done =
+            if is_byte { self.b.setp(Word::Eq, Ty::U32, found, word) } else { self.b.setp(Word::Eq, Ty::U16, found, word) };
         self.b.branch(done, (exit, &[found]), (head, &[found]));
         self.b.switch_to(exit);
         let found = self.b.block_params(exit)[0];

@@ -140,7 +140,7 @@ impl Lowering<'_> {
         let params = self.b.block_params(body);
         self.receive(&args, &params, &[&[lower][..], data.group(3)].concat())?;
         self.frames.push(Frame::For { latch });
-        self.block(region)?;
+        self.conditional(|this| this.block(region))?;
         self.frames.pop();
 
         self.b.switch_to(latch);
@@ -186,7 +186,7 @@ impl Lowering<'_> {
         let params = self.b.block_params(head);
         self.receive(&args, &params, init)?;
         self.frames.push(Frame::Loop { head, exit });
-        self.block(region)?;
+        self.conditional(|this| this.block(region))?;
         self.frames.pop();
         self.b.switch_to(exit);
         let regs = self.b.block_params(exit);
@@ -202,7 +202,7 @@ impl Lowering<'_> {
         for (block, &region) in [then, otherwise].into_iter().zip(&data.regions) {
             self.b.switch_to(block);
             self.frames.push(Frame::If { join });
-            self.block(region)?;
+            self.conditional(|this| this.block(region))?;
             self.frames.pop();
             if let Some(&last) = self.func.blocks[region].ops.last()
                 && matches!(self.func.ops[last].kind.schedule(), Some(ScheduleOp::Yield {}))

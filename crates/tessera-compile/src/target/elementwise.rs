@@ -55,9 +55,7 @@ impl Lowering<'_> {
         let done = match kind {
             ScheduleOp::Select {} => Some(self.b.select(args[0], args[1], args[2])),
             ScheduleOp::Offset {} => Some(self.moved(data, args)?),
-            ScheduleOp::CmpI { predicate, signedness } => {
-                Some(self.compare_int(*predicate, *signedness, from, args[0], args[1]))
-            }
+            ScheduleOp::CmpI { predicate, signedness } => Some(self.compare_int(*predicate, *signedness, from, args[0], args[1])),
             ScheduleOp::CmpF { predicate, nan } => Some(self.compare_float(*predicate, *nan, from, args[0], args[1])?),
             ScheduleOp::FPowI {} => {
                 let exponent = self.dtype(data.operands[1])?;

@@ -3,8 +3,8 @@
 
 use smallvec::SmallVec;
 use tessera_ir::{EntityId, HiddenParam, OpData, ScheduleOp, Swizzle, TensorMapPlan, TileOp, Value};
-use tessera_ptx::ssa::{CopyOptions, Value as Reg};
 use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{CopyOptions, Value as Reg};
 use tessera_types::{L2Promotion, OutOfBounds};
 
 use super::bound::{Buffer, engine_span};
@@ -139,9 +139,7 @@ impl Lowering<'_> {
 
     /// The position among the kernel's parameters of the array that a view is of, with that array's own sizes and strides.
     fn array_of(&self, view: Value) -> Lowered<usize> {
-        let refused = || {
-            self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides")
-        };
+        let refused = || self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides");
         let tensor = self.func.defining_op(view).map(|op| self.data(op)).ok_or_else(refused)?;
         let tensor = tensor.operands.first().copied().ok_or_else(refused)?;
         let made = self.func.defining_op(tensor).map(|op| self.data(op)).ok_or_else(refused)?;
@@ -163,9 +161,7 @@ impl Lowering<'_> {
 
     fn behind_assumptions(&self, value: Value) -> Value {
         match self.func.defining_op(value).map(|op| self.data(op)) {
-            Some(data) if matches!(data.kind.schedule(), Some(ScheduleOp::Assume { .. })) => {
-                self.behind_assumptions(data.one(0))
-            }
+            Some(data) if matches!(data.kind.schedule(), Some(ScheduleOp::Assume { .. })) => self.behind_assumptions(data.one(0)),
             _ => value,
         }
     }

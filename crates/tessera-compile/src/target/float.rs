@@ -25,11 +25,7 @@ pub(super) fn rounding_word(rounding: Rounding) -> &'static str {
         Rounding::Zero => "rz",
         Rounding::NegativeInf => "rm",
         Rounding::PositiveInf => "rp",
-        Rounding::NearestEven
-        | Rounding::NearestAway
-        | Rounding::Full
-        | Rounding::Approx
-        | Rounding::NearestIntToZero => "rn",
+        Rounding::NearestEven | Rounding::NearestAway | Rounding::Full | Rounding::Approx | Rounding::NearestIntToZero => "rn",
     }
 }
 

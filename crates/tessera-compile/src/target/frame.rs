@@ -136,7 +136,8 @@ impl Lowering<'_> {
     pub(super) fn limits(&mut self, threads: u32) -> Lowered<()> {
         let limits = self.arch.limits();
         if threads > limits.threads_per_block {
-            let message = format!("a block of {threads} threads is more than the {} that a block may have", limits.threads_per_block);
+            let message =
+                format!("a block of {threads} threads is more than the {} that a block may have", limits.threads_per_block);
             return Err(Box::new(
                 tessera_ir::Diagnostic::error("target-threads", self.func.span, message).help("ask for fewer warps"),
             ));
@@ -164,7 +165,10 @@ impl Lowering<'_> {
             );
             return Err(Box::new(
                 tessera_ir::Diagnostic::error("target-shared-memory", self.func.span, message)
-                    .note(format!("{} bytes of it are buffers, {} are borrowed by single operations", self.scratch.reserved, self.scratch.borrowed))
+                    .note(format!(
+                        "{} bytes of it are buffers, {} are borrowed by single operations",
+                        self.scratch.reserved, self.scratch.borrowed
+                    ))
                     .help("make the tiles smaller, or use fewer stages"),
             ));
         }

@@ -1,8 +1,8 @@
 //! Integer arithmetic. Narrow integers are computed in 32 bits whose upper part means nothing, and are extended where it would
 //! be seen: by comparisons, divisions, shifts to the right, conversions. Truth values are predicates.
 
-use tessera_ir::attrs::{Predicate, Rounding, Signedness};
 use tessera_ir::ScheduleOp;
+use tessera_ir::attrs::{Predicate, Rounding, Signedness};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
@@ -176,8 +176,7 @@ impl Lowering<'_> {
                 self.b.and(inexact, side)
             }
         };
-        let next =
-            if rounding == Rounding::NegativeInf { self.b.sub(ty, quotient, one) } else { self.b.add(ty, quotient, one) };
+        let next = if rounding == Rounding::NegativeInf { self.b.sub(ty, quotient, one) } else { self.b.add(ty, quotient, one) };
         self.b.select(moved, next, quotient)
     }
 
@@ -187,9 +186,7 @@ impl Lowering<'_> {
         let b = args.get(1).copied().unwrap_or(a);
         Some(match kind {
             ScheduleOp::AddI { .. } | ScheduleOp::SubI { .. } | ScheduleOp::XorI {} => self.b.xor(a, b),
-            ScheduleOp::MulI { .. } | ScheduleOp::AndI {} | ScheduleOp::MinI { .. } | ScheduleOp::DivI { .. } => {
-                self.b.and(a, b)
-            }
+            ScheduleOp::MulI { .. } | ScheduleOp::AndI {} | ScheduleOp::MinI { .. } | ScheduleOp::DivI { .. } => self.b.and(a, b),
             ScheduleOp::OrI {} | ScheduleOp::MaxI { .. } => self.b.or(a, b),
             ScheduleOp::NegI { .. } | ScheduleOp::AbsI {} => a,
             ScheduleOp::MulHiI {} | ScheduleOp::RemI { .. } => self.b.bool(false),

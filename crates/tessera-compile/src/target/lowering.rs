@@ -5,6 +5,8 @@ use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{Arch, DType};
 
+use rustc_hash::FxHashSet;
+
 use super::bound::{Bound, Buffer, Regs, Tensor, class_of, extent_class};
 use super::control::Frame;
 use super::frame::Files;
@@ -46,6 +48,9 @@ pub(super) struct Lowering<'m> {
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,
+    /// Tokens seen so far, and those of them behind which all threads have met.
+    pub(super) tokens: Vec<Value>,
+    pub(super) settled: FxHashSet<Value>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
     pub(super) waits_for_predecessor: bool,
@@ -179,12 +184,29 @@ impl<'m> Lowering<'m> {
 
     /// Waits for all threads of the team.
     pub(super) fn meet(&mut self) {
+        self.settled.extend(self.tokens.iter().copied());
         if self.team.barrier == 0 {
             self.b.bar_sync_all();
         } else {
             let id = self.b.u32(self.team.barrier);
             self.b.bar_sync(id, self.team.warps * Arch::WARP);
         }
+    }
+
+    /// Lets all threads meet before an access that is ordered behind another one: what it depends on may have been another
+    /// thread's. Accesses of single threads follow their own order.
+    pub(super) fn ordered(&mut self, token: Option<Value>, together: bool) {
+        if together && token.is_some_and(|token| !self.settled.contains(&token)) {
+            self.meet();
+        }
+    }
+
+    /// Runs a region that may not run, or may run again: what all threads met behind there does not hold outside.
+    pub(super) fn conditional<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let settled = self.settled.clone();
+        let result = work(self);
+        self.settled = settled;
+        result
     }
 
     /// The classes of the registers that values of a type are carried in through loops and branches.

@@ -67,14 +67,7 @@ const SINE: [f64; 4] =
     [-1.666_666_666_362_283_1e-1, 8.333_331_785_217_695_8e-3, -1.984_003_887_255_674_7e-4, 2.724_378_140_946_123_1e-6];
 const COSINE: [f64; 4] =
     [4.166_666_664_127_209_6e-2, -1.388_888_759_732_781e-3, 2.480_056_042_991_450_5e-5, -2.729_583_082_761_461_7e-7];
-const TANH: [f32; 6] = [
-    -3.333_333_3e-1,
-    1.333_33e-1,
-    -5.395_846e-2,
-    2.176_250_3e-2,
-    -8.323_187e-3,
-    2.269_501_7e-3,
-];
+const TANH: [f32; 6] = [-3.333_333_3e-1, 1.333_33e-1, -5.395_846e-2, 2.176_250_3e-2, -8.323_187e-3, 2.269_501_7e-3];
 
 impl Lowering<'_> {
     /// A function of floats; `None` if the operation is none.
@@ -89,9 +82,9 @@ impl Lowering<'_> {
         let a = wide[0];
         let b = wide.get(1).copied().unwrap_or(a);
         let flush = match kind {
-            ScheduleOp::Rsqrt { flush_to_zero }
-            | ScheduleOp::Exp { flush_to_zero, .. }
-            | ScheduleOp::Exp2 { flush_to_zero } => *flush_to_zero,
+            ScheduleOp::Rsqrt { flush_to_zero } | ScheduleOp::Exp { flush_to_zero, .. } | ScheduleOp::Exp2 { flush_to_zero } => {
+                *flush_to_zero
+            }
             _ => false,
         };
         let value = match kind {

@@ -37,7 +37,8 @@ impl Lowering<'_> {
             return None;
         }
         let fastest = buffer.strides.iter().position(|&stride| stride == 1)?;
-        let lines_fit = buffer.strides.iter().enumerate().all(|(axis, stride)| axis == fastest || (stride * bytes).is_multiple_of(16));
+        let lines_fit =
+            buffer.strides.iter().enumerate().all(|(axis, stride)| axis == fastest || (stride * bytes).is_multiple_of(16));
         let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
         let granule = buffer.swizzle.bits == 0 || buffer.swizzle.base >= 4;
         if !lines_fit || !granule || !(shape[fastest] * bytes).is_multiple_of(16) {
@@ -80,8 +81,7 @@ impl Lowering<'_> {
                 continue;
             }
             let start = self.b.u32(position[axis] as u32);
-            let coordinate =
-                if position[axis] & bits == 0 { self.b.or(thread, start) } else { self.b.xor(thread, start) };
+            let coordinate = if position[axis] & bits == 0 { self.b.or(thread, start) } else { self.b.xor(thread, start) };
             address = self.along(buffer, axis, coordinate, address);
         }
         if plain {

@@ -33,6 +33,14 @@ fn access_words(order: MemoryOrder, scope: Option<MemoryScope>) -> String {
 impl Lowering<'_> {
     /// Lowers a load or store; false if the operation is none.
     pub(super) fn memory(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+        let together = |value: Value| !self.func.ty(value).is_scalar();
+        let (token, together) = match kind {
+            ScheduleOp::LoadViewTko { .. } => (data.optional(2), together(data.results[0])),
+            ScheduleOp::StoreViewTko { .. } => (data.optional(3), together(data.one(0))),
+            ScheduleOp::LoadPtrTko { .. } | ScheduleOp::StorePtrTko { .. } => (data.optional(3), together(data.one(0))),
+            _ => (None, false),
+        };
+        self.ordered(token, together);
         match kind {
             ScheduleOp::LoadViewTko { order, scope, .. } => {
                 let regs = self.load_view(data, *order, *scope)?;
@@ -44,12 +52,20 @@ impl Lowering<'_> {
                 self.bind_regs(data.results[0], regs);
             }
             ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(data, *order, *scope)?,
-            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
+            ScheduleOp::MakeToken {} => {
+                self.settled.insert(data.result());
+            }
+            ScheduleOp::JoinTokens {} => {
+                if data.operands.iter().all(|token| self.settled.contains(token)) {
+                    self.settled.insert(data.result());
+                }
+            }
             _ => return Ok(false),
         }
         for &result in &data.results {
             if *self.func.ty(result) == tessera_ir::Type::Token {
                 self.bind(result, Bound::Token);
+                self.tokens.push(result);
             }
         }
         Ok(true)

@@ -39,7 +39,8 @@ mod threads;
 mod view;
 mod warpgroup;
 
-use tessera_ir::{Diagnostic, Func, KernelImage, ImageCode, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
+use rustc_hash::FxHashSet;
+use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
 use tessera_ptx::ssa::{self, Builder};
 use tessera_ptx::{Special, Target};
 use tessera_types::Arch;
@@ -103,6 +104,8 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         in_flight: Vec::new(),
         files: Files::default(),
         span: func.span,
+        tokens: Vec::new(),
+        settled: FxHashSet::default(),
         barriers: 1,
         waits_for_predecessor: false,
     };

@@ -47,11 +47,6 @@ impl Place {
         self.registers[register][dim]
     }
 
-    /// The register's share of the coordinate as a constant, where it can be added.
-    pub(super) fn constant(&self, register: usize, dim: usize) -> Option<u64> {
-        let (xor, add) = self.registers[register][dim];
-        (xor == 0).then_some(add)
-    }
 
     /// The largest coordinate that any thread's register can have.
     fn most(&self, register: usize, dim: usize) -> u64 {

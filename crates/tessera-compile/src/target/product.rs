@@ -41,6 +41,13 @@ impl Lowering<'_> {
     /// Lowers a matrix product of tiles; false if the operation is none.
     pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         let signs = match kind {
+            ScheduleOp::MmaFScaled {} => {
+                let sides = self.spread_factors(&data.operands[..2])?;
+                let scales = self.spread_behind(&[data.one(3), data.one(4)], &sides)?;
+                let regs = self.by_elements(&sides[0], &sides[1], Some(&scales), data.one(2), SIGNED)?;
+                self.bind_regs(data.result(), regs);
+                return Ok(true);
+            }
             ScheduleOp::MmaF { .. } => SIGNED,
             ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => (*lhs_signedness, *rhs_signedness),
             _ => return Ok(false),
@@ -50,7 +57,7 @@ impl Lowering<'_> {
             Some(regs) => regs,
             None => {
                 let sides = self.spread_factors(&[lhs, rhs])?;
-                self.by_elements(&sides[0], &sides[1], acc, signs)?
+                self.by_elements(&sides[0], &sides[1], None, acc, signs)?
             }
         };
         self.bind_regs(data.result(), regs);
@@ -70,7 +77,7 @@ impl Lowering<'_> {
                     _ => self.spread_factors(&[lhs])?.remove(0),
                 };
                 let right = self.buffer(rhs)?;
-                self.by_elements(&left, &right, acc, signs)?
+                self.by_elements(&left, &right, None, acc, signs)?
             }
         };
         self.bind_regs(data.result(), regs);
@@ -169,14 +176,8 @@ impl Lowering<'_> {
             DType::I32 => "s32",
             other => other.name(),
         };
-        let shape = format!(
-            "m{}n{}k{}.row.col.{out}.{}.{}.{out}",
-            atom.m,
-            atom.n,
-            atom.k,
-            word(dtype, signs.0),
-            word(dtype, signs.1)
-        );
+        let shape =
+            format!("m{}n{}k{}.row.col.{out}.{}.{}.{out}", atom.m, atom.n, atom.k, word(dtype, signs.0), word(dtype, signs.1));
         let per_word = (32 / atom.bits).max(1);
         let (a_size, b_size) = ((atom.m * atom.k / 32 / per_word) as usize, (atom.k * atom.n / 32 / per_word) as usize);
         let c_size = (atom.m * atom.n / 32) as usize;
@@ -262,13 +263,25 @@ impl Lowering<'_> {
 
     /// Factors in shared memory, row-major, after all threads have written them.
     fn spread_factors(&mut self, factors: &[Value]) -> Lowered<Vec<Buffer>> {
+        self.spread_behind(factors, &[])
+    }
+
+    /// The same behind what lies there already.
+    fn spread_behind(&mut self, factors: &[Value], before: &[Buffer]) -> Lowered<Vec<Buffer>> {
+        let taken: u64 = before
+            .iter()
+            .map(|buffer| {
+                let elements: u64 = buffer.shape.iter().map(|&extent| u64::from(extent)).product();
+                (elements * element_bytes(Elem::Num(buffer.elem))).next_multiple_of(16)
+            })
+            .sum();
         let mut sizes = Vec::new();
         for &factor in factors {
             let bytes = element_bytes(self.elem(factor)?);
             sizes.push((self.layout(factor)?.elements() * bytes).next_multiple_of(16));
         }
-        let base = self.borrow(sizes.iter().sum());
-        let mut offset = 0;
+        let base = self.borrow(taken + sizes.iter().sum::<u64>());
+        let mut offset = taken;
         let mut buffers = Vec::new();
         for (&factor, size) in factors.iter().zip(&sizes) {
             let (layout, regs, elem) = (self.layout(factor)?, self.regs(factor)?, self.elem(factor)?);
@@ -292,7 +305,7 @@ impl Lowering<'_> {
     }
 
     /// Each thread multiplies rows by columns for the elements of the accumulator that it holds.
-    fn by_elements(&mut self, lhs: &Buffer, rhs: &Buffer, acc: Value, signs: Signs) -> Lowered<Regs> {
+    fn by_elements(&mut self, lhs: &Buffer, rhs: &Buffer, scales: Option<&[Buffer]>, acc: Value, signs: Signs) -> Lowered<Regs> {
         let layout = self.layout(acc)?;
         let out = self.dtype(acc)?;
         let start = self.regs(acc)?;
@@ -301,8 +314,14 @@ impl Lowering<'_> {
         let depth = lhs.shape[rank - 1];
         // One address for each row and each column that the thread's elements lie in.
         let (mut rows, mut columns) = (Lines::default(), Lines::default());
+        let (mut row_scales, mut column_scales) = (Lines::default(), Lines::default());
         let mut pairs = Vec::new();
         for register in 0..place.len() {
+            if let Some([left, right]) = scales {
+                // Lines of scales are numbered as the lines that they scale.
+                self.line(&mut row_scales, left, &place, register, rank - 2, rank - 2);
+                self.line(&mut column_scales, right, &place, register, rank - 1, rank - 1);
+            }
             let row = self.line(&mut rows, lhs, &place, register, rank - 2, rank - 2);
             let column = self.line(&mut columns, rhs, &place, register, rank - 1, rank - 1);
             pairs.push((row, column));
@@ -320,8 +339,21 @@ impl Lowering<'_> {
         let params = self.b.block_params(body);
         let (k, mut sums) = (params[0], params[1..].to_vec());
         for inner in 0..u64::from(unroll) {
-            let a = self.line_values(&rows, (lhs, rank - 1), k, inner, out, signs.0)?;
-            let b = self.line_values(&columns, (rhs, rank - 2), k, inner, out, signs.1)?;
+            let mut a = self.line_values(&rows, (lhs, rank - 1), k, inner, out, signs.0)?;
+            let mut b = self.line_values(&columns, (rhs, rank - 2), k, inner, out, signs.1)?;
+            if let Some([left, right]) = scales {
+                let group = self.b.u32((depth / left.shape[rank - 1]).trailing_zeros());
+                let ahead = self.b.u32(inner as u32);
+                let at = self.b.add(Ty::U32, k, ahead);
+                let at = self.b.shr(Ty::U32, at, group);
+                let left = self.line_values(&row_scales, (left, rank - 1), at, 0, out, signs.0)?;
+                let right = self.line_values(&column_scales, (right, rank - 2), at, 0, out, signs.1)?;
+                for (values, scales) in [(&mut a, left), (&mut b, right)] {
+                    for (value, scale) in values.iter_mut().zip(scales) {
+                        *value = self.b.mul(Ty::F32, *value, scale);
+                    }
+                }
+            }
             for (sum, &(row, column)) in sums.iter_mut().zip(&pairs) {
                 *sum = match out {
                     DType::F64 => self.b.fma(Ty::F64, a[row], b[column], *sum),
@@ -351,8 +383,7 @@ impl Lowering<'_> {
     /// factor's axis `axis`; batch coordinates come before.
     fn line(&mut self, lines: &mut Lines, factor: &Buffer, place: &Place, register: usize, dim: usize, axis: usize) -> usize {
         let batch = factor.shape.len() - 2;
-        let key: SmallVec<[(u64, u64); 4]> =
-            (0..batch).chain([dim]).map(|position| place.parts(register, position)).collect();
+        let key: SmallVec<[(u64, u64); 4]> = (0..batch).chain([dim]).map(|position| place.parts(register, position)).collect();
         if let Some(&known) = lines.known.get(&key) {
             return known;
         }

@@ -372,7 +372,9 @@ impl Lowering<'_> {
                 continue;
             }
             let lane = find(Axis::Lane);
-            let Some(bit) = lane.or_else(|| find(Axis::Warp)) else { return Err(self.broken("a layout that skips a coordinate")) };
+            let Some(bit) = lane.or_else(|| find(Axis::Warp)) else {
+                return Err(self.broken("a layout that skips a coordinate"));
+            };
             let flat: Vec<Item> = state.iter().flatten().map(|(_, item)| item.clone()).collect();
             let others: Vec<Item> = if lane.is_some() {
                 flat.iter().map(|item| self.exchanged(combiner, item, 1 << bit)).collect()
@@ -468,7 +470,8 @@ impl Lowering<'_> {
         let extent = layout.shape()[dim];
         let strides = row_major(layout.shape());
         let place = self.place(&layout);
-        let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| (layout.elements() * element_bytes(elem)).next_multiple_of(16)).collect();
+        let sizes: Vec<u64> =
+            combiner.elems.iter().map(|&elem| (layout.elements() * element_bytes(elem)).next_multiple_of(16)).collect();
         let mut reach = 1;
         while reach < extent {
             let base = self.borrow(sizes.iter().sum());

@@ -115,7 +115,8 @@ impl Lowering<'_> {
         let shape = result.shape();
         let rank = shape.len();
         let core = source.0.core();
-        let vector_axis = (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
+        let vector_axis =
+            (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
         let fastest = vector_axis.unwrap_or(rank - 1);
         let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, rank);
         let line = shape[fastest] * bytes;

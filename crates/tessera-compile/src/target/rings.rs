@@ -250,7 +250,7 @@ impl Lowering<'_> {
             // Roles run at the same time: each borrows memory of its own.
             self.scratch.start = self.scratch.borrowed.max(self.scratch.start);
             self.frames.push(Frame::If { join });
-            self.block(data.regions[0])?;
+            self.conditional(|this| this.block(data.regions[0]))?;
             self.frames.pop();
             if !self.b.is_ended() {
                 self.b.jump(join, &[]);

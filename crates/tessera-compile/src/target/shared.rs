@@ -134,8 +134,7 @@ impl Lowering<'_> {
                 let (buffer, address) = self.chosen(data.one(2), data.group(3))?;
                 let mode = tessera_ir::attrs::AtomicMode::Xchg;
                 let words = "shared".to_string();
-                let update =
-                    Update { words, dtype: buffer.elem, mode, address, expected: Some(expected), value, when: None };
+                let update = Update { words, dtype: buffer.elem, mode, address, expected: Some(expected), value, when: None };
                 self.bind_update(data.result(), &update)?;
             }
             TileOp::CopyAsync {} => self.copy_async(data)?,
@@ -174,8 +173,15 @@ impl Lowering<'_> {
         for dim in (0..tile.shape.len().saturating_sub(1)).rev() {
             strides[dim] = strides[dim + 1] * u64::from(tile.shape[dim + 1]);
         }
-        let buffer =
-            Buffer { base, strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align: elem.unpacked_bytes() as u64, slabs: None };
+        let buffer = Buffer {
+            base,
+            strides,
+            swizzle: Swizzle::NONE,
+            shape: tile.shape.clone(),
+            elem,
+            align: elem.unpacked_bytes() as u64,
+            slabs: None,
+        };
         self.bind(data.result(), Bound::Array(buffer));
         Ok(())
     }
@@ -317,8 +323,8 @@ impl Lowering<'_> {
         let threads = u64::from(self.team.warps * Arch::WARP);
         let contiguous = order.first().copied().unwrap_or(0);
         let vector = (16 / bytes).max(1).min(1 << shape.get(contiguous).map_or(0, |extent| extent.trailing_zeros()));
-        let layout = Distribution::blocked(&shape, &order, vector, threads)
-            .map_err(|_| self.broken("a tile that cannot be laid out"))?;
+        let layout =
+            Distribution::blocked(&shape, &order, vector, threads).map_err(|_| self.broken("a tile that cannot be laid out"))?;
         let mut window = self.window(view, index, &layout)?;
         let place = self.place(&layout);
         let padding = self.padding(window.padding, window.dtype);
@@ -388,7 +394,8 @@ pub(super) fn vector_bits(buffer: &Buffer, layout: &Distribution, place: &Place,
     loop {
         let width = 2u64 << bits.len();
         let moved = width * bytes;
-        let others = buffer.strides.iter().enumerate().all(|(other, stride)| other == dim || (stride * bytes).is_multiple_of(moved));
+        let others =
+            buffer.strides.iter().enumerate().all(|(other, stride)| other == dim || (stride * bytes).is_multiple_of(moved));
         let fits = moved <= granule
             && others
             && buffer.align.is_multiple_of(moved)

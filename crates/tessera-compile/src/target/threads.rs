@@ -76,8 +76,11 @@ impl Lowering<'_> {
         };
         for bits in [16, 8, 4, 2, 1] {
             let other = self.shuffled_element(elem, reg, |b, word| b.shfl_xor(word, bits));
-            let combined =
-                if dtype.is_float() { self.float(&kind, dtype, &[reg, other])? } else { self.integer(&kind, dtype, &[reg, other])? };
+            let combined = if dtype.is_float() {
+                self.float(&kind, dtype, &[reg, other])?
+            } else {
+                self.integer(&kind, dtype, &[reg, other])?
+            };
             reg = combined.ok_or_else(|| self.broken("a combination without instructions"))?;
         }
         Ok(reg)

@@ -80,9 +80,7 @@ impl Lowering<'_> {
                 let strides = self.extents(&ty.strides, data.group(2))?;
                 self.bind(data.result(), Bound::Tensor(Tensor { base, sizes, strides }));
             }
-            ScheduleOp::MakePartitionView {}
-            | ScheduleOp::MakeStridedView {}
-            | ScheduleOp::MakeGatherScatterView {} => {
+            ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {} | ScheduleOp::MakeGatherScatterView {} => {
                 let tensor = self.tensor(data.one(0))?;
                 self.bind(data.result(), Bound::Tensor(tensor));
             }
@@ -161,8 +159,8 @@ impl Lowering<'_> {
         let dtype = ty.tensor.elem;
         let is_packed = dtype.bits() < 8 && !dtype.is_byte_bool();
         let bytes = if is_packed { 1 } else { dtype.unpacked_bytes() as u64 };
-        let wide = states_wide(&ty.tensor)
-            || tensor.sizes.iter().chain(&tensor.strides).any(|&reg| self.class(reg) == Class::B64);
+        let wide =
+            states_wide(&ty.tensor) || tensor.sizes.iter().chain(&tensor.strides).any(|&reg| self.class(reg) == Class::B64);
         let place = self.place(layout);
         let facts = self.view_facts(view, &ty);
         let mut axes: SmallVec<[Side; 4]> = SmallVec::new();
@@ -209,8 +207,7 @@ impl Lowering<'_> {
             let flat = if class == Class::B64 { Ty::S64 } else { Ty::S32 };
             let step = self.b.constant(class, step);
             let start = self.b.mul(flat, index, step);
-            let (start_wide, stride_wide) =
-                if wide { (start, self.widen(stride)) } else { (start, stride) };
+            let (start_wide, stride_wide) = if wide { (start, self.widen(stride)) } else { (start, stride) };
             corner = if wide {
                 let offset = self.b.mul(Ty::S64, start_wide, stride_wide);
                 let size = self.b.u64(bytes);
@@ -293,8 +290,7 @@ impl Lowering<'_> {
             let within = match side.inside.get(&parts) {
                 Some(&within) => within,
                 None => {
-                    let coordinate =
-                        if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
+                    let coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
                     let (ty, coordinate) = match self.class(start) {
                         Class::B64 => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, coordinate)),
                         _ => (Ty::U32, coordinate),
@@ -388,11 +384,8 @@ impl Lowering<'_> {
         };
         for (stride, add) in steps {
             let size = self.b.constant(class, add * bytes);
-            base = if window.wide {
-                self.b.mad(Ty::S64, stride, size, base)
-            } else {
-                self.b.mad_wide(Ty::S32, stride, size, base)
-            };
+            base =
+                if window.wide { self.b.mad(Ty::S64, stride, size, base) } else { self.b.mad_wide(Ty::S32, stride, size, base) };
         }
         base
     }
@@ -452,8 +445,8 @@ impl Lowering<'_> {
                 .iter()
                 .enumerate()
                 .all(|(other, side)| other == dim || (side.stride_divisor * bytes).is_multiple_of(width * bytes));
-            let bounded = side.bound.is_none()
-                || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
+            let bounded =
+                side.bound.is_none() || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
             let whole = window.layout.shape()[dim].is_multiple_of(width);
             let apart = window.place.thread_bits[dim] & (width - 1) == 0;
             let repeated = core.extent(dim).is_multiple_of(width);

@@ -111,8 +111,7 @@ impl Lowering<'_> {
         };
         let result = if out == DType::I32 { "s32" } else { out.name() };
         let left_type = if left.is_some() { self.buffer(lhs)?.elem } else { self.dtype(lhs)? };
-        let shape =
-            format!("m64n{}k{}.{result}.{}.{}", atom.n, atom.k, name(left_type, signs.0), name(dtype, signs.1));
+        let shape = format!("m64n{}k{}.{result}.{}.{}", atom.n, atom.k, name(left_type, signs.0), name(dtype, signs.1));
         let groups = grid.m / 4;
         let rows = (layout.shape()[0] / (64 * groups)) as usize;
         let columns = (layout.shape()[1] / atom.n) as usize;

@@ -1,13 +1,11 @@
 //! One kernel on the CPU executor, on the emulator, and through the assembler.
 
-use tessera_compile::Compiled;
-use tessera_compile::target::{TargetKernel, lower};
-use tessera_compile::tile::{Units, to_tile};
+use tessera_compile::target::TargetKernel;
+use tessera_compile::{Compiled, OptLevel, compile_for};
 use tessera_cpu::{Arg, Program, RunOptions};
-use tessera_driver::{Dim3, Params};
+use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
-use tessera_ir::{IndexType, ParamKind, verify};
-use tessera_ptx::ssa::{Level, optimize};
+use tessera_ir::{HiddenParam, IndexType, ParamKind};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -51,6 +49,15 @@ impl Data {
         })
     }
 
+    /// An element as a number.
+    pub(crate) fn number(&self, index: usize) -> f64 {
+        let Data::Array { dtype, bytes, .. } = self else { return 0.0 };
+        let width = dtype.unpacked_bytes();
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(&bytes[index * width..][..width]);
+        FloatFormat::of(*dtype).map_or(0.0, |format| format.decode(u64::from_le_bytes(word)))
+    }
+
     /// Integers of all sizes.
     pub(crate) fn ints(dtype: DType, sizes: &[i64], seed: u64) -> Data {
         let mut next = stream(seed);
@@ -84,8 +91,7 @@ fn row_major(sizes: &[i64]) -> Vec<i64> {
 
 /// Executes the optimised Schedule function.
 pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
-    let program =
-        Program::prepare(&launch.compiled.module, launch.compiled.func()).map_err(|diagnostic| diagnostic.message)?;
+    let program = Program::prepare(&launch.compiled.module, launch.compiled.func()).map_err(|diagnostic| diagnostic.message)?;
     let mut args = Vec::new();
     for item in data {
         match item {
@@ -104,29 +110,21 @@ pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), Strin
     unsafe { program.run(launch.grid, &args, &RunOptions::default()) }.map_err(|fault| fault.to_string())
 }
 
-/// The kernel in Target IR.
+/// The kernel in Target IR, optimised.
 pub(crate) fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
-    let (major, minor) = arch.compute_capability();
-    let mut module = compiled.module.clone();
-    let func = to_tile(&module.funcs[0], &Units { capability: major * 10 + minor }).map_err(|found| found.message)?;
-    module.funcs = vec![func];
-    if let Some(first) = verify(&module).first() {
-        return Err(first.render_line(&module.sources));
-    }
-    let mut kernel = lower(&module, &module.funcs[0], arch).map_err(|found| {
-        format!("{}\n{}", found.render_line(&module.sources), tessera_ir::text::print_module(&module))
-    })?;
-    let wrong = tessera_ptx::ssa::verify(&kernel.kernel);
-    if !wrong.is_empty() {
-        return Err(format!("{}\n{}", wrong.join("\n"), kernel.ptx()));
-    }
-    optimize(&mut kernel.kernel, Level::O2);
-    Ok(kernel)
+    let device = compile_for(compiled, arch, OptLevel::O2)
+        .map_err(|found| found[0].render(&compiled.module.sources, false))?;
+    let wrong = tessera_ptx::ssa::verify(&device.kernel.kernel);
+    if wrong.is_empty() { Ok(device.kernel) } else { Err(format!("{}\n{}", wrong.join("\n"), device.kernel.ptx())) }
 }
 
-/// Executes the PTX.
+/// Executes the PTX of a kernel.
 pub(crate) fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result<(), String> {
-    let kernel = lowered(launch.compiled, arch)?;
+    run(&lowered(launch.compiled, arch)?, launch.grid, data)
+}
+
+/// Executes a kernel's PTX.
+pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
@@ -154,13 +152,33 @@ pub(crate) fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) ->
             _ => return Err("an argument that does not fit".to_string()),
         }
     }
+    let table = tessera_emu::driver(&EmuOptions::default()).map_err(|e| explain(&e))?;
+    for hidden in &kernel.image.hidden {
+        let HiddenParam::TensorMap(plan) = hidden else { return Err(format!("{hidden:?} is not supplied here")) };
+        let (Some(address), Data::Array { dtype, sizes, .. }) = (pointers[plan.param], &data[plan.param]) else {
+            return Err("a tensor map of a scalar".to_string());
+        };
+        let strides = row_major(sizes);
+        let bytes = dtype.unpacked_bytes() as u64;
+        let spec = TensorMapSpec {
+            dtype: plan.dtype.unwrap_or(*dtype),
+            address,
+            extents: plan.axes.iter().map(|&axis| sizes[axis] as u64).collect(),
+            strides: plan.axes[1..].iter().map(|&axis| strides[axis] as u64 * bytes).collect(),
+            tile: plan.tile.clone(),
+            swizzle: plan.swizzle,
+            l2: plan.l2,
+            outside: plan.outside,
+        };
+        params = params.tensor_map(&table.tensor_map_encode(&spec).map_err(|e| explain(&e))?);
+    }
     let facts = &kernel.image.launch;
     let options = LaunchOptions {
         shared_bytes: facts.shared_bytes,
         sanitize: tessera_emu::Sanitize { races: true, barriers: true, ..tessera_emu::Sanitize::NONE },
         ..LaunchOptions::default()
     };
-    let [x, y, z] = launch.grid;
+    let [x, y, z] = grid;
     let report = emulator
         .launch(&module, &kernel.image.entry, Dim3::new(x, y, z), Dim3::new(facts.threads[0], 1, 1), &params, &options)
         .map_err(|e| explain(&e))?;
@@ -203,20 +221,24 @@ pub(crate) fn same(a: &Data, b: &Data, tolerance: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// Assembles a kernel for three targets, without spills; skips where there is no assembler.
+/// Assembles a kernel for three targets.
 pub(crate) fn assembles(compiled: &Compiled) {
+    for arch in [Arch::Sm80, Arch::Sm90a, Arch::Sm100a] {
+        assembled(&lowered(compiled, arch).unwrap_or_else(|error| panic!("{arch}: {error}")));
+    }
+}
+
+/// Assembles a kernel: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
+pub(crate) fn assembled(kernel: &TargetKernel) {
     let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
     let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
     let Ok(assembler) = Assembler::find(&source) else {
         println!("skipped: no assembler (TESSERA_PTXAS, TESSERA_PYTHON)");
         return;
     };
-    for arch in [Arch::Sm80, Arch::Sm90a, Arch::Sm100a] {
-        let kernel = lowered(compiled, arch).unwrap_or_else(|error| panic!("{arch}: {error}"));
-        let text = kernel.ptx();
-        let target = Target::parse(arch.name()).expect("a target");
-        let assembly =
-            assembler.assemble(&text, target, Optimize::Quick).unwrap_or_else(|error| panic!("{arch}: {error}\n{text}"));
-        assert_eq!(assembly.report.spilled_bytes(), 0, "{arch}\n{text}");
-    }
+    let text = kernel.ptx();
+    let target = Target::parse(kernel.arch.name()).expect("a target");
+    let assembly = assembler.assemble(&text, target, Optimize::Quick).unwrap_or_else(|error| panic!("{target}: {error}\n{text}"));
+    assert_eq!(assembly.report.spilled_bytes(), 0, "{target}\n{text}");
+    assert!(!assembly.report.serialises_wgmma(), "{target}\n{text}");
 }
