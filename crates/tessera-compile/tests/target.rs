@@ -72,6 +72,17 @@ fn elementwise_arithmetic_of_every_float() {
     }
 }
 
+#[test]
+fn a_block_does_once_what_it_does_with_scalars() {
+    let source = body(
+        "n = ct.atomic_add(out, (0, 0), 1)\nm = ct.atomic_cas(out, (0, 1), 0, 5)\nct.atomic_max(out, (0, 2), n)\nct.scatter(out, (1, n), n + m)\n\
+         t = ct.load(x, (0, 0), (8, 8))\nct.store(x, (0, 0), t + 1)\nu = ct.load(x, (0, 0), (4, 8))\nct.store(out, (1, 0), ct.sum(u, 0).reshape((1, 8)))",
+    );
+    let args = [("x", array(DType::I32, 2)), ("y", array(DType::I32, 1)), ("out", array(DType::I32, 2))];
+    let data = [Data::ints(DType::I32, &[8, 8], 1), Data::zeros(DType::I32, &[1]), Data::zeros(DType::I32, &[2, 8])];
+    agrees(&source, &args, &data, [1, 1, 1]);
+}
+
 fn body(lines: &str) -> String {
     let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
     format!("{HEAD}@ct.kernel\ndef kernel(x, y, out):\n{lines}")

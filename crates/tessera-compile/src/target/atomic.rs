@@ -103,6 +103,11 @@ impl Lowering<'_> {
             None => None,
         };
         let layout = self.layout(pointers)?;
+        let once = self.func.ty(pointers).is_scalar() && !self.per_thread;
+        if once || words.starts_with("release") || words.starts_with("acq_rel") {
+            // What all threads wrote before is seen by whoever sees the update.
+            self.meet();
+        }
         let mine = self.primary(pointers, &layout)?;
         let zero = self.bits(elem, 0);
         let mut old: Regs = std::iter::repeat_n(zero, addresses.len()).collect();
@@ -124,10 +129,18 @@ impl Lowering<'_> {
                 old[register] = found;
             }
         }
-        if wanted && !self.func.ty(pointers).is_scalar() && layout.has_copies() {
+        if once {
+            old = match wanted {
+                true => std::iter::once(self.spread_scalar(elem, old[0])).collect(),
+                false => old,
+            };
+        } else if wanted && !self.func.ty(pointers).is_scalar() && layout.has_copies() {
             // The other owners of an element learn what its first owner found.
             let map = Remap::identity(layout.shape());
             old = self.through_shared(elem, (&layout, &old), &layout, &map, None)?;
+        }
+        if (words.starts_with("acquire") || words.starts_with("acq_rel")) && !self.per_thread {
+            self.meet();
         }
         self.bind_regs(data.results[0], old);
         self.bind(data.results[1], Bound::Token);

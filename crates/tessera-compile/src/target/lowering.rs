@@ -48,6 +48,9 @@ pub(super) struct Lowering<'m> {
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,
+    /// Scalars are each thread's own: the function asks for the number of its thread. Elsewhere the block runs one program, and
+    /// what it does once, one thread does for all.
+    pub(super) per_thread: bool,
     /// Tokens seen so far, and those of them behind which all threads have met.
     pub(super) tokens: Vec<Value>,
     pub(super) settled: FxHashSet<Value>,
@@ -196,9 +199,18 @@ impl<'m> Lowering<'m> {
     /// Lets all threads meet before an access that is ordered behind another one: what it depends on may have been another
     /// thread's. Accesses of single threads follow their own order.
     pub(super) fn ordered(&mut self, token: Option<Value>, together: bool) {
-        if together && token.is_some_and(|token| !self.settled.contains(&token)) {
+        if (together || !self.per_thread) && token.is_some_and(|token| !self.settled.contains(&token)) {
             self.meet();
         }
+    }
+
+    /// A value that one thread has, in all threads of the team.
+    pub(super) fn spread_scalar(&mut self, elem: Elem, reg: Reg) -> Reg {
+        let base = self.borrow(8);
+        let first = self.is_first_thread();
+        self.put(elem, base, reg, Some(first));
+        self.meet();
+        self.take(elem, base)
     }
 
     /// Runs a region that may not run, or may run again: what all threads met behind there does not hold outside.

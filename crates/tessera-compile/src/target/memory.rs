@@ -352,9 +352,18 @@ impl Lowering<'_> {
             None => std::iter::repeat_n(zero, addresses.len()).collect(),
         };
         let words = access_words(order, scope);
+        // What may change meanwhile must be the same for all threads: one reads it.
+        let once = self.func.ty(pointers).is_scalar() && !self.per_thread && order != MemoryOrder::Weak;
+        let first = if once { Some(self.is_first_thread()) } else { None };
         for (register, when) in self.live(pointers, data.optional(1))? {
+            let when = self.both(when, first);
             let run = Run { registers: vec![register], address: addresses[register].into(), when };
             regs[register] = self.load_run(&words, elem, &run, regs[register], false)[0];
+        }
+        if once {
+            regs[0] = self.spread_scalar(elem, regs[0]);
+        } else if order == MemoryOrder::Acquire && !self.per_thread {
+            self.meet();
         }
         Ok(regs)
     }
@@ -364,6 +373,9 @@ impl Lowering<'_> {
         let elem = self.pointee(pointers)?;
         let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
         let layout = self.layout(pointers)?;
+        if order == MemoryOrder::Release && !self.per_thread {
+            self.meet();
+        }
         let mine = self.primary(pointers, &layout)?;
         let words = access_words(order, scope);
         for (register, when) in self.live(pointers, data.optional(2))? {
@@ -379,7 +391,11 @@ impl Lowering<'_> {
 
     /// Whether this thread acts for what several threads hold copies of. Scalars are each thread's own.
     pub(super) fn primary(&mut self, value: Value, layout: &tessera_layout::Distribution) -> Lowered<Option<Reg>> {
-        Ok(if self.func.ty(value).is_scalar() { None } else { self.stores(layout) })
+        Ok(match (self.func.ty(value).is_scalar(), self.per_thread) {
+            (true, true) => None,
+            (true, false) => Some(self.is_first_thread()),
+            (false, _) => self.stores(layout),
+        })
     }
 }
 

@@ -40,7 +40,7 @@ mod view;
 mod warpgroup;
 
 use rustc_hash::FxHashSet;
-use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
+use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, TileOp};
 use tessera_ptx::ssa::{self, Builder};
 use tessera_ptx::{Special, Target};
 use tessera_types::Arch;
@@ -104,6 +104,10 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         in_flight: Vec::new(),
         files: Files::default(),
         span: func.span,
+        per_thread: func.linked_ops().into_iter().any(|op| {
+            let kind = &func.ops[op].kind;
+            matches!(kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
+        }),
         tokens: Vec::new(),
         settled: FxHashSet::default(),
         barriers: 1,
