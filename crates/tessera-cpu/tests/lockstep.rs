@@ -530,3 +530,89 @@ fn indices_stay_inside() {
     let (id, text) = fails(&function("i32", "i32", 1, "", body), &mut arrays(&[0_i32; 31], &[0_i32; 1], 30));
     assert_eq!(id, "cpu-bounds", "{text}");
 }
+
+#[test]
+fn thousands_of_steps() {
+    let body = "
+  %t = tile.thread_id : tile<i32>
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %a = constant {value=i32(1664525)} : tile<i32>
+  %c = constant {value=i32(1013904223)} : tile<i32>
+  %last = for %zero, %n, %one, [%t] : tile<i32> (%i: tile<i32>, %v: tile<i32>) {
+    %m = muli %v, %a : tile<i32>
+    %s = addi %m, %c : tile<i32>
+    %r = xori %s, %i : tile<i32>
+    continue [%r]
+  }
+  %q = offset %y, %t : tile<ptr<i32>>
+  %w = store_ptr_tko %q, %last : token
+  return";
+    let mut data = arrays(&[0_i32; 1], &[0_i32; 256], 3000);
+    launch(&function("i32", "i32", 8, "", body), [1, 1, 1], &mut data);
+    let last = |t: i32| (0..3000).fold(t, |v, i| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) ^ i);
+    assert_eq!(data[3].read::<i32>(), (0..256).map(last).collect::<Vec<i32>>());
+}
+
+/// Two roles: the first stores its thread numbers, the second reads them behind `between`.
+fn handed_over(between: [&str; 2]) -> String {
+    let [first, second] = between;
+    let body = format!(
+        "
+  %t = tile.thread_id : tile<i32>
+  %half = constant {{value=i32(32)}} : tile<i32>
+  %s = tile.alloc_shared {{align=16}} : shared<32xi32>
+  tile.role {{first_warp=1, warps=1}} () {{
+    {second}
+    %i = subi %t, %half : tile<i32>
+    %v = tile.load_element %s, [%i] : tile<i32>
+    %q = offset %y, %i : tile<ptr<i32>>
+    %w = store_ptr_tko %q, %v : token
+    yield []
+  }}
+  tile.role {{first_warp=0, warps=1}} () {{
+    tile.store_element %t, %s, [%t]
+    {first}
+    yield []
+  }}
+  return"
+    );
+    function("i32", "i32", 2, "", &body)
+}
+
+#[test]
+fn roles_meet_at_named_barriers() {
+    let arrives = ["tile.named_arrive {id=1, threads=64}", "tile.named_barrier {id=1, threads=64}"];
+    let mut data = arrays(&[0_i32; 1], &[-1_i32; 32], 0);
+    launch(&handed_over(arrives), [1, 1, 1], &mut data);
+    assert_eq!(data[3].read::<i32>(), (0..32).collect::<Vec<i32>>());
+
+    let (id, text) = fails(&handed_over(["", arrives[1]]), &mut arrays(&[0_i32; 1], &[-1_i32; 32], 0));
+    assert_eq!(id, "cpu-deadlock", "{text}");
+    assert!(text.contains("warps 1 to 1 wait at barrier 1, where 32 threads have arrived"), "{text}");
+    let (id, text) = fails(&handed_over([arrives[1], ""]), &mut arrays(&[0_i32; 1], &[-1_i32; 32], 0));
+    assert_eq!(id, "cpu-unwritten", "{text}");
+}
+
+#[test]
+fn a_thread_prints_for_itself() {
+    let body = "
+  %t = tile.thread_id : tile<i32>
+  %first = cmpi %t, %n {predicate=lt} : tile<i1>
+  if %first () {
+    %a = print_tko [%t] {format=\"t%d \"} : token
+    yield []
+  } () {
+    yield []
+  }
+  %b = print_tko [%n] {format=\"n%d\"} : token
+  return";
+    let module = parse(&function("i32", "i32", 1, "", body));
+    let program = lockstep::Program::prepare(&module, &module.funcs[0]).expect("a program");
+    let output = std::sync::Mutex::new(String::new());
+    let options = RunOptions { output: Some(&output), ..RunOptions::default() };
+    let args = [0, 0, 0, 0, 0, 0, 3].map(Arg::Scalar);
+    // SAFETY: no memory is passed.
+    unsafe { program.run([1, 1, 1], &args, &options) }.expect("it runs");
+    assert_eq!(output.into_inner().expect("the text"), "t0 t1 t2 n3");
+}
