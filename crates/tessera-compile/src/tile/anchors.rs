@@ -2,8 +2,8 @@
 //!
 //! - A tile of a view is spread so that neighbouring threads touch neighbouring memory, in vectors of 16 bytes of the widest
 //!   element that the function's views have: tiles of one shape and several element types then share one layout.
-//! - A load of fewer elements than the largest tile is not an anchor, unless it feeds a matrix product: it is cheap in any layout
-//!   and takes its first user's.
+//! - A load of fewer elements than the largest tile, or of no more than an accumulator, is not an anchor unless it feeds a matrix
+//!   product: it takes its first user's layout.
 //! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory.
 
 use std::sync::Arc;
@@ -26,6 +26,8 @@ const SECTOR_BYTES: u64 = 32;
 pub struct Units {
     /// The compute capability, 10 times major plus minor: 80, 90, 100.
     pub capability: u32,
+    /// There are products of warpgroups (`wgmma`) and a copy engine.
+    pub warpgroups: bool,
 }
 
 /// How a matrix product is done.
@@ -33,6 +35,8 @@ pub struct Units {
 pub(super) enum Product {
     /// By a warp's tensor instruction, from registers.
     Fragments { lhs: Layout, rhs: Layout, acc: Layout },
+    /// By warpgroups, from shared memory.
+    Warpgroups { acc: Layout },
     /// From shared memory, one element of the accumulator after the other.
     Shared { acc: Layout },
 }
@@ -68,8 +72,15 @@ impl Anchors {
             factors: FxHashSet::default(),
         };
         for op in ops {
-            if let OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) = &func.ops[op].kind {
+            let kind = &func.ops[op].kind;
+            if matches!(
+                kind,
+                OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
+            ) {
                 let product = anchors.choose(func, op, units, warps)?;
+                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc } = &product {
+                    anchors.largest = anchors.largest.max(acc.elements() + 1);
+                }
                 anchors.products.insert(op, product);
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
@@ -79,7 +90,8 @@ impl Anchors {
     }
 
     fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
-        match fragments(func, op, units, u64::from(warps)) {
+        let warps = u64::from(warps);
+        match warpgroups(func, op, warps).or_else(|| fragments(func, op, units, warps)) {
             Some(product) => Ok(product),
             None => Ok(Product::Shared { acc: self.default_of(func, func.ops[op].result())? }),
         }
@@ -108,7 +120,9 @@ impl Anchors {
             return Ok(None);
         }
         match (self.products.get(&op), view_of(func, op)) {
-            (Some(Product::Fragments { acc, .. } | Product::Shared { acc }), _) => Ok(Some(acc.clone())),
+            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc } | Product::Shared { acc }), _) => {
+                Ok(Some(acc.clone()))
+            }
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
                 Ok(None)
             }
@@ -186,6 +200,19 @@ impl NoLayout {
         let span = func.defining_op(value).map_or(func.span, |op| func.ops[op].span);
         self.at(span)
     }
+}
+
+/// The accumulator of a product of warpgroups, in the widest instructions that divide it.
+fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
+    let data = &func.ops[op];
+    let Type::Shared(rhs) = func.ty(data.one(1)) else { return None };
+    let &[m, n] = &shape(func, data.result())[..] else { return None };
+    let legal =
+        |columns: &u64| n.is_multiple_of(*columns) && (rhs.elem != DType::I8 || *columns <= 24 || columns.is_multiple_of(16));
+    let columns = (1..=32).rev().map(|eights| 8 * eights).find(legal)?;
+    let atom = MmaAtom::wgmma(columns, u64::from(rhs.elem.bits())).ok()?;
+    let acc = atom.operand(Operand::C, [m, n], WarpGrid { m: warps, n: 1 }).ok()?;
+    Some(Product::Warpgroups { acc: Arc::new(acc) })
 }
 
 /// The fragments of a product that a warp's instruction does, shared among the warps of the block.

@@ -108,7 +108,14 @@ impl Inference<'_> {
     fn control(&mut self, op: Op, stack: &mut Stack) -> Result<(), Diagnostic> {
         let func = self.func;
         let data = &func.ops[op];
-        let OpKind::Schedule(kind) = &data.kind else { return Ok(()) };
+        let OpKind::Schedule(kind) = &data.kind else {
+            stack.push(op);
+            for &region in &data.regions {
+                self.block(region, stack)?;
+            }
+            stack.pop();
+            return Ok(());
+        };
         match kind {
             ScheduleOp::For { .. } | ScheduleOp::Loop {} => {
                 let body = data.regions[0];

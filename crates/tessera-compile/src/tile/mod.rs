@@ -2,6 +2,7 @@
 //! a `tile.convert_layout`.
 //!
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
+//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -18,6 +19,7 @@ mod flatten;
 mod infer;
 mod relation;
 mod rewrite;
+mod roles;
 mod threads;
 
 use tessera_ir::{Diagnostic, Func, Level};
@@ -31,8 +33,10 @@ pub use anchors::Units;
 pub fn to_tile(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
     let mut func = func.clone();
     flatten::flatten(&mut func);
-    let warps = threads::warps(&func);
-    func.hints.num_warps = Some(warps);
+    let warps = match roles::separate(&mut func, units) {
+        Some(computing) => computing,
+        None => *func.hints.num_warps.insert(threads::warps(&func)),
+    };
     func.level = Level::Tile;
     let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
     rewrite::rewrite(&mut func, &layouts)?;

@@ -36,7 +36,9 @@ impl Relation {
     /// The relation of an operation.
     pub(super) fn of(func: &Func, op: Op) -> Relation {
         let data = &func.ops[op];
-        let OpKind::Schedule(kind) = &data.kind else { return Relation::Own };
+        let OpKind::Schedule(kind) = &data.kind else {
+            return if data.regions.is_empty() { Relation::Own } else { Relation::Control };
+        };
         match kind {
             ScheduleOp::Constant { .. } | ScheduleOp::Iota {} => Relation::Free,
             ScheduleOp::Broadcast {} => Relation::Broadcast,

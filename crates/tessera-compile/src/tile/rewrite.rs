@@ -11,6 +11,7 @@ use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, T
 use super::anchors::Product;
 use super::infer::{Layouts, carried, is_loop};
 use super::relation::{Layout, Relation, has_layout};
+use super::roles::signs;
 
 /// Rewrites the function in place.
 pub(super) fn rewrite(func: &mut Func, layouts: &Layouts) -> Result<(), Diagnostic> {
@@ -111,6 +112,7 @@ impl Rewriter<'_> {
                 Product::Fragments { lhs, rhs, acc } => {
                     self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
                 }
+                Product::Warpgroups { acc } => self.warpgroup_product(op, &acc),
                 Product::Shared { acc } => self.shared_product(op, &acc),
             };
         }
@@ -128,6 +130,24 @@ impl Rewriter<'_> {
         self.operands_in(op, |_, position| natural[position].clone())
     }
 
+    /// The product is started, then waited for: the operation becomes the wait.
+    fn warpgroup_product(&mut self, op: Op, acc: &Layout) -> Result<(), Diagnostic> {
+        let data = self.func.ops[op].clone();
+        let value = self.at(data.one(2), acc)?;
+        let Type::Distributed(ty) = self.func.ty(data.result()).clone() else { return Ok(()) };
+        let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else { return Ok(()) };
+        let kind = TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness };
+        let groups: [&[Value]; 3] = [&[data.one(0)], &[data.one(1)], &[value]];
+        let started = self.func.make_op(kind.into(), &groups, [Type::InFlight(ty)], [], data.span);
+        let in_flight = self.func.ops[started].result();
+        self.before.entry(op).or_default().push(started);
+        let wait = &mut self.func.ops[op];
+        wait.kind = TileOp::WgmmaWait { pending: 0 }.into();
+        wait.operands = [in_flight].into_iter().collect();
+        wait.segments = [1].into_iter().collect();
+        Ok(())
+    }
+
     /// Both factors go through shared memory, where every thread reads what its part of the product needs.
     fn shared_product(&mut self, op: Op, acc: &Layout) -> Result<(), Diagnostic> {
         let data = self.func.ops[op].clone();
@@ -139,11 +159,7 @@ impl Rewriter<'_> {
         }
         self.layouts.anchors.barrier(self.func, op, self.before.entry(op).or_default());
         let acc = self.at(data.one(2), acc)?;
-        let (fast_acc, lhs_signedness, rhs_signedness) = match data.kind {
-            OpKind::Schedule(ScheduleOp::MmaF { fast_acc }) => (fast_acc, Default::default(), Default::default()),
-            OpKind::Schedule(ScheduleOp::MmaI { lhs_signedness, rhs_signedness }) => (false, lhs_signedness, rhs_signedness),
-            _ => return Ok(()),
-        };
+        let (fast_acc, lhs_signedness, rhs_signedness) = signs(&data.kind);
         let kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness };
         let target = &mut self.func.ops[op];
         target.kind = kind.into();
