@@ -278,11 +278,11 @@ fn copy_region(builder: &mut Builder<'_>, combine: Combine<'_>, captured: &mut V
     for &op in &func.blocks[block].ops {
         let data = &func.ops[op];
         for &operand in &data.operands {
-            if !map.contains_key(&operand) {
-                let elem = func.ty(operand).as_tile().map_or(Elem::Num(DType::I64), |tile| tile.elem);
-                map.insert(operand, receive(builder, &Operand::Bits(elem)));
+            map.entry(operand).or_insert_with(|| {
                 captured.push(operand);
-            }
+                let elem = func.ty(operand).as_tile().map_or(Elem::Num(DType::I64), |tile| tile.elem);
+                receive(builder, &Operand::Bits(elem))
+            });
         }
         let OpKind::Schedule(kind) = &data.kind else { continue };
         let operands: Vec<Value> = data.operands.iter().map(|operand| map[operand]).collect();
