@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tessera_driver::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverCode, DriverError, DriverTable, EventHandle, FunctionAttribute,
-    FunctionHandle, GraphHandle, LaunchSpec, ModuleHandle, Params, Result, StreamHandle, TensorMap,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverCode, DriverError, DriverTable, EventHandle,
+    FunctionAttribute, FunctionHandle, GraphHandle, HostPtr, LaunchSpec, ModuleHandle, Params, PointerAttribute, Result,
+    StreamHandle, TensorMap,
 };
 
 use crate::emulator::{Emulator, Module};
@@ -29,9 +30,24 @@ struct Function {
 /// Recorded work.
 #[derive(Clone)]
 enum Work {
-    Launch { function: u64, grid: tessera_driver::Dim3, block: tessera_driver::Dim3, cluster: Option<tessera_driver::Dim3>, shared: u32, params: Params },
-    Copy { to: DevicePtr, from: DevicePtr, bytes: u64 },
-    Fill { to: DevicePtr, pattern: [u8; 4], bytes: u64 },
+    Launch {
+        function: u64,
+        grid: tessera_driver::Dim3,
+        block: tessera_driver::Dim3,
+        cluster: Option<tessera_driver::Dim3>,
+        shared: u32,
+        params: Params,
+    },
+    Copy {
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+    },
+    Fill {
+        to: DevicePtr,
+        pattern: [u8; 4],
+        bytes: u64,
+    },
 }
 
 #[derive(Default)]
@@ -44,6 +60,7 @@ struct State {
     captures: BTreeMap<u64, Vec<Work>>,
     graphs: BTreeMap<u64, Vec<Work>>,
     allocations: BTreeMap<u64, ()>,
+    pinned: BTreeMap<u64, ()>,
     users: u32,
     poison: Option<DriverError>,
 }
@@ -119,9 +136,11 @@ impl Driver {
                     let function = state.functions.get(function).ok_or_else(|| invalid("launch", "no such kernel"))?;
                     let allowed = function.max_dynamic.max(self.emulator.device().arch.limits().shared_per_block_default);
                     if *shared > allowed {
-                        return Err(invalid("launch", format!("{shared} bytes of dynamic shared memory: {allowed} are allowed")).in_kernel(&function.name));
+                        return Err(invalid("launch", format!("{shared} bytes of dynamic shared memory: {allowed} are allowed"))
+                            .in_kernel(&function.name));
                     }
-                    let module = state.modules.get(&function.module).ok_or_else(|| invalid("launch", "the module was unloaded"))?;
+                    let module =
+                        state.modules.get(&function.module).ok_or_else(|| invalid("launch", "the module was unloaded"))?;
                     (Arc::clone(module), function.name.clone())
                 };
                 let options = LaunchOptions { cluster: *cluster, shared_bytes: *shared, ..self.emulator.defaults().clone() };
@@ -188,9 +207,9 @@ impl Driver {
     fn load(&self, image: &[u8]) -> Result<ModuleHandle> {
         self.healthy()?;
         let refuse = |code, name: &str, log: String| DriverError::Module { code, name: name.to_owned(), log };
-        let text = std::str::from_utf8(image)
-            .map(|text| text.trim_end_matches('\0'))
-            .map_err(|_| refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "the image is no PTX text".to_owned()))?;
+        let text = std::str::from_utf8(image).map(|text| text.trim_end_matches('\0')).map_err(|_| {
+            refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "the image is no PTX text".to_owned())
+        })?;
         let module = self
             .emulator
             .load(text)
@@ -213,22 +232,41 @@ impl Driver {
         Ok(ModuleHandle(id))
     }
 
+    fn unload(&self, module: ModuleHandle) {
+        let mut state = self.state();
+        if let Some(found) = state.modules.remove(&module.0) {
+            self.emulator.unload(&found);
+        }
+        state.functions.retain(|_, function| function.module != module.0);
+    }
+
     fn function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle> {
         let mut state = self.state();
         let found = state.modules.get(&module.0).ok_or_else(|| invalid("module_function", "no such module"))?;
         if !found.kernels().any(|kernel| kernel == name) {
-            return Err(failed("module_function", DriverCode::NOT_FOUND, "CUDA_ERROR_NOT_FOUND", format!("the module has no kernel `{name}`")));
+            return Err(failed(
+                "module_function",
+                DriverCode::NOT_FOUND,
+                "CUDA_ERROR_NOT_FOUND",
+                format!("the module has no kernel `{name}`"),
+            ));
         }
         let id = state.fresh();
         state.functions.insert(id, Function { module: module.0, name: name.to_owned(), max_dynamic: 0 });
         Ok(FunctionHandle(id))
     }
 
-    fn with_program<T>(&self, call: &'static str, handle: FunctionHandle, f: impl FnOnce(&crate::program::Program, &Function, &Module) -> T) -> Result<T> {
+    fn with_program<T>(
+        &self,
+        call: &'static str,
+        handle: FunctionHandle,
+        f: impl FnOnce(&crate::program::Program, &Function, &Module) -> T,
+    ) -> Result<T> {
         let state = self.state();
         let function = state.functions.get(&handle.0).ok_or_else(|| invalid(call, "no such kernel"))?;
         let module = state.modules.get(&function.module).ok_or_else(|| invalid(call, "the module was unloaded"))?;
-        let program = module.program(&function.name).map_err(|error| invalid(call, error.to_string()).in_kernel(&function.name))?;
+        let program =
+            module.program(&function.name).map_err(|error| invalid(call, error.to_string()).in_kernel(&function.name))?;
         Ok(f(program, function, module))
     }
 
@@ -314,6 +352,7 @@ pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError
     table.driver_version = Some(Box::new(|| Ok(PTX_VERSION.0 * 1000 + 4000)));
     table.device_count = Some(Box::new(|| Ok(1)));
     table.device_name = Some(Box::new(move |device| only(device).map(|()| name.clone())));
+    slot!(device_bus_id, |_d, device| only(device).map(|()| "0000:00:00.0".to_owned()));
     slot!(device_memory, |d, device| only(device).map(|()| d.emulator.device().dram_bytes));
     slot!(device_attribute, |d, device, attribute| only(device).map(|()| d.attribute(attribute)));
     slot!(context_retain, |d, device| {
@@ -350,6 +389,45 @@ pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError
     slot!(mem_free, |d, pointer| d.free(pointer));
     slot!(mem_alloc_async, |d, bytes, _stream| d.alloc(bytes));
     slot!(mem_free_async, |d, pointer, _stream| d.free(pointer));
+    // Freed memory is given back at once: there is no pool to keep or trim.
+    slot!(pool_keep, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
+    slot!(pool_trim, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
+    slot!(pointer_range, |d, pointer: DevicePtr| {
+        let range =
+            d.emulator.range(pointer).ok_or_else(|| invalid("pointer_range", format!("{pointer} is in no allocation")))?;
+        Ok((DevicePtr(range.start), range.end - range.start))
+    });
+    slot!(pointer_attribute, |d, pointer: DevicePtr, attribute| {
+        if d.emulator.range(pointer).is_none() {
+            return Err(invalid("pointer_attribute", format!("{pointer} is in no allocation")));
+        }
+        Ok(match attribute {
+            PointerAttribute::MemoryType => {
+                if d.state().pinned.contains_key(&pointer.0) {
+                    1
+                } else {
+                    2
+                }
+            }
+            PointerAttribute::Managed | PointerAttribute::DeviceOrdinal => 0,
+        })
+    });
+    // Pinned host memory is memory of the one address space that there is.
+    slot!(host_alloc, |d, bytes| {
+        let pointer = d.alloc(bytes)?;
+        d.state().pinned.insert(pointer.0, ());
+        Ok(HostPtr(pointer.0))
+    });
+    slot!(host_free, |d, pointer: HostPtr| {
+        d.state().pinned.remove(&pointer.0);
+        d.free(pointer.on_device())
+    });
+    slot!(host_write, |d, to: HostPtr, from: &[u8]| {
+        d.emulator.write(to.on_device(), from).map_err(|error| Driver::memory("host_write", &error))
+    });
+    slot!(host_read, |d, to: &mut [u8], from: HostPtr| {
+        d.emulator.read(from.on_device(), to).map_err(|error| Driver::memory("host_read", &error))
+    });
     slot!(copy_to_device, |d, to, from: &[u8], _stream| {
         d.healthy()?;
         d.emulator.write(to, from).map_err(|error| Driver::memory("copy_to_device", &error))
@@ -375,6 +453,21 @@ pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError
     });
     slot!(stream_synchronize, |d, _stream| d.healthy());
     slot!(stream_wait_event, |d, _stream, _event| d.healthy());
+    slot!(stream_wait_value, |d, _stream, at, value: u32| {
+        d.healthy()?;
+        let mut word = [0; 4];
+        d.emulator.read(at, &mut word).map_err(|error| Driver::memory("stream_wait_value", &error))?;
+        // Everything queued has run: what is not there now never comes.
+        if u32::from_le_bytes(word) >= value {
+            return Ok(());
+        }
+        Err(failed(
+            "stream_wait_value",
+            DriverCode::NOT_READY,
+            "CUDA_ERROR_NOT_READY",
+            format!("the word at {at} never becomes {value}"),
+        ))
+    });
     slot!(event_create, |d| {
         let mut state = d.state();
         let id = state.fresh();
@@ -399,13 +492,15 @@ pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError
             _ => Err(failed("event_elapsed_ms", DriverCode::NOT_READY, "CUDA_ERROR_NOT_READY", "an event was not recorded")),
         }
     });
+    // The emulator's machine code is the PTX text itself.
+    slot!(assemble, |d, ptx: &str| {
+        let module = d.load(ptx.as_bytes())?;
+        d.unload(module);
+        Ok(ptx.as_bytes().to_vec())
+    });
     slot!(module_load, |d, image: &[u8]| d.load(image));
-    slot!(module_unload, |d, module: ModuleHandle| {
-        let mut state = d.state();
-        if let Some(found) = state.modules.remove(&module.0) {
-            d.emulator.unload(&found);
-        }
-        state.functions.retain(|_, function| function.module != module.0);
+    slot!(module_unload, |d, module| {
+        d.unload(module);
         Ok(())
     });
     slot!(module_function, |d, module, name: &str| d.function(module, name));
@@ -413,6 +508,13 @@ pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError
     slot!(function_set_attribute, |d, function, attribute, value| d.set_attribute(function, attribute, value));
     slot!(function_occupancy, |d, function, threads, shared| {
         d.with_program("function_occupancy", function, |program, _, _| d.emulator.occupancy(program, threads, shared))
+    });
+    slot!(function_clusters, |d, spec: &LaunchSpec<'_>| {
+        let blocks = spec.cluster.map_or(1, |cluster| cluster.count() as u32).max(1);
+        d.with_program("function_clusters", spec.function, |program, _, _| {
+            let resident = d.emulator.occupancy(program, spec.block.count() as u32, spec.shared_bytes);
+            resident * d.emulator.multiprocessors() / blocks
+        })
     });
     slot!(launch, |d, spec: &LaunchSpec<'_>| {
         spec.check()?;

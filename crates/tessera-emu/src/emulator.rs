@@ -1,6 +1,7 @@
 //! The emulated device: memory, modules, launches.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tessera_driver::{DevicePtr, Dim3, Params};
@@ -113,6 +114,13 @@ impl Emulator {
         if self.heap().free(pointer.0) { Ok(()) } else { Err(EmuError::Memory(format!("{pointer} is no allocation"))) }
     }
 
+    /// The live allocation that an address lies in.
+    pub fn range(&self, pointer: DevicePtr) -> Option<Range<u64>> {
+        let heap = self.heap();
+        let found = heap.find(pointer.0, 0).and_then(|index| heap.get(index))?;
+        Some(found.base..found.base + found.size)
+    }
+
     /// Copies bytes to the device.
     pub fn write(&self, to: DevicePtr, from: &[u8]) -> Result<(), EmuError> {
         let heap = self.heap();
@@ -180,7 +188,7 @@ impl Emulator {
         let warps = threads.div_ceil(32).max(1);
         let registers = program.registers(limits.registers_per_sm).next_multiple_of(8) * 32 * warps;
         let shared = program.static_shared + shared_bytes + limits.shared_reserved_per_block;
-        let by_shared = if shared == 0 { limits.blocks_per_sm } else { limits.shared_per_sm / shared };
+        let by_shared = limits.shared_per_sm.checked_div(shared).unwrap_or(limits.blocks_per_sm);
         limits.blocks_per_sm.min(limits.warps_per_sm / warps).min(limits.registers_per_sm / registers.max(1)).min(by_shared)
     }
 
@@ -226,7 +234,14 @@ impl Emulator {
         result
     }
 
-    fn check(&self, program: &Program, grid: Dim3, block: Dim3, args: &Params, options: &LaunchOptions) -> Result<Dim3, EmuError> {
+    fn check(
+        &self,
+        program: &Program,
+        grid: Dim3,
+        block: Dim3,
+        args: &Params,
+        options: &LaunchOptions,
+    ) -> Result<Dim3, EmuError> {
         let refuse = |message: String| Err(EmuError::Launch(format!("kernel `{}`: {message}", program.name)));
         let limits = self.device.arch.limits();
         if grid.count() == 0 || block.count() == 0 || grid.y > 65535 || grid.z > 65535 {
@@ -266,6 +281,13 @@ impl Emulator {
 }
 
 impl Program {
+    /// Registers that a thread starts with, where the kernel's limits fix them: what `setmaxnreg` counts from.
+    pub(crate) fn launch_registers(&self) -> Option<u32> {
+        let [x, y, z] = self.required_threads.or(self.max_threads)?;
+        let blocks = self.min_blocks?;
+        self.max_registers.or_else(|| Some((65536 / (x * y * z * blocks).max(1) / 8 * 8).min(255)))
+    }
+
     /// Registers a thread, as far as the emulator knows: what the kernel's limits allow, or an estimate.
     pub(crate) fn registers(&self, per_multiprocessor: u32) -> u32 {
         let mut registers = self.register_estimate;

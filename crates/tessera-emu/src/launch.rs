@@ -74,7 +74,11 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop
         if stop.load(Ordering::Relaxed) || outcome.findings.len() >= launch.options.most_findings {
             return outcome;
         }
-        let started = if (live.len() as u64) < share { Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < clusters) } else { None };
+        let started = if (live.len() as u64) < share {
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < clusters)
+        } else {
+            None
+        };
         let (mut cluster, mut seen, mut idle) = match started {
             Some(number) => (Cluster::new(launch, number), 0, 0),
             None => match live.pop_front() {

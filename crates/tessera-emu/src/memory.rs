@@ -142,15 +142,27 @@ impl Allocation {
             match width {
                 2 => {
                     let cell = AtomicU16::from_ptr(at.cast());
-                    u64::from(fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), |old| change(u64::from(old)) as u16))
+                    u64::from(fetch(
+                        || cell.load(Ordering::SeqCst),
+                        |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst),
+                        |old| change(u64::from(old)) as u16,
+                    ))
                 }
                 4 => {
                     let cell = AtomicU32::from_ptr(at.cast());
-                    u64::from(fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), |old| change(u64::from(old)) as u32))
+                    u64::from(fetch(
+                        || cell.load(Ordering::SeqCst),
+                        |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst),
+                        |old| change(u64::from(old)) as u32,
+                    ))
                 }
                 _ => {
                     let cell = AtomicU64::from_ptr(at.cast());
-                    fetch(|| cell.load(Ordering::SeqCst), |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst), change)
+                    fetch(
+                        || cell.load(Ordering::SeqCst),
+                        |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst),
+                        change,
+                    )
                 }
             }
         }
@@ -301,7 +313,12 @@ impl Heap {
         if distance < found.size {
             format!("byte {distance} of a {state}allocation of {} bytes at {:#x}", found.size, found.base)
         } else {
-            format!("{} bytes behind the end of a {state}allocation of {} bytes at {:#x}", distance - found.size, found.size, found.base)
+            format!(
+                "{} bytes behind the end of a {state}allocation of {} bytes at {:#x}",
+                distance - found.size,
+                found.size,
+                found.base
+            )
         }
     }
 }

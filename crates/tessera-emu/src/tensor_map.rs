@@ -91,7 +91,10 @@ pub(crate) fn decode(bytes: &[u8; 128]) -> Result<Map, String> {
             map.strides[dim] = word(48 + 8 * dim);
         }
         if map.tile[dim] == 0 || map.tile[dim] > 256 || map.steps[dim] != 1 {
-            return Err(format!("the tensor map's box has {} elements along dimension {dim} in steps of {}", map.tile[dim], map.steps[dim]));
+            return Err(format!(
+                "the tensor map's box has {} elements along dimension {dim} in steps of {}",
+                map.tile[dim], map.steps[dim]
+            ));
         }
     }
     Ok(map)

@@ -24,10 +24,11 @@ fn machine(schedule: Schedule, seed: u64, sanitize: Sanitize) -> Machine {
 
 /// Every schedule, and the last once more with all sanitizers.
 fn machines() -> Vec<(String, Machine)> {
-    let mut list: Vec<(String, Machine)> = [(Schedule::Eager, 0), (Schedule::Lazy, 0), (Schedule::Random, 1), (Schedule::Random, 2)]
-        .into_iter()
-        .map(|(schedule, seed)| (format!("{schedule:?} {seed}"), machine(schedule, seed, Sanitize::NONE)))
-        .collect();
+    let mut list: Vec<(String, Machine)> =
+        [(Schedule::Eager, 0), (Schedule::Lazy, 0), (Schedule::Random, 1), (Schedule::Random, 2)]
+            .into_iter()
+            .map(|(schedule, seed)| (format!("{schedule:?} {seed}"), machine(schedule, seed, Sanitize::NONE)))
+            .collect();
     list.push(("sanitized".to_owned(), machine(Schedule::Lazy, 0, Sanitize::ALL)));
     list
 }
@@ -104,7 +105,9 @@ fn product(layout: &str) {
         let shared = 4 * (49152 + 16) + 4 * 8192;
         let kernel = machine.context.module(text.as_bytes()).unwrap().kernel(&format!("gemm_{layout}")).unwrap();
         kernel.allow_shared(shared).unwrap();
-        kernel.launch(&machine.stream, Dim3::from(2), Dim3::from(384), shared, &params).unwrap_or_else(|error| panic!("{name}: {error}"));
+        kernel
+            .launch(&machine.stream, Dim3::from(2), Dim3::from(384), shared, &params)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = machine.get(&c, m * n);
         for row in (0..m).step_by(7) {
             for column in 0..n {
@@ -141,7 +144,9 @@ fn softmax() {
         let (x, y) = (machine.put(&data), machine.put(&vec![0xffff; rows * columns]));
         let params = Params::new().pointer(x.pointer()).pointer(y.pointer()).u32(columns as u32);
         let kernel = machine.context.module(kernel_text("softmax").as_bytes()).unwrap().kernel("softmax").unwrap();
-        kernel.launch(&machine.stream, Dim3::from(rows as u32), Dim3::from(512), 0, &params).unwrap_or_else(|error| panic!("{name}: {error}"));
+        kernel
+            .launch(&machine.stream, Dim3::from(rows as u32), Dim3::from(512), 0, &params)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = machine.get(&y, rows * columns);
         for (x, y) in data.chunks_exact(columns).zip(found.chunks_exact(columns)) {
             let largest = x.iter().map(|&bits| number(bits)).fold(f64::NEG_INFINITY, f64::max);
@@ -182,7 +187,9 @@ fn attention() {
         let shared = 32768 + 4 * 128 * 256 + 32768 + 80;
         let kernel = machine.context.module(kernel_text("attention").as_bytes()).unwrap().kernel("attention").unwrap();
         kernel.allow_shared(shared).unwrap();
-        kernel.launch(&machine.stream, Dim3::from(2), Dim3::from(384), shared, &params).unwrap_or_else(|error| panic!("{name}: {error}"));
+        kernel
+            .launch(&machine.stream, Dim3::from(2), Dim3::from(384), shared, &params)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = machine.get(&out, count);
         for (position, head) in [(0, 0), (64, 1), (127, 0), (128, 1), (299, 1)] {
             let q = &inputs[0][at(position, head)..][..depth];
@@ -196,7 +203,8 @@ fn attention() {
             let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
             let sum: f64 = weights.iter().sum();
             for column in 0..depth {
-                let terms = weights.iter().enumerate().map(|(key, weight)| weight / sum * number(inputs[2][at(key, head) + column]));
+                let terms =
+                    weights.iter().enumerate().map(|(key, weight)| weight / sum * number(inputs[2][at(key, head) + column]));
                 let (wanted, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
                 let value = number(found[at(position, head) + column]);
                 let bound = size / 512.0 + wanted.abs() / 256.0 + 1e-6;

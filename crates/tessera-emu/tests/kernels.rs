@@ -34,7 +34,9 @@ impl Bench {
     fn run(&self, ptx: &str, kernel: &str, grid: u32, block: u32, args: &Params, schedule: Schedule) -> Report {
         let module = self.emulator.load(&header(ptx)).unwrap_or_else(|error| panic!("{error}"));
         let options = LaunchOptions { schedule, seed: 7, ..LaunchOptions::default() };
-        self.emulator.launch(&module, kernel, Dim3::from(grid), Dim3::from(block), args, &options).unwrap_or_else(|error| panic!("{error}"))
+        self.emulator
+            .launch(&module, kernel, Dim3::from(grid), Dim3::from(block), args, &options)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

@@ -220,7 +220,8 @@ fn matrices_through_shared_memory() {
                 for column in 0..16 {
                     let value = found[(row * 16 + column) / 2] >> (16 * (column % 2)) & 0xffff;
                     // Transposing swaps inside each 8 x 8 part.
-                    let (r, c) = if transpose.is_empty() { (row, column) } else { (row / 8 * 8 + column % 8, column / 8 * 8 + row % 8) };
+                    let (r, c) =
+                        if transpose.is_empty() { (row, column) } else { (row / 8 * 8 + column % 8, column / 8 * 8 + row % 8) };
                     assert_eq!(value as usize, r * 16 + c, "{schedule:?} {transpose} ({row}, {column})");
                 }
             }

@@ -86,7 +86,9 @@ fn a_finding_names_line_source_block_and_thread() {
     assert_eq!(finding.place.source, Some(("kernel.py".to_owned(), 17, 5)));
     assert_eq!((finding.place.block, finding.place.thread), ([0, 0, 0], Some([33, 0, 0])));
     assert_eq!(finding.place.line, 21);
-    assert!(finding.message.contains("behind the end of a allocation of 4096 bytes") || finding.message.contains("behind the end"));
+    assert!(
+        finding.message.contains("behind the end of a allocation of 4096 bytes") || finding.message.contains("behind the end")
+    );
     assert!(report.to_json().contains("\"out-of-bounds\""));
 }
 
@@ -111,7 +113,8 @@ fn registers_and_memory_that_nobody_wrote() {
     check(FindingKind::Uninitialized, 1, 32, "ld.shared.u32 %v, [%at];", "st.shared.u32 [%at], %t;\n ld.shared.u32 %v, [%at];");
     let case = Case::new();
     let fresh = case.emulator.alloc(64).unwrap();
-    let found = Case { emulator: case.emulator, data: fresh }.run("setp.lt.u32 %p, %t, 1;\n @%p ld.global.u32 %v, [%o];", 1, 32).unwrap();
+    let found =
+        Case { emulator: case.emulator, data: fresh }.run("setp.lt.u32 %p, %t, 1;\n @%p ld.global.u32 %v, [%o];", 1, 32).unwrap();
     assert_eq!(found.findings[0].kind, FindingKind::Uninitialized);
 }
 
@@ -133,7 +136,9 @@ fn races_in_shared_memory() {
     check(FindingKind::Race, 1, 64, &rounds(""), &rounds("bar.sync 0;"));
     // Lanes of one warp.
     let lanes = |between: &str| {
-        format!("st.shared.u32 [%at], %t;\n{between}\n xor.b32 %x, %t, 1;\n mad.lo.u32 %y, %x, 4, %base;\n ld.shared.u32 %v, [%y];")
+        format!(
+            "st.shared.u32 [%at], %t;\n{between}\n xor.b32 %x, %t, 1;\n mad.lo.u32 %y, %x, 4, %base;\n ld.shared.u32 %v, [%y];"
+        )
     };
     check(FindingKind::Race, 1, 32, &lanes(""), &lanes("bar.warp.sync -1;"));
     // Atomics do not race with each other, but with plain stores they do.
@@ -148,7 +153,13 @@ fn races_in_shared_memory() {
 
 #[test]
 fn races_in_global_memory() {
-    check(FindingKind::Race, 2, 32, "st.global.u32 [%o], %b;", "mad.lo.u32 %x, %b, 128, 0;\n cvt.u64.u32 %k, %x;\n add.u64 %o, %o, %k;\n st.global.u32 [%o], %b;");
+    check(
+        FindingKind::Race,
+        2,
+        32,
+        "st.global.u32 [%o], %b;",
+        "mad.lo.u32 %x, %b, 128, 0;\n cvt.u64.u32 %k, %x;\n add.u64 %o, %o, %k;\n st.global.u32 [%o], %b;",
+    );
     // A block hands a value to the next one through a flag.
     let hand_over = |store: &str, load: &str| {
         format!(
@@ -172,22 +183,20 @@ fn barriers() {
     );
     check(FindingKind::Deadlock, 1, 64, "setp.lt.u32 %p, %t, 32;\n @%p bra done;\n bar.sync 0, 64;\ndone:", "bar.sync 0, 64;");
     check(FindingKind::Barrier, 1, 64, "bar.sync 0, 33;", "bar.sync 0, 64;");
-    let Err(EmuError::Fault { finding, .. }) = Case::new().run("setp.lt.u32 %p, %t, 32;\n @%p bra done;\n bar.sync 0, 64;\ndone:", 1, 64)
+    let Err(EmuError::Fault { finding, .. }) =
+        Case::new().run("setp.lt.u32 %p, %t, 32;\n @%p bra done;\n bar.sync 0, 64;\ndone:", 1, 64)
     else {
         panic!("no deadlock")
     };
-    assert!(finding.message.contains("block 0, warp 1") && finding.message.contains("waits at barrier 0, to which 32 of 64 threads came"));
+    assert!(
+        finding.message.contains("block 0, warp 1")
+            && finding.message.contains("waits at barrier 0, to which 32 of 64 threads came")
+    );
 }
 
 #[test]
 fn warp_masks() {
-    check(
-        FindingKind::WarpMask,
-        1,
-        32,
-        "shfl.sync.idx.b32 %x, %t, 0, 31, 0x0000ffff;",
-        "shfl.sync.idx.b32 %x, %t, 0, 31, -1;",
-    );
+    check(FindingKind::WarpMask, 1, 32, "shfl.sync.idx.b32 %x, %t, 0, 31, 0x0000ffff;", "shfl.sync.idx.b32 %x, %t, 0, 31, -1;");
 }
 
 const LEADER: &str = "setp.eq.u32 %p, %t, 0;\n";
@@ -212,7 +221,9 @@ fn mbarriers() {
     assert_eq!(kinds(1, 64, &overwritten), [FindingKind::Mbarrier]);
     // What an arrival releases, the wait acquires.
     let data = |order: &str| {
-        format!("{init}@%p st.shared.u32 [%base+64], 5;\n @%p mbarrier.arrive{order}.shared::cta.b64 _, [%base];\n {wait}\n ld.shared.u32 %v, [%base+64];")
+        format!(
+            "{init}@%p st.shared.u32 [%base+64], 5;\n @%p mbarrier.arrive{order}.shared::cta.b64 _, [%base];\n {wait}\n ld.shared.u32 %v, [%base+64];"
+        )
     };
     check(FindingKind::Race, 1, 64, &data(".relaxed.cta"), &data(""));
 }
@@ -237,16 +248,26 @@ fn bulk_copies() {
     };
     let end = "@%p cp.async.bulk.wait_group 0;";
     check(FindingKind::ProxyFence, 1, 64, &store("", end), &store("fence.proxy.async.shared::cta;", end));
-    check(FindingKind::InFlight, 1, 64, &store("fence.proxy.async.shared::cta;", ""), &store("fence.proxy.async.shared::cta;", end));
+    check(
+        FindingKind::InFlight,
+        1,
+        64,
+        &store("fence.proxy.async.shared::cta;", ""),
+        &store("fence.proxy.async.shared::cta;", end),
+    );
     // The tile is overwritten before it was read.
-    let reuse = |wait: &str| store("fence.proxy.async.shared::cta;", &format!("{wait}\n bar.sync 0;\n st.shared.u32 [%at+1024], 0;\n {end}"));
+    let reuse = |wait: &str| {
+        store("fence.proxy.async.shared::cta;", &format!("{wait}\n bar.sync 0;\n st.shared.u32 [%at+1024], 0;\n {end}"))
+    };
     check(FindingKind::Race, 1, 64, &reuse(""), &reuse("@%p cp.async.bulk.wait_group.read 0;"));
 }
 
 #[test]
 fn cp_async() {
     let copy = |wait: &str| {
-        format!("cp.async.ca.shared.global [%at], [%o], 4;\n cp.async.commit_group;\n {wait}\n bar.sync 0;\n xor.b32 %x, %t, 32;\n mad.lo.u32 %y, %x, 4, %base;\n ld.shared.u32 %v, [%y];")
+        format!(
+            "cp.async.ca.shared.global [%at], [%o], 4;\n cp.async.commit_group;\n {wait}\n bar.sync 0;\n xor.b32 %x, %t, 32;\n mad.lo.u32 %y, %x, 4, %base;\n ld.shared.u32 %v, [%y];"
+        )
     };
     let found = kinds(1, 64, &copy("cp.async.wait_group 1;"));
     assert!(found.contains(&FindingKind::Race), "{found:?}");
@@ -289,7 +310,8 @@ fill:
     };
     check(FindingKind::Race, 1, 128, &overwrite(""), &overwrite(wait));
     // An accumulator is written behind the fence.
-    let late = product(fence, wait, use_it).replace("wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned;\n mov.f32 %d0, 0f3F800000;");
+    let late =
+        product(fence, wait, use_it).replace("wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned;\n mov.f32 %d0, 0f3F800000;");
     assert_eq!(kinds(1, 128, &late), [FindingKind::InFlight]);
 }
 

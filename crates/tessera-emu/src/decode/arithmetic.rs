@@ -21,7 +21,6 @@ fn flags(mods: Mods<'_>) -> Flags {
         relu: mods.has(Word::Relu),
         nan: mods.has(Word::Nan),
         directed: mods.words().find_map(Directed::of),
-        approximate: mods.has(Word::Approx) || mods.has(Word::Full),
     }
 }
 
@@ -119,7 +118,8 @@ impl Builder<'_> {
                 self.emit(Op::Pack { to, from, bits });
             }
             _ => {
-                let map = if ty.bits() == 64 { float::one_64("mov", Flags::default()) } else { float::one("mov", Flags::default()) };
+                let map =
+                    if ty.bits() == 64 { float::one_64("mov", Flags::default()) } else { float::one("mov", Flags::default()) };
                 let Some(map) = map else { return Ok(false) };
                 self.map(&map, to, &[from])?;
             }
@@ -132,7 +132,8 @@ impl Builder<'_> {
         let [to_ty, from_ty] = types[..] else { return Ok(false) };
         let rounding = mods.words().find_map(convert::rounding);
         let (to_float, from_float) = (convert::is_float(to_ty), convert::is_float(from_ty));
-        let default = if from_float && !to_float { tessera_types::Rounding::TowardZero } else { tessera_types::Rounding::NearestEven };
+        let default =
+            if from_float && !to_float { tessera_types::Rounding::TowardZero } else { tessera_types::Rounding::NearestEven };
         let (rounding, integral) = rounding.unwrap_or((default, false));
         let conversion = Conversion {
             to: to_ty,
@@ -200,7 +201,10 @@ impl Builder<'_> {
             Type::U32 if to.wide && narrower.bits() < 32 => 32,
             _ => 64,
         };
-        if kept < 32 && !to.wide && let Some(cut) = integer::truncate(kept) {
+        if kept < 32
+            && !to.wide
+            && let Some(cut) = integer::truncate(kept)
+        {
             self.emit(Op::Map { run: cut.run, to, from: [to.slot; 4] });
         } else if kept <= 32 && to.wide {
             let low = self.scratch(false);

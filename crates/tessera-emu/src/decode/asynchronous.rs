@@ -38,7 +38,7 @@ impl Builder<'_> {
         let space = mods.words().find_map(super::operands::space_of).unwrap_or(Space::Generic);
         let (order, scope) = order(mods, Order::AcqRel);
         let relaxed = order == Order::Relaxed;
-        let mut send = |builder: &mut Self, at: usize, op: MbarrierOp| -> Result<bool> {
+        let send = |builder: &mut Self, at: usize, op: MbarrierOp| -> Result<bool> {
             let addr = builder.address(&operands[at], space)?;
             builder.emit(Op::Mbarrier { addr, op, scope, relaxed });
             Ok(true)
@@ -115,7 +115,7 @@ impl Builder<'_> {
                 source = Some(self.narrow(operand)?);
             }
         }
-        self.emit(Op::CpAsync { to, from, bytes: *bytes as u32, source, ignore: None });
+        self.emit(Op::CpAsync { to, from, bytes: *bytes as u32, source });
         Ok(true)
     }
 
@@ -160,18 +160,12 @@ impl Builder<'_> {
         let to = self.end(&operands[0], to_space)?;
         let from = self.end(&operands[1], from_space)?;
         let mut rest = &operands[2..];
-        let mut take = || {
-            let (first, later) = rest.split_first()?;
+        let mut bytes = None;
+        if !tensor {
+            let Some((first, later)) = rest.split_first() else { return Ok(false) };
+            bytes = Some(self.narrow(first)?);
             rest = later;
-            Some(first)
-        };
-        let bytes = match (tensor, take) {
-            (true, _) => None,
-            (false, ref mut take) => match take() {
-                Some(operand) => Some(self.narrow(operand)?),
-                None => return Ok(false),
-            },
-        };
+        }
         let mut signal = Signal::Group;
         if !mods.has(Word::BulkGroup) {
             let Some((first, later)) = rest.split_first() else { return Ok(false) };

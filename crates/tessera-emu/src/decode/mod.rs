@@ -149,7 +149,11 @@ fn layout_32(variable: &Variable) -> Result<(u32, u32)> {
 }
 
 /// Translates a kernel. `globals` says where the module's variables are.
-pub(crate) fn translate(module: &Module, globals: &BTreeMap<Name, u64>, entry: &Function) -> std::result::Result<Program, Refusal> {
+pub(crate) fn translate(
+    module: &Module,
+    globals: &BTreeMap<Name, u64>,
+    entry: &Function,
+) -> std::result::Result<Program, Refusal> {
     let mut builder = Builder {
         module,
         globals,
@@ -354,8 +358,8 @@ impl<'m> Builder<'m> {
         let done = match mnemonic {
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank" | "prefetch" | "prefetchu"
             | "applypriority" | "discard" | "createpolicy" => self.memory(mnemonic, mods, operands)?,
-            "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence" | "nanosleep"
-            | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
+            "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence"
+            | "nanosleep" | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
             "mbarrier" | "cp" | "tensormap" => self.asynchronous(mnemonic, mods, operands)?,
             "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
             "bra" | "call" | "ret" | "exit" | "trap" | "brkpt" => self.control(mnemonic, mods, operands)?,
@@ -461,11 +465,8 @@ impl<'m> Builder<'m> {
             at
         });
         let caller = self.current.clone();
-        let inner = Frame {
-            registers: &callee.registers,
-            bindings: vec![Binding::None; callee.registers.len()],
-            returns: Vec::new(),
-        };
+        let inner =
+            Frame { registers: &callee.registers, bindings: vec![Binding::None; callee.registers.len()], returns: Vec::new() };
         let outer = std::mem::replace(&mut self.frame, inner);
         // The callee sees the module's variables and its parameters, not the caller's.
         let module_scope = self.scopes.first().cloned().unwrap_or_default();
@@ -489,5 +490,66 @@ impl<'m> Builder<'m> {
         self.guard = Pred::TRUE;
         self.emit(Op::Nop);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Translates each instruction of a file that uses every row of the table, alone; what is refused is listed here.
+    #[test]
+    fn every_row_is_executed_or_listed() {
+        let text = include_str!("../../../tessera-ptx/tests/ptx/instructions.ptx");
+        let mut module = tessera_ptx::parse(text).unwrap();
+        let globals: BTreeMap<Name, u64> =
+            ["table", "half"].into_iter().zip([0x7_0000_0000, 0x7_0000_1000]).map(|(name, at)| (Name::from(name), at)).collect();
+        let at = module
+            .items
+            .iter()
+            .position(|item| matches!(item, Item::Function(found) if found.kind == FunctionKind::Entry))
+            .unwrap();
+        let Item::Function(entry) = module.items.remove(at) else { panic!("a kernel stands there") };
+        let mut refused = BTreeMap::new();
+        let mut tried = 0;
+        each(entry.body.as_deref().unwrap(), &mut |instruction| {
+            tried += 1;
+            let mut alone = entry.clone();
+            keep(alone.body.as_mut().unwrap(), instruction);
+            if let Err(refusal) = translate(&module, &globals, &alone) {
+                refused.insert(refusal.message, refusal.line);
+            }
+        });
+        assert!(tried > 200, "{tried}");
+        let refused: Vec<String> = refused.into_keys().collect();
+        let wanted = [
+            "`cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes` is not executed by this emulator",
+            "`ld.relaxed.gpu.global.b128` is not executed by this emulator",
+            "`mma.sp` is not executed by this emulator",
+            "`mov.b128` is not executed by this emulator",
+        ];
+        assert_eq!(refused, wanted);
+    }
+
+    fn each<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Instruction)) {
+        for statement in statements {
+            match statement {
+                Statement::Instruction(instruction) => visit(instruction),
+                Statement::Block(inner) => each(inner, visit),
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves one instruction, and everything that is none.
+    fn keep(statements: &mut Vec<Statement>, wanted: &Instruction) {
+        statements.retain_mut(|statement| match statement {
+            Statement::Instruction(instruction) => instruction.line.0 == wanted.line.0,
+            Statement::Block(inner) => {
+                keep(inner, wanted);
+                true
+            }
+            _ => true,
+        });
     }
 }

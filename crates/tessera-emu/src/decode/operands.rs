@@ -119,12 +119,9 @@ impl Builder<'_> {
             Operand::F64(bits) => self.constant(u64::from((f64::from_bits(*bits) as f32).to_bits()), false),
             Operand::Symbol(name, offset) => self.symbol(name, *offset, wide)?.0,
             Operand::Special(special) => return self.special(*special),
-            Operand::Not(_)
-            | Operand::Address(_)
-            | Operand::Vector(_)
-            | Operand::List(_)
-            | Operand::Pair(_)
-            | Operand::Sink => return Err("a register or a number is needed".to_owned()),
+            Operand::Not(_) | Operand::Address(_) | Operand::Vector(_) | Operand::List(_) | Operand::Pair(_) | Operand::Sink => {
+                return Err("a register or a number is needed".to_owned());
+            }
         };
         Ok(Reg { slot, wide })
     }

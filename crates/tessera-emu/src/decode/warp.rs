@@ -2,9 +2,9 @@
 
 use tessera_ptx::{Operand, Type, Word};
 
-use super::operands::{order, space_of};
+use super::operands::order;
 use super::{Builder, Mods, Result};
-use crate::program::{BarrierKind, Op, Order, Pred, Scope, Shuffle, Space, Vote};
+use crate::program::{BarrierKind, Op, Order, Pred, Scope, Shuffle, Vote};
 
 impl Builder<'_> {
     pub(super) fn warp(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -30,7 +30,8 @@ impl Builder<'_> {
                 Ok(true)
             }
             "barrier" if mods.has(Word::Cluster) => {
-                let op = if mods.has(Word::Wait) { Op::ClusterWait } else { Op::ClusterArrive { relaxed: mods.has(Word::Relaxed) } };
+                let op =
+                    if mods.has(Word::Wait) { Op::ClusterWait } else { Op::ClusterArrive { relaxed: mods.has(Word::Relaxed) } };
                 self.emit(op);
                 Ok(true)
             }
@@ -40,7 +41,7 @@ impl Builder<'_> {
                 self.emit(Op::Fence { order: Order::Sc, scope });
                 Ok(true)
             }
-            "fence" => self.fence(mods, operands),
+            "fence" => self.fence(mods),
             "nanosleep" => {
                 self.emit(Op::Sleep);
                 Ok(true)
@@ -51,7 +52,9 @@ impl Builder<'_> {
             }
             "setmaxnreg" => {
                 let Operand::Int(count) = operands[0] else { return Ok(false) };
-                self.emit(Op::SetMaxRegisters { count: count as u32 });
+                let count = u32::try_from(count).ok().filter(|count| (24..=256).contains(count) && count.is_multiple_of(8));
+                let count = count.ok_or("`setmaxnreg` takes a multiple of 8 from 24 to 256")?;
+                self.emit(Op::SetMaxRegisters { count, more: mods.has(Word::Inc) });
                 Ok(true)
             }
             _ => Ok(false),
@@ -138,18 +141,13 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    fn fence(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+    fn fence(&mut self, mods: Mods<'_>) -> Result<bool> {
         let op = if mods.has(Word::MbarrierInit) {
             Op::FenceMbarrierInit
         } else if mods.has(Word::GenericProxy) {
-            let addr = operands.first().map(|operand| self.address(operand, Space::Generic)).transpose()?;
-            Op::FenceTensorMap { addr }
+            Op::FenceTensorMap
         } else if mods.has(Word::Proxy) {
-            if mods.has(Word::Async) {
-                Op::FenceProxy { space: mods.words().find_map(space_of) }
-            } else {
-                Op::Fence { order: Order::AcqRel, scope: Scope::System }
-            }
+            if mods.has(Word::Async) { Op::FenceProxy } else { Op::Fence { order: Order::AcqRel, scope: Scope::System } }
         } else {
             let (order, scope) = order(mods, Order::Sc);
             Op::Fence { order, scope }
@@ -158,4 +156,3 @@ impl Builder<'_> {
         Ok(true)
     }
 }
-

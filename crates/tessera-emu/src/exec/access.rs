@@ -51,7 +51,15 @@ fn misaligned(what: &str, address: u64, bytes: u32, lane: usize) -> Fault {
 
 impl Cluster<'_> {
     /// Finds the memory of `bytes` bytes at an address; the address must be a multiple of `align`.
-    pub(crate) fn resolve(&self, warp: &mut Warp, space: Space, address: u64, bytes: u32, align: u32, lane: usize) -> Result<Target, Fault> {
+    pub(crate) fn resolve(
+        &self,
+        warp: &mut Warp,
+        space: Space,
+        address: u64,
+        bytes: u32,
+        align: u32,
+        lane: usize,
+    ) -> Result<Target, Fault> {
         let what = || format!("an access of {bytes} bytes");
         if !address.is_multiple_of(u64::from(align)) {
             return Err(misaligned(&what(), address, align, lane));
@@ -96,8 +104,9 @@ impl Cluster<'_> {
         };
         if offset < SHARED_START || u64::from(offset) + u64::from(bytes) > block.shared.len() as u64 {
             let end = block.shared.len();
-            let message =
-                format!("an access of {bytes} bytes at shared address {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}");
+            let message = format!(
+                "an access of {bytes} bytes at shared address {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}"
+            );
             return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
         }
         if rank != own && block.live_warps == 0 {
@@ -180,6 +189,7 @@ impl Cluster<'_> {
         self.sanitizer = Some(sanitizer);
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
     pub(super) fn load(
         &mut self,
         warp: &mut Warp,
@@ -275,6 +285,7 @@ impl Cluster<'_> {
         Some(warp.recent)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
     pub(super) fn store(
         &mut self,
         warp: &mut Warp,
@@ -330,7 +341,14 @@ impl Cluster<'_> {
     }
 
     /// Reads bytes at a generic address, one by one where need be.
-    pub(crate) fn read_bytes(&self, warp: &mut Warp, space: Space, address: u64, to: &mut [u8], lane: usize) -> Result<(), Fault> {
+    pub(crate) fn read_bytes(
+        &self,
+        warp: &mut Warp,
+        space: Space,
+        address: u64,
+        to: &mut [u8],
+        lane: usize,
+    ) -> Result<(), Fault> {
         for (index, byte) in to.iter_mut().enumerate() {
             let target = self.resolve(warp, space, address.wrapping_add(index as u64), 1, 1, lane)?;
             *byte = self.read(warp, target, 1, lane) as u8;

@@ -131,7 +131,14 @@ impl Cluster<'_> {
                     let target = self.resolve(warp, Space::Shared, to_at[lane], *bytes, *bytes, lane)?;
                     let from = match taken {
                         0 => None,
-                        _ => Some(self.resolve(warp, from.space, from_at[lane], taken, if taken == *bytes { *bytes } else { 1 }, lane)?),
+                        _ => Some(self.resolve(
+                            warp,
+                            from.space,
+                            from_at[lane],
+                            taken,
+                            if taken == *bytes { *bytes } else { 1 },
+                            lane,
+                        )?),
                     };
                     let what = CopyKind::Copy { from, to: target, bytes: *bytes, taken };
                     list.push(CopyLane { lane, group: warp.asynchronous.copy_groups[lane], what, ticket });
@@ -272,7 +279,11 @@ impl Cluster<'_> {
                 barrier.pending += 1;
                 Ok(())
             }
-            None => Err(Fault::new(FindingKind::Mbarrier, lane, format!("there is no mbarrier at shared {offset:#x}: it was not initialised"))),
+            None => Err(Fault::new(
+                FindingKind::Mbarrier,
+                lane,
+                format!("there is no mbarrier at shared {offset:#x}: it was not initialised"),
+            )),
         }
     }
 
@@ -356,7 +367,9 @@ impl Cluster<'_> {
             (true, Signal::Mbarrier(signal)) => {
                 let (to, offset) = self.shared_line(warp, &bulk.to, lane)?;
                 let signal_at = addresses(warp, signal)[lane];
-                let Target::Shared { rank: signal_rank, offset: signal } = self.resolve(warp, signal.space, signal_at, 8, 8, lane)? else {
+                let Target::Shared { rank: signal_rank, offset: signal } =
+                    self.resolve(warp, signal.space, signal_at, 8, 8, lane)?
+                else {
                     return Err(Fault::new(FindingKind::BulkCopy, lane, "a bulk copy signals mbarriers in shared memory"));
                 };
                 if signal_rank != to && bulk.multicast.is_none() {
@@ -438,9 +451,11 @@ impl Cluster<'_> {
                     Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
                 };
                 let source = match from {
-                    Source::Far(Far::Line { address, bytes }) => {
-                        self.launch.heap.find(*address, u64::from(*bytes)).map(|allocation| (Target::Global { allocation, address: *address }, *bytes))
-                    }
+                    Source::Far(Far::Line { address, bytes }) => self
+                        .launch
+                        .heap
+                        .find(*address, u64::from(*bytes))
+                        .map(|allocation| (Target::Global { allocation, address: *address }, *bytes)),
                     Source::Far(Far::Box { .. }) => None,
                     Source::Near { rank, offset, bytes, .. } => Some((Target::Shared { rank: *rank, offset: *offset }, *bytes)),
                 };
@@ -552,7 +567,8 @@ impl Cluster<'_> {
                 result = self.run_copies(&mut warp, 1);
             }
             if result.is_ok() {
-                let next = warp.asynchronous.products.iter().find(|product| !product.done).map_or(0, |product| product.number + 1);
+                let next =
+                    warp.asynchronous.products.iter().find(|product| !product.done).map_or(0, |product| product.number + 1);
                 result = if next <= self.issued_by_all(&warp) { self.run_products(&mut warp, next) } else { Ok(()) };
             }
             self.blocks[rank].warps[index] = Some(warp);
@@ -609,7 +625,8 @@ impl Cluster<'_> {
                 (job.rank, job.warp) == (warp.rank, warp.index) && matches!(job.what, JobKind::Store { .. }) && !was_read(job)
             };
             if let Some(job) = self.jobs.iter().find(|job| reads(job)) {
-                let message = "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
+                let message =
+                    "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
                 return Err(Fault::new(FindingKind::InFlight, job.lane, message));
             }
         }
@@ -755,7 +772,8 @@ impl Cluster<'_> {
             let busy = &mut warp.asynchronous.busy[slot as usize];
             match busy {
                 Busy::Accumulator | Busy::Operand => {
-                    let message = format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
+                    let message =
+                        format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
                     return Err(Fault::new(FindingKind::InFlight, 0, message));
                 }
                 Busy::Free | Busy::Dirty => *busy = Busy::Dirty,

@@ -23,8 +23,20 @@ pub(crate) fn apply(how: Change, ty: Type, old: u64, operand: u64, second: u64) 
     let (old, operand) = (cut(old), cut(operand));
     cut(match how {
         Change::Add => old.wrapping_add(operand),
-        Change::Inc => if old >= operand { 0 } else { old + 1 },
-        Change::Dec => if old == 0 || old > operand { operand } else { old - 1 },
+        Change::Inc => {
+            if old >= operand {
+                0
+            } else {
+                old + 1
+            }
+        }
+        Change::Dec => {
+            if old == 0 || old > operand {
+                operand
+            } else {
+                old - 1
+            }
+        }
         Change::Min if signed => extend(old).min(extend(operand)) as u64,
         Change::Max if signed => extend(old).max(extend(operand)) as u64,
         Change::Min => old.min(operand),
@@ -33,7 +45,13 @@ pub(crate) fn apply(how: Change, ty: Type, old: u64, operand: u64, second: u64) 
         Change::Or => old | operand,
         Change::Xor => old ^ operand,
         Change::Exchange => operand,
-        Change::Compare => if old == operand { second } else { old },
+        Change::Compare => {
+            if old == operand {
+                second
+            } else {
+                old
+            }
+        }
     })
 }
 
@@ -59,9 +77,12 @@ fn floating(how: Change, ty: Type, old: u64, operand: u64) -> Option<u64> {
         Type::F64 => (f64::from_bits(old) + f64::from_bits(operand)).to_bits(),
         Type::F16 => half(element::f16_to_f32, to_f16, old, operand),
         Type::Bf16 => half(element::bf16_to_f32, to_bf16, old, operand),
-        Type::F16x2 => half(element::f16_to_f32, to_f16, old, operand) | half(element::f16_to_f32, to_f16, old >> 16, operand >> 16) << 16,
+        Type::F16x2 => {
+            half(element::f16_to_f32, to_f16, old, operand) | half(element::f16_to_f32, to_f16, old >> 16, operand >> 16) << 16
+        }
         Type::Bf16x2 => {
-            half(element::bf16_to_f32, to_bf16, old, operand) | half(element::bf16_to_f32, to_bf16, old >> 16, operand >> 16) << 16
+            half(element::bf16_to_f32, to_bf16, old, operand)
+                | half(element::bf16_to_f32, to_bf16, old >> 16, operand >> 16) << 16
         }
         _ => return None,
     })

@@ -82,7 +82,14 @@ fn stamp(offset: u32) -> u64 {
 }
 
 impl Cluster<'_> {
-    pub(super) fn synchronize(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32, op: &Op) -> Result<Outcome, Fault> {
+    pub(super) fn synchronize(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        pc: u32,
+        active: u32,
+        op: &Op,
+    ) -> Result<Outcome, Fault> {
         match op {
             Op::Barrier { kind, id, count, aligned, by } => {
                 return self.block_barrier(warp, fragment, pc, active, *kind, (*id, *count), *aligned, warp.predicate(*by));
@@ -107,9 +114,11 @@ impl Cluster<'_> {
                 self.sync_acquire(warp, active, SyncObject::Cluster);
             }
             Op::Fence { order, scope } => self.fence(warp, active, *order, *scope),
-            Op::FenceProxy { .. } => self.fence_proxy(warp, active),
-            Op::FenceMbarrierInit | Op::FenceTensorMap { .. } => {}
-            Op::Mbarrier { addr, op, scope, relaxed } => return self.mbarrier(warp, fragment, active, *addr, *op, *scope, *relaxed),
+            Op::FenceProxy => self.fence_proxy(warp, active),
+            Op::FenceMbarrierInit | Op::FenceTensorMap => {}
+            Op::Mbarrier { addr, op, scope, relaxed } => {
+                return self.mbarrier(warp, fragment, active, *addr, *op, *scope, *relaxed);
+            }
             Op::PendingCount { to, from } => {
                 for lane in lanes(active) {
                     let pending = warp.value(*from, lane) & u64::from(MOST_PENDING);
@@ -172,7 +181,8 @@ impl Cluster<'_> {
         let barrier = &mut self.blocks[warp.rank].barriers[id as usize];
         if barrier.arrived != 0 && barrier.expected != expected {
             let say = |count: Option<u32>| count.map_or("the whole block".to_owned(), |count| format!("{count} threads"));
-            let message = format!("barrier {id} is for {} here, and for {} where others wait", say(expected), say(barrier.expected));
+            let message =
+                format!("barrier {id} is for {} here, and for {} where others wait", say(expected), say(barrier.expected));
             return Err(Fault::new(FindingKind::Barrier, first, message));
         }
         barrier.expected = expected;
@@ -256,7 +266,9 @@ impl Cluster<'_> {
     fn find_mbarrier(&mut self, warp: &mut Warp, space: Space, address: u64, lane: usize) -> Result<(usize, u32), Fault> {
         match self.resolve(warp, space, address, 8, 8, lane)? {
             Target::Shared { rank, offset } => Ok((rank, offset)),
-            _ => Err(Fault::new(FindingKind::Mbarrier, lane, format!("{address:#x} is not in shared memory, where mbarriers are"))),
+            _ => {
+                Err(Fault::new(FindingKind::Mbarrier, lane, format!("{address:#x} is not in shared memory, where mbarriers are")))
+            }
         }
     }
 
@@ -266,10 +278,16 @@ impl Cluster<'_> {
         let word = block.shared[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         match block.mbarriers.get_mut(&offset) {
             Some(found) if found.stamp == word => Ok(found),
-            Some(_) => {
-                Err(Fault::new(FindingKind::Mbarrier, lane, format!("the mbarrier at shared {offset:#x} was overwritten by ordinary stores")))
-            }
-            None => Err(Fault::new(FindingKind::Mbarrier, lane, format!("there is no mbarrier at shared {offset:#x}: it was not initialised"))),
+            Some(_) => Err(Fault::new(
+                FindingKind::Mbarrier,
+                lane,
+                format!("the mbarrier at shared {offset:#x} was overwritten by ordinary stores"),
+            )),
+            None => Err(Fault::new(
+                FindingKind::Mbarrier,
+                lane,
+                format!("there is no mbarrier at shared {offset:#x}: it was not initialised"),
+            )),
         }
     }
 
@@ -279,7 +297,11 @@ impl Cluster<'_> {
         let barrier = self.known_mbarrier(rank, offset, lane)?;
         barrier.bytes -= i64::from(bytes);
         if barrier.bytes < -i64::from(MOST_PENDING) {
-            return Err(Fault::new(FindingKind::Mbarrier, lane, format!("more than {MOST_PENDING} bytes come to the mbarrier at shared {offset:#x} than it expects")));
+            return Err(Fault::new(
+                FindingKind::Mbarrier,
+                lane,
+                format!("more than {MOST_PENDING} bytes come to the mbarrier at shared {offset:#x} than it expects"),
+            ));
         }
         if barrier.settle()
             && let Some(sanitizer) = &mut self.sanitizer
@@ -389,7 +411,8 @@ impl Cluster<'_> {
         barrier.bytes += i64::from(bytes);
         barrier.expected_bytes += i64::from(bytes);
         if barrier.bytes > i64::from(MOST_PENDING) {
-            let message = format!("the mbarrier at shared {offset:#x} would expect {} bytes: {MOST_PENDING} are possible", barrier.bytes);
+            let message =
+                format!("the mbarrier at shared {offset:#x} would expect {} bytes: {MOST_PENDING} are possible", barrier.bytes);
             return Err(Fault::new(FindingKind::Mbarrier, lane, message));
         }
         Ok(())

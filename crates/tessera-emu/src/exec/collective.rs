@@ -36,7 +36,14 @@ impl Cluster<'_> {
         Some(together)
     }
 
-    pub(super) fn collective(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32, op: &Op) -> Result<Outcome, Fault> {
+    pub(super) fn collective(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        pc: u32,
+        active: u32,
+        op: &Op,
+    ) -> Result<Outcome, Fault> {
         let first = active.trailing_zeros() as usize;
         let members = match op {
             Op::Shuffle { members, .. }
@@ -49,7 +56,8 @@ impl Cluster<'_> {
                 let outside = active & !members;
                 if outside != 0 {
                     let lane = outside.trailing_zeros() as usize;
-                    let message = format!("lane {lane} executes an instruction for the lanes {members:#010x}, to which it does not belong");
+                    let message =
+                        format!("lane {lane} executes an instruction for the lanes {members:#010x}, to which it does not belong");
                     return Err(Fault::new(FindingKind::WarpMask, lane, message));
                 }
                 members

@@ -77,7 +77,8 @@ impl Cluster<'_> {
                             let memory = &self.blocks[rank].shared;
                             u32::from(memory[at]) | u32::from(memory[at + 1]) << 8
                         };
-                        let (low, high) = if *transpose { (half(2 * c, g), half(2 * c + 1, g)) } else { (half(g, 2 * c), half(g, 2 * c + 1)) };
+                        let (low, high) =
+                            if *transpose { (half(2 * c, g), half(2 * c + 1, g)) } else { (half(g, 2 * c), half(g, 2 * c + 1)) };
                         warp.set(*to, lane, u64::from(low | high << 16));
                     }
                 }
@@ -114,7 +115,14 @@ impl Cluster<'_> {
     }
 
     /// The row addresses of a matrix access: lane 8i + r has row r of matrix i.
-    fn matrix_rows(&mut self, warp: &mut Warp, addr: crate::program::Addr, matrices: usize, pc: u32, write: bool) -> Result<Vec<(usize, u32)>, Fault> {
+    fn matrix_rows(
+        &mut self,
+        warp: &mut Warp,
+        addr: crate::program::Addr,
+        matrices: usize,
+        pc: u32,
+        write: bool,
+    ) -> Result<Vec<(usize, u32)>, Fault> {
         let at = addresses(warp, addr);
         let mut rows = Vec::with_capacity(8 * matrices);
         for (lane, address) in at.iter().enumerate().take(8 * matrices) {
@@ -179,7 +187,9 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
                     sum.to_bits()
                 }
                 Type::S8 | Type::U8 | Type::S4 | Type::U4 => {
-                    let sum = pairs.fold(i64::from(c as i32), |sum, (a, b)| sum + i64::from(integer(a_ty, *a)) * i64::from(integer(b_ty, *b)));
+                    let sum = pairs.fold(i64::from(c as i32), |sum, (a, b)| {
+                        sum + i64::from(integer(a_ty, *a)) * i64::from(integer(b_ty, *b))
+                    });
                     let sum = if mma.saturate { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { sum };
                     u64::from(sum as u32)
                 }
@@ -212,4 +222,3 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
         }
     }
 }
-

@@ -92,14 +92,31 @@ impl Random {
 pub(crate) enum Wait {
     Ready,
     /// Other lanes of the warp at the same instruction; the mask is of its own lanes that execute it.
-    Members { mask: u32 },
+    Members {
+        mask: u32,
+    },
     /// A barrier of the block, in a generation.
-    Barrier { id: u32, generation: u64 },
+    Barrier {
+        id: u32,
+        generation: u64,
+    },
     /// An mbarrier, in a generation.
-    Mbarrier { rank: usize, offset: u32, generation: u64 },
-    Cluster { generation: u64 },
+    Mbarrier {
+        rank: usize,
+        offset: u32,
+        generation: u64,
+    },
+    Cluster {
+        generation: u64,
+    },
+    /// Registers of the block's pool, for each thread of the warp.
+    Registers {
+        count: u32,
+    },
     /// Products that all warps of the warpgroup must have issued.
-    Products { issued: u64 },
+    Products {
+        issued: u64,
+    },
 }
 
 /// Lanes with a common program counter.
@@ -143,6 +160,8 @@ pub(crate) struct Warp {
     pub(crate) recent: usize,
     pub(crate) executed: u64,
     pub(crate) asynchronous: asynchronous::WarpQueues,
+    /// Registers that a thread holds, where the kernel fixes how many it starts with.
+    pub(crate) registers: Option<u32>,
     /// Operations since lanes began to wait at a join, and whether atomics or strong loads were among them.
     pub(crate) apart: u64,
     pub(crate) strong: bool,
@@ -159,6 +178,8 @@ pub(crate) struct Block {
     pub(crate) barriers: Vec<barrier::BlockBarrier>,
     pub(crate) mbarriers: BTreeMap<u32, barrier::Mbarrier>,
     pub(crate) live_warps: u32,
+    /// Registers that warps have given back: for each thread of a warp.
+    pub(crate) free_registers: u32,
 }
 
 /// A cluster: one block where there are no clusters.
@@ -194,11 +215,7 @@ impl<'a> Cluster<'a> {
         let mut blocks = Vec::with_capacity(count);
         for rank in 0..count {
             let place = rank as u32;
-            let index = [
-                first[0] + place % shape.x,
-                first[1] + place / shape.x % shape.y,
-                first[2] + place / shape.x / shape.y,
-            ];
+            let index = [first[0] + place % shape.x, first[1] + place / shape.x % shape.y, first[2] + place / shape.x / shape.y];
             let warps = threads.div_ceil(LANES as u32);
             let mut block = Block {
                 index,
@@ -207,6 +224,7 @@ impl<'a> Cluster<'a> {
                 barriers: vec![barrier::BlockBarrier::default(); 16],
                 mbarriers: BTreeMap::new(),
                 live_warps: warps,
+                free_registers: 0,
             };
             for warp in 0..warps {
                 block.warps.push(Some(Box::new(Warp::new(launch, rank, index, warp))));
@@ -288,6 +306,7 @@ impl Warp {
             recent: 0,
             executed: 0,
             asynchronous: asynchronous::WarpQueues::default(),
+            registers: program.launch_registers(),
             apart: 0,
             strong: false,
             written,

@@ -5,9 +5,7 @@ use tessera_ptx::Special;
 use super::access::Kind;
 use super::{Cluster, Fault, Fragment, Join, Wait, Warp};
 use crate::lanes::lanes;
-use crate::program::{
-    Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space,
-};
+use crate::program::{Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space};
 use crate::report::FindingKind;
 
 /// What becomes of a fragment behind an operation.
@@ -178,24 +176,16 @@ impl Cluster<'_> {
             match &inst.op {
                 Op::Map { run, to, from } => {
                     let regs = &warp.regs;
-                    let operands = [
-                        &regs[from[0] as usize],
-                        &regs[from[1] as usize],
-                        &regs[from[2] as usize],
-                        &regs[from[3] as usize],
-                    ];
+                    let operands =
+                        [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
                     run(&mut warp.result, &operands);
                     warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
                     pc += 1;
                 }
                 Op::Test { run, from, to, other, combine } => {
                     let regs = &warp.regs;
-                    let operands = [
-                        &regs[from[0] as usize],
-                        &regs[from[1] as usize],
-                        &regs[from[2] as usize],
-                        &regs[from[3] as usize],
-                    ];
+                    let operands =
+                        [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
                     let holds = run(&operands);
                     let (yes, no) = match combine {
                         None => (holds, !holds),
@@ -338,8 +328,10 @@ impl Cluster<'_> {
             Op::Pack { to, from, bits } => {
                 let mask = if *bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
                 for lane in lanes(active) {
-                    let value =
-                        from.iter().enumerate().fold(0, |value, (index, reg)| value | (warp.value(*reg, lane) & mask) << (index as u32 * bits));
+                    let value = from
+                        .iter()
+                        .enumerate()
+                        .fold(0, |value, (index, reg)| value | (warp.value(*reg, lane) & mask) << (index as u32 * bits));
                     warp.set(*to, lane, value);
                 }
             }
@@ -435,8 +427,11 @@ impl Cluster<'_> {
                     warp.set(*to, lane, rank);
                 }
             }
-            Op::Trap => return Err(Fault::new(FindingKind::Trap, active.trailing_zeros() as usize, "the kernel executed `trap`")),
-            Op::SetMaxRegisters { .. } | Op::GridWait | Op::GridLaunch => {}
+            Op::Trap => {
+                return Err(Fault::new(FindingKind::Trap, active.trailing_zeros() as usize, "the kernel executed `trap`"));
+            }
+            Op::SetMaxRegisters { count, more } => return self.set_registers(warp, fragment, active, *count, *more),
+            Op::GridWait | Op::GridLaunch => {}
             Op::Sleep => return Ok(Outcome::Yield),
             Op::Print { format, arguments } => self.print(warp, active, *format, *arguments)?,
             Op::Shuffle { .. }
@@ -454,9 +449,9 @@ impl Cluster<'_> {
             | Op::ClusterArrive { .. }
             | Op::ClusterWait
             | Op::Fence { .. }
-            | Op::FenceProxy { .. }
+            | Op::FenceProxy
             | Op::FenceMbarrierInit
-            | Op::FenceTensorMap { .. }
+            | Op::FenceTensorMap
             | Op::Mbarrier { .. }
             | Op::PendingCount { .. } => return self.synchronize(warp, fragment, pc, active, op),
             Op::StoreAsync { .. }
@@ -474,6 +469,27 @@ impl Cluster<'_> {
             | Op::WgmmaCommit
             | Op::WgmmaWait { .. } => return self.start(warp, fragment, pc, active, op),
         }
+        Ok(Outcome::Next)
+    }
+
+    /// `setmaxnreg`: gives registers back to the block's pool, or takes some and waits until there are enough.
+    fn set_registers(&mut self, warp: &mut Warp, fragment: usize, active: u32, count: u32, more: bool) -> Result<Outcome, Fault> {
+        warp.fragments[fragment].woken = false;
+        // Without known launch registers the assembler ignores the instruction.
+        let Some(held) = warp.registers else { return Ok(Outcome::Next) };
+        let lane = active.trailing_zeros() as usize;
+        if active != warp.live || (more && count < held) || (!more && count > held) {
+            let message =
+                format!("`setmaxnreg` to {count} registers by {} of the warp's lanes, which hold {held}", active.count_ones());
+            return Err(Fault::new(FindingKind::Barrier, lane, message));
+        }
+        let free = &mut self.blocks[warp.rank].free_registers;
+        if more && *free < count - held {
+            return Ok(Outcome::Park(Wait::Registers { count: count - held }));
+        }
+        *free = *free + held - count;
+        warp.registers = Some(count);
+        self.progress += 1;
         Ok(Outcome::Next)
     }
 
@@ -579,8 +595,12 @@ fn printed(format: &str, mut next: impl FnMut(u64) -> Result<u64, Fault>) -> Res
                 chars.next();
             }
             let long = flags.contains('l') || flags.contains('z');
-            let width: usize =
-                flags.trim_start_matches(['-', '+', ' ', '#']).split('.').next().and_then(|w| w.trim_end_matches(['h', 'l', 'z']).parse().ok()).unwrap_or(0);
+            let width: usize = flags
+                .trim_start_matches(['-', '+', ' ', '#'])
+                .split('.')
+                .next()
+                .and_then(|w| w.trim_end_matches(['h', 'l', 'z']).parse().ok())
+                .unwrap_or(0);
             let precision = flags.split('.').nth(1).and_then(|p| p.trim_end_matches(['h', 'l', 'z']).parse::<usize>().ok());
             let bytes = if long { 8 } else { 4 };
             let body = match chars.next() {

@@ -90,6 +90,7 @@ impl Cluster<'_> {
                 self.blocks[rank].mbarriers.get(&offset).is_none_or(|found| found.generation != generation)
             }
             Wait::Cluster { generation } => self.cluster_barrier.generation > generation,
+            Wait::Registers { count } => self.blocks[warp.rank].free_registers >= count,
             Wait::Products { issued } => self.issued_by_all(warp) >= issued,
         }
     }
@@ -174,8 +175,13 @@ impl Cluster<'_> {
                             format!("waits at barrier {id}, to which {} of {expected} threads came", barrier.arrived)
                         }
                         Wait::Mbarrier { rank, offset, generation } => self.describe_mbarrier(rank, offset, generation),
+                        Wait::Registers { count } => {
+                            format!("waits for {count} more registers a thread: the pool has {}", block.free_registers)
+                        }
                         Wait::Products { .. } => "waits for the other warps of its warpgroup to issue its products".to_owned(),
-                        Wait::Cluster { .. } => format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived),
+                        Wait::Cluster { .. } => {
+                            format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived)
+                        }
                     };
                     first.get_or_insert((rank, warp.index, part.pc, part.mask.trailing_zeros() as usize));
                     lines.push(format!(
@@ -196,7 +202,10 @@ impl Cluster<'_> {
         let divergent = self.blocks.iter().flat_map(|block| block.warps.iter().flatten()).any(|warp| {
             let waits = |part: &super::Fragment| {
                 matches!(part.wait, Wait::Members { .. })
-                    && matches!(self.launch.program.code[part.pc as usize].op, Op::Barrier { .. } | Op::ClusterArrive { .. } | Op::ClusterWait)
+                    && matches!(
+                        self.launch.program.code[part.pc as usize].op,
+                        Op::Barrier { .. } | Op::ClusterArrive { .. } | Op::ClusterWait
+                    )
             };
             warp.fragments.iter().any(waits)
         });
@@ -208,7 +217,10 @@ impl Cluster<'_> {
     fn spinning(&self, warp: &Warp, pc: u32) -> String {
         // A wait that timed out stands behind its instruction; the loop leads back to it.
         let _ = warp;
-        format!("repeats `{}` without success", self.launch.program.meta.get(pc.saturating_sub(1) as usize).map_or("", |meta| &meta.mnemonic))
+        format!(
+            "repeats `{}` without success",
+            self.launch.program.meta.get(pc.saturating_sub(1) as usize).map_or("", |meta| &meta.mnemonic)
+        )
     }
 
     fn describe_mbarrier(&self, rank: usize, offset: u32, generation: u64) -> String {

@@ -46,7 +46,9 @@ impl Cluster<'_> {
         match far {
             Far::Line { address, bytes } => {
                 if !bytes.is_multiple_of(16) || !address.is_multiple_of(16) || !offset.is_multiple_of(16) {
-                    let message = format!("a bulk copy of {bytes} bytes between {address:#x} and shared {offset:#x}: multiples of 16 are needed");
+                    let message = format!(
+                        "a bulk copy of {bytes} bytes between {address:#x} and shared {offset:#x}: multiples of 16 are needed"
+                    );
                     return Err(refuse(lane, message));
                 }
             }
@@ -62,7 +64,12 @@ impl Cluster<'_> {
                 if !offset.is_multiple_of(128) {
                     return Err(refuse(lane, format!("a box at shared {offset:#x}: a multiple of 128 is needed")));
                 }
-                if map.swizzle != 0 && row * 8 >= align && !offset.is_multiple_of(align) && map.tile[1] > 1 && self.launch.options.sanitize.any() {
+                if map.swizzle != 0
+                    && row * 8 >= align
+                    && !offset.is_multiple_of(align)
+                    && map.tile[1] > 1
+                    && self.launch.options.sanitize.any()
+                {
                     let message = format!("a swizzled box at shared {offset:#x}: its pattern starts at multiples of {align}");
                     return Err(refuse(lane, message));
                 }
@@ -159,7 +166,13 @@ impl Cluster<'_> {
     }
 
     /// Writes the far side, or combines with it.
-    pub(super) fn deliver(&mut self, far: &Far, data: &[u8], reduce: Option<(Change, Option<Type>)>, lane: usize) -> Result<(), Fault> {
+    pub(super) fn deliver(
+        &mut self,
+        far: &Far,
+        data: &[u8],
+        reduce: Option<(Change, Option<Type>)>,
+        lane: usize,
+    ) -> Result<(), Fault> {
         match far {
             Far::Line { address, bytes } => {
                 if *bytes == 0 {
@@ -247,8 +260,13 @@ impl Cluster<'_> {
     pub(super) fn check_near(&self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
         let end = self.blocks[rank].shared.len() as u64;
         // A swizzle moves chunks within 128 bytes.
-        if offset < SHARED_START || u64::from(offset).next_multiple_of(128) + u64::from(bytes) > end.next_multiple_of(128) || u64::from(offset) + u64::from(bytes) > end {
-            let message = format!("a bulk copy of {bytes} bytes at shared {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}");
+        if offset < SHARED_START
+            || u64::from(offset).next_multiple_of(128) + u64::from(bytes) > end.next_multiple_of(128)
+            || u64::from(offset) + u64::from(bytes) > end
+        {
+            let message = format!(
+                "a bulk copy of {bytes} bytes at shared {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}"
+            );
             return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
         }
         Ok(())

@@ -160,7 +160,10 @@ impl Cluster<'_> {
                 let count = (per_chunk - (if matrix.mn_major { i % per_chunk } else { at_k % per_chunk })).min(inner - minor);
                 let end = start as usize + (count * matrix.bits / 8) as usize;
                 if start < SHARED_START || end > memory.len() {
-                    let message = format!("a matrix descriptor leads to shared {start:#x}: the block's memory is {SHARED_START:#x} to {:#x}", memory.len());
+                    let message = format!(
+                        "a matrix descriptor leads to shared {start:#x}: the block's memory is {SHARED_START:#x} to {:#x}",
+                        memory.len()
+                    );
                     return Err(Fault::new(FindingKind::OutOfBounds, 0, message));
                 }
                 if self.sanitizer.is_some() {

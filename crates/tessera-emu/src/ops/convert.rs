@@ -130,7 +130,13 @@ impl Conversion {
                 };
                 let overflow = if self.satfinite { Overflow::Saturate } else { Overflow::Ieee };
                 let code = to.encode(exact, self.rounding, overflow);
-                if self.sat && value > 0 { FloatFormat::encode_nearest(to, 1.0) } else if self.sat { 0 } else { code }
+                if self.sat && value > 0 {
+                    FloatFormat::encode_nearest(to, 1.0)
+                } else if self.sat {
+                    0
+                } else {
+                    code
+                }
             }
             (Format::Int(from), Format::Int(to)) => {
                 let value = from.value(code);

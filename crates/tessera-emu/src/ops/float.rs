@@ -18,7 +18,6 @@ pub(crate) struct Flags {
     /// NaN where an operand is NaN (`min`, `max`).
     pub(crate) nan: bool,
     pub(crate) directed: Option<Directed>,
-    pub(crate) approximate: bool,
 }
 
 #[inline(always)]
@@ -51,10 +50,26 @@ fn output_64(x: f64) -> f64 {
 macro_rules! by_flags {
     ($flags:expr, $f:ident, $s:ident => $body:expr) => {
         match ($flags.ftz, $flags.sat) {
-            (false, false) => { const $f: bool = false; const $s: bool = false; $body }
-            (false, true) => { const $f: bool = false; const $s: bool = true; $body }
-            (true, false) => { const $f: bool = true; const $s: bool = false; $body }
-            (true, true) => { const $f: bool = true; const $s: bool = true; $body }
+            (false, false) => {
+                const $f: bool = false;
+                const $s: bool = false;
+                $body
+            }
+            (false, true) => {
+                const $f: bool = false;
+                const $s: bool = true;
+                $body
+            }
+            (true, false) => {
+                const $f: bool = true;
+                const $s: bool = false;
+                $body
+            }
+            (true, true) => {
+                const $f: bool = true;
+                const $s: bool = true;
+                $body
+            }
         }
     };
 }
@@ -87,9 +102,15 @@ macro_rules! directed {
 macro_rules! directed_64 {
     ($mode:expr, $operation:ident) => {
         match $mode {
-            Directed::Zero => map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Zero, a, b, 0.0)) }),
-            Directed::Down => map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Down, a, b, 0.0)) }),
-            Directed::Up => map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Up, a, b, 0.0)) }),
+            Directed::Zero => {
+                map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Zero, a, b, 0.0)) })
+            }
+            Directed::Down => {
+                map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Down, a, b, 0.0)) })
+            }
+            Directed::Up => {
+                map!(|a: f64, b: f64| -> f64 { output_64(round::double(Operation::$operation, Directed::Up, a, b, 0.0)) })
+            }
         }
     };
 }
@@ -116,14 +137,26 @@ macro_rules! one_32 {
 #[inline(always)]
 pub(crate) fn least(a: f32, b: f32) -> f32 {
     let smaller = if a < b || (a == b && a.is_sign_negative()) { a } else { b };
-    if a.is_nan() { b } else if b.is_nan() { a } else { smaller }
+    if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        smaller
+    }
 }
 
 /// The larger, as [`least`].
 #[inline(always)]
 pub(crate) fn most(a: f32, b: f32) -> f32 {
     let larger = if a > b || (a == b && a.is_sign_positive()) { a } else { b };
-    if a.is_nan() { b } else if b.is_nan() { a } else { larger }
+    if a.is_nan() {
+        b
+    } else if b.is_nan() {
+        a
+    } else {
+        larger
+    }
 }
 
 /// `f`, but NaN where an operand is.
@@ -133,11 +166,13 @@ pub(crate) fn or_nan(a: f32, b: f32, f: fn(f32, f32) -> f32) -> f32 {
 }
 
 fn least_64(a: f64, b: f64) -> f64 {
-    if a.is_nan() { b } else if b.is_nan() { a } else if a < b || (a == b && a.is_sign_negative()) { a } else { b }
+    let smaller = if a < b || (a == b && a.is_sign_negative()) || b.is_nan() { a } else { b };
+    if a.is_nan() { b } else { smaller }
 }
 
 fn most_64(a: f64, b: f64) -> f64 {
-    if a.is_nan() { b } else if b.is_nan() { a } else if a > b || (a == b && a.is_sign_positive()) { a } else { b }
+    let larger = if a > b || (a == b && a.is_sign_positive()) || b.is_nan() { a } else { b };
+    if a.is_nan() { b } else { larger }
 }
 
 /// A two-operand instruction on `f32`.
@@ -212,7 +247,7 @@ pub(crate) fn two_64(mnemonic: &str, flags: Flags) -> Option<Map> {
 pub(crate) fn exp2(x: f32) -> f64 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let x = f64::from(x);
-    let bounded = if x > 1000.0 { 1000.0 } else if x < -1000.0 { -1000.0 } else { x };
+    let bounded = x.clamp(-1000.0, 1000.0);
     let shifted = bounded + ROUND;
     let f = (bounded - (shifted - ROUND)) * std::f64::consts::LN_2;
     // exp(f) for |f| <= ln(2) / 2: the next term is below 4e-15.
@@ -261,13 +296,25 @@ pub(crate) fn one_64(mnemonic: &str, flags: Flags) -> Option<Map> {
         ("abs", _) => Some(map!(|a: f64| -> f64 { a.abs() })),
         ("neg", _) => Some(map!(|a: f64| -> f64 { -a })),
         ("rcp", None) => Some(map!(|a: f64| -> f64 { output_64(1.0 / a) })),
-        ("rcp", Some(Directed::Zero)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Zero, 1.0, a, 0.0)) })),
-        ("rcp", Some(Directed::Down)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Down, 1.0, a, 0.0)) })),
-        ("rcp", Some(Directed::Up)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Up, 1.0, a, 0.0)) })),
+        ("rcp", Some(Directed::Zero)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Zero, 1.0, a, 0.0)) }))
+        }
+        ("rcp", Some(Directed::Down)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Down, 1.0, a, 0.0)) }))
+        }
+        ("rcp", Some(Directed::Up)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Div, Directed::Up, 1.0, a, 0.0)) }))
+        }
         ("sqrt", None) => Some(map!(|a: f64| -> f64 { output_64(a.sqrt()) })),
-        ("sqrt", Some(Directed::Zero)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Zero, a, 0.0, 0.0)) })),
-        ("sqrt", Some(Directed::Down)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Down, a, 0.0, 0.0)) })),
-        ("sqrt", Some(Directed::Up)) => Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Up, a, 0.0, 0.0)) })),
+        ("sqrt", Some(Directed::Zero)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Zero, a, 0.0, 0.0)) }))
+        }
+        ("sqrt", Some(Directed::Down)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Down, a, 0.0, 0.0)) }))
+        }
+        ("sqrt", Some(Directed::Up)) => {
+            Some(map!(|a: f64| -> f64 { output_64(round::double(Operation::Sqrt, Directed::Up, a, 0.0, 0.0)) }))
+        }
         ("rsqrt", _) => Some(map!(|a: f64| -> f64 { output_64(1.0 / a.sqrt()) })),
         _ => None,
     }
@@ -287,9 +334,15 @@ pub(crate) fn fused(flags: Flags) -> Map {
 pub(crate) fn fused_64(flags: Flags) -> Map {
     match flags.directed {
         None => map!(|a: f64, b: f64, c: f64| -> f64 { output_64(a.mul_add(b, c)) }),
-        Some(Directed::Zero) => map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Zero, a, b, c)) }),
-        Some(Directed::Down) => map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Down, a, b, c)) }),
-        Some(Directed::Up) => map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Up, a, b, c)) }),
+        Some(Directed::Zero) => {
+            map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Zero, a, b, c)) })
+        }
+        Some(Directed::Down) => {
+            map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Down, a, b, c)) })
+        }
+        Some(Directed::Up) => {
+            map!(|a: f64, b: f64, c: f64| -> f64 { output_64(round::double(Operation::Fma, Directed::Up, a, b, c)) })
+        }
     }
 }
 
@@ -297,17 +350,17 @@ macro_rules! comparisons {
     ($how:expr, |$a:ident: $t:ty, $b:ident| ($x:expr, $y:expr)) => {
         match $how {
             Word::Eq => Some(test!(|$a: $t, $b: $t| { $x == $y })),
-            Word::Ne => Some(test!(|$a: $t, $b: $t| { $x < $y || $x > $y })),
+            Word::Ne => Some(test!(|$a: $t, $b: $t| { $x != $y && !$x.is_nan() && !$y.is_nan() })),
             Word::Lt => Some(test!(|$a: $t, $b: $t| { $x < $y })),
             Word::Le => Some(test!(|$a: $t, $b: $t| { $x <= $y })),
             Word::Gt => Some(test!(|$a: $t, $b: $t| { $x > $y })),
             Word::Ge => Some(test!(|$a: $t, $b: $t| { $x >= $y })),
-            Word::Equ => Some(test!(|$a: $t, $b: $t| { !($x < $y || $x > $y) })),
+            Word::Equ => Some(test!(|$a: $t, $b: $t| { $x == $y || $x.is_nan() || $y.is_nan() })),
             Word::Neu => Some(test!(|$a: $t, $b: $t| { $x != $y })),
-            Word::Ltu => Some(test!(|$a: $t, $b: $t| { !($x >= $y) })),
-            Word::Leu => Some(test!(|$a: $t, $b: $t| { !($x > $y) })),
-            Word::Gtu => Some(test!(|$a: $t, $b: $t| { !($x <= $y) })),
-            Word::Geu => Some(test!(|$a: $t, $b: $t| { !($x < $y) })),
+            Word::Ltu => Some(test!(|$a: $t, $b: $t| { $x < $y || $x.is_nan() || $y.is_nan() })),
+            Word::Leu => Some(test!(|$a: $t, $b: $t| { $x <= $y || $x.is_nan() || $y.is_nan() })),
+            Word::Gtu => Some(test!(|$a: $t, $b: $t| { $x > $y || $x.is_nan() || $y.is_nan() })),
+            Word::Geu => Some(test!(|$a: $t, $b: $t| { $x >= $y || $x.is_nan() || $y.is_nan() })),
             Word::Num => Some(test!(|$a: $t, $b: $t| { !$x.is_nan() && !$y.is_nan() })),
             Word::Nan => Some(test!(|$a: $t, $b: $t| { $x.is_nan() || $y.is_nan() })),
             _ => None,

@@ -98,7 +98,7 @@ fn saturate(x: f32) -> f32 {
 /// Negative numbers become zero; NaN stays.
 #[inline(always)]
 fn relu(x: f32) -> f32 {
-    if x < 0.0 || (x == 0.0) { 0.0 } else { x }
+    if x <= 0.0 { 0.0 } else { x }
 }
 
 #[inline(always)]

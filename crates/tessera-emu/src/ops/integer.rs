@@ -2,7 +2,7 @@
 
 use tessera_ptx::{Type, Word};
 
-use super::{Element, Map, Test, by_int, map, test};
+use super::{Map, Test, by_int, map, test};
 
 /// What is needed of an integer beyond Rust's methods of the same name.
 trait Int: Copy {
@@ -121,8 +121,8 @@ fn multiply_24(part: Word, ty: Type) -> Map {
         u64::from(a & 0xff_ffff)
     }
     match (part, ty) {
-        (Word::Hi, Type::S32) => map!(|a: i32, b: i32| -> i32 { (signed(a) * signed(b) >> 16) as i32 }),
-        (Word::Hi, _) => map!(|a: u32, b: u32| -> u32 { (unsigned(a) * unsigned(b) >> 16) as u32 }),
+        (Word::Hi, Type::S32) => map!(|a: i32, b: i32| -> i32 { ((signed(a) * signed(b)) >> 16) as i32 }),
+        (Word::Hi, _) => map!(|a: u32, b: u32| -> u32 { ((unsigned(a) * unsigned(b)) >> 16) as u32 }),
         (_, Type::S32) => map!(|a: i32, b: i32| -> i32 { (signed(a) * signed(b)) as i32 }),
         _ => map!(|a: u32, b: u32| -> u32 { (unsigned(a) * unsigned(b)) as u32 }),
     }
@@ -171,31 +171,61 @@ fn find(value: u64, bits: u32, shift: bool) -> u32 {
 /// A three- or four-operand instruction; immediates come as operands too.
 pub(crate) fn more(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
     match (mnemonic, part, ty) {
-        ("mad", Some(Word::Wide), Type::U16) => Some(map!(|a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) })),
-        ("mad", Some(Word::Wide), Type::S16) => Some(map!(|a: i16, b: i16, c: i32| -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) })),
-        ("mad", Some(Word::Wide), Type::U32) => Some(map!(|a: u32, b: u32, c: u64| -> u64 { (u64::from(a) * u64::from(b)).wrapping_add(c) })),
-        ("mad", Some(Word::Wide), Type::S32) => Some(map!(|a: i32, b: i32, c: i64| -> i64 { (i64::from(a) * i64::from(b)).wrapping_add(c) })),
-        ("mad", Some(Word::Hi), _) => by_int!(ty, T => map!(|a: T, b: T, c: T| -> T { high::<T>(a.wide() * b.wide()).wrapping_add(c) })),
+        ("mad", Some(Word::Wide), Type::U16) => {
+            Some(map!(|a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) }))
+        }
+        ("mad", Some(Word::Wide), Type::S16) => {
+            Some(map!(|a: i16, b: i16, c: i32| -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) }))
+        }
+        ("mad", Some(Word::Wide), Type::U32) => {
+            Some(map!(|a: u32, b: u32, c: u64| -> u64 { (u64::from(a) * u64::from(b)).wrapping_add(c) }))
+        }
+        ("mad", Some(Word::Wide), Type::S32) => {
+            Some(map!(|a: i32, b: i32, c: i64| -> i64 { (i64::from(a) * i64::from(b)).wrapping_add(c) }))
+        }
+        ("mad", Some(Word::Hi), _) => {
+            by_int!(ty, T => map!(|a: T, b: T, c: T| -> T { high::<T>(a.wide() * b.wide()).wrapping_add(c) }))
+        }
         ("mad", _, _) => by_int!(ty, T => map!(|a: T, b: T, c: T| -> T { a.wrapping_mul(b).wrapping_add(c) })),
-        ("mad24", Some(Word::Hi), Type::S32) => Some(map!(|a: i32, b: i32, c: i32| -> i32 { ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> 16) as i32).wrapping_add(c) })),
-        ("mad24", Some(Word::Hi), _) => Some(map!(|a: u32, b: u32, c: u32| -> u32 { ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff) >> 16) as u32).wrapping_add(c) })),
-        ("mad24", _, Type::S32) => Some(map!(|a: i32, b: i32, c: i32| -> i32 { ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) as i32).wrapping_add(c) })),
-        ("mad24", _, _) => Some(map!(|a: u32, b: u32, c: u32| -> u32 { ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) as u32).wrapping_add(c) })),
-        ("sad", _, _) => by_int!(ty, T => map!(|a: T, b: T, c: T| -> T { c.wrapping_add(T::narrow((a.wide() - b.wide()).abs())) })),
+        ("mad24", Some(Word::Hi), Type::S32) => Some(map!(|a: i32, b: i32, c: i32| -> i32 {
+            (((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> 16) as i32).wrapping_add(c)
+        })),
+        ("mad24", Some(Word::Hi), _) => Some(map!(|a: u32, b: u32, c: u32| -> u32 {
+            (((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> 16) as u32).wrapping_add(c)
+        })),
+        ("mad24", _, Type::S32) => Some(map!(|a: i32, b: i32, c: i32| -> i32 {
+            ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) as i32).wrapping_add(c)
+        })),
+        ("mad24", _, _) => Some(map!(|a: u32, b: u32, c: u32| -> u32 {
+            ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) as u32).wrapping_add(c)
+        })),
+        ("sad", _, _) => {
+            by_int!(ty, T => map!(|a: T, b: T, c: T| -> T { c.wrapping_add(T::narrow((a.wide() - b.wide()).abs())) }))
+        }
         ("bfe", _, Type::S32) => Some(map!(|a: i32, b: u32, c: u32| -> i32 { extract(i128::from(a), b, c, 32, true) as i32 })),
         ("bfe", _, Type::S64) => Some(map!(|a: i64, b: u32, c: u32| -> i64 { extract(i128::from(a), b, c, 64, true) as i64 })),
         ("bfe", _, Type::U64) => Some(map!(|a: u64, b: u32, c: u32| -> u64 { extract(i128::from(a), b, c, 64, false) as u64 })),
         ("bfe", _, _) => Some(map!(|a: u32, b: u32, c: u32| -> u32 { extract(i128::from(a), b, c, 32, false) as u32 })),
         ("bfi", _, Type::B64) => Some(map!(|a: u64, b: u64, c: u32, d: u32| -> u64 { insert(a, b, c, d, 64) })),
-        ("bfi", _, _) => Some(map!(|a: u32, b: u32, c: u32, d: u32| -> u32 { insert(u64::from(a), u64::from(b), c, d, 32) as u32 })),
+        ("bfi", _, _) => {
+            Some(map!(|a: u32, b: u32, c: u32, d: u32| -> u32 { insert(u64::from(a), u64::from(b), c, d, 32) as u32 }))
+        }
         ("fns", _, _) => Some(map!(|a: u32, b: u32, c: i32| -> u32 { nth_set(a, b, c) })),
         ("lop3", _, _) => Some(map!(|a: u32, b: u32, c: u32, d: u32| -> u32 { logic(a, b, c, d) })),
         ("prmt", mode, _) => Some(match mode {
-            Some(Word::F4e) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x3210, 0x4321, 0x5432, 0x6543][(c & 3) as usize]) }),
-            Some(Word::B4e) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x5670, 0x6701, 0x7012, 0x0123][(c & 3) as usize]) }),
+            Some(Word::F4e) => {
+                map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x3210, 0x4321, 0x5432, 0x6543][(c & 3) as usize]) })
+            }
+            Some(Word::B4e) => {
+                map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x5670, 0x6701, 0x7012, 0x0123][(c & 3) as usize]) })
+            }
             Some(Word::Rc8) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, (c & 3) * 0x1111) }),
-            Some(Word::Ecl) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x3210, 0x3211, 0x3222, 0x3333][(c & 3) as usize]) }),
-            Some(Word::Ecr) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x0000, 0x1110, 0x2210, 0x3210][(c & 3) as usize]) }),
+            Some(Word::Ecl) => {
+                map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x3210, 0x3211, 0x3222, 0x3333][(c & 3) as usize]) })
+            }
+            Some(Word::Ecr) => {
+                map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, [0x0000, 0x1110, 0x2210, 0x3210][(c & 3) as usize]) })
+            }
             Some(Word::Rc16) => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, if c & 1 == 0 { 0x1010 } else { 0x3232 }) }),
             _ => map!(|a: u32, b: u32, c: u32| -> u32 { permute(a, b, c) }),
         }),
@@ -240,7 +270,7 @@ fn insert(field: u64, into: u64, position: u32, length: u32, bits: u32) -> u64 {
     if position >= bits || length == 0 {
         return into;
     }
-    let mask = ((1u128 << length.min(64)) - 1 << position) as u64;
+    let mask = (((1u128 << length.min(64)) - 1) << position) as u64;
     (into & !mask) | (((u128::from(field) << position) as u64) & mask)
 }
 
@@ -415,13 +445,3 @@ pub(crate) fn truncate(bits: u32) -> Option<Map> {
         _ => None,
     }
 }
-
-/// A saturating conversion between integers.
-pub(crate) fn clamp(value: i128, to: Type) -> i128 {
-    let bits = to.bits();
-    let signed = matches!(to, Type::S8 | Type::S16 | Type::S32 | Type::S64);
-    let (least, most) = if signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
-    value.clamp(least, most)
-}
-
-const _: () = assert!(!<u32 as Element>::WIDE && <u64 as Element>::WIDE);

@@ -117,12 +117,30 @@ macro_rules! test {
 macro_rules! by_int {
     ($ty:expr, $t:ident => $body:expr) => {
         match $ty {
-            tessera_ptx::Type::U16 | tessera_ptx::Type::B16 => { type $t = u16; Some($body) }
-            tessera_ptx::Type::S16 => { type $t = i16; Some($body) }
-            tessera_ptx::Type::U32 | tessera_ptx::Type::B32 => { type $t = u32; Some($body) }
-            tessera_ptx::Type::S32 => { type $t = i32; Some($body) }
-            tessera_ptx::Type::U64 | tessera_ptx::Type::B64 => { type $t = u64; Some($body) }
-            tessera_ptx::Type::S64 => { type $t = i64; Some($body) }
+            tessera_ptx::Type::U16 | tessera_ptx::Type::B16 => {
+                type $t = u16;
+                Some($body)
+            }
+            tessera_ptx::Type::S16 => {
+                type $t = i16;
+                Some($body)
+            }
+            tessera_ptx::Type::U32 | tessera_ptx::Type::B32 => {
+                type $t = u32;
+                Some($body)
+            }
+            tessera_ptx::Type::S32 => {
+                type $t = i32;
+                Some($body)
+            }
+            tessera_ptx::Type::U64 | tessera_ptx::Type::B64 => {
+                type $t = u64;
+                Some($body)
+            }
+            tessera_ptx::Type::S64 => {
+                type $t = i64;
+                Some($body)
+            }
             _ => None,
         }
     };

@@ -364,7 +364,15 @@ impl Sanitizer {
     }
 
     /// An asynchronous operation's access.
-    pub(crate) fn job_access(&mut self, cluster: &mut Cluster<'_>, ticket: Ticket, pc: u32, target: Target, bytes: u32, write: bool) {
+    pub(crate) fn job_access(
+        &mut self,
+        cluster: &mut Cluster<'_>,
+        ticket: Ticket,
+        pc: u32,
+        target: Target,
+        bytes: u32,
+        write: bool,
+    ) {
         let number = self.number(ticket);
         let operation = &self.operations[ticket.0 as usize];
         let record = Record {
@@ -457,7 +465,10 @@ impl Sanitizer {
                 if self.options.uninitialized {
                     let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
                     if reads && let Some(at) = memory.iter().position(|written| !written) {
-                        let message = format!("shared memory at {:#x} of block rank {rank} is read before anything was written to it", offset + at as u32);
+                        let message = format!(
+                            "shared memory at {:#x} of block rank {rank} is read before anything was written to it",
+                            offset + at as u32
+                        );
                         self.report(cluster, FindingKind::Uninitialized, message, &record, None);
                     }
                     let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
@@ -546,7 +557,11 @@ impl Sanitizer {
             // Lanes of a warp are ordered by the warp's own barriers; lanes that write at one instruction are allowed to.
             let apart = old.turn == new.turn && old.lane != new.lane && old.lane != ENGINE;
             let together = old.pc == new.pc && old.write && new.write;
-            return if apart && !together && !(old.lane == SEVERAL && !old.write && !new.write) { Relation::Race } else { Relation::Before };
+            return if apart && !together && !(old.lane == SEVERAL && !old.write && !new.write) {
+                Relation::Race
+            } else {
+                Relation::Before
+            };
         }
         let clock = match (new.actor as usize).checked_sub(self.actors.len()) {
             None => &self.actors[new.actor as usize].clock,
@@ -570,7 +585,8 @@ impl Sanitizer {
             return;
         }
         let place = |record: &Record| {
-            let mut place = cluster.place(usize::from(record.rank).min(cluster.blocks.len() - 1), Some(record.thread as usize), record.pc);
+            let mut place =
+                cluster.place(usize::from(record.rank).min(cluster.blocks.len() - 1), Some(record.thread as usize), record.pc);
             if record.cluster != self.cluster {
                 // A block of another cluster: only its number is known here.
                 let shape = cluster.launch.grid;

@@ -37,17 +37,21 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor.
+    /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor. An atomic
+    /// one leaves plain ones in place: later atomic accesses are compared with those alone.
     pub(super) fn add(&mut self, new: Record) {
         if new.write {
             self.records.retain(|old| {
-                old.bytes &= !new.bytes;
+                if old.atomic || !new.atomic {
+                    old.bytes &= !new.bytes;
+                }
                 old.bytes != 0
             });
             self.records.push(new);
             return;
         }
-        let same = |old: &&mut Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic;
+        let same =
+            |old: &&mut Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic;
         match self.records.iter_mut().find(same) {
             Some(old) => {
                 let lane = if old.turn == new.turn && old.lane != new.lane { SEVERAL } else { new.lane };
