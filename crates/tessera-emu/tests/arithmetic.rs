@@ -84,7 +84,7 @@ impl Random {
         (0..COUNT)
             .map(|_| {
                 let word = self.next();
-                if word % 5 == 0 { special[(word >> 8) as usize % special.len()] } else { self.next() }
+                if word.is_multiple_of(5) { special[(word >> 8) as usize % special.len()] } else { self.next() }
             })
             .collect()
     }
@@ -114,8 +114,8 @@ fn integers_of_32_bits() {
         ("sub.s32 %x, %a, %b;", |a, b, _| a.wrapping_sub(b)),
         ("add.sat.s32 %x, %a, %b;", |a, b, _| (a as i32).saturating_add(b as i32) as u32),
         ("mul.lo.s32 %x, %a, %b;", |a, b, _| a.wrapping_mul(b)),
-        ("mul.hi.u32 %x, %a, %b;", |a, b, _| (u64::from(a) * u64::from(b) >> 32) as u32),
-        ("mul.hi.s32 %x, %a, %b;", |a, b, _| (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32),
+        ("mul.hi.u32 %x, %a, %b;", |a, b, _| ((u64::from(a) * u64::from(b)) >> 32) as u32),
+        ("mul.hi.s32 %x, %a, %b;", |a, b, _| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32),
         ("mad.lo.u32 %x, %a, %b, %c;", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("mul24.lo.u32 %x, %a, %b;", |a, b, _| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)),
         ("sad.s32 %x, %a, %b, %c;", |a, b, c| c.wrapping_add((a as i32).abs_diff(b as i32))),
@@ -187,7 +187,7 @@ fn integers_of_64_and_16_bits() {
     let wide: &[(&str, Op)] = &[
         ("add.u64 %x, %a, %b;", |a, b, _| a.wrapping_add(b)),
         ("mul.lo.u64 %x, %a, %b;", |a, b, _| a.wrapping_mul(b)),
-        ("mul.hi.s64 %x, %a, %b;", |a, b, _| (i128::from(a as i64) * i128::from(b as i64) >> 64) as u64),
+        ("mul.hi.s64 %x, %a, %b;", |a, b, _| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64),
         ("div.s64 %x, %a, %b;", |a, b, _| if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }),
         ("rem.u64 %x, %a, %b;", |a, b, _| a.checked_rem(b).unwrap_or(a)),
         ("shl.b64 %x, %a, 13;", |a, _, _| a << 13),
@@ -211,7 +211,7 @@ fn integers_of_64_and_16_bits() {
     type Narrow = fn(u16, u16, u16) -> u16;
     let narrow: &[(&str, Narrow)] = &[
         ("add.s16 %x, %a, %b;", |a, b, _| a.wrapping_add(b)),
-        ("mul.hi.u16 %x, %a, %b;", |a, b, _| (u32::from(a) * u32::from(b) >> 16) as u16),
+        ("mul.hi.u16 %x, %a, %b;", |a, b, _| ((u32::from(a) * u32::from(b)) >> 16) as u16),
         ("min.s16 %x, %a, %b;", |a, b, _| (a as i16).min(b as i16) as u16),
         ("shr.s16 %x, %a, 3;", |a, _, _| (a as i16 >> 3) as u16),
         ("setp.lt.s16 %p, %a, %b;\n    selp.b16 %x, %a, %c, %p;", |a, b, c| if (a as i16) < b as i16 { a } else { c }),
@@ -245,28 +245,12 @@ fn single_precision() {
         ("sqrt.rn.f32 %x, %a;", |a, _, _| a.sqrt()),
         ("rcp.rn.f32 %x, %a;", |a, _, _| 1.0 / a),
         ("min.f32 %x, %a, %b;", |a, b, _| {
-            if a.is_nan() {
-                b
-            } else if b.is_nan() {
-                a
-            } else if a == b && a.is_sign_negative() {
-                a
-            } else if b <= a {
-                b
-            } else {
-                a
-            }
+            let smaller = if a < b || (a == b && a.is_sign_negative()) || b.is_nan() { a } else { b };
+            if a.is_nan() { b } else { smaller }
         }),
         ("max.NaN.f32 %x, %a, %b;", |a, b, _| {
-            if a.is_nan() || b.is_nan() {
-                f32::NAN
-            } else if a == b && a.is_sign_positive() {
-                a
-            } else if b >= a {
-                b
-            } else {
-                a
-            }
+            let larger = if a > b || (a == b && a.is_sign_positive()) { a } else { b };
+            if a.is_nan() || b.is_nan() { f32::NAN } else { larger }
         }),
         ("neg.f32 %x, %a;", |a, _, _| -a),
         ("abs.f32 %x, %a;", |a, _, _| a.abs()),
@@ -274,7 +258,10 @@ fn single_precision() {
             "setp.ltu.f32 %p, %a, %b;\n    selp.f32 %x, %a, %c, %p;",
             |a, b, c| if a < b || a.is_nan() || b.is_nan() { a } else { c },
         ),
-        ("setp.ne.f32 %p, %a, %b;\n    selp.f32 %x, %a, %c, %p;", |a, b, c| if a < b || a > b { a } else { c }),
+        (
+            "setp.ne.f32 %p, %a, %b;\n    selp.f32 %x, %a, %c, %p;",
+            |a, b, c| if a != b && !a.is_nan() && !b.is_nan() { a } else { c },
+        ),
         ("cvt.rni.f32.f32 %x, %a;", |a, _, _| a.round_ties_even()),
         ("cvt.rmi.f32.f32 %x, %a;", |a, _, _| a.floor()),
         ("cvt.rn.bf16.f32 %n16, %a;\n    cvt.f32.bf16 %x, %n16;", |a, _, _| {
@@ -389,7 +376,7 @@ fn double_precision_and_conversions() {
         let a: Vec<u64> = random
             .words(&SINGLES)
             .iter()
-            .map(|word| if word % 3 == 0 { *word } else { (word & 0x80ff_ffff) | (0x4400_0000 + (word & 0x0800_0000)) })
+            .map(|word| if word.is_multiple_of(3) { *word } else { (word & 0x80ff_ffff) | (0x4400_0000 + (word & 0x0800_0000)) })
             .collect();
         let found = run("b32", "f32", instruction, [&a, &a, &a]);
         for index in 0..COUNT {
@@ -475,5 +462,5 @@ fn half(x: f64) -> u32 {
     }
     let exponent = if magnitude == 0.0 { -14 } else { ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14) };
     let places = (magnitude * 2f64.powi(10 - exponent)).round_ties_even() as u32;
-    sign | (((exponent + 14) as u32) << 10) + places
+    sign | ((((exponent + 14) as u32) << 10) + places)
 }

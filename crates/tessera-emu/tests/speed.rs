@@ -1,9 +1,11 @@
 //! Speed of elementwise code: thread-instructions a second on one core.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use tessera_driver::{Dim3, Params};
-use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
+use tessera_driver::{Context, DeviceBuffer, DeviceOrdinal, Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMapSpec};
+use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Sanitize, driver};
+use tessera_types::DType;
 
 const SAXPY: &str = "
 .version 8.0
@@ -60,5 +62,45 @@ fn elementwise() {
         let wall = start.elapsed().as_secs_f64();
         let seconds = before.and_then(|before| Some(cpu_seconds()? - before)).unwrap_or(wall);
         println!("{:.0} M thread-instructions/s on one core", report.instructions as f64 / seconds * 1e-6);
+    }
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --release -p tessera-emu --test speed -- --ignored --nocapture"]
+fn product() {
+    let n = 1024u64;
+    for sanitize in [Sanitize::NONE, Sanitize::ALL] {
+        let launch = LaunchOptions { sanitize, ..LaunchOptions::default() };
+        let context =
+            Context::open(Arc::new(driver(&EmuOptions { launch, ..EmuOptions::default() }).unwrap()), DeviceOrdinal(0)).unwrap();
+        let stream = context.stream().unwrap();
+        let buffer = || {
+            let buffer = context.buffer(n * n * 2).unwrap();
+            buffer.fill(0, &stream).unwrap();
+            buffer
+        };
+        let (a, b, c) = (buffer(), buffer(), buffer());
+        let map = |buffer: &DeviceBuffer, rows: u32| {
+            let spec = TensorMapSpec {
+                dtype: DType::BF16,
+                address: buffer.pointer(),
+                extents: vec![n, n],
+                strides: vec![n * 2],
+                tile: vec![64, rows],
+                swizzle: Swizzle::B128,
+                l2: L2Promotion::None,
+                outside: OutOfBounds::Zero,
+            };
+            context.tensor_map(&spec).unwrap()
+        };
+        let params =
+            Params::new().tensor_map(&map(&a, 128)).tensor_map(&map(&b, 256)).tensor_map(&map(&c, 64)).u32(8).u32(4).u32(16);
+        let path = format!("{}/../../kernels/anchors/gemm_nt.ptx", env!("CARGO_MANIFEST_DIR"));
+        let kernel = context.module(&std::fs::read(path).unwrap()).unwrap().kernel("gemm_nt").unwrap();
+        let shared = 4 * (49152 + 16) + 4 * 8192;
+        kernel.allow_shared(shared).unwrap();
+        let start = Instant::now();
+        kernel.launch(&stream, Dim3::from(32), Dim3::from(384), shared, &params).unwrap();
+        println!("1024-cubed bf16 product, sanitizers {}: {:.2} s", sanitize == Sanitize::ALL, start.elapsed().as_secs_f64());
     }
 }
