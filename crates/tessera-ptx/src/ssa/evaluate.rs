@@ -180,6 +180,16 @@ fn compare(modifiers: &[Modifier], ty: Type, a: u64, b: u64) -> Option<bool> {
 fn convert(modifiers: &[Modifier], value: u64) -> Option<u64> {
     let mut types = types_of(modifiers);
     let (to, from) = (types.next()?, types.next()?);
+    // Only what is exact or rounded to nearest is computed here, and floats cut to integers.
+    let modified = modifiers.iter().any(|modifier| match modifier {
+        Modifier::Word(Word::Rn) => false,
+        Modifier::Word(Word::Rzi) => to.kind() != Kind::Int,
+        Modifier::Word(_) => true,
+        Modifier::Type(_) | Modifier::Shape { .. } => false,
+    });
+    if modified {
+        return None;
+    }
     let register = super::kernel::Class::of(to).mask();
     let float = match from {
         Type::F32 => Some(f64::from(f32::from_bits(value as u32))),
