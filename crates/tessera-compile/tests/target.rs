@@ -7,6 +7,7 @@ mod devices;
 use arbtest::arbtest;
 use devices::{Data, Launch, assembles, on_cpu, on_emulator, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
+use tessera_ir::IndexType;
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType};
@@ -69,6 +70,29 @@ fn elementwise_arithmetic_of_every_float() {
         let array = array(dtype, 1);
         let data = [Data::floats(dtype, &[200], 1), Data::floats(dtype, &[200], 2), Data::zeros(dtype, &[200])];
         agrees(&source, &[("x", array.clone()), ("y", array.clone()), ("out", array)], &data, [4, 1, 1]);
+    }
+}
+
+#[test]
+fn views_in_other_orders_with_wide_indices_and_padding() {
+    for (dtype, index) in [(DType::F32, IndexType::I64), (DType::BF16, IndexType::I32), (DType::I8, IndexType::I64)] {
+        let wide = |rank| match array(dtype, rank) {
+            ArgType::Array { dtype, shape, strides, align, disjoint, .. } => {
+                ArgType::Array { dtype, shape, strides, align, disjoint, index }
+            }
+            other => other,
+        };
+        let fill = |sizes: &[i64]| if dtype.is_float() { Data::floats(dtype, sizes, 3) } else { Data::ints(dtype, sizes, 3) };
+        for lines in [
+            "i = ct.bid(0)\nt = ct.load(x, (0, i, 0), (2, 16, 32), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, i, 0), t)",
+            "i = ct.bid(0)\nt = ct.load(x, (0, i, 0), (32, 16, 2), order=(2, 1, 0), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, i, 0), t, order=(2, 1, 0))",
+            "i = ct.bid(0)\nt = ct.load(x, (i, 0, 0), (1, 8, 64), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (i, 0, 0), t + t)",
+        ] {
+            println!("{dtype}: {lines}");
+            let args = [("x", wide(3)), ("y", array(DType::F32, 1)), ("out", wide(3))];
+            let data = [fill(&[2, 20, 40]), Data::zeros(DType::F32, &[1]), Data::zeros(dtype, &[2, 24, 48])];
+            agrees(&body(lines), &args, &data, [2, 1, 1]);
+        }
     }
 }
 

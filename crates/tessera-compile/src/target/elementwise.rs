@@ -73,7 +73,7 @@ impl Lowering<'_> {
         done.ok_or_else(|| self.unsupported(format!("`{}` of `{from}` has no instructions", data.row().mnemonic)))
     }
 
-    /// Conversions to 16-bit floats take two numbers at once.
+    /// Conversions to 16- and 8-bit floats take two numbers at once.
     fn in_pairs(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
         let ScheduleOp::FToF { rounding } = kind else { return Ok(None) };
         let (from, to) = (self.dtype(data.operands[0])?, self.dtype(data.result())?);
@@ -81,6 +81,8 @@ impl Lowering<'_> {
         let ty = match to {
             DType::BF16 if self.arch.has_bf16_fma() => Ty::Bf16x2,
             DType::F16 if self.arch.has_bf16_fma() => Ty::F16x2,
+            DType::F8E4M3 if self.arch.has_fp8_cvt() => Ty::E4m3x2,
+            DType::F8E5M2 if self.arch.has_fp8_cvt() => Ty::E5m2x2,
             _ => return Ok(None),
         };
         if from != DType::F32 || !nearest || operands[0].len() % 2 != 0 {
@@ -89,7 +91,15 @@ impl Lowering<'_> {
         let mut results = Regs::new();
         for pair in operands[0].chunks(2) {
             let packed = self.b.cvt_pack(ty, pair[1], pair[0]);
-            results.extend(self.b.unpack(packed, Class::B16));
+            if ty.bits() == 32 {
+                let halves = self.b.unpack(packed, Class::B16);
+                self.words.insert(halves.as_slice().into(), packed);
+                results.extend(halves);
+                continue;
+            }
+            // The bits above a code mean nothing: the pair itself is its lower code.
+            let (low, count) = (self.b.cvt(Ty::U32, Ty::U16, packed), self.b.u32(8));
+            results.extend([low, self.b.shr(Ty::U32, low, count)]);
         }
         Ok(Some(results))
     }

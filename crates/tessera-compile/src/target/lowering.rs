@@ -5,7 +5,8 @@ use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{Arch, DType};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::bound::{Bound, Buffer, Regs, Tensor, class_of, extent_class};
 use super::control::Frame;
@@ -48,6 +49,8 @@ pub(super) struct Lowering<'m> {
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,
+    /// Words by the elements that they were taken apart into: putting those together again is the word.
+    pub(super) words: FxHashMap<SmallVec<[Reg; 4]>, Reg>,
     /// Scalars are each thread's own: the function asks for the number of its thread. Elsewhere the block runs one program, and
     /// what it does once, one thread does for all.
     pub(super) per_thread: bool,

@@ -174,6 +174,7 @@ impl Lowering<'_> {
         values
             .chunks(per_word)
             .map(|chunk| match (bytes, chunk) {
+                _ if self.words.contains_key(chunk) => self.words[chunk],
                 (2, &[low, high]) if class_of(elem) == Class::B16 => self.b.pack(&[low, high]),
                 (2, &[low, high]) => selector(&mut self.b, low, high, 0x5410),
                 (1, &[a, b]) => selector(&mut self.b, a, b, 0x0040),
@@ -200,13 +201,17 @@ impl Lowering<'_> {
             for &word in raw {
                 let word = self.fitted(word, Class::B32);
                 let here = (4 / bytes).min(count);
+                let first = values.len();
                 if class == Class::B16 {
                     values.extend(self.b.unpack(word, Class::B16));
-                    continue;
+                } else {
+                    for i in 0..here {
+                        let shift = self.b.u32((i * bytes * 8) as u32);
+                        values.push(if i == 0 { word } else { self.b.shr(Ty::U32, word, shift) });
+                    }
                 }
-                for i in 0..here {
-                    let shift = self.b.u32((i * bytes * 8) as u32);
-                    values.push(if i == 0 { word } else { self.b.shr(Ty::U32, word, shift) });
+                if here * bytes == 4 {
+                    self.words.insert(values[first..].into(), word);
                 }
             }
         }

@@ -1,15 +1,24 @@
 //! Tile IR to Target IR and PTX.
 //!
 //! [`lower`] turns a Tile function into a kernel of Target IR: every value becomes the registers that stand for it in a thread,
-//! every operation the instructions of one thread. [`assemble_ready`] prints it as PTX with what a launcher must know.
+//! every operation the instructions of one thread. A [`TargetKernel`] prints as PTX and says what a launcher must know.
 //!
-//! - [`bound`](self) values and registers: `bound`, `place`; the frame of the kernel: `frame`, `scratch`.
-//! - arithmetic: `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64`.
-//! - tiles: `shape`, `remap`, `reduce`, `product`; memory: `view`, `memory`, `atomic`, `shared`.
-//! - control flow and threads: `control`, `threads`, `rings`, `debug`.
+//! | subject | files |
+//! |---|---|
+//! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch` |
+//! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
+//! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
+//! | memory | `view`, `memory`, `atomic`, `shared`, `engine` |
+//! | control flow and threads | `control`, `threads`, `rings`, `debug` |
 //!
-//! Invariant: the order of operations on memory is the function's order. Elementwise IEEE arithmetic, conversions and
-//! reductions in tree order give the bits that the CPU executor gives.
+//! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
+//! elementwise IEEE arithmetic, conversions and reductions in tree order give the bits that the CPU executor gives.
+//!
+//! ```text
+//! %sum = addf %a, %b : tile<256xf32, #0>        two registers a thread under 128 threads
+//!     %9:b32 = add.rn.f32 %5, %7
+//!     %10:b32 = add.rn.f32 %6, %8
+//! ```
 
 mod atomic;
 mod bound;
@@ -39,7 +48,7 @@ mod threads;
 mod view;
 mod warpgroup;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, TileOp};
 use tessera_ptx::ssa::{self, Builder};
 use tessera_ptx::{Special, Target};
@@ -108,6 +117,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
             let kind = &func.ops[op].kind;
             matches!(kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
         }),
+        words: FxHashMap::default(),
         tokens: Vec::new(),
         settled: FxHashSet::default(),
         barriers: 1,

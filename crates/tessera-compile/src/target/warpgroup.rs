@@ -192,18 +192,20 @@ impl Lowering<'_> {
         let mut corner = [0; 2];
         corner[factor.outer] = outer;
         corner[factor.inner] = inner;
-        let offset = self.b.u32(factor.buffer.offset(&corner) as u32);
-        let mut address = self.b.add(Ty::U32, factor.buffer.base, offset);
+        let mut address = factor.buffer.base;
         if let Some((group, rows)) = moved {
             let mut step = [0; 2];
             step[factor.outer] = rows;
             let step = self.b.u32(factor.buffer.offset(&step) as u32);
             address = self.b.mad(Ty::U32, group, step, address);
         }
+        // Shared memory has fewer than 2^18 bytes: what is added to the field stays in it.
         let (four, mask, low) = (self.b.u32(4), self.b.u32(0x3fff), self.b.u32(factor.low));
         let field = self.b.shr(Ty::U32, address, four);
         let field = self.b.and(field, mask);
         let low = self.b.or(field, low);
+        let offset = self.b.u32((factor.buffer.offset(&corner) >> 4) as u32);
+        let low = self.b.add(Ty::U32, low, offset);
         let high = self.b.u32(factor.high);
         debug_assert_eq!(self.class(low), Class::B32);
         self.b.pack(&[low, high])
