@@ -41,9 +41,11 @@ pub(crate) struct WarpQueues {
 /// What products in flight do with a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Busy {
-    #[default]
     Free,
-    /// Written since the last `wgmma.fence`.
+    /// Read since the last `wgmma.fence`: no product may write it.
+    Read,
+    /// Written since the last `wgmma.fence`, or before the first.
+    #[default]
     Dirty,
     /// An operand: it may be read.
     Operand,
@@ -428,6 +430,14 @@ impl Cluster<'_> {
         if let (JobKind::Store { .. }, Some(sanitizer)) = (&what, &mut self.sanitizer) {
             sanitizer.bulk_issued(warp.rank, warp.index as usize * LANES + lane, ticket, group);
         }
+        if let JobKind::Load { to, signal, .. } = &what
+            && let Some(mut sanitizer) = self.sanitizer.take()
+        {
+            for &rank in to {
+                sanitizer.will_signal(self, ticket, pc, rank, *signal);
+            }
+            self.sanitizer = Some(sanitizer);
+        }
         self.jobs.push(Job { pc, rank: warp.rank, warp: warp.index, lane, group, what, ticket });
         if self.schedule() == Schedule::Eager {
             let count = self.jobs.len();
@@ -650,6 +660,17 @@ impl Cluster<'_> {
                 let (a, b) = super::wgmma::descriptors(warp, wgmma)?;
                 self.check_registers(warp, wgmma)?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
+                if !warp.written.is_empty() {
+                    for reg in &wgmma.d {
+                        let written = &mut warp.written[reg.slot as usize];
+                        if accumulate && *written != FULL {
+                            let name = &self.launch.program.names[reg.slot as usize];
+                            let message = format!("the product adds to `{name}`, to which nothing was written");
+                            return Err(Fault::new(FindingKind::Uninitialized, written.trailing_ones() as usize, message));
+                        }
+                        *written = FULL;
+                    }
+                }
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
                 let thread = warp.index as usize * LANES;
                 let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
@@ -665,7 +686,7 @@ impl Cluster<'_> {
             }
             Op::WgmmaFence => {
                 for busy in &mut warp.asynchronous.busy {
-                    if *busy == Busy::Dirty {
+                    if matches!(busy, Busy::Dirty | Busy::Read) {
                         *busy = Busy::Free;
                     }
                 }
@@ -742,12 +763,15 @@ impl Cluster<'_> {
             crate::program::WgmmaA::Registers(regs) => regs,
             crate::program::WgmmaA::Descriptor(_) => &[],
         };
-        for reg in wgmma.d.iter().chain(operands) {
-            if warp.asynchronous.busy[reg.slot as usize] == Busy::Dirty {
-                let name = &self.launch.program.names[reg.slot as usize];
-                let message = format!("`{name}` was written since the last `wgmma.fence`: the product may not see it");
-                return Err(Fault::new(FindingKind::InFlight, 0, message));
-            }
+        let touched = |reg: &&crate::program::Reg| match warp.asynchronous.busy[reg.slot as usize] {
+            Busy::Dirty => true,
+            Busy::Read => !operands.contains(reg),
+            Busy::Free | Busy::Operand | Busy::Accumulator => false,
+        };
+        if let Some(reg) = wgmma.d.iter().chain(operands).find(touched) {
+            let name = &self.launch.program.names[reg.slot as usize];
+            let message = format!("no `wgmma.fence` stands between the last use of `{name}` and the product");
+            return Err(Fault::new(FindingKind::InFlight, 0, message));
         }
         Ok(())
     }
@@ -760,10 +784,14 @@ impl Cluster<'_> {
         let program = self.launch.program;
         let meta = &program.meta[pc as usize];
         if warp.asynchronous.busy.is_empty() {
-            warp.asynchronous.busy = vec![Busy::Free; program.slots.len()];
+            warp.asynchronous.busy = vec![Busy::default(); program.slots.len()];
         }
         for &slot in &meta.reads {
-            if warp.asynchronous.busy[slot as usize] == Busy::Accumulator {
+            let busy = &mut warp.asynchronous.busy[slot as usize];
+            if *busy == Busy::Free {
+                *busy = Busy::Read;
+            }
+            if *busy == Busy::Accumulator {
                 let message = format!("`{}` is read while a product that writes it is under way", program.names[slot as usize]);
                 return Err(Fault::new(FindingKind::InFlight, 0, message));
             }
@@ -776,7 +804,7 @@ impl Cluster<'_> {
                         format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
                     return Err(Fault::new(FindingKind::InFlight, 0, message));
                 }
-                Busy::Free | Busy::Dirty => *busy = Busy::Dirty,
+                Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
             }
         }
         Ok(())

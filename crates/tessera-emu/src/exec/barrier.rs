@@ -9,6 +9,7 @@ use super::access::{Target, addresses};
 use super::run::Outcome;
 use super::{Cluster, Fault, Wait, Warp};
 use crate::lanes::{FULL, LANES, lanes};
+use crate::options::Schedule;
 use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Order, Scope, Space};
 use crate::report::FindingKind;
 use crate::sanitize::SyncObject;
@@ -115,9 +116,14 @@ impl Cluster<'_> {
             }
             Op::Fence { order, scope } => self.fence(warp, active, *order, *scope),
             Op::FenceProxy => self.fence_proxy(warp, active),
-            Op::FenceMbarrierInit | Op::FenceTensorMap => {}
+            Op::FenceMbarrierInit => {
+                if let Some(sanitizer) = &mut self.sanitizer {
+                    sanitizer.fence_mbarrier_init(warp.rank, Self::thread(warp, active));
+                }
+            }
+            Op::FenceTensorMap => {}
             Op::Mbarrier { addr, op, scope, relaxed } => {
-                return self.mbarrier(warp, fragment, active, *addr, *op, *scope, *relaxed);
+                return self.mbarrier(warp, fragment, pc, active, *addr, *op, *scope, *relaxed);
             }
             Op::PendingCount { to, from } => {
                 for lane in lanes(active) {
@@ -127,7 +133,6 @@ impl Cluster<'_> {
             }
             _ => {}
         }
-        let _ = pc;
         Ok(Outcome::Next)
     }
 
@@ -340,6 +345,7 @@ impl Cluster<'_> {
         &mut self,
         warp: &mut Warp,
         fragment: usize,
+        pc: u32,
         active: u32,
         addr: Addr,
         op: MbarrierOp,
@@ -368,7 +374,7 @@ impl Cluster<'_> {
                     block.shared[offset as usize..offset as usize + 8].copy_from_slice(&word.to_le_bytes());
                     self.progress += 1;
                     if let Some(sanitizer) = &mut self.sanitizer {
-                        sanitizer.mbarrier_made(rank, offset);
+                        sanitizer.mbarrier_made(warp.rank, warp.index as usize * LANES + lane, pc, rank, offset);
                     }
                 }
                 MbarrierOp::Invalidate => {
@@ -459,6 +465,8 @@ impl Cluster<'_> {
                 wait = Some(Wait::Mbarrier { rank, offset, generation });
             }
         }
+        // The time limit of a wait may be short.
+        let timed_out = timed_out || (self.schedule() == Schedule::Random && self.random.below(8) == 0);
         // A fragment waits only where no lane has passed: lanes that have could be what the others wait for.
         if let (Some(wait), true, 0, false) = (wait, blocking, passed, timed_out) {
             return Ok(Outcome::Park(wait));

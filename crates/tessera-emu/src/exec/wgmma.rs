@@ -122,7 +122,7 @@ pub(super) fn mark(warp: &mut Warp, wgmma: &Wgmma) {
 /// Notes anew which registers are in use, after products were waited for.
 pub(super) fn remark(warp: &mut Warp, program: &Program) {
     for busy in &mut warp.asynchronous.busy {
-        if *busy != Busy::Dirty {
+        if matches!(busy, Busy::Operand | Busy::Accumulator) {
             *busy = Busy::Free;
         }
     }
@@ -258,17 +258,7 @@ impl Cluster<'_> {
                 warp.set(wgmma.d[reg], lane, u64::from(finished(sums[row * n + column]).to_bits()));
             });
         }
-        self.note_results(warp, wgmma);
         Ok(())
-    }
-
-    /// Accumulators count as written.
-    fn note_results(&mut self, warp: &mut Warp, wgmma: &Wgmma) {
-        if !warp.written.is_empty() {
-            for reg in &wgmma.d {
-                warp.written[reg.slot as usize] = u32::MAX;
-            }
-        }
     }
 }
 

@@ -108,7 +108,19 @@ pub(crate) struct Sanitizer {
     products: BTreeMap<(usize, usize, u64), (Ticket, u32)>,
     copies: BTreeMap<usize, Vec<(Ticket, u32)>>,
     stores: BTreeMap<(usize, usize), Vec<(Ticket, u32)>>,
+    made: BTreeMap<(usize, u32), Made>,
     reported: BTreeSet<(FindingKind, u32, u32)>,
+}
+
+/// Who initialised an mbarrier.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    actor: usize,
+    clock: u32,
+    rank: usize,
+    thread: usize,
+    pc: u32,
+    fenced: bool,
 }
 
 impl Sanitizer {
@@ -131,6 +143,7 @@ impl Sanitizer {
             products: BTreeMap::new(),
             copies: BTreeMap::new(),
             stores: BTreeMap::new(),
+            made: BTreeMap::new(),
             reported: BTreeSet::new(),
         }
     }
@@ -202,6 +215,43 @@ impl Sanitizer {
         let seen = state.clock.seen.clone();
         state.clock.fenced.join(&seen);
         self.tick(actor);
+    }
+
+    /// `fence.mbarrier_init`: what its thread initialised is seen by the asynchronous proxy.
+    pub(crate) fn fence_mbarrier_init(&mut self, rank: usize, thread: usize) {
+        let actor = self.actor(rank, thread);
+        for made in self.made.values_mut().filter(|made| made.actor == actor) {
+            made.fenced = true;
+        }
+    }
+
+    /// A bulk copy will signal an mbarrier: its initialisation must be visible to the asynchronous proxy.
+    pub(crate) fn will_signal(&mut self, cluster: &mut Cluster<'_>, ticket: Ticket, pc: u32, owner: usize, offset: u32) {
+        let (Some(made), true) = (self.made.get(&(owner, offset)).copied(), self.options.races) else { return };
+        let operation = &self.operations[ticket.0 as usize];
+        if made.fenced || operation.before.fenced.get(made.actor) >= made.clock {
+            return;
+        }
+        let record = |pc: u32, rank: usize, thread: usize| Record {
+            cluster: self.cluster,
+            time: 0,
+            actor: 0,
+            clock: 0,
+            turn: 0,
+            lane: 0,
+            bytes: 0,
+            write: true,
+            atomic: false,
+            asynchronous: false,
+            pc,
+            rank: rank as u16,
+            thread: thread as u32,
+        };
+        let (new, old) = (record(pc, operation.rank, operation.thread), record(made.pc, made.rank, made.thread));
+        let message = format!(
+            "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
+        );
+        self.report(cluster, FindingKind::ProxyFence, message, &new, Some(&old));
     }
 
     // Asynchronous operations.
@@ -600,8 +650,11 @@ impl Sanitizer {
         cluster.findings.push(finding);
     }
 
-    /// Memory that holds what the kernel did not write: mbarriers.
-    pub(crate) fn mbarrier_made(&mut self, owner: usize, offset: u32) {
+    /// An mbarrier was initialised.
+    pub(crate) fn mbarrier_made(&mut self, rank: usize, thread: usize, pc: u32, owner: usize, offset: u32) {
+        let actor = self.actor(rank, thread);
+        let clock = self.actors[actor].clock.seen.get(actor);
+        self.made.insert((owner, offset), Made { actor, clock, rank, thread, pc, fenced: false });
         let at = offset as usize;
         if at >= SHARED_START as usize
             && let Some(memory) = self.written[owner].get_mut(at..at + 8)
