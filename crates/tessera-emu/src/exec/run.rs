@@ -511,8 +511,11 @@ impl Cluster<'_> {
                 return Err(Fault::new(FindingKind::Uninitialized, missing.trailing_zeros() as usize, message));
             }
         }
-        for &slot in &meta.writes {
-            warp.written[slot as usize] |= active;
+        // A product notes its results itself.
+        if !matches!(program.code[pc as usize].op, Op::Wgmma(_)) {
+            for &slot in &meta.writes {
+                warp.written[slot as usize] |= active;
+            }
         }
         for &index in &meta.writes_predicates {
             warp.written_predicates[index as usize] |= active;
