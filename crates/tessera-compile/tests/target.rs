@@ -87,6 +87,7 @@ fn views_in_other_orders_with_wide_indices_and_padding() {
             "i = ct.bid(0)\nt = ct.load(x, (0, i, 0), (2, 16, 32), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, i, 0), t)",
             "i = ct.bid(0)\nt = ct.load(x, (0, i, 0), (32, 16, 2), order=(2, 1, 0), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, i, 0), t, order=(2, 1, 0))",
             "i = ct.bid(0)\nt = ct.load(x, (i, 0, 0), (1, 8, 64), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (i, 0, 0), t + t)",
+            "i = ct.bid(0)\nr = ct.arange(16, dtype=ct.int32) * 3 % 17\nt = ct.load_advanced_indexing(x, (ct.Slice(0, 2), r, ct.Slice(0, 32)), padding_mode=ct.PaddingMode.ZERO)\nct.store(out, (0, i, 0), t)",
         ] {
             println!("{dtype}: {lines}");
             let args = [("x", wide(3)), ("y", array(DType::F32, 1)), ("out", wide(3))];

@@ -35,7 +35,9 @@ impl Lowering<'_> {
             format!("{}.{}.global", order.word(), scope_word(Some(scope)))
         };
         let (token, value) = match kind {
-            ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => (data.optional(3), data.one(1 + usize::from(matches!(kind, ScheduleOp::AtomicRedViewTko { .. })))),
+            ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => {
+                (data.optional(3), data.one(1 + usize::from(matches!(kind, ScheduleOp::AtomicRedViewTko { .. }))))
+            }
             ScheduleOp::AtomicCasTko { .. } => (data.optional(4), data.one(2)),
             _ => return Ok(false),
         };
@@ -233,9 +235,9 @@ impl Lowering<'_> {
             AtomicMode::Add => self.b.add(Ty::U32, old, value),
             AtomicMode::AddF => {
                 debug_assert!(is_float);
-                let (a, b) = (self.to_wide(dtype, old)?, self.to_wide(dtype, value)?);
+                let (a, b) = (self.wide_of(dtype, old)?, self.wide_of(dtype, value)?);
                 let sum = self.b.add(Ty::F32, a, b);
-                self.from_wide(dtype, sum)?
+                self.rounded(dtype, sum)?
             }
             AtomicMode::Max => signed(self, true, true),
             AtomicMode::Min => signed(self, false, true),
@@ -303,13 +305,13 @@ impl Lowering<'_> {
         if elem == Elem::Num(DType::B1) {
             let mask = self.b.u32(0xff);
             let byte = self.b.and(value, mask);
-            return self.from_memory(elem, byte);
+            return self.read_element(elem, byte);
         }
         self.fitted(value, class_of(elem))
     }
 
     fn word_with(&mut self, elem: Elem, word: Reg, value: Reg, shift: Option<Reg>) -> Reg {
-        let value = self.to_memory(elem, value);
+        let value = self.stored_element(elem, value);
         let Some(shift) = shift else { return self.fitted(value, Class::B16) };
         let mask = self.b.u32(0xff);
         let byte = self.b.and(value, mask);

@@ -70,7 +70,7 @@ impl Lowering<'_> {
     }
 
     /// The number as `f32`, or as `f64` where it is one.
-    pub(super) fn to_wide(&mut self, dtype: DType, a: Reg) -> Lowered<Reg> {
+    pub(super) fn wide_of(&mut self, dtype: DType, a: Reg) -> Lowered<Reg> {
         Ok(match dtype {
             DType::F64 | DType::F32 => a,
             DType::TF32 => {
@@ -87,7 +87,7 @@ impl Lowering<'_> {
     }
 
     /// An `f32` (an `f64` for `f64`) as a number of the type, rounded to nearest.
-    pub(super) fn from_wide(&mut self, dtype: DType, value: Reg) -> Lowered<Reg> {
+    pub(super) fn rounded(&mut self, dtype: DType, value: Reg) -> Lowered<Reg> {
         Ok(match dtype {
             DType::F64 | DType::F32 => value,
             DType::F16 => self.b.cvt(Ty::F16, Ty::F32, value),
@@ -100,7 +100,7 @@ impl Lowering<'_> {
     /// An `f32` as a number of a narrower type, rounded as asked for.
     pub(super) fn narrowed(&mut self, dtype: DType, value: Reg, rounding: Rounding) -> Lowered<Reg> {
         match (dtype, rounding) {
-            (_, Rounding::NearestEven | Rounding::Full | Rounding::Approx) => self.from_wide(dtype, value),
+            (_, Rounding::NearestEven | Rounding::Full | Rounding::Approx) => self.rounded(dtype, value),
             (DType::F16, Rounding::Zero | Rounding::NegativeInf | Rounding::PositiveInf) => {
                 Ok(self.op(&format!("cvt.{}.f16.f32", rounding_word(rounding)), &[value]))
             }
@@ -158,7 +158,7 @@ impl Lowering<'_> {
             return Ok(a);
         }
         if from != DType::F64 {
-            let wide = self.to_wide(from, a)?;
+            let wide = self.wide_of(from, a)?;
             return match to {
                 DType::F64 => Ok(self.b.cvt(Ty::F64, Ty::F32, wide)),
                 DType::F32 => Ok(wide),
@@ -177,7 +177,7 @@ impl Lowering<'_> {
     }
 
     fn float_to_int(&mut self, from: DType, to: DType, signed: bool, rounding: Rounding, a: Reg) -> Lowered<Reg> {
-        let wide = self.to_wide(from, a)?;
+        let wide = self.wide_of(from, a)?;
         let source = if from == DType::F64 { Ty::F64 } else { Ty::F32 };
         if to == DType::B1 {
             let one = if from == DType::F64 { self.b.f64(1.0) } else { self.b.f32(1.0) };

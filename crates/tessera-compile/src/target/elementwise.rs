@@ -85,7 +85,7 @@ impl Lowering<'_> {
             DType::F8E5M2 if self.arch.has_fp8_cvt() => Ty::E5m2x2,
             _ => return Ok(None),
         };
-        if from != DType::F32 || !nearest || operands[0].len() % 2 != 0 {
+        if from != DType::F32 || !nearest || !operands[0].len().is_multiple_of(2) {
             return Ok(None);
         }
         let mut results = Regs::new();

@@ -53,10 +53,10 @@ impl Lowering<'_> {
             }
             ScheduleOp::Ceil {} | ScheduleOp::Floor {} => {
                 let mode = if matches!(kind, ScheduleOp::Ceil {}) { "rpi" } else { "rmi" };
-                let wide = self.to_wide(dtype, args[0])?;
+                let wide = self.wide_of(dtype, args[0])?;
                 let ty = computed_in(dtype);
                 let value = self.b.cvt_with(mode, ty, ty, wide);
-                return self.from_wide(dtype, value).map(Some);
+                return self.rounded(dtype, value).map(Some);
             }
             _ => return self.function(kind, dtype, args),
         };
@@ -69,7 +69,7 @@ impl Lowering<'_> {
         }
         let mut wide = Vec::new();
         for &arg in args {
-            let arg = self.to_wide(dtype, arg)?;
+            let arg = self.wide_of(dtype, arg)?;
             wide.push(self.flushed(flush && is_narrow(dtype), ty, arg));
         }
         let approximate = ty == Ty::F32 && matches!(rounding, Rounding::Approx | Rounding::Full);
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if flush && is_narrow(dtype) {
             value = self.flushed(true, ty, value);
         }
-        self.from_wide(dtype, value).map(Some)
+        self.rounded(dtype, value).map(Some)
     }
 
     /// Whether one of two numbers is NaN.
@@ -115,9 +115,9 @@ impl Lowering<'_> {
                 Ok(if negate { self.b.xor(a, mask) } else { self.b.and(a, mask) })
             }
             _ => {
-                let wide = self.to_wide(dtype, a)?;
+                let wide = self.wide_of(dtype, a)?;
                 let value = if negate { self.b.neg(Ty::F32, wide) } else { self.b.abs(Ty::F32, wide) };
-                self.from_wide(dtype, value)
+                self.rounded(dtype, value)
             }
         }
     }
@@ -126,7 +126,7 @@ impl Lowering<'_> {
     fn extreme(&mut self, larger: bool, keep_nan: bool, flush: bool, dtype: DType, args: &[Reg]) -> Lowered<Reg> {
         let ty = computed_in(dtype);
         let name = if larger { "max" } else { "min" };
-        let (a, b) = (self.to_wide(dtype, args[0])?, self.to_wide(dtype, args[1])?);
+        let (a, b) = (self.wide_of(dtype, args[0])?, self.wide_of(dtype, args[1])?);
         let ftz = if flush && ty == Ty::F32 { ".ftz" } else { "" };
         let value = if keep_nan && ty == Ty::F32 && self.arch.has_bf16_fma() {
             self.op(&format!("{name}{ftz}.NaN.f32"), &[a, b])
@@ -140,12 +140,12 @@ impl Lowering<'_> {
                 value
             }
         };
-        self.from_wide(dtype, value)
+        self.rounded(dtype, value)
     }
 
     /// A comparison; NaN compares as `nan` says.
     pub(super) fn compare_float(&mut self, predicate: Predicate, nan: NanOrder, dtype: DType, a: Reg, b: Reg) -> Lowered<Reg> {
-        let (a, b) = (self.to_wide(dtype, a)?, self.to_wide(dtype, b)?);
+        let (a, b) = (self.wide_of(dtype, a)?, self.wide_of(dtype, b)?);
         let word = match (predicate, nan) {
             (Predicate::Eq, NanOrder::Ordered) => Word::Eq,
             (Predicate::Ne, NanOrder::Ordered) => Word::Ne,
@@ -173,12 +173,12 @@ impl Lowering<'_> {
         }
         let mut wide = Vec::new();
         for &arg in args {
-            let arg = self.to_wide(dtype, arg)?;
+            let arg = self.wide_of(dtype, arg)?;
             wide.push(self.b.cvt(Ty::F64, Ty::F32, arg));
         }
         let sum = self.op("fma.rn.f64", &wide);
         let odd = self.odd_f32(sum);
-        self.from_wide(dtype, odd)
+        self.rounded(dtype, odd)
     }
 
     /// A result of narrow operands rounded in a direction: computed exactly enough in `f64`, cut to `f32` in that direction,
@@ -187,7 +187,7 @@ impl Lowering<'_> {
         let word = rounding_word(rounding);
         let mut wide = Vec::new();
         for &arg in args {
-            let arg = self.to_wide(dtype, arg)?;
+            let arg = self.wide_of(dtype, arg)?;
             wide.push(self.flushed(flush, Ty::F32, arg));
         }
         let value = self.op(&format!("{name}.{word}.f32"), &wide);
@@ -195,8 +195,8 @@ impl Lowering<'_> {
         if !flush {
             return Ok(value);
         }
-        let wide = self.to_wide(dtype, value)?;
+        let wide = self.wide_of(dtype, value)?;
         let wide = self.flushed(true, Ty::F32, wide);
-        self.from_wide(dtype, wide)
+        self.rounded(dtype, wide)
     }
 }

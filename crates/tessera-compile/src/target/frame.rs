@@ -120,7 +120,7 @@ impl Lowering<'_> {
             Some(stated) => self.bits(elem, stated as u64),
             None => {
                 let reg = self.fitted(reg, class_of(elem));
-                self.from_memory_byte(elem, reg)
+                self.truth_of_byte(elem, reg)
             }
         };
         self.bind_regs(value, [reg]);
@@ -128,8 +128,8 @@ impl Lowering<'_> {
     }
 
     /// A truth value out of a byte whose upper bits are zero.
-    fn from_memory_byte(&mut self, elem: Elem, reg: tessera_ptx::ssa::Value) -> tessera_ptx::ssa::Value {
-        if elem == Elem::Num(DType::B1) { self.from_memory(elem, reg) } else { reg }
+    fn truth_of_byte(&mut self, elem: Elem, reg: tessera_ptx::ssa::Value) -> tessera_ptx::ssa::Value {
+        if elem == Elem::Num(DType::B1) { self.read_element(elem, reg) } else { reg }
     }
 
     /// States the launch limits.

@@ -10,6 +10,8 @@
 //! | sin | x = n pi/2 + r | r in [-pi/4, pi/4]; n mod 4 picks sine or cosine and the sign |
 //! | atan | the smaller of y/x and x/y | [0, 1] |
 
+#![allow(clippy::excessive_precision, reason = "coefficients carry a digit more than the format")]
+
 use tessera_ir::ScheduleOp;
 use tessera_ir::attrs::Rounding;
 use tessera_ptx::ssa::{Class, Value as Reg};
@@ -77,7 +79,7 @@ impl Lowering<'_> {
         }
         let mut wide = Vec::new();
         for &arg in args {
-            wide.push(self.to_wide(dtype, arg)?);
+            wide.push(self.wide_of(dtype, arg)?);
         }
         let a = wide[0];
         let b = wide.get(1).copied().unwrap_or(a);
@@ -114,7 +116,7 @@ impl Lowering<'_> {
             }
             _ => return Ok(None),
         };
-        self.from_wide(dtype, value).map(Some)
+        self.rounded(dtype, value).map(Some)
     }
 
     // --- pieces

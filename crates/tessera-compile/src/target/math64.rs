@@ -3,6 +3,8 @@
 //! Coefficients are Chebyshev fits to what the code leaves to a polynomial. Angles are reduced by pi/2 in three parts, which
 //! holds up to 2^48.
 
+#![allow(clippy::excessive_precision, reason = "coefficients carry a digit more than the format")]
+
 use tessera_ir::ScheduleOp;
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
@@ -528,7 +530,7 @@ impl Lowering<'_> {
 
     /// A float to an integer power, by squaring in `f64`.
     pub(super) fn power_of_int(&mut self, dtype: DType, base: Reg, exponent: DType, power: Reg) -> Lowered<Reg> {
-        let wide = self.to_wide(dtype, base)?;
+        let wide = self.wide_of(dtype, base)?;
         let wide = if computed_in(dtype) == Ty::F64 { wide } else { self.b.cvt(Ty::F64, Ty::F32, wide) };
         let power = self.signed(exponent, power);
         let power = self.widen(power);
@@ -572,6 +574,6 @@ impl Lowering<'_> {
             return Ok(result);
         }
         let single = self.b.cvt(Ty::F32, Ty::F64, result);
-        self.from_wide(dtype, single)
+        self.rounded(dtype, single)
     }
 }

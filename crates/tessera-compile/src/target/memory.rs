@@ -161,7 +161,7 @@ impl Lowering<'_> {
 
     /// Elements side by side in registers as they are moved.
     pub(super) fn joined(&mut self, elem: Elem, values: &[Reg]) -> Vec<Reg> {
-        let values: Vec<Reg> = values.iter().map(|&value| self.to_memory(elem, value)).collect();
+        let values: Vec<Reg> = values.iter().map(|&value| self.stored_element(elem, value)).collect();
         let bytes = element_bytes(elem);
         if bytes >= 4 || values.len() == 1 {
             return values;
@@ -219,7 +219,7 @@ impl Lowering<'_> {
             let mask = self.b.u32(0xff);
             for value in &mut values {
                 let byte = self.b.and(*value, mask);
-                *value = self.from_memory(elem, byte);
+                *value = self.read_element(elem, byte);
             }
         }
         values

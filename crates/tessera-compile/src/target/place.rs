@@ -47,7 +47,6 @@ impl Place {
         self.registers[register][dim]
     }
 
-
     /// The largest coordinate that any thread's register can have.
     fn most(&self, register: usize, dim: usize) -> u64 {
         let (xor, add) = self.registers[register][dim];

@@ -69,7 +69,7 @@ impl Lowering<'_> {
         let TileOp::MmaShared { lhs_signedness, rhs_signedness, .. } = kind else { return Ok(false) };
         let signs = (*lhs_signedness, *rhs_signedness);
         let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
-        let regs = match self.from_shared(lhs, rhs, acc, signs)? {
+        let regs = match self.by_shared_fragments(lhs, rhs, acc, signs)? {
             Some(regs) => regs,
             None => {
                 let left = match self.get(lhs)? {
@@ -216,7 +216,7 @@ impl Lowering<'_> {
     }
 
     /// A product by tensor instructions whose factors are read from shared memory; `None` where there is no instruction.
-    fn from_shared(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
+    fn by_shared_fragments(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
         let right = self.buffer(rhs)?;
         if right.shape.len() != 2 {
             return Ok(None);
@@ -328,9 +328,9 @@ impl Lowering<'_> {
         }
         let mut carried = Vec::new();
         for &reg in &start {
-            carried.push(self.to_wide_any(out, reg)?);
+            carried.push(self.accumulated(out, reg)?);
         }
-        let unroll = [8, 4, 2].into_iter().find(|unroll| depth % unroll == 0).unwrap_or(1);
+        let unroll = [8, 4, 2].into_iter().find(|&unroll| depth.is_multiple_of(unroll)).unwrap_or(1);
         let zero = self.b.u32(0);
         let classes: Vec<Class> = std::iter::once(Class::B32).chain(carried.iter().map(|&reg| self.class(reg))).collect();
         let (body, exit) = (self.b.new_block(&classes), self.b.new_block(&classes[1..]));
@@ -370,13 +370,13 @@ impl Lowering<'_> {
         let sums = self.b.block_params(exit);
         let mut regs = Regs::new();
         for sum in sums {
-            regs.push(if out == DType::I32 { sum } else { self.from_wide(out, sum)? });
+            regs.push(if out == DType::I32 { sum } else { self.rounded(out, sum)? });
         }
         Ok(regs)
     }
 
-    fn to_wide_any(&mut self, dtype: DType, reg: Reg) -> Lowered<Reg> {
-        if dtype == DType::I32 { Ok(reg) } else { self.to_wide(dtype, reg) }
+    fn accumulated(&mut self, dtype: DType, reg: Reg) -> Lowered<Reg> {
+        if dtype == DType::I32 { Ok(reg) } else { self.wide_of(dtype, reg) }
     }
 
     /// The number of the line of a factor that a register needs, by the coordinate `dim` of the accumulator, which is the
@@ -429,7 +429,7 @@ impl Lowering<'_> {
             values.push(if out == DType::I32 {
                 self.extended(factor.elem, sign == Signedness::Signed, value)
             } else {
-                self.to_wide(factor.elem, value)?
+                self.wide_of(factor.elem, value)?
             });
         }
         Ok(values)

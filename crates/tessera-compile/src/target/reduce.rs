@@ -27,6 +27,9 @@ use super::place::{Inside, Place};
 use super::remap::{Remap, row_major};
 use super::scratch::element_bytes;
 
+/// A register's coordinates, each in two parts (see [`Place::parts`]).
+type Parts = SmallVec<[(u64, u64); 4]>;
+
 /// What is combined: one value an operand.
 type Item = SmallVec<[Reg; 2]>;
 
@@ -107,11 +110,10 @@ impl Lowering<'_> {
         let (layout, operands) = self.reducible(data, dim, tree)?;
         let place = self.place(&layout);
         // Registers whose other coordinates agree are combined.
-        let mut groups: Vec<(SmallVec<[(u64, u64); 4]>, Vec<usize>)> = Vec::new();
-        let mut known: FxHashMap<SmallVec<[(u64, u64); 4]>, usize> = FxHashMap::default();
+        let mut groups: Vec<(Parts, Vec<usize>)> = Vec::new();
+        let mut known: FxHashMap<Parts, usize> = FxHashMap::default();
         for register in 0..place.len() {
-            let key: SmallVec<[(u64, u64); 4]> =
-                (0..layout.rank()).filter(|&other| other != dim).map(|other| place.parts(register, other)).collect();
+            let key: Parts = (0..layout.rank()).filter(|&other| other != dim).map(|other| place.parts(register, other)).collect();
             let at = *known.entry(key.clone()).or_insert(groups.len());
             if at == groups.len() {
                 groups.push((key, Vec::new()));
@@ -138,7 +140,7 @@ impl Lowering<'_> {
             let sliced = self.place(from);
             let mut regs = Regs::new();
             for register in 0..sliced.len() {
-                let key: SmallVec<[(u64, u64); 4]> = (0..from.rank()).map(|other| sliced.parts(register, other)).collect();
+                let key: Parts = (0..from.rank()).map(|other| sliced.parts(register, other)).collect();
                 let at = groups.iter().position(|(known, _)| same_place(known, &key));
                 let at = at.ok_or_else(|| self.broken("a reduced layout that does not follow its source"))?;
                 regs.push(results[at][position]);
@@ -239,9 +241,9 @@ impl Lowering<'_> {
                 self.b.cvt(Ty::U16, Ty::U32, moved)
             }
             Class::Pred => {
-                let wide = self.to_memory(elem, reg);
+                let wide = self.stored_element(elem, reg);
                 let moved = shuffle(&mut self.b, wide);
-                self.from_memory(elem, moved)
+                self.read_element(elem, moved)
             }
         }
     }

@@ -69,7 +69,7 @@ impl Lowering<'_> {
     }
 
     /// An element as it is kept in memory: truth values as bytes.
-    pub(super) fn to_memory(&mut self, elem: Elem, reg: Reg) -> Reg {
+    pub(super) fn stored_element(&mut self, elem: Elem, reg: Reg) -> Reg {
         if elem == Elem::Num(DType::B1) {
             let (one, zero) = (self.b.u32(1), self.b.u32(0));
             return self.b.select(reg, one, zero);
@@ -78,7 +78,7 @@ impl Lowering<'_> {
     }
 
     /// An element as it came from memory.
-    pub(super) fn from_memory(&mut self, elem: Elem, reg: Reg) -> Reg {
+    pub(super) fn read_element(&mut self, elem: Elem, reg: Reg) -> Reg {
         if elem == Elem::Num(DType::B1) {
             let zero = self.b.u32(0);
             return self.b.setp(tessera_ptx::Word::Ne, Ty::U32, reg, zero);
@@ -88,7 +88,7 @@ impl Lowering<'_> {
 
     /// Writes an element to shared memory, where the condition holds.
     pub(super) fn put(&mut self, elem: Elem, address: impl Into<Address>, reg: Reg, when: Option<Reg>) {
-        let value = self.to_memory(elem, reg);
+        let value = self.stored_element(elem, reg);
         let ty = moved_as(elem);
         let address = address.into();
         match when {
@@ -102,7 +102,7 @@ impl Lowering<'_> {
     /// Reads an element from shared memory.
     pub(super) fn take(&mut self, elem: Elem, address: impl Into<Address>) -> Reg {
         let value = self.load_as("shared", moved_as(elem), class_of(elem), address.into());
-        self.from_memory(elem, value)
+        self.read_element(elem, value)
     }
 
     /// A load into a register of the class that the element has.

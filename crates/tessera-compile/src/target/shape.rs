@@ -142,16 +142,16 @@ impl Lowering<'_> {
             parts.push(self.part_of(elem, value, layout, &to, dim, start)?);
         }
         let mut regs = Regs::new();
-        for register in 0..place.len() {
+        for (register, (&left, &right)) in parts[0].iter().zip(&parts[1]).enumerate() {
             let (xor, add) = place.parts(register, dim);
             let chosen = if add >= split {
-                parts[1][register]
+                right
             } else if (place.thread_bits[dim] | xor) + add < split {
-                parts[0][register]
+                left
             } else {
                 let coordinate = self.coordinate(&place, register, dim);
                 let first = self.b.setp(Word::Lt, Ty::U32, coordinate, limit);
-                self.b.select(first, parts[0][register], parts[1][register])
+                self.b.select(first, left, right)
             };
             regs.push(chosen);
         }

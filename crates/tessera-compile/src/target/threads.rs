@@ -118,10 +118,10 @@ impl Lowering<'_> {
         let mut from: Vec<Reg> = Vec::new();
         for &register in &plan.from {
             let reg = register.map_or(zero, |register| source.1[register as usize]);
-            from.push(self.to_memory(elem, reg));
+            from.push(self.stored_element(elem, reg));
         }
         let moved_elem = if class_of(elem) == Class::Pred { Elem::Num(DType::I32) } else { elem };
-        let filler = self.to_memory(elem, zero);
+        let filler = self.stored_element(elem, zero);
         let mut to: Vec<Reg> = vec![filler; plan.to.len()];
         for round in &plan.rounds {
             let offered = self.by_lane(&round.offer, &from);
@@ -150,7 +150,7 @@ impl Lowering<'_> {
         let mut regs: Regs = SmallVec::from_elem(zero, result.registers() as usize);
         for (&register, value) in plan.to.iter().zip(to) {
             if let Some(register) = register {
-                regs[register as usize] = self.from_memory(elem, value);
+                regs[register as usize] = self.read_element(elem, value);
             }
         }
         Ok(Some(regs))

@@ -134,8 +134,11 @@ impl Anchors {
     /// The layout in which an operation takes an operand that has none.
     pub(super) fn of_operand(&self, func: &Func, op: Op, operand: Value) -> Result<Layout, Diagnostic> {
         match view_of(func, op) {
-            Some(view) => self.of_view(func, op, view),
-            None => self.default_of(func, operand),
+            // A tile of indices is not a tile of the view.
+            Some(view) if shape(func, operand).into_iter().eq(view.tile.iter().map(|&extent| u64::from(extent))) => {
+                self.of_view(func, op, view)
+            }
+            _ => self.default_of(func, operand),
         }
     }
 

@@ -112,8 +112,7 @@ pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), Strin
 
 /// The kernel in Target IR, optimised.
 pub(crate) fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
-    let device = compile_for(compiled, arch, OptLevel::O2)
-        .map_err(|found| found[0].render(&compiled.module.sources, false))?;
+    let device = compile_for(compiled, arch, OptLevel::O2).map_err(|found| found[0].render(&compiled.module.sources, false))?;
     let wrong = tessera_ptx::ssa::verify(&device.kernel.kernel);
     if wrong.is_empty() { Ok(device.kernel) } else { Err(format!("{}\n{}", wrong.join("\n"), device.kernel.ptx())) }
 }
