@@ -157,7 +157,7 @@ impl Emulator {
                     let bytes = bytes.max(element * variable.initial.len() as u64);
                     let at = self.alloc(bytes)?;
                     module.globals.insert(variable.name.clone(), at.0);
-                    variables.push((variable, at, bytes));
+                    variables.push((variable, at));
                 }
                 Item::Function(Function { kind: FunctionKind::Entry, name, body: Some(_), .. }) => {
                     module.programs.insert(name.to_string(), OnceLock::new());
@@ -168,8 +168,13 @@ impl Emulator {
                 Item::Variable(_) | Item::Function(_) | Item::Section { .. } => {}
             }
         }
-        for (variable, at, bytes) in variables {
-            self.write(at, &initial(variable, bytes, &module.globals))?;
+        for (variable, at) in variables {
+            self.write(at, &initial(variable, &module.globals))?;
+            // What has no initial value is zero.
+            let heap = self.heap();
+            if let Some(found) = heap.find(at.0, 0).and_then(|index| heap.get(index)) {
+                found.assume_written();
+            }
         }
         Ok(module)
     }
@@ -224,6 +229,7 @@ impl Emulator {
             files: &module.files,
             shadow: Mutex::default(),
             output: Mutex::new(BTreeMap::new()),
+            trace: Mutex::default(),
         };
         let blocks = u64::from(self.occupancy(program, block.count() as u32, options.shared_bytes).max(1));
         let resident = (blocks * u64::from(self.multiprocessors) / cluster.count()).max(1);
@@ -306,17 +312,18 @@ fn missing(heap: &Heap, at: DevicePtr, bytes: usize) -> EmuError {
     EmuError::Memory(format!("{bytes} bytes at {at}: {}", heap.describe(at.0)))
 }
 
-fn initial(variable: &Variable, bytes: u64, globals: &BTreeMap<Name, u64>) -> Vec<u8> {
-    let width = (variable.ty.bits().div_ceil(8) as usize).min(8);
-    let mut memory = vec![0; bytes as usize];
-    for (cell, value) in memory.chunks_mut(width.max(1)).zip(&variable.initial) {
+/// The bytes that a variable's initial values give.
+fn initial(variable: &Variable, globals: &BTreeMap<Name, u64>) -> Vec<u8> {
+    let width = (variable.ty.bits().div_ceil(8) as usize).clamp(1, 8);
+    let mut memory = Vec::with_capacity(width * variable.initial.len());
+    for value in &variable.initial {
         let word = match value {
             Initial::Int(value) => *value as u64,
             Initial::F32(bits) => u64::from(*bits),
             Initial::F64(bits) => *bits,
             Initial::Address(name) => globals.get(name).copied().unwrap_or(0),
         };
-        cell.copy_from_slice(&word.to_le_bytes()[..cell.len()]);
+        memory.extend(&word.to_le_bytes()[..width]);
     }
     memory
 }

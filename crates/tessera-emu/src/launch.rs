@@ -57,6 +57,7 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
     report.findings.truncate(launch.options.most_findings);
     let output: BTreeMap<u64, String> = launch.output.lock().map(|output| output.clone()).unwrap_or_default();
     report.output = output.into_values().collect();
+    report.trace = launch.trace.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
     match stopped {
         None => Ok(report),
         Some((_, finding)) => {

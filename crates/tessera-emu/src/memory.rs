@@ -183,6 +183,11 @@ impl Allocation {
         }
     }
 
+    /// From now on every byte counts as written.
+    pub(crate) fn assume_written(&self) {
+        self.written.all.store(true, Ordering::Relaxed);
+    }
+
     /// The first byte of a range that nobody wrote.
     pub(crate) fn unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
         if self.written.all.load(Ordering::Relaxed) {
@@ -281,7 +286,7 @@ impl Heap {
     /// A launch that kept no count may have written anything.
     pub(crate) fn assume_written(&self) {
         for allocation in &self.list {
-            allocation.written.all.store(true, Ordering::Relaxed);
+            allocation.assume_written();
         }
     }
 

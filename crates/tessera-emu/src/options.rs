@@ -70,6 +70,8 @@ pub struct LaunchOptions {
     pub sanitize: Sanitize,
     /// Host threads; sanitizers use one. `None`: all of the machine.
     pub threads: Option<usize>,
+    /// A warp whose operations are written down: the block's number in the grid and the warp's in the block.
+    pub trace: Option<(u64, u32)>,
     /// Findings after which a launch is stopped.
     pub most_findings: usize,
     /// Operations without any progress after which a cluster counts as stuck.
@@ -85,6 +87,7 @@ impl Default for LaunchOptions {
             seed: 0,
             sanitize: Sanitize::NONE,
             threads: None,
+            trace: None,
             most_findings: 20,
             patience: 100_000_000,
         }

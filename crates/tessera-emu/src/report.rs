@@ -134,6 +134,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the kernel printed, block by block.
     pub output: String,
+    /// The operations of the warp that was traced: PTX line, lanes, instruction, and what it wrote.
+    pub trace: Vec<String>,
 }
 
 impl Report {

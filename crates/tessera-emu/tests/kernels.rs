@@ -444,3 +444,17 @@ fn device_functions_and_printf() {
     assert_eq!(bench.get(out, 8), [100, 100, 100, 109, 116, 125, 136, 149]);
     assert_eq!(report.output, "x=125 1.5\n");
 }
+
+#[test]
+fn a_warp_can_be_traced() {
+    let bench = Bench::new();
+    let x: Vec<u32> = (1..=64).collect();
+    let at = bench.put(&x);
+    let module = bench.emulator.load(&header(COLLATZ)).unwrap();
+    let options = LaunchOptions { trace: Some((0, 1)), ..LaunchOptions::default() };
+    let args = Params::new().pointer(at);
+    let report = bench.emulator.launch(&module, "steps", Dim3::ONE, Dim3::from(64), &args, &options).unwrap();
+    assert!(report.trace.iter().any(|line| line.contains("ld.global.u32  %v = 21 22 23")), "{:?}", &report.trace[..8]);
+    let end = report.trace.iter().find(|line| line.contains("st.global")).unwrap();
+    assert!(end.contains("ffffffff"), "lanes met again before the store: {end}");
+}

@@ -48,6 +48,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) shadow: Mutex<GlobalShadow>,
     /// What the kernel printed, by block.
     pub(crate) output: Mutex<BTreeMap<u64, String>>,
+    /// What the traced warp did.
+    pub(crate) trace: Mutex<Vec<String>>,
 }
 
 /// Why a warp's instruction cannot be executed.
@@ -162,6 +164,8 @@ pub(crate) struct Warp {
     pub(crate) asynchronous: asynchronous::WarpQueues,
     /// Registers that a thread holds, where the kernel fixes how many it starts with.
     pub(crate) registers: Option<u32>,
+    /// Whether its operations are written down.
+    pub(crate) traced: bool,
     /// Operations since lanes began to wait at a join, and whether atomics or strong loads were among them.
     pub(crate) apart: u64,
     pub(crate) strong: bool,
@@ -254,13 +258,17 @@ impl<'a> Cluster<'a> {
 
     /// The linear number of a block in the grid.
     pub(crate) fn block_number(&self, rank: usize) -> u64 {
-        let [x, y, z] = self.blocks[rank].index.map(u64::from);
-        x + u64::from(self.launch.grid.x) * (y + u64::from(self.launch.grid.y) * z)
+        number(self.launch, self.blocks[rank].index)
     }
 
     pub(crate) fn warp(&self, rank: usize, warp: usize) -> Option<&Warp> {
         self.blocks[rank].warps.get(warp)?.as_deref()
     }
+}
+
+fn number(launch: &Launch<'_>, block: [u32; 3]) -> u64 {
+    let [x, y, z] = block.map(u64::from);
+    x + u64::from(launch.grid.x) * (y + u64::from(launch.grid.y) * z)
 }
 
 impl Warp {
@@ -307,6 +315,7 @@ impl Warp {
             executed: 0,
             asynchronous: asynchronous::WarpQueues::default(),
             registers: program.launch_registers(),
+            traced: launch.options.trace == Some((number(launch, block), index)),
             apart: 0,
             strong: false,
             written,

@@ -173,6 +173,7 @@ impl Cluster<'_> {
             if in_flight && let Err(fault) = self.check_in_flight(warp, pc) {
                 break Err(fault);
             }
+            let at = pc;
             match &inst.op {
                 Op::Map { run, to, from } => {
                     let regs = &warp.regs;
@@ -241,6 +242,9 @@ impl Cluster<'_> {
                         Err(fault) => break Err(fault),
                     }
                 }
+            }
+            if warp.traced {
+                self.trace(warp, at, active);
             }
         };
         warp.executed += executed;
@@ -491,6 +495,34 @@ impl Cluster<'_> {
         warp.registers = Some(count);
         self.progress += 1;
         Ok(Outcome::Next)
+    }
+
+    /// Writes down an operation that the traced warp has executed. Where lanes differ, all values stand in order of the lanes.
+    fn trace(&self, warp: &Warp, pc: u32, active: u32) {
+        const MOST_LINES: usize = 1 << 20;
+        let program = self.launch.program;
+        let meta = &program.meta[pc as usize];
+        let mut line = format!("{:>5}  {active:08x}  {}", meta.line, meta.mnemonic);
+        for &slot in &meta.writes {
+            let wide = matches!(&program.code[pc as usize].op, Op::Map { to, .. } if to.slot == slot && to.wide);
+            let values: Vec<u64> = lanes(active).map(|lane| warp.regs[slot as usize].get(wide, lane)).collect();
+            let same = values.iter().all(|value| *value == values[0]);
+            let shown: Vec<String> =
+                values[..if same { 1 } else { values.len() }].iter().map(|value| format!("{value:x}")).collect();
+            line.push_str(&format!("  {} = {}", program.names[slot as usize], shown.join(" ")));
+        }
+        for &index in &meta.writes_predicates {
+            line.push_str(&format!(
+                "  {} = {:08x}",
+                program.predicate_names[index as usize],
+                warp.predicates[index as usize] & active
+            ));
+        }
+        if let Ok(mut lines) = self.launch.trace.lock()
+            && lines.len() < MOST_LINES
+        {
+            lines.push(line);
+        }
     }
 
     /// Registers that are read must have been written in the lanes that read them.
