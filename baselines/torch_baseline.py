@@ -38,15 +38,22 @@ class Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_char * 64)]
 
 
-class Session:
+class Case:
     """Tensors and work of one case."""
 
-    def __init__(self):
-        self.driver = ctypes.CDLL("libcuda.so.1")
+    driver = ctypes.CDLL("libcuda.so.1")
+    flush = None
+
+    def __init__(self, request):
         self.opened = {}
         self.tensors = {}
         self.work = None
-        self.flush = None
+        self.tf32 = False
+        try:
+            self.prepare(request)
+        except Exception:
+            self.release()
+            raise
 
     def memory(self, handle):
         if handle not in self.opened:
@@ -71,9 +78,9 @@ class Session:
         return flat[:: spec["step"]].view(spec["shape"]) if spec["step"] > 1 else flat.view(spec["shape"])
 
     def prepare(self, request):
-        self.release()
         self.tensors = {spec["name"]: self.tensor(spec) for spec in request["tensors"]}
-        torch.backends.cuda.matmul.allow_tf32 = request["precision"].startswith("tf32")
+        self.tf32 = request["precision"].startswith("tf32")
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         work = OPERATORS[request["operator"]](request, self.tensors)
@@ -81,7 +88,6 @@ class Session:
         for _ in range(2):
             self.work()
         torch.cuda.synchronize()
-        return {"config": f"torch {torch.__version__}{', compiled' if COMPILE else ''}"}
 
     def release(self):
         self.work, self.tensors = None, {}
@@ -92,14 +98,16 @@ class Session:
         return {}
 
     def run(self):
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
         self.work()
         torch.cuda.synchronize()
         return {}
 
     def time(self, request):
         cold, samples, launches = request["timing"] == "cold", request["samples"], request["launches"]
-        if cold and (self.flush is None or self.flush.numel() != request["flush_bytes"] // 4):
-            self.flush = torch.zeros(request["flush_bytes"] // 4, device="cuda", dtype=torch.float32)
+        if cold and (Case.flush is None or Case.flush.numel() != request["flush_bytes"] // 4):
+            Case.flush = torch.zeros(request["flush_bytes"] // 4, device="cuda", dtype=torch.float32)
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
         pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(samples)]
         graph = None
         self.work()
@@ -113,7 +121,7 @@ class Session:
         torch.cuda._sleep(int(2e9 * 1e-4 * min(samples * max(launches, 1), 400)))
         for start, end in pairs:
             if cold:
-                self.flush.sum()
+                Case.flush.sum()
             start.record()
             if graph is not None:
                 graph.replay()
@@ -208,32 +216,32 @@ OPERATORS = {
 }
 
 
-def answer(session, request):
+def answer(cases, request):
     ask = request["ask"]
     if ask == "describe":
         name = f"torch {torch.__version__} on {torch.cuda.get_device_name()}"
         return {"name": name, "operators": list(OPERATORS)}
     if ask == "prepare":
-        return session.prepare(request)
-    if ask == "run":
-        return session.run()
-    if ask == "time":
-        return session.time(request)
+        cases[request["case"]] = Case(request)
+        return {"config": f"torch {torch.__version__}{', compiled' if COMPILE else ''}"}
     if ask == "release":
-        return session.release()
-    raise Unsupported(f"the request {ask}")
+        case = cases.pop(request["case"], None)
+        return case.release() if case else {}
+    case = cases[request["case"]]
+    return case.run() if ask == "run" else case.time(request)
 
 
 def main():
     torch.zeros(1, device="cuda")
-    session = Session()
+    cases = {}
     for line in sys.stdin:
         try:
-            reply = {"ok": True, **answer(session, json.loads(line))}
+            reply = {"ok": True, **answer(cases, json.loads(line))}
         except Unsupported as why:
             reply = {"error": str(why), "unsupported": True}
         except Exception as error:  # every failure is an answer
-            reply = {"error": f"{type(error).__name__}: {error}"[:400]}
+            missing = isinstance(error, NotImplementedError) or "not implemented" in str(error)
+            reply = {"error": f"{type(error).__name__}: {error}"[:400], "unsupported": missing}
         print(json.dumps(reply), flush=True)
 
 

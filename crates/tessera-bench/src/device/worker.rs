@@ -5,14 +5,15 @@
 //!
 //! ```text
 //! -> {"ask":"describe"}                                   <- {"ok":true,"name":"torch 2.11","operators":["gemm","softmax"]}
-//! -> {"ask":"prepare","operator":"gemm","variant":"nt","size":{"m":4096,...},"precision":"bf16",
+//! -> {"ask":"prepare","case":1,"operator":"gemm","variant":"nt","size":{"m":4096,...},"precision":"bf16",
 //!     "tensors":[{"name":"A","handle":"<hex>","offset":8192,"dtype":"bf16","shape":[4096,4096],"step":1,"role":"input"},...]}
-//! -> {"ask":"run"}                                        the work once, finished when it answers
-//! -> {"ask":"time","timing":"cold","samples":10,"launches":1,"flush_bytes":125829120}   <- {"ok":true,"ns":[...]}
-//! -> {"ask":"release"}
+//! -> {"ask":"run","case":1}                               the work once, finished when it answers
+//! -> {"ask":"time","case":1,"timing":"cold","samples":10,"launches":1,"flush_bytes":125829120}   <- {"ok":true,"ns":[...]}
+//! -> {"ask":"release","case":1}
 //! ```
-//! `handle` names device memory of the harness (the driver's interprocess handle of its allocation), `offset` counts bytes to
-//! the first element. The worker times as the harness does: a blocked queue, events, reading through the cache before cold
+//! Several cases are prepared at once, as they are timed in turn; each has a number. `handle` names device memory of the harness
+//! (the driver's interprocess handle of its allocation), `offset` counts bytes to the first element. The worker times as the
+//! harness does: a blocked queue, events, reading through the cache before cold
 //! samples.
 
 use std::cell::RefCell;
@@ -44,6 +45,8 @@ pub struct Worker {
     answers: Receiver<String>,
     name: String,
     operators: Vec<String>,
+    /// Cases prepared so far.
+    cases: u64,
 }
 
 impl Worker {
@@ -65,7 +68,7 @@ impl Worker {
                 }
             }
         });
-        let mut worker = Worker { child, input, answers, name: String::new(), operators: Vec::new() };
+        let mut worker = Worker { child, input, answers, name: String::new(), operators: Vec::new(), cases: 0 };
         let description = worker.ask(&json!({"ask": "describe"})).map_err(|fault| fault.message)?;
         worker.name = description["name"].as_str().unwrap_or(program).to_string();
         let operators = description["operators"].as_array().into_iter().flatten();
@@ -111,6 +114,7 @@ impl Drop for Worker {
 /// A case prepared in a worker.
 pub(crate) struct WorkerLauncher {
     worker: Rc<RefCell<Worker>>,
+    case: u64,
     flush_bytes: u64,
     config: String,
 }
@@ -138,14 +142,16 @@ impl WorkerLauncher {
             }));
         }
         let key = &case.key;
+        worker.borrow_mut().cases += 1;
+        let case = worker.borrow().cases;
         let request = json!({
-            "ask": "prepare", "operator": key.operator, "variant": key.variant, "size": key.size, "precision": key.precision,
+            "ask": "prepare", "case": case, "operator": key.operator, "variant": key.variant, "size": key.size, "precision": key.precision,
             "tensors": list,
         });
         let answer = worker.borrow_mut().ask(&request)?;
         let l2 = tensors.l2_bytes();
         let config = answer["config"].as_str().map_or_else(|| worker.borrow().name.clone(), str::to_string);
-        Ok(WorkerLauncher { worker: Rc::clone(worker), flush_bytes: 2 * l2, config })
+        Ok(WorkerLauncher { worker: Rc::clone(worker), case, flush_bytes: 2 * l2, config })
     }
 }
 
@@ -153,13 +159,13 @@ impl Launcher for WorkerLauncher {
     fn enqueue(&mut self, _tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError> {
         // What was queued here before, poison above all, comes first; the work itself is done when the worker answers.
         stream.synchronize()?;
-        let answer = self.worker.borrow_mut().ask(&json!({"ask": "run"}));
+        let answer = self.worker.borrow_mut().ask(&json!({"ask": "run", "case": self.case}));
         answer.map(drop).map_err(|fault| DriverError::Argument(fault.message))
     }
 
     fn time(&mut self, timing: Timing, samples: usize, launches: usize) -> Option<Result<Vec<f64>, Fault>> {
         let request = json!({
-            "ask": "time", "timing": timing.name(), "samples": samples, "launches": launches, "flush_bytes": self.flush_bytes,
+            "ask": "time", "case": self.case, "timing": timing.name(), "samples": samples, "launches": launches, "flush_bytes": self.flush_bytes,
         });
         let answer = self.worker.borrow_mut().ask(&request);
         Some(answer.map(|answer| answer["ns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()))
@@ -173,6 +179,6 @@ impl Launcher for WorkerLauncher {
 impl Drop for WorkerLauncher {
     fn drop(&mut self) {
         // The memory is about to be freed here.
-        let _ = self.worker.borrow_mut().ask(&json!({"ask": "release"}));
+        let _ = self.worker.borrow_mut().ask(&json!({"ask": "release", "case": self.case}));
     }
 }
