@@ -98,6 +98,31 @@ fn views_in_other_orders_with_wide_indices_and_padding() {
 }
 
 #[test]
+fn elements_that_share_bytes() {
+    for dtype in [DType::F4E2M1, DType::F6E2M3, DType::F6E3M2, DType::I4] {
+        let wide = if dtype == DType::I4 { DType::I8 } else { DType::F32 };
+        let bytes = (200 * dtype.bits() as usize).div_ceil(8);
+        let packed = |fill: bool| Data::Array {
+            dtype: DType::I8,
+            bytes: (0..bytes).map(|i| if fill { (i * 37 + 11) as u8 } else { 0 }).collect(),
+            sizes: vec![200],
+        };
+        let open = match array(dtype, 1) {
+            ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
+                ArgType::Array { dtype, shape, strides, align: 1, index, disjoint }
+            }
+            other => other,
+        };
+        let source = body(
+            "i = ct.bid(0)\nt = ct.load(x, (i,), (64,))\nct.store(y, (i,), t.astype(y.dtype))\nct.store(out, (i,), (t.astype(y.dtype) * 2).astype(out.dtype))",
+        );
+        let data = [packed(true), Data::zeros(wide, &[200]), packed(false)];
+        println!("{dtype}");
+        agrees(&source, &[("x", open.clone()), ("y", array(wide, 1)), ("out", open)], &data, [4, 1, 1]);
+    }
+}
+
+#[test]
 fn a_block_does_once_what_it_does_with_scalars() {
     let source = body(
         "n = ct.atomic_add(out, (0, 0), 1)\nm = ct.atomic_cas(out, (0, 1), 0, 5)\nct.atomic_max(out, (0, 2), n)\nct.scatter(out, (1, n), n + m)\n\

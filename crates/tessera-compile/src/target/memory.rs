@@ -271,22 +271,18 @@ impl Lowering<'_> {
     fn store_packed(&mut self, base: Reg, elem: Elem, run: &Run, value: Reg) {
         let (address, shift) = self.packed_place(base, elem, &run.address);
         let bits = element_bits(elem) as u32;
-        // The code lies in one or two aligned words; each is changed by taking its bits out and putting the new ones in.
-        let three = self.b.u64(3);
-        let within = self.b.and(address, three);
+        // The code lies in one or two aligned half words; each is changed by taking its bits out and putting the new ones in.
+        let one = self.b.u64(1);
+        let within = self.b.and(address, one);
         let start = self.b.sub(Ty::S64, address, within);
         let within = self.b.cvt(Ty::U32, Ty::U64, within);
         let eight = self.b.u32(8);
         let shift = self.b.mad(Ty::U32, within, eight, shift);
         let mask = self.b.u32((1 << bits) - 1);
         let code = self.b.and(value, mask);
-        let zero = self.b.u32(0);
-        let wide = |this: &mut Self, low: Reg| {
-            let pair = this.b.pack(&[low, zero]);
-            this.b.shl(pair, shift)
-        };
-        let (code, mask) = (wide(self, code), wide(self, mask));
-        let (code, mask) = (self.b.unpack(code, Class::B32), self.b.unpack(mask, Class::B32));
+        let (code, mask) = (self.b.shl(code, shift), self.b.shl(mask, shift));
+        let (code, mask) = (self.b.unpack(code, Class::B16), self.b.unpack(mask, Class::B16));
+        let zero = self.b.b16(0);
         let always = self.b.bool(true);
         let mut when = run.when.unwrap_or(always);
         for part in 0..2 {
@@ -294,19 +290,19 @@ impl Lowering<'_> {
                 if 8 % bits == 0 {
                     break;
                 }
-                let touched = self.b.setp(tessera_ptx::Word::Ne, Ty::U32, mask[1], zero);
+                let touched = self.b.setp(tessera_ptx::Word::Ne, Ty::U16, mask[1], zero);
                 when = self.b.and(when, touched);
             }
             let (code, mask) = (code[part], mask[part]);
-            let address = self.b.at(start, 4 * part as i64);
+            let address = self.b.at(start, 2 * part as i64);
             self.b.when(when, |b| {
-                let old = b.ld("relaxed.gpu.global", Ty::B32, address.clone());
+                let old = b.ld("relaxed.gpu.global", Ty::B16, address.clone());
                 b.repeat_while(&[old], |b, carried| {
                     let kept = b.not(mask);
                     let kept = b.and(carried[0], kept);
                     let new = b.or(kept, code);
-                    let found = b.atom_cas("relaxed.gpu.global", Ty::B32, address.clone(), carried[0], new);
-                    let again = b.setp(tessera_ptx::Word::Ne, Ty::U32, found, carried[0]);
+                    let found = b.atom_cas("relaxed.gpu.global", Ty::B16, address.clone(), carried[0], new);
+                    let again = b.setp(tessera_ptx::Word::Ne, Ty::U16, found, carried[0]);
                     (again, vec![found])
                 });
             });
