@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
 use tessera_types::{DType, FloatFormat, IntFormat, Policy};
 
@@ -198,8 +198,13 @@ fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option
     Ok(problems)
 }
 
+/// The kind of machine that a device is.
+fn machine(device: &Device) -> Machine {
+    if device.is_cpu() { Machine::Cpu } else { Machine::Gpu }
+}
+
 fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
-    let plan = (entry.operator.plan)(&entry.problem, entry.policy);
+    let plan = (entry.operator.plan)(&entry.problem, entry.policy, machine(device));
     let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan, device));
     CaseSpec {
         key: CaseKey {
@@ -270,7 +275,7 @@ impl Library {
         let entry = position
             .map(|position| &self.entries[position])
             .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
-        let plan = (entry.operator.plan)(&entry.problem, entry.policy)
+        let plan = (entry.operator.plan)(&entry.problem, entry.policy, machine(&self.device))
             .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
         Ok((plan, Source { file: entry.operator.file, text: entry.operator.source }))
     }

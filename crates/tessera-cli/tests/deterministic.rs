@@ -7,7 +7,7 @@ use std::process::Command;
 use tessera::compile::{CompileOptions, OptLevel, compile};
 use tessera::ir::text::print_module;
 use tessera::lang::{ArgType, ConstValue, parse_file};
-use tessera::ops::{Argument, OPERATORS};
+use tessera::ops::{Argument, Machine, OPERATORS};
 use tessera::types::{DType, Policy};
 
 const WHERE: &str = "TESSERA_TEST_LISTING";
@@ -32,7 +32,7 @@ fn jobs() -> BTreeMap<String, Job> {
             .flat_map(|edge| operator.precisions.iter().map(move |&name| (edge.clone(), name)));
         for (problem, precision) in (operator.quick)().into_iter().chain(edges) {
             let policy: Policy = precision.parse().expect("a policy");
-            let Ok(plan) = (operator.plan)(&problem, policy) else { continue };
+            let Ok(plan) = (operator.plan)(&problem, policy, Machine::Cpu) else { continue };
             for launch in &plan.launches {
                 let kernel = &parsed.kernels[launch.kernel];
                 let types: Vec<(String, ArgType)> = launch

@@ -12,7 +12,7 @@ mod set;
 mod work;
 
 pub use operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
     TensorSpec, Unsupported, find,
 };
 pub use problem::Problem;

@@ -46,8 +46,17 @@ pub struct Operator {
     pub quick: fn() -> Vec<(Problem, &'static str)>,
     /// Small problems at the edges of the kernels' tiles, for checking.
     pub edges: fn() -> Vec<Problem>,
-    /// Everything needed to run one problem in one precision.
-    pub plan: fn(&Problem, Policy) -> Result<Plan, Unsupported>,
+    /// Everything needed to run one problem in one precision on a kind of machine.
+    pub plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
+}
+
+/// What a plan's tiles are chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// Few cores with large caches: a block is a core's work for microseconds.
+    Cpu,
+    /// Many multiprocessors: a block's tiles live in registers and shared memory.
+    Gpu,
 }
 
 /// Why an operator does not do a problem.

@@ -10,7 +10,7 @@ use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::element::{storable, underflow, wrap};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::rows;
@@ -88,7 +88,7 @@ fn arithmetic(storage: DType) -> DType {
     }
 }
 
-fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let storage = match policy.storage() {
         Storage::Plain(dtype) if dtype.bits() >= 8 => dtype,
         _ => return Err(Unsupported(format!("bandwidth moves whole bytes, not `{policy}`"))),
@@ -104,7 +104,7 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let n = elements.div_ceil(stride).max(1);
     let two = matches!(operation, "add" | "triad");
     let acc = arithmetic(storage);
-    let tile = rows::elementwise_tile(n);
+    let tile = rows::elementwise_tile(n, machine);
 
     let fill = if storage.is_integer() { Fill::Integers { least: -100, greatest: 100 } } else { Fill::NORMAL };
     let vector = |name, role| TensorSpec { step: stride, fill, ..TensorSpec::new(name, storage, [n], role) };

@@ -9,7 +9,7 @@ use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::element::storable;
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, RowIdentity, TensorSpec,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, RowIdentity, TensorSpec,
     Unsupported,
 };
 use crate::problem::Problem;
@@ -77,11 +77,21 @@ fn compute_type(storage: DType) -> DType {
 }
 
 /// Tile extents: large enough that a block's operands are reused from cache, small enough that a small product has blocks for every core.
-fn tiles(m: u64, n: u64) -> (i64, i64, i64) {
-    if m.min(n) >= 1024 { (256, 256, 64) } else { (128, 128, 64) }
+/// On a GPU the accumulator lives in registers, and products of 16 bits have the widest instructions.
+fn tiles(m: u64, n: u64, compute: DType, machine: Machine) -> (i64, i64, i64) {
+    let large = m.min(n) >= 1024;
+    match machine {
+        Machine::Cpu if large => (256, 256, 64),
+        Machine::Cpu => (128, 128, 64),
+        Machine::Gpu if compute.bits() == 16 && large => (128, 256, 64),
+        Machine::Gpu if compute.bits() == 16 => (64, 64, 64),
+        Machine::Gpu if compute.bits() == 64 => (64, 64, 16),
+        Machine::Gpu if large => (128, 128, 32),
+        Machine::Gpu => (64, 64, 32),
+    }
 }
 
-fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let Storage::Plain(storage) = policy.storage() else {
         return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
     };
@@ -108,8 +118,8 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
         b.fill = a.fill;
     }
 
-    let (tm, tn, tk) = tiles(m, n);
     let compute = compute_type(storage);
+    let (tm, tn, tk) = tiles(m, n, compute, machine);
     let mut arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),

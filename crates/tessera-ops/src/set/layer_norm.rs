@@ -14,5 +14,5 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     further_suite: Vec::new,
     quick: || norm::quick(LAYER_NORM.precisions),
     edges: norm::edges,
-    plan: |problem, policy| norm::plan("layer_norm", Centre::Mean, problem, policy),
+    plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
 };

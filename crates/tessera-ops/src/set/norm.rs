@@ -7,7 +7,9 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, RowMoments};
 
 use crate::element::{storable, underflow};
-use crate::operator::{Argument, Expected, Fill, Inputs, LaunchSpec, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported};
+use crate::operator::{
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::work::{Metric, Work, packed_bytes};
@@ -35,7 +37,13 @@ impl Centre {
 }
 
 /// The plan of the norm whose kernel has this name.
-pub(crate) fn plan(kernel: &'static str, centre: Centre, problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+pub(crate) fn plan(
+    kernel: &'static str,
+    centre: Centre,
+    problem: &Problem,
+    policy: Policy,
+    machine: Machine,
+) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, kernel)?;
     let (count, n) = extents(problem);
     let mut x = TensorSpec::new("x", storage, [count, n], Role::Input);
@@ -51,7 +59,7 @@ pub(crate) fn plan(kernel: &'static str, centre: Centre, problem: &Problem, poli
     let mut tensors = vec![x];
     tensors.extend(parameters.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Input)));
     tensors.push(TensorSpec::new("y", storage, [count, n], Role::Output));
-    let per_block = rows::rows_per_block(n);
+    let per_block = rows::rows_per_block(n, machine);
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.extend([
         ("eps", Argument::Float(EPS)),

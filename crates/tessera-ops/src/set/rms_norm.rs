@@ -14,5 +14,5 @@ pub(crate) static RMS_NORM: Operator = Operator {
     further_suite: norm::suite,
     quick: || norm::quick(RMS_NORM.precisions),
     edges: norm::edges,
-    plan: |problem, policy| norm::plan("rms_norm", Centre::Zero, problem, policy),
+    plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
 };

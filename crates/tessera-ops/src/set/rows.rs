@@ -2,7 +2,7 @@
 
 use tessera_types::{DType, Policy, Storage};
 
-use crate::operator::Unsupported;
+use crate::operator::{Machine, Unsupported};
 
 /// Storage and accumulator of a float policy.
 pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), Unsupported> {
@@ -13,14 +13,23 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
 }
 
 /// How many rows one block takes: enough elements that a block is worth starting, one row at least.
-pub(crate) fn rows_per_block(n: usize) -> usize {
-    (16384 / n.max(1)).clamp(1, 16)
+pub(crate) fn rows_per_block(n: usize, machine: Machine) -> usize {
+    let elements = match machine {
+        Machine::Cpu => 16384,
+        Machine::Gpu => 4096,
+    };
+    (elements / n.max(1)).clamp(1, 16)
 }
 
 /// Elements one block of an elementwise kernel takes: blocks cost a few hundred nanoseconds each on a CPU, so large arrays get large
 /// tiles (a copy of 64 MiB reached 0.6 of the copy rate with tiles of 4096 and 0.85 with 65536), small ones enough blocks for every core.
-pub(crate) fn elementwise_tile(n: usize) -> usize {
-    if n >= 1 << 19 { 65536 } else { 4096 }
+/// On a GPU a tile is a few vectors of each thread.
+pub(crate) fn elementwise_tile(n: usize, machine: Machine) -> usize {
+    match machine {
+        Machine::Cpu if n >= 1 << 19 => 65536,
+        Machine::Cpu => 4096,
+        Machine::Gpu => 2048,
+    }
 }
 
 /// One block for every `per_block` rows.

@@ -9,7 +9,7 @@ use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::element::underflow;
 use crate::operator::{
-    Argument, Expected, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::rows;
@@ -66,7 +66,7 @@ fn edges() -> Vec<Problem> {
     cases
 }
 
-fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "softmax")?;
     let [batch, heads, queries, keys] = ["batch", "heads", "queries", "keys"].map(|name| problem.get(name) as usize);
     let causal = problem.has("causal");
@@ -78,7 +78,7 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
         TensorSpec::new("x", storage, [count, keys], Role::Input),
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
-    let per_block = rows::rows_per_block(keys);
+    let per_block = rows::rows_per_block(keys, machine);
     let mut arguments = vec![
         ("x", Argument::Tensor(0)),
         ("y", Argument::Tensor(1)),

@@ -9,7 +9,7 @@ use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
 use crate::element::{storable, underflow};
 use crate::operator::{
-    Argument, Expected, Inputs, LaunchSpec, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::rows;
@@ -58,6 +58,8 @@ const ALPHA: f64 = 1.5;
 const TILE: usize = 4096;
 /// Tiles that one block of a reduction's first stage adds up.
 const TILES: usize = 16;
+/// Blocks of a reduction's first stage that keep every multiprocessor of a large GPU busy.
+const GPU_BLOCKS: usize = 1056;
 /// Elements of a tile of a reduction's second stage.
 const FINISH_TILE: usize = 1024;
 
@@ -94,7 +96,7 @@ fn edges() -> Vec<Problem> {
     cases
 }
 
-fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "vector")?;
     let word = problem.variant.split(' ').next().unwrap_or_default();
     let Some((name, operation)) = OPERATIONS.iter().copied().find(|(name, _)| *name == word) else {
@@ -110,7 +112,7 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let bytes = packed_bytes(storage, n as u64);
 
     if matches!(operation, Operation::Axpy | Operation::Add | Operation::Mul) {
-        let elements = rows::elementwise_tile(n);
+        let elements = rows::elementwise_tile(n, machine);
         let tile = ("TILE", Argument::Int(elements as i64));
         let mut arguments =
             vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("z", Argument::Tensor(2)), acc_type, tile];
@@ -144,13 +146,17 @@ fn plan(problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
         Operation::ReduceSum => ("sum_partials", "finish_sum", 1),
         Operation::ReduceMax | Operation::Axpy | Operation::Add | Operation::Mul => ("max_partials", "finish_max", 1),
     };
-    let grid = rows::grid(n, TILE * TILES)?;
+    let tiles = match machine {
+        Machine::Cpu => TILES,
+        Machine::Gpu => n.div_ceil(TILE * GPU_BLOCKS).clamp(1, 64),
+    };
+    let grid = rows::grid(n, TILE * tiles)?;
     let mut tensors: Vec<TensorSpec> = ["x", "y"][..operands].iter().map(|&name| vector(name, Role::Input)).collect();
     let mut arguments: Vec<_> = ["x", "y"][..operands].iter().enumerate().map(|(i, &name)| (name, Argument::Tensor(i))).collect();
     tensors.push(TensorSpec::new("partials", acc, [grid[0] as usize], Role::Workspace));
     tensors.push(TensorSpec::new("result", acc, [1], Role::Output));
     let partials = ("partials", Argument::Tensor(operands));
-    arguments.extend([partials, acc_type, tile, ("TILES", Argument::Int(TILES as i64))]);
+    arguments.extend([partials, acc_type, tile, ("TILES", Argument::Int(tiles as i64))]);
     let finish_arguments =
         vec![partials, ("result", Argument::Tensor(operands + 1)), ("TILE", Argument::Int(FINISH_TILE as i64))];
     Ok(Plan {
