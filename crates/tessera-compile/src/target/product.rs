@@ -19,6 +19,7 @@ use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::remap::row_major;
 use super::scratch::element_bytes;
+use super::view::Run;
 
 /// How integers among the factors are read.
 type Signs = (Signedness, Signedness);
@@ -338,9 +339,18 @@ impl Lowering<'_> {
         self.b.switch_to(body);
         let params = self.b.block_params(body);
         let (k, mut sums) = (params[0], params[1..].to_vec());
+        let along = self.vectors_along(&rows, (lhs, rank - 1), k, u64::from(unroll), out, signs.0)?;
+        let across = if layout.has_holes() { Vec::new() } else { columns.groups(rhs, rank - 1, place.thread_bits[rank - 1]) };
         for inner in 0..u64::from(unroll) {
-            let mut a = self.line_values(&rows, (lhs, rank - 1), k, inner, out, signs.0)?;
-            let mut b = self.line_values(&columns, (rhs, rank - 2), k, inner, out, signs.1)?;
+            let mut a = match &along {
+                Some(along) => along[inner as usize].clone(),
+                None => self.line_values(&rows, (lhs, rank - 1), k, inner, out, signs.0)?,
+            };
+            let mut b = if across.is_empty() {
+                self.line_values(&columns, (rhs, rank - 2), k, inner, out, signs.1)?
+            } else {
+                self.vectors_across(&columns, &across, (rhs, rank - 2), k, inner, out, signs.1)?
+            };
             if let Some([left, right]) = scales {
                 let group = self.b.u32((depth / left.shape[rank - 1]).trailing_zeros());
                 let ahead = self.b.u32(inner as u32);
@@ -400,6 +410,74 @@ impl Lowering<'_> {
         lines.addresses.len() - 1
     }
 
+    /// Elements `k` to `k + count` of every line, by vectors along it: for each of them the lines' values. `None` where
+    /// neighbours along the line are no neighbours in memory.
+    fn vectors_along(
+        &mut self,
+        lines: &Lines,
+        (factor, axis): (&Buffer, usize),
+        k: Reg,
+        count: u64,
+        out: DType,
+        sign: Signedness,
+    ) -> Lowered<Option<Vec<Vec<Reg>>>> {
+        let bytes = factor.elem.unpacked_bytes() as u64;
+        let width = (16 / bytes).min(count);
+        let plain = factor.swizzle.bits == 0 && factor.slabs.is_none() && factor.strides[axis] == 1;
+        let aligned =
+            factor.strides.iter().enumerate().all(|(other, stride)| other == axis || (stride * bytes).is_multiple_of(16));
+        if !plain || !aligned || factor.align < 16 || width < 2 || !count.is_multiple_of(width) {
+            return Ok(None);
+        }
+        let elem = Elem::Num(factor.elem);
+        let zero = self.bits(elem, 0);
+        let mut values: Vec<Vec<Reg>> = vec![Vec::new(); count as usize];
+        for &line in &lines.addresses {
+            let address = self.along(factor, axis, k, line);
+            for first in (0..count).step_by(width as usize) {
+                let address = self.b.at(address, (first * bytes) as i64);
+                let run = Run { registers: (0..width as usize).collect(), address, when: None };
+                for (i, value) in self.load_run("shared", elem, &run, zero, false).into_iter().enumerate() {
+                    let value = self.multiplied_as(factor.elem, out, sign, value)?;
+                    values[first as usize + i].push(value);
+                }
+            }
+        }
+        Ok(Some(values))
+    }
+
+    /// Element `k + inner` of every line, by vectors across groups of neighbouring lines.
+    #[allow(clippy::too_many_arguments, reason = "an element of a line has this many parts")]
+    fn vectors_across(
+        &mut self,
+        lines: &Lines,
+        groups: &[Vec<usize>],
+        (factor, axis): (&Buffer, usize),
+        k: Reg,
+        inner: u64,
+        out: DType,
+        sign: Signedness,
+    ) -> Lowered<Vec<Reg>> {
+        let bytes = factor.elem.unpacked_bytes() as u64;
+        let elem = Elem::Num(factor.elem);
+        let zero = self.bits(elem, 0);
+        let mut values = vec![zero; lines.addresses.len()];
+        for group in groups {
+            let address = self.along(factor, axis, k, lines.addresses[group[0]]);
+            let address = self.b.at(address, (inner * factor.strides[axis] * bytes) as i64);
+            let run = Run { registers: (0..group.len()).collect(), address, when: None };
+            for (&line, value) in group.iter().zip(self.load_run("shared", elem, &run, zero, false)) {
+                values[line] = self.multiplied_as(factor.elem, out, sign, value)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// An element of a factor in the type that is accumulated.
+    fn multiplied_as(&mut self, dtype: DType, out: DType, sign: Signedness, value: Reg) -> Lowered<Reg> {
+        if out == DType::I32 { Ok(self.extended(dtype, sign == Signedness::Signed, value)) } else { self.wide_of(dtype, value) }
+    }
+
     /// Element `k + inner` of every line along an axis of the factor, in the type that is accumulated.
     fn line_values(
         &mut self,
@@ -426,11 +504,7 @@ impl Lowering<'_> {
                 let address = self.mixed(factor.swizzle, address);
                 self.take(elem, address)
             };
-            values.push(if out == DType::I32 {
-                self.extended(factor.elem, sign == Signedness::Signed, value)
-            } else {
-                self.wide_of(factor.elem, value)?
-            });
+            values.push(self.multiplied_as(factor.elem, out, sign, value)?);
         }
         Ok(values)
     }
@@ -441,4 +515,42 @@ impl Lowering<'_> {
 struct Lines {
     known: FxHashMap<SmallVec<[(u64, u64); 4]>, usize>,
     addresses: Vec<Reg>,
+}
+
+impl Lines {
+    /// The lines in groups of neighbours that one load along the buffer's axis `axis` takes; nothing where not all lines are in
+    /// such groups.
+    fn groups(&self, factor: &Buffer, axis: usize, thread_bits: u64) -> Vec<Vec<usize>> {
+        let bytes = factor.elem.unpacked_bytes() as u64;
+        let width = 16 / bytes;
+        let plain = factor.swizzle.bits == 0 && factor.slabs.is_none() && factor.strides[axis] == 1;
+        let aligned =
+            factor.strides.iter().enumerate().all(|(other, stride)| other == axis || (stride * bytes).is_multiple_of(16));
+        if !plain || !aligned || factor.align < 16 || width < 2 || thread_bits & (width - 1) != 0 {
+            return Vec::new();
+        }
+        let mut groups = Vec::new();
+        for (key, &line) in &self.known {
+            let Some((&(xor, add), batch)) = key.split_last() else { return Vec::new() };
+            if xor & (width - 1) != 0 {
+                return Vec::new();
+            }
+            if !add.is_multiple_of(width) {
+                continue;
+            }
+            let mut group = vec![line];
+            for step in 1..width {
+                let mut next: SmallVec<[(u64, u64); 4]> = batch.into();
+                next.push((xor, add + step));
+                match self.known.get(&next) {
+                    Some(&line) => group.push(line),
+                    None => return Vec::new(),
+                }
+            }
+            groups.push(group);
+        }
+        groups.sort_unstable();
+        let covered: usize = groups.iter().map(Vec::len).sum();
+        if covered == self.addresses.len() { groups } else { Vec::new() }
+    }
 }
