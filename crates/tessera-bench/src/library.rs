@@ -22,8 +22,11 @@ pub const TESSERA: &str = "tessera";
 pub(crate) const GUARD: usize = 8192;
 /// Elements generated at a time.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// What guards are filled with.
-pub(crate) const GUARD_BYTE: u8 = 0xc3;
+/// What guards of the tensor at a position of a plan are filled with. Each has its own: a kernel that copies one guard over
+/// another would not be seen.
+pub(crate) const fn guard_byte(position: usize) -> u8 {
+    0xc3 ^ (position as u8).wrapping_mul(2)
+}
 
 /// One row of the suite before it is built.
 struct Entry {
@@ -381,7 +384,7 @@ pub(crate) fn memory_fault(error: impl std::fmt::Display) -> Fault {
 }
 
 impl Guarded {
-    fn new(spec: &TensorSpec) -> Result<Guarded, Fault> {
+    fn new(position: usize, spec: &TensorSpec) -> Result<Guarded, Fault> {
         let span = (spec.len() * spec.step).next_multiple_of(8);
         let memory = Tensor::zeros(spec.dtype, &[GUARD + span + GUARD]).map_err(memory_fault)?;
         let mut strides = vec![1; spec.shape.len()];
@@ -392,7 +395,7 @@ impl Guarded {
         let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
         let guarded = Guarded { memory, span, view };
         for guard in guarded.guards()? {
-            guard.fill_bytes(GUARD_BYTE).map_err(memory_fault)?;
+            guard.fill_bytes(guard_byte(position)).map_err(memory_fault)?;
         }
         Ok(guarded)
     }
@@ -420,7 +423,12 @@ impl Guarded {
 impl PlanSubject {
     /// Allocates the tensors and compiles the launches.
     pub fn build(plan: Plan, source: Source<'_>, options: &CompileOptions, device: &Device) -> Result<PlanSubject, Fault> {
-        let tensors = plan.tensors.iter().map(Guarded::new).collect::<Result<Vec<_>, _>>()?;
+        let tensors = plan
+            .tensors
+            .iter()
+            .enumerate()
+            .map(|(position, spec)| Guarded::new(position, spec))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut launches = Vec::new();
         let mut phases: Vec<Phase> = Vec::new();
         let mut config = String::new();
@@ -578,9 +586,9 @@ impl Subject for PlanSubject {
     }
 
     fn damaged_guard(&self) -> Option<String> {
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
+        for (position, (spec, tensor)) in self.plan.tensors.iter().zip(&self.tensors.0).enumerate() {
             for (side, guard) in ["before", "after"].iter().zip(tensor.guards().ok()?) {
-                if let Ok(Some(byte)) = guard.first_other_byte(GUARD_BYTE) {
+                if let Ok(Some(byte)) = guard.first_other_byte(guard_byte(position)) {
                     return Some(format!("{} bytes into the guard {side} `{}`", byte, spec.name));
                 }
             }

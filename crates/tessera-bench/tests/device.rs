@@ -145,7 +145,7 @@ fn measured(suite: &DeviceLibrary) -> (Vec<SummaryRecord>, Vec<Record>, bool) {
 #[test]
 fn times_are_the_devices_own_and_every_block_says_how_the_device_was() {
     for (timing, launches) in [(Timing::COLD, 1), (Timing::WARM, 1), (Timing::GRAPH, 1)] {
-        let (_, device) = open(1 << 22);
+        let (_, device) = open(256 << 20);
         let suite = suite(&device, 64 << 10, &[("right", "copy", 0)], timing);
         let (rows, records, ended) = measured(&suite);
         let row = &rows[0];
@@ -174,7 +174,7 @@ fn times_are_the_devices_own_and_every_block_says_how_the_device_was() {
 fn the_gate_finds_what_is_not_written_and_what_is_written_beyond() {
     // The larger size is sampled: what is missing lies between the samples, and the digest shows it.
     for bytes in [64 << 10, 20 << 20] {
-        let (_, device) = open(64 << 20);
+        let (_, device) = open(256 << 20);
         let flawed = [("right", "copy", 0), ("short", "copy", -3), ("long", "copy", 5), ("idle", "tessera_empty", 0)];
         let suite = suite(&device, bytes, &flawed, Timing::COLD);
         let case = &suite.cases()[0];
@@ -192,7 +192,7 @@ fn the_gate_finds_what_is_not_written_and_what_is_written_beyond() {
 
 #[test]
 fn rows_are_sampled_only_where_a_problem_is_large() {
-    let (_, device) = open(64 << 20);
+    let (_, device) = open(256 << 20);
     let small = suite(&device, 64 << 10, &[("right", "copy", 0)], Timing::COLD);
     assert!(small.build(&small.cases()[0], "right").unwrap().sampled_rows(0).is_none());
     let large = suite(&device, 20 << 20, &[("right", "copy", 0)], Timing::COLD);
@@ -205,7 +205,7 @@ fn rows_are_sampled_only_where_a_problem_is_large() {
 
 #[test]
 fn a_fault_ends_the_run_without_an_end_and_names_the_kernel() {
-    let (_, device) = open(1 << 22);
+    let (_, device) = open(256 << 20);
     let suite = suite(&device, 64 << 10, &[("crash", "crash", 0), ("right", "copy", 0)], Timing::COLD);
     let (rows, _, ended) = measured(&suite);
     assert_eq!((rows.len(), ended), (1, false));
@@ -214,8 +214,8 @@ fn a_fault_ends_the_run_without_an_end_and_names_the_kernel() {
 
 #[test]
 fn what_does_not_fit_the_device_is_skipped_with_numbers() {
-    let (_, device) = open(1 << 22);
-    let suite = suite(&device, 64 << 20, &[("right", "copy", 0)], Timing::COLD);
+    let (_, device) = open(256 << 20);
+    let suite = suite(&device, 256 << 20, &[("right", "copy", 0)], Timing::COLD);
     let (rows, ..) = measured(&suite);
     assert_eq!(rows[0].status, Status::Skipped);
 }

@@ -49,7 +49,7 @@ fn array(name: &str, dtype: DType, rank: usize, index: IndexType) -> AbiParam {
         shape: std::iter::repeat_n(Extent::Dynamic, rank).collect(),
         strides: std::iter::repeat_n(Extent::Dynamic, rank).collect(),
         index,
-        align: 4,
+        align: dtype.bits() / 8,
         disjoint: true,
     };
     AbiParam { name: name.into(), kind }

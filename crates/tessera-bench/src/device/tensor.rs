@@ -11,7 +11,7 @@ use tessera_runtime::{Device, RandomStream, Tensor};
 
 use super::subject::fault;
 use crate::case::{Fault, Lane, Poison};
-use crate::library::{CHUNK, GUARD, GUARD_BYTE, filled, memory_fault};
+use crate::library::{CHUNK, GUARD, filled, guard_byte, memory_fault};
 
 /// Elements after which inputs repeat.
 const PERIOD: usize = 8 * 8_388_593;
@@ -38,7 +38,7 @@ pub struct DeviceTensors {
 }
 
 impl Guarded {
-    fn new(spec: &TensorSpec, device: &Device) -> Result<Guarded, Fault> {
+    fn new(position: usize, spec: &TensorSpec, device: &Device) -> Result<Guarded, Fault> {
         let span = (spec.len() * spec.step).next_multiple_of(32);
         let memory = Tensor::zeros_shareable(spec.dtype, &[GUARD + span + GUARD], device).map_err(memory_fault)?;
         let mut strides = vec![1; spec.shape.len()];
@@ -50,7 +50,7 @@ impl Guarded {
         let (name, role, fill, step) = (spec.name, spec.role, spec.fill, spec.step);
         let tensor = Guarded { name, role, fill, step, memory, span, view, mirror: None };
         for guard in tensor.guards()? {
-            guard.fill_bytes(GUARD_BYTE).map_err(memory_fault)?;
+            guard.fill_bytes(guard_byte(position)).map_err(memory_fault)?;
         }
         Ok(tensor)
     }
@@ -110,7 +110,12 @@ impl Guarded {
 impl DeviceTensors {
     /// Allocates a plan's tensors.
     pub fn new(plan: &Plan, device: &Device) -> Result<DeviceTensors, Fault> {
-        let list = plan.tensors.iter().map(|spec| Guarded::new(spec, device)).collect::<Result<_, _>>()?;
+        let list = plan
+            .tensors
+            .iter()
+            .enumerate()
+            .map(|(position, spec)| Guarded::new(position, spec, device))
+            .collect::<Result<_, _>>()?;
         Ok(DeviceTensors { list })
     }
 
@@ -180,9 +185,9 @@ impl DeviceTensors {
     }
 
     pub(crate) fn damaged_guard(&self) -> Option<String> {
-        for tensor in &self.list {
+        for (position, tensor) in self.list.iter().enumerate() {
             for (side, guard) in ["before", "after"].iter().zip(tensor.guards().ok()?) {
-                if let Ok(Some(byte)) = guard.first_other_byte(GUARD_BYTE) {
+                if let Ok(Some(byte)) = guard.first_other_byte(guard_byte(position)) {
                     return Some(format!("{byte} bytes into the guard {side} `{}`", tensor.name));
                 }
             }

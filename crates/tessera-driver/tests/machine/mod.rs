@@ -54,7 +54,7 @@ fn failed(code: DriverCode) -> DriverError {
 pub(crate) fn machine(bytes: u64, kernels: &[(&str, Pretended)]) -> Machine {
     Arc::new(Mutex::new(State {
         limit: bytes,
-        memory: vec![0xcd; bytes as usize * 2],
+        memory: vec![0; bytes as usize * 2],
         next: BASE,
         kernels: kernels.iter().map(|(name, kernel)| (name.to_string(), *kernel)).collect(),
         ..State::default()
@@ -193,6 +193,7 @@ pub(crate) fn table(machine: &Machine) -> DriverTable {
         let (from, to) = (s.place(from, bytes as usize)?, s.place(to, bytes as usize)?);
         let data = s.memory[from].to_vec();
         s.memory[to].copy_from_slice(&data);
+        s.clock_ns += 60_000.0;
         Ok(())
     });
     slot!(fill_u8, |s, to, value, count, _| {
