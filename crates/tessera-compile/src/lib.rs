@@ -1,13 +1,17 @@
-//! The compiler: passes over Graph and Schedule IR, tiling, and the driver from source to optimised Schedule IR.
+//! The compiler: passes over Graph and Schedule IR, tiling, and the driver from source to optimised Schedule IR and to PTX.
 //!
 //! - [`passes`] are plain data, one file each; [`OptLevel`] names the pipelines `-O0` to `-O3`.
 //! - [`compile`] is the whole road; [`compile_module`] starts at IR.
 //! - [`facts`] answers what is known about ranges and divisibility.
 //! - [`generate`] makes random programs, for the tests of passes and executors.
 //! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
+//! - [`tile`] gives a block program's tiles layouts over threads, [`target`] makes one thread's instructions of that, and
+//!   [`compile_for`] is both and the optimiser of Target IR: a kernel for a GPU.
 //!
 //! Invariants: a pass leaves a module that verifies; every level of optimisation computes the same bits; the same input and
 //! options give the same output.
+
+#![allow(clippy::result_large_err, reason = "a kernel is refused once, and what is reported is a plain value")]
 
 mod analysis;
 mod device;
@@ -21,8 +25,8 @@ pub mod tile;
 mod tiling;
 
 pub use analysis::facts;
-pub use tessera_ptx as ptx;
 pub use device::{DeviceCompiled, compile_for};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};
+pub use tessera_ptx as ptx;
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

@@ -5,7 +5,8 @@
 //! instruction wants, so an operand of one instruction is a slice of them. Factors of 16 bits go two to a register, of 8 bits
 //! four.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 use tessera_ir::attrs::Signedness;
 use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
@@ -513,7 +514,7 @@ impl Lowering<'_> {
 /// Lines of a factor, each by the address of its first element.
 #[derive(Default)]
 struct Lines {
-    known: FxHashMap<SmallVec<[(u64, u64); 4]>, usize>,
+    known: BTreeMap<SmallVec<[(u64, u64); 4]>, usize>,
     addresses: Vec<Reg>,
 }
 
