@@ -36,7 +36,8 @@ impl FromStr for Schedule {
 pub struct Sanitize {
     /// Conflicting accesses that nothing orders, and missing proxy fences.
     pub races: bool,
-    /// Registers and memory that are read before they were written.
+    /// Registers and memory that are read before they were written. Memory that was there during a launch without this
+    /// check counts as written.
     pub uninitialized: bool,
     /// Aligned barriers to which lanes of a warp come apart.
     pub barriers: bool,
