@@ -17,6 +17,7 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use libloading::Library;
@@ -180,7 +181,7 @@ struct Shape {
 /// One algorithm for one product, ready to be queued.
 pub struct BlasLaunch {
     blas: CublasLt,
-    shape: Arc<Shape>,
+    shape: Rc<Shape>,
     algorithm: Algorithm,
     /// Workspace it needs, in bytes.
     pub workspace_bytes: usize,
@@ -286,12 +287,12 @@ impl CublasLt {
                 &mut count,
             )
         };
-        let shape = Arc::new(shape);
+        let shape = Rc::new(shape);
         let usable = found.into_iter().take(count.max(0) as usize).filter(|candidate| status == 0 && candidate.status == 0);
         let launches: Vec<BlasLaunch> = usable
             .map(|candidate| BlasLaunch {
                 blas: self.clone(),
-                shape: Arc::clone(&shape),
+                shape: Rc::clone(&shape),
                 algorithm: candidate.algorithm,
                 workspace_bytes: candidate.workspace,
                 scale,

@@ -11,6 +11,9 @@
 //! }
 //! ```
 
+#[macro_use]
+mod symbols;
+
 mod cublaslt;
 mod libcuda;
 mod nvml;

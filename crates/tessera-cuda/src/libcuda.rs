@@ -38,27 +38,6 @@ use launch::LaunchConfig;
 type Status = c_uint;
 type Handle = *mut c_void;
 
-macro_rules! symbols {
-    ($($field:ident = $symbol:literal : fn($($ty:ty),*);)*) => {
-        /// The functions found in the library, by their C names.
-        struct Symbols {
-            $($field: Option<unsafe extern "C" fn($($ty),*) -> Status>,)*
-            // Declared last: the pointers above are valid as long as the library is loaded.
-            _library: Library,
-        }
-
-        impl Symbols {
-            fn find(library: Library) -> Symbols {
-                Symbols {
-                    // SAFETY: the signatures are those of the CUDA 12 driver's header for these versioned names.
-                    $($field: unsafe { library.get(concat!($symbol, "\0")).ok().map(|symbol| *symbol) },)*
-                    _library: library,
-                }
-            }
-        }
-    };
-}
-
 symbols! {
     init = "cuInit": fn(c_uint);
     error_name = "cuGetErrorName": fn(Status, *mut *const c_char);

@@ -20,26 +20,6 @@ use libloading::Library;
 type Status = c_uint;
 type Handle = *mut c_void;
 
-macro_rules! symbols {
-    ($($field:ident = $symbol:literal : fn($($ty:ty),*);)*) => {
-        struct Symbols {
-            $($field: Option<unsafe extern "C" fn($($ty),*) -> Status>,)*
-            // Declared last: the pointers above are valid as long as the library is loaded.
-            _library: Library,
-        }
-
-        impl Symbols {
-            fn find(library: Library) -> Symbols {
-                Symbols {
-                    // SAFETY: the signatures are those of NVML's header for these versioned names.
-                    $($field: unsafe { library.get(concat!($symbol, "\0")).ok().map(|symbol| *symbol) },)*
-                    _library: library,
-                }
-            }
-        }
-    };
-}
-
 symbols! {
     init = "nvmlInit_v2": fn();
     shutdown = "nvmlShutdown": fn();

@@ -145,8 +145,9 @@ impl<'a> Checker<'a> {
                 Extent::Dynamic | Extent::Static(_) => continue,
             };
             if !divides(value) {
-                let message =
-                    format!("axis {axis} of `{name}` has {what} {value}, no multiple of {align} bytes, as the kernel was compiled for");
+                let message = format!(
+                    "axis {axis} of `{name}` has {what} {value}, no multiple of {align} bytes, as the kernel was compiled for"
+                );
                 let help = "pass a copy with padded rows, or compile for a smaller `;align`";
                 return Err(Box::new(self.at(name, "argument-alignment", message).help(help)));
             }

@@ -54,7 +54,7 @@ pub enum DeviceError {
         /// The kernel.
         kernel: String,
         /// Why.
-        error: TensorError,
+        error: Box<TensorError>,
     },
     /// The driver refused, or reports a fault.
     #[error(transparent)]

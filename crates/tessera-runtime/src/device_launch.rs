@@ -121,7 +121,7 @@ struct Packer<'a> {
 
 impl Packer<'_> {
     fn memory(&self, error: TensorError) -> DeviceError {
-        DeviceError::Memory { kernel: self.kernel.image().entry.clone(), error }
+        DeviceError::Memory { kernel: self.kernel.image().entry.clone(), error: Box::new(error) }
     }
 
     fn push(&mut self, bytes: &[u8]) {

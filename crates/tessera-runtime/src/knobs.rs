@@ -65,7 +65,10 @@ const CACHE: &str = "TESSERA_CACHE";
 
 const ROWS: &[(&str, &str)] = &[
     (THREADS, "threads that run blocks on the CPU; all cores when unset"),
-    (CPU_LEVEL, "the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset"),
+    (
+        CPU_LEVEL,
+        "the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset",
+    ),
     (DEVICE, "the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset"),
     (CACHE, "the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset"),
 ];

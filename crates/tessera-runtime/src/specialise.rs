@@ -159,7 +159,7 @@ fn alignment(tensor: &Tensor) -> u32 {
     let bits = u64::from(tensor.dtype().bits());
     let axes = tensor.shape().iter().zip(tensor.strides()).filter(|&(&size, &stride)| size > 1 || stride == 1);
     let steps = axes.map(|(&size, &stride)| if stride == 1 { size } else { stride } as u64 * bits);
-    let places = steps.chain([tensor.address().unwrap_or(0) as u64 * 8]);
+    let places = steps.chain([tensor.address().unwrap_or(0) * 8]);
     let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
     ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
 }

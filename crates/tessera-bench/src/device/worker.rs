@@ -83,7 +83,7 @@ impl Worker {
 
     /// Whether it knows a case's operator.
     pub fn offers(&self, key: &CaseKey) -> bool {
-        self.operators.iter().any(|own| *own == key.operator)
+        self.operators.contains(&key.operator)
     }
 
     fn ask(&mut self, request: &Value) -> Result<Value, Fault> {

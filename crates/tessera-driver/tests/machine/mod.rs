@@ -23,6 +23,9 @@ pub(crate) struct Pretended {
     pub(crate) nanoseconds: f64,
 }
 
+/// A launch: the kernel, its parameters and its threads.
+type Queued = (FunctionHandle, Vec<Vec<u8>>, u64);
+
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) memory: Vec<u8>,
@@ -32,8 +35,8 @@ pub(crate) struct State {
     pub(crate) clock_ns: f64,
     pub(crate) events: BTreeMap<u64, f64>,
     pub(crate) kernels: Vec<(String, Pretended)>,
-    pub(crate) graphs: Vec<Vec<(FunctionHandle, Vec<Vec<u8>>, u64)>>,
-    pub(crate) capturing: Option<Vec<(FunctionHandle, Vec<Vec<u8>>, u64)>>,
+    pub(crate) graphs: Vec<Vec<Queued>>,
+    pub(crate) capturing: Option<Vec<Queued>>,
     pub(crate) pinned: Vec<u8>,
     pub(crate) launches: usize,
     pub(crate) assembled: usize,
