@@ -431,3 +431,73 @@ abi(x: array<bf16, [?, ?], [?, 1], i32, align=16>, y: array<bf16, [?, ?], [?, 1]
     }
     devices::assembled(&kernel);
 }
+
+/// Elements of shared memory, arrays of a thread, atomics in shared memory and exchanges in warps.
+#[test]
+fn threads_with_elements_of_their_own() {
+    let text =
+        "tile @kernel(%x: tile<ptr<f32>>, %xn: tile<i32>, %xs: tile<i32>, %o: tile<ptr<f32>>, %on: tile<i32>, %os: tile<i32>) \
+abi(x: array<f32, [?], [1], i32, align=16>, out: array<f32, [?], [1], i32, align=16>) hints(num_warps=2) {
+  %t = tile.thread_id : tile<i32>
+  %lane = tile.lane_id : tile<i32>
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %last = constant {value=i32(63)} : tile<i32>
+  %buffer = tile.alloc_shared {align=16} : shared<64xf32>
+  %count = tile.alloc_shared {align=16} : shared<2xi32>
+  %bytes = tile.alloc_shared {align=16} : shared<4xi8>
+  %own = tile.alloc_register : registers<3xf32>
+  %p = offset %x, %t : tile<ptr<f32>>
+  %v, %read = load_ptr_tko %p : tile<f32>, token
+  tile.store_element %v, %buffer, [%t]
+  %first = cmpi %t, %zero {predicate=eq} : tile<i1>
+  if %first () {
+    %none = constant {value=i8(0)} : tile<i8>
+    tile.store_element %zero, %count, [%zero]
+    tile.store_element %none, %bytes, [%one]
+    yield []
+  } () {
+    yield []
+  }
+  tile.barrier
+  %other = subi %last, %t : tile<i32>
+  %w = tile.load_element %buffer, [%other] : tile<f32>
+  %sum = tile.warp_reduce %w {combine=sum} : tile<f32>
+  %next = tile.shuffle %w, %one {mode=xor} : tile<f32>
+  tile.store_element %sum, %own, [%one]
+  %kept = tile.load_element %own, [%one] : tile<f32>
+  %before = tile.atomic_element %t, %count, [%zero] {mode=add} : tile<i32>
+  %small = constant {value=i8(1)} : tile<i8>
+  %old = tile.atomic_element %small, %bytes, [%one] {mode=add} : tile<i8>
+  tile.barrier
+  %all = tile.load_element %count, [%zero] : tile<i32>
+  %ones = tile.load_element %bytes, [%one] : tile<i8>
+  %a = itof %all : tile<f32>
+  %b = itof %ones : tile<f32>
+  %c = addf %kept, %next : tile<f32>
+  %d = addf %c, %a : tile<f32>
+  %e = addf %d, %b : tile<f32>
+  %q = offset %o, %t : tile<ptr<f32>>
+  %done = store_ptr_tko %q, %e : token
+  return
+}
+";
+    let module = tessera_ir::text::parse_module("threads.tir", text)
+        .unwrap_or_else(|(module, error)| panic!("{}", error.render(&module.sources, false)));
+    let wrong = tessera_ir::verify(&module);
+    assert!(wrong.is_empty(), "{}", wrong[0].render(&module.sources, false));
+    for arch in [Arch::Sm75, Arch::Sm90a] {
+        let kernel = tessera_compile::target::lower(&module, &module.funcs[0], arch)
+            .unwrap_or_else(|found| panic!("{}", found.render(&module.sources, false)));
+        let numbers = Data::codes(DType::F32, &[64], |i| u64::from((i as f32).to_bits()));
+        let mut data = [numbers, Data::zeros(DType::F32, &[64])];
+        devices::run(&kernel, [1, 1, 1], &mut data).unwrap_or_else(|error| panic!("{arch}: {error}"));
+        for thread in 0..64i32 {
+            let reversed = |thread: i32| 63 - thread;
+            let warp: i32 = (thread / 32 * 32..thread / 32 * 32 + 32).map(reversed).sum();
+            let wanted = warp + reversed(thread ^ 1) + 63 * 64 / 2 + 64;
+            assert_eq!(data[1].number(thread as usize), f64::from(wanted), "{arch}: thread {thread}");
+        }
+        devices::assembled(&kernel);
+    }
+}
