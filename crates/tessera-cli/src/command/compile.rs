@@ -4,8 +4,8 @@ use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Targ
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
-use tessera::runtime::argspec;
 use tessera::runtime::Kernel;
+use tessera::runtime::argspec;
 use tessera::types::{Arch, Target};
 
 use crate::arguments::{Compile, Emit};
@@ -76,9 +76,9 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
 /// The kernel for the GPU that `--target` names.
 fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOptions) -> Result<DeviceCompiled, Failure> {
     let name = options.target.as_deref().unwrap_or("cpu");
-    let arch: Arch = name
-        .parse()
-        .map_err(|_| Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name an architecture: `--target sm_90a`")))?;
+    let arch: Arch = name.parse().map_err(|_| {
+        Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name an architecture: `--target sm_90a`"))
+    })?;
     let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
     compile_for(&compiled, arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))
 }

@@ -97,10 +97,10 @@ fn find(func: &Func, units: &Units) -> Option<Candidate> {
     let out = func.ty(mma.result()).as_tile()?;
     let (&[m, n], &[_, k]) = (&out.shape[..], &lhs.shape[..]) else { return None };
     let dtype = lhs.elem.num()?;
-    let fits = match (dtype, out.elem.num()?) {
-        (DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::TF32, DType::F32) | (DType::I8, DType::I32) => true,
-        _ => false,
-    };
+    let fits = matches!(
+        (dtype, out.elem.num()?),
+        (DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::TF32, DType::F32) | (DType::I8, DType::I32)
+    );
     let line = k * dtype.bits() / 8;
     if !fits || rhs.elem.num() != Some(dtype) || !m.is_multiple_of(64) || !n.is_multiple_of(16) || !line.is_multiple_of(32) {
         return None;

@@ -121,7 +121,7 @@ impl Machine<'_> {
                     match (bound, sink) {
                         (Bound::Window(window, strip), _) => window.store(start, count, *strip),
                         (Bound::Lanes(lanes), Sink::Reduce { combine, lane, extents: [_, middle, _], place, identity, .. })
-                            if (start + count) % middle == 0 =>
+                            if (start + count).is_multiple_of(*middle) =>
                         {
                             let to = self.place(*place).add(start / middle * lane.bytes());
                             super::view::fill(to, 1, lane.bytes(), *identity);

@@ -220,11 +220,12 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
                 // SAFETY: as above.
-                let (mut elements, others): ([f32; $lanes], [f32; $lanes]) =
-                    unsafe { (std::mem::transmute(self), std::mem::transmute(other)) };
+                let (mut elements, others) = unsafe {
+                    (std::mem::transmute::<Self, [f32; $lanes]>(self), std::mem::transmute::<Self, [f32; $lanes]>(other))
+                };
                 elements.iter_mut().zip(others).for_each(|(x, y)| *x = f(*x, y));
                 // SAFETY: as above.
-                unsafe { std::mem::transmute(elements) }
+                unsafe { std::mem::transmute::<[f32; $lanes], Self>(elements) }
             }
             #[inline(always)]
             unsafe fn parts(self, mut visit: impl FnMut(usize, Self)) {
