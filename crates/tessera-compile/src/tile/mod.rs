@@ -17,6 +17,7 @@
 mod anchors;
 mod flatten;
 mod infer;
+mod order;
 mod relation;
 mod rewrite;
 mod roles;

@@ -13,6 +13,7 @@
 //! holds nothing but scalar arithmetic, the product and the two loads of its factors; a factor is a whole tile of an array
 //! argument that the copy engine can address, padded with zero; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of
 //! rows; factors of other than 16 bits lie along the contraction in memory. Nothing else about the kernel matters.
+//! Blocks of a plane are taken in the order of [`order`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{RingProducer, Signedness};
@@ -23,6 +24,7 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use super::anchors::Units;
+use super::order;
 
 /// Warps of the role that feeds the ring: a warpgroup, so that registers can be moved from it.
 const FEEDERS: u32 = 4;
@@ -51,6 +53,7 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Option<u32> {
     let (shared, moved) = partition(func, &candidate)?;
     let warps = candidate.warps;
     build(func, &candidate, shared, moved);
+    order::by_groups(func);
     Some(warps)
 }
 

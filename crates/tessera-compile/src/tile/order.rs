@@ -1,0 +1,60 @@
+//! The order in which a plane of blocks is taken: groups of rows, and column by column within a group, so that the blocks that run at the
+//! same time share what they read.
+//!
+//! A launch starts blocks along x first. Renumbering them is a bijection of the grid, and a program may not depend on when a block
+//! runs, so the result is the same. `docs/performance.md` has what the order is worth for products larger than the cache.
+
+use tessera_ir::attrs::{GridAxis, Overflow, Rounding, Signedness};
+use tessera_ir::{Builder, Const, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_types::DType;
+
+/// Blocks along x that are taken together.
+const GROUP: i32 = 16;
+
+/// Renumbers the blocks of a function that uses both axes of a plane.
+pub(super) fn by_groups(func: &mut Func) {
+    let ids = |func: &Func, wanted: GridAxis| -> Vec<Op> {
+        let is =
+            |op: &Op| matches!(&func.ops[*op].kind, OpKind::Schedule(ScheduleOp::GetTileBlockId { axis }) if *axis == wanted);
+        func.linked_ops().into_iter().filter(is).collect()
+    };
+    let (columns, rows) = (ids(func, GridAxis::X), ids(func, GridAxis::Y));
+    if columns.is_empty() || rows.is_empty() {
+        return;
+    }
+    let rest = std::mem::take(&mut func.blocks[func.body].ops);
+    let mut b = Builder::new(func);
+    let index = |b: &mut Builder<'_>, kind: ScheduleOp| b.value(kind, &[], Type::scalar(DType::I32));
+    let (x, y) = (
+        index(&mut b, ScheduleOp::GetTileBlockId { axis: GridAxis::X }),
+        index(&mut b, ScheduleOp::GetTileBlockId { axis: GridAxis::Y }),
+    );
+    let (width, height) = (
+        index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::X }),
+        index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::Y }),
+    );
+    let group = b.constant(Const::int(DType::I32, i64::from(GROUP)), tessera_ir::Shape::new());
+    let times = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::MulI { overflow: Overflow::Wraps }, &[l, r]);
+    let plus = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[l, r]);
+    let over = |b: &mut Builder<'_>, l: Value, r: Value| {
+        b.same(ScheduleOp::DivI { signedness: Signedness::Unsigned, rounding: Rounding::Zero }, &[l, r])
+    };
+    let modulo = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::RemI { signedness: Signedness::Unsigned }, &[l, r]);
+    let before = times(&mut b, y, width);
+    let number = plus(&mut b, before, x);
+    let size = times(&mut b, group, height);
+    let (nth, within) = (over(&mut b, number, size), modulo(&mut b, number, size));
+    let first = times(&mut b, nth, group);
+    let left = b.same(ScheduleOp::SubI { overflow: Overflow::Wraps }, &[width, first]);
+    let wide = b.same(ScheduleOp::MinI { signedness: Signedness::Signed }, &[left, group]);
+    let (across, down) = (modulo(&mut b, within, wide), over(&mut b, within, wide));
+    let column = plus(&mut b, first, across);
+    func.blocks[func.body].ops.extend(rest);
+    let old = |ops: &[Op], func: &Func| ops.iter().map(|&op| func.ops[op].result()).collect::<Vec<_>>();
+    let (columns, rows) = (old(&columns, func), old(&rows, func));
+    func.replace_uses(|value| match value {
+        value if columns.contains(&value) => column,
+        value if rows.contains(&value) => down,
+        value => value,
+    });
+}
