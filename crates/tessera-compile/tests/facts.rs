@@ -220,7 +220,9 @@ fn start<'u, 'a>(u: &'u mut Unstructured<'a>) -> Result<(Program<'u, 'a>, Vec<Kn
     params.push(AbiParam { name: "n".into(), kind: ParamKind::Scalar { dtype: DType::I32 } });
     let mut program = Program { u, func, seen: Vec::new() };
     let open = i64::from(program.u.arbitrary::<i32>()?.unsigned_abs() / 2);
-    let elements = [open, known_size, i64::from(program.u.arbitrary::<i32>()?), 1];
+    // An open stride of `f32` in an array aligned to 16 bytes.
+    let stride = i64::from(program.u.arbitrary::<i32>()?) & !3;
+    let elements = [open, known_size, stride, 1];
     let mut pool = Vec::new();
     for (value, element) in sizes.into_iter().zip(elements) {
         pool.push(program.note(Known { value, dtype: DType::I32, elements: vec![element] }));
