@@ -42,7 +42,7 @@ pub enum ParamKind {
         /// Type of the size and stride arguments.
         index: IndexType,
         /// What the compiled kernel assumes to divide, in bytes: the base address, every stride that it does not know, and the
-        /// size of the axis of unit stride. Lines are then whole vectors.
+        /// size of the axis of unit stride. Lines are then whole vectors. With 1, only the base begins a byte.
         align: u32,
         /// True when the kernel may assume that no two elements share memory and that no other argument overlaps.
         disjoint: bool,

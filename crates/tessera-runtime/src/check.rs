@@ -136,7 +136,8 @@ impl<'a> Checker<'a> {
             let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
             return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
         }
-        let divides = |count: usize| (count as u64 * u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
+        let divides =
+            |count: usize| *align <= 1 || (count as u64 * u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
         for axis in 0..strides.len() {
             let (size, stride) = (tensor.shape()[axis], tensor.strides()[axis]);
             let (what, value) = match strides[axis] {

@@ -12,7 +12,8 @@
 //! **Predicate.** The function has one product; its loop counts, stands at the top of the function, carries the accumulator alone, and
 //! holds nothing but scalar arithmetic, the product and the two loads of its factors; a factor is a whole tile of an array
 //! argument that the copy engine can address, padded with zero; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of
-//! rows; factors of other than 16 bits lie along the contraction in memory. Nothing else about the kernel matters.
+//! rows; factors of other than 16 bits lie along the contraction in memory, and 8-bit floats have a fast
+//! accumulator. Nothing else about the kernel matters.
 //! Blocks of a plane are taken in the order of [`order`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -104,6 +105,9 @@ fn find(func: &Func, units: &Units) -> Option<Candidate> {
         (dtype, out.elem.num()?),
         (DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::TF32, DType::F32) | (DType::I8, DType::I32)
     );
+    // Warpgroups add products of 8-bit floats with about 14 bits, which only a fast accumulator allows.
+    let coarse = matches!(dtype, DType::F8E4M3 | DType::F8E5M2) && !signs(&mma.kind).0;
+    let fits = fits && !coarse;
     let line = k * dtype.bits() / 8;
     if !fits || rhs.elem.num() != Some(dtype) || !m.is_multiple_of(64) || !n.is_multiple_of(16) || !line.is_multiple_of(32) {
         return None;
