@@ -20,7 +20,22 @@ const OUR_BUG: u8 = 6;
 /// A wrong command line.
 const USAGE: u8 = 5;
 
+/// A reader that has seen enough (`tessera ... | head`) ends the program, and that is nobody's mistake.
+fn end_with_the_reader() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic
+            .payload_as_str()
+            .is_some_and(|text| text.starts_with("failed printing to stdout") && text.contains("Broken pipe"))
+        {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_with_the_reader();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

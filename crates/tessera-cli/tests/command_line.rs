@@ -299,3 +299,12 @@ fn lists_are_not_empty() {
     }
     assert!(tessera(&["list", "suites"]).1.contains("862"));
 }
+
+#[test]
+fn a_reader_that_leaves_early_is_no_mistake() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tessera"));
+    let output = command.args(["list", "passes"]).stdout(writer).output().expect("tessera runs");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
