@@ -65,7 +65,7 @@ pub(crate) struct Launch {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) launch: Launch,
-    /// Where to run: `cpu`.
+    /// Where to run: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when absent.
     #[arg(long)]
     pub(crate) device: Option<String>,
     /// Threads a block of a SIMT kernel.
@@ -105,7 +105,7 @@ pub(crate) struct Check {
     /// Compare with: `cpu` (unoptimised), or `[NAME=]FILE.npy`.
     #[arg(long)]
     pub(crate) against: Vec<String>,
-    /// Where to run: `cpu`.
+    /// Where to run: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when absent.
     #[arg(long)]
     pub(crate) device: Option<String>,
     /// Precision policies, such as `fp32,bf16`.

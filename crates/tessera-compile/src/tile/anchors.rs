@@ -154,7 +154,7 @@ impl Anchors {
     pub(super) fn default_of(&self, func: &Func, value: Value) -> Result<Layout, Diagnostic> {
         let shape = shape(func, value);
         let order: Vec<usize> = (0..shape.len()).rev().collect();
-        self.blocked(func, &shape, &order).map_err(|error| error.at_value(func, value))
+        self.blocked(&shape, &order).map_err(|error| error.at_value(func, value))
     }
 
     fn of_view(&self, func: &Func, op: Op, view: &TileViewType) -> Result<Layout, Diagnostic> {
@@ -162,10 +162,10 @@ impl Anchors {
         let fastest = fastest(view);
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
-        self.blocked(func, &shape, &order).map_err(|error| error.at(func.ops[op].span))
+        self.blocked(&shape, &order).map_err(|error| error.at(func.ops[op].span))
     }
 
-    fn blocked(&self, _: &Func, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
+    fn blocked(&self, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
         let layout =
             Distribution::blocked(shape, order, self.vector, self.threads).map_err(|error| NoLayout(error.to_string()))?;
         Ok(Arc::new(layout))
