@@ -1,0 +1,197 @@
+//! Asynchronous operations: `cp.async`, bulk copies and asynchronous stores, warpgroup products; their groups and waits.
+//!
+//! An operation is issued with what the instruction says (addresses, coordinates, descriptors) and touches memory and
+//! registers when it runs. A warp's `cp.async` and products run in order; bulk copies run in any order.
+
+mod bulk;
+mod copies;
+mod products;
+
+use std::collections::VecDeque;
+
+use super::access::Target;
+use super::run::Outcome;
+use super::schedule::Stopped;
+use super::{Cluster, Fault, Wait, Warp};
+use crate::lanes::{FULL, LANES, lanes};
+use crate::options::Schedule;
+use crate::program::Op;
+use crate::report::FindingKind;
+use crate::sanitize::Ticket;
+
+pub(crate) use bulk::Job;
+use copies::Copy;
+pub(super) use products::{Busy, Product};
+
+/// A warp's asynchronous operations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WarpQueues {
+    /// Generations of the cluster's barrier that this warp waited for.
+    pub(crate) cluster_generation: u64,
+    copies: VecDeque<Copy>,
+    /// Closed groups of each lane.
+    copy_groups: [u32; LANES],
+    bulk_groups: [u32; LANES],
+    pub(in crate::exec) products: VecDeque<Product>,
+    product_groups: u64,
+    /// Products issued so far.
+    pub(in crate::exec) issued: u64,
+    /// By slot: what a product in flight does with it, where sanitizers look.
+    pub(in crate::exec) busy: Vec<Busy>,
+}
+
+impl Cluster<'_> {
+    pub(in crate::exec) fn start(
+        &mut self,
+        warp: &mut Warp,
+        fragment: usize,
+        pc: u32,
+        active: u32,
+        op: &Op,
+    ) -> Result<Outcome, Fault> {
+        match op {
+            Op::CpAsync { to, from, bytes, source, .. } => self.start_copy(warp, active, pc, *to, *from, (*bytes, *source))?,
+            Op::CpCommit => {
+                for lane in lanes(active) {
+                    warp.asynchronous.copy_groups[lane] += 1;
+                }
+            }
+            Op::CpWait { left } => {
+                let all = self.launch.program.meta[pc as usize].mnemonic.ends_with("wait_all");
+                self.wait_copies(warp, active, *left, all)?;
+            }
+            Op::CpArrive { addr, counted } => self.start_arrival(warp, active, pc, *addr, *counted)?,
+            Op::Bulk(bulk) => {
+                for lane in lanes(active) {
+                    self.start_bulk(warp, lane, pc, bulk)?;
+                }
+            }
+            Op::BulkCommit => {
+                for lane in lanes(active) {
+                    warp.asynchronous.bulk_groups[lane] += 1;
+                }
+            }
+            Op::BulkWait { left, read } => self.wait_bulk(warp, active, *left, *read)?,
+            Op::StoreAsync { from, bytes, addr, barrier, reduce } => {
+                self.start_store(warp, active, pc, from, *bytes, *addr, *barrier, *reduce)?;
+            }
+            Op::TensorMapReplace { addr, field, index, value } => {
+                self.replace_in_map(warp, active, *addr, *field, *index, *value)?;
+            }
+            Op::TensorMapCopy { to, from } => self.copy_map(warp, active, *to, *from)?,
+            Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => {
+                let Some(mask) = self.gather(warp, fragment, pc, active, FULL) else {
+                    return Ok(Outcome::Park(Wait::Members { mask: active }));
+                };
+                if mask != FULL {
+                    let message = "a warpgroup instruction needs all 32 lanes of its warp".to_owned();
+                    return Err(Fault::new(FindingKind::Matrix, active.trailing_zeros() as usize, message));
+                }
+                return self.warpgroup(warp, fragment, pc, op);
+            }
+            _ => {}
+        }
+        Ok(Outcome::Next)
+    }
+
+    fn ticket(&mut self, warp: &Warp, lane: usize, asynchronous: bool) -> Ticket {
+        match &mut self.sanitizer {
+            Some(sanitizer) => sanitizer.issue(warp.rank, warp.index as usize * LANES + lane, asynchronous),
+            None => Ticket::default(),
+        }
+    }
+
+    /// Tells the sanitizer what a job reads and writes.
+    fn observe_job(&mut self, pc: u32, ticket: Ticket, read: Option<(Target, u32)>, write: Option<(Target, u32)>) {
+        let Some(mut sanitizer) = self.sanitizer.take() else { return };
+        if let Some((target, bytes)) = read {
+            sanitizer.job_access(self, ticket, pc, target, bytes, false);
+        }
+        if let Some((target, bytes)) = write {
+            sanitizer.job_access(self, ticket, pc, target, bytes, true);
+        }
+        self.sanitizer = Some(sanitizer);
+    }
+
+    /// Runs a step of some job where the seed says so.
+    pub(in crate::exec) fn perhaps_complete(&mut self) -> Result<(), Stopped> {
+        if self.random.below(4) == 0 && !self.jobs.is_empty() {
+            let index = self.random.below(self.jobs.len());
+            self.step_stopping(index)?;
+        }
+        if self.random.below(4) == 0 {
+            let (rank, index) = (self.random.below(self.blocks.len()), self.random.below(self.blocks[0].warps.len()));
+            let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
+            let place = (warp.rank, warp.index);
+            let mut result = Ok(());
+            if !warp.asynchronous.copies.is_empty() {
+                result = self.run_copies(&mut warp, 1);
+            }
+            if result.is_ok() {
+                let next =
+                    warp.asynchronous.products.iter().find(|product| !product.done).map_or(0, |product| product.number + 1);
+                result = if next <= self.issued_by_all(&warp) { self.run_products(&mut warp, next) } else { Ok(()) };
+            }
+            self.blocks[rank].warps[index] = Some(warp);
+            result.map_err(|(fault, pc)| Stopped { fault, pc, rank: place.0, warp: place.1 })?;
+        }
+        Ok(())
+    }
+
+    fn step_stopping(&mut self, index: usize) -> Result<(), Stopped> {
+        let (rank, warp) = (self.jobs[index].rank, self.jobs[index].warp);
+        self.step_job(index).map_err(|(fault, pc)| Stopped { fault, pc, rank, warp })
+    }
+
+    /// Completes something because nothing else can go on; whether there was anything.
+    pub(in crate::exec) fn complete_one(&mut self) -> Result<bool, Stopped> {
+        if !self.jobs.is_empty() {
+            let index = if self.schedule() == Schedule::Random { self.random.below(self.jobs.len()) } else { 0 };
+            self.step_stopping(index)?;
+            return Ok(true);
+        }
+        for rank in 0..self.blocks.len() {
+            for index in 0..self.blocks[rank].warps.len() {
+                if self.warp(rank, index).is_some_and(|warp| warp.asynchronous.copies.iter().any(Copy::signals)) {
+                    let Some(mut warp) = self.blocks[rank].warps[index].take() else { continue };
+                    let place = (warp.rank, warp.index);
+                    let result = self.run_copies(&mut warp, 1);
+                    self.blocks[rank].warps[index] = Some(warp);
+                    result.map_err(|(fault, pc)| Stopped { fault, pc, rank: place.0, warp: place.1 })?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// All threads have ended: what is still under way completes.
+    pub(in crate::exec) fn finish(&mut self) -> Result<(), Stopped> {
+        while !self.jobs.is_empty() {
+            self.step_stopping(0)?;
+        }
+        Ok(())
+    }
+
+    /// A warp has ended.
+    pub(in crate::exec) fn end_warp(&mut self, warp: &mut Warp) -> Result<(), Fault> {
+        if self.launch.options.sanitize.in_flight {
+            let lane = 0;
+            if warp.asynchronous.products.iter().any(|product| !product.done) {
+                let message = "the warp ends while a warpgroup product is under way: no `wgmma.wait_group` follows it";
+                return Err(Fault::new(FindingKind::InFlight, lane, message));
+            }
+            if let Some(job) = self.jobs.iter().find(|job| job.reads_for(warp)) {
+                let message =
+                    "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
+                return Err(Fault::new(FindingKind::InFlight, job.lane, message));
+            }
+        }
+        self.run_copies(warp, usize::MAX).map_err(|(fault, _)| fault)
+    }
+
+    /// No progress for a long time.
+    pub(crate) fn livelock(&self) -> Stopped {
+        self.deadlock()
+    }
+}

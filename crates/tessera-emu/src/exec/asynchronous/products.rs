@@ -1,0 +1,203 @@
+//! Warpgroup products in flight: issue, fences, groups and waits; and what may touch their registers meanwhile.
+//!
+//! A product is the whole warpgroup's: each of the four warps issues it and computes its own rows, and it ends after all of
+//! them have issued it.
+
+use crate::exec::run::Outcome;
+use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
+use crate::lanes::{FULL, LANES};
+use crate::options::Schedule;
+use crate::program::{Op, Reg, Wgmma, WgmmaA};
+use crate::report::FindingKind;
+use crate::sanitize::Ticket;
+
+/// What products in flight do with a register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exec) enum Busy {
+    Free,
+    /// Read since the last `wgmma.fence`: no product may write it.
+    Read,
+    /// Written since the last `wgmma.fence`, or before the first.
+    #[default]
+    Dirty,
+    /// An operand: it may be read.
+    Operand,
+    /// An accumulator.
+    Accumulator,
+}
+
+/// A product in flight.
+#[derive(Clone, Debug)]
+pub(in crate::exec) struct Product {
+    pub(in crate::exec) pc: u32,
+    /// Which of the warp's products it is: the warps of a warpgroup issue the same ones.
+    pub(super) number: u64,
+    group: u64,
+    pub(in crate::exec) a: u64,
+    pub(in crate::exec) b: u64,
+    pub(in crate::exec) accumulate: bool,
+    pub(in crate::exec) done: bool,
+    pub(in crate::exec) ticket: Ticket,
+}
+
+impl Cluster<'_> {
+    pub(super) fn warpgroup(&mut self, warp: &mut Warp, fragment: usize, pc: u32, op: &Op) -> Result<Outcome, Fault> {
+        match op {
+            Op::Wgmma(wgmma) => {
+                if self.blocks[warp.rank].warps.len() < (warp.index as usize / 4 + 1) * 4 {
+                    let message = "a warpgroup product needs a warpgroup: four warps, of which the first has a number that is a multiple of 4";
+                    return Err(Fault::new(FindingKind::Matrix, 0, message));
+                }
+                let (a, b) = wgmma::descriptors(warp, wgmma)?;
+                self.check_registers(warp, wgmma)?;
+                let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
+                if !warp.written.is_empty() {
+                    for reg in &wgmma.d {
+                        let written = &mut warp.written[reg.slot as usize];
+                        if accumulate && *written != FULL {
+                            let name = &self.launch.program.names[reg.slot as usize];
+                            let message = format!("the product adds to `{name}`, to which nothing was written");
+                            return Err(Fault::new(FindingKind::Uninitialized, written.trailing_ones() as usize, message));
+                        }
+                        *written = FULL;
+                    }
+                }
+                let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
+                let thread = warp.index as usize * LANES;
+                let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
+                let ticket = ticket.unwrap_or_default();
+                warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, done: false, ticket });
+                warp.asynchronous.issued += 1;
+                self.progress += 1;
+                wgmma::mark(warp, wgmma);
+                if self.schedule() == Schedule::Eager {
+                    let number = self.issued_by_all(warp);
+                    self.run_products(warp, number).map_err(|(fault, _)| fault)?;
+                }
+            }
+            Op::WgmmaFence => {
+                for busy in &mut warp.asynchronous.busy {
+                    if matches!(busy, Busy::Dirty | Busy::Read) {
+                        *busy = Busy::Free;
+                    }
+                }
+            }
+            Op::WgmmaCommit => warp.asynchronous.product_groups += 1,
+            Op::WgmmaWait { left } => {
+                warp.fragments[fragment].woken = false;
+                let closed = warp.asynchronous.product_groups;
+                let due = |product: &&Product| product.group + u64::from(*left) < closed;
+                let Some(last) = warp.asynchronous.products.iter().rev().find(due).map(|product| product.number) else {
+                    return Ok(Outcome::Next);
+                };
+                // A product is the whole warpgroup's: it ends after all four warps have issued it.
+                if self.issued_by_all(warp) <= last {
+                    return Ok(Outcome::Park(Wait::Products { issued: last + 1 }));
+                }
+                self.run_products(warp, last + 1).map_err(|(fault, _)| fault)?;
+                while let Some(product) = warp.asynchronous.products.pop_front_if(|product| product.number <= last) {
+                    if let Some(sanitizer) = &mut self.sanitizer {
+                        sanitizer.product_waited(warp.rank, warp.index as usize * LANES, product.number);
+                    }
+                }
+                wgmma::remark(warp, self.launch.program);
+            }
+            _ => {}
+        }
+        Ok(Outcome::Next)
+    }
+
+    /// The other warps of a warp's warpgroup.
+    fn siblings(warp: &Warp) -> impl Iterator<Item = usize> + use<> {
+        let own = warp.index as usize;
+        (own / 4 * 4..own / 4 * 4 + 4).filter(move |&index| index != own)
+    }
+
+    /// Products that every warp of the warpgroup has issued.
+    pub(in crate::exec) fn issued_by_all(&self, warp: &Warp) -> u64 {
+        let others = Self::siblings(warp).filter_map(|index| self.warp(warp.rank, index)).map(|other| other.asynchronous.issued);
+        others.fold(warp.asynchronous.issued, u64::min)
+    }
+
+    /// Runs a warpgroup's products before number `end` that have not run yet.
+    pub(super) fn run_products(&mut self, warp: &mut Warp, end: u64) -> Result<(), (Fault, u32)> {
+        self.run_own_products(warp, end)?;
+        for index in Self::siblings(warp) {
+            let Some(mut other) = self.blocks[warp.rank].warps.get_mut(index).and_then(Option::take) else { continue };
+            let result = self.run_own_products(&mut other, end);
+            self.blocks[warp.rank].warps[index] = Some(other);
+            result?;
+        }
+        Ok(())
+    }
+
+    fn run_own_products(&mut self, warp: &mut Warp, end: u64) -> Result<(), (Fault, u32)> {
+        for index in 0..warp.asynchronous.products.len() {
+            let product = &warp.asynchronous.products[index];
+            if product.done || product.number >= end {
+                continue;
+            }
+            let product = product.clone();
+            let Op::Wgmma(wgmma) = &self.launch.program.code[product.pc as usize].op else { continue };
+            self.multiply(warp, wgmma, &product).map_err(|fault| (fault, product.pc))?;
+            warp.asynchronous.products[index].done = true;
+        }
+        Ok(())
+    }
+
+    /// Accumulators and register operands must not have been written since the last fence.
+    fn check_registers(&mut self, warp: &Warp, wgmma: &Wgmma) -> Result<(), Fault> {
+        if !self.launch.options.sanitize.in_flight || warp.asynchronous.busy.is_empty() {
+            return Ok(());
+        }
+        let operands: &[Reg] = match &wgmma.a {
+            WgmmaA::Registers(regs) => regs,
+            WgmmaA::Descriptor(_) => &[],
+        };
+        let touched = |reg: &&Reg| match warp.asynchronous.busy[reg.slot as usize] {
+            Busy::Dirty => true,
+            Busy::Read => !operands.contains(reg),
+            Busy::Free | Busy::Operand | Busy::Accumulator => false,
+        };
+        if let Some(reg) = wgmma.d.iter().chain(operands).find(touched) {
+            let name = &self.launch.program.names[reg.slot as usize];
+            let message = format!("no `wgmma.fence` stands between the last use of `{name}` and the product");
+            return Err(Fault::new(FindingKind::InFlight, 0, message));
+        }
+        Ok(())
+    }
+
+    /// Ordinary instructions must leave alone what products in flight use.
+    pub(in crate::exec) fn check_in_flight(&mut self, warp: &mut Warp, pc: u32) -> Result<(), Fault> {
+        if !self.launch.options.sanitize.in_flight || matches!(self.launch.program.code[pc as usize].op, Op::Wgmma(_)) {
+            return Ok(());
+        }
+        let program = self.launch.program;
+        let meta = &program.meta[pc as usize];
+        if warp.asynchronous.busy.is_empty() {
+            warp.asynchronous.busy = vec![Busy::default(); program.slots.len()];
+        }
+        for &slot in &meta.reads {
+            let busy = &mut warp.asynchronous.busy[slot as usize];
+            if *busy == Busy::Free {
+                *busy = Busy::Read;
+            }
+            if *busy == Busy::Accumulator {
+                let message = format!("`{}` is read while a product that writes it is under way", program.names[slot as usize]);
+                return Err(Fault::new(FindingKind::InFlight, 0, message));
+            }
+        }
+        for &slot in &meta.writes {
+            let busy = &mut warp.asynchronous.busy[slot as usize];
+            match busy {
+                Busy::Accumulator | Busy::Operand => {
+                    let message =
+                        format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
+                    return Err(Fault::new(FindingKind::InFlight, 0, message));
+                }
+                Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
+            }
+        }
+        Ok(())
+    }
+}
