@@ -35,7 +35,8 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     let mut tile = compiled.module.clone();
     if compiled.func().level != Level::Tile {
         let (major, minor) = arch.compute_capability();
-        let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma() };
+        let shared = arch.limits().shared_per_block;
+        let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared };
         tile.funcs = vec![to_tile(compiled.func(), &units).map_err(|error| vec![error])?];
         let wrong = verify(&tile);
         if !wrong.is_empty() {

@@ -15,7 +15,10 @@ use tessera_ir::verify;
 use tessera_lang::{ArgType, ConstValue, parse_file};
 use tessera_types::DType;
 
-const UNITS: [Units; 2] = [Units { capability: 80, warpgroups: false }, Units { capability: 90, warpgroups: true }];
+const UNITS: [Units; 2] = [
+    Units { capability: 80, warpgroups: false, shared: 163 << 10 },
+    Units { capability: 90, warpgroups: true, shared: 227 << 10 },
+];
 
 /// Executes the Tile function, checked, and yields its text.
 fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {

@@ -8,7 +8,7 @@ use tessera_ir::{Module, verify};
 use tessera_lang::{ArgType, ConstValue, parse_file};
 use tessera_types::DType;
 
-const UNITS: Units = Units { capability: 90, warpgroups: false };
+const UNITS: Units = Units { capability: 90, warpgroups: false, shared: 227 << 10 };
 
 fn lay_out(module: &Module, units: &Units) -> Result<Module, String> {
     let mut tile = module.clone();

@@ -1,5 +1,6 @@
 //! What passes ask about a function without changing it.
 
+pub(crate) mod arrays;
 pub(crate) mod exits;
 pub mod facts;
 pub(crate) mod memory;

@@ -2,7 +2,7 @@
 //! thread of the team issues the copies, one for each slab of the buffer.
 
 use smallvec::SmallVec;
-use tessera_ir::{EntityId, HiddenParam, OpData, ScheduleOp, Swizzle, TensorMapPlan, TileOp, Value};
+use tessera_ir::{HiddenParam, OpData, Swizzle, TensorMapPlan, TileOp, Value};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{CopyOptions, Value as Reg};
 use tessera_types::{L2Promotion, OutOfBounds};
@@ -10,6 +10,7 @@ use tessera_types::{L2Promotion, OutOfBounds};
 use super::bound::{Buffer, engine_span};
 use super::lowering::{Lowered, Lowering};
 use super::view::step_of;
+use crate::analysis::arrays::own_array;
 
 /// Elements of a box along one dimension.
 const MOST: u32 = 256;
@@ -76,7 +77,8 @@ impl Lowering<'_> {
             return Err(self.unsupported("there is no copy engine"));
         }
         let ty = self.tile_view(view)?.clone();
-        let param = self.array_of(view)?;
+        let refused = || self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides");
+        let param = own_array(self.func, view).ok_or_else(refused)?;
         let mut order: Vec<usize> = (0..ty.tile.len()).collect();
         order.sort_by_key(|&axis| (buffer.strides[axis], usize::from(buffer.shape[axis] != 1)));
         if let Some(slabs) = buffer.slabs
@@ -135,34 +137,5 @@ impl Lowering<'_> {
         self.hidden.push(plan);
         self.maps.push(map);
         map
-    }
-
-    /// The position among the kernel's parameters of the array that a view is of, with that array's own sizes and strides.
-    fn array_of(&self, view: Value) -> Lowered<usize> {
-        let refused = || self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides");
-        let tensor = self.func.defining_op(view).map(|op| self.data(op)).ok_or_else(refused)?;
-        let tensor = tensor.operands.first().copied().ok_or_else(refused)?;
-        let made = self.func.defining_op(tensor).map(|op| self.data(op)).ok_or_else(refused)?;
-        if !matches!(made.kind.schedule(), Some(ScheduleOp::MakeTensorView {})) {
-            return Err(refused());
-        }
-        let base = self.behind_assumptions(made.one(0));
-        let argument = self.func.args().iter().position(|&arg| arg == base).ok_or_else(refused)?;
-        let abi = &self.func.abi;
-        let position = (0..abi.params.len()).find(|&position| abi.first_argument(position) == argument).ok_or_else(refused)?;
-        let own = self.func.args().get(argument..argument + abi.params[position].kind.argument_count()).ok_or_else(refused)?;
-        let foreign = |value: &Value| !own.contains(&self.behind_assumptions(*value));
-        if made.group(1).iter().chain(made.group(2)).any(foreign) {
-            return Err(refused());
-        }
-        debug_assert!(base.index() < self.bound.len());
-        Ok(position)
-    }
-
-    fn behind_assumptions(&self, value: Value) -> Value {
-        match self.func.defining_op(value).map(|op| self.data(op)) {
-            Some(data) if matches!(data.kind.schedule(), Some(ScheduleOp::Assume { .. })) => self.behind_assumptions(data.one(0)),
-            _ => value,
-        }
     }
 }

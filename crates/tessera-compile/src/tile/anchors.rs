@@ -28,6 +28,8 @@ pub struct Units {
     pub capability: u32,
     /// There are products of warpgroups (`wgmma`) and a copy engine.
     pub warpgroups: bool,
+    /// Bytes of shared memory that a block can have.
+    pub shared: u32,
 }
 
 /// How a matrix product is done.

@@ -2,7 +2,8 @@
 //! a `tile.convert_layout`.
 //!
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
-//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute.
+//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute; [`slots`] and [`queue`] have what
+//!    recipes build such roles from.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -18,9 +19,11 @@ mod anchors;
 mod flatten;
 mod infer;
 mod order;
+mod queue;
 mod relation;
 mod rewrite;
 mod roles;
+mod slots;
 mod threads;
 
 use tessera_ir::{Diagnostic, Func, Level};

@@ -18,21 +18,15 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{RingProducer, Signedness};
-use tessera_ir::{
-    Block, Effects, Extent, Func, Op, OpKind, Padding, ParamKind, RingType, ScheduleOp, Shape, SharedType, Swizzle, TileOp,
-    TileViewType, Type, Value, ViewKind,
-};
+use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::anchors::Units;
-use super::order;
+use super::queue::{Queue, copied, mapped, over_same_range, role};
+use super::{order, slots};
 
 /// Warps of the role that feeds the ring: a warpgroup, so that registers can be moved from it.
 const FEEDERS: u32 = 4;
-/// Bytes of shared memory that ring and epilogue share.
-const SHARED_BYTES: u32 = 226 << 10;
-/// The most slots that were found useful.
-const STAGES: u32 = 6;
 /// Registers a thread of the feeding role and of two multiplying warpgroups: 128 x 40 + 256 x 232 fit a multiprocessor.
 const REGISTERS: (u32, u32) = (40, 232);
 
@@ -53,7 +47,7 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Option<u32> {
     let candidate = find(func, units)?;
     let (shared, moved) = partition(func, &candidate)?;
     let warps = candidate.warps;
-    build(func, &candidate, shared, moved);
+    build(func, units, &candidate, shared, moved);
     order::by_groups(func);
     Some(warps)
 }
@@ -112,67 +106,8 @@ fn find(func: &Func, units: &Units) -> Option<Candidate> {
     if !fits || rhs.elem.num() != Some(dtype) || !m.is_multiple_of(64) || !n.is_multiple_of(16) || !line.is_multiple_of(32) {
         return None;
     }
-    let slots = [slot(func, loads[0], 1)?, slot(func, loads[1], 0)?];
+    let slots = [slots::of_load(func, loads[0], 1)?, slots::of_load(func, loads[1], 0)?];
     Some(Candidate { looped, product, loads, slots, warps: if m.is_multiple_of(128) { 8 } else { 4 } })
-}
-
-/// The buffer that a load's tile takes in a slot, where the copy engine can fill it and the tensor cores can read it; `inner` is the
-/// tile's axis of contraction.
-fn slot(func: &Func, load: Op, inner: usize) -> Option<SharedType> {
-    let data = &func.ops[load];
-    let Type::TileView(view) = func.ty(data.one(0)) else { return None };
-    let padded = matches!(view.padding, Padding::Zero | Padding::Undetermined);
-    if view.kind != ViewKind::Partition || !padded || view.tile.len() != 2 || !addressable(func, data.one(0), view) {
-        return None;
-    }
-    let fastest = (0..2).find(|&axis| view.tensor.strides[view.dim_map[axis] as usize] == Extent::Static(1))?;
-    let elem = view.tensor.elem;
-    if elem.bits() != 16 && fastest != inner {
-        return None;
-    }
-    let line = view.tile[fastest] * elem.bits() / 8;
-    let swizzle = match line {
-        line if line.is_multiple_of(128) => Swizzle::B128,
-        64 => Swizzle::B64,
-        32 => Swizzle::B32,
-        _ => return None,
-    };
-    if view.tile[1 - fastest] > 256 {
-        return None;
-    }
-    let order = if fastest == 1 { [0, 1] } else { [1, 0] };
-    Some(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(view.tile.clone(), elem) })
-}
-
-/// The view is of an array argument as it was passed, with lines at multiples of 16 bytes.
-fn addressable(func: &Func, view: Value, ty: &TileViewType) -> bool {
-    let behind = |mut value: Value| {
-        while let Some(op) = func.defining_op(value)
-            && matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Assume { .. }))
-        {
-            value = func.ops[op].one(0);
-        }
-        value
-    };
-    let array = || {
-        let tensor = func.ops[func.defining_op(view)?].operands.first().copied()?;
-        let made = &func.ops[func.defining_op(tensor)?];
-        let OpKind::Schedule(ScheduleOp::MakeTensorView {}) = made.kind else { return None };
-        let base = behind(made.one(0));
-        let first = func.args().iter().position(|&arg| arg == base)?;
-        let position = (0..func.abi.params.len()).find(|&position| func.abi.first_argument(position) == first)?;
-        let param = &func.abi.params[position].kind;
-        let own = &func.args()[first..first + param.argument_count()];
-        let foreign = made.group(1).iter().chain(made.group(2)).any(|&value| !own.contains(&behind(value)));
-        (!foreign).then_some(param)
-    };
-    let aligned = |strides: &[Extent], bits: u32| {
-        strides.iter().all(|stride| match stride {
-            Extent::Static(1) | Extent::Dynamic => true,
-            Extent::Static(stride) => (stride * i64::from(bits)).rem_euclid(128) == 0,
-        })
-    };
-    matches!(array(), Some(ParamKind::Array { align, .. }) if *align >= 16) && aligned(&ty.tensor.strides, ty.tensor.elem.bits())
 }
 
 /// Pure, or at most an error for some inputs.
@@ -218,109 +153,54 @@ fn partition(func: &Func, candidate: &Candidate) -> Option<(Vec<Op>, Vec<Op>)> {
     (!needed.iter().any(|value| *value != carried && inside.contains(value))).then_some((shared, moved))
 }
 
-fn build(func: &mut Func, candidate: &Candidate, mut shared: Vec<Op>, mut moved: Vec<Op>) {
+fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<Op>, moved: Vec<Op>) {
     let span = func.ops[candidate.looped].span;
     let out = func.ty(func.ops[candidate.product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
     let bytes: u32 = candidate.slots.iter().map(|slot| slot.bytes() as u32).sum();
     // The epilogue may put the result, in two bytes an element, through shared memory.
-    let room = SHARED_BYTES.saturating_sub(2 * out) / bytes.max(1);
-    let stages = func.hints.num_stages.unwrap_or(STAGES).min(room).max(1);
+    let stages = slots::stages(func, units, bytes, 2 * out);
+    let queue = Queue::new(func, &candidate.slots, (stages, RingProducer::Tma), span, &mut shared);
+    let feed = feeder(func, candidate, &queue);
+    computer(func, candidate, &queue);
 
-    let mut buffers = Vec::new();
-    for slot in &candidate.slots {
-        let mut shape: Shape = slot.shape.clone();
-        shape.insert(0, stages);
-        let order = std::iter::once(0).chain(slot.order.iter().map(|&axis| axis + 1)).collect();
-        let ty = Type::Shared(Box::new(SharedType { shape, order, ..slot.clone() }));
-        let alloc = func.make_op(TileOp::AllocShared { align: 1024 }.into(), &[], [ty], [], span);
-        buffers.push(func.ops[alloc].result());
-        shared.push(alloc);
-    }
-    let ring_type = Type::Ring(Box::new(RingType { stages, slots: candidate.slots.to_vec() }));
-    let kind = TileOp::Ring { stages, producer: RingProducer::Tma, consumers: 1, bytes };
-    let ring_op = func.make_op(kind.into(), &[&buffers], [ring_type], [], span);
-    let ring = func.ops[ring_op].result();
-    let start_op = func.make_op(TileOp::RingStart {}.into(), &[&[ring]], [Type::Cursor], [], span);
-    let start = func.ops[start_op].result();
-    shared.extend([ring_op, start_op]);
-
-    let feed = feeder(func, candidate, ring, start);
-    computer(func, candidate, ring, start);
-    let end = func.make_op(ScheduleOp::Yield {}.into(), &[&[]], [], [], span);
-    moved.push(end);
-    let compute = func.new_block();
-    func.blocks[compute].ops = moved;
-
-    let total = FEEDERS + candidate.warps;
     let registers = |count| (candidate.warps == 8).then_some(count);
-    let role = |first_warp, warps, registers| TileOp::Role { first_warp, warps, registers };
-    let feeding = func.make_op(role(0, FEEDERS, registers(REGISTERS.0)).into(), &[], [], [feed], span);
-    let computing = func.make_op(role(FEEDERS, candidate.warps, registers(REGISTERS.1)).into(), &[], [], [compute], span);
+    let feeding = role(func, (0, FEEDERS), registers(REGISTERS.0), vec![feed], span);
+    let computing = role(func, (FEEDERS, candidate.warps), registers(REGISTERS.1), moved, span);
     shared.extend([feeding, computing]);
     let last = func.blocks[func.body].ops.last().copied();
     shared.extend(last);
     func.blocks[func.body].ops = shared;
-    func.hints.num_warps = Some(total);
+    func.hints.num_warps = Some(FEEDERS + candidate.warps);
     func.hints.num_stages = Some(stages);
 }
 
-/// The region that fills slots: the loop again, with the loads as copies.
-fn feeder(func: &mut Func, candidate: &Candidate, ring: Value, start: Value) -> Block {
-    let looped = func.ops[candidate.looped].clone();
-    let (old, region, body) = (looped.regions[0], func.new_block(), func.new_block());
-    let counter = func.blocks[old].args[0];
-    let mut map: FxHashMap<Value, Value> = FxHashMap::default();
-    let ty = func.ty(counter).clone();
-    let own_counter = func.add_arg(body, ty, None);
-    map.insert(counter, own_counter);
-    let cursor = func.add_arg(body, Type::Cursor, None);
-    let span = looped.span;
-    let mut ops = Vec::new();
-    let note = |func: &mut Func, ops: &mut Vec<Op>, kind: TileOp| {
-        let op = func.make_op(kind.into(), &[&[ring], &[cursor]], [], [], span);
-        ops.push(op);
-    };
-    note(func, &mut ops, TileOp::Acquire {});
-    for op in func.blocks[old].ops.clone() {
-        let data = func.ops[op].clone();
-        let mapped = |values: &[Value]| values.iter().map(|value| *map.get(value).unwrap_or(value)).collect::<Vec<_>>();
-        if let Some(position) = candidate.loads.iter().position(|&load| load == op) {
-            let (view, index) = (data.one(0), mapped(data.group(1)));
-            let kind = TileOp::Slot { buffer: position as u32 };
-            let ty = Type::Shared(Box::new(candidate.slots[position].clone()));
-            let slot = func.make_op(kind.into(), &[&[ring], &[cursor]], [ty], [], data.span);
-            let buffer = func.ops[slot].result();
-            let groups: [&[Value]; 5] = [&[view], &index, &[buffer], &[ring], &[cursor]];
-            let load = func.make_op(TileOp::TmaLoad {}.into(), &groups, [], [], data.span);
-            ops.extend([slot, load]);
-        } else if op != candidate.product && !matches!(data.row().effects, Effects::Terminator) {
-            let groups: Vec<Vec<Value>> = (0..data.segments.len()).map(|at| mapped(data.group(at))).collect();
-            let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
-            let types: Vec<Type> = data.results.iter().map(|&result| func.ty(result).clone()).collect();
-            let copy = func.make_op(data.kind.clone(), &groups, types, [], data.span);
-            for (&from, &to) in data.results.iter().zip(&func.ops[copy].results) {
-                map.insert(from, to);
+/// The loop that fills slots: the loop again, with the loads as copies.
+fn feeder(func: &mut Func, candidate: &Candidate, queue: &Queue) -> Op {
+    let body = func.ops[candidate.looped].regions[0];
+    over_same_range(func, candidate.looped, &[queue.start], |func, counter, carried| {
+        let (mut ops, cursor) = (Vec::new(), carried[0]);
+        let mut map: FxHashMap<Value, Value> = FxHashMap::default();
+        map.insert(func.blocks[body].args[0], counter);
+        queue.at(func, TileOp::Acquire {}, cursor, &mut ops);
+        for op in func.blocks[body].ops.clone() {
+            let data = func.ops[op].clone();
+            if let Some(position) = candidate.loads.iter().position(|&load| load == op) {
+                let index = mapped(&map, data.group(1));
+                queue.load(func, (data.one(0), &index), (cursor, position), &mut ops);
+            } else if op != candidate.product && !matches!(data.row().effects, Effects::Terminator) {
+                ops.push(copied(func, op, &mut map));
             }
-            ops.push(copy);
         }
-    }
-    note(func, &mut ops, TileOp::Commit {});
-    let advance = func.make_op(TileOp::Advance {}.into(), &[&[ring], &[cursor]], [Type::Cursor], [], span);
-    let next = func.ops[advance].result();
-    let end = func.make_op(ScheduleOp::Continue {}.into(), &[&[next]], [], [], span);
-    ops.extend([advance, end]);
-    func.blocks[body].ops = ops;
-    let groups: [&[Value]; 4] = [&[looped.one(0)], &[looped.one(1)], &[looped.one(2)], &[start]];
-    let all = func.make_op(looped.kind.clone(), &groups, [Type::Cursor], [body], span);
-    let end = func.make_op(ScheduleOp::Yield {}.into(), &[&[]], [], [], span);
-    func.blocks[region].ops = vec![all, end];
-    region
+        queue.at(func, TileOp::Commit {}, cursor, &mut ops);
+        let next = queue.next(func, cursor, &mut ops);
+        (ops, vec![next])
+    })
 }
 
 /// The loop with slots in place of the loads.
-fn computer(func: &mut Func, candidate: &Candidate, ring: Value, start: Value) {
+fn computer(func: &mut Func, candidate: &Candidate, queue: &Queue) {
     let looped = candidate.looped;
-    let (body, span) = (func.ops[looped].regions[0], func.ops[looped].span);
+    let body = func.ops[looped].regions[0];
     let cursor = func.add_arg(body, Type::Cursor, None);
     let position = func.ops[looped].results.len();
     let result = func.values.push(tessera_ir::ValueData {
@@ -330,38 +210,28 @@ fn computer(func: &mut Func, candidate: &Candidate, ring: Value, start: Value) {
     });
     let data = &mut func.ops[looped];
     data.results.push(result);
-    data.operands.push(start);
+    data.operands.push(queue.start);
     data.segments[3] += 1;
 
     let mut ops = Vec::new();
-    let wait = func.make_op(TileOp::Wait {}.into(), &[&[ring], &[cursor]], [], [], span);
-    ops.push(wait);
+    queue.at(func, TileOp::Wait {}, cursor, &mut ops);
     for op in func.blocks[body].ops.clone() {
         if candidate.loads.contains(&op) {
             continue;
         }
         if op == candidate.product {
-            let mut factors = Vec::new();
-            for (position, slot) in candidate.slots.iter().enumerate() {
-                let ty = Type::Shared(Box::new(slot.clone()));
-                let kind = TileOp::Slot { buffer: position as u32 };
-                let slot = func.make_op(kind.into(), &[&[ring], &[cursor]], [ty], [], span);
-                factors.push(func.ops[slot].result());
-                ops.push(slot);
-            }
+            let factors = [0, 1].map(|buffer| queue.slot(func, cursor, buffer, &mut ops));
             let (fast_acc, lhs_signedness, rhs_signedness) = signs(&func.ops[op].kind);
             let data = &mut func.ops[op];
             data.kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
             data.operands[..2].copy_from_slice(&factors);
             ops.push(op);
-            let release = func.make_op(TileOp::Release {}.into(), &[&[ring], &[cursor]], [], [], span);
-            ops.push(release);
+            queue.at(func, TileOp::Release {}, cursor, &mut ops);
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
-            let advance = func.make_op(TileOp::Advance {}.into(), &[&[ring], &[cursor]], [Type::Cursor], [], span);
-            let next = func.ops[advance].result();
+            let next = queue.next(func, cursor, &mut ops);
             func.ops[op].operands.push(next);
             func.ops[op].segments[0] += 1;
-            ops.extend([advance, op]);
+            ops.push(op);
         } else {
             ops.push(op);
         }
