@@ -9,7 +9,7 @@ use tessera_types::Arch;
 use crate::driver::{Compiled, Stage};
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
-use crate::tile::{Units, to_tile};
+use crate::tile::{Remarks, Units, to_tile};
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct DeviceCompiled {
     pub tile: Module,
     /// The kernel in Target IR, optimised, with what a launch must know.
     pub kernel: TargetKernel,
+    /// Which recipes were asked, and what they said.
+    pub remarks: Remarks,
     /// What was done behind the stages of [`Compiled`], in order.
     pub stages: Vec<Stage>,
 }
@@ -33,11 +35,13 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     };
     let start = Instant::now();
     let mut tile = compiled.module.clone();
+    let mut remarks = Remarks::default();
     if compiled.func().level != Level::Tile {
         let (major, minor) = arch.compute_capability();
         let shared = arch.limits().shared_per_block;
         let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared };
-        tile.funcs = vec![to_tile(compiled.func(), &units).map_err(|error| vec![error])?];
+        let (func, said) = to_tile(compiled.func(), &units).map_err(|error| vec![error])?;
+        (tile.funcs, remarks) = (vec![func], said);
         let wrong = verify(&tile);
         if !wrong.is_empty() {
             return Err(wrong);
@@ -55,5 +59,5 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     };
     ssa::optimize(&mut kernel.kernel, level);
     stage("optimise-target", start);
-    Ok(DeviceCompiled { tile, kernel, stages })
+    Ok(DeviceCompiled { tile, kernel, remarks, stages })
 }

@@ -4,6 +4,8 @@
 
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
+#[allow(dead_code, reason = "each test file uses a part")]
+mod library;
 
 use arbtest::arbtest;
 use devices::{Data, Launch, on_cpu, same};
@@ -12,7 +14,7 @@ use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_modul
 use tessera_cpu::{Arg, RunOptions, lockstep};
 use tessera_ir::text::print_module;
 use tessera_ir::verify;
-use tessera_lang::{ArgType, ConstValue, parse_file};
+use tessera_lang::{ArgType, parse_file};
 use tessera_types::DType;
 
 const UNITS: [Units; 2] = [
@@ -23,7 +25,7 @@ const UNITS: [Units; 2] = [
 /// Executes the Tile function, checked, and yields its text.
 fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {
     let mut module = launch.compiled.module.clone();
-    let func = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
+    let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
     module.funcs = vec![func];
     if let Some(first) = verify(&module).first() {
         return Err(first.render(&module.sources, false));
@@ -95,12 +97,6 @@ fn random_programs_mean_the_same() {
     .budget_ms(3_000);
 }
 
-fn library(file: &str, kernel: &str, args: &[(&str, ArgType)]) -> Compiled {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(file);
-    let text = std::fs::read_to_string(&path).expect("the kernel's file");
-    source(&text, kernel, args)
-}
-
 fn source(text: &str, kernel: &str, args: &[(&str, ArgType)]) -> Compiled {
     let file = parse_file("kernel.py", text);
     let args: Vec<(String, ArgType)> = args.iter().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
@@ -108,30 +104,9 @@ fn source(text: &str, kernel: &str, args: &[(&str, ArgType)]) -> Compiled {
         .unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)))
 }
 
-fn constant(value: i64) -> ArgType {
-    ArgType::Const(ConstValue::Int(value))
-}
-
 #[test]
 fn a_product_means_the_same() {
-    let flag = |value| ArgType::Const(ConstValue::Bool(value));
-    let dtype = |dtype| ArgType::Const(ConstValue::DType(dtype));
-    let args = [
-        ("A", ArgType::array(DType::BF16, 2)),
-        ("B", ArgType::array(DType::BF16, 2)),
-        ("C", ArgType::array(DType::BF16, 2)),
-        ("alpha", ArgType::Scalar(DType::F32)),
-        ("beta", ArgType::Scalar(DType::F32)),
-        ("K", ArgType::Scalar(DType::I32)),
-        ("COMPUTE", dtype(DType::BF16)),
-        ("ACC", dtype(DType::F32)),
-        ("TM", constant(64)),
-        ("TN", constant(32)),
-        ("TK", constant(64)),
-        ("TRANSPOSE_A", flag(false)),
-        ("TRANSPOSE_B", flag(true)),
-    ];
-    let compiled = library("gemm.py", "gemm", &args);
+    let compiled = library::compiled(&library::file("gemm.py"), "gemm", &library::product_args([64, 32, 64]));
     // Nine rounds, more than the ring has slots; the last is not whole.
     let (m, n, k) = (100, 56, 520);
     let data = [
@@ -148,11 +123,7 @@ fn a_product_means_the_same() {
 
 #[test]
 fn a_softmax_means_the_same() {
-    let array = ArgType::array(DType::F16, 2);
-    let acc = ArgType::Const(ConstValue::DType(DType::F32));
-    let args =
-        [("x", array.clone()), ("y", array), ("ACC", acc), ("ROWS", constant(4)), ("N", constant(128)), ("QUERIES", constant(8))];
-    let compiled = library("softmax.py", "softmax_causal", &args);
+    let compiled = library::compiled(&library::file("softmax.py"), "softmax_causal", &library::softmax_args([4, 128, 8]));
     let data = [Data::floats(DType::F16, &[16, 100], 1), Data::zeros(DType::F16, &[16, 100])];
     agree(&compiled, &data, [4, 1, 1], 1e-2);
 }

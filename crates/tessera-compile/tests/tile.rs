@@ -1,19 +1,21 @@
 //! Schedule IR to Tile IR: whatever verifies gets layouts that verify.
 
+#[allow(dead_code, reason = "each test file uses a part")]
+mod library;
+
 use arbtest::arbtest;
+use library::Args;
+use tessera_compile::generate;
 use tessera_compile::tile::{Units, to_tile};
-use tessera_compile::{CompileOptions, compile, generate};
 use tessera_ir::text::{parse_module, print_module};
 use tessera_ir::{Module, verify};
-use tessera_lang::{ArgType, ConstValue, parse_file};
-use tessera_types::DType;
 
 const UNITS: Units = Units { capability: 90, warpgroups: false, shared: 227 << 10 };
 
 fn lay_out(module: &Module, units: &Units) -> Result<Module, String> {
     let mut tile = module.clone();
     for func in &mut tile.funcs {
-        *func = to_tile(func, units).map_err(|error| error.message)?;
+        *func = to_tile(func, units).map_err(|error| error.message)?.0;
     }
     let found = verify(&tile);
     match found.first() {
@@ -36,22 +38,9 @@ fn random_programs_get_layouts() {
     .budget_ms(1_500);
 }
 
-fn tile_text(file: &str, kernel: &str, args: &[(&str, ArgType)], units: &Units) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(file);
-    let text = std::fs::read_to_string(&path).expect("the kernel's file");
-    let args: Vec<(String, ArgType)> = args.iter().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
-    let file = parse_file(file, &text);
-    let compiled = compile(&file, kernel, &args, &CompileOptions::default())
-        .unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)));
+fn tile_text(file: &str, kernel: &str, args: &Args, units: &Units) -> String {
+    let compiled = library::compiled(&library::file(file), kernel, args);
     print_module(&lay_out(&compiled.module, units).unwrap_or_else(|error| panic!("{error}")))
-}
-
-fn constant(value: i64) -> ArgType {
-    ArgType::Const(ConstValue::Int(value))
-}
-
-fn dtype(dtype: DType) -> ArgType {
-    ArgType::Const(ConstValue::DType(dtype))
 }
 
 fn conversions(text: &str) -> usize {
@@ -60,31 +49,12 @@ fn conversions(text: &str) -> usize {
 
 #[test]
 fn a_row_kernel_needs_no_conversion() {
-    let arrays = ["x", "y"].map(|name| (name, ArgType::array(DType::F16, 2)));
-    let [x, y] = arrays;
-    let args = [x, y, ("ACC", dtype(DType::F32)), ("ROWS", constant(4)), ("N", constant(1024)), ("QUERIES", constant(512))];
-    let text = tile_text("softmax.py", "softmax_causal", &args, &UNITS);
+    let text = tile_text("softmax.py", "softmax_causal", &library::softmax_args([4, 1024, 512]), &UNITS);
     assert_eq!(conversions(&text), 0, "{text}");
 }
 
 fn product(units: &Units) -> String {
-    let flag = |value| ArgType::Const(ConstValue::Bool(value));
-    let args = [
-        ("A", ArgType::array(DType::BF16, 2)),
-        ("B", ArgType::array(DType::BF16, 2)),
-        ("C", ArgType::array(DType::BF16, 2)),
-        ("alpha", ArgType::Scalar(DType::F32)),
-        ("beta", ArgType::Scalar(DType::F32)),
-        ("K", ArgType::Scalar(DType::I32)),
-        ("COMPUTE", dtype(DType::BF16)),
-        ("ACC", dtype(DType::F32)),
-        ("TM", constant(128)),
-        ("TN", constant(128)),
-        ("TK", constant(64)),
-        ("TRANSPOSE_A", flag(false)),
-        ("TRANSPOSE_B", flag(true)),
-    ];
-    tile_text("gemm.py", "gemm", &args, units)
+    tile_text("gemm.py", "gemm", &library::product_args([128, 128, 64]), units)
 }
 
 #[test]

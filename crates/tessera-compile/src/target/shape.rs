@@ -6,11 +6,15 @@ use tessera_layout::Distribution;
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
+use tessera_types::packed::Packing;
 
 use super::bound::{Regs, register_count};
 use super::lowering::{Lowered, Lowering};
 use super::place::Inside;
 use super::remap::{Remap, row_major};
+
+const BYTE: Elem = Elem::Num(DType::U8);
+const TRUTH: Elem = Elem::Num(DType::B1);
 
 impl Lowering<'_> {
     /// Lowers an operation on shapes; false if it is none.
@@ -294,17 +298,18 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A tile's elements as bytes or back: the bytes lie in shared memory between.
+    /// A tile's elements as bytes or back: they lie in shared memory between, each in bytes of its own; elements that share
+    /// bytes are taken apart or put together on the way out.
     fn bytes(&mut self, data: &OpData) -> Lowered<()> {
         let (source, result) = (data.one(0), data.result());
         let (from, to) = (self.layout(source)?, self.layout(result)?);
         let (old, new) = (self.elem(source)?, self.elem(result)?);
-        let packed = |elem: Elem| matches!(elem, Elem::Num(dtype) if dtype.bits() < 8);
-        if packed(old) || packed(new) {
-            return Err(self.unsupported("elements of fewer than 8 bits cannot be packed to bytes"));
-        }
-        let regs = self.regs(source)?;
+        let shared_bits = |elem: Elem| match elem {
+            Elem::Num(dtype) => Packing::of(dtype).map(|_| dtype.bits()),
+            Elem::Ptr(_) => None,
+        };
         let (old_bytes, new_bytes) = (super::scratch::element_bytes(old), super::scratch::element_bytes(new));
+        let regs = self.regs(source)?;
         let base = self.borrow(from.elements() * old_bytes);
         self.spread(old, (&from, &regs), base);
         self.meet();
@@ -312,19 +317,77 @@ impl Lowering<'_> {
         let place = self.place(&to);
         let mut taken = Regs::new();
         for register in 0..place.len() {
-            let mut address = base;
+            let mut number = self.b.u32(0);
             for (dim, stride) in strides.iter().enumerate() {
                 let coordinate = self.coordinate(&place, register, dim);
                 let last = self.b.u32(to.shape()[dim] as u32 - 1);
                 let coordinate = self.b.min(Ty::U32, coordinate, last);
-                let step = self.b.u32((stride * new_bytes) as u32);
-                address = self.b.mad(Ty::U32, coordinate, step, address);
+                let step = self.b.u32(*stride as u32);
+                number = self.b.mad(Ty::U32, coordinate, step, number);
             }
-            taken.push(self.take(new, address));
+            taken.push(match (shared_bits(old), shared_bits(new)) {
+                (_, Some(bits)) => {
+                    let code = self.code_in_bytes(base, number, bits, from.elements() as u32 - 1);
+                    let one = self.b.u32(1);
+                    let code = if new == TRUTH { self.b.and(code, one) } else { code };
+                    self.read_element(new, code)
+                }
+                (Some(bits), None) => self.byte_of_codes(base, number, bits),
+                (None, None) => {
+                    let size = self.b.u32(new_bytes as u32);
+                    let address = self.b.mad(Ty::U32, number, size, base);
+                    self.take(new, address)
+                }
+            });
         }
-        debug_assert!(new != Elem::Num(DType::B1));
         self.bind_regs(result, taken);
         Ok(())
+    }
+
+    /// The code of a number among bytes that codes of `bits` bits share, the first in the lowest bits.
+    fn code_in_bytes(&mut self, base: Reg, number: Reg, bits: u32, last_byte: u32) -> Reg {
+        let (width, three, seven) = (self.b.u32(bits), self.b.u32(3), self.b.u32(7));
+        let bit = self.b.mul(Ty::U32, number, width);
+        let byte = self.b.shr(Ty::U32, bit, three);
+        let shift = self.b.and(bit, seven);
+        let address = self.b.add(Ty::U32, base, byte);
+        let mut word = self.take(BYTE, address);
+        if !8u32.is_multiple_of(bits) {
+            let (one, last, eight) = (self.b.u32(1), self.b.u32(last_byte), self.b.u32(8));
+            let next = self.b.add(Ty::U32, byte, one);
+            let next = self.b.min(Ty::U32, next, last);
+            let address = self.b.add(Ty::U32, base, next);
+            let upper = self.take(BYTE, address);
+            let upper = self.b.shl(upper, eight);
+            word = self.b.or(word, upper);
+        }
+        self.b.shr(Ty::U32, word, shift)
+    }
+
+    /// The byte of a number that codes of `bits` bits, which lie in a byte each, give together.
+    fn byte_of_codes(&mut self, base: Reg, number: Reg, bits: u32) -> Reg {
+        let (width, three, mask) = (self.b.u32(bits), self.b.u32(3), self.b.u32((1 << bits) - 1));
+        let bit = self.b.shl(number, three);
+        let first = self.b.div(Ty::U32, bit, width);
+        let address = self.b.add(Ty::U32, base, first);
+        let start = self.b.mul(Ty::U32, first, width);
+        let begins = self.b.sub(Ty::U32, bit, start);
+        // Codes of six bits begin before the byte or within it; two give a byte wherever it lies.
+        let mut byte = self.b.u32(0);
+        for position in 0..8u32.div_ceil(bits) {
+            let place = self.b.at(address, i64::from(position));
+            let code = self.take(BYTE, place);
+            let code = self.b.and(code, mask);
+            let part = if position == 0 {
+                self.b.shr(Ty::U32, code, begins)
+            } else {
+                let end = self.b.u32(position * bits);
+                let shift = self.b.sub(Ty::U32, end, begins);
+                self.b.shl(code, shift)
+            };
+            byte = self.b.or(byte, part);
+        }
+        byte
     }
 
     /// The same tile under another layout.

@@ -21,6 +21,7 @@ mod infer;
 mod order;
 mod queue;
 mod relation;
+mod remark;
 mod rewrite;
 mod roles;
 mod slots;
@@ -29,20 +30,22 @@ mod threads;
 use tessera_ir::{Diagnostic, Func, Level};
 
 pub use anchors::Units;
+pub use remark::{Reason, Remark, Remarks};
 
-/// Gives every tile of a Schedule function a layout over the threads of a block.
+/// Gives every tile of a Schedule function a layout over the threads of a block, and says what the recipes said.
 ///
 /// # Errors
 /// An operation that has no form on the units that the target has.
-pub fn to_tile(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
+pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic> {
     let mut func = func.clone();
+    let mut remarks = Remarks::default();
     flatten::flatten(&mut func);
-    let warps = match roles::separate(&mut func, units) {
+    let warps = match remarks.ask("roles", || roles::separate(&mut func, units)) {
         Some(computing) => computing,
         None => *func.hints.num_warps.insert(threads::warps(&func)),
     };
     func.level = Level::Tile;
     let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
     rewrite::rewrite(&mut func, &layouts)?;
-    Ok(func)
+    Ok((func, remarks))
 }

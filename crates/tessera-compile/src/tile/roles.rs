@@ -18,11 +18,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{RingProducer, Signedness};
-use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
+use tessera_ir::{Effects, Elem, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::anchors::Units;
 use super::queue::{Queue, copied, mapped, over_same_range, role};
+use super::remark::Reason;
 use super::{order, slots};
 
 /// Warps of the role that feeds the ring: a warpgroup, so that registers can be moved from it.
@@ -43,44 +44,54 @@ struct Candidate {
 }
 
 /// Splits the function into roles where its product allows; the warps of the role that computes.
-pub(super) fn separate(func: &mut Func, units: &Units) -> Option<u32> {
+pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
     let candidate = find(func, units)?;
     let (shared, moved) = partition(func, &candidate)?;
     let warps = candidate.warps;
     build(func, units, &candidate, shared, moved);
     order::by_groups(func);
-    Some(warps)
+    Ok(warps)
 }
 
-fn find(func: &Func, units: &Units) -> Option<Candidate> {
+fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
     if !units.warpgroups {
-        return None;
+        return Err("the target has no products of warpgroups".into());
     }
     let is_product = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }));
     let mut products = func.linked_ops().into_iter().filter(is_product);
-    let (Some(product), None) = (products.next(), products.next()) else { return None };
+    let product = products.next().ok_or("there is no product")?;
+    let at = func.ops[product].span;
+    if let Some(second) = products.next() {
+        return Err(Reason::at("there is a second product", func.ops[second].span));
+    }
     let in_body = |op: &&Op| {
         let data = &func.ops[**op];
         matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. })) && func.blocks[data.regions[0]].ops.contains(&product)
     };
-    let looped = *func.blocks[func.body].ops.iter().find(in_body)?;
+    let looped = func.blocks[func.body].ops.iter().find(in_body);
+    let looped = *looped.ok_or_else(|| Reason::at("the product stands in no counted loop of the function's own body", at))?;
     let body = func.ops[looped].regions[0];
-    let (&[_, acc], mma) = (&func.blocks[body].args[..], &func.ops[product]) else { return None };
-    let (last, ops) = func.blocks[body].ops.split_last()?;
+    let (&[_, acc], mma) = (&func.blocks[body].args[..], &func.ops[product]) else {
+        return Err(Reason::at("the product's loop carries more than the accumulator", func.ops[looped].span));
+    };
+    let (last, ops) = func.blocks[body].ops.split_last().ok_or("the product's loop has no end")?;
     if mma.one(2) != acc || func.ops[*last].operands[..] != [mma.result()] {
-        return None;
+        return Err(Reason::at("the loop does not hand the product on as its own accumulator", at));
     }
-    let loads = [func.defining_op(mma.one(0))?, func.defining_op(mma.one(1))?];
+    let factor =
+        |position| func.defining_op(mma.one(position)).ok_or_else(|| Reason::at("a factor comes from outside the loop", at));
+    let loads = [factor(0)?, factor(1)?];
     let is_load = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
     if !loads.iter().all(|&load| is_load(load) && ops.contains(&load)) || loads[0] == loads[1] {
-        return None;
+        return Err(Reason::at("a factor is not what a load in the loop yields", at));
     }
     let scalar = |op: &Op| {
         let data = &func.ops[*op];
         data.regions.is_empty() && is_free(func, *op) && data.results.iter().all(|&result| func.ty(result).is_scalar())
     };
-    if !ops.iter().all(|op| *op == product || loads.contains(op) || scalar(op)) {
-        return None;
+    if let Some(&other) = ops.iter().find(|op| **op != product && !loads.contains(op) && !scalar(op)) {
+        let name = func.ops[other].row().mnemonic;
+        return Err(Reason::at(format!("the product's loop holds `{name}` too"), func.ops[other].span));
     }
     // What a load yields goes into the product alone.
     let used_elsewhere = |load: Op| {
@@ -88,26 +99,35 @@ fn find(func: &Func, units: &Units) -> Option<Candidate> {
             .iter()
             .any(|&op| op != product && func.ops[op].operands.iter().any(|v| func.ops[load].results.contains(v)))
     };
-    if loads.iter().any(|&load| used_elsewhere(load)) {
-        return None;
+    if let Some(&load) = loads.iter().find(|load| used_elsewhere(**load)) {
+        return Err(Reason::at("a factor is used outside the product", func.ops[load].span));
     }
-    let (lhs, rhs) = (func.ty(mma.one(0)).as_tile()?, func.ty(mma.one(1)).as_tile()?);
-    let out = func.ty(mma.result()).as_tile()?;
-    let (&[m, n], &[_, k]) = (&out.shape[..], &lhs.shape[..]) else { return None };
-    let dtype = lhs.elem.num()?;
+    let tile = |value| func.ty(value).as_tile().ok_or_else(|| Reason::at("an operand is no tile", at));
+    let (lhs, rhs, out) = (tile(mma.one(0))?, tile(mma.one(1))?, tile(mma.result())?);
+    let (&[m, n], &[_, k]) = (&out.shape[..], &lhs.shape[..]) else {
+        return Err(Reason::at("the product has a batch axis", at));
+    };
+    let number = |elem: &Elem| elem.num().ok_or_else(|| Reason::at("an operand holds no numbers", at));
+    let dtype = number(&lhs.elem)?;
     let fits = matches!(
-        (dtype, out.elem.num()?),
+        (dtype, number(&out.elem)?),
         (DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::TF32, DType::F32) | (DType::I8, DType::I32)
     );
     // Warpgroups add products of 8-bit floats with about 14 bits, which only a fast accumulator allows.
     let coarse = matches!(dtype, DType::F8E4M3 | DType::F8E5M2) && !signs(&mma.kind).0;
-    let fits = fits && !coarse;
-    let line = k * dtype.bits() / 8;
-    if !fits || rhs.elem.num() != Some(dtype) || !m.is_multiple_of(64) || !n.is_multiple_of(16) || !line.is_multiple_of(32) {
-        return None;
+    if !fits || rhs.elem.num() != Some(dtype) {
+        return Err(Reason::at(format!("products of `{dtype}` into `{}` have no instruction for warpgroups", out.elem), at));
+    }
+    if coarse {
+        return Err(Reason::at("warpgroups add 8-bit floats with about 14 bits, which needs `fast_acc=True`", at));
+    }
+    if !m.is_multiple_of(64) || !n.is_multiple_of(16) || !(k * dtype.bits() / 8).is_multiple_of(32) {
+        let text =
+            format!("a {m}x{n}x{k} product is not of whole instructions: 64 rows, 16 columns, 32 bytes of a factor's line");
+        return Err(Reason::at(text, at));
     }
     let slots = [slots::of_load(func, loads[0], 1)?, slots::of_load(func, loads[1], 0)?];
-    Some(Candidate { looped, product, loads, slots, warps: if m.is_multiple_of(128) { 8 } else { 4 } })
+    Ok(Candidate { looped, product, loads, slots, warps: if m.is_multiple_of(128) { 8 } else { 4 } })
 }
 
 /// Pure, or at most an error for some inputs.
@@ -115,18 +135,14 @@ fn is_free(func: &Func, op: Op) -> bool {
     matches!(func.ops[op].row().effects, Effects::Pure | Effects::MayTrap)
 }
 
-/// The function's operations in order: what stays before the roles, and what the computing role does. `None` where the feeding role
-/// would need what only the other computes.
-fn partition(func: &Func, candidate: &Candidate) -> Option<(Vec<Op>, Vec<Op>)> {
+/// The function's operations in order: what stays before the roles, and what the computing role does.
+fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), Reason> {
     let (mut shared, mut moved) = (Vec::new(), Vec::new());
     let mut inside: FxHashSet<Value> = FxHashSet::default();
-    let (last, ops) = func.blocks[func.body].ops.split_last()?;
-    if !matches!(func.ops[*last].kind, OpKind::Schedule(ScheduleOp::Return {})) {
-        return None;
-    }
     let leaves = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Return {}));
-    if func.linked_ops().iter().filter(|op| leaves(op)).count() != 1 {
-        return None;
+    let (last, ops) = func.blocks[func.body].ops.split_last().ok_or("the function is empty")?;
+    if !leaves(last) || func.linked_ops().iter().filter(|op| leaves(op)).count() != 1 {
+        return Err("some blocks return before the end".into());
     }
     for &op in ops {
         let data = &func.ops[op];
@@ -150,7 +166,10 @@ fn partition(func: &Func, candidate: &Candidate) -> Option<(Vec<Op>, Vec<Op>)> {
         }
     }
     let carried = func.ops[candidate.product].result();
-    (!needed.iter().any(|value| *value != carried && inside.contains(value))).then_some((shared, moved))
+    if needed.iter().any(|value| *value != carried && inside.contains(value)) {
+        return Err(Reason::at("where to load from is computed from what the computing role holds", looped.span));
+    }
+    Ok((shared, moved))
 }
 
 fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<Op>, moved: Vec<Op>) {

@@ -10,6 +10,7 @@
 use tessera_ir::{Extent, Func, Op, Padding, ParamKind, SharedType, Swizzle, TileViewType, Type, Value, ViewKind};
 
 use super::anchors::Units;
+use super::remark::Reason;
 use crate::analysis::arrays::own_array;
 
 /// The most slots that were found useful.
@@ -23,30 +24,37 @@ const BOX: u32 = 256;
 
 /// The buffer that a load's tile takes in a slot, where the copy engine can fill it and the tensor cores can read it; `inner` is the
 /// tile's axis of contraction.
-pub(super) fn of_load(func: &Func, load: Op, inner: usize) -> Option<SharedType> {
+pub(super) fn of_load(func: &Func, load: Op, inner: usize) -> Result<SharedType, Reason> {
     let data = &func.ops[load];
-    let Type::TileView(view) = func.ty(data.one(0)) else { return None };
-    let padded = matches!(view.padding, Padding::Zero | Padding::Undetermined);
-    if view.kind != ViewKind::Partition || !padded || view.tile.len() != 2 || !addressable(func, data.one(0), view) {
-        return None;
+    let no = |text: &'static str| Reason::at(text, data.span);
+    let Type::TileView(view) = func.ty(data.one(0)) else { return Err(no("a factor is loaded from no view")) };
+    if view.kind != ViewKind::Partition || view.tile.len() != 2 {
+        return Err(no("a factor is no two-dimensional block of an array"));
     }
-    let fastest = (0..2).find(|&axis| view.tensor.strides[view.dim_map[axis] as usize] == Extent::Static(1))?;
+    if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {
+        return Err(no("a factor is padded with something other than zero"));
+    }
+    if !addressable(func, data.one(0), view) {
+        return Err(no("a factor's array is no argument whose lines are known to lie at multiples of 16 bytes"));
+    }
+    let unit = |axis: &usize| view.tensor.strides[view.dim_map[*axis] as usize] == Extent::Static(1);
+    let fastest = (0..2).find(unit).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let elem = view.tensor.elem;
     if elem.bits() != 16 && fastest != inner {
-        return None;
+        return Err(no("a factor of other than 16 bits does not lie along the contraction in memory"));
     }
     let line = view.tile[fastest] * elem.bits() / 8;
     let swizzle = match line {
         line if line.is_multiple_of(128) => Swizzle::B128,
         64 => Swizzle::B64,
         32 => Swizzle::B32,
-        _ => return None,
+        _ => return Err(no("a line of a factor's tile has no swizzle: 32, 64 or a multiple of 128 bytes")),
     };
     if view.tile[1 - fastest] > BOX {
-        return None;
+        return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
     let order = if fastest == 1 { [0, 1] } else { [1, 0] };
-    Some(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(view.tile.clone(), elem) })
+    Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(view.tile.clone(), elem) })
 }
 
 /// The view is of an array argument as it was passed, with lines at multiples of 16 bytes.

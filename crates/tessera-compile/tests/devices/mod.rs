@@ -227,14 +227,20 @@ pub(crate) fn assembles(compiled: &Compiled) {
     }
 }
 
-/// Assembles a kernel: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
-pub(crate) fn assembled(kernel: &TargetKernel) {
+/// The assembler of the tests; says so where there is none.
+pub(crate) fn assembler() -> Option<Assembler> {
     let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
     let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
-    let Ok(assembler) = Assembler::find(&source) else {
+    let found = Assembler::find(&source).ok();
+    if found.is_none() {
         println!("skipped: no assembler (TESSERA_PTXAS, TESSERA_PYTHON)");
-        return;
-    };
+    }
+    found
+}
+
+/// Assembles a kernel: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
+pub(crate) fn assembled(kernel: &TargetKernel) {
+    let Some(assembler) = assembler() else { return };
     let text = kernel.ptx();
     let target = Target::parse(kernel.arch.name()).expect("a target");
     let assembly = assembler.assemble(&text, target, Optimize::Quick).unwrap_or_else(|error| panic!("{target}: {error}\n{text}"));

@@ -1,0 +1,91 @@
+//! Every kernel of the library assembles for the targets that have recipes, with no spills, and no products of warpgroups that
+//! wait for each other.
+//!
+//! The suites ask for some hundreds of compilations. A run of the tests takes one of each kernel in each precision, that of the
+//! largest problem; with `TESSERA_TEST_ALL` set (which `cargo xtask ci` does) it takes all of them.
+
+#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+#[allow(dead_code, reason = "each test file uses a part")]
+mod library;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use devices::{assembler, lowered};
+use library::Case;
+use tessera_compile::ptx::{Assembler, Optimize, Target};
+use tessera_lang::{ArgType, ConstValue};
+use tessera_types::Arch;
+
+const ARCHS: [Arch; 3] = [Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
+
+/// Kernels that are known to spill: a row's tile that no register file holds, factors decoded in registers, and tiles of both
+/// factors transposed. What is listed here may spill but must assemble.
+fn may_spill(case: &Case, arch: Arch) -> bool {
+    let decoded = case.policy.starts_with("fp4") || case.policy.starts_with("fp6");
+    match case.operator {
+        "softmax" => case.args.iter().any(|(name, ty)| name == "N" && matches!(ty, ArgType::Const(ConstValue::Int(65536..)))),
+        "gemm" => decoded || arch == Arch::Sm90a && case.name.contains(" tt "),
+        _ => false,
+    }
+}
+
+/// What is wrong with a kernel on a target, and how long the assembler took.
+fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> (Option<String>, Duration) {
+    let kernel = match lowered(&case.compiled(), arch) {
+        Ok(kernel) => kernel,
+        Err(error) => return (Some(error), Duration::ZERO),
+    };
+    let target = Target::parse(arch.name()).expect("a target");
+    match assembler.assemble(&kernel.ptx(), target, Optimize::Full) {
+        Err(error) => (Some(error.to_string()), Duration::ZERO),
+        Ok(assembly) => {
+            let report = &assembly.report;
+            let spilled = (report.spilled_bytes() > 0 && !may_spill(case, arch))
+                .then(|| format!("spills {} bytes", report.spilled_bytes()));
+            let serial = report.serialises_wgmma().then(|| "serialises wgmma".to_string());
+            (spilled.or(serial), assembly.time)
+        }
+    }
+}
+
+#[test]
+fn library_kernels_assemble_without_spills() {
+    let Some(assembler) = assembler() else { return };
+    let mut cases = library::cases();
+    let all = cases.len();
+    if std::env::var_os("TESSERA_TEST_ALL").is_none() {
+        let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
+        for case in cases {
+            largest.insert((case.operator, case.kernel, case.policy), case);
+        }
+        cases = largest.into_values().collect();
+    }
+    assert!(cases.len() >= 40, "only {} kernels", cases.len());
+    let work: Vec<(&Case, Arch)> = cases.iter().flat_map(|case| ARCHS.map(|arch| (case, arch))).collect();
+    let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (start, assembling) = (Instant::now(), Mutex::new(Duration::ZERO));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while let Some(&(case, arch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (fault, time) = fault(case, arch, &assembler);
+                    *assembling.lock().expect("no thread panicked") += time;
+                    if let Some(fault) = fault {
+                        faults.lock().expect("no thread panicked").push(format!("{arch} {}: {fault}", case.name));
+                    }
+                }
+            });
+        }
+    });
+    let mut faults = faults.into_inner().expect("no thread panicked");
+    let assembling = assembling.into_inner().expect("no thread panicked");
+    println!("{} of {all} kernels, {} assemblies in {:?}, {assembling:?} of ptxas", cases.len(), work.len(), start.elapsed());
+    faults.sort();
+    assert!(faults.is_empty(), "{} of {} assemblies:\n{}", faults.len(), work.len(), faults.join("\n"));
+}

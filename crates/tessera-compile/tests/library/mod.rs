@@ -1,0 +1,162 @@
+//! The library's kernels as compilations: each kernel with the argument types that the operators' plans for a GPU give it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use tessera_compile::{CompileOptions, Compiled, compile};
+use tessera_ir::{Extent, IndexType};
+use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
+use tessera_ops::{Argument, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, TensorSpec};
+use tessera_types::{DType, Policy};
+
+/// Named argument types.
+pub(crate) type Args = Vec<(String, ArgType)>;
+
+/// A kernel of the library for one set of argument types.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// `gemm bf16 batch=1,...`.
+    pub(crate) name: String,
+    pub(crate) operator: &'static str,
+    pub(crate) policy: &'static str,
+    pub(crate) kernel: &'static str,
+    pub(crate) args: Args,
+    source: &'static str,
+}
+
+impl Case {
+    /// Source to optimised Schedule IR.
+    pub(crate) fn compiled(&self) -> Compiled {
+        compiled(&parse_file(self.operator, self.source), self.kernel, &self.args)
+    }
+}
+
+/// Every compilation that the suites ask for, each once, the largest problem of equal ones' kinds last.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut seen = BTreeSet::new();
+    let mut cases = Vec::new();
+    for operator in OPERATORS {
+        let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
+        let problems: Vec<Problem> =
+            (operator.edges)().into_iter().chain(quick).chain((operator.suite)()).chain((operator.further_suite)()).collect();
+        let file = parse_file(operator.file, operator.source);
+        for policy in operator.precisions.iter().chain(operator.further_precisions) {
+            for problem in &problems {
+                let parsed: Policy = policy.parse().expect("a policy of the grammar");
+                let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu) else { continue };
+                for launch in &plan.launches {
+                    let case = Case {
+                        name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
+                        operator: operator.name,
+                        policy,
+                        kernel: launch.kernel,
+                        args: arguments(&file, operator, &plan, launch),
+                        source: operator.source,
+                    };
+                    if seen.insert(format!("{} {:?}", case.kernel, case.args)) {
+                        cases.push(case);
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
+
+fn arguments(file: &ParsedFile, operator: &Operator, plan: &Plan, launch: &LaunchSpec) -> Args {
+    let params = &file.kernels.get(launch.kernel).unwrap_or_else(|| panic!("{} has no {}", operator.file, launch.kernel)).params;
+    let constant = |name: &str| params.iter().any(|param| param.name == name && param.is_constant());
+    let typed = |(name, argument): &(&'static str, Argument)| {
+        let value = match *argument {
+            Argument::Tensor(position) => return (name.to_string(), array(&plan.tensors[position])),
+            Argument::Type(dtype) => ConstValue::DType(dtype),
+            Argument::Int(value) => ConstValue::Int(value),
+            Argument::Float(value) => ConstValue::Float(value),
+            Argument::Bool(value) => ConstValue::Bool(value),
+        };
+        let ty = match value {
+            ConstValue::Int(_) if !constant(name) => ArgType::Scalar(DType::I32),
+            ConstValue::Float(_) if !constant(name) => ArgType::Scalar(DType::F32),
+            ConstValue::Bool(_) if !constant(name) => ArgType::Scalar(DType::B1),
+            value => ArgType::Const(value),
+        };
+        (name.to_string(), ty)
+    };
+    launch.arguments.iter().map(typed).collect()
+}
+
+/// An array as a launch sees it: run-time sizes, a unit stride where there is one, the alignment that all lines have.
+fn array(spec: &TensorSpec) -> ArgType {
+    let rank = spec.shape.len();
+    let mut strides = vec![spec.step; rank];
+    for axis in (1..rank).rev() {
+        strides[axis - 1] = strides[axis] * spec.shape[axis];
+    }
+    let bits = |elements: usize| elements as u64 * u64::from(spec.dtype.bits());
+    let steps = spec.shape.iter().zip(&strides).filter(|&(&size, &stride)| size > 1 || stride == 1);
+    let zeros = steps.map(|(&size, &stride)| bits(if stride == 1 { size } else { stride }).trailing_zeros()).min();
+    let wide = spec.len() as u64 * spec.step as u64 > i32::MAX as u64;
+    let unit = (0..rank).rev().find(|&axis| strides[axis] == 1);
+    ArgType::Array {
+        dtype: spec.dtype,
+        shape: vec![Extent::Dynamic; rank].into_iter().collect(),
+        strides: (0..rank).map(|axis| if unit == Some(axis) { Extent::Static(1) } else { Extent::Dynamic }).collect(),
+        align: ((1u64 << zeros.unwrap_or(7).min(7)) / 8).clamp(1, 16) as u32,
+        index: if wide { IndexType::I64 } else { IndexType::I32 },
+        disjoint: true,
+    }
+}
+
+/// Compiles a kernel of a parsed file.
+pub(crate) fn compiled(file: &ParsedFile, kernel: &str, args: &Args) -> Compiled {
+    compile(file, kernel, args, &CompileOptions::default())
+        .unwrap_or_else(|found| panic!("{kernel}: {}", found[0].render(&file.sources, false)))
+}
+
+/// A kernel file of the library.
+pub(crate) fn file(name: &str) -> ParsedFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(name);
+    parse_file(name, &std::fs::read_to_string(path).expect("the kernel's file"))
+}
+
+/// Arguments of the library's product of two bf16 matrices, the second transposed, in tiles of this size.
+pub(crate) fn product_args([m, n, k]: [i64; 3]) -> Args {
+    let array = || ArgType::array(DType::BF16, 2);
+    let constant = |value| ArgType::Const(ConstValue::Int(value));
+    let flag = |value| ArgType::Const(ConstValue::Bool(value));
+    let dtype = |dtype| ArgType::Const(ConstValue::DType(dtype));
+    named([
+        ("A", array()),
+        ("B", array()),
+        ("C", array()),
+        ("alpha", ArgType::Scalar(DType::F32)),
+        ("beta", ArgType::Scalar(DType::F32)),
+        ("K", ArgType::Scalar(DType::I32)),
+        ("COMPUTE", dtype(DType::BF16)),
+        ("ACC", dtype(DType::F32)),
+        ("TM", constant(m)),
+        ("TN", constant(n)),
+        ("TK", constant(k)),
+        ("TRANSPOSE_A", flag(false)),
+        ("TRANSPOSE_B", flag(true)),
+    ])
+}
+
+/// Arguments of the library's causal softmax of f16 rows.
+pub(crate) fn softmax_args([rows, n, queries]: [i64; 3]) -> Args {
+    let array = || ArgType::array(DType::F16, 2);
+    let constant = |value| ArgType::Const(ConstValue::Int(value));
+    let acc = ArgType::Const(ConstValue::DType(DType::F32));
+    named([
+        ("x", array()),
+        ("y", array()),
+        ("ACC", acc),
+        ("ROWS", constant(rows)),
+        ("N", constant(n)),
+        ("QUERIES", constant(queries)),
+    ])
+}
+
+fn named<const N: usize>(args: [(&str, ArgType); N]) -> Args {
+    args.into_iter().map(|(name, ty)| (name.to_string(), ty)).collect()
+}
