@@ -13,10 +13,12 @@
 //! | +-Inf | got is the same infinity |
 //! | finite | got is finite and `ratio <= 1` (a bound of 0 asks for equality) |
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 use tessera_ops::RowIdentity;
 
-use crate::case::{Check, Expected, Fault, Lane, Output, Poison, Subject};
+use crate::case::{Check, Expected, Fault, Lane, Output, Phase, Poison, Subject};
 use crate::random::Digest;
 use crate::real::Real;
 use crate::status::Status;
@@ -84,6 +86,9 @@ pub struct GateReport {
     pub seeds: Vec<u64>,
     /// Digest of the outputs for the inputs that are left in place for timing.
     pub output_digest: u64,
+    /// What the gate itself took: `inputs` (made and placed), `launches` (with poison and digests), `reference` (with the comparison).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
 }
 
 impl GateReport {
@@ -103,14 +108,14 @@ pub fn check(subject: &mut dyn Subject, options: GateOptions) -> Result<GateRepo
         return Err(Fault::new(Status::HarnessError, "the subject declares no output, so nothing can be checked"));
     }
     if subject.has_exact_lane() {
-        subject.refresh(seeds[0], Lane::Exact)?;
+        gate.during("inputs", |_| subject.refresh(seeds[0], Lane::Exact))?;
         gate.trial(subject, "exact_lane")?;
     }
     for (i, &seed) in seeds.iter().enumerate() {
-        subject.refresh(seed, Lane::Case)?;
+        gate.during("inputs", |_| subject.refresh(seed, Lane::Case))?;
         let unwritten = gate.trial(subject, "tolerance")?;
         if i == 0 {
-            gate.second_poison(subject, unwritten)?;
+            gate.during("launches", |gate| gate.second_poison(subject, unwritten))?;
         }
         if gate.status != Status::Ok {
             break;
@@ -138,11 +143,24 @@ struct Gate {
     checks: Vec<CheckResult>,
     tally: Tally,
     digest: u64,
+    phases: Vec<Phase>,
 }
 
 impl Gate {
     fn new() -> Gate {
-        Gate { status: Status::Ok, reason: None, checks: Vec::new(), tally: Tally::default(), digest: 0 }
+        Gate { status: Status::Ok, reason: None, checks: Vec::new(), tally: Tally::default(), digest: 0, phases: Vec::new() }
+    }
+
+    /// Does a part of the work and adds its time to a phase.
+    fn during<T>(&mut self, phase: &str, work: impl FnOnce(&mut Gate) -> T) -> T {
+        let begin = Instant::now();
+        let done = work(self);
+        let ns = begin.elapsed().as_nanos() as f64;
+        match self.phases.iter_mut().find(|own| own.name == phase) {
+            Some(own) => own.ns += ns,
+            None => self.phases.push(Phase { name: phase.into(), ns }),
+        }
+        done
     }
 
     fn record(&mut self, name: &str, failure: Option<(Status, String)>) {
@@ -163,6 +181,21 @@ impl Gate {
 
     /// One launch on poisoned outputs, judged. Returns where the poison was still seen.
     fn trial(&mut self, subject: &mut dyn Subject, name: &str) -> Result<Vec<Marks>, Fault> {
+        let (inputs, marks) = self.during("launches", |gate| gate.poisoned_launch(subject))?;
+        let before = self.tally.failed;
+        self.during("reference", |gate| compare(subject, &mut gate.tally))?;
+        let failed = self.tally.failed - before;
+        self.record(name, (failed > 0).then(|| (Status::Incorrect, self.tally.sentence(failed))));
+        self.during("reference", |gate| gate.identities(subject))?;
+        let changed = subject.input_digest()? != inputs;
+        self.record("inputs", changed.then(|| (Status::Incorrect, "the launch changed an input".to_string())));
+        let damage = subject.damaged_guard();
+        self.record("guards", damage.map(|d| (Status::Incorrect, format!("the launch wrote outside its tensors: {d}"))));
+        Ok(marks)
+    }
+
+    /// One launch on poisoned outputs: the digest of the inputs before it, and where the poison was still seen.
+    fn poisoned_launch(&mut self, subject: &mut dyn Subject) -> Result<(u64, Vec<Marks>), Fault> {
         let inputs = subject.input_digest()?;
         subject.poison(Poison::Ones)?;
         subject.launch()?;
@@ -174,16 +207,7 @@ impl Gate {
                 marks[output].set(at);
             }
         })?;
-        let before = self.tally.failed;
-        compare(subject, &mut self.tally)?;
-        let failed = self.tally.failed - before;
-        self.record(name, (failed > 0).then(|| (Status::Incorrect, self.tally.sentence(failed))));
-        self.identities(subject)?;
-        let changed = subject.input_digest()? != inputs;
-        self.record("inputs", changed.then(|| (Status::Incorrect, "the launch changed an input".to_string())));
-        let damage = subject.damaged_guard();
-        self.record("guards", damage.map(|d| (Status::Incorrect, format!("the launch wrote outside its tensors: {d}"))));
-        Ok(marks)
+        Ok((inputs, marks))
     }
 
     /// Identities that hold of every row, where rows are sampled.
@@ -248,6 +272,7 @@ impl Gate {
             worst: self.tally.worst,
             seeds,
             output_digest: self.digest,
+            phases: self.phases,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct RunOptions {
     pub mode: Mode,
     /// From which inputs and order are derived.
     pub seed: u64,
+    /// How many cases, in the order of the run, are timed beside their baselines; the rest are checked alone. All by default.
+    pub timed: Option<usize>,
     /// No further group is begun after this.
     pub time_limit: Option<Duration>,
     /// Memory that may be used; by default what the system can still give.
@@ -75,7 +77,10 @@ pub fn run(
     let facts = suite.device_clock().unwrap_or_else(|| ClockFacts::measure(clock));
     let floor_ns = launch_floor(suite, clock).unwrap_or(facts.floor_ns);
     let cases = suite.cases();
-    let session = session_record(suite, options, environment, facts, floor_ns);
+    let mut order = fair_order(&cases.iter().map(|c| &c.key).collect::<Vec<_>>(), options.seed);
+    let untimed = order.split_off(options.timed.unwrap_or(order.len()).min(order.len()));
+    let mut session = session_record(suite, options, environment, facts, floor_ns);
+    session.planned = order.iter().map(|&i| cases[i].implementations.len()).sum::<usize>() + untimed.len();
     let mut end = EndRecord { planned: session.planned, ..EndRecord::default() };
     let done = match previous {
         Some(results) => {
@@ -98,21 +103,28 @@ pub fn run(
     sink(Record::Ceilings(ceilings.clone()))?;
 
     let mut runner = Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end };
-    let order = fair_order(&cases.iter().map(|c| &c.key).collect::<Vec<_>>(), options.seed);
     let started = clock.now_ns();
-    for group in groups(cases, &order, suite.group_bytes()) {
+    let grouped = |order: &[usize], timed: bool| groups(cases, order, suite.group_bytes()).into_iter().map(move |g| (g, timed));
+    for (group, timed) in grouped(&order, true).chain(grouped(&untimed, false)) {
         let late = |limit: Duration| clock.now_ns() - started > limit.as_nanos() as f64;
         if let Some(limit) = options.time_limit.filter(|&limit| late(limit)) {
             runner.end.reason = Some(format!("the time limit of {} s was reached", limit.as_secs_f64()));
             break;
         }
-        let wanted = group.iter().flat_map(|&i| cases[i].implementations.iter().map(move |name| (&cases[i], name.as_str())));
+        let names = |case: &'_ CaseSpec| if timed { case.implementations.len() } else { 1 };
+        let wanted = group
+            .iter()
+            .flat_map(|&i| cases[i].implementations.iter().take(names(&cases[i])).map(move |name| (&cases[i], name.as_str())));
         let open: Vec<(&CaseSpec, &str)> =
             wanted.filter(|(case, name)| !done.contains(&(case.key.id(), name.to_string()))).collect();
         let (alone, together): (Vec<_>, Vec<_>) =
             open.into_iter().partition(|(case, name)| suspects.contains(&(case.key.id(), name.to_string())));
         for rows in alone.chunks(1).chain([together.as_slice()]) {
-            runner.group(rows)?;
+            if timed {
+                runner.group(rows)?
+            } else {
+                runner.check(rows)?
+            }
             if suite.is_lost() {
                 // No end is written: another process has to go on.
                 runner.end.reason = Some("the device was lost to a fault".into());
@@ -151,7 +163,7 @@ fn session_record(
         accelerator,
         tick_ns: facts.tick_ns,
         floor_ns,
-        planned: cases.iter().map(|c| c.implementations.len()).sum(),
+        planned: 0,
     }
 }
 
@@ -197,6 +209,22 @@ struct Checked<'a> {
 }
 
 impl Runner<'_> {
+    /// Takes rows through the gate alone.
+    fn check(&mut self, open: &[(&CaseSpec, &str)]) -> Result<(), StoreError> {
+        for &(case, name) in open {
+            (self.observe)(Progress::Checking(self.end.run + 1, self.end.planned, case, name));
+            let row = match self.prepare(case, name)? {
+                Ok(_) => summary(case, name, Status::Checked, None),
+                Err(fault) => summary(case, name, fault.status, Some(fault.message)),
+            };
+            self.finish(case, row)?;
+            if self.suite.is_lost() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     fn group(&mut self, open: &[(&CaseSpec, &str)]) -> Result<(), StoreError> {
         let mut live = Vec::new();
         for &(case, name) in open {

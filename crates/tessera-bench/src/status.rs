@@ -29,6 +29,8 @@ names! {
     Status {
         /// Correct and measured to the asked precision.
         Ok = "ok",
+        /// Correct; no time was asked for.
+        Checked = "checked",
         /// A result outside its bound, a wrong NaN or infinity, a changed input, a damaged guard.
         Incorrect = "incorrect",
         /// Elements that kept the poison under both patterns.

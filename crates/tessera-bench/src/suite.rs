@@ -60,6 +60,11 @@ pub trait Suite {
         false
     }
 
+    /// Whether launches take the time of a machine; the emulator's say nothing of any.
+    fn has_time(&self) -> bool {
+        true
+    }
+
     /// A launch that does nothing, if the device has such a thing: its time is the floor of all others.
     fn empty_launch(&self) -> Option<Box<dyn FnMut() + '_>> {
         None

@@ -122,6 +122,7 @@ fn measured(suite: &DeviceLibrary) -> (Vec<SummaryRecord>, Vec<Record>, bool) {
     let options = RunOptions {
         mode: Mode::Quick,
         seed: 1,
+        timed: None,
         time_limit: None,
         memory_limit: None,
         device: "pretended".into(),

@@ -11,6 +11,7 @@ fn options() -> RunOptions {
     RunOptions {
         mode: Mode::Quick,
         seed: 9,
+        timed: None,
         time_limit: None,
         memory_limit: None,
         device: "cpu".into(),
@@ -112,6 +113,20 @@ fn limits_of_time_and_memory_leave_their_reason() {
     let end = results.end.as_ref().unwrap();
     assert!(!results.complete() && end.run == 0 && end.reason.as_ref().unwrap().contains("time limit"));
     assert_eq!(Exit::of_run(end, Mode::Ci), Exit::Invalid);
+}
+
+#[test]
+fn cases_beyond_the_timed_ones_are_checked_alone() {
+    let suite = Toys::new(&[("a", 24), ("b", 24), ("c", 24)], &["tessera", "slow", "wrong"]);
+    let mut some = options();
+    some.timed = Some(1);
+    let results = parse(&run_lines(&suite, &some, None));
+    let of = |status| results.rows.iter().filter(move |row| row.summary.as_ref().is_some_and(|s| s.status == status));
+    assert!(results.complete());
+    assert_eq!(results.rows.len(), 3 + 2);
+    assert_eq!(of(Status::Checked).count(), 2);
+    assert!(of(Status::Checked).all(|row| row.case.implementation == "tessera" && row.blocks.is_empty()));
+    assert!(of(Status::Checked).all(|row| row.gate.as_ref().is_some_and(|gate| gate.passed() && !gate.phases.is_empty())));
 }
 
 /// Every prefix, every changed byte: an error with a line, or a file; never a panic.

@@ -166,6 +166,10 @@ pub(crate) struct Bench {
     /// How much time to take.
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) mode: Mode,
+    /// Time only the first N cases of the run's order, in which every prefix is a fair sample, and check the rest; the
+    /// emulator checks only.
+    #[arg(long, value_name = "N")]
+    pub(crate) timed: Option<usize>,
     /// Stop starting new cases after this many seconds.
     #[arg(long, value_name = "S")]
     pub(crate) time_limit: Option<f64>,

@@ -269,6 +269,7 @@ fn measure(arguments: &Arguments, suite: &DeviceLibrary, name: &str) -> Outcome<
     let options = RunOptions {
         mode: Mode::Quick,
         seed: 1,
+        timed: None,
         time_limit: None,
         memory_limit: None,
         device: "cuda:0".into(),

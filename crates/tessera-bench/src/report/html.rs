@@ -71,7 +71,7 @@ fn tone(status: Status) -> &'static str {
     match status {
         Status::Ok => "good",
         Status::NotConverged | Status::Throttled | Status::NoisyHost => "warn",
-        Status::Skipped | Status::Unsupported => "mute",
+        Status::Checked | Status::Skipped | Status::Unsupported => "mute",
         Status::Incorrect
         | Status::NotWritten
         | Status::Nondeterministic

@@ -225,6 +225,7 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
                 failed: if wrong { 12 } else { 0 },
                 seeds: vec![7, 8],
                 output_digest: u64::MAX - 5,
+                phases: vec![Phase { name: "inputs".into(), ns: 2e6 }],
             },
         })));
         for (i, block) in blocks.iter().enumerate() {

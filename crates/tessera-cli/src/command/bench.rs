@@ -148,6 +148,7 @@ fn measure(
     let run_options = RunOptions {
         mode,
         seed: SEED,
+        timed: if suite.has_time() { arguments.timed } else { Some(0) },
         time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
         memory_limit: None,
         device: device.to_string(),
