@@ -14,7 +14,7 @@ use crate::case::{Fault, Lane, Poison};
 use crate::library::{CHUNK, GUARD, filled, guard_byte, memory_fault};
 
 /// Elements after which inputs repeat.
-const PERIOD: usize = 8 * 8_388_593;
+const PERIOD: usize = 8 * 1_048_573;
 
 /// One tensor: guard, elements, guard.
 #[derive(Debug)]

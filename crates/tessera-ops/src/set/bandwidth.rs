@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::element::{storable, underflow, wrap};
@@ -200,9 +201,10 @@ impl Stream {
             inputs.numbers(tensor, rows.start, &mut values);
             return values;
         }
-        for (row, value) in rows.clone().zip(&mut values) {
-            inputs.numbers(tensor, permuted(row, self.n), std::slice::from_mut(value));
-        }
+        let read = |(i, value): (usize, &mut f64)| {
+            inputs.numbers(tensor, permuted(rows.start + i, self.n), std::slice::from_mut(value));
+        };
+        values.par_iter_mut().with_min_len(256).enumerate().for_each(read);
         values
     }
 }
@@ -214,9 +216,10 @@ impl Reference for Stream {
                 if !self.random {
                     return inputs.codes(0, rows.start, codes);
                 }
-                for (row, code) in rows.zip(codes) {
-                    inputs.codes(0, permuted(row, self.n), std::slice::from_mut(code));
-                }
+                let read = |(i, code): (usize, &mut u64)| {
+                    inputs.codes(0, permuted(rows.start + i, self.n), std::slice::from_mut(code));
+                };
+                codes.par_iter_mut().with_min_len(256).enumerate().for_each(read);
             }
             Expected::Codes(codes) => {
                 let a = self.numbers(inputs, 0, &rows);

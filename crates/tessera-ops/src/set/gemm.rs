@@ -189,17 +189,18 @@ impl Product {
     /// Rows `k0..k1` of op(B) of matrix `batch`, one after another.
     fn read_b(&self, inputs: &dyn Inputs, batch: usize, k0: usize, k1: usize) -> Vec<f64> {
         let base = batch * self.k * self.n;
-        let mut rows = vec![0.0; (k1 - k0) * self.n];
+        let depth = k1 - k0;
+        let mut rows = vec![0.0; depth * self.n];
         if self.tb {
-            let mut column = vec![0.0; k1 - k0];
-            for j in 0..self.n {
-                inputs.numbers(1, base + j * self.k + k0, &mut column);
-                for (step, value) in column.iter().enumerate() {
-                    rows[step * self.n + j] = *value;
-                }
-            }
+            let mut columns = vec![0.0; depth * self.n];
+            let read = |(j, column): (usize, &mut [f64])| inputs.numbers(1, base + j * self.k + k0, column);
+            columns.par_chunks_mut(depth).enumerate().for_each(read);
+            let turn =
+                |(step, row): (usize, &mut [f64])| row.iter_mut().enumerate().for_each(|(j, x)| *x = columns[j * depth + step]);
+            rows.par_chunks_mut(self.n).enumerate().for_each(turn);
         } else {
-            inputs.numbers(1, base + k0 * self.n, &mut rows);
+            let read = |(step, row): (usize, &mut [f64])| inputs.numbers(1, base + (k0 + step) * self.n, row);
+            rows.par_chunks_mut(self.n).enumerate().for_each(read);
         }
         rows
     }
