@@ -14,15 +14,13 @@ mod library;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use devices::{assembler, lowered};
+use devices::{TARGETS, assembler, assembly_fault, lowered};
 use library::Case;
-use tessera_compile::ptx::{Assembler, Optimize, Target};
+use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::Arch;
-
-const ARCHS: [Arch; 3] = [Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
 
 /// Kernels that are known to spill: a row's tile that no register file holds, factors decoded in registers, and tiles of both
 /// factors transposed. What is listed here may spill but must assemble.
@@ -35,22 +33,11 @@ fn may_spill(case: &Case, arch: Arch) -> bool {
     }
 }
 
-/// What is wrong with a kernel on a target, and how long the assembler took.
-fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> (Option<String>, Duration) {
-    let kernel = match lowered(&case.compiled(), arch) {
-        Ok(kernel) => kernel,
-        Err(error) => return (Some(error), Duration::ZERO),
-    };
-    let target = Target::parse(arch.name()).expect("a target");
-    match assembler.assemble(&kernel.ptx(), target, Optimize::Full) {
-        Err(error) => (Some(error.to_string()), Duration::ZERO),
-        Ok(assembly) => {
-            let report = &assembly.report;
-            let spilled = (report.spilled_bytes() > 0 && !may_spill(case, arch))
-                .then(|| format!("spills {} bytes", report.spilled_bytes()));
-            let serial = report.serialises_wgmma().then(|| "serialises wgmma".to_string());
-            (spilled.or(serial), assembly.time)
-        }
+/// What is wrong with a kernel on a target.
+fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {
+    match lowered(&case.compiled(), arch) {
+        Ok(kernel) => assembly_fault(&kernel, assembler, Optimize::Full, may_spill(case, arch)),
+        Err(error) => Some(error),
     }
 }
 
@@ -67,16 +54,14 @@ fn library_kernels_assemble_without_spills() {
         cases = largest.into_values().collect();
     }
     assert!(cases.len() >= 40, "only {} kernels", cases.len());
-    let work: Vec<(&Case, Arch)> = cases.iter().flat_map(|case| ARCHS.map(|arch| (case, arch))).collect();
+    let work: Vec<(&Case, Arch)> = cases.iter().flat_map(|case| TARGETS.map(|arch| (case, arch))).collect();
     let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let (start, assembling) = (Instant::now(), Mutex::new(Duration::ZERO));
+    let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 while let Some(&(case, arch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (fault, time) = fault(case, arch, &assembler);
-                    *assembling.lock().expect("no thread panicked") += time;
-                    if let Some(fault) = fault {
+                    if let Some(fault) = fault(case, arch, &assembler) {
                         faults.lock().expect("no thread panicked").push(format!("{arch} {}: {fault}", case.name));
                     }
                 }
@@ -84,8 +69,7 @@ fn library_kernels_assemble_without_spills() {
         }
     });
     let mut faults = faults.into_inner().expect("no thread panicked");
-    let assembling = assembling.into_inner().expect("no thread panicked");
-    println!("{} of {all} kernels, {} assemblies in {:?}, {assembling:?} of ptxas", cases.len(), work.len(), start.elapsed());
+    println!("{} of {all} kernels, {} assemblies in {:?}", cases.len(), work.len(), start.elapsed());
     faults.sort();
     assert!(faults.is_empty(), "{} of {} assemblies:\n{}", faults.len(), work.len(), faults.join("\n"));
 }

@@ -8,54 +8,10 @@ mod devices;
 mod library;
 
 use arbtest::arbtest;
-use devices::{Data, Launch, on_cpu, same};
-use tessera_compile::tile::{Units, to_tile};
+use devices::{Data, Launch, UNITS, in_lockstep, on_cpu, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
-use tessera_cpu::{Arg, RunOptions, lockstep};
-use tessera_ir::text::print_module;
-use tessera_ir::verify;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::DType;
-
-const UNITS: [Units; 2] = [
-    Units { capability: 80, warpgroups: false, shared: 163 << 10 },
-    Units { capability: 90, warpgroups: true, shared: 227 << 10 },
-];
-
-/// Executes the Tile function, checked, and yields its text.
-fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {
-    let mut module = launch.compiled.module.clone();
-    let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
-    module.funcs = vec![func];
-    if let Some(first) = verify(&module).first() {
-        return Err(first.render(&module.sources, false));
-    }
-    let shown =
-        |diagnostic: &tessera_ir::Diagnostic| format!("{}\n{}", diagnostic.render(&module.sources, false), print_module(&module));
-    let program = lockstep::Program::prepare(&module, &module.funcs[0]).map_err(|diagnostic| shown(&diagnostic))?;
-    let mut args = Vec::new();
-    for item in data {
-        match item {
-            Data::Array { bytes, sizes, .. } => {
-                args.push(Arg::Pointer { base: bytes.as_mut_ptr(), bytes: bytes.len() });
-                let mut strides = vec![1; sizes.len()];
-                for axis in (1..sizes.len()).rev() {
-                    strides[axis - 1] = strides[axis] * sizes[axis];
-                }
-                args.extend(sizes.iter().chain(&strides).map(|&value| Arg::Scalar(value as u64)));
-            }
-            Data::Scalar(bytes) => {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
-                args.push(Arg::Scalar(u64::from_le_bytes(word)));
-            }
-        }
-    }
-    let options = RunOptions { checked: true, ..RunOptions::default() };
-    // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
-    unsafe { program.run(launch.grid, &args, &options) }.map_err(|fault| shown(&fault.diagnostic))?;
-    Ok(print_module(&module))
-}
 
 /// Runs both and compares every array; the texts of the Tile functions.
 fn agree(compiled: &Compiled, data: &[Data], grid: [u32; 3], tolerance: f64) -> [String; 2] {

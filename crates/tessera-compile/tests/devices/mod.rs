@@ -1,11 +1,13 @@
-//! One kernel on the CPU executor, on the emulator, and through the assembler.
+//! One kernel on the CPU executor, in lock-step, on the emulator, and through the assembler.
 
 use tessera_compile::target::TargetKernel;
+use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{Compiled, OptLevel, compile_for};
-use tessera_cpu::{Arg, Program, RunOptions};
+use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
-use tessera_ir::{HiddenParam, IndexType, ParamKind};
+use tessera_ir::text::print_module;
+use tessera_ir::{HiddenParam, IndexType, ParamKind, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -110,6 +112,43 @@ pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), Strin
     unsafe { program.run(launch.grid, &args, &RunOptions::default()) }.map_err(|fault| fault.to_string())
 }
 
+/// The units of two targets: without and with products of warpgroups.
+pub(crate) const UNITS: [Units; 2] = [
+    Units { capability: 80, warpgroups: false, shared: 163 << 10 },
+    Units { capability: 90, warpgroups: true, shared: 227 << 10 },
+];
+
+/// Executes the Tile function, checked, and yields its text.
+pub(crate) fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {
+    let mut module = launch.compiled.module.clone();
+    let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
+    module.funcs = vec![func];
+    if let Some(first) = verify(&module).first() {
+        return Err(first.render(&module.sources, false));
+    }
+    let shown =
+        |diagnostic: &tessera_ir::Diagnostic| format!("{}\n{}", diagnostic.render(&module.sources, false), print_module(&module));
+    let program = lockstep::Program::prepare(&module, &module.funcs[0]).map_err(|diagnostic| shown(&diagnostic))?;
+    let mut args = Vec::new();
+    for item in data {
+        match item {
+            Data::Array { bytes, sizes, .. } => {
+                args.push(Arg::Pointer { base: bytes.as_mut_ptr(), bytes: bytes.len() });
+                args.extend(sizes.iter().chain(&row_major(sizes)).map(|&value| Arg::Scalar(value as u64)));
+            }
+            Data::Scalar(bytes) => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                args.push(Arg::Scalar(u64::from_le_bytes(word)));
+            }
+        }
+    }
+    let options = RunOptions { checked: true, ..RunOptions::default() };
+    // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
+    unsafe { program.run(launch.grid, &args, &options) }.map_err(|fault| shown(&fault.diagnostic))?;
+    Ok(print_module(&module))
+}
+
 /// The kernel in Target IR, optimised.
 pub(crate) fn lowered(compiled: &Compiled, arch: Arch) -> Result<TargetKernel, String> {
     let device = compile_for(compiled, arch, OptLevel::O2).map_err(|found| found[0].render(&compiled.module.sources, false))?;
@@ -194,6 +233,11 @@ pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> R
 
 /// Whether two arrays hold the same bits; NaNs are equal. With a tolerance, numbers may differ by so many parts of the larger.
 pub(crate) fn same(a: &Data, b: &Data, tolerance: f64) -> Result<(), String> {
+    near(a, b, tolerance, 1e-30)
+}
+
+/// The same with a tolerance in parts of `least` where both numbers are smaller than that.
+pub(crate) fn near(a: &Data, b: &Data, tolerance: f64, least: f64) -> Result<(), String> {
     let (Data::Array { dtype, bytes: left, .. }, Data::Array { bytes: right, .. }) = (a, b) else { return Ok(()) };
     let width = dtype.unpacked_bytes();
     let format = FloatFormat::of(*dtype);
@@ -207,14 +251,14 @@ pub(crate) fn same(a: &Data, b: &Data, tolerance: f64) -> Result<(), String> {
         let nan = |code| format.is_some_and(|format| format.decode(code).is_nan());
         let near = format.is_some_and(|format| {
             let (x, y) = (format.decode(x), format.decode(y));
-            tolerance > 0.0 && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1e-30)
+            tolerance > 0.0 && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(least)
         });
         if x != y && !near && !(nan(x) && nan(y)) {
             let show = |code| match format {
                 Some(format) => format!("{:e} ({code:#x})", format.decode(code)),
                 None => format!("{code:#x}"),
             };
-            return Err(format!("element {i} is {} on the CPU and {} in the emulator", show(x), show(y)));
+            return Err(format!("element {i} is {} on the CPU and {} there", show(x), show(y)));
         }
     }
     Ok(())
@@ -238,12 +282,41 @@ pub(crate) fn assembler() -> Option<Assembler> {
     found
 }
 
-/// Assembles a kernel: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
+/// Assembles a kernel quickly: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
 pub(crate) fn assembled(kernel: &TargetKernel) {
     let Some(assembler) = assembler() else { return };
-    let text = kernel.ptx();
-    let target = Target::parse(kernel.arch.name()).expect("a target");
-    let assembly = assembler.assemble(&text, target, Optimize::Quick).unwrap_or_else(|error| panic!("{target}: {error}\n{text}"));
-    assert_eq!(assembly.report.spilled_bytes(), 0, "{target}\n{text}");
-    assert!(!assembly.report.serialises_wgmma(), "{target}\n{text}");
+    if let Some(fault) = assembly_fault(kernel, &assembler, Optimize::Quick, false) {
+        panic!("{}: {fault}\n{}", kernel.arch, kernel.ptx());
+    }
+}
+
+/// What is wrong with the machine code of a kernel.
+pub(crate) fn assembly_fault(
+    kernel: &TargetKernel,
+    assembler: &Assembler,
+    optimize: Optimize,
+    may_spill: bool,
+) -> Option<String> {
+    let target = Target::parse(kernel.arch.name())?;
+    match assembler.assemble(&kernel.ptx(), target, optimize) {
+        Err(error) => Some(error.to_string()),
+        Ok(assembly) if assembly.report.serialises_wgmma() => Some("serialises wgmma".to_string()),
+        Ok(assembly) => {
+            let spilled = assembly.report.spilled_bytes();
+            (spilled > 0 && !may_spill).then(|| format!("spills {spilled} bytes"))
+        }
+    }
+}
+
+/// The targets that recipes know.
+pub(crate) const TARGETS: [Arch; 3] = [Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
+
+/// What is wrong with the machine code of a kernel for each of those, as it is assembled for use.
+pub(crate) fn assembles_fully(compiled: &Compiled) -> Vec<String> {
+    let Some(assembler) = assembler() else { return Vec::new() };
+    let fault = |arch| match lowered(compiled, arch) {
+        Ok(kernel) => assembly_fault(&kernel, &assembler, Optimize::Full, false),
+        Err(error) => Some(error),
+    };
+    TARGETS.into_iter().filter_map(|arch| fault(arch).map(|fault| format!("{arch}: {fault}"))).collect()
 }

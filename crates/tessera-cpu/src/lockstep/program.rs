@@ -19,6 +19,8 @@ pub struct Program {
     pub(super) func: Func,
     /// Threads of a block.
     pub(super) threads: usize,
+    /// Threads may ask for their numbers, so that scalars are each one's own.
+    pub(super) per_thread: bool,
     /// Operations that the Schedule executor does, by number.
     micros: Vec<Option<Micro>>,
 }
@@ -40,7 +42,11 @@ impl Program {
                 micros[op.index()] = Some(Micro::build(module, &single).map_err(|diagnostic| *diagnostic)?);
             }
         }
-        Ok(Program { func: func.clone(), threads, micros })
+        let numbered = |(_, data): &(Op, &OpData)| {
+            matches!(data.kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
+        };
+        let per_thread = executed(func).iter().any(numbered);
+        Ok(Program { func: func.clone(), threads, per_thread, micros })
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {

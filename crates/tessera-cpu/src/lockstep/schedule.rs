@@ -103,9 +103,16 @@ impl Machine<'_> {
     }
 
     /// An operation on scalars, for all threads at once; memory is touched and conditions are looked at for active ones.
+    ///
+    /// Where no thread knows its number, the block runs one program: what it changes in memory by its old value, one thread changes
+    /// for all.
     unsafe fn each_thread(&mut self, op: Op, kind: &ScheduleOp, active: &Mask) -> Ran<()> {
         let func = self.func;
         let data = &func.ops[op];
+        let updates = matches!(kind, ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. });
+        let one = if updates && !self.program.per_thread { active.iter().next() } else { None };
+        let alone = Mask::of(one);
+        let active = if one.is_some() { &alone } else { active };
         let mut feeds: Vec<Feed> = Vec::new();
         let masked = mask_position(kind);
         for position in 0..data.segments.len() {
@@ -131,7 +138,14 @@ impl Machine<'_> {
             }
         }
         // SAFETY: passed on.
-        let outputs = unsafe { self.delegate(op, feeds)? };
+        let mut outputs = unsafe { self.delegate(op, feeds)? };
+        if let Some(one) = one {
+            let numbers = data.results.iter().filter(|&&result| *func.ty(result) != Type::Token);
+            for (output, &result) in outputs.iter_mut().zip(numbers) {
+                let size = scalar_bytes(func.ty(result));
+                *output = self.splat(output.get(one, size), size);
+            }
+        }
         self.bind(op, outputs, true);
         Ok(())
     }

@@ -42,7 +42,7 @@ pub(crate) struct Expectation {
 
 /// Every block of the Markdown files in a folder of `tests`.
 pub(crate) fn blocks(folder: &str) -> Vec<Block> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tessera-lang/tests").join(folder);
     let mut paths: Vec<_> =
         std::fs::read_dir(&folder).expect("the folder of language tests exists").map(|e| e.unwrap().path()).collect();
     paths.sort();
