@@ -23,12 +23,13 @@ use tessera_lang::{ArgType, ConstValue};
 use tessera_types::Arch;
 
 /// Kernels that are known to spill: a row's tile that no register file holds, factors decoded in registers, and tiles of both
-/// factors transposed. What is listed here may spill but must assemble.
+/// factors transposed, and tiles of 8 bits as long as warpgroups want them where there are none. What is listed here may spill but must assemble.
 fn may_spill(case: &Case, arch: Arch) -> bool {
     let decoded = case.policy.starts_with("fp4") || case.policy.starts_with("fp6");
+    let eight = case.policy.starts_with("fp8") || case.policy.starts_with("int8");
     match case.operator {
         "softmax" => case.args.iter().any(|(name, ty)| name == "N" && matches!(ty, ArgType::Const(ConstValue::Int(65536..)))),
-        "gemm" => decoded || arch == Arch::Sm90a && case.name.contains(" tt "),
+        "gemm" => decoded || (eight && arch != Arch::Sm90a) || arch == Arch::Sm90a && case.name.contains(" tt "),
         _ => false,
     }
 }

@@ -67,6 +67,8 @@ dialect! {
     LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read, [Together];
     /// Writes a tile to the whole buffer.
     StoreShared = "tile.store_shared" (value, buffer) {} -> None : Special, Write, [Together];
+    /// Writes a buffer's elements to another buffer of the same shape, in whatever order of axes each of them lies.
+    CopyShared = "tile.copy_shared" (source, target) {} -> None : Special, Write, [Together];
     /// One element of a buffer or of a register array, chosen by each thread.
     LoadElement = "tile.load_element" (buffer, indices: many) {} -> One : Special, Read;
     /// Writes one element of a buffer or of a register array, chosen by each thread. Where threads write different values to
@@ -147,6 +149,9 @@ dialect! {
     /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other.
     Wgmma = "tile.wgmma" (lhs, rhs, acc)
         { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+    /// `lhs x rhs + acc` on the tensor cores of warpgroups where those sum up with fewer bits than `acc` has: they make sums over
+    /// `depth` elements of the contraction, which are added to `acc` one after the other.
+    WgmmaPromoted = "tile.wgmma_promoted" (lhs, rhs, acc) { depth: u32 } -> One : Special, Read, [Together];
     /// Waits until at most `pending` of the newest started products are unfinished, and yields the values of those named,
     /// which must be among the finished.
     WgmmaWait = "tile.wgmma_wait" (values: many) { pending: u32 } -> Many : Special, Observable, [Together];

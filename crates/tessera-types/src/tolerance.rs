@@ -3,10 +3,10 @@
 //! For a contraction of `n` accumulation steps, with `S = sum |a||b|` computed beside the reference,
 //!
 //! ```text
-//! bound = u_out |want| + 4 u_acc S max(sqrt n, beta n) + floor
+//! bound = u_out |want| + 4 u_acc S max(sqrt n, beta n) + u_sum S + floor
 //! ```
 //!
-//! `u` is a unit round-off, `beta` is 0 for accumulation that rounds to nearest and 0.15 for one that truncates, and `floor`
+//! `u` is a unit round-off (`u_sum` that of sums made with fewer bits before they are accumulated), `beta` is 0 for accumulation that rounds to nearest and 0.15 for one that truncates, and `floor`
 //! is four times the smallest subnormal of the output. Worked, for f32 accumulation into f16 with `want = 1`:
 //!
 //! | K | S | u_out term | u_acc term | bound |
@@ -40,6 +40,9 @@ pub struct ErrorModel {
     pub u_acc: f64,
     /// 0 for accumulation that rounds to nearest, 0.15 for one that truncates.
     pub beta: f64,
+    /// Largest error of the sums that tensor cores make with fewer bits than the accumulator has, as a share of the magnitudes
+    /// that they sum up; 0 where they have none such.
+    pub u_sum: f64,
     /// Absolute error that is always allowed: underflow.
     pub floor: f64,
 }
@@ -47,13 +50,25 @@ pub struct ErrorModel {
 impl ErrorModel {
     /// Accumulation in `acc` with rounding to nearest, result stored as `out`.
     pub fn nearest(out: DType, acc: DType) -> ErrorModel {
-        ErrorModel { u_out: unit_roundoff(out), u_acc: unit_roundoff(acc), beta: 0.0, floor: 4.0 * smallest_positive(out) }
+        ErrorModel {
+            u_out: unit_roundoff(out),
+            u_acc: unit_roundoff(acc),
+            beta: 0.0,
+            u_sum: 0.0,
+            floor: 4.0 * smallest_positive(out),
+        }
+    }
+
+    /// The same where the sums of up to 128 products are made with 14 bits before they are added to the accumulator, as tensor cores
+    /// do with 8-bit floats: four additions of 32 products each, `4 * 2^-14 * sqrt 4`.
+    pub fn with_coarse_sums(self) -> ErrorModel {
+        ErrorModel { u_sum: 0.5f64.powi(11), ..self }
     }
 
     /// The bound of a sum of products: `magnitude` is the sum of their absolute values, `steps` how many additions deep it is.
     pub fn contraction(&self, want: f64, magnitude: f64, steps: usize) -> f64 {
         let n = steps.max(1) as f64;
-        self.u_out * want.abs() + 4.0 * self.u_acc * magnitude * n.sqrt().max(self.beta * n) + self.floor
+        self.u_out * want.abs() + (4.0 * self.u_acc * n.sqrt().max(self.beta * n) + self.u_sum) * magnitude + self.floor
     }
 
     /// The bound of a function of one element: `ulps` of the computing format, amplified by the function's `condition` number.

@@ -8,7 +8,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `atomic`, `shared`, `engine` |
+//! | memory | `view`, `memory`, `atomic`, `shared`, `turn`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug` |
 //!
 //! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
@@ -45,6 +45,7 @@ mod scratch;
 mod shape;
 mod shared;
 mod threads;
+mod turn;
 mod view;
 mod warpgroup;
 

@@ -112,6 +112,7 @@ impl Lowering<'_> {
                 let (layout, regs) = (self.layout(data.one(0))?, self.regs(data.one(0))?);
                 self.store_buffer(&buffer, &layout, &regs);
             }
+            TileOp::CopyShared {} => self.copy_shared(data)?,
             TileOp::LoadElement {} => {
                 let (buffer, address) = self.chosen(data.one(0), data.group(1))?;
                 let value = self.take(Elem::Num(buffer.elem), address);

@@ -1,5 +1,7 @@
 //! Products of warpgroups: started, in flight, waited for.
 //!
+//! Where the tensor cores sum up with fewer bits than the accumulator has, sums of a part of the contraction are added to it.
+//!
 //! An accumulator's registers enumerate blocks of 64 rows, then instructions along the columns. A factor in shared memory is
 //! named by a descriptor whose constant part follows from the buffer's layout and whose address moves from instruction to
 //! instruction.
@@ -13,6 +15,22 @@ use tessera_types::DType;
 
 use super::bound::{Bound, Buffer, Regs, engine_span};
 use super::lowering::{Lowered, Lowering};
+
+/// Columns of a product whose sums are not the accumulator.
+const MOST_SUMS: u64 = 128;
+
+/// The words of an instruction that say its shape and types.
+fn instruction(atom: &MmaAtom, out: DType, lhs: (DType, Signedness), rhs: (DType, Signedness)) -> String {
+    let name = |(dtype, sign): (DType, Signedness)| match dtype {
+        DType::F8E4M3 => "e4m3",
+        DType::F8E5M2 => "e5m2",
+        DType::I8 if sign == Signedness::Unsigned => "u8",
+        DType::I8 => "s8",
+        other => other.name(),
+    };
+    let result = if out == DType::I32 { "s32" } else { out.name() };
+    format!("m64n{}k{}.{result}.{}.{}", atom.n, atom.k, name(lhs), name(rhs))
+}
 
 /// A factor in shared memory.
 struct Factor {
@@ -31,6 +49,10 @@ impl Lowering<'_> {
         match kind {
             TileOp::Wgmma { lhs_signedness, rhs_signedness, .. } => {
                 let regs = self.start(data, (*lhs_signedness, *rhs_signedness))?;
+                self.bind_regs(data.result(), regs);
+            }
+            TileOp::WgmmaPromoted { depth } => {
+                let regs = self.promoted(data, u64::from(*depth))?;
                 self.bind_regs(data.result(), regs);
             }
             TileOp::WgmmaWait { pending } => {
@@ -102,16 +124,8 @@ impl Lowering<'_> {
             let values = self.regs(lhs)?;
             a_regs = self.factors(Elem::Num(dtype), &values);
         }
-        let name = |dtype: DType, sign: Signedness| match dtype {
-            DType::F8E4M3 => "e4m3",
-            DType::F8E5M2 => "e5m2",
-            DType::I8 if sign == Signedness::Unsigned => "u8",
-            DType::I8 => "s8",
-            other => other.name(),
-        };
-        let result = if out == DType::I32 { "s32" } else { out.name() };
         let left_type = if left.is_some() { self.buffer(lhs)?.elem } else { self.dtype(lhs)? };
-        let shape = format!("m64n{}k{}.{result}.{}.{}", atom.n, atom.k, name(left_type, signs.0), name(dtype, signs.1));
+        let shape = instruction(&atom, out, (left_type, signs.0), (dtype, signs.1));
         let groups = grid.m / 4;
         let rows = (layout.shape()[0] / (64 * groups)) as usize;
         let columns = (layout.shape()[1] / atom.n) as usize;
@@ -154,6 +168,54 @@ impl Lowering<'_> {
             return Err(self.unsupported("warpgroup products accumulate in `f32` and `i32` here"));
         }
         Ok(all.into_iter().collect())
+    }
+
+    /// A product whose sums over `depth` elements of the contraction are added to the accumulator by each thread. Sums of at most
+    /// 128 columns are under way at a time: registers for the accumulator and for all of its sums would be too many.
+    fn promoted(&mut self, data: &OpData, depth: u64) -> Lowered<Regs> {
+        if !self.arch.has_wgmma() {
+            return Err(self.unsupported("there are no products of warpgroups"));
+        }
+        let (lhs, rhs) = (self.buffer(data.one(0))?, self.buffer(data.one(1))?);
+        let layout = self.layout(data.one(2))?;
+        let (left_type, right_type) = (lhs.elem, rhs.elem);
+        let contraction = u64::from(rhs.shape[0]);
+        let (whole, grid) = self.group_atom(right_type, &layout)?;
+        let (left, right) = (self.factor(lhs, 0, 1)?, self.factor(rhs, 1, 0)?);
+        // Part of an instruction's columns: its registers are the first of the whole one's.
+        let parts = (1..).find(|parts| whole.n.is_multiple_of(8 * parts) && whole.n / parts <= MOST_SUMS).unwrap_or(1);
+        let atom = MmaAtom::wgmma(whole.n / parts, u64::from(right_type.bits()))
+            .map_err(|_| self.broken("a part of an instruction that is none"))?;
+        let signed = Signedness::Signed;
+        let shape = instruction(&atom, DType::F32, (left_type, signed), (right_type, signed));
+        let groups = grid.m / 4;
+        let (rows, columns) = (layout.shape()[0] / (64 * groups), layout.shape()[1] / atom.n);
+        let mut all = self.regs(data.one(2))?;
+        let size = all.len() / (rows * columns) as usize;
+        let group = self.warpgroup();
+        let (zero, no) = (self.b.f32(0.0), self.b.bool(false));
+        let mut sums = vec![zero; size];
+        for first in (0..contraction).step_by(depth as usize) {
+            for row in 0..rows {
+                for column in 0..columns {
+                    sums = self.b.wgmma_fence(&sums);
+                    for inner in (first..first + depth).step_by(atom.k as usize) {
+                        let moved = (groups > 1).then_some((group, 64));
+                        let a = self.descriptor(&left, moved, row * 64 * groups, inner);
+                        let b = self.descriptor(&right, None, column * atom.n, inner);
+                        let options = WgmmaOptions { accumulate: (inner == first).then_some(no), ..WgmmaOptions::default() };
+                        sums = self.b.wgmma(&shape, &sums, WgmmaA::Shared(a), b, options);
+                    }
+                    self.b.wgmma_commit();
+                    sums = self.b.wgmma_wait(0, &sums, &[]);
+                    let at = (row * columns + column) as usize * size;
+                    for (value, &sum) in all[at..at + size].iter_mut().zip(&sums) {
+                        *value = self.b.add(Ty::F32, *value, sum);
+                    }
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The warpgroup's number in its team, the same in all of its lanes.

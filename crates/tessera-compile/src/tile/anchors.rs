@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, TileViewType, Type, Value};
+use tessera_ir::{Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, TileViewType, Type, Value};
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::DType;
 
@@ -43,11 +43,26 @@ pub(super) enum Product {
     Shared { acc: Layout },
 }
 
-/// The anchors of a function.
-pub(super) struct Anchors {
+/// The threads that run an operation.
+#[derive(Clone, Copy, Debug)]
+struct Team {
     threads: u64,
     /// Elements of a vector access.
     vector: u64,
+}
+
+impl Team {
+    fn new(warps: u32, bits: u32) -> Team {
+        Team { threads: u64::from(warps) * 32, vector: VECTOR_BYTES * 8 / u64::from(bits) }
+    }
+}
+
+/// The anchors of a function.
+pub(super) struct Anchors {
+    /// Who runs what stands in no role, or in the one that multiplies.
+    team: Team,
+    /// Who runs the operations of other roles.
+    roles: FxHashMap<Op, Team>,
     /// Elements of the largest tile that is loaded.
     largest: u64,
     products: FxHashMap<Op, Product>,
@@ -60,15 +75,14 @@ impl Anchors {
         let (mut bits, mut largest) = (8, 0);
         let ops = func.linked_ops();
         for &op in &ops {
+            bits = bits.max(moved_bits(func, op));
             if let Some(view) = view_of(func, op) {
-                bits = bits.max(view.tensor.elem.bits());
                 largest = largest.max(view.tile.iter().map(|&extent| u64::from(extent)).product());
             }
         }
-        let vector = VECTOR_BYTES * 8 / u64::from(bits);
         let mut anchors = Anchors {
-            threads: u64::from(warps) * 32,
-            vector,
+            team: Team::new(warps, bits),
+            roles: teams(func),
             largest,
             products: FxHashMap::default(),
             factors: FxHashSet::default(),
@@ -86,6 +100,9 @@ impl Anchors {
                 anchors.products.insert(op, product);
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
+            }
+            if matches!(kind, OpKind::Tile(TileOp::StoreShared {})) {
+                anchors.trace(func, func.ops[op].one(0));
             }
         }
         Ok(anchors)
@@ -129,7 +146,10 @@ impl Anchors {
                 Ok(None)
             }
             (None, Some(view)) => self.of_view(func, op, view).map(Some),
-            (None, None) => self.default_of(func, result).map(Some),
+            (None, None) => match &func.ops[op].kind {
+                OpKind::Tile(TileOp::LoadShared {}) => self.of_buffer(func, op, result).map(Some),
+                _ => self.default_of(func, result).map(Some),
+            },
         }
     }
 
@@ -156,7 +176,20 @@ impl Anchors {
     pub(super) fn default_of(&self, func: &Func, value: Value) -> Result<Layout, Diagnostic> {
         let shape = shape(func, value);
         let order: Vec<usize> = (0..shape.len()).rev().collect();
-        self.blocked(&shape, &order).map_err(|error| error.at_value(func, value))
+        let team = func.defining_op(value).map_or(self.team, |op| self.team_of(op));
+        blocked(team, &shape, &order).map_err(|error| error.at_value(func, value))
+    }
+
+    fn team_of(&self, op: Op) -> Team {
+        self.roles.get(&op).copied().unwrap_or(self.team)
+    }
+
+    /// A tile that is read from a buffer, in the order in which it lies there.
+    fn of_buffer(&self, func: &Func, op: Op, result: Value) -> Result<Layout, Diagnostic> {
+        let shape = shape(func, result);
+        let Type::Shared(buffer) = func.ty(func.ops[op].one(0)) else { return self.default_of(func, result) };
+        let order: Vec<usize> = buffer.order.iter().rev().map(|&axis| axis as usize).collect();
+        blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
     }
 
     fn of_view(&self, func: &Func, op: Op, view: &TileViewType) -> Result<Layout, Diagnostic> {
@@ -164,13 +197,7 @@ impl Anchors {
         let fastest = fastest(view);
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
-        self.blocked(&shape, &order).map_err(|error| error.at(func.ops[op].span))
-    }
-
-    fn blocked(&self, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
-        let layout =
-            Distribution::blocked(shape, order, self.vector, self.threads).map_err(|error| NoLayout(error.to_string()))?;
-        Ok(Arc::new(layout))
+        blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
     }
 
     /// Writes a tile to a buffer of its own and yields the buffer.
@@ -191,6 +218,44 @@ impl Anchors {
         let span = func.ops[at].span;
         out.push(func.make_op(TileOp::Barrier {}.into(), &[], [], [], span));
     }
+}
+
+fn blocked(team: Team, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
+    let layout = Distribution::blocked(shape, order, team.vector, team.threads).map_err(|error| NoLayout(error.to_string()))?;
+    Ok(Arc::new(layout))
+}
+
+/// Bits of the elements that an operation moves between threads and memory; 0 for other operations.
+fn moved_bits(func: &Func, op: Op) -> u32 {
+    let data = &func.ops[op];
+    let buffer = match data.kind {
+        OpKind::Tile(TileOp::LoadShared {}) => data.operands.first(),
+        OpKind::Tile(TileOp::StoreShared {}) => data.operands.get(1),
+        _ => return view_of(func, op).map_or(0, |view| view.tensor.elem.bits()),
+    };
+    buffer.and_then(|&buffer| func.ty(buffer).as_shared()).map_or(0, |buffer| buffer.elem.bits())
+}
+
+/// Who runs the operations of roles that multiply no matrices.
+fn teams(func: &Func) -> FxHashMap<Op, Team> {
+    fn inside(func: &Func, block: Block, ops: &mut Vec<Op>) {
+        for &op in &func.blocks[block].ops {
+            ops.push(op);
+            func.ops[op].regions.iter().for_each(|&region| inside(func, region, ops));
+        }
+    }
+    let mut teams = FxHashMap::default();
+    for &op in &func.blocks[func.body].ops {
+        let OpKind::Tile(TileOp::Role { warps, .. }) = func.ops[op].kind else { continue };
+        let mut ops = Vec::new();
+        inside(func, func.ops[op].regions[0], &mut ops);
+        if ops.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }))) {
+            continue;
+        }
+        let bits = ops.iter().map(|&op| moved_bits(func, op)).max().unwrap_or(0).max(8);
+        teams.extend(ops.into_iter().map(|op| (op, Team::new(warps, bits))));
+    }
+    teams
 }
 
 /// A shape that no layout covers.

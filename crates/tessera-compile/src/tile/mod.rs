@@ -16,6 +16,7 @@
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod anchors;
+mod feed;
 mod flatten;
 mod infer;
 mod order;

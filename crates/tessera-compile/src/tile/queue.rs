@@ -95,11 +95,18 @@ pub(super) fn role(func: &mut Func, (first_warp, warps): (u32, u32), registers: 
     func.make_op(TileOp::Role { first_warp, warps, registers }.into(), &[], [], [region], span)
 }
 
-/// A counted loop over the same range as another, carrying values from `starts` on. `body` gets the counter and what is carried
-/// and yields the operations of a round and what it hands to the next.
-pub(super) fn over_same_range(
+/// Lower and upper bound and step of a counted loop.
+pub(super) fn range(func: &Func, looped: Op) -> [Value; 3] {
+    let data = &func.ops[looped];
+    [data.one(0), data.one(1), data.one(2)]
+}
+
+/// A loop that counts as another does, over a range of its own, and carries values from `starts` on. `work` gets the counter and what
+/// is carried, and yields the operations of a round and what it hands to the next.
+pub(super) fn over(
     func: &mut Func,
     looped: Op,
+    range: [Value; 3],
     starts: &[Value],
     work: impl FnOnce(&mut Func, Value, &[Value]) -> (Vec<Op>, Vec<Value>),
 ) -> Op {
@@ -112,8 +119,20 @@ pub(super) fn over_same_range(
     let (mut ops, next) = work(func, counter, &carried);
     ops.push(func.make_op(ScheduleOp::Continue {}.into(), &[&next], [], [], data.span));
     func.blocks[body].ops = ops;
-    let groups: [&[Value]; 4] = [&[data.one(0)], &[data.one(1)], &[data.one(2)], starts];
+    let [lower, upper, step] = range;
+    let groups: [&[Value]; 4] = [&[lower], &[upper], &[step], starts];
     func.make_op(data.kind, &groups, types, [body], data.span)
+}
+
+/// A loop over the same range as another.
+pub(super) fn over_same_range(
+    func: &mut Func,
+    looped: Op,
+    starts: &[Value],
+    work: impl FnOnce(&mut Func, Value, &[Value]) -> (Vec<Op>, Vec<Value>),
+) -> Op {
+    let range = range(func, looped);
+    over(func, looped, range, starts, work)
 }
 
 /// A copy of an operation without regions; `map` says what stands for its operands and learns what stands for its results.

@@ -11,7 +11,10 @@ use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, T
 use super::anchors::Product;
 use super::infer::{Layouts, carried, is_loop};
 use super::relation::{Layout, Relation, has_layout};
-use super::roles::signs;
+use super::roles::{is_coarse, signs};
+
+/// Elements of the contraction that the tensor cores sum up by themselves where their sums have fewer bits than the accumulator.
+const PROMOTED: u32 = 128;
 
 /// Rewrites the function in place.
 pub(super) fn rewrite(func: &mut Func, layouts: &Layouts) -> Result<(), Diagnostic> {
@@ -136,8 +139,16 @@ impl Rewriter<'_> {
         let value = self.at(data.one(2), acc)?;
         let Type::Distributed(ty) = self.func.ty(data.result()).clone() else { return Ok(()) };
         let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else { return Ok(()) };
-        let kind = TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness };
         let groups: [&[Value]; 3] = [&[data.one(0)], &[data.one(1)], &[value]];
+        let coarse = self.func.ty(data.one(1)).as_shared().filter(|factor| is_coarse(factor.elem) && !fast_acc);
+        if let Some(factor) = coarse {
+            let depth = factor.shape[0].min(PROMOTED);
+            let product = &mut self.func.ops[op];
+            product.kind = TileOp::WgmmaPromoted { depth }.into();
+            product.operands[2] = value;
+            return Ok(());
+        }
+        let kind = TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness };
         let started = self.func.make_op(kind.into(), &groups, [Type::InFlight(ty)], [], data.span);
         let in_flight = self.func.ops[started].result();
         self.before.entry(op).or_default().push(started);

@@ -1,46 +1,106 @@
-//! The recipe for a loop that is a matrix product: `acc = mma(load, load, acc)` on a target with warpgroup instructions.
+//! The recipe for a loop that is a matrix product: `acc = mma(factor, factor, acc)` on a target with warpgroup instructions.
 //!
-//! One role of four warps has the copy engine fill a ring of slots; a second role of one or two warpgroups multiplies from the slots
-//! and does everything else the kernel does. What both need (sizes, views, block numbers) is computed before the roles.
+//! One role of four warps has the copy engine fill a ring of slots; a role of one or two warpgroups multiplies from slots and does
+//! everything else the kernel does. Where the tensor cores cannot read a factor as it comes ([`feed`](super::feed)), the first role
+//! also waits for what was brought, two rounds ahead, and fills the slots that are multiplied from. What both need (sizes, views, block
+//! numbers) is computed before the roles.
 //!
 //! ```text
 //! %ring = tile.ring [%lhs, %rhs] {stages=4, producer=tma, ...}
 //! tile.role {first_warp=0, warps=4} { for ... { acquire; tma_load; tma_load; commit } }
 //! tile.role {first_warp=4, warps=8} { for ... { wait; mma_shared; release }  ... the rest ... }
+//!
+//! %ring = tile.ring [%lhs] {producer=tma}; %raw = tile.ring [%raw_rhs] {stages=2, producer=tma}; %made = tile.ring [%rhs] {producer=threads}
+//! tile.role { for two rounds { load }  for ... { wait %raw; acquire %made; copy_shared; fence_async; commit %made; release %raw; load } }
 //! ```
 //!
 //! **Predicate.** The function has one product; its loop counts, stands at the top of the function, carries the accumulator alone, and
-//! holds nothing but scalar arithmetic, the product and the two loads of its factors; a factor is a whole tile of an array
-//! argument that the copy engine can address, padded with zero; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of
-//! rows; factors of other than 16 bits lie along the contraction in memory, and 8-bit floats have a fast
-//! accumulator. Nothing else about the kernel matters.
+//! holds nothing but scalar arithmetic, the product and what computes its factors: loads of whole tiles and arithmetic of their
+//! elements; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of rows. Nothing else about the kernel matters.
 //! Blocks of a plane are taken in the order of [`order`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{RingProducer, Signedness};
-use tessera_ir::{Effects, Elem, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
-use tessera_types::DType;
+use tessera_ir::attrs::{Overflow, Predicate, RingProducer, Signedness};
+use tessera_ir::{Block, Const, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
+use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
-use super::queue::{Queue, copied, mapped, over_same_range, role};
+use super::feed::{Factor, Way};
+use super::queue::{Queue, copied, mapped, over, over_same_range, range, role};
+use super::relation::Relation;
 use super::remark::Reason;
 use super::{order, slots};
 
-/// Warps of the role that feeds the ring: a warpgroup, so that registers can be moved from it.
-const FEEDERS: u32 = 4;
+/// Warps of the role that feeds the rings: a warpgroup, so that registers can be moved from it.
+pub(super) const FEEDERS: u32 = 4;
 /// Registers a thread of the feeding role and of two multiplying warpgroups: 128 x 40 + 256 x 232 fit a multiprocessor.
 const REGISTERS: (u32, u32) = (40, 232);
+/// Registers for addresses and for what an epilogue works with.
+const WORKING: u32 = 40;
+/// Registers of a multiprocessor.
+const FILE: u32 = 1 << 16;
+/// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
+const AHEAD: u32 = 2;
+/// The barrier of the threads that compute factors: the last one, since roles take theirs from the first on.
+const MAKERS_BARRIER: u32 = 15;
 
 /// A loop that fits.
 struct Candidate {
     looped: Op,
     product: Op,
-    /// The loads of both factors.
-    loads: [Op; 2],
-    /// Buffers of one slot.
-    slots: [SharedType; 2],
+    factors: [Factor; 2],
     /// Warps that multiply.
     warps: u32,
+}
+
+impl Candidate {
+    /// Everything that computes factors.
+    fn computes(&self, op: Op) -> bool {
+        self.factors.iter().any(|factor| factor.ops.contains(&op))
+    }
+
+    /// The factors that threads fill slots with.
+    fn made(&self) -> impl Iterator<Item = &Factor> {
+        self.factors.iter().filter(|factor| factor.way != Way::Brought)
+    }
+
+    /// The accumulator and the sums beside it, in elements a thread.
+    fn sums(&self, func: &Func) -> u32 {
+        let product = &func.ops[self.product];
+        let elements = func.ty(product.result()).as_tile().map_or(0, |tile| tile.len() as u32);
+        let promoted = is_coarse(self.factors[1].slot.elem) && !signs(&product.kind).0;
+        let own = elements / (Arch::WARP * self.warps);
+        own + if promoted { own.min(64) } else { 0 }
+    }
+
+    /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
+    fn feeders(&self, func: &Func) -> u32 {
+        let computes = self.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
+        let room = FILE / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING;
+        if computes && room { self.warps } else { FEEDERS }
+    }
+}
+
+/// The rings of a recipe. A factor's slot is a buffer of one of the first two, a load's of the first or the last.
+struct Rings {
+    /// From the copy engine to the tensor cores.
+    brought: Option<Queue>,
+    /// From threads to the tensor cores.
+    made: Option<Queue>,
+    /// From the copy engine to threads.
+    raw: Option<Queue>,
+}
+
+impl Rings {
+    /// The rings that the copy engine feeds, and whether the tensor cores read them.
+    fn fed(&self) -> impl Iterator<Item = (&Queue, bool)> {
+        let all = [(&self.brought, true), (&self.raw, false)];
+        all.into_iter().filter_map(|(queue, direct)| queue.as_ref().map(|queue| (queue, direct)))
+    }
+
+    fn fed_starts(&self) -> Vec<Value> {
+        self.fed().map(|(queue, _)| queue.start).collect()
+    }
 }
 
 /// Splits the function into roles where its product allows; the warps of the role that computes.
@@ -78,67 +138,70 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
     if mma.one(2) != acc || func.ops[*last].operands[..] != [mma.result()] {
         return Err(Reason::at("the loop does not hand the product on as its own accumulator", at));
     }
-    let factor =
-        |position| func.defining_op(mma.one(position)).ok_or_else(|| Reason::at("a factor comes from outside the loop", at));
-    let loads = [factor(0)?, factor(1)?];
-    let is_load = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
-    if !loads.iter().all(|&load| is_load(load) && ops.contains(&load)) || loads[0] == loads[1] {
-        return Err(Reason::at("a factor is not what a load in the loop yields", at));
-    }
-    let scalar = |op: &Op| {
-        let data = &func.ops[*op];
-        data.regions.is_empty() && is_free(func, *op) && data.results.iter().all(|&result| func.ty(result).is_scalar())
-    };
-    if let Some(&other) = ops.iter().find(|op| **op != product && !loads.contains(op) && !scalar(op)) {
-        let name = func.ops[other].row().mnemonic;
-        return Err(Reason::at(format!("the product's loop holds `{name}` too"), func.ops[other].span));
-    }
-    // What a load yields goes into the product alone.
-    let used_elsewhere = |load: Op| {
-        func.linked_ops()
-            .iter()
-            .any(|&op| op != product && func.ops[op].operands.iter().any(|v| func.ops[load].results.contains(v)))
-    };
-    if let Some(&load) = loads.iter().find(|load| used_elsewhere(**load)) {
-        return Err(Reason::at("a factor is used outside the product", func.ops[load].span));
-    }
     let tile = |value| func.ty(value).as_tile().ok_or_else(|| Reason::at("an operand is no tile", at));
     let (lhs, rhs, out) = (tile(mma.one(0))?, tile(mma.one(1))?, tile(mma.result())?);
     let (&[m, n], &[_, k]) = (&out.shape[..], &lhs.shape[..]) else {
         return Err(Reason::at("the product has a batch axis", at));
     };
     let number = |elem: &Elem| elem.num().ok_or_else(|| Reason::at("an operand holds no numbers", at));
-    let dtype = number(&lhs.elem)?;
+    let (left, right) = (number(&lhs.elem)?, number(&rhs.elem)?);
     let fits = matches!(
-        (dtype, number(&out.elem)?),
+        (left, number(&out.elem)?),
         (DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::TF32, DType::F32) | (DType::I8, DType::I32)
     );
-    // Warpgroups add products of 8-bit floats with about 14 bits, which only a fast accumulator allows.
-    let coarse = matches!(dtype, DType::F8E4M3 | DType::F8E5M2) && !signs(&mma.kind).0;
-    if !fits || rhs.elem.num() != Some(dtype) {
-        return Err(Reason::at(format!("products of `{dtype}` into `{}` have no instruction for warpgroups", out.elem), at));
+    if !fits || left != right {
+        return Err(Reason::at(format!("products of `{left}` into `{}` have no instruction for warpgroups", out.elem), at));
     }
-    if coarse {
-        return Err(Reason::at("warpgroups add 8-bit floats with about 14 bits, which needs `fast_acc=True`", at));
-    }
-    if !m.is_multiple_of(64) || !n.is_multiple_of(16) || !(k * dtype.bits() / 8).is_multiple_of(32) {
+    if !m.is_multiple_of(64) || !n.is_multiple_of(16) || !(k * left.bits() / 8).is_multiple_of(32) {
         let text =
             format!("a {m}x{n}x{k} product is not of whole instructions: 64 rows, 16 columns, 32 bytes of a factor's line");
         return Err(Reason::at(text, at));
     }
-    let slots = [slots::of_load(func, loads[0], 1)?, slots::of_load(func, loads[1], 0)?];
-    Ok(Candidate { looped, product, loads, slots, warps: if m.is_multiple_of(128) { 8 } else { 4 } })
+    let factors = [Factor::of(func, ops, mma.one(0), 1)?, Factor::of(func, ops, mma.one(1), 0)?];
+    let candidate = Candidate { looped, product, factors, warps: if m.is_multiple_of(128) { 8 } else { 4 } };
+    let scalar = |op: &Op| {
+        let data = &func.ops[*op];
+        data.regions.is_empty() && is_free(func, *op) && data.results.iter().all(|&result| func.ty(result).is_scalar())
+    };
+    if let Some(&other) = ops.iter().find(|op| **op != product && !candidate.computes(**op) && !scalar(op)) {
+        let name = func.ops[other].row().mnemonic;
+        return Err(Reason::at(format!("the product's loop holds `{name}` too"), func.ops[other].span));
+    }
+    // What is computed in a round goes into the product alone, and by one way.
+    let inside = |op: &Op| candidate.computes(*op) && ops.contains(op);
+    let used_elsewhere = |op: Op| {
+        let results = &func.ops[op].results;
+        let uses = |user: &Op| func.ops[*user].operands.iter().any(|v| results.contains(v));
+        func.linked_ops().iter().any(|user| *user != product && !inside(user) && uses(user))
+    };
+    let [first, second] = &candidate.factors;
+    let shared = |op: &Op| first.ops.contains(op) && second.ops.contains(op);
+    if let Some(&op) = ops.iter().find(|op| inside(op) && (shared(op) || used_elsewhere(**op))) {
+        return Err(Reason::at("a factor is used outside the product, or by both sides", func.ops[op].span));
+    }
+    Ok(candidate)
+}
+
+/// Formats whose products the tensor cores of warpgroups add with about 14 bits.
+pub(super) fn is_coarse(dtype: DType) -> bool {
+    matches!(dtype, DType::F8E4M3 | DType::F8E5M2)
 }
 
 /// Pure, or at most an error for some inputs.
-fn is_free(func: &Func, op: Op) -> bool {
+pub(super) fn is_free(func: &Func, op: Op) -> bool {
     matches!(func.ops[op].row().effects, Effects::Pure | Effects::MayTrap)
 }
 
-/// The function's operations in order: what stays before the roles, and what the computing role does.
-fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), Reason> {
-    let (mut shared, mut moved) = (Vec::new(), Vec::new());
-    let mut inside: FxHashSet<Value> = FxHashSet::default();
+/// The function's operations in order: what stays before the roles and what does not, and the values of the latter.
+pub(super) struct Parts {
+    pub(super) shared: Vec<Op>,
+    pub(super) moved: Vec<Op>,
+    pub(super) inside: FxHashSet<Value>,
+}
+
+/// Scalars that any role may need stay before the roles.
+pub(super) fn parts(func: &Func) -> Result<Parts, Reason> {
+    let mut parts = Parts { shared: Vec::new(), moved: Vec::new(), inside: FxHashSet::default() };
     let leaves = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Return {}));
     let (last, ops) = func.blocks[func.body].ops.split_last().ok_or("the function is empty")?;
     if !leaves(last) || func.linked_ops().iter().filter(|op| leaves(op)).count() != 1 {
@@ -147,26 +210,29 @@ fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), R
     for &op in ops {
         let data = &func.ops[op];
         let tiles = data.results.iter().any(|&result| func.ty(result).as_tile().is_some_and(|tile| !tile.shape.is_empty()));
-        let stays = data.regions.is_empty() && is_free(func, op) && !tiles && !data.operands.iter().any(|v| inside.contains(v));
-        if stays {
-            shared.push(op);
+        let known = !data.operands.iter().any(|value| parts.inside.contains(value));
+        if data.regions.is_empty() && is_free(func, op) && !tiles && known {
+            parts.shared.push(op);
         } else {
-            inside.extend(&data.results);
-            moved.push(op);
+            parts.inside.extend(&data.results);
+            parts.moved.push(op);
         }
     }
+    Ok(parts)
+}
+
+/// What stays before the roles, and what the computing role does.
+fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), Reason> {
+    let Parts { shared, moved, inside } = parts(func)?;
     let looped = &func.ops[candidate.looped];
-    let mut needed: Vec<Value> = looped.operands[..3].to_vec();
-    for load in candidate.loads {
-        needed.extend(&func.ops[load].operands);
-    }
-    for &op in &func.blocks[looped.regions[0]].ops {
-        if op != candidate.product {
-            needed.extend(&func.ops[op].operands);
-        }
-    }
-    let carried = func.ops[candidate.product].result();
-    if needed.iter().any(|value| *value != carried && inside.contains(value)) {
+    let own: FxHashSet<Op> = candidate.factors.iter().flat_map(|factor| factor.ops.iter().copied()).collect();
+    let body = func.blocks[looped.regions[0]].ops.iter().copied().filter(|&op| op != candidate.product);
+    let needed = body.chain(own.iter().copied()).flat_map(|op| func.ops[op].operands.iter().copied());
+    // The accumulator is the computing role's own, and what factors are computed by is repeated where they are.
+    let known = |value: Value| {
+        value == func.ops[candidate.product].result() || func.defining_op(value).is_some_and(|op| own.contains(&op))
+    };
+    if looped.operands[..3].iter().copied().chain(needed).any(|value| !known(value) && inside.contains(&value)) {
         return Err(Reason::at("where to load from is computed from what the computing role holds", looped.span));
     }
     Ok((shared, moved))
@@ -174,88 +240,324 @@ fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), R
 
 fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<Op>, moved: Vec<Op>) {
     let span = func.ops[candidate.looped].span;
-    let out = func.ty(func.ops[candidate.product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
-    let bytes: u32 = candidate.slots.iter().map(|slot| slot.bytes() as u32).sum();
-    // The epilogue may put the result, in two bytes an element, through shared memory.
-    let stages = slots::stages(func, units, bytes, 2 * out);
-    let queue = Queue::new(func, &candidate.slots, (stages, RingProducer::Tma), span, &mut shared);
-    let feed = feeder(func, candidate, &queue);
-    computer(func, candidate, &queue);
-
-    let registers = |count| (candidate.warps == 8).then_some(count);
-    let feeding = role(func, (0, FEEDERS), registers(REGISTERS.0), vec![feed], span);
-    let computing = role(func, (FEEDERS, candidate.warps), registers(REGISTERS.1), moved, span);
+    let bytes = |slots: &[SharedType]| -> u32 { slots.iter().map(|slot| slot.bytes() as u32).sum() };
+    let of_brought = candidate.factors.iter().filter(|factor| factor.way == Way::Brought).map(|factor| factor.slot.clone());
+    let brought: Vec<SharedType> = of_brought.collect();
+    let made: Vec<SharedType> = candidate.made().map(|factor| factor.slot.clone()).collect();
+    let loads = candidate.made().flat_map(|factor| factor.loads.iter());
+    let raw: Vec<SharedType> = loads.filter_map(|(_, buffer)| buffer.clone()).collect();
+    let turned: Vec<SharedType> = candidate.made().filter_map(Factor::before_turn).collect();
+    let others = AHEAD * bytes(&raw) + bytes(&turned) + epilogue_bytes(func, candidate, &moved);
+    let stages = slots::stages(func, units, bytes(&brought) + bytes(&made), others);
+    let ring = |func: &mut Func, slots: &[SharedType], stages, producer, shared: &mut Vec<Op>| {
+        (!slots.is_empty()).then(|| Queue::new(func, slots, (stages, producer), span, shared))
+    };
+    let rings = Rings {
+        brought: ring(func, &brought, stages, RingProducer::Tma, &mut shared),
+        made: ring(func, &made, stages, RingProducer::Threads, &mut shared),
+        raw: ring(func, &raw, AHEAD, RingProducer::Tma, &mut shared),
+    };
+    let mut before_turn = Vec::new();
+    for ty in turned {
+        let alloc = func.make_op(TileOp::AllocShared { align: 1024 }.into(), &[], [Type::Shared(Box::new(ty))], [], span);
+        shared.push(alloc);
+        before_turn.push(func.ops[alloc].result());
+    }
+    let feeders = candidate.feeders(func);
+    let (few, many) = budgets(func, candidate);
+    let first = match &rings.made {
+        Some(made) => maker(func, candidate, &rings, made, (&before_turn, AHEAD.min(stages))),
+        None => vec![feeder(func, candidate, &rings)],
+    };
+    computer(func, candidate, &rings);
+    let feeding = role(func, (0, feeders), few, first, span);
+    let computing = role(func, (feeders, candidate.warps), many, moved, span);
     shared.extend([feeding, computing]);
     let last = func.blocks[func.body].ops.last().copied();
     shared.extend(last);
     func.blocks[func.body].ops = shared;
-    func.hints.num_warps = Some(FEEDERS + candidate.warps);
+    func.hints.num_warps = Some(feeders + candidate.warps);
     func.hints.num_stages = Some(stages);
 }
 
-/// The loop that fills slots: the loop again, with the loads as copies.
-fn feeder(func: &mut Func, candidate: &Candidate, queue: &Queue) -> Op {
-    let body = func.ops[candidate.looped].regions[0];
-    over_same_range(func, candidate.looped, &[queue.start], |func, counter, carried| {
-        let (mut ops, cursor) = (Vec::new(), carried[0]);
-        let mut map: FxHashMap<Value, Value> = FxHashMap::default();
-        map.insert(func.blocks[body].args[0], counter);
-        queue.at(func, TileOp::Acquire {}, cursor, &mut ops);
-        for op in func.blocks[body].ops.clone() {
-            let data = func.ops[op].clone();
-            if let Some(position) = candidate.loads.iter().position(|&load| load == op) {
-                let index = mapped(&map, data.group(1));
-                queue.load(func, (data.one(0), &index), (cursor, position), &mut ops);
-            } else if op != candidate.product && !matches!(data.row().effects, Effects::Terminator) {
-                ops.push(copied(func, op, &mut map));
+/// Registers a thread of the role that feeds and of the one that multiplies, where they are moved at all.
+fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
+    let feeders = candidate.feeders(func);
+    if candidate.warps != 8 || feeders != FEEDERS {
+        return (None, None);
+    }
+    if candidate.made().next().is_none() {
+        return (Some(REGISTERS.0), Some(REGISTERS.1));
+    }
+    // Registers are moved among those that the block starts with, the same number a thread.
+    let all = feeders + candidate.warps;
+    let given = FILE / (all * Arch::WARP) / 8 * 8;
+    let many = (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, 208);
+    let few = (given * all - many * candidate.warps) / feeders / 8 * 8;
+    (Some(few.min(240)), Some(many))
+}
+
+/// Bytes of shared memory that the operations behind the loop borrow. Fragments of 32-bit elements fill whole sectors of memory, so
+/// such a result is stored as it lies; others go through shared memory once.
+fn epilogue_bytes(func: &Func, candidate: &Candidate, moved: &[Op]) -> u32 {
+    let out = func.ty(func.ops[candidate.product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
+    let mut bytes = 0;
+    for &op in moved {
+        let data = &func.ops[op];
+        bytes = bytes.max(match (&data.kind, Relation::of(func, op)) {
+            (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
+                let view = data.operands.iter().find_map(|&value| match func.ty(value) {
+                    Type::TileView(view) => Some(view),
+                    _ => None,
+                });
+                let in_lines = view.is_some_and(|view| {
+                    let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
+                    last == Some(&Extent::Static(1)) && view.tensor.elem.bits() >= 32
+                });
+                if in_lines { 0 } else { 2 * out }
             }
-        }
-        queue.at(func, TileOp::Commit {}, cursor, &mut ops);
-        let next = queue.next(func, cursor, &mut ops);
-        (ops, vec![next])
+            (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,
+            (OpKind::Schedule(ScheduleOp::LoadViewTko { .. } | ScheduleOp::For { .. }), _) => 0,
+            _ => 2 * out,
+        });
+    }
+    bytes
+}
+
+/// The loop that has the copy engine fill slots: the loop again, with loads as copies.
+fn feeder(func: &mut Func, candidate: &Candidate, rings: &Rings) -> Op {
+    let starts = rings.fed_starts();
+    over_same_range(func, candidate.looped, &starts, |func, counter, cursors| {
+        let mut ops = Vec::new();
+        let next = fed(func, candidate, rings, (counter, cursors), &mut ops);
+        (ops, next)
     })
 }
 
-/// The loop with slots in place of the loads.
-fn computer(func: &mut Func, candidate: &Candidate, queue: &Queue) {
-    let looped = candidate.looped;
-    let body = func.ops[looped].regions[0];
-    let cursor = func.add_arg(body, Type::Cursor, None);
-    let position = func.ops[looped].results.len();
-    let result = func.values.push(tessera_ir::ValueData {
-        ty: Type::Cursor,
-        def: tessera_ir::Def::Result(looped, position as u32),
-        name: None,
+/// A round's copies; the cursors behind it.
+fn fed(
+    func: &mut Func,
+    candidate: &Candidate,
+    rings: &Rings,
+    (counter, cursors): (Value, &[Value]),
+    ops: &mut Vec<Op>,
+) -> Vec<Value> {
+    let body = func.ops[candidate.looped].regions[0];
+    let map = scalars(func, candidate, body, counter, ops);
+    let mut next = Vec::new();
+    for ((queue, direct), &cursor) in rings.fed().zip(cursors) {
+        queue.at(func, TileOp::Acquire {}, cursor, ops);
+        let factors = candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
+        let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
+        for (position, &(load, _)) in loads.enumerate() {
+            let data = func.ops[load].clone();
+            let index = mapped(&map, data.group(1));
+            queue.load(func, (data.one(0), &index), (cursor, position), ops);
+        }
+        queue.at(func, TileOp::Commit {}, cursor, ops);
+        next.push(queue.next(func, cursor, ops));
+    }
+    next
+}
+
+/// The scalar arithmetic of the loop's body again; what stands for its values.
+fn scalars(func: &mut Func, candidate: &Candidate, body: Block, counter: Value, out: &mut Vec<Op>) -> FxHashMap<Value, Value> {
+    let mut map = FxHashMap::default();
+    map.insert(func.blocks[body].args[0], counter);
+    for op in func.blocks[body].ops.clone() {
+        let ends = matches!(func.ops[op].row().effects, Effects::Terminator);
+        if op != candidate.product && !ends && !candidate.computes(op) {
+            let copy = copied(func, op, &mut map);
+            out.push(copy);
+        }
+    }
+    map
+}
+
+/// The loop that fills slots from what the copy engine has brought, or from memory. The copies run some rounds ahead: a few before
+/// the loop, then one a round.
+fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, (before_turn, ahead): (&[Value], u32)) -> Vec<Op> {
+    let (looped, span) = (candidate.looped, func.ops[candidate.looped].span);
+    let [lower, upper, step] = range(func, looped);
+    let mut ops = Vec::new();
+    let ty = func.ty(step).clone();
+    let dtype = ty.num().unwrap_or(DType::I32);
+    let OpKind::Schedule(ScheduleOp::For { unsigned }) = func.ops[looped].kind else { return ops };
+    let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
+    let pair = |func: &mut Func, kind: ScheduleOp, ty: &Type, a: Value, b: Value, ops: &mut Vec<Op>| {
+        let op = func.make_op(kind.into(), &[&[a], &[b]], [ty.clone()], [], span);
+        ops.push(op);
+        func.ops[op].result()
+    };
+    let overflow = Overflow::Wraps;
+    let count =
+        func.make_op(ScheduleOp::Constant { value: Const::int(dtype, i64::from(ahead)) }.into(), &[], [ty.clone()], [], span);
+    ops.push(count);
+    let count = func.ops[count].result();
+    let distance = pair(func, ScheduleOp::MulI { overflow }, &ty, step, count, &mut ops);
+    let mut starts = vec![made.start];
+    if rings.fed().next().is_some() {
+        let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
+        let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
+        let first = over(func, looped, [lower, end, step], &rings.fed_starts(), |func, counter, cursors| {
+            let mut ops = Vec::new();
+            let next = fed(func, candidate, rings, (counter, cursors), &mut ops);
+            (ops, next)
+        });
+        ops.push(first);
+        starts.extend(rings.raw.as_ref().map(|raw| raw.start));
+        starts.extend(func.ops[first].results.clone());
+    }
+    let all = over(func, looped, [lower, upper, step], &starts, |func, counter, cursors| {
+        let mut ops = Vec::new();
+        let raw = rings.raw.as_ref().zip(cursors.get(1).copied());
+        made_round(func, candidate, (made, raw), (counter, cursors[0]), before_turn, &mut ops);
+        let mut next = vec![made.next(func, cursors[0], &mut ops)];
+        if let Some((raw, cursor)) = raw {
+            raw.at(func, TileOp::Release {}, cursor, &mut ops);
+            next.push(raw.next(func, cursor, &mut ops));
+        }
+        let feeding = cursors[next.len()..].to_vec();
+        if !feeding.is_empty() {
+            let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
+            let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
+            let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
+            let mut inside = Vec::new();
+            let fed = fed(func, candidate, rings, (later, &feeding), &mut inside);
+            let regions = [(inside, fed), (Vec::new(), feeding.clone())].map(|(mut ops, values)| {
+                ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&values], [], [], span));
+                let block = func.new_block();
+                func.blocks[block].ops = ops;
+                block
+            });
+            let types = vec![Type::Cursor; feeding.len()];
+            let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], types, regions, span);
+            ops.push(branch);
+            next.extend(func.ops[branch].results.clone());
+        }
+        (ops, next)
     });
-    let data = &mut func.ops[looped];
-    data.results.push(result);
-    data.operands.push(queue.start);
-    data.segments[3] += 1;
+    ops.push(all);
+    ops
+}
+
+/// A round of the threads that fill slots.
+fn made_round(
+    func: &mut Func,
+    candidate: &Candidate,
+    (made, raw): (&Queue, Option<(&Queue, Value)>),
+    (counter, cursor): (Value, Value),
+    before_turn: &[Value],
+    ops: &mut Vec<Op>,
+) {
+    let span = func.ops[candidate.looped].span;
+    let body = func.ops[candidate.looped].regions[0];
+    let threads = Arch::WARP * candidate.feeders(func);
+    let mut map = scalars(func, candidate, body, counter, ops);
+    if let Some((raw, cursor)) = raw {
+        raw.at(func, TileOp::Wait {}, cursor, ops);
+    }
+    made.at(func, TileOp::Acquire {}, cursor, ops);
+    let (mut brought, mut waiting) = (0, before_turn.iter());
+    for (position, factor) in candidate.made().enumerate() {
+        let mut buffers = Vec::new();
+        for (_, buffer) in &factor.loads {
+            let filled = raw.filter(|_| buffer.is_some());
+            buffers.push(filled.map(|(raw, cursor)| raw.slot(func, cursor, brought, ops)));
+            brought += usize::from(buffer.is_some());
+        }
+        let target = made.slot(func, cursor, position, ops);
+        let copy = |func: &mut Func, from: Value| func.make_op(TileOp::CopyShared {}.into(), &[&[from], &[target]], [], [], span);
+        if let (Way::Turned, Some(&Some(buffer))) = (factor.way, buffers.first()) {
+            let source = factor.looked_at(func, buffer, span, ops);
+            ops.push(copy(func, source));
+            continue;
+        }
+        let value = factor.computed(func, &buffers, &mut map, ops);
+        let between = factor.before_turn().and_then(|_| waiting.next().copied());
+        ops.push(func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[between.unwrap_or(target)]], [], [], span));
+        if let Some(between) = between {
+            let kind = TileOp::NamedBarrier { id: MAKERS_BARRIER, threads };
+            ops.push(func.make_op(kind.clone().into(), &[], [], [], span));
+            ops.push(copy(func, between));
+            ops.push(func.make_op(kind.into(), &[], [], [], span));
+        }
+    }
+    ops.push(func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span));
+    made.at(func, TileOp::Commit {}, cursor, ops);
+}
+
+/// The loop with slots in place of what computes the factors.
+fn computer(func: &mut Func, candidate: &Candidate, rings: &Rings) {
+    let looped = candidate.looped;
+    let (body, span) = (func.ops[looped].regions[0], func.ops[looped].span);
+    let queues: Vec<&Queue> = [&rings.brought, &rings.made].into_iter().flatten().collect();
+    let cursors: Vec<Value> = queues.iter().map(|queue| carry(func, looped, queue.start)).collect();
 
     let mut ops = Vec::new();
-    queue.at(func, TileOp::Wait {}, cursor, &mut ops);
+    for (queue, &cursor) in queues.iter().zip(&cursors) {
+        queue.at(func, TileOp::Wait {}, cursor, &mut ops);
+    }
     for op in func.blocks[body].ops.clone() {
-        if candidate.loads.contains(&op) {
+        if candidate.computes(op) {
             continue;
         }
         if op == candidate.product {
-            let factors = [0, 1].map(|buffer| queue.slot(func, cursor, buffer, &mut ops));
+            let factors = factors_in(func, candidate, &queues, &cursors, (rings.brought.is_some(), span), &mut ops);
             let (fast_acc, lhs_signedness, rhs_signedness) = signs(&func.ops[op].kind);
             let data = &mut func.ops[op];
             data.kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
             data.operands[..2].copy_from_slice(&factors);
             ops.push(op);
-            queue.at(func, TileOp::Release {}, cursor, &mut ops);
+            for (queue, &cursor) in queues.iter().zip(&cursors) {
+                queue.at(func, TileOp::Release {}, cursor, &mut ops);
+            }
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
-            let next = queue.next(func, cursor, &mut ops);
-            func.ops[op].operands.push(next);
-            func.ops[op].segments[0] += 1;
+            for (queue, &cursor) in queues.iter().zip(&cursors) {
+                let next = queue.next(func, cursor, &mut ops);
+                func.ops[op].operands.push(next);
+                func.ops[op].segments[0] += 1;
+            }
             ops.push(op);
         } else {
             ops.push(op);
         }
     }
     func.blocks[body].ops = ops;
+}
+
+/// The matrices of both factors in the slots at the cursors.
+fn factors_in(
+    func: &mut Func,
+    candidate: &Candidate,
+    queues: &[&Queue],
+    cursors: &[Value],
+    (any_brought, span): (bool, Span),
+    out: &mut Vec<Op>,
+) -> Vec<Value> {
+    let mut positions = [0, 0];
+    let mut factors = Vec::new();
+    for factor in &candidate.factors {
+        let at = usize::from(any_brought && factor.way != Way::Brought);
+        let slot = queues[at].slot(func, cursors[at], positions[at], out);
+        positions[at] += 1;
+        factors.push(if factor.way == Way::Brought { factor.looked_at(func, slot, span, out) } else { slot });
+    }
+    factors
+}
+
+/// Carries one more value around a loop; its name in the body.
+fn carry(func: &mut Func, looped: Op, start: Value) -> Value {
+    let body = func.ops[looped].regions[0];
+    let ty = func.ty(start).clone();
+    let inside = func.add_arg(body, ty.clone(), None);
+    let position = func.ops[looped].results.len() as u32;
+    let result = func.values.push(tessera_ir::ValueData { ty, def: tessera_ir::Def::Result(looped, position), name: None });
+    let data = &mut func.ops[looped];
+    data.results.push(result);
+    data.operands.push(start);
+    data.segments[3] += 1;
+    inside
 }
 
 /// Attributes of a product, in the order of [`TileOp::MmaShared`].

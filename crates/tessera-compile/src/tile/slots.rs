@@ -4,8 +4,8 @@
 //! load of a 128 x 64 tile of bf16, contiguous along axis 1      shared<128x64xbf16, swizzle=<3,4,3>>
 //! ```
 //!
-//! Invariant: the copy engine can fill a buffer that [`of_load`] yields from the load's view, and the tensor cores of a warpgroup can
-//! read it.
+//! Invariant: the copy engine can fill a buffer that [`brought`] yields from the load's view, and the tensor cores of a warpgroup can
+//! read its matrix, where its elements have 16 bits or are contracted along the contiguous axis.
 
 use tessera_ir::{Extent, Func, Op, Padding, ParamKind, SharedType, Swizzle, TileViewType, Type, Value, ViewKind};
 
@@ -19,17 +19,22 @@ const MOST: u32 = 6;
 /// Bytes of shared memory for barriers and for aligning buffers.
 const FRAME: u32 = 1 << 10;
 
+/// Dimensions that a map of the copy engine has at most.
+const DIMENSIONS: usize = 5;
+
 /// The most elements of a box of the copy engine along one dimension, but for the contiguous one.
 const BOX: u32 = 256;
 
-/// The buffer that a load's tile takes in a slot, where the copy engine can fill it and the tensor cores can read it; `inner` is the
-/// tile's axis of contraction.
-pub(super) fn of_load(func: &Func, load: Op, inner: usize) -> Result<SharedType, Reason> {
+/// The buffer that the copy engine fills with a load's tile: a matrix of two `axes`, all others have extent 1.
+pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedType, Reason> {
     let data = &func.ops[load];
     let no = |text: &'static str| Reason::at(text, data.span);
     let Type::TileView(view) = func.ty(data.one(0)) else { return Err(no("a factor is loaded from no view")) };
-    if view.kind != ViewKind::Partition || view.tile.len() != 2 {
-        return Err(no("a factor is no two-dimensional block of an array"));
+    let others: Vec<usize> = (0..view.tile.len()).filter(|axis| !axes.contains(axis)).collect();
+    let flat = (2..=DIMENSIONS).contains(&view.tile.len()) && others.iter().all(|&axis| view.tile[axis] == 1);
+    let elem = view.tensor.elem;
+    if view.kind != ViewKind::Partition || !flat || elem.bits() < 8 {
+        return Err(no("a factor is no two-dimensional block of an array of whole bytes"));
     }
     if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {
         return Err(no("a factor is padded with something other than zero"));
@@ -37,24 +42,32 @@ pub(super) fn of_load(func: &Func, load: Op, inner: usize) -> Result<SharedType,
     if !addressable(func, data.one(0), view) {
         return Err(no("a factor's array is no argument whose lines are known to lie at multiples of 16 bytes"));
     }
-    let unit = |axis: &usize| view.tensor.strides[view.dim_map[*axis] as usize] == Extent::Static(1);
-    let fastest = (0..2).find(unit).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
-    let elem = view.tensor.elem;
-    if elem.bits() != 16 && fastest != inner {
-        return Err(no("a factor of other than 16 bits does not lie along the contraction in memory"));
-    }
-    let line = view.tile[fastest] * elem.bits() / 8;
-    let swizzle = match line {
-        line if line.is_multiple_of(128) => Swizzle::B128,
-        64 => Swizzle::B64,
-        32 => Swizzle::B32,
-        _ => return Err(no("a line of a factor's tile has no swizzle: 32, 64 or a multiple of 128 bytes")),
-    };
-    if view.tile[1 - fastest] > BOX {
+    let fastest = contiguous_axis(func, load).and_then(|axis| axes.iter().position(|&other| other == axis));
+    let fastest = fastest.ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
+    let [lines, fastest] = [axes[1 - fastest], axes[fastest]];
+    let swizzle = swizzle(view.tile[fastest] * elem.bits() / 8)
+        .ok_or_else(|| no("a line of a factor's tile has no swizzle: 32, 64 or a multiple of 128 bytes"))?;
+    if view.tile[lines] > BOX {
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
-    let order = if fastest == 1 { [0, 1] } else { [1, 0] };
-    Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(view.tile.clone(), elem) })
+    let order = others.into_iter().chain([lines, fastest]).map(|axis| axis as u32).collect();
+    Ok(SharedType { swizzle, order, ..SharedType::new(view.tile.clone(), elem) })
+}
+
+/// The axis of a load's tile along which its array is contiguous.
+pub(super) fn contiguous_axis(func: &Func, load: Op) -> Option<usize> {
+    let Type::TileView(view) = func.ty(func.ops[load].one(0)) else { return None };
+    (0..view.tile.len()).find(|&axis| view.tensor.strides[view.dim_map[axis] as usize] == Extent::Static(1))
+}
+
+/// How lines of so many bytes are mixed, for the copy engine and the tensor cores.
+pub(super) fn swizzle(line: u32) -> Option<Swizzle> {
+    match line {
+        line if line.is_multiple_of(128) => Some(Swizzle::B128),
+        64 => Some(Swizzle::B64),
+        32 => Some(Swizzle::B32),
+        _ => None,
+    }
 }
 
 /// The view is of an array argument as it was passed, with lines at multiples of 16 bytes.

@@ -1,6 +1,6 @@
 //! A Tile function made ready, and its launches.
 
-use tessera_ir::attrs::{Combine, MemoryOrder, Overflow, Rounding};
+use tessera_ir::attrs::{Combine, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
     Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpData, OpKind, Padding, ScheduleOp, Shape, TileOp, TileType, Type,
     Value,
@@ -210,8 +210,12 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                 let groups = vec![vec![Operand::Tile(tile)], vec![whole(func.ty(data.one(1)))?], index, vec![]];
                 made(kind, groups, vec![Type::Token])
             }
-            TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
-            | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => {
+            TileOp::MmaShared { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } => {
+                let (fast_acc, lhs_signedness, rhs_signedness) = match kind {
+                    TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
+                    | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => (*fast_acc, *lhs_signedness, *rhs_signedness),
+                    _ => (false, Signedness::Signed, Signedness::Signed),
+                };
                 let factor = |value: Value| match func.ty(value) {
                     Type::Shared(shared) => Some(shared.tile()),
                     ty => ty.as_tile().cloned(),
@@ -222,8 +226,8 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                     ty => ty.as_tile()?.clone(),
                 };
                 let kind = match acc.elem.num()?.is_float() {
-                    true => ScheduleOp::MmaF { fast_acc: *fast_acc },
-                    false => ScheduleOp::MmaI { lhs_signedness: *lhs_signedness, rhs_signedness: *rhs_signedness },
+                    true => ScheduleOp::MmaF { fast_acc },
+                    false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
                 };
                 let result = Type::Tile(acc.clone());
                 made(kind, vec![vec![Operand::Tile(lhs)], vec![Operand::Tile(rhs)], vec![Operand::Tile(acc)]], vec![result])

@@ -54,6 +54,11 @@ impl Machine<'_> {
                 };
                 self.scatter(&shared, self.common(&shared, active, data.span)?, &value);
             }
+            TileOp::CopyShared {} => {
+                let (from, to) = (self.shared(data.one(0), data.span)?, self.shared(data.one(1), data.span)?);
+                let tile = self.gather(&from, self.common(&from, active, data.span)?, data.span)?;
+                self.scatter(&to, self.common(&to, active, data.span)?, &tile);
+            }
             TileOp::LoadElement {} => self.load_element(data, active)?,
             TileOp::StoreElement {} => self.store_element(data, active)?,
             // SAFETY: passed on.
@@ -98,7 +103,7 @@ impl Machine<'_> {
             TileOp::TmaStoreWait { pending, .. } => unsafe { self.wait_stores(role, *pending)? },
 
             // SAFETY: passed on.
-            TileOp::MmaShared { .. } => unsafe { self.product(op, active)? },
+            TileOp::MmaShared { .. } | TileOp::WgmmaPromoted { .. } => unsafe { self.product(op, active)? },
             TileOp::Wgmma { .. } => self.start_product(role, op)?,
             // SAFETY: passed on.
             TileOp::WgmmaWait { pending } => unsafe { self.wait_products(role, data, *pending, active)? },

@@ -47,6 +47,11 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             ensure!(*value == buffer.tile(), "ir-operand-type", "stores `{value}` in `{buffer}`");
             Ok(())
         }
+        TileOp::CopyShared {} => {
+            let (source, target) = (shared(site, 0)?, shared(site, 1)?);
+            ensure!(source.tile() == target.tile(), "ir-operand-type", "copies `{source}` to `{target}`");
+            Ok(())
+        }
         TileOp::LoadElement {} => {
             let element = element(site, 0, 1)?;
             site.result_is(0, &element)
@@ -134,7 +139,17 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             product(site, acc)?;
             site.result_is(0, site.operand(2))
         }
-        TileOp::Wgmma { .. } => wgmma::check(site),
+        TileOp::Wgmma { .. } => {
+            let acc = wgmma::check(site)?;
+            site.result_is(0, &Type::InFlight(acc))
+        }
+        TileOp::WgmmaPromoted { depth } => {
+            let acc = wgmma::check(site)?;
+            let (rhs, part) = (shared(site, 1)?, *depth);
+            let whole = part > 0 && part % (256 / rhs.elem.bits()) == 0 && rhs.shape[0] % part == 0;
+            ensure!(whole, "ir-attribute", "K = {} is not made of parts of {part} in whole instructions", rhs.shape[0]);
+            site.result_is(0, &Type::Distributed(acc))
+        }
         TileOp::WgmmaWait { .. } => {
             let (values, results) = (site.op.group(0), &site.op.results);
             ensure!(values.len() == results.len(), "ir-results", "one result a value is needed");

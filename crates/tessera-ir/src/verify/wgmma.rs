@@ -4,11 +4,12 @@
 use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::DType;
 
-use crate::types::{SharedType, Swizzle, Type};
+use crate::types::{DistributedType, SharedType, Swizzle, Type};
 use crate::verify::tile::{product, shared};
-use crate::verify::{Rule, Site, ensure};
+use crate::verify::{Rule, Site, Wrong, ensure};
 
-pub(super) fn check(site: &Site<'_>) -> Rule {
+/// Checks operands; the accumulator's type.
+pub(super) fn check(site: &Site<'_>) -> Result<Box<DistributedType>, Wrong> {
     let acc = match site.operand(2) {
         Type::InFlight(flying) | Type::Distributed(flying) => flying,
         ty => return Err(site.wrong_operand(2, "a tile with a layout", ty)),
@@ -37,7 +38,7 @@ pub(super) fn check(site: &Site<'_>) -> Rule {
     }
     let fits = is_fragment(&acc.layout, Operand::C, bits);
     ensure!(fits, "ir-layout", "`{}` does not lie in registers as the instruction writes it", site.operand(2));
-    site.result_is(0, &Type::InFlight(acc.clone()))
+    Ok(acc.clone())
 }
 
 /// A buffer that the tensor cores can read.

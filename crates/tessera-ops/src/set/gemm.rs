@@ -76,18 +76,34 @@ fn compute_type(storage: DType) -> DType {
     }
 }
 
+/// Extents of a tile of C that tensor cores compute, with the share of their rate that one block reaches: a larger tile reads its
+/// operands less often.
+const GPU_TILES: [(u64, u64, f64); 4] = [(128, 256, 1.0), (128, 128, 0.8), (64, 128, 0.6), (64, 64, 0.4)];
+
+/// Multiprocessors that a product should keep busy: those of an H200.
+const MULTIPROCESSORS: u64 = 132;
+
 /// Tile extents: large enough that a block's operands are reused from cache, small enough that a small product has blocks for every core.
-/// On a GPU the accumulator lives in registers, and products of 16 bits have the widest instructions.
-fn tiles(m: u64, n: u64, compute: DType, machine: Machine) -> (i64, i64, i64) {
+/// On a GPU the accumulator lives in registers, and a line of an operand's tile has 128 bytes. What must be decoded before it is
+/// multiplied takes registers beside it.
+fn tiles([batch, m, n]: [u64; 3], storage: DType, machine: Machine) -> (i64, i64, i64) {
+    let compute = compute_type(storage);
     let large = m.min(n) >= 1024;
     match machine {
         Machine::Cpu if large => (256, 256, 64),
         Machine::Cpu => (128, 128, 64),
-        Machine::Gpu if compute.bits() == 16 && large => (128, 256, 64),
-        Machine::Gpu if compute.bits() == 16 => (64, 64, 64),
         Machine::Gpu if compute.bits() == 64 => (64, 64, 16),
-        Machine::Gpu if large => (128, 128, 32),
-        Machine::Gpu => (64, 64, 32),
+        Machine::Gpu if compute == DType::F32 && large => (128, 128, 32),
+        Machine::Gpu if compute == DType::F32 => (64, 64, 32),
+        Machine::Gpu => {
+            let time = |&(tm, tn, rate): &(u64, u64, f64)| {
+                let blocks = batch * m.div_ceil(tm) * n.div_ceil(tn);
+                blocks.div_ceil(MULTIPROCESSORS) as f64 * (tm * tn) as f64 / rate
+            };
+            let fits = |&&(tm, tn, _): &&(u64, u64, f64)| compute == storage || tm * tn <= 128 * 128;
+            let best = GPU_TILES.iter().filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(&GPU_TILES[3]);
+            (best.0 as i64, best.1 as i64, 1024 / i64::from(compute.bits()))
+        }
     }
 }
 
@@ -119,7 +135,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     }
 
     let compute = compute_type(storage);
-    let (tm, tn, tk) = tiles(m, n, compute, machine);
+    let (tm, tn, tk) = tiles([batch, m, n], storage, machine);
     let mut arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
@@ -154,7 +170,17 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             formula: "2mnk operations; A, B read once, C written once",
         },
         exact_lane: true,
-        reference: Box::new(Product { batch: batch as usize, m: m as usize, n: n as usize, k: k as usize, ta, tb, storage, acc }),
+        reference: Box::new(Product {
+            batch: batch as usize,
+            m: m as usize,
+            n: n as usize,
+            k: k as usize,
+            ta,
+            tb,
+            storage,
+            acc,
+            model: error_model(storage, acc, machine),
+        }),
     })
 }
 
@@ -168,6 +194,16 @@ struct Product {
     tb: bool,
     storage: DType,
     acc: DType,
+    model: ErrorModel,
+}
+
+/// The tensor cores of a GPU sum up products of 8-bit floats with fewer bits than those of other formats.
+fn error_model(storage: DType, acc: DType, machine: Machine) -> ErrorModel {
+    let model = ErrorModel::nearest(acc, acc);
+    match (machine, storage) {
+        (Machine::Gpu, DType::F8E4M3 | DType::F8E5M2) => model.with_coarse_sums(),
+        _ => model,
+    }
 }
 
 /// K is walked in blocks of this many rows of B.
@@ -245,9 +281,8 @@ impl Reference for Product {
             return None;
         }
         const DEVIATIONS: f64 = 8.0;
-        let model = ErrorModel::nearest(self.acc, self.acc);
         let operand_rounding = if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
-        let tau = model.contraction(1.0, 1.0, self.k) + operand_rounding;
+        let tau = self.model.contraction(1.0, 1.0, self.k) + operand_rounding;
         let mut rows = Vec::new();
         for batch in 0..self.batch {
             let (base_a, base_b) = (batch * self.m * self.k, batch * self.k * self.n);
@@ -334,10 +369,9 @@ impl Product {
                 // TF32 operands are rounded from their 32-bit storage by the product itself.
                 let operand_rounding =
                     if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
-                let model = ErrorModel::nearest(self.acc, self.acc);
                 for (((want, bound), sum), magnitude) in want.iter_mut().zip(bound).zip(&sums).zip(&magnitudes) {
                     *want = storable(self.acc, *sum);
-                    *bound = model.contraction(*sum, *magnitude, self.k) + operand_rounding * magnitude;
+                    *bound = self.model.contraction(*sum, *magnitude, self.k) + operand_rounding * magnitude;
                 }
             }
         }

@@ -1,0 +1,261 @@
+//! How a factor of a matrix product comes into a buffer that the tensor cores read.
+//!
+//! | the loop computes it by | and it lies | it comes |
+//! |---|---|---|
+//! | a load | as the tensor cores read it | by the copy engine |
+//! | a load | with another axis fastest than the contraction, of 8 or 32 bits | by the copy engine, then turned by threads |
+//! | loads and arithmetic of elements | | computed by threads, from what the copy engine brings where that can |
+//!
+//! Reshapes that drop axes of extent 1 and permutations only change how a buffer is looked at.
+//!
+//! ```text
+//! %t, %k = load_view_tko %view, [%i, %n] : tile<128x256xf8e4m3>     contiguous along axis 1, contracted along axis 0: turned
+//! ```
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value};
+use tessera_types::DType;
+
+use super::queue::copied;
+use super::relation::{Relation, has_layout, shape};
+use super::remark::Reason;
+use super::slots;
+
+/// A factor and its way.
+pub(super) struct Factor {
+    /// The value that the product takes.
+    pub(super) value: Value,
+    /// What computes it, in order, of the loop's body and of what stands before the loop.
+    pub(super) ops: Vec<Op>,
+    /// Loads among those, each with the buffer that the copy engine fills for it, where it can.
+    pub(super) loads: Vec<(Op, Option<SharedType>)>,
+    /// The buffer that the tensor cores read.
+    pub(super) slot: SharedType,
+    /// Who fills that.
+    pub(super) way: Way,
+}
+
+/// How a factor comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The copy engine fills the tensor cores' buffer.
+    Brought,
+    /// Threads turn what the copy engine has brought.
+    Turned,
+    /// Threads compute it; `turned` where it has to be turned as well.
+    Computed { turned: bool },
+}
+
+impl Factor {
+    /// The way of a value that the loop's body computes; `inner` is its axis of contraction.
+    pub(super) fn of(func: &Func, body: &[Op], value: Value, inner: usize) -> Result<Factor, Reason> {
+        let mut found = Found { body: body.iter().copied().collect(), ..Found::default() };
+        found.collect(func, value)?;
+        let Found { ops, loads, .. } = found;
+        let tile = func.ty(value).as_tile().ok_or("a factor is no tile")?;
+        let elem = tile.elem.num().ok_or("a factor holds no numbers")?;
+        let (load, fastest) = fastest_axis(func, value).ok_or("neither axis of a factor is known to have unit stride")?;
+        let contiguous = fastest == inner;
+        let turned = elem.bits() != 16 && !contiguous;
+        let order: [u32; 2] = if fastest == 1 { [0, 1] } else { [1, 0] };
+        let plain = |order: [u32; 2]| -> Result<SharedType, Reason> {
+            let line = tile.shape[order[1] as usize] * elem.bits() / 8;
+            let swizzle = slots::swizzle(line).ok_or("a line of a factor has no swizzle: 32, 64 or a multiple of 128 bytes")?;
+            Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(tile.shape.clone(), elem) })
+        };
+        let only_looked_at = ops.iter().all(|op| *op == load || is_look(func, *op));
+        let loads: Vec<(Op, Option<SharedType>)> = loads.into_iter().map(|load| (load, brought(func, load))).collect();
+        let k_major: [u32; 2] = if inner == 1 { [0, 1] } else { [1, 0] };
+        let (slot, way) = match loads.first() {
+            Some((_, Some(brought))) if only_looked_at && !turned => (brought.clone(), Way::Brought),
+            Some((_, Some(_))) if only_looked_at => (plain(k_major)?, Way::Turned),
+            _ => (plain(if turned { k_major } else { order })?, Way::Computed { turned }),
+        };
+        Ok(Factor { value, ops, loads, slot, way })
+    }
+
+    /// The buffer in which a factor lies before it is turned, where threads compute it.
+    pub(super) fn before_turn(&self) -> Option<SharedType> {
+        let Way::Computed { turned: true } = self.way else { return None };
+        let order: [u32; 2] = [self.slot.order[1], self.slot.order[0]];
+        let line = self.slot.shape[order[1] as usize] * self.slot.elem.bits() / 8;
+        Some(SharedType { swizzle: slots::swizzle(line)?, order: order.into_iter().collect(), ..self.slot.clone() })
+    }
+
+    /// The factor's matrix in a buffer that was filled by the load.
+    pub(super) fn looked_at(&self, func: &mut Func, mut buffer: Value, span: Span, out: &mut Vec<Op>) -> Value {
+        for &op in &self.ops {
+            match func.ops[op].kind.clone() {
+                OpKind::Schedule(ScheduleOp::Permute { permutation }) => {
+                    buffer = permuted(func, buffer, permutation, span, out);
+                }
+                OpKind::Schedule(ScheduleOp::Reshape {}) => {
+                    let unit =
+                        |&axis: &u32, func: &Func| func.ty(buffer).as_shared().is_some_and(|ty| ty.shape[axis as usize] == 1);
+                    let axes: Vec<u32> = (0..func.ty(buffer).as_shared().map_or(0, |ty| ty.shape.len() as u32)).collect();
+                    let (ones, rest): (Vec<u32>, Vec<u32>) = axes.iter().partition(|axis| unit(axis, func));
+                    if ones.iter().enumerate().any(|(at, &axis)| at as u32 != axis) {
+                        buffer = permuted(func, buffer, ones.iter().chain(&rest).copied().collect(), span, out);
+                    }
+                    for _ in ones {
+                        buffer = entry(func, buffer, span, out);
+                    }
+                }
+                _ => {}
+            }
+        }
+        buffer
+    }
+
+    /// Computes the factor from what lies in the buffers of its loads, or in memory where there is no buffer.
+    pub(super) fn computed(
+        &self,
+        func: &mut Func,
+        buffers: &[Option<Value>],
+        map: &mut FxHashMap<Value, Value>,
+        out: &mut Vec<Op>,
+    ) -> Value {
+        for &op in &self.ops {
+            let buffer = self.loads.iter().zip(buffers).find_map(|((load, _), buffer)| buffer.filter(|_| *load == op));
+            match buffer {
+                Some(buffer) => {
+                    let (result, span) = (func.ops[op].results[0], func.ops[op].span);
+                    let ty = func.ty(result).clone();
+                    let read = func.make_op(TileOp::LoadShared {}.into(), &[&[buffer]], [ty], [], span);
+                    map.insert(result, func.ops[read].result());
+                    out.push(read);
+                }
+                None => {
+                    let copy = copied(func, op, map);
+                    out.push(copy);
+                }
+            }
+        }
+        map.get(&self.value).copied().unwrap_or(self.value)
+    }
+}
+
+/// The first entry of a buffer's first axis.
+fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op>) -> Value {
+    let Some(part) = func.ty(buffer).as_shared().and_then(SharedType::slice) else { return buffer };
+    let kind = ScheduleOp::Constant { value: Const::int(DType::I32, 0) };
+    let zero = func.make_op(kind.into(), &[], [Type::scalar(DType::I32)], [], span);
+    let index = func.ops[zero].result();
+    let ty = Type::Shared(Box::new(part));
+    let slice = func.make_op(TileOp::SliceShared {}.into(), &[&[buffer], &[index]], [ty], [], span);
+    out.extend([zero, slice]);
+    func.ops[slice].result()
+}
+
+/// A buffer under reordered axes.
+fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span: Span, out: &mut Vec<Op>) -> Value {
+    let Some(source) = func.ty(buffer).as_shared().cloned() else { return buffer };
+    let place = |axis: u32| permutation.iter().position(|&from| from == axis).unwrap_or(0) as u32;
+    let ty = SharedType {
+        shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
+        order: source.order.iter().map(|&axis| place(axis)).collect(),
+        ..source
+    };
+    let kind = TileOp::TransposeShared { permutation };
+    let turned = func.make_op(kind.into(), &[&[buffer]], [Type::Shared(Box::new(ty))], [], span);
+    out.push(turned);
+    func.ops[turned].result()
+}
+
+/// An operation that only changes how a tile is looked at: it drops axes of extent 1 or reorders axes.
+fn is_look(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    match &data.kind {
+        OpKind::Schedule(ScheduleOp::Permute { .. }) => true,
+        OpKind::Schedule(ScheduleOp::Reshape {}) => {
+            let (from, to) = (shape(func, data.one(0)), shape(func, data.result()));
+            from.iter().copied().filter(|&extent| extent != 1).eq(to.iter().copied())
+        }
+        _ => false,
+    }
+}
+
+/// What a factor is computed by.
+#[derive(Default)]
+struct Found {
+    body: FxHashSet<Op>,
+    seen: FxHashSet<Op>,
+    ops: Vec<Op>,
+    loads: Vec<Op>,
+}
+
+impl Found {
+    /// Notes the operations behind a value, which must be loads and arithmetic of elements.
+    fn collect(&mut self, func: &Func, value: Value) -> Result<(), Reason> {
+        if !has_layout(func, value) {
+            return Ok(());
+        }
+        let op = func.defining_op(value).ok_or("a factor is carried around the loop")?;
+        if !self.seen.insert(op) {
+            return Ok(());
+        }
+        let data = &func.ops[op];
+        if let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind {
+            if !self.body.contains(&op) {
+                return Err(Reason::at("a factor comes from outside the loop", data.span));
+            }
+            if !data.group(2).is_empty() {
+                return Err(Reason::at("a factor's load is ordered behind a store", data.span));
+            }
+            self.loads.push(op);
+        } else {
+            let relation = Relation::of(func, op);
+            let elements = matches!(
+                relation,
+                Relation::Same | Relation::Permute(_) | Relation::Reshape | Relation::Broadcast | Relation::Free
+            );
+            if !elements || !relation.repeats(func, op) {
+                let text = format!("a factor is computed by `{}`", data.row().mnemonic);
+                return Err(Reason::at(text, data.span));
+            }
+            for &operand in &data.operands {
+                self.collect(func, operand)?;
+            }
+        }
+        self.ops.push(op);
+        Ok(())
+    }
+}
+
+/// The buffer that the copy engine fills with a load's tile: the contiguous axis and the one other that counts.
+fn brought(func: &Func, load: Op) -> Option<SharedType> {
+    if matches!(func.ops[load].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { allow_tma: Some(false), .. })) {
+        return None;
+    }
+    let shape = shape(func, func.ops[load].results[0]);
+    let fastest = slots::contiguous_axis(func, load)?;
+    let mut others = (0..shape.len()).rev().filter(|&axis| axis != fastest);
+    let lines = others.clone().find(|&axis| shape[axis] != 1).or(others.next())?;
+    slots::brought(func, load, [lines, fastest]).ok()
+}
+
+/// The load that a value comes from, and the value's axis along which the load's memory is contiguous.
+fn fastest_axis(func: &Func, value: Value) -> Option<(Op, usize)> {
+    let op = func.defining_op(value)?;
+    let data = &func.ops[op];
+    if let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind {
+        return Some((op, slots::contiguous_axis(func, op)?));
+    }
+    match Relation::of(func, op) {
+        Relation::Same => {
+            data.operands.iter().filter(|&&operand| has_layout(func, operand)).find_map(|&operand| fastest_axis(func, operand))
+        }
+        Relation::Permute(permutation) => {
+            let (load, axis) = fastest_axis(func, data.one(0))?;
+            Some((load, permutation.iter().position(|&from| from == axis)?))
+        }
+        Relation::Reshape => {
+            let (load, axis) = fastest_axis(func, data.one(0))?;
+            let (from, to) = (shape(func, data.one(0)), shape(func, data.result()));
+            let before = from[..axis].iter().filter(|&&extent| extent != 1).count();
+            let kept = to.iter().enumerate().filter(|(_, extent)| **extent != 1).nth(before)?;
+            Some((load, kept.0))
+        }
+        _ => None,
+    }
+}
