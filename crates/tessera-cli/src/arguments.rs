@@ -33,6 +33,11 @@ pub(crate) enum Command {
     /// Run passes over an IR file.
     #[command(after_help = "Example:\n  tessera opt kernel.tir --pipeline O3 --verify-each --time")]
     Opt(Opt),
+    /// Run a kernel of a PTX file on the emulator, with its sanitizers.
+    #[command(
+        after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy"
+    )]
+    Emu(Emu),
     /// Compare two results files; exit code 1 when something got slower.
     #[command(after_help = "Example:\n  tessera compare base.jsonl new.jsonl")]
     Compare(Compare),
@@ -74,14 +79,73 @@ pub(crate) struct Run {
     /// Write an argument's final contents to a .npy file.
     #[arg(long, value_name = "NAME=FILE")]
     pub(crate) save: Vec<String>,
-    /// Run checked: `all`, or any of bounds, init, race, padding (one run finds them all).
-    #[arg(long, value_name = "CHECKS")]
-    pub(crate) sanitize: Option<String>,
+    /// Fixes every choice of the emulator's random schedule.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
+    pub(crate) emulation: Emulation,
+    #[command(flatten)]
     pub(crate) optimise: Optimise,
+}
+
+/// What the emulator looks for and how it runs.
+#[derive(Debug, Args)]
+pub(crate) struct Emulation {
+    /// Look for mistakes: `all`, or any of bounds, race, init, and on the CPU padding, on the emulator barrier, flight
+    /// (operands of products under way) and advice (bank conflicts, scattered accesses).
+    #[arg(long, value_name = "CHECKS")]
+    pub(crate) sanitize: Option<String>,
+    /// The emulator's interleaving: `eager`, `lazy`, `random` or `systematic` (every one that can differ, for small kernels).
+    #[arg(long, value_name = "HOW")]
+    pub(crate) schedule: Option<String>,
+    /// The emulator's multiprocessors.
+    #[arg(long, value_name = "N")]
+    pub(crate) sms: Option<u32>,
+    /// What the emulator is: a target such as `sm_80`, or a product.
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    /// Write down what one warp executes, with values: the block's number in the grid, the warp's in the block.
+    #[arg(long, value_name = "BLOCK,WARP")]
+    pub(crate) trace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Emu {
+    /// A `.ptx` file.
+    pub(crate) file: String,
+    /// Arguments in the order of the parameters: `[NAME=]VALUE`, `[NAME=]DIST:DTYPE[D0,...]`, `[NAME=]@FILE.npy`, or
+    /// `map(ARRAY;tile=INNER,...;swizzle=BYTES)` for a tensor map over an array given here or named before.
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) arguments: Vec<String>,
+    /// The kernel; needed where the file has several.
+    #[arg(long)]
+    pub(crate) entry: Option<String>,
+    /// Blocks along each axis, `X[,Y[,Z]]`.
+    #[arg(long)]
+    pub(crate) grid: String,
+    /// Threads of a block along each axis.
+    #[arg(long)]
+    pub(crate) block: String,
+    /// Blocks of a cluster along each axis.
+    #[arg(long)]
+    pub(crate) cluster: Option<String>,
+    /// Bytes of dynamic shared memory.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) shared: u32,
+    /// Fixes every choice of the random schedule.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Write an array's final contents to a .npy file.
+    #[arg(long, value_name = "NAME=FILE")]
+    pub(crate) save: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) emulation: Emulation,
 }
 
 /// How to compile.
@@ -114,12 +178,11 @@ pub(crate) struct Check {
     /// At most this many cases of each operator and precision.
     #[arg(long)]
     pub(crate) cases: Option<usize>,
-    /// Seed of the generated inputs.
+    /// Seed of the generated inputs, and of the emulator's random schedule.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Run a kernel checked as well: `all`, or any of bounds, init, race, padding.
-    #[arg(long, value_name = "CHECKS")]
-    pub(crate) sanitize: Option<String>,
+    #[command(flatten)]
+    pub(crate) emulation: Emulation,
     /// Print one JSON object a case.
     #[arg(long)]
     pub(crate) json: bool,
@@ -148,9 +211,11 @@ pub(crate) struct Bench {
     /// `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
-    /// Where to run: `cpu`, `cuda` or `cuda:N`.
+    /// Where to run: `cpu`, `emu` (checks once, times nothing), `cuda` or `cuda:N`.
     #[arg(long)]
     pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) emulation: Emulation,
     /// How launches on a device are timed: `cold` (singly, other data read through the cache before), `warm` or `graph`.
     #[arg(long, value_name = "HOW", default_value = "cold")]
     pub(crate) timing: String,

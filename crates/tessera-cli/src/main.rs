@@ -1,6 +1,6 @@
 //! The `tessera` binary: reads the command line, calls the library, prints.
 //!
-//! Exit codes are a contract: 0 ok, 1 regression, 2 incorrect result, 3 invalid measurement, 4 environment, 5 usage or a kernel
+//! Exit codes are a contract: 0 ok, 1 regression, 2 incorrect result or sanitizer report, 3 invalid measurement, 4 environment, 5 usage or a kernel
 //! that does not compile, 6 our bug.
 
 mod arguments;
@@ -69,6 +69,7 @@ fn run(command: Command) -> Outcome {
         Command::Bench(arguments) => command::bench::bench(arguments),
         Command::Compile(arguments) => command::compile::compile(arguments),
         Command::Opt(arguments) => command::opt::opt(arguments),
+        Command::Emu(arguments) => command::emu::emu(arguments),
         Command::Compare(arguments) => command::compare::compare(arguments),
         Command::Report(arguments) => command::report::report(arguments),
         Command::List(arguments) => command::list::list(arguments),

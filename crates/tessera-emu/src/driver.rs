@@ -14,6 +14,7 @@ use tessera_driver::{
     StreamHandle, TensorMap,
 };
 
+use crate::console::Console;
 use crate::emulator::{Emulator, Module};
 use crate::options::{EmuOptions, LaunchOptions};
 use crate::program::SHARED_START;
@@ -67,6 +68,7 @@ struct State {
 
 struct Driver {
     emulator: Emulator,
+    console: Arc<Console>,
     state: Mutex<State>,
 }
 
@@ -143,10 +145,12 @@ impl Driver {
                         state.modules.get(&function.module).ok_or_else(|| invalid("launch", "the module was unloaded"))?;
                     (Arc::clone(module), function.name.clone())
                 };
-                let options = LaunchOptions { cluster: *cluster, shared_bytes: *shared, ..self.emulator.defaults().clone() };
+                let options = LaunchOptions { cluster: *cluster, shared_bytes: *shared, ..self.console.options() };
                 let result = self.emulator.launch(&module, &name, *grid, *block, params, &options);
+                let note = |report, finished| self.console.note(&name, (*grid, *block), &options, report, finished);
                 let error = match result {
                     Ok(report) => {
+                        note(&report, true);
                         if !report.output.is_empty() {
                             print!("{}", report.output);
                         }
@@ -155,7 +159,10 @@ impl Driver {
                             Some(finding) => fault(finding.kind, finding.to_string()),
                         }
                     }
-                    Err(EmuError::Fault { finding, .. }) => fault(finding.kind, finding.to_string()),
+                    Err(EmuError::Fault { finding, report }) => {
+                        note(&report, false);
+                        fault(finding.kind, finding.to_string())
+                    }
                     Err(error) => invalid("launch", error.to_string()),
                 };
                 let error = error.in_kernel(&name);
@@ -324,7 +331,8 @@ fn fault(kind: FindingKind, message: String) -> DriverError {
         | FindingKind::WarpMask
         | FindingKind::Mbarrier
         | FindingKind::BulkCopy
-        | FindingKind::Matrix => (DriverCode(719), "CUDA_ERROR_LAUNCH_FAILED"),
+        | FindingKind::Matrix
+        | FindingKind::Nondeterministic => (DriverCode(719), "CUDA_ERROR_LAUNCH_FAILED"),
     };
     failed("launch", code, name, message)
 }
@@ -334,10 +342,23 @@ fn fault(kind: FindingKind, message: String) -> DriverError {
 /// # Errors
 /// An unknown product's name.
 pub fn driver(options: &EmuOptions) -> std::result::Result<DriverTable, EmuError> {
+    table(options, Arc::new(Console::new(options.launch.clone(), false)))
+}
+
+/// The same, with the console that keeps its launches' reports.
+///
+/// # Errors
+/// An unknown product's name.
+pub fn watched(options: &EmuOptions) -> std::result::Result<(DriverTable, Arc<Console>), EmuError> {
+    let console = Arc::new(Console::new(options.launch.clone(), true));
+    Ok((table(options, Arc::clone(&console))?, console))
+}
+
+fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<DriverTable, EmuError> {
     let emulator = Emulator::new(options)?;
     let name = emulator.device().aliases.last().copied().unwrap_or(emulator.device().name);
     let name = format!("{name} (emulated)");
-    let driver = Arc::new(Driver { emulator, state: Mutex::new(State::default()) });
+    let driver = Arc::new(Driver { emulator, console, state: Mutex::new(State::default()) });
     let mut table = DriverTable::empty("emulator");
     /// Fills a slot with a closure over the driver.
     macro_rules! slot {

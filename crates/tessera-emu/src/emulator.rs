@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tessera_driver::{DevicePtr, Dim3, Params};
+use tessera_driver::{DevicePtr, Dim3, Params, TensorMapError, TensorMapSpec};
 use tessera_ptx::{Function, FunctionKind, Initial, Item, Name, Space, Variable};
 use tessera_types::Device;
 
 use crate::decode;
 use crate::exec::Launch;
 use crate::memory::Heap;
-use crate::options::{EmuOptions, LaunchOptions};
+use crate::options::{EmuOptions, LaunchOptions, Schedule};
 use crate::program::{Program, SHARED_START};
 use crate::report::{EmuError, Report};
 
@@ -50,17 +50,43 @@ impl Module {
         })
     }
 
+    /// The parameters of a kernel, in order.
+    ///
+    /// # Errors
+    /// The module has no such kernel, or it uses something that is not executed.
+    pub fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>, EmuError> {
+        let program = self.program(kernel)?;
+        let declared = self.parsed.functions().find(|function| &*function.name.0 == kernel);
+        let names = declared.into_iter().flat_map(|function| &function.params);
+        let rows = names.zip(&program.params).map(|(variable, slot)| Parameter {
+            name: variable.name.to_string(),
+            bytes: slot.bytes,
+            ty: variable.ty.name(),
+        });
+        Ok(rows.collect())
+    }
+
     /// Where a variable of the module is.
     pub fn variable(&self, name: &str) -> Option<DevicePtr> {
         self.globals.get(&Name::from(name)).copied().map(DevicePtr)
     }
 }
 
+/// A parameter of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in the text.
+    pub name: String,
+    /// Its element type as PTX names it, such as `u64`.
+    pub ty: &'static str,
+    /// Its size; a pointer has 8 bytes, a tensor map 128.
+    pub bytes: u32,
+}
+
 /// An emulated device.
 pub struct Emulator {
     device: &'static Device,
     multiprocessors: u32,
-    defaults: LaunchOptions,
     heap: Mutex<Heap>,
 }
 
@@ -72,7 +98,6 @@ impl Emulator {
         Ok(Emulator {
             device,
             multiprocessors: options.multiprocessors.unwrap_or(device.sms).max(1),
-            defaults: options.launch.clone(),
             heap: Mutex::new(Heap::default()),
         })
     }
@@ -85,11 +110,6 @@ impl Emulator {
     /// Its multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
-    }
-
-    /// How launches are executed that say nothing else.
-    pub fn defaults(&self) -> &LaunchOptions {
-        &self.defaults
     }
 
     fn heap(&self) -> MutexGuard<'_, Heap> {
@@ -137,6 +157,15 @@ impl Emulator {
         let found = heap.find(from.0, to.len() as u64).and_then(|index| heap.get(index));
         found.ok_or_else(|| missing(&heap, from, to.len()))?.copy_out(from.0, to);
         Ok(())
+    }
+
+    /// A tensor map's bytes, as kernels take them.
+    ///
+    /// # Errors
+    /// The engine's limits.
+    pub fn tensor_map(spec: &TensorMapSpec) -> Result<[u8; 128], TensorMapError> {
+        spec.check()?;
+        Ok(crate::tensor_map::encode(spec))
     }
 
     /// Parses a module and allocates its variables. Kernels are translated on first use.
@@ -233,7 +262,10 @@ impl Emulator {
         };
         let blocks = u64::from(self.occupancy(program, block.count() as u32, options.shared_bytes).max(1));
         let resident = (blocks * u64::from(self.multiprocessors) / cluster.count()).max(1);
-        let result = crate::launch::run(&launch, resident);
+        let result = match options.schedule {
+            Schedule::Systematic => crate::explore::run(launch, resident),
+            Schedule::Eager | Schedule::Lazy | Schedule::Random => crate::launch::run(&launch, resident),
+        };
         if !options.sanitize.uninitialized {
             heap.assume_written();
         }

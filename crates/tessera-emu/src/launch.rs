@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::advice::{Count, Counts};
 use crate::exec::{Cluster, Launch, Progress, Stopped};
-use crate::report::{EmuError, Finding, Place, Report};
+use crate::report::{Advice, EmuError, Finding, Place, Report};
 
 /// Operations after which a cluster lets the next one run.
 const BUDGET: u64 = 1 << 20;
@@ -13,7 +14,19 @@ const BUDGET: u64 = 1 << 20;
 struct Outcome {
     instructions: u64,
     findings: Vec<Finding>,
+    advice: Counts,
     stopped: Option<(u64, Finding)>,
+}
+
+impl Outcome {
+    /// Takes over what a cluster did that runs no more.
+    fn add(&mut self, mut cluster: Cluster<'_>) {
+        self.instructions += cluster.executed;
+        self.findings.append(&mut cluster.findings);
+        if let Some(counts) = cluster.advice.take() {
+            self.advice.add(counts);
+        }
+    }
 }
 
 /// Runs all clusters. `resident` clusters may be live at once.
@@ -44,10 +57,12 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
         });
     }
     let mut report = Report::default();
+    let mut advice = Counts::default();
     let mut stopped: Option<(u64, Finding)> = None;
     for outcome in results.into_inner().unwrap_or_default() {
         report.instructions += outcome.instructions;
         report.findings.extend(outcome.findings);
+        advice.add(outcome.advice);
         if let Some(found) = outcome.stopped
             && stopped.as_ref().is_none_or(|first| found.0 < first.0)
         {
@@ -55,6 +70,7 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
         }
     }
     report.findings.truncate(launch.options.most_findings);
+    report.advice = launch.advice(&advice);
     let output: BTreeMap<u64, String> = launch.output.lock().map(|output| output.clone()).unwrap_or_default();
     report.output = output.into_values().collect();
     report.trace = launch.trace.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
@@ -68,7 +84,7 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
 }
 
 fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop: &AtomicBool, moves: &AtomicU64) -> Outcome {
-    let mut outcome = Outcome { instructions: 0, findings: Vec::new(), stopped: None };
+    let mut outcome = Outcome { instructions: 0, findings: Vec::new(), advice: Counts::default(), stopped: None };
     let mut live: VecDeque<(Cluster<'_>, u64, u64)> = VecDeque::new();
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
     loop {
@@ -91,8 +107,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop
         match result {
             Ok(Progress::Done) => {
                 moves.fetch_add(1, Ordering::Relaxed);
-                outcome.instructions += cluster.executed;
-                outcome.findings.append(&mut cluster.findings);
+                outcome.add(cluster);
             }
             Ok(Progress::Paused) => {
                 // Others' progress counts too: a block may wait for one that computes long.
@@ -108,8 +123,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop
                     stop.store(true, Ordering::Relaxed);
                     let stopped = cluster.livelock();
                     outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
-                    outcome.instructions += cluster.executed;
-                    outcome.findings.append(&mut cluster.findings);
+                    outcome.add(cluster);
                     return outcome;
                 }
                 live.push_back((cluster, seen, idle));
@@ -117,8 +131,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop
             Err(stopped) => {
                 stop.store(true, Ordering::Relaxed);
                 outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
-                outcome.instructions += cluster.executed;
-                outcome.findings.append(&mut cluster.findings);
+                outcome.add(cluster);
                 return outcome;
             }
         }
@@ -129,33 +142,50 @@ fn stuck(live: &VecDeque<(Cluster<'_>, u64, u64)>, patience: u64, moves: &Atomic
     live.iter().all(|(_, _, idle)| *idle + BUDGET > patience) && moves.load(Ordering::Relaxed) == before
 }
 
-fn finding(cluster: &Cluster<'_>, stopped: &Stopped) -> Finding {
+/// What stopped a cluster, with its place.
+pub(crate) fn finding(cluster: &Cluster<'_>, stopped: &Stopped) -> Finding {
     Finding {
         kind: stopped.fault.kind,
         message: stopped.fault.message.clone(),
         place: cluster.place(stopped.rank, Some(stopped.warp as usize * 32 + stopped.fault.lane), stopped.pc),
-        earlier: None,
+        earlier: stopped.fault.earlier.map(|pc| cluster.place(stopped.rank, Some(stopped.warp as usize * 32), pc)),
     }
 }
 
-impl Cluster<'_> {
-    /// An operation's place, with the thread that executed it.
-    pub(crate) fn place(&self, rank: usize, thread: Option<usize>, pc: u32) -> Place {
-        let program = self.launch.program;
-        let meta = program.meta.get(pc as usize);
-        let shape = self.launch.block;
+impl Launch<'_> {
+    /// An operation's place, with the block and the thread that executed it.
+    pub(crate) fn place(&self, block: [u32; 3], thread: Option<usize>, pc: u32) -> Place {
+        let meta = self.program.meta.get(pc as usize);
+        let shape = self.block;
         Place {
-            kernel: program.name.clone(),
+            kernel: self.program.name.clone(),
             line: meta.map_or(0, |meta| meta.line),
             instruction: meta.map_or(String::new(), |meta| meta.mnemonic.clone()),
             source: meta.and_then(|meta| meta.loc).map(|loc| {
-                (self.launch.files.get(&loc.file).cloned().unwrap_or_else(|| format!("file {}", loc.file)), loc.line, loc.column)
+                (self.files.get(&loc.file).cloned().unwrap_or_else(|| format!("file {}", loc.file)), loc.line, loc.column)
             }),
-            block: self.blocks[rank].index,
+            block,
             thread: thread.map(|thread| {
                 let thread = thread as u32;
                 [thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y]
             }),
         }
+    }
+
+    /// What the counts of all clusters come to.
+    pub(crate) fn advice(&self, counts: &Counts) -> Vec<Advice> {
+        let rows = counts.wasteful().into_iter().take(self.options.most_findings);
+        rows.map(|(pc, kind, Count { accesses, transactions, needed, block, thread })| {
+            let place = self.place(block, Some(thread as usize), pc);
+            Advice { kind, place, accesses, transactions, needed }
+        })
+        .collect()
+    }
+}
+
+impl Cluster<'_> {
+    /// An operation's place, with the thread of a block of the cluster.
+    pub(crate) fn place(&self, rank: usize, thread: Option<usize>, pc: u32) -> Place {
+        self.launch.place(self.blocks[rank].index, thread, pc)
     }
 }

@@ -55,10 +55,13 @@
 //! **Sanitizers** (`sanitize`) follow happens-before by vector clocks, with a second clock for what the asynchronous proxy
 //! may see. Their head comments name the PTX sections of the rules.
 
+mod advice;
+mod console;
 mod decode;
 mod driver;
 mod emulator;
 mod exec;
+mod explore;
 mod lanes;
 mod launch;
 mod memory;
@@ -69,7 +72,8 @@ mod report;
 mod sanitize;
 mod tensor_map;
 
-pub use driver::driver;
-pub use emulator::{Emulator, Module};
+pub use console::{Console, Launched};
+pub use driver::{driver, watched};
+pub use emulator::{Emulator, Module, Parameter};
 pub use options::{EmuOptions, LaunchOptions, Sanitize, Schedule};
-pub use report::{EmuError, Finding, FindingKind, Place, Report};
+pub use report::{Advice, AdviceKind, EmuError, Explored, Finding, FindingKind, Place, Report};

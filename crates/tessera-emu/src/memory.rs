@@ -199,6 +199,23 @@ impl Allocation {
         })
     }
 
+    /// The contents, and which bytes were written.
+    pub(crate) fn save(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size as usize];
+        self.copy_out(self.base, &mut bytes);
+        bytes.extend((0..self.size.div_ceil(8)).map(|index| self.written.cell(index).load(Ordering::Relaxed)));
+        bytes
+    }
+
+    /// Puts back what [`Allocation::save`] gave.
+    pub(crate) fn restore(&self, saved: &[u8]) {
+        let (bytes, written) = saved.split_at(self.size as usize);
+        self.copy_in(self.base, bytes);
+        for (index, &bits) in written.iter().enumerate() {
+            self.written.cell(index as u64).store(bits, Ordering::Relaxed);
+        }
+    }
+
     /// Copies bytes out.
     pub(crate) fn copy_out(&self, address: u64, to: &mut [u8]) {
         let mut index = 0;
@@ -305,6 +322,17 @@ impl Heap {
 
     pub(crate) fn get(&self, index: usize) -> Option<&Allocation> {
         self.list.get(index)
+    }
+
+    /// Every allocation in order; `None` for freed ones.
+    pub(crate) fn live(&self) -> impl Iterator<Item = Option<&Allocation>> {
+        self.list.iter().map(|allocation| (!allocation.freed).then_some(allocation))
+    }
+
+    /// Whether an address lies in memory that was freed.
+    pub(crate) fn was_freed(&self, address: u64) -> bool {
+        let after = self.list.partition_point(|allocation| allocation.base <= address);
+        after.checked_sub(1).is_some_and(|index| self.list[index].freed && address - self.list[index].base < self.list[index].size)
     }
 
     /// What is known about an address that `find` did not accept.

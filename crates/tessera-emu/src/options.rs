@@ -16,6 +16,21 @@ pub enum Schedule {
     Lazy,
     /// The seed picks warps, short turns, and when copies complete.
     Random,
+    /// Every interleaving that can differ, one execution each, as far as [`LaunchOptions::most_schedules`] allows: for small
+    /// kernels.
+    Systematic,
+}
+
+impl Schedule {
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Schedule::Eager => "eager",
+            Schedule::Lazy => "lazy",
+            Schedule::Random => "random",
+            Schedule::Systematic => "systematic",
+        }
+    }
 }
 
 impl FromStr for Schedule {
@@ -26,7 +41,8 @@ impl FromStr for Schedule {
             "eager" => Ok(Schedule::Eager),
             "lazy" => Ok(Schedule::Lazy),
             "random" => Ok(Schedule::Random),
-            other => Err(format!("`{other}` is no schedule: `eager`, `lazy` or `random`")),
+            "systematic" => Ok(Schedule::Systematic),
+            other => Err(format!("`{other}` is no schedule: `eager`, `lazy`, `random` or `systematic`")),
         }
     }
 }
@@ -43,16 +59,44 @@ pub struct Sanitize {
     pub barriers: bool,
     /// Registers and shared memory that a matrix product under way still uses.
     pub in_flight: bool,
+    /// Bank conflicts of shared memory and accesses to global memory that do not lie together: advice, not mistakes.
+    pub advice: bool,
 }
 
 impl Sanitize {
     /// Nothing beyond what stops every launch.
-    pub const NONE: Sanitize = Sanitize { races: false, uninitialized: false, barriers: false, in_flight: false };
-    /// Everything.
-    pub const ALL: Sanitize = Sanitize { races: true, uninitialized: true, barriers: true, in_flight: true };
+    pub const NONE: Sanitize =
+        Sanitize { races: false, uninitialized: false, barriers: false, in_flight: false, advice: false };
+    /// Every mistake; no advice.
+    pub const ALL: Sanitize = Sanitize { races: true, uninitialized: true, barriers: true, in_flight: true, advice: false };
 
+    /// Whether mistakes are looked for.
     pub(crate) fn any(self) -> bool {
-        self != Sanitize::NONE
+        Sanitize { advice: false, ..self } != Sanitize::NONE
+    }
+}
+
+impl FromStr for Sanitize {
+    type Err = String;
+
+    /// `race,init,barrier,flight,advice`; `all` is every mistake, and `bounds` what is looked for anyway.
+    fn from_str(text: &str) -> Result<Sanitize, String> {
+        text.split(',').try_fold(Sanitize::NONE, |found, check| {
+            Ok(match check {
+                "all" => Sanitize { advice: found.advice, ..Sanitize::ALL },
+                "race" => Sanitize { races: true, ..found },
+                "init" => Sanitize { uninitialized: true, ..found },
+                "barrier" => Sanitize { barriers: true, ..found },
+                "flight" => Sanitize { in_flight: true, ..found },
+                "advice" => Sanitize { advice: true, ..found },
+                "bounds" => found,
+                other => {
+                    return Err(format!(
+                        "`{other}` is no check: `all`, or any of `bounds`, `race`, `init`, `barrier`, `flight`, `advice`"
+                    ));
+                }
+            })
+        })
     }
 }
 
@@ -77,6 +121,8 @@ pub struct LaunchOptions {
     pub most_findings: usize,
     /// Operations without any progress after which a cluster counts as stuck.
     pub patience: u64,
+    /// Executions of [`Schedule::Systematic`], after which it is not complete.
+    pub most_schedules: u64,
 }
 
 impl Default for LaunchOptions {
@@ -91,6 +137,7 @@ impl Default for LaunchOptions {
             trace: None,
             most_findings: 20,
             patience: 100_000_000,
+            most_schedules: 2000,
         }
     }
 }

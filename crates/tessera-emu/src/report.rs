@@ -39,6 +39,8 @@ pub enum FindingKind {
     Deadlock,
     /// The kernel stopped itself.
     Trap,
+    /// Results that depend on the order of atomic operations, and on nothing else.
+    Nondeterministic,
 }
 
 impl FindingKind {
@@ -60,6 +62,7 @@ impl FindingKind {
             FindingKind::Matrix => "matrix",
             FindingKind::Deadlock => "deadlock",
             FindingKind::Trap => "trap",
+            FindingKind::Nondeterministic => "nondeterministic",
         }
     }
 }
@@ -125,6 +128,55 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What could be faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdviceKind {
+    /// Lanes that meet in a bank of shared memory at different words.
+    BankConflicts,
+    /// Lanes of a warp whose bytes of global memory do not lie together.
+    Uncoalesced,
+}
+
+/// A memory instruction that takes more transactions than its bytes need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What it is.
+    pub kind: AdviceKind,
+    /// Where; the thread is the first that came there.
+    pub place: Place,
+    /// Executions by a warp.
+    pub accesses: u64,
+    /// Passes over the banks, or sectors of 32 bytes.
+    pub transactions: u64,
+    /// The least that the bytes need.
+    pub needed: u64,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, unit) = match self.kind {
+            AdviceKind::BankConflicts => ("bank-conflicts", "passes over the banks"),
+            AdviceKind::Uncoalesced => ("uncoalesced", "sectors of 32 bytes"),
+        };
+        let Advice { accesses, transactions, needed, place, .. } = self;
+        write!(f, "{name}: {accesses} accesses take {transactions} {unit} where {needed} would do\n  at {place}")
+    }
+}
+
+/// What [`Schedule::Systematic`](crate::Schedule::Systematic) went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Explored {
+    /// Executions to the end.
+    pub executions: u64,
+    /// Executions that were given up because all they could still do was seen before.
+    pub pruned: u64,
+    /// Different contents of global memory at the end.
+    pub outcomes: u64,
+    /// Whether there is no other interleaving.
+    pub complete: bool,
+}
+
 /// What a launch did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -132,6 +184,10 @@ pub struct Report {
     pub instructions: u64,
     /// What sanitizers found.
     pub findings: Vec<Finding>,
+    /// What could be faster, the most wasteful first.
+    pub advice: Vec<Advice>,
+    /// Of systematic schedules, how many there were.
+    pub explored: Option<Explored>,
     /// What the kernel printed, block by block.
     pub output: String,
     /// The operations of the warp that was traced: PTX line, lanes, instruction, and what it wrote.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tessera_driver::{Context, DeviceAttribute, DeviceOrdinal, DriverError, DriverTable, Module, Stream};
-use tessera_emu::EmuOptions;
+use tessera_emu::{Console, EmuOptions};
 
 use crate::error::TensorError;
 use crate::module_cache::ModuleKey;
@@ -247,6 +247,12 @@ impl Device {
     pub fn emulated(options: &EmuOptions) -> Result<Device, DriverError> {
         let table = tessera_emu::driver(options).map_err(|error| DriverError::Argument(error.to_string()))?;
         Ok(Device::Driver(DriverDevice::open(Arc::new(table), 0)?))
+    }
+
+    /// The same, with the console that keeps what its launches found.
+    pub fn watched_emulator(options: &EmuOptions) -> Result<(Device, Arc<Console>), DriverError> {
+        let (table, console) = tessera_emu::watched(options).map_err(|error| DriverError::Argument(error.to_string()))?;
+        Ok((Device::Driver(DriverDevice::open(Arc::new(table), 0)?), console))
     }
 
     /// The first CUDA device if it works, else the CPU.

@@ -5,11 +5,14 @@
 //! - [`runtime`]: tensors, devices, kernels and launches
 //! - [`ops`]: the operator library
 //! - [`bench`]: checking and measuring
+//! - [`emu`]: the PTX emulator; [`driver`]: the function table that it and a GPU's driver fill
 //! - [`lang`], [`compile`], [`ir`], [`types`], [`cpu`]: the compiler and the CPU executor, for those who extend them
 
 pub use tessera_bench as bench;
 pub use tessera_compile as compile;
 pub use tessera_cpu as cpu;
+pub use tessera_driver as driver;
+pub use tessera_emu as emu;
 pub use tessera_ir as ir;
 pub use tessera_lang as lang;
 pub use tessera_ops as ops;

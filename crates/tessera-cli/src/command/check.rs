@@ -3,11 +3,12 @@
 use serde_json::json;
 use tessera::bench::{GateOptions, GateReport, Library, Sizes, Suite, TESSERA};
 use tessera::compile::OptLevel;
-use tessera::runtime::{Device, LaunchOptions, Tensor, npy};
+use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions, Tensor, npy};
 
 use crate::arguments::Check;
 use crate::command::bench::selection;
-use crate::command::launch::{Subject, compile_options, device, grid, kernel_failure, sanitize};
+use crate::command::emulation::{Opened, open, shown, tell};
+use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
 use crate::failure::{Failure, Outcome};
 
 /// Seeds of the gate for each operator case.
@@ -21,18 +22,23 @@ pub(crate) fn check(arguments: Check) -> Outcome {
 }
 
 fn check_operators(arguments: &Check) -> Outcome {
-    let (device, reason) = device(arguments.device.as_deref())?;
+    let mut opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let options = compile_options(&arguments.optimise, None)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, None)?;
     if selection.sizes == Sizes::Quick {
         selection.sizes = Sizes::Edges;
     }
-    let mut library = Library::select(&selection, options, device.clone()).map_err(Failure::usage)?;
-    if let Some(most) = arguments.cases {
-        library.limit(most, arguments.seed);
-    }
+    let select = |opened: &Opened| {
+        let mut library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
+        if let Some(most) = arguments.cases {
+            library.limit(most, arguments.seed);
+        }
+        Ok(library)
+    };
+    let mut library = select(&opened)?;
     let (mut passed, mut failed) = (0usize, Vec::new());
-    for case in library.cases() {
+    for number in 0..library.cases().len() {
+        let case = &library.cases()[number];
         let outcome = library.build(case, TESSERA).and_then(|mut subject| {
             tessera::bench::check(&mut *subject, GateOptions { suite_seed: arguments.seed, seeds: SEEDS })
         });
@@ -41,6 +47,9 @@ fn check_operators(arguments: &Check) -> Outcome {
             Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
             Err(fault) => Some(fault.to_string()),
         };
+        let launches = opened.launches();
+        let findings: Vec<String> = launches.iter().flat_map(|launched| &launched.report.findings).map(shown).collect();
+        let why = if findings.is_empty() { why } else { Some(findings.join("\n")) };
         if arguments.json {
             println!("{}", case_json(&case.key.to_string(), &outcome.as_ref().ok(), why.as_deref()));
         }
@@ -48,9 +57,15 @@ fn check_operators(arguments: &Check) -> Outcome {
             None => passed += 1,
             Some(why) => failed.push(format!("{}: {why}", case.key)),
         }
+        // A fault takes the emulated device with it; the next case gets another.
+        let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
+        if arguments.device.as_deref() == Some("emu") && matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
+            opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+            library = select(&opened)?;
+        }
     }
     if !arguments.json {
-        println!("{passed} cases right, {} wrong, on {device} ({reason})", failed.len());
+        println!("{passed} cases right, {} wrong, on {} ({})", failed.len(), opened.device, opened.reason);
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::incorrect(failed.join("\nerror: "))) }
 }
@@ -61,24 +76,31 @@ fn case_json(case: &str, report: &Option<&GateReport>, why: Option<&str>) -> Str
 
 /// Runs a kernel and compares what it wrote with an unoptimised run (always), and with files (where given).
 fn check_kernel(arguments: &Check) -> Outcome {
-    let (device, _) = device(arguments.device.as_deref())?;
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let (device, checked) = (&opened.device, opened.checked);
     let options = compile_options(&arguments.optimise, None)?;
-    let checked = sanitize(arguments.sanitize.as_deref())?;
     let grid = grid(arguments.grid.as_deref())?;
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
     let subject = Subject::read(name, texts)?;
     let files: Vec<(Option<&str>, &str)> = against(arguments)?;
-    let plain = subject.copy()?.on(&device)?;
-    let subject = subject.on(&device)?;
+    let plain = subject.copy()?.on(device)?;
+    let subject = subject.on(device)?;
 
-    let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, &device).map_err(kernel_failure)?;
-    print!("{}", launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?);
+    let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, device).map_err(kernel_failure)?;
+    let ended = |outcome: Result<String, KernelError>| {
+        let launches = opened.launches();
+        // What the emulator found says more than the driver's error for it.
+        tell(&launches)?;
+        outcome.map_err(kernel_failure)
+    };
+    print!("{}", ended(launch.run_with(&LaunchOptions::default()))?);
     let written: Vec<String> = launch.written().flat_map(|name| subject.arrays(name)).map(|(name, _)| name).collect();
 
     let mut unoptimised = options.clone();
     unoptimised.level = OptLevel::O0;
-    let reference = plain.kernel.prepare(&plain.by_name(), grid, &unoptimised, &device).map_err(kernel_failure)?;
-    reference.run_with(&LaunchOptions { checked, threads: None }).map_err(kernel_failure)?;
+    let reference = plain.kernel.prepare(&plain.by_name(), grid, &unoptimised, device).map_err(kernel_failure)?;
+    ended(reference.run_with(&LaunchOptions { checked, threads: None }))?;
+    let checked = checked || opened.sanitizes();
     let (subject, plain) = (subject.on(&Device::Cpu)?, plain.on(&Device::Cpu)?);
     for name in &written {
         compare(name, subject.tensor(name)?, plain.tensor(name)?, "an unoptimised run")?;

@@ -5,6 +5,8 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod compile;
 pub(crate) mod doctor;
+pub(crate) mod emu;
+mod emulation;
 mod launch;
 pub(crate) mod list;
 pub(crate) mod opt;

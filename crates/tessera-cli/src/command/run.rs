@@ -3,26 +3,38 @@
 use std::time::Instant;
 
 use serde_json::json;
-use tessera::runtime::{Device, LaunchOptions, npy};
+use tessera::runtime::{Device, KernelError, LaunchOptions, npy};
 
 use crate::arguments::Run;
-use crate::command::launch::{Subject, compile_options, device, grid, kernel_failure, sanitize};
+use crate::command::emulation::{open, tell, to_json, verdict};
+use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
 use crate::failure::{Failure, Outcome};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
-    let (device, reason) = device(arguments.device.as_deref())?;
-    let checked = sanitize(arguments.sanitize.as_deref())?;
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
     let saves = saves(&arguments.save, &subject)?;
     let grid = grid(arguments.launch.grid.as_deref())?;
 
-    let there = subject.on(&device)?;
-    let launch = there.kernel.prepare(&there.by_name(), grid, &options, &device).map_err(kernel_failure)?;
+    let there = subject.on(device)?;
+    let launch = there.kernel.prepare(&there.by_name(), grid, &options, device).map_err(kernel_failure)?;
     let start = Instant::now();
-    let printed = launch.run_with(&LaunchOptions { checked, threads: None }).map_err(kernel_failure)?;
+    let outcome = launch.run_with(&LaunchOptions { checked, threads: None });
     let seconds = start.elapsed().as_secs_f64();
-    print!("{printed}");
+    let launches = opened.launches();
+    // What the emulator found says more than the driver's error for it.
+    let found = launches.iter().any(|launched| !launched.report.findings.is_empty());
+    match outcome {
+        Err(KernelError::Device(_)) if found && arguments.json => {
+            println!("{}", json!({ "kernel": there.kernel.name(), "launches": to_json(&launches) }));
+            return verdict(&launches);
+        }
+        Err(KernelError::Device(_)) if found => return tell(&launches),
+        other => print!("{}", other.map_err(kernel_failure)?),
+    }
+    let checked = checked || opened.sanitizes();
     let subject = there.on(&Device::Cpu)?;
     for (name, path) in &saves {
         npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;
@@ -35,7 +47,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
             launch.stages().iter().map(|stage| (stage.name.to_string(), json!(stage.time.as_secs_f64()))).collect();
         let object = json!({
             "kernel": subject.kernel.name(), "device": device.to_string(), "grid": [x, y, z], "checked": checked,
-            "compile_s": compile, "run_s": seconds, "stages_s": stages, "notes": launch.notes(),
+            "compile_s": compile, "run_s": seconds, "launches": to_json(&launches), "stages_s": stages, "notes": launch.notes(),
             "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
         });
         println!("{object}");
@@ -54,7 +66,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     for (name, path) in &saves {
         println!("  wrote {name} to {path}");
     }
-    Ok(())
+    tell(&launches)
 }
 
 /// `NAME=FILE` of every `--save`, checked before anything runs.
@@ -72,7 +84,7 @@ fn saves(texts: &[String], subject: &Subject) -> Result<Vec<(String, String)>, F
 }
 
 /// The first few elements, as a user would want to see that something came out.
-fn first_elements(tensor: &tessera::runtime::Tensor) -> Result<String, Failure> {
+pub(crate) fn first_elements(tensor: &tessera::runtime::Tensor) -> Result<String, Failure> {
     const SHOWN: usize = 6;
     let count = tensor.len().min(SHOWN);
     let mut values = [0.0; SHOWN];

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{Cluster, Fault, Warp};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::program::{Addr, LOCAL_WINDOW, Order, PARAM_WINDOW, RANK_SHIFT, Reg, SHARED_START, SHARED_WINDOW, Scope, Space};
-use crate::report::FindingKind;
+use crate::report::{AdviceKind, FindingKind};
 use crate::sanitize::Access;
 
 /// A place in one of the memories.
@@ -85,13 +85,18 @@ impl Cluster<'_> {
                     }
                     None => {
                         let message = format!("{} at {address:#x}: {}", what(), self.launch.heap.describe(address));
-                        Err(Fault::new(FindingKind::OutOfBounds, lane, message))
+                        Err(Fault::new(self.outside(address), lane, message))
                     }
                 }
             }
             Space::Local => self.resolve_local(address, bytes, lane),
             Space::Param => self.resolve_param(address, bytes, lane),
         }
+    }
+
+    /// What an access to global memory is that no allocation holds.
+    pub(super) fn outside(&self, address: u64) -> FindingKind {
+        if self.launch.heap.was_freed(address) { FindingKind::UseAfterFree } else { FindingKind::OutOfBounds }
     }
 
     pub(crate) fn resolve_shared(&self, own: usize, address: u64, bytes: u32, lane: usize) -> Result<Target, Fault> {
@@ -202,6 +207,7 @@ impl Cluster<'_> {
     ) -> Result<(), Fault> {
         let at = addresses(warp, addr);
         let total = bytes * to.len() as u32;
+        self.advise(warp, mask, pc, addr.space, &at, total);
         if self.load_rows(warp, mask, to, bytes, addr.space, &at) {
             return Ok(());
         }
@@ -239,6 +245,21 @@ impl Cluster<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Counts the transactions of an access to shared or global memory, where that is asked for.
+    pub(super) fn advise(&mut self, warp: &Warp, mask: u32, pc: u32, space: Space, at: &[u64; LANES], bytes: u32) {
+        let Some(counts) = &mut self.advice else { return };
+        let first = at[mask.trailing_zeros() as usize % LANES];
+        let kind = match space {
+            Space::Shared => AdviceKind::BankConflicts,
+            Space::Global => AdviceKind::Uncoalesced,
+            Space::Generic if first >> 32 == SHARED_WINDOW >> 32 => AdviceKind::BankConflicts,
+            Space::Generic if first >> 32 >= PARAM_WINDOW >> 32 => return,
+            Space::Generic => AdviceKind::Uncoalesced,
+            Space::Local | Space::Param => return,
+        };
+        counts.note((pc, kind), (self.blocks[warp.rank].index, warp.index), mask, at, bytes);
     }
 
     /// The common case: all lanes load consecutive 32-bit words of global memory.
@@ -299,6 +320,7 @@ impl Cluster<'_> {
         self.progress += 1;
         let at = addresses(warp, addr);
         let total = bytes * from.len() as u32;
+        self.advise(warp, mask, pc, addr.space, &at, total);
         if self.store_rows(warp, mask, from, bytes, addr.space, &at) {
             return Ok(());
         }

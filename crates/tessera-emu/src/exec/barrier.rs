@@ -12,7 +12,7 @@ use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Order, Scope, Space};
 use crate::report::FindingKind;
-use crate::sanitize::SyncObject;
+use crate::sanitize::{SyncObject, Touch};
 
 /// One of a block's 16 barriers.
 #[derive(Clone, Debug, Default)]
@@ -277,6 +277,20 @@ impl Cluster<'_> {
         }
     }
 
+    /// Tells the sanitizer that a thread uses an mbarrier.
+    fn uses_mbarrier(&mut self, warp: &Warp, lane: usize, pc: u32, at: (usize, u32)) {
+        let Some(mut sanitizer) = self.sanitizer.take() else { return };
+        sanitizer.uses_mbarrier(self, warp.rank, warp.index as usize * LANES + lane, pc, at);
+        self.sanitizer = Some(sanitizer);
+    }
+
+    /// Tells systematic schedules that an mbarrier is touched.
+    fn touch_mbarrier(&mut self, rank: usize, offset: u32, touch: Touch) {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.touch_object(SyncObject::Mbarrier { rank, offset }, touch);
+        }
+    }
+
     fn known_mbarrier(&mut self, rank: usize, offset: u32, lane: usize) -> Result<&mut Mbarrier, Fault> {
         let block = &mut self.blocks[rank];
         let at = offset as usize;
@@ -299,6 +313,7 @@ impl Cluster<'_> {
     /// Counts bytes that have come.
     pub(super) fn complete_bytes(&mut self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
         self.progress += 1;
+        self.touch_mbarrier(rank, offset, Touch::Arrives);
         let barrier = self.known_mbarrier(rank, offset, lane)?;
         barrier.bytes -= i64::from(bytes);
         if barrier.bytes < -i64::from(MOST_PENDING) {
@@ -319,6 +334,7 @@ impl Cluster<'_> {
     /// Counts arrivals; gives the state before.
     pub(super) fn arrive(&mut self, rank: usize, offset: u32, count: u32, drop: bool, lane: usize) -> Result<u64, Fault> {
         self.progress += 1;
+        self.touch_mbarrier(rank, offset, Touch::Arrives);
         let barrier = self.known_mbarrier(rank, offset, lane)?;
         let state = barrier.state();
         if count > barrier.pending {
@@ -354,12 +370,15 @@ impl Cluster<'_> {
     ) -> Result<Outcome, Fault> {
         let at = addresses(warp, addr);
         if let MbarrierOp::Test { to, state, parity, blocking } = op {
-            return self.mbarrier_test(warp, fragment, active, (addr.space, &at), to, (state, parity), blocking, relaxed);
+            return self.mbarrier_test(warp, fragment, (pc, active), (addr.space, &at), to, (state, parity), blocking, relaxed);
         }
         let _ = scope;
         for lane in lanes(active) {
             let (rank, offset) = self.find_mbarrier(warp, addr.space, at[lane], lane)?;
             let object = SyncObject::Mbarrier { rank, offset };
+            if !matches!(op, MbarrierOp::Init { .. }) {
+                self.uses_mbarrier(warp, lane, pc, (rank, offset));
+            }
             match op {
                 MbarrierOp::Init { count } => {
                     let count = warp.value(count, lane) as u32;
@@ -367,6 +386,7 @@ impl Cluster<'_> {
                         let message = format!("an mbarrier for {count} arrivals: 1 to {MOST_PENDING} are possible");
                         return Err(Fault::new(FindingKind::Mbarrier, lane, message));
                     }
+                    self.touch_mbarrier(rank, offset, Touch::Changes);
                     let word = stamp(offset);
                     let block = &mut self.blocks[rank];
                     let state = Mbarrier { count, pending: count, bytes: 0, generation: 0, expected_bytes: 0, stamp: word };
@@ -378,6 +398,7 @@ impl Cluster<'_> {
                     }
                 }
                 MbarrierOp::Invalidate => {
+                    self.touch_mbarrier(rank, offset, Touch::Changes);
                     self.known_mbarrier(rank, offset, lane)?;
                     if let Some(waiter) = self.waiter(warp, rank, offset) {
                         let message = format!("the mbarrier at shared {offset:#x} is destroyed while {waiter} waits for it");
@@ -413,6 +434,7 @@ impl Cluster<'_> {
 
     fn expect_bytes(&mut self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
         self.progress += 1;
+        self.touch_mbarrier(rank, offset, Touch::Arrives);
         let barrier = self.known_mbarrier(rank, offset, lane)?;
         barrier.bytes += i64::from(bytes);
         barrier.expected_bytes += i64::from(bytes);
@@ -440,7 +462,7 @@ impl Cluster<'_> {
         &mut self,
         warp: &mut Warp,
         fragment: usize,
-        active: u32,
+        (pc, active): (u32, u32),
         (space, at): (Space, &[u64; LANES]),
         to: u32,
         (state, parity): (crate::program::Reg, bool),
@@ -456,7 +478,9 @@ impl Cluster<'_> {
             if rank != warp.rank {
                 return Err(Fault::new(FindingKind::Mbarrier, lane, "only the own block's mbarriers can be waited for"));
             }
+            self.uses_mbarrier(warp, lane, pc, (rank, offset));
             let value = warp.value(state, lane);
+            self.touch_mbarrier(rank, offset, Touch::Looks);
             let generation = self.known_mbarrier(rank, offset, lane)?.generation;
             let complete = if parity { generation & 1 != value & 1 } else { generation != value >> 24 };
             if complete {

@@ -13,7 +13,7 @@ use super::{Cluster, Fault, Warp};
 use crate::lanes::{FULL, LANES};
 use crate::ops::half::to_f16;
 use crate::ops::round::NAN_F32;
-use crate::program::{Mma, Op, Order, Reg, Scope};
+use crate::program::{Addr, Mma, Op, Order, Reg, Scope};
 use crate::report::FindingKind;
 
 /// Refuses what is not executed.
@@ -60,6 +60,15 @@ pub(super) fn finished(value: f32) -> f32 {
 }
 
 impl Cluster<'_> {
+    /// Counts the passes of a warp's rows of 16 bytes, eight a matrix.
+    fn advise_rows(&mut self, warp: &Warp, addr: Addr, matrices: usize, pc: u32) {
+        if self.advice.is_some() {
+            let at = addresses(warp, addr);
+            let rows = if matrices >= 4 { FULL } else { (1 << (8 * matrices)) - 1 };
+            self.advise(warp, rows, pc, addr.space, &at, 16);
+        }
+    }
+
     pub(super) fn matrix(&mut self, warp: &mut Warp, mask: u32, pc: u32, op: &Op) -> Result<(), Fault> {
         if mask != FULL {
             let message = "a matrix instruction needs all 32 lanes of its warp";
@@ -67,6 +76,7 @@ impl Cluster<'_> {
         }
         match op {
             Op::LoadMatrix { to, addr, transpose } => {
+                self.advise_rows(warp, *addr, to.len(), pc);
                 let rows = self.matrix_rows(warp, *addr, to.len(), pc, false)?;
                 for (matrix, to) in to.iter().enumerate() {
                     for lane in 0..LANES {
@@ -85,6 +95,7 @@ impl Cluster<'_> {
             }
             Op::StoreMatrix { from, addr, transpose } => {
                 self.progress += 1;
+                self.advise_rows(warp, *addr, from.len(), pc);
                 let rows = self.matrix_rows(warp, *addr, from.len(), pc, true)?;
                 for (matrix, from) in from.iter().enumerate() {
                     for lane in 0..LANES {
@@ -118,7 +129,7 @@ impl Cluster<'_> {
     fn matrix_rows(
         &mut self,
         warp: &mut Warp,
-        addr: crate::program::Addr,
+        addr: Addr,
         matrices: usize,
         pc: u32,
         write: bool,

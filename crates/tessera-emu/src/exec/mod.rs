@@ -13,6 +13,7 @@ mod collective;
 pub(crate) mod matrix;
 mod run;
 mod schedule;
+mod step;
 pub(crate) mod tensor;
 pub(crate) mod wgmma;
 
@@ -22,6 +23,7 @@ use std::sync::Mutex;
 use tessera_driver::Dim3;
 use tessera_ptx::Special;
 
+use crate::advice::Counts;
 use crate::lanes::{FULL, LANES, Slot};
 use crate::memory::Heap;
 use crate::options::{LaunchOptions, Schedule};
@@ -31,6 +33,7 @@ use crate::sanitize::{GlobalShadow, Sanitizer};
 
 pub(crate) use access::Target;
 pub(crate) use schedule::{Progress, Stopped};
+pub(crate) use step::Actor;
 
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'a> {
@@ -59,11 +62,18 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     /// The lane it happened in.
     pub(crate) lane: usize,
+    /// The earlier operation of the warp that it conflicts with.
+    pub(crate) earlier: Option<u32>,
 }
 
 impl Fault {
     pub(crate) fn new(kind: FindingKind, lane: usize, message: impl Into<String>) -> Fault {
-        Fault { kind, lane, message: message.into() }
+        Fault { kind, lane, message: message.into(), earlier: None }
+    }
+
+    /// The same against an earlier operation of the warp.
+    pub(crate) fn after(self, earlier: Option<u32>) -> Fault {
+        Fault { earlier, ..self }
     }
 }
 
@@ -201,6 +211,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) next_warp: usize,
     pub(crate) findings: Vec<Finding>,
     pub(crate) sanitizer: Option<Box<Sanitizer>>,
+    /// Transactions of memory accesses, where advice is asked for.
+    pub(crate) advice: Option<Counts>,
 }
 
 impl<'a> Cluster<'a> {
@@ -248,7 +260,8 @@ impl<'a> Cluster<'a> {
             cluster_barrier: barrier::ClusterBarrier::default(),
             next_warp: 0,
             findings: Vec::new(),
-            sanitizer: launch.options.sanitize.any().then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
+            advice: launch.options.sanitize.advice.then(Counts::default),
+            sanitizer: (launch.options.sanitize.any() || launch.options.schedule == Schedule::Systematic).then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
         }
     }
 

@@ -9,6 +9,7 @@ use super::{Cluster, Fault, Wait, Warp};
 use crate::options::Schedule;
 use crate::program::Op;
 use crate::report::FindingKind;
+use crate::sanitize::{SyncObject, Touch};
 
 /// How far a cluster came.
 pub(crate) enum Progress {
@@ -67,7 +68,7 @@ impl Cluster<'_> {
         let (warps, count) = (self.warps(), self.warps() * self.blocks.len());
         let start = match self.schedule() {
             Schedule::Random => self.random.below(count),
-            Schedule::Eager | Schedule::Lazy => self.next_warp,
+            Schedule::Eager | Schedule::Lazy | Schedule::Systematic => self.next_warp,
         };
         for step in 0..count {
             let at = (start + step) % count;
@@ -81,7 +82,7 @@ impl Cluster<'_> {
         None
     }
 
-    fn may_run(&self, warp: &Warp, part: &super::Fragment) -> bool {
+    pub(super) fn may_run(&self, warp: &Warp, part: &super::Fragment) -> bool {
         match part.wait {
             Wait::Ready => true,
             Wait::Members { .. } => false,
@@ -96,7 +97,7 @@ impl Cluster<'_> {
     }
 
     fn turn(&mut self, rank: usize, index: usize) -> Result<(), Stopped> {
-        let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
+        let Some(warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
         let random = self.schedule() == Schedule::Random;
         let quantum = if random { 1 + self.random.below(64) as u64 } else { TURN };
         let ready = |part: &usize| self.may_run(&warp, &warp.fragments[*part]);
@@ -108,7 +109,12 @@ impl Cluster<'_> {
                 all.get(pick).copied()
             }
         };
-        let chosen = chosen.unwrap_or(0);
+        self.run_part(warp, chosen.unwrap_or(0), quantum)
+    }
+
+    /// Runs a fragment of a warp, which was taken out of its block and is put back.
+    pub(super) fn run_part(&mut self, mut warp: Box<Warp>, chosen: usize, quantum: u64) -> Result<(), Stopped> {
+        let (rank, index) = (warp.rank, warp.index as usize);
         let part = &mut warp.fragments[chosen];
         if part.wait != Wait::Ready {
             part.wait = Wait::Ready;
@@ -132,6 +138,10 @@ impl Cluster<'_> {
         self.blocks[rank].warps[index] = if ended { None } else { Some(warp) };
         if ended {
             self.blocks[rank].live_warps -= 1;
+            if let Some(sanitizer) = &mut self.sanitizer {
+                (0..16).for_each(|id| sanitizer.touch_object(SyncObject::Block { rank, id }, Touch::Arrives));
+                sanitizer.touch_object(SyncObject::Cluster, Touch::Arrives);
+            }
             for id in 0..16 {
                 self.settle_block_barrier(rank, id);
             }

@@ -84,7 +84,7 @@ impl Cluster<'_> {
     fn global(&self, address: u64, bytes: u64, lane: usize) -> Result<usize, Fault> {
         self.launch.heap.find(address, bytes).ok_or_else(|| {
             let message = format!("a bulk copy touches {bytes} bytes at {address:#x}: {}", self.launch.heap.describe(address));
-            Fault::new(FindingKind::OutOfBounds, lane, message)
+            Fault::new(self.outside(address), lane, message)
         })
     }
 

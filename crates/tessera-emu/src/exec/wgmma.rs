@@ -13,6 +13,8 @@
 //!
 //! Products are exact and summed over K in `f32`, in order; integers in 32 bits.
 
+use std::rc::Rc;
+
 use tessera_ptx::Type;
 
 use super::access::Target;
@@ -33,6 +35,15 @@ pub(crate) fn supported(wgmma: &Wgmma) -> Result<(), String> {
         return Err("only 16-bit operands of `wgmma` can be transposed".to_owned());
     }
     Ok(())
+}
+
+/// Operands B that a warpgroup's warps have read: all four multiply with the same.
+#[derive(Debug, Default)]
+pub(super) struct Operands {
+    /// By the product's number and descriptor: K rows of N.
+    floats: Vec<((u64, u64), Rc<Vec<f32>>)>,
+    /// N rows of K.
+    integers: Vec<((u64, u64), Rc<Vec<i32>>)>,
 }
 
 /// Rows of a warp.
@@ -189,7 +200,14 @@ impl Cluster<'_> {
         Ok(out)
     }
 
-    pub(super) fn multiply(&mut self, warp: &mut Warp, wgmma: &Wgmma, product: &Product) -> Result<(), Fault> {
+    pub(super) fn multiply(
+        &mut self,
+        warp: &mut Warp,
+        wgmma: &Wgmma,
+        product: &Product,
+        shared: &mut Operands,
+    ) -> Result<(), Fault> {
+        let key = (product.number, product.b);
         let [d_ty, a_ty, b_ty] = wgmma.types;
         let width = |ty: Type| if ty == Type::Tf32 { 32 } else { ty.bits() };
         let (n, k) = (usize::from(wgmma.n), usize::from(wgmma.k));
@@ -212,7 +230,15 @@ impl Cluster<'_> {
                 Some(matrix) => self.gather_matrix(warp, product, matrix, a_range, read(a_ty))?,
                 None => registers.into_iter().map(read(a_ty)).collect(),
             };
-            let b = self.gather_matrix(warp, product, b, b_range, read(b_ty))?;
+            let known = shared.integers.iter().find(|(own, _)| *own == key).map(|(_, b)| Rc::clone(b));
+            let b = match known {
+                Some(b) => b,
+                None => {
+                    let b = Rc::new(self.gather_matrix(warp, product, b, b_range, read(b_ty))?);
+                    shared.integers.push((key, Rc::clone(&b)));
+                    b
+                }
+            };
             integer_product(warp, wgmma, product, &a, &b, (n, k));
             return Ok(());
         }
@@ -222,14 +248,23 @@ impl Cluster<'_> {
             Some(matrix) => self.gather_matrix(warp, product, matrix, a_range, |code| sign_a * decode(a_ty, code))?,
             None => registers.into_iter().map(|code| sign_a * decode(a_ty, code)).collect(),
         };
-        let b = self.gather_matrix(warp, product, b, b_range, |code| sign_b * decode(b_ty, code))?;
-        // B with N contiguous, so that the sums of a row are vector code.
-        let mut across = vec![0.0f32; n * k];
-        for (column, values) in b.chunks_exact(k).enumerate() {
-            for (at, value) in values.iter().enumerate() {
-                across[at * n + column] = *value;
+        let known = shared.floats.iter().find(|(own, _)| *own == key).map(|(_, across)| Rc::clone(across));
+        let across = match known {
+            Some(across) => across,
+            None => {
+                let b = self.gather_matrix(warp, product, b, b_range, |code| sign_b * decode(b_ty, code))?;
+                // B with N contiguous, so that the sums of a row are vector code.
+                let mut across = vec![0.0f32; n * k];
+                for (column, values) in b.chunks_exact(k).enumerate() {
+                    for (at, value) in values.iter().enumerate() {
+                        across[at * n + column] = *value;
+                    }
+                }
+                let across = Rc::new(across);
+                shared.floats.push((key, Rc::clone(&across)));
+                across
             }
-        }
+        };
         let packed = d_ty == Type::F16;
         let mut sums = vec![0.0f32; ROWS * n];
         if product.accumulate {

@@ -20,16 +20,18 @@
 //! missed but none is invented. Boxes of tensor maps are not followed on their global side.
 
 mod clock;
+mod footprint;
 mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::exec::{Cluster, Launch, Target};
 use crate::lanes::LANES;
-use crate::options::Sanitize;
+use crate::options::{Sanitize, Schedule};
 use crate::program::{Order, SHARED_START, Scope};
 use crate::report::{Finding, FindingKind};
 use clock::{Clock, Pair};
+pub(crate) use footprint::{Footprint, Touch};
 pub(crate) use shadow::GlobalShadow;
 use shadow::{Cell, ENGINE, Record, SEVERAL};
 
@@ -110,6 +112,8 @@ pub(crate) struct Sanitizer {
     stores: BTreeMap<(usize, usize), Vec<(Ticket, u32)>>,
     made: BTreeMap<(usize, u32), Made>,
     reported: BTreeSet<(FindingKind, u32, u32)>,
+    /// What was touched since somebody asked, for systematic schedules.
+    footprint: Option<Footprint>,
 }
 
 /// Who initialised an mbarrier.
@@ -130,7 +134,11 @@ impl Sanitizer {
             actor.clock.seen.set(index, 1);
         }
         Sanitizer {
-            options: launch.options.sanitize,
+            // Systematic schedules tell races from atomics that meet in another order.
+            options: Sanitize {
+                races: launch.options.sanitize.races || launch.options.schedule == Schedule::Systematic,
+                ..launch.options.sanitize
+            },
             cluster,
             warps,
             actors,
@@ -145,6 +153,24 @@ impl Sanitizer {
             stores: BTreeMap::new(),
             made: BTreeMap::new(),
             reported: BTreeSet::new(),
+            footprint: None,
+        }
+    }
+
+    /// From now on notes what is touched.
+    pub(crate) fn follow(&mut self) {
+        self.footprint = Some(Footprint::default());
+    }
+
+    /// What was touched since this was last asked.
+    pub(crate) fn take_footprint(&mut self) -> Footprint {
+        self.footprint.replace(Footprint::default()).unwrap_or_default()
+    }
+
+    /// Somebody touches a barrier.
+    pub(crate) fn touch_object(&mut self, object: SyncObject, touch: Touch) {
+        if let Some(footprint) = &mut self.footprint {
+            footprint.object(self.cluster, object, touch);
         }
     }
 
@@ -167,6 +193,7 @@ impl Sanitizer {
 
     pub(crate) fn release(&mut self, rank: usize, thread: usize, object: SyncObject, orders: bool) {
         let actor = self.actor(rank, thread);
+        self.touch_object(object, Touch::Arrives);
         if orders {
             let state = &self.actors[actor];
             let object = self.objects.entry(object).or_default();
@@ -177,6 +204,7 @@ impl Sanitizer {
 
     pub(crate) fn acquire(&mut self, rank: usize, thread: usize, object: SyncObject) {
         let actor = self.actor(rank, thread);
+        self.touch_object(object, Touch::Looks);
         if let Some(found) = self.objects.get(&object) {
             let state = &mut self.actors[actor];
             state.clock.join(&found.complete);
@@ -232,7 +260,28 @@ impl Sanitizer {
         if made.fenced || operation.before.fenced.get(made.actor) >= made.clock {
             return;
         }
-        let record = |pc: u32, rank: usize, thread: usize| Record {
+        let (new, old) = (self.bare(pc, operation.rank, operation.thread), self.bare(made.pc, made.rank, made.thread));
+        let message = format!(
+            "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
+        );
+        self.report(cluster, FindingKind::ProxyFence, message, &new, Some(&old));
+    }
+
+    /// A thread uses an mbarrier: its initialisation must have happened before.
+    pub(crate) fn uses_mbarrier(&mut self, cluster: &mut Cluster<'_>, rank: usize, thread: usize, pc: u32, at: (usize, u32)) {
+        let (Some(made), true) = (self.made.get(&at).copied(), self.options.races) else { return };
+        let actor = self.actor(rank, thread);
+        if made.actor == actor || self.actors[actor].clock.seen.get(made.actor) >= made.clock {
+            return;
+        }
+        let message = format!("the mbarrier at shared {:#x} is used, and nothing orders that behind its initialisation", at.1);
+        let (new, old) = (self.bare(pc, rank, thread), self.bare(made.pc, made.rank, made.thread));
+        self.report(cluster, FindingKind::Race, message, &new, Some(&old));
+    }
+
+    /// A place without an access.
+    fn bare(&self, pc: u32, rank: usize, thread: usize) -> Record {
+        Record {
             cluster: self.cluster,
             time: 0,
             actor: 0,
@@ -246,12 +295,7 @@ impl Sanitizer {
             pc,
             rank: rank as u16,
             thread: thread as u32,
-        };
-        let (new, old) = (record(pc, operation.rank, operation.thread), record(made.pc, made.rank, made.thread));
-        let message = format!(
-            "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
-        );
-        self.report(cluster, FindingKind::ProxyFence, message, &new, Some(&old));
+        }
     }
 
     // Asynchronous operations.
@@ -510,6 +554,9 @@ impl Sanitizer {
     }
 
     fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record, reads: bool) {
+        if let Some(footprint) = &mut self.footprint {
+            footprint.memory(self.cluster, target, bytes, record.write);
+        }
         match target {
             Target::Shared { rank, offset } => {
                 if self.options.uninitialized {

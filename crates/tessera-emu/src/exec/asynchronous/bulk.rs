@@ -19,10 +19,12 @@ use crate::tensor_map;
 /// A bulk copy or an asynchronous store.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pc: u32,
-    pub(super) rank: usize,
-    pub(super) warp: u32,
+    pub(super) pc: u32,
+    pub(in crate::exec) rank: usize,
+    pub(in crate::exec) warp: u32,
     pub(super) lane: usize,
+    /// Which of the warp's bulk copies it is.
+    pub(in crate::exec) number: u32,
     group: u32,
     what: JobKind,
     ticket: Ticket,
@@ -52,6 +54,11 @@ impl Job {
 
     fn was_read(&self) -> bool {
         matches!(self.what, JobKind::Store { read: Some(_), .. })
+    }
+
+    /// Whether it will write to the shared memory of a block.
+    pub(super) fn writes_to(&self, rank: usize) -> bool {
+        matches!(&self.what, JobKind::Load { to, .. } if to.contains(&rank))
     }
 
     /// Whether it is a store that still reads the shared memory of a warp's block.
@@ -175,7 +182,9 @@ impl Cluster<'_> {
             }
             self.sanitizer = Some(sanitizer);
         }
-        self.jobs.push(Job { pc, rank: warp.rank, warp: warp.index, lane, group, what, ticket });
+        let number = warp.asynchronous.bulk_issued;
+        warp.asynchronous.bulk_issued += 1;
+        self.jobs.push(Job { pc, rank: warp.rank, warp: warp.index, lane, number, group, what, ticket });
         if self.schedule() == Schedule::Eager {
             let count = self.jobs.len();
             // The read and the write of a store are two steps.

@@ -32,12 +32,23 @@ pub(crate) struct WarpQueues {
     /// Closed groups of each lane.
     copy_groups: [u32; LANES],
     bulk_groups: [u32; LANES],
+    /// Bulk copies issued so far.
+    bulk_issued: u32,
     pub(in crate::exec) products: VecDeque<Product>,
     product_groups: u64,
     /// Products issued so far.
     pub(in crate::exec) issued: u64,
     /// By slot: what a product in flight does with it, where sanitizers look.
     pub(in crate::exec) busy: Vec<Busy>,
+    /// By slot: the operation that used it last.
+    pub(in crate::exec) used: Vec<u32>,
+}
+
+impl WarpQueues {
+    /// Whether a `cp.async` is under way.
+    pub(in crate::exec) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
 }
 
 impl Cluster<'_> {
@@ -121,24 +132,39 @@ impl Cluster<'_> {
         }
         if self.random.below(4) == 0 {
             let (rank, index) = (self.random.below(self.blocks.len()), self.random.below(self.blocks[0].warps.len()));
-            let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
-            let place = (warp.rank, warp.index);
-            let mut result = Ok(());
-            if !warp.asynchronous.copies.is_empty() {
-                result = self.run_copies(&mut warp, 1);
-            }
-            if result.is_ok() {
-                let next =
-                    warp.asynchronous.products.iter().find(|product| !product.done).map_or(0, |product| product.number + 1);
-                result = if next <= self.issued_by_all(&warp) { self.run_products(&mut warp, next) } else { Ok(()) };
-            }
-            self.blocks[rank].warps[index] = Some(warp);
-            result.map_err(|(fault, pc)| Stopped { fault, pc, rank: place.0, warp: place.1 })?;
+            self.complete_copy(rank, index)?;
+            self.complete_product(rank, index)?;
         }
         Ok(())
     }
 
-    fn step_stopping(&mut self, index: usize) -> Result<(), Stopped> {
+    /// Runs the oldest copy of a warp, if there is one.
+    pub(in crate::exec) fn complete_copy(&mut self, rank: usize, index: usize) -> Result<(), Stopped> {
+        self.with_warp(rank, index, |cluster, warp| cluster.run_copies(warp, 1))
+    }
+
+    /// Runs the oldest product of a warp's warpgroup that all its warps have issued, if there is one.
+    pub(in crate::exec) fn complete_product(&mut self, rank: usize, index: usize) -> Result<(), Stopped> {
+        self.with_warp(rank, index, |cluster, warp| match cluster.next_product(warp) {
+            Some(number) => cluster.run_products(warp, number + 1),
+            None => Ok(()),
+        })
+    }
+
+    fn with_warp(
+        &mut self,
+        rank: usize,
+        index: usize,
+        run: impl FnOnce(&mut Self, &mut Warp) -> Result<(), (Fault, u32)>,
+    ) -> Result<(), Stopped> {
+        let Some(mut warp) = self.blocks[rank].warps[index].take() else { return Ok(()) };
+        let place = (warp.rank, warp.index);
+        let result = run(self, &mut warp);
+        self.blocks[rank].warps[index] = Some(warp);
+        result.map_err(|(fault, pc)| Stopped { fault, pc, rank: place.0, warp: place.1 })
+    }
+
+    pub(in crate::exec) fn step_stopping(&mut self, index: usize) -> Result<(), Stopped> {
         let (rank, warp) = (self.jobs[index].rank, self.jobs[index].warp);
         self.step_job(index).map_err(|(fault, pc)| Stopped { fault, pc, rank, warp })
     }
@@ -153,11 +179,7 @@ impl Cluster<'_> {
         for rank in 0..self.blocks.len() {
             for index in 0..self.blocks[rank].warps.len() {
                 if self.warp(rank, index).is_some_and(|warp| warp.asynchronous.copies.iter().any(Copy::signals)) {
-                    let Some(mut warp) = self.blocks[rank].warps[index].take() else { continue };
-                    let place = (warp.rank, warp.index);
-                    let result = self.run_copies(&mut warp, 1);
-                    self.blocks[rank].warps[index] = Some(warp);
-                    result.map_err(|(fault, pc)| Stopped { fault, pc, rank: place.0, warp: place.1 })?;
+                    self.complete_copy(rank, index)?;
                     return Ok(true);
                 }
             }
@@ -177,14 +199,20 @@ impl Cluster<'_> {
     pub(in crate::exec) fn end_warp(&mut self, warp: &mut Warp) -> Result<(), Fault> {
         if self.launch.options.sanitize.in_flight {
             let lane = 0;
-            if warp.asynchronous.products.iter().any(|product| !product.done) {
+            if let Some(product) = warp.asynchronous.products.iter().find(|product| !product.done) {
                 let message = "the warp ends while a warpgroup product is under way: no `wgmma.wait_group` follows it";
-                return Err(Fault::new(FindingKind::InFlight, lane, message));
+                return Err(Fault::new(FindingKind::InFlight, lane, message).after(Some(product.pc)));
             }
             if let Some(job) = self.jobs.iter().find(|job| job.reads_for(warp)) {
                 let message =
                     "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
-                return Err(Fault::new(FindingKind::InFlight, job.lane, message));
+                return Err(Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc)));
+            }
+            // Shared memory ends with the block's last warp.
+            let others = self.blocks[warp.rank].live_warps > 1;
+            if let Some(job) = self.jobs.iter().find(|job| !others && job.writes_to(warp.rank)) {
+                let message = "the block ends while a bulk copy into its shared memory is under way: nobody waits for it";
+                return Err(Fault::new(FindingKind::InFlight, lane, message).after(Some(job.pc)));
             }
         }
         self.run_copies(warp, usize::MAX).map_err(|(fault, _)| fault)

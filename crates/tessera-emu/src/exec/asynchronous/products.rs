@@ -4,10 +4,11 @@
 //! them have issued it.
 
 use crate::exec::run::Outcome;
+use crate::exec::wgmma::Operands;
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
 use crate::lanes::{FULL, LANES};
 use crate::options::Schedule;
-use crate::program::{Op, Reg, Wgmma, WgmmaA};
+use crate::program::{NOWHERE, Op, Reg, Wgmma, WgmmaA};
 use crate::report::FindingKind;
 use crate::sanitize::Ticket;
 
@@ -31,7 +32,7 @@ pub(in crate::exec) enum Busy {
 pub(in crate::exec) struct Product {
     pub(in crate::exec) pc: u32,
     /// Which of the warp's products it is: the warps of a warpgroup issue the same ones.
-    pub(super) number: u64,
+    pub(in crate::exec) number: u64,
     group: u64,
     pub(in crate::exec) a: u64,
     pub(in crate::exec) b: u64,
@@ -119,19 +120,26 @@ impl Cluster<'_> {
         others.fold(warp.asynchronous.issued, u64::min)
     }
 
+    /// The oldest product that has not run and that every warp of the warpgroup has issued.
+    pub(in crate::exec) fn next_product(&self, warp: &Warp) -> Option<u64> {
+        let next = warp.asynchronous.products.iter().find(|product| !product.done)?.number;
+        (next < self.issued_by_all(warp)).then_some(next)
+    }
+
     /// Runs a warpgroup's products before number `end` that have not run yet.
     pub(super) fn run_products(&mut self, warp: &mut Warp, end: u64) -> Result<(), (Fault, u32)> {
-        self.run_own_products(warp, end)?;
+        let mut shared = Operands::default();
+        self.run_own_products(warp, end, &mut shared)?;
         for index in Self::siblings(warp) {
             let Some(mut other) = self.blocks[warp.rank].warps.get_mut(index).and_then(Option::take) else { continue };
-            let result = self.run_own_products(&mut other, end);
+            let result = self.run_own_products(&mut other, end, &mut shared);
             self.blocks[warp.rank].warps[index] = Some(other);
             result?;
         }
         Ok(())
     }
 
-    fn run_own_products(&mut self, warp: &mut Warp, end: u64) -> Result<(), (Fault, u32)> {
+    fn run_own_products(&mut self, warp: &mut Warp, end: u64, shared: &mut Operands) -> Result<(), (Fault, u32)> {
         for index in 0..warp.asynchronous.products.len() {
             let product = &warp.asynchronous.products[index];
             if product.done || product.number >= end {
@@ -139,7 +147,7 @@ impl Cluster<'_> {
             }
             let product = product.clone();
             let Op::Wgmma(wgmma) = &self.launch.program.code[product.pc as usize].op else { continue };
-            self.multiply(warp, wgmma, &product).map_err(|fault| (fault, product.pc))?;
+            self.multiply(warp, wgmma, &product, shared).map_err(|fault| (fault, product.pc))?;
             warp.asynchronous.products[index].done = true;
         }
         Ok(())
@@ -162,9 +170,22 @@ impl Cluster<'_> {
         if let Some(reg) = wgmma.d.iter().chain(operands).find(touched) {
             let name = &self.launch.program.names[reg.slot as usize];
             let message = format!("no `wgmma.fence` stands between the last use of `{name}` and the product");
-            return Err(Fault::new(FindingKind::InFlight, 0, message));
+            let last = warp.asynchronous.used.get(reg.slot as usize).copied().filter(|&pc| pc != NOWHERE);
+            return Err(Fault::new(FindingKind::InFlight, 0, message).after(last));
         }
         Ok(())
+    }
+
+    /// The oldest product under way that uses a register.
+    fn product_of(&self, warp: &Warp, slot: u32) -> Option<u32> {
+        let uses = |pc: u32| match &self.launch.program.code[pc as usize].op {
+            Op::Wgmma(wgmma) => {
+                let a: &[Reg] = if let WgmmaA::Registers(regs) = &wgmma.a { regs } else { &[] };
+                wgmma.d.iter().chain(a).any(|reg| reg.slot == slot)
+            }
+            _ => false,
+        };
+        warp.asynchronous.products.iter().map(|product| product.pc).find(|&pc| uses(pc))
     }
 
     /// Ordinary instructions must leave alone what products in flight use.
@@ -176,6 +197,7 @@ impl Cluster<'_> {
         let meta = &program.meta[pc as usize];
         if warp.asynchronous.busy.is_empty() {
             warp.asynchronous.busy = vec![Busy::default(); program.slots.len()];
+            warp.asynchronous.used = vec![NOWHERE; program.slots.len()];
         }
         for &slot in &meta.reads {
             let busy = &mut warp.asynchronous.busy[slot as usize];
@@ -184,8 +206,9 @@ impl Cluster<'_> {
             }
             if *busy == Busy::Accumulator {
                 let message = format!("`{}` is read while a product that writes it is under way", program.names[slot as usize]);
-                return Err(Fault::new(FindingKind::InFlight, 0, message));
+                return Err(Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot)));
             }
+            warp.asynchronous.used[slot as usize] = pc;
         }
         for &slot in &meta.writes {
             let busy = &mut warp.asynchronous.busy[slot as usize];
@@ -193,10 +216,11 @@ impl Cluster<'_> {
                 Busy::Accumulator | Busy::Operand => {
                     let message =
                         format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
-                    return Err(Fault::new(FindingKind::InFlight, 0, message));
+                    return Err(Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot)));
                 }
                 Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
             }
+            warp.asynchronous.used[slot as usize] = pc;
         }
         Ok(())
     }
