@@ -1,10 +1,11 @@
-//! Developer tasks: `cargo xtask test`, `ci`, `tidy`, `fuzz`, `tools`.
+//! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `tidy`, `fuzz`, `tools`.
 
 mod tidy;
 mod tools;
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -14,6 +15,7 @@ usage: cargo xtask TASK
   test [NAME...]        installs the pinned test tools into the build folder, then runs every test (or those whose name matches)
   bless [NAME...]       the same, rewriting expected outputs
   ci                    fmt, clippy, then test; a missing tool is an error instead of a skip, and nothing is sampled
+  nightly [N]           every kernel of the library on the emulator under N schedules each (50), log in results/nightly.log
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words
   fuzz TARGET SECONDS   runs one fuzz target
@@ -36,6 +38,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test(rest, Mode::Check),
         "bless" => test(rest, Mode::Bless),
         "ci" => ci(),
+        "nightly" => nightly(rest),
         "tools" => {
             for (name, value) in tools::install(&root())?.environment() {
                 println!("{name}={value}");
@@ -109,6 +112,31 @@ fn ci() -> Result<()> {
         bail!("test tools are missing: {}", tools.missing.join("; "));
     }
     test(&[], Mode::All)
+}
+
+/// Everything that runs on the emulator: the library's kernels in every case, then its own tests. What is printed is also kept.
+fn nightly(args: &[String]) -> Result<()> {
+    let schedules: u32 = args.first().map_or(Ok(50), |text| text.parse()).context("the number of schedules is a number")?;
+    let path = root().join("results/nightly.log");
+    let mut log = std::fs::File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
+    let library = ["test", "--release", "-p", "tessera-bench", "--test", "emulated", "--", "--nocapture", "--test-threads=1"];
+    let own = ["test", "--release", "-p", "tessera-emu"];
+    for (what, arguments) in [("the library's kernels", &library[..]), ("the emulator's tests", &own[..])] {
+        writeln!(log, "$ cargo {}    ({schedules} schedules)", arguments.join(" "))?;
+        let mut command = cargo(arguments);
+        command.env("TESSERA_LANE", "all").env("TESSERA_SCHEDULES", schedules.to_string()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("can't start cargo")?;
+        for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+            let line = line?;
+            println!("{line}");
+            writeln!(log, "{line}")?;
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("{what} failed ({status}); see {}", path.display());
+        }
+    }
+    Ok(())
 }
 
 fn report(problems: Vec<String>) -> Result<()> {

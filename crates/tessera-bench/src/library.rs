@@ -310,6 +310,13 @@ impl Suite for Library {
         &self.cases
     }
 
+    fn has_time(&self) -> bool {
+        match &self.device {
+            Device::Cpu => true,
+            Device::Driver(device) => device.context().table().is_ok_and(|table| table.backend != "emulator"),
+        }
+    }
+
     fn build(&self, case: &CaseSpec, _implementation: &str) -> Result<Box<dyn Subject>, Fault> {
         let (plan, source) = self.plan_of(case)?;
         match &self.device {

@@ -99,7 +99,7 @@ pub fn run(
     let probe = ProbeOptions::for_cases(session.last_level_bytes(), largest);
     sink(Record::Session(Box::new(session.clone())))?;
     observe(Progress::Ceilings);
-    let ceilings = suite.ceilings(probe);
+    let ceilings = if suite.has_time() { suite.ceilings(probe) } else { Ceilings::default() };
     sink(Record::Ceilings(ceilings.clone()))?;
 
     let mut runner = Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end };
@@ -265,7 +265,10 @@ impl Runner<'_> {
             Ok(subject) => subject,
             Err(fault) => return Ok(Err(fault)),
         };
-        let options = GateOptions { seeds: self.options.mode.plan().seeds, suite_seed: self.options.seed };
+        let options = GateOptions {
+            seeds: if self.suite.has_time() { self.options.mode.plan().seeds } else { 1 },
+            suite_seed: self.options.seed,
+        };
         let report = match gate::check(subject.as_mut(), options) {
             Ok(report) => report,
             Err(fault) => return Ok(Err(fault)),

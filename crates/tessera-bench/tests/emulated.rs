@@ -71,7 +71,13 @@ fn judge(subject: &dyn Subject, got: &[Vec<u64>], cpu: &[Vec<u64>]) -> Result<()
 }
 
 /// One case: nothing found, right, and the same bits under every schedule.
-fn run(emulated: &Library, cpu: &Library, case: &CaseSpec, console: &Console, schedules: &[LaunchOptions]) -> Result<u64, String> {
+fn run(
+    emulated: &Library,
+    cpu: &Library,
+    case: &CaseSpec,
+    console: &Console,
+    schedules: &[LaunchOptions],
+) -> Result<u64, String> {
     let mut subject = match emulated.build(case, TESSERA) {
         Ok(subject) => subject,
         Err(fault) if fault.status == Status::Unsupported => return Ok(0),

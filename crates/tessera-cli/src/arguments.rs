@@ -166,7 +166,7 @@ pub(crate) struct Check {
     /// Blocks along each axis, for a kernel.
     #[arg(long)]
     pub(crate) grid: Option<String>,
-    /// Compare with: `cpu` (unoptimised), or `[NAME=]FILE.npy`.
+    /// Compare with: a device (`cpu`, `emu`, `cuda`), or `[NAME=]FILE.npy`.
     #[arg(long)]
     pub(crate) against: Vec<String>,
     /// Where to run: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when absent.

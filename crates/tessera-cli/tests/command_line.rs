@@ -46,7 +46,7 @@ fn a_kernel_runs() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["run", "check", "bench", "compile", "opt", "compare", "report", "list", "doctor"] {
+    for command in ["run", "check", "bench", "compile", "opt", "emu", "compare", "report", "list", "doctor"] {
         let (code, text) = tessera(&[command, "--help"]);
         assert_eq!(code, 0);
         assert!(text.contains("Example"), "{command}: {text}");
@@ -96,6 +96,73 @@ fn a_finding_of_a_checked_run_ends_with_2_and_names_the_line() {
     let (code, text) = run("kernels.py::wild", &["1", "--sanitize", "all"]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("kernels.py:14:"), "{text}");
+}
+
+/// Sixty-four threads write one word of shared memory, and the last reads beyond an array.
+const RACY: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry racy(.param .u64 x, .param .u64 y, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %t, %r, %n;
+    .reg .b64 %x, %y, %o;
+    .shared .b32 box;
+    ld.param.u64 %x, [x];
+    ld.param.u64 %y, [y];
+    ld.param.u32 %n, [n];
+    mov.u32 %t, %tid.x;
+    setp.ge.u32 %p, %t, %n;
+    @%p bra DONE;
+    mul.wide.u32 %o, %t, 4;
+    add.u64 %x, %x, %o;
+    add.u64 %y, %y, %o;
+    ld.global.u32 %r, [%x];
+    st.shared.u32 [box], %r;
+    st.global.u32 [%y], %r;
+DONE:
+    ret;
+}
+";
+
+#[test]
+fn ptx_runs_on_the_emulator() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("racy.ptx");
+    std::fs::write(&file, RACY).expect("written");
+    let file = file.to_string_lossy().into_owned();
+    let emu = |rest: &[&str]| {
+        let mut arguments = vec!["emu", &file, "--grid", "1", "--block", "64"];
+        arguments.extend(rest);
+        tessera(&arguments)
+    };
+    let (code, text) = emu(&["arange:i32[32]", "y=empty:i32[32]", "32", "--sanitize", "all,advice"]);
+    assert_eq!(code, 0, "one warp writes at one instruction\n{text}");
+    assert!(text.contains("y: i32[32] = [0, 1, 2, 3, 4, 5, ...]") && text.contains("nothing found"), "{text}");
+    let (code, text) = emu(&["arange:i32[64]", "empty:i32[64]", "64", "--sanitize", "race"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("race: a write of shared") && text.contains("PTX line 22") && text.contains("against racy"), "{text}");
+    let (code, text) = emu(&["arange:i32[32]", "empty:i32[64]", "64", "--json"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("\"kind\":\"out-of-bounds\"") && text.contains("\"thread\":[32,0,0]"), "{text}");
+    let (code, text) = emu(&["arange:i32[64]", "empty:i32[64]", "64", "--trace", "0,1"]);
+    assert!(code == 0 && text.contains("mov.u32  %t = 20 21 22"), "{text}");
+    for wrong in
+        [&["arange:i32[64]", "64"][..], &["1.5", "1", "x"], &["zeros:i32[1]", "zeros:i32[1]", "1", "--schedule", "never"]]
+    {
+        assert_eq!(emu(wrong).0, 5, "{wrong:?}");
+    }
+    let (code, text) =
+        tessera(&["run", "kernels.py::double", "--schedule", "lazy", "x=ones:f32[16]", "--grid", "1", "--device", "cpu"]);
+    assert!(code == 5 && text.contains("is for the emulator"), "{text}");
+}
+
+#[test]
+fn kernels_run_sanitized_on_the_emulator() {
+    let options = ["4", "--device", "emu", "--sanitize", "all", "--schedule", "lazy", "--target", "sm_80", "--sms", "2"];
+    let (code, text) = run("kernels.py::double", &options);
+    assert!(code == 0 && text.contains("checked: nothing found") && text.contains("[0, 2, 4, 6, 8, 10, ...]"), "{text}");
 }
 
 #[test]

@@ -69,7 +69,14 @@ impl Console {
         self.launches.as_ref().map_or_else(Vec::new, |launches| std::mem::take(&mut *lock(launches)))
     }
 
-    pub(crate) fn note(&self, kernel: &str, (grid, block): (Dim3, Dim3), options: &LaunchOptions, report: &Report, finished: bool) {
+    pub(crate) fn note(
+        &self,
+        kernel: &str,
+        (grid, block): (Dim3, Dim3),
+        options: &LaunchOptions,
+        report: &Report,
+        finished: bool,
+    ) {
         let Some(launches) = &self.launches else { return };
         let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
         lock(launches).push(Launched {

@@ -80,6 +80,8 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
     let mut report = Report::default();
     let mut advice = Counts::default();
     let mut stopped: Option<Finding> = None;
+    // Memory is left as the first execution that ran to its end leaves it.
+    let mut result: Option<Saved> = None;
     loop {
         saved.restore(&launch);
         reset(&mut launch);
@@ -103,7 +105,8 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
                 explored.executions += 1;
                 let next = outcomes.len() as u64;
                 outcomes.entry(digest(&launch)).or_insert(next);
-                if explored.executions == 1 {
+                if result.is_none() {
+                    result = Some(Saved::of(&launch));
                     advice.add(done.advice);
                     let output = launch.output.get_mut().unwrap_or_else(PoisonError::into_inner);
                     report.output = std::mem::take(output).into_values().collect();
@@ -128,6 +131,9 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
         {
             break;
         }
+    }
+    if let Some(result) = result {
+        result.restore(&launch);
     }
     explored.outcomes = outcomes.len() as u64;
     let races = |finding: &Finding| finding.kind == FindingKind::Race || finding.kind == FindingKind::ProxyFence;
@@ -300,7 +306,7 @@ impl<'a> Execution<'a> {
         };
         let stopped = cluster.step(actor).err().map(|stopped| finding(cluster, &stopped));
         let footprint = cluster.footprint();
-        let digest = cluster.digest(actor);
+        let digest = cluster.digest_of(actor);
         if footprint.is_silent() {
             self.spins.entry((number, actor)).or_default().extend(digest);
         } else {
@@ -324,7 +330,9 @@ fn remember(path: &mut [Choice], depth: usize, steps: &mut BTreeMap<Who, Vec<usi
             continue;
         }
         let position = steps.get(&choice.chosen).map_or(0, |list| list.partition_point(|&at| at <= earlier));
-        let follows = clock.get(&choice.chosen).is_some_and(|&known| known >= position);
+        // What a step has made possible follows it too.
+        let made_possible = !choice.enabled.contains(&who) && path[earlier + 1].enabled.contains(&who);
+        let follows = made_possible || clock.get(&choice.chosen).is_some_and(|&known| known >= position);
         if !follows && reversible.is_none() {
             reversible = Some(earlier);
         }

@@ -35,14 +35,19 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
     let serial = launch.options.sanitize.any() || launch.options.schedule == crate::options::Schedule::Random;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = if serial { 1 } else { launch.options.threads.unwrap_or(available) };
-    let threads = wanted.max(1).min(clusters.min(1 << 16) as usize);
+    // No more clusters are live than the device holds, one a thread at least.
+    let threads = wanted.max(1).min(clusters.min(resident).min(1 << 16) as usize);
     let share = (resident / threads as u64).max(1);
-    let next = AtomicU64::new(0);
-    let stop = AtomicBool::new(false);
-    let moves = AtomicU64::new(0);
+    let shared = Shared {
+        next: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        moves: AtomicU64::new(0),
+        alive: AtomicU64::new(threads as u64),
+        waiting: AtomicU64::new(0),
+    };
     let results = Mutex::new(Vec::new());
     let work = || {
-        let outcome = worker(launch, clusters, share, &next, &stop, &moves);
+        let outcome = worker(launch, clusters, share, &shared);
         if let Ok(mut results) = results.lock() {
             results.push(outcome);
         }
@@ -83,63 +88,126 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
     }
 }
 
-fn worker(launch: &Launch<'_>, clusters: u64, share: u64, next: &AtomicU64, stop: &AtomicBool, moves: &AtomicU64) -> Outcome {
+/// What the host threads of a launch share.
+struct Shared {
+    /// The next cluster to start.
+    next: AtomicU64,
+    stop: AtomicBool,
+    /// Counts the progress of all clusters.
+    moves: AtomicU64,
+    /// Threads that have not ended, and those of them that cannot go on by themselves.
+    alive: AtomicU64,
+    waiting: AtomicU64,
+}
+
+/// A cluster that was put aside.
+struct Live<'a> {
+    cluster: Cluster<'a>,
+    progress: u64,
+    /// Operations without progress.
+    idle: u64,
+    /// All clusters' moves when it was last seen to go round in loops alone.
+    spun: Option<u64>,
+}
+
+/// What a worker does next.
+enum Next {
+    Go,
+    Stop,
+    Stuck,
+}
+
+fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Outcome {
     let mut outcome = Outcome { instructions: 0, findings: Vec::new(), advice: Counts::default(), stopped: None };
-    let mut live: VecDeque<(Cluster<'_>, u64, u64)> = VecDeque::new();
+    let mut live: VecDeque<Live<'_>> = VecDeque::new();
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
     loop {
-        if stop.load(Ordering::Relaxed) || outcome.findings.len() >= launch.options.most_findings {
-            return outcome;
+        if shared.stop.load(Ordering::Relaxed) || outcome.findings.len() >= launch.options.most_findings {
+            break;
         }
         let started = if (live.len() as u64) < share {
-            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < clusters)
+            Some(shared.next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < clusters)
         } else {
             None
         };
-        let (mut cluster, mut seen, mut idle) = match started {
-            Some(number) => (Cluster::new(launch, number), 0, 0),
+        let mut own = match started {
+            Some(number) => Live { cluster: Cluster::new(launch, number), progress: 0, idle: 0, spun: None },
             None => match live.pop_front() {
                 Some(entry) => entry,
-                None => return outcome,
+                None => break,
             },
         };
-        let result = cluster.run(BUDGET);
-        match result {
+        let before = shared.moves.load(Ordering::SeqCst);
+        let result = own.cluster.run(BUDGET);
+        let moved = own.cluster.moved(own.progress);
+        if moved {
+            shared.moves.fetch_add(1, Ordering::SeqCst);
+            (own.progress, own.idle) = (own.cluster.progress, 0);
+        }
+        let stopped = match result {
             Ok(Progress::Done) => {
-                moves.fetch_add(1, Ordering::Relaxed);
-                outcome.add(cluster);
+                shared.moves.fetch_add(1, Ordering::SeqCst);
+                outcome.add(own.cluster);
+                continue;
             }
             Ok(Progress::Paused) => {
-                // Others' progress counts too: a block may wait for one that computes long.
-                let all = moves.load(Ordering::Relaxed);
-                if cluster.progress != seen {
-                    moves.fetch_add(1, Ordering::Relaxed);
-                    idle = 0;
-                    seen = cluster.progress;
+                own.idle += BUDGET;
+                own.spun = (own.idle > launch.options.patience).then_some(before);
+                None
+            }
+            // It may have seen what others did since.
+            Ok(Progress::Spinning) => {
+                own.spun = (!moved).then_some(before);
+                None
+            }
+            Err(stopped) => Some(stopped),
+        };
+        let stopped = match stopped {
+            Some(stopped) => stopped,
+            None => {
+                let all = own.spun.is_some_and(|spun| live.iter().all(|other| other.spun.is_some_and(|at| at >= spun)));
+                match if all && own.spun == Some(shared.moves.load(Ordering::SeqCst)) {
+                    await_others(shared, before)
                 } else {
-                    idle += BUDGET;
+                    Next::Go
+                } {
+                    Next::Go => {
+                        live.push_back(own);
+                        continue;
+                    }
+                    Next::Stop => {
+                        outcome.add(own.cluster);
+                        break;
+                    }
+                    Next::Stuck => own.cluster.livelock(),
                 }
-                if idle > launch.options.patience && stuck(&live, launch.options.patience, moves, all) {
-                    stop.store(true, Ordering::Relaxed);
-                    let stopped = cluster.livelock();
-                    outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
-                    outcome.add(cluster);
-                    return outcome;
-                }
-                live.push_back((cluster, seen, idle));
             }
-            Err(stopped) => {
-                stop.store(true, Ordering::Relaxed);
-                outcome.stopped = Some((cluster.number, finding(&cluster, &stopped)));
-                outcome.add(cluster);
-                return outcome;
-            }
-        }
+        };
+        shared.stop.store(true, Ordering::Relaxed);
+        outcome.stopped = Some((own.cluster.number, finding(&own.cluster, &stopped)));
+        outcome.add(own.cluster);
+        break;
     }
+    shared.alive.fetch_sub(1, Ordering::SeqCst);
+    outcome
 }
 
-fn stuck(live: &VecDeque<(Cluster<'_>, u64, u64)>, patience: u64, moves: &AtomicU64, before: u64) -> bool {
-    live.iter().all(|(_, _, idle)| *idle + BUDGET > patience) && moves.load(Ordering::Relaxed) == before
+/// A thread whose clusters wait for others': until somebody moves, or all threads stand.
+fn await_others(shared: &Shared, moves: u64) -> Next {
+    shared.waiting.fetch_add(1, Ordering::SeqCst);
+    loop {
+        if shared.stop.load(Ordering::Relaxed) {
+            return Next::Stop;
+        }
+        if shared.moves.load(Ordering::SeqCst) != moves {
+            shared.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Next::Go;
+        }
+        if shared.waiting.load(Ordering::SeqCst) >= shared.alive.load(Ordering::SeqCst) {
+            return Next::Stuck;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// What stopped a cluster, with its place.

@@ -332,7 +332,9 @@ impl Heap {
     /// Whether an address lies in memory that was freed.
     pub(crate) fn was_freed(&self, address: u64) -> bool {
         let after = self.list.partition_point(|allocation| allocation.base <= address);
-        after.checked_sub(1).is_some_and(|index| self.list[index].freed && address - self.list[index].base < self.list[index].size)
+        after
+            .checked_sub(1)
+            .is_some_and(|index| self.list[index].freed && address - self.list[index].base < self.list[index].size)
     }
 
     /// What is known about an address that `find` did not accept.
@@ -344,10 +346,10 @@ impl Heap {
         let distance = address - found.base;
         let state = if found.freed { "freed " } else { "" };
         if distance < found.size {
-            format!("byte {distance} of a {state}allocation of {} bytes at {:#x}", found.size, found.base)
+            format!("byte {distance} of {state}memory of {} bytes at {:#x}", found.size, found.base)
         } else {
             format!(
-                "{} bytes behind the end of a {state}allocation of {} bytes at {:#x}",
+                "{} bytes behind the end of {state}memory of {} bytes at {:#x}",
                 distance - found.size,
                 found.size,
                 found.base

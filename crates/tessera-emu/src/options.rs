@@ -65,8 +65,7 @@ pub struct Sanitize {
 
 impl Sanitize {
     /// Nothing beyond what stops every launch.
-    pub const NONE: Sanitize =
-        Sanitize { races: false, uninitialized: false, barriers: false, in_flight: false, advice: false };
+    pub const NONE: Sanitize = Sanitize { races: false, uninitialized: false, barriers: false, in_flight: false, advice: false };
     /// Every mistake; no advice.
     pub const ALL: Sanitize = Sanitize { races: true, uninitialized: true, barriers: true, in_flight: true, advice: false };
 

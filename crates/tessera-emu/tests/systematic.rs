@@ -2,9 +2,7 @@
 //! that can get stuck; and launches that need more blocks at once than the device holds.
 
 use tessera_driver::{DevicePtr, Dim3, Params};
-use tessera_emu::{
-    AdviceKind, EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Report, Sanitize, Schedule,
-};
+use tessera_emu::{AdviceKind, EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Report, Sanitize, Schedule};
 
 /// A kernel over one array of zeros: `%b` is the block, `%t` the thread, `%d` the array.
 fn text(body: &str) -> String {
@@ -177,7 +175,14 @@ fn advice_counts_banks_and_sectors() {
     assert_eq!((advice.kind, advice.accesses, advice.transactions, advice.needed), (AdviceKind::BankConflicts, 2, 64, 2));
     assert_eq!(advice.place.instruction, "st.shared.u32");
     // Rows of 4096 bytes: a sector a lane.
-    let body = "shl.b32 %r1, %t, 5;\nand.b32 %r1, %r1, 32;\ncvt.u64.u32 %e1, %r1;\nadd.u64 %e1, %d, %e1;\nld.global.u8 %r4, [%e1];";
-    let ran = run_on(1, body, 1, 32, LaunchOptions { sanitize: Sanitize { advice: true, ..Sanitize::NONE }, ..LaunchOptions::default() });
+    let body =
+        "shl.b32 %r1, %t, 5;\nand.b32 %r1, %r1, 32;\ncvt.u64.u32 %e1, %r1;\nadd.u64 %e1, %d, %e1;\nld.global.u8 %r4, [%e1];";
+    let ran = run_on(
+        1,
+        body,
+        1,
+        32,
+        LaunchOptions { sanitize: Sanitize { advice: true, ..Sanitize::NONE }, ..LaunchOptions::default() },
+    );
     assert!(ran.report.advice.iter().all(|advice| advice.kind == AdviceKind::Uncoalesced && advice.transactions == 2));
 }

@@ -269,10 +269,6 @@ impl Suite for DeviceLibrary {
         Some(free)
     }
 
-    fn has_time(&self) -> bool {
-        self.device.context().table().is_ok_and(|table| table.backend != "emulator")
-    }
-
     fn is_lost(&self) -> bool {
         self.device.stream().synchronize().is_err_and(|error| error.poisons_context())
     }

@@ -17,7 +17,8 @@ use tessera::runtime::{Device, DriverDevice, Knobs};
 
 use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
-use crate::command::launch::{compile_options, device};
+use crate::command::emulation::open;
+use crate::command::launch::compile_options;
 use crate::failure::{Failure, Outcome, read_text};
 
 /// From which inputs and the order of cases are derived.
@@ -31,19 +32,25 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Ci => Mode::Ci,
         ModeName::Publish => Mode::Publish,
     };
-    let (device, reason) = device(arguments.device.as_deref())?;
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, SEED)?;
     if !arguments.json {
-        println!("device: {device} ({reason})");
+        println!("device: {} ({})", opened.device, opened.reason);
     }
-    let end = match device {
+    let end = match opened.device {
         Device::Cpu => {
             let (options, selection) = asked(&arguments)?;
             let library = Library::select(&selection, options, Device::Cpu).map_err(Failure::usage)?;
             measure(&library, &arguments, "cpu", mode, &path, previous.as_ref())?
         }
+        // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
+        Device::Driver(device) if device.context().table().is_ok_and(|table| table.backend == "emulator") => {
+            let (options, selection) = asked(&arguments)?;
+            let name = device.name().to_string();
+            let library = Library::select(&selection, options, Device::Driver(device)).map_err(Failure::usage)?;
+            measure(&library, &arguments, &name, mode, &path, previous.as_ref())?
+        }
         Device::Driver(device) => {
-            let emulated = device.context().table().is_ok_and(|table| table.backend == "emulator");
-            if arguments.unwatched || emulated {
+            if arguments.unwatched {
                 on_device(&arguments, &device, mode, &path, previous.as_ref())?
             } else {
                 // What is wrong with the command or the device was told once; the children read and open it again.

@@ -8,7 +8,7 @@ use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions, Tensor,
 use crate::arguments::Check;
 use crate::command::bench::selection;
 use crate::command::emulation::{Opened, open, shown, tell};
-use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
+use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel_failure};
 use crate::failure::{Failure, Outcome};
 
 /// Seeds of the gate for each operator case.
@@ -83,6 +83,12 @@ fn check_kernel(arguments: &Check) -> Outcome {
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
     let subject = Subject::read(name, texts)?;
     let files: Vec<(Option<&str>, &str)> = against(arguments)?;
+    let others = arguments.against.iter().filter(|text| is_device(text)).map(|name| {
+        let other = launch_device(Some(name))?.0;
+        let there = subject.copy()?.on(&other)?;
+        Ok((name.as_str(), other, there))
+    });
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let plain = subject.copy()?.on(device)?;
     let subject = subject.on(device)?;
 
@@ -105,6 +111,14 @@ fn check_kernel(arguments: &Check) -> Outcome {
     for name in &written {
         compare(name, subject.tensor(name)?, plain.tensor(name)?, "an unoptimised run")?;
     }
+    for (name, other, there) in others {
+        let launch = there.kernel.prepare(&there.by_name(), grid, &options, &other).map_err(kernel_failure)?;
+        launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?;
+        let there = there.on(&Device::Cpu)?;
+        for array in &written {
+            compare(array, subject.tensor(array)?, there.tensor(array)?, name)?;
+        }
+    }
     for (wanted, path) in files {
         let want = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
         let name = match (wanted, written.as_slice()) {
@@ -124,11 +138,16 @@ fn check_kernel(arguments: &Check) -> Outcome {
             "{}: {} as in an unoptimised run{}{}",
             subject.kernel.name(),
             written.join(", "),
-            if arguments.against.is_empty() { "" } else { " and as in the files" },
+            if arguments.against.is_empty() { String::new() } else { format!(" and as by {}", arguments.against.join(", ")) },
             if checked { "; the checked run found nothing" } else { "" }
         );
     }
     Ok(())
+}
+
+/// Whether `--against` names a device and not a file.
+fn is_device(text: &str) -> bool {
+    text == "cpu" || text == "emu" || text.starts_with("cuda")
 }
 
 /// Files of `--against`, with the argument each is for.
@@ -136,10 +155,7 @@ fn against(arguments: &Check) -> Result<Vec<(Option<&str>, &str)>, Failure> {
     let mut files = Vec::new();
     for text in &arguments.against {
         match text.split_once('=') {
-            _ if text == "cpu" => {}
-            _ if text == "emu" || text == "cuda" => {
-                return Err(Failure::environment(format!("`--against {text}`: this version runs on the CPU alone")));
-            }
+            _ if is_device(text) => {}
             Some((name, path)) => files.push((Some(name), path)),
             None => files.push((None, text.as_str())),
         }

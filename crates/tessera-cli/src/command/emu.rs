@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tessera::driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMapSpec};
-use tessera::emu::{EmuError, Emulator, Launched, LaunchOptions, Parameter};
+use tessera::emu::{EmuError, Emulator, LaunchOptions, Launched, Parameter};
 use tessera::ir::SourceMap;
 use tessera::lang::ConstValue;
 use tessera::runtime::argspec::{self, Fill, Value};
@@ -22,9 +22,8 @@ struct Array {
 pub(crate) fn emu(arguments: Emu) -> Outcome {
     let machine = options(&arguments.emulation, arguments.seed)?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
-    let module = emulator.load(&read_text(&arguments.file)?).map_err(|error| {
-        Failure::usage(format!("`{}`: {error}", arguments.file))
-    })?;
+    let module =
+        emulator.load(&read_text(&arguments.file)?).map_err(|error| Failure::usage(format!("`{}`: {error}", arguments.file)))?;
     let kernels: Vec<&str> = module.kernels().collect();
     let entry = match (&arguments.entry, kernels.as_slice()) {
         (Some(name), _) => name.as_str(),
@@ -82,7 +81,11 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
         emulator.device().name,
         how(&how_to),
         report.instructions,
-        if finished && report.findings.is_empty() && how_to.sanitize != tessera::emu::Sanitize::NONE { ", nothing found" } else { "" }
+        if finished && report.findings.is_empty() && how_to.sanitize != tessera::emu::Sanitize::NONE {
+            ", nothing found"
+        } else {
+            ""
+        }
     );
     for array in &launch.arrays {
         let after = launch.after(array)?;
@@ -125,9 +128,9 @@ impl Launch<'_> {
 
     /// Reads an argument's value; an array is put on the device.
     fn value(&mut self, text: &str, default: &str) -> Result<(String, Made), Failure> {
-        let is_named = text.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        });
+        let is_named = text
+            .split_once('=')
+            .is_some_and(|(name, _)| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
         // The argument grammar wants a name that is one.
         let plain: String = default.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let named = if is_named { text.to_string() } else { format!("{plain}={text}") };
@@ -140,7 +143,8 @@ impl Launch<'_> {
                 let bytes = tensor.to_bytes().map_err(Failure::environment)?;
                 let at = self.emulator.alloc(bytes.len() as u64).map_err(Failure::environment)?;
                 // What is to be written by the kernel counts as not written before.
-                let before = if is_empty { Tensor::from_bytes(tensor.dtype(), tensor.shape(), &vec![0; bytes.len()]) } else { Ok(tensor) };
+                let before =
+                    if is_empty { Tensor::from_bytes(tensor.dtype(), tensor.shape(), &vec![0; bytes.len()]) } else { Ok(tensor) };
                 if !is_empty {
                     self.emulator.write(at, &bytes).map_err(Failure::environment)?;
                 }
@@ -155,9 +159,8 @@ impl Launch<'_> {
 
     /// `ARRAY;tile=64,128;swizzle=128`: the array is given here or named.
     fn tensor_map(&mut self, text: &str, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
-        let usage = |why: String| {
-            Failure::usage(format!("`map({text})`: {why}\nhelp: write `map(ARRAY;tile=INNER,...;swizzle=BYTES)`"))
-        };
+        let usage =
+            |why: String| Failure::usage(format!("`map({text})`: {why}\nhelp: write `map(ARRAY;tile=INNER,...;swizzle=BYTES)`"));
         let mut parts = text.split(';');
         let source = parts.next().unwrap_or_default();
         let index = match self.arrays.iter().position(|array| array.name == source) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tessera::emu::{Console, EmuOptions, Finding, Launched, LaunchOptions, Place, Schedule};
+use tessera::emu::{Console, EmuOptions, Finding, LaunchOptions, Launched, Place, Schedule};
 use tessera::runtime::Device;
 use tessera::types::Device as Product;
 
@@ -53,7 +53,9 @@ pub(crate) fn options(emulation: &Emulation, seed: u64) -> Result<EmuOptions, Fa
     if let Some(trace) = &emulation.trace {
         let numbers = trace.split_once(',').and_then(|(block, warp)| Some((block.parse().ok()?, warp.parse().ok()?)));
         launch.trace = Some(numbers.ok_or_else(|| {
-            Failure::usage(format!("`--trace {trace}`\nhelp: write `BLOCK,WARP`: the block's number in the grid, the warp's in it"))
+            Failure::usage(format!(
+                "`--trace {trace}`\nhelp: write `BLOCK,WARP`: the block's number in the grid, the warp's in it"
+            ))
         })?);
     }
     let mut options = EmuOptions { multiprocessors: emulation.sms, launch, ..EmuOptions::default() };

@@ -121,7 +121,7 @@ impl Cluster<'_> {
         second: Option<Reg>,
         kind: Kind,
     ) -> Result<(), Fault> {
-        self.progress += 1;
+        let mut changed = false;
         let at = addresses(warp, addr);
         let bytes = ty.bits() / 8;
         let total = bytes * value.len() as u32;
@@ -134,12 +134,18 @@ impl Cluster<'_> {
             let other = second.map_or(0, |reg| warp.value(reg, lane));
             for (index, operand) in operands.into_iter().enumerate() {
                 let cell = shifted(target, index as u32 * bytes);
-                let old = self.update(cell, bytes, &mut |old| apply(how, ty, old, operand, other));
+                let old = self.update(cell, bytes, &mut |old| {
+                    let new = apply(how, ty, old, operand, other);
+                    changed |= new != old;
+                    new
+                });
                 if let (Some(to), 0) = (to, index) {
                     warp.set(to, lane, old);
                 }
             }
         }
+        // One that found what it did not want is no progress: a loop around it may wait for ever.
+        self.progress += u64::from(changed);
         Ok(())
     }
 }

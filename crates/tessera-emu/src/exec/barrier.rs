@@ -55,6 +55,8 @@ pub(crate) struct Mbarrier {
     pub(crate) generation: u64,
     /// What was promised and what came, in this phase, for reports.
     pub(crate) expected_bytes: i64,
+    /// The bulk copy that brought bytes since somebody last saw a phase end.
+    pub(crate) unawaited: Option<u32>,
     stamp: u64,
 }
 
@@ -311,11 +313,18 @@ impl Cluster<'_> {
     }
 
     /// Counts bytes that have come.
-    pub(super) fn complete_bytes(&mut self, rank: usize, offset: u32, bytes: u32, lane: usize) -> Result<(), Fault> {
+    pub(super) fn complete_bytes(
+        &mut self,
+        rank: usize,
+        offset: u32,
+        bytes: u32,
+        (lane, copy): (usize, Option<u32>),
+    ) -> Result<(), Fault> {
         self.progress += 1;
         self.touch_mbarrier(rank, offset, Touch::Arrives);
         let barrier = self.known_mbarrier(rank, offset, lane)?;
         barrier.bytes -= i64::from(bytes);
+        barrier.unawaited = copy.or(barrier.unawaited);
         if barrier.bytes < -i64::from(MOST_PENDING) {
             return Err(Fault::new(
                 FindingKind::Mbarrier,
@@ -389,7 +398,15 @@ impl Cluster<'_> {
                     self.touch_mbarrier(rank, offset, Touch::Changes);
                     let word = stamp(offset);
                     let block = &mut self.blocks[rank];
-                    let state = Mbarrier { count, pending: count, bytes: 0, generation: 0, expected_bytes: 0, stamp: word };
+                    let state = Mbarrier {
+                        count,
+                        pending: count,
+                        bytes: 0,
+                        generation: 0,
+                        expected_bytes: 0,
+                        unawaited: None,
+                        stamp: word,
+                    };
                     block.mbarriers.insert(offset, state);
                     block.shared[offset as usize..offset as usize + 8].copy_from_slice(&word.to_le_bytes());
                     self.progress += 1;
@@ -412,7 +429,7 @@ impl Cluster<'_> {
                 }
                 MbarrierOp::CompleteTx { bytes } => {
                     let bytes = warp.value(bytes, lane) as u32;
-                    self.complete_bytes(rank, offset, bytes, lane)?;
+                    self.complete_bytes(rank, offset, bytes, (lane, None))?;
                 }
                 MbarrierOp::Arrive { count, expect, drop, state } => {
                     let count = count.map_or(1, |reg| warp.value(reg, lane) as u32);
@@ -481,16 +498,24 @@ impl Cluster<'_> {
             self.uses_mbarrier(warp, lane, pc, (rank, offset));
             let value = warp.value(state, lane);
             self.touch_mbarrier(rank, offset, Touch::Looks);
-            let generation = self.known_mbarrier(rank, offset, lane)?.generation;
+            let barrier = self.known_mbarrier(rank, offset, lane)?;
+            let generation = barrier.generation;
             let complete = if parity { generation & 1 != value & 1 } else { generation != value >> 24 };
             if complete {
+                barrier.unawaited = None;
                 passed |= 1 << lane;
             } else {
                 wait = Some(Wait::Mbarrier { rank, offset, generation });
             }
         }
-        // The time limit of a wait may be short.
-        let timed_out = timed_out || (self.schedule() == Schedule::Random && self.random.below(8) == 0);
+        // The time limit of a wait may be short. A lazy one ends once before it lasts, so that a loop around it is gone through.
+        let asked = std::mem::replace(&mut warp.fragments[fragment].asked, pc);
+        let timed_out = timed_out
+            || match self.schedule() {
+                Schedule::Random => self.random.below(8) == 0,
+                Schedule::Lazy => blocking && asked != pc,
+                Schedule::Eager | Schedule::Systematic => false,
+            };
         // A fragment waits only where no lane has passed: lanes that have could be what the others wait for.
         if let (Some(wait), true, 0, false) = (wait, blocking, passed, timed_out) {
             return Ok(Outcome::Park(wait));

@@ -142,6 +142,8 @@ pub(crate) struct Fragment {
     pub(crate) woken: bool,
     /// Set when a wait was given up because nothing else could run.
     pub(crate) timed_out: bool,
+    /// The wait on an mbarrier that was executed last.
+    pub(crate) asked: u32,
 }
 
 /// Where fragments meet again.
@@ -205,6 +207,7 @@ pub(crate) struct Cluster<'a> {
     /// Counts what could let another thread go on.
     pub(crate) progress: u64,
     pub(crate) clock: u64,
+    spins: schedule::Spins,
     pub(crate) executed: u64,
     pub(crate) jobs: Vec<asynchronous::Job>,
     pub(crate) cluster_barrier: barrier::ClusterBarrier,
@@ -255,13 +258,15 @@ impl<'a> Cluster<'a> {
             random: Random::new(launch.options.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9))),
             progress: 0,
             clock: 0,
+            spins: schedule::Spins::default(),
             executed: 0,
             jobs: Vec::new(),
             cluster_barrier: barrier::ClusterBarrier::default(),
             next_warp: 0,
             findings: Vec::new(),
             advice: launch.options.sanitize.advice.then(Counts::default),
-            sanitizer: (launch.options.sanitize.any() || launch.options.schedule == Schedule::Systematic).then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
+            sanitizer: (launch.options.sanitize.any() || launch.options.schedule == Schedule::Systematic)
+                .then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
         }
     }
 
@@ -321,7 +326,15 @@ impl Warp {
             predicates,
             carry: 0,
             live,
-            fragments: vec![Fragment { pc: 0, mask: live, join: NOWHERE, wait: Wait::Ready, woken: false, timed_out: false }],
+            fragments: vec![Fragment {
+                pc: 0,
+                mask: live,
+                join: NOWHERE,
+                wait: Wait::Ready,
+                woken: false,
+                timed_out: false,
+                asked: NOWHERE,
+            }],
             joins: Vec::new(),
             local: vec![0; program.local_bytes as usize * LANES],
             recent: 0,

@@ -60,7 +60,7 @@ impl Warp {
     }
 
     fn ready(pc: u32, mask: u32, join: u32) -> Fragment {
-        Fragment { pc, mask, join, wait: Wait::Ready, woken: false, timed_out: false }
+        Fragment { pc, mask, join, wait: Wait::Ready, woken: false, timed_out: false, asked: NOWHERE }
     }
 
     /// A fragment reached its join.

@@ -4,6 +4,8 @@
 //! for them or nothing else can go on. Random: the seed picks warps, short turns, and copies at any time. All three are
 //! interleavings that the chip may show, so a kernel that is right gives the same results under each.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::run::Failed;
 use super::{Cluster, Fault, Wait, Warp};
 use crate::options::Schedule;
@@ -16,7 +18,22 @@ pub(crate) enum Progress {
     Done,
     /// The budget is used up.
     Paused,
+    /// Every warp that can run goes round a loop in which nothing changes: only another cluster could end that.
+    Spinning,
 }
+
+/// What warps were seen to repeat since the cluster last made progress.
+#[derive(Debug, Default)]
+pub(super) struct Spins {
+    progress: u64,
+    /// The clock when progress was made.
+    since: u64,
+    /// Digests of each warp at the ends of its turns; none once one came twice.
+    seen: BTreeMap<(usize, usize), Option<BTreeSet<u64>>>,
+}
+
+/// Operations without progress after which loops are looked for.
+const QUIET: u64 = 1 << 18;
 
 /// A fault with its place.
 pub(crate) struct Stopped {
@@ -42,7 +59,13 @@ impl Cluster<'_> {
                 self.perhaps_complete()?;
             }
             match self.pick() {
-                Some((rank, index)) => self.turn(rank, index)?,
+                Some((rank, index)) => {
+                    self.turn(rank, index)?;
+                    // What is under way may end the loops.
+                    if self.spins_after(rank, index) && !self.complete_one()? {
+                        return Ok(Progress::Spinning);
+                    }
+                }
                 None if self.complete_one()? => {}
                 None => {
                     if self.blocks.iter().all(|block| block.live_warps == 0) {
@@ -57,6 +80,33 @@ impl Cluster<'_> {
                 }
             }
         }
+    }
+
+    /// Notes a turn of a warp; whether now every warp that can run is known to repeat itself.
+    fn spins_after(&mut self, rank: usize, index: usize) -> bool {
+        if self.progress != self.spins.progress {
+            self.spins = Spins { progress: self.progress, since: self.clock, seen: BTreeMap::new() };
+            return false;
+        }
+        if self.clock - self.spins.since < QUIET {
+            return false;
+        }
+        let Some(digest) = self.digest(rank, index) else { return false };
+        let seen = self.spins.seen.entry((rank, index)).or_insert_with(|| Some(BTreeSet::new()));
+        if seen.as_mut().is_some_and(|digests| !digests.insert(digest)) {
+            *seen = None;
+        }
+        let repeats = |rank: usize, index: usize| matches!(self.spins.seen.get(&(rank, index)), Some(None));
+        let runs = |rank: usize, index: usize| {
+            self.warp(rank, index).is_some_and(|warp| warp.fragments.iter().any(|part| self.may_run(warp, part)))
+        };
+        (0..self.blocks.len()).all(|rank| (0..self.warps()).all(|index| repeats(rank, index) || !runs(rank, index)))
+    }
+
+    /// Whether the cluster has made progress since it was last asked; its loops are looked at anew.
+    pub(crate) fn moved(&mut self, before: u64) -> bool {
+        self.spins = Spins { progress: self.progress, since: self.clock, seen: BTreeMap::new() };
+        self.progress != before
     }
 
     fn warps(&self) -> usize {

@@ -128,9 +128,14 @@ impl Cluster<'_> {
         self.jobs.is_empty() && self.blocks.iter().all(|block| block.live_warps == 0)
     }
 
-    /// What a warp knows: equal after a step that changed nothing, as one round of a loop that polls.
-    pub(crate) fn digest(&self, actor: Actor) -> Option<u64> {
+    /// What the warp of an actor knows.
+    pub(crate) fn digest_of(&self, actor: Actor) -> Option<u64> {
         let Actor::Lanes { rank, warp, .. } = actor else { return None };
+        self.digest(rank, warp)
+    }
+
+    /// What a warp knows: equal after operations that changed nothing, as a round of a loop that polls.
+    pub(super) fn digest(&self, rank: usize, warp: usize) -> Option<u64> {
         let warp = self.warp(rank, warp)?;
         let mut hasher = DefaultHasher::new();
         for slot in &warp.regs {

@@ -241,7 +241,7 @@ impl Cluster<'_> {
                     if let Some(sanitizer) = &mut self.sanitizer {
                         sanitizer.signal(job.ticket, rank, signal);
                     }
-                    self.complete_bytes(rank, signal, data.len() as u32, job.lane).map_err(failed)?;
+                    self.complete_bytes(rank, signal, data.len() as u32, (job.lane, Some(job.pc))).map_err(failed)?;
                 }
                 if let Some(sanitizer) = &mut self.sanitizer {
                     sanitizer.retire(job.ticket);
@@ -287,7 +287,7 @@ impl Cluster<'_> {
                 if let Some(sanitizer) = &mut self.sanitizer {
                     sanitizer.signal(job.ticket, signal.0, signal.1);
                 }
-                self.complete_bytes(signal.0, signal.1, total, job.lane).map_err(failed)?;
+                self.complete_bytes(signal.0, signal.1, total, (job.lane, Some(job.pc))).map_err(failed)?;
                 if let Some(sanitizer) = &mut self.sanitizer {
                     sanitizer.retire(job.ticket);
                 }

@@ -16,7 +16,7 @@ use super::{Cluster, Fault, Wait, Warp};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::report::FindingKind;
+use crate::report::{Finding, FindingKind};
 use crate::sanitize::Ticket;
 
 pub(crate) use bulk::Job;
@@ -208,14 +208,28 @@ impl Cluster<'_> {
                     "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
                 return Err(Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc)));
             }
-            // Shared memory ends with the block's last warp.
-            let others = self.blocks[warp.rank].live_warps > 1;
-            if let Some(job) = self.jobs.iter().find(|job| !others && job.writes_to(warp.rank)) {
-                let message = "the block ends while a bulk copy into its shared memory is under way: nobody waits for it";
-                return Err(Fault::new(FindingKind::InFlight, lane, message).after(Some(job.pc)));
-            }
+            self.note_unawaited(warp);
         }
         self.run_copies(warp, usize::MAX).map_err(|(fault, _)| fault)
+    }
+
+    /// Shared memory ends with the block's last warp: a copy into it that nobody waited for may come later.
+    fn note_unawaited(&mut self, warp: &Warp) {
+        let block = &self.blocks[warp.rank];
+        if block.live_warps > 1 || self.findings.len() >= self.launch.options.most_findings {
+            return;
+        }
+        let under_way = self.jobs.iter().find(|job| job.writes_to(warp.rank)).map(|job| job.pc);
+        let arrived = || block.mbarriers.values().find_map(|barrier| barrier.unawaited);
+        let Some(copy) = under_way.or_else(arrived) else { return };
+        let thread = warp.index as usize * LANES;
+        let finding = Finding {
+            kind: FindingKind::InFlight,
+            message: "the block ends, and nobody has waited for a bulk copy into its shared memory".to_owned(),
+            place: self.place(warp.rank, Some(thread), self.launch.program.code.len() as u32 - 1),
+            earlier: Some(self.place(warp.rank, None, copy)),
+        };
+        self.findings.push(finding);
     }
 
     /// No progress for a long time.
