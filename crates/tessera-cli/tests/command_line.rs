@@ -142,7 +142,7 @@ fn ptx_runs_on_the_emulator() {
     assert!(text.contains("y: i32[32] = [0, 1, 2, 3, 4, 5, ...]") && text.contains("nothing found"), "{text}");
     let (code, text) = emu(&["arange:i32[64]", "empty:i32[64]", "64", "--sanitize", "race"]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("race: a write of shared") && text.contains("PTX line 22") && text.contains("against racy"), "{text}");
+    assert!(text.contains("race: a write of shared") && text.contains("PTX line 21") && text.contains("against racy"), "{text}");
     let (code, text) = emu(&["arange:i32[32]", "empty:i32[64]", "64", "--json"]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("\"kind\":\"out-of-bounds\"") && text.contains("\"thread\":[32,0,0]"), "{text}");

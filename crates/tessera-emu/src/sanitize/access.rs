@@ -1,0 +1,302 @@
+//! Accesses: what one must come after, and what is reported where it does not.
+
+use super::clock::Clock;
+use super::shadow::{Cell, ENGINE, Record, SEVERAL};
+use super::{Access, Sanitizer, Ticket};
+use crate::exec::{Cluster, Target};
+use crate::lanes::LANES;
+use crate::program::{Order, Scope};
+use crate::report::{Finding, FindingKind};
+
+impl Sanitizer {
+    /// A thread's access.
+    pub(crate) fn access(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, access: &Access) {
+        let actor = self.actor(access.rank, access.thread);
+        let state = &self.actors[actor];
+        let record = Record {
+            cluster: self.cluster,
+            time: 0,
+            actor: actor as u32,
+            clock: state.clock.seen.get(actor),
+            turn: state.turn,
+            lane: (access.thread % LANES) as u8,
+            bytes: 0,
+            write: access.write,
+            atomic: access.atomic,
+            asynchronous: false,
+            pc: access.pc,
+            rank: access.rank as u16,
+            thread: access.thread as u32,
+        };
+        if access.atomic {
+            self.take_over(cluster, target, access, actor);
+        }
+        let reads = !access.write || access.updates;
+        self.touch(cluster, target, bytes, record, reads);
+        if access.atomic && access.write {
+            self.give(cluster, target, access, actor);
+        }
+    }
+
+    /// An asynchronous operation's access.
+    pub(crate) fn job_access(
+        &mut self,
+        cluster: &mut Cluster<'_>,
+        ticket: Ticket,
+        pc: u32,
+        target: Target,
+        bytes: u32,
+        write: bool,
+    ) {
+        let number = self.number(ticket);
+        let operation = &self.operations[ticket.0 as usize];
+        let record = Record {
+            cluster: self.cluster,
+            time: 0,
+            actor: number as u32,
+            clock: operation.clock,
+            turn: 0,
+            lane: ENGINE,
+            bytes: 0,
+            write,
+            atomic: false,
+            asynchronous: operation.asynchronous,
+            pc,
+            rank: operation.rank as u16,
+            thread: operation.thread as u32,
+        };
+        self.touch(cluster, target, bytes, record, !write);
+    }
+
+    /// A word that strong accesses synchronise through.
+    fn key(target: Target) -> Option<(usize, u64)> {
+        match target {
+            Target::Global { address, .. } => Some((usize::MAX, address)),
+            Target::Shared { rank, offset } => Some((rank, u64::from(offset))),
+            Target::Local { .. } | Target::Param { .. } => None,
+        }
+    }
+
+    /// A strong read sees what was published at the word.
+    fn take_over(&mut self, cluster: &Cluster<'_>, target: Target, access: &Access, actor: usize) {
+        let Some(key) = Self::key(target) else { return };
+        if access.write && !access.updates {
+            return;
+        }
+        if let Some((clock, only)) = self.published.get(&key)
+            && only.is_none_or(|block| block == access.rank)
+        {
+            let state = &mut self.actors[actor];
+            match access.order {
+                Order::Acquire | Order::AcqRel | Order::Sc => state.clock.seen.join(clock),
+                Order::Weak | Order::Relaxed | Order::Release => state.noticed.join(clock),
+            }
+        }
+        if let (Target::Global { address, .. }, Ok(shadow)) = (target, cluster.launch.shadow.lock())
+            && let Some(published) = shadow.published.get(&address)
+        {
+            let mut other: Vec<(u64, u64)> = published.iter().map(|(cluster, time)| (*cluster, *time)).collect();
+            other.sort_unstable();
+            for (cluster, time) in other {
+                let own = self.visible.entry(cluster).or_insert(0);
+                *own = (*own).max(time);
+            }
+        }
+    }
+
+    /// A strong write publishes what its thread knows, or what it knew at its last fence.
+    fn give(&mut self, cluster: &Cluster<'_>, target: Target, access: &Access, actor: usize) {
+        let Some(key) = Self::key(target) else { return };
+        let state = &self.actors[actor];
+        let releases = matches!(access.order, Order::Release | Order::AcqRel | Order::Sc);
+        let clock = if releases { &state.clock.seen } else { &state.fenced };
+        let turn = u32::from(releases);
+        let only = (access.scope == Scope::Cta).then_some(access.rank);
+        let (published, block) = self.published.entry(key).or_insert_with(|| (Clock::default(), only));
+        published.join(clock);
+        *block = if *block == only { only } else { None };
+        if let (Target::Global { address, .. }, Ok(mut shadow)) = (target, cluster.launch.shadow.lock())
+            && access.scope >= Scope::Gpu
+        {
+            let now = shadow.time;
+            let own = self.cluster;
+            let published = shadow.published.entry(address).or_default();
+            published.insert(own, now);
+            let mut seen: Vec<(u64, u64)> = self.visible.iter().map(|(cluster, time)| (*cluster, *time)).collect();
+            seen.sort_unstable();
+            for (cluster, time) in seen {
+                let entry = published.entry(cluster).or_insert(0);
+                *entry = (*entry).max(time);
+            }
+        }
+        // Lanes that meet at the word are ordered by it.
+        self.actors[actor].turn += turn;
+        self.tick(actor);
+    }
+
+    fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record, reads: bool) {
+        if let Some(footprint) = &mut self.footprint {
+            footprint.memory(self.cluster, target, bytes, record.write);
+        }
+        match target {
+            Target::Shared { rank, offset } => {
+                if self.options.uninitialized {
+                    let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
+                    if reads && let Some(at) = memory.iter().position(|written| !written) {
+                        let message = format!(
+                            "shared memory at {:#x} of block rank {rank} is read before anything was written to it",
+                            offset + at as u32
+                        );
+                        self.report(cluster, FindingKind::Uninitialized, message, &record, None);
+                    }
+                    let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
+                    if record.write {
+                        memory.fill(true);
+                    }
+                }
+                if !self.options.races {
+                    return;
+                }
+                for (at, mask) in words(u64::from(offset), bytes) {
+                    let mut cell = std::mem::take(&mut self.shared[rank][(at / 4) as usize]);
+                    let new = Record { bytes: mask, ..record };
+                    self.check(cluster, &cell, &new, || format!("shared {at:#x} of block rank {rank}"));
+                    cell.add(new);
+                    self.shared[rank][(at / 4) as usize] = cell;
+                }
+            }
+            Target::Global { allocation, address } => {
+                if self.options.uninitialized
+                    && let Some(found) = cluster.launch.heap.get(allocation)
+                {
+                    let unwritten = if reads { found.unwritten(address, u64::from(bytes)) } else { None };
+                    if record.write {
+                        found.mark(address, u64::from(bytes));
+                    }
+                    if let Some(at) = unwritten {
+                        let message = format!("global memory at {at:#x} is read before anything was written to it");
+                        self.report(cluster, FindingKind::Uninitialized, message, &record, None);
+                    }
+                }
+                if !self.options.races {
+                    return;
+                }
+                for (at, mask) in words(address, bytes) {
+                    let launch = cluster.launch;
+                    let Ok(mut shadow) = launch.shadow.lock() else { return };
+                    shadow.time += 1;
+                    let new = Record { bytes: mask, time: shadow.time, ..record };
+                    let mut cell = std::mem::take(shadow.cell(at));
+                    drop(shadow);
+                    self.check(cluster, &cell, &new, || format!("global {at:#x}"));
+                    cell.add(new);
+                    if let Ok(mut shadow) = launch.shadow.lock() {
+                        *shadow.cell(at) = cell;
+                    }
+                }
+            }
+            Target::Local { .. } | Target::Param { .. } => {}
+        }
+    }
+
+    fn check(&mut self, cluster: &mut Cluster<'_>, cell: &Cell, new: &Record, place: impl Fn() -> String) {
+        for old in &cell.records {
+            if old.bytes & new.bytes == 0 || !(old.write || new.write) || (old.atomic && new.atomic) {
+                continue;
+            }
+            let kind = match self.ordered(old, new) {
+                Relation::Before => continue,
+                Relation::Race => FindingKind::Race,
+                Relation::NoProxyFence => FindingKind::ProxyFence,
+            };
+            let what = |record: &Record| match (record.write, record.lane == ENGINE) {
+                (true, false) => "a write",
+                (false, false) => "a read",
+                (true, true) => "an asynchronous write",
+                (false, true) => "an asynchronous read",
+            };
+            let message = match kind {
+                FindingKind::ProxyFence => {
+                    format!("{} of {} comes after {} without `fence.proxy.async`", what(new), place(), what(old))
+                }
+                _ => format!("{} of {} and {} are not ordered", what(new), place(), what(old)),
+            };
+            self.report(cluster, kind, message, new, Some(old));
+            return;
+        }
+    }
+
+    fn ordered(&self, old: &Record, new: &Record) -> Relation {
+        if old.cluster != new.cluster {
+            let visible = self.visible.get(&old.cluster).copied().unwrap_or(0);
+            return if old.time <= visible { Relation::Before } else { Relation::Race };
+        }
+        if old.actor == new.actor {
+            // Lanes of a warp are ordered by the warp's own barriers; lanes that write at one instruction are allowed to.
+            let apart = old.turn == new.turn && old.lane != new.lane && old.lane != ENGINE;
+            let together = old.pc == new.pc && old.write && new.write;
+            return if apart && !together && !(old.lane == SEVERAL && !old.write && !new.write) {
+                Relation::Race
+            } else {
+                Relation::Before
+            };
+        }
+        let clock = match (new.actor as usize).checked_sub(self.actors.len()) {
+            None => &self.actors[new.actor as usize].clock,
+            Some(operation) => &self.operations[operation].before,
+        };
+        let (actor, needed) = (old.actor as usize, old.clock);
+        // A bulk copy sees generic writes across a fence alone.
+        if new.asynchronous && !old.asynchronous && old.write {
+            if clock.fenced.get(actor) >= needed {
+                return Relation::Before;
+            }
+            return if clock.seen.get(actor) >= needed { Relation::NoProxyFence } else { Relation::Race };
+        }
+        if clock.seen.get(actor) >= needed { Relation::Before } else { Relation::Race }
+    }
+
+    /// Reports once for each pair of instructions.
+    pub(super) fn report(
+        &mut self,
+        cluster: &mut Cluster<'_>,
+        kind: FindingKind,
+        message: String,
+        new: &Record,
+        old: Option<&Record>,
+    ) {
+        let pair = (kind, new.pc, old.map_or(0, |old| old.pc));
+        if cluster.findings.len() >= cluster.launch.options.most_findings || !self.reported.insert(pair) {
+            return;
+        }
+        let place = |record: &Record| {
+            let mut place =
+                cluster.place(usize::from(record.rank).min(cluster.blocks.len() - 1), Some(record.thread as usize), record.pc);
+            if record.cluster != self.cluster {
+                // A block of another cluster: only its number is known here.
+                let shape = cluster.launch.grid;
+                let number = record.cluster * cluster.blocks.len() as u64 + u64::from(record.rank);
+                let (x, y) = (u64::from(shape.x), u64::from(shape.y));
+                place.block = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
+            }
+            place
+        };
+        let finding = Finding { kind, message, place: place(new), earlier: old.map(place) };
+        cluster.findings.push(finding);
+    }
+}
+
+enum Relation {
+    Before,
+    Race,
+    NoProxyFence,
+}
+
+/// The words of a range, with the bytes of each that belong to it.
+fn words(start: u64, bytes: u32) -> impl Iterator<Item = (u64, u8)> {
+    let end = start + u64::from(bytes);
+    (start / 4..end.div_ceil(4)).map(move |word| {
+        let mask = (0..4).filter(|byte| (start..end).contains(&(word * 4 + byte))).fold(0, |mask, byte| mask | 1 << byte);
+        (word * 4, mask)
+    })
+}
