@@ -51,7 +51,7 @@ enum End {
     Done,
     /// All that it could still do was seen before.
     Seen,
-    Stopped(Finding),
+    Stopped(Box<Finding>),
 }
 
 /// Memory before the launch.
@@ -115,6 +115,7 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
             }
             End::Seen => explored.pruned += 1,
             End::Stopped(found) => {
+                let found = *found;
                 explored.executions += 1;
                 if !known(&found, &report.findings) {
                     report.findings.push(found.clone());
@@ -238,7 +239,7 @@ impl<'a> Execution<'a> {
             if enabled.is_empty() || depth >= LONGEST {
                 let stuck = self.live.iter().find(|cluster| !cluster.is_over());
                 let found = stuck.map(|cluster| finding(cluster, &cluster.livelock()));
-                break found.map_or(End::Seen, End::Stopped);
+                break found.map_or(End::Seen, |found| End::Stopped(Box::new(found)));
             }
             if depth == path.len() {
                 let Some(choice) = self.choose(path.last(), enabled) else { break End::Seen };
@@ -249,7 +250,7 @@ impl<'a> Execution<'a> {
             remember(path, depth, &mut steps, footprint);
             if let Some(found) = stopped {
                 path.truncate(depth + 1);
-                break End::Stopped(found);
+                break End::Stopped(Box::new(found));
             }
         };
         self.live.drain(..).for_each(|cluster| done.add(cluster));

@@ -37,13 +37,16 @@ pub(crate) fn supported(wgmma: &Wgmma) -> Result<(), String> {
     Ok(())
 }
 
+/// A product's number and the descriptor of its operand.
+type OperandKey = (u64, u64);
+
 /// Operands B that a warpgroup's warps have read: all four multiply with the same.
 #[derive(Debug, Default)]
 pub(super) struct Operands {
-    /// By the product's number and descriptor: K rows of N.
-    floats: Vec<((u64, u64), Rc<Vec<f32>>)>,
+    /// K rows of N.
+    floats: Vec<(OperandKey, Rc<Vec<f32>>)>,
     /// N rows of K.
-    integers: Vec<((u64, u64), Rc<Vec<i32>>)>,
+    integers: Vec<(OperandKey, Rc<Vec<i32>>)>,
 }
 
 /// Rows of a warp.
