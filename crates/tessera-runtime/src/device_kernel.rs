@@ -179,17 +179,23 @@ fn module(
     }
     let (module, origin) = match &image.code {
         ImageCode::Cubin(code) => (context.module(code)?, CodeOrigin::Given),
-        ImageCode::Ptx(text) if context.table()?.assemble.is_some() => {
+        ImageCode::Ptx(text) if context.table()?.assemble.is_some() && !hands_over_registers(text) => {
             match cache.get(key, || context.assemble(text)) {
                 Ok((code, found)) => (context.module(&code)?, if found { CodeOrigin::Disk } else { CodeOrigin::Assembled }),
                 // What the linker refuses the loader may take; if not, its message is the one that counts.
                 Err(_) => (context.module(text.as_bytes())?, CodeOrigin::Assembled),
             }
         }
-        // A back end without an assembler of its own takes the text.
+        // A back end without an assembler of its own takes the text, and so does one that assembles worse than it loads.
         ImageCode::Ptx(text) => (context.module(text.as_bytes())?, CodeOrigin::Assembled),
     };
     Ok((device.keep(key, module), origin))
+}
+
+/// Roles of the kernel hand registers over. The driver's linker gives each of them what a block starts with and spills the rest, which
+/// halves the speed of some products; its loader (with a cache of its own) gives each what it asks for.
+fn hands_over_registers(ptx: &str) -> bool {
+    ptx.contains("setmaxnreg")
 }
 
 /// Makes room for the launch and refuses what the device does not have.
