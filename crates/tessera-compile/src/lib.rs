@@ -7,6 +7,7 @@
 //! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
 //! - [`tile`] gives a block program's tiles layouts over threads, [`target`] makes one thread's instructions of that, and
 //!   [`compile_for`] is both and the optimiser of Target IR: a kernel for a GPU.
+//! - [`report`] says what is known of such a kernel without running it.
 //!
 //! Invariants: a pass leaves a module that verifies; every level of optimisation computes the same bits; the same input and
 //! options give the same output.
@@ -20,6 +21,7 @@ mod fold;
 pub mod generate;
 pub mod passes;
 mod pipeline;
+pub mod report;
 pub mod target;
 pub mod tile;
 mod tiling;

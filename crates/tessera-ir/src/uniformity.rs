@@ -3,6 +3,8 @@
 //! A value is uniform over the *grid* (arguments), the *cluster*, the *block* (the block's index), its *role*, the *warp*
 //! (`tile.warp_id`), or not at all (*thread*: `tile.thread_id`, what an atomic update found). An operation's results are as
 //! little uniform as its least uniform operand; what a loop or condition yields depends also on what decides about them.
+//! Where no thread can ask for its number, a block runs one program: a scalar's atomic update, or its load in an order that others see,
+//! is done once, and all threads get what it found.
 //! A load is as uniform as its address: threads that read what others write meanwhile are wrong on any machine.
 //!
 //! An operation stands under a condition that is as little uniform as the least uniform `if`, loop bound or earlier exit
@@ -73,6 +75,14 @@ impl Condition {
     }
 }
 
+/// Whether threads can ask for their numbers, so that scalars are each one's own. Elsewhere a block runs one program.
+pub fn is_per_thread(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| {
+        let kind = &func.ops[op].kind;
+        matches!(kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
+    })
+}
+
 /// The result of the analysis for one function.
 #[derive(Clone, Debug)]
 pub struct UniformityMap {
@@ -87,7 +97,7 @@ impl UniformityMap {
             values: vec![Uniformity::Grid; func.values.len()],
             conditions: vec![Condition::NONE; func.ops.len()],
         };
-        let mut walk = Walk { func, map, changed: true, scope: Uniformity::Block };
+        let mut walk = Walk { func, map, changed: true, scope: Uniformity::Block, per_thread: is_per_thread(func) };
         while std::mem::take(&mut walk.changed) {
             walk.block(func.body, Condition::NONE);
         }
@@ -135,6 +145,7 @@ struct Walk<'f> {
     changed: bool,
     /// What operations on whole tiles are uniform over here: the block, or the role.
     scope: Uniformity,
+    per_thread: bool,
 }
 
 impl Walk<'_> {
@@ -287,12 +298,13 @@ impl Walk<'_> {
     fn results(&mut self, op: Op) {
         let data = &self.func.ops[op];
         let operands = self.least(&data.operands).uniformity;
+        let found = if self.per_thread { Uniformity::Thread } else { operands.max(self.scope) };
         let uniformity = match &data.kind {
             OpKind::Schedule(ScheduleOp::GetTileBlockId { .. }) => Uniformity::Block,
-            OpKind::Schedule(ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. }) => Uniformity::Thread,
+            OpKind::Schedule(ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. }) => found,
             OpKind::Schedule(ScheduleOp::LoadPtrTko { order, .. } | ScheduleOp::LoadViewTko { order, .. }) => match order {
                 MemoryOrder::Weak => operands,
-                _ => Uniformity::Thread,
+                _ => found,
             },
             OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {}) => Uniformity::Thread,
             OpKind::Tile(TileOp::WarpId {}) => Uniformity::Warp,

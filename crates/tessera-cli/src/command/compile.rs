@@ -9,6 +9,7 @@ use tessera::runtime::argspec;
 use tessera::types::{Arch, Target};
 
 use crate::arguments::{Compile, Emit};
+use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure};
 use crate::failure::{Failure, Outcome, write_text};
 
@@ -55,7 +56,8 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
         Emit::Report if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let device = for_device(&kernel, &types, &options)?;
-            device_report(&compiled, &device, options.level)
+            let report = Report::new(&compiled, &device, options.level, assemble(&device));
+            if arguments.json { report.json() } else { report.text() }
         }
         Emit::Report => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
@@ -94,36 +96,6 @@ fn assemble(device: &DeviceCompiled) -> Result<Assembly, Failure> {
     let assembler = Assembler::find(&source).map_err(Failure::environment)?;
     let target = PtxTarget::parse(&device.kernel.image.target).unwrap_or(PtxTarget::SM_90A);
     assembler.assemble(&device.kernel.ptx(), target, Optimize::Full).map_err(Failure::environment)
-}
-
-fn device_report(compiled: &tessera::compile::Compiled, device: &DeviceCompiled, level: OptLevel) -> String {
-    let image = &device.kernel.image;
-    let mut text = format!("kernel {}, {level}, {}\n\nstages\n", image.entry, image.target);
-    let mut total = 0.0;
-    for stage in compiled.stages.iter().chain(&device.stages) {
-        let microseconds = stage.time.as_secs_f64() * 1e6;
-        total += microseconds;
-        text.push_str(&format!("  {microseconds:>9.1} us  {}{}\n", stage.name, if stage.changed { "" } else { " (no change)" }));
-    }
-    text.push_str(&format!("  {total:>9.1} us  in all\n\nlaunch\n"));
-    text.push_str(&format!("  {:>9} threads a block\n", image.launch.threads[0]));
-    text.push_str(&format!("  {:>9} bytes of shared memory\n", image.launch.shared_bytes));
-    text.push_str(&format!("  {:>9} instructions\n", device.kernel.kernel.size()));
-    match assemble(device) {
-        Ok(assembly) => {
-            text.push_str(&format!("\nassembler, {:.1} ms\n", assembly.time.as_secs_f64() * 1e3));
-            for usage in &assembly.report.functions {
-                let spilled = usage.spill_stores + usage.spill_loads;
-                text.push_str(&format!("  {:>9} registers\n  {:>9} bytes of stack\n", usage.registers, usage.stack_bytes));
-                text.push_str(&format!("  {spilled:>9} bytes spilled\n"));
-            }
-            if assembly.report.serialises_wgmma() {
-                text.push_str("  products of warpgroups wait for each other\n");
-            }
-        }
-        Err(failure) => text.push_str(&format!("\nnot assembled: {}\n", failure.text)),
-    }
-    text
 }
 
 fn report(compiled: &tessera::compile::Compiled, notes: &[String], level: OptLevel) -> String {

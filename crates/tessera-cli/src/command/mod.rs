@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod compile;
+mod device_report;
 pub(crate) mod doctor;
 pub(crate) mod emu;
 mod emulation;

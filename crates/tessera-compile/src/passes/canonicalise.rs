@@ -167,13 +167,24 @@ fn counted(func: &mut Func, op: Op, unsigned: bool, facts: &Facts, uses: &Uses) 
     }
     let body = data.regions[0];
     let once = matches!((bounds[0].value(), bounds[1].value(), bounds[2].value()),
-        (Some(lower), Some(upper), Some(step)) if lower < upper && step > 0 && lower.checked_add(step).is_none_or(|next| next >= upper));
+        (Some(lower), Some(upper), Some(step)) if lower < upper && step > 0 && lower.checked_add(step).is_none_or(|next| next >= upper))
+        || ends_at_next(func, [data.one(0), data.one(1)], bounds[0].greatest, bounds[2].value());
     if known && once && loop_exits(func, op).len() == 1 && ends_with_continue(func, body) {
         let args = std::iter::once(data.one(0)).chain(init).collect();
         return Step::Inline(body, args);
     }
     let forwarded = hand_on(func, op, uses);
     if forwarded.is_empty() { Step::Keep } else { Step::Forward(forwarded) }
+}
+
+/// The upper bound is the lower one and at most a step.
+fn ends_at_next(func: &Func, [lower, upper]: [Value; 2], greatest: i64, step: Option<i64>) -> bool {
+    let (Some(op), Some(step)) = (func.defining_op(upper), step) else { return false };
+    let sum = &func.ops[op];
+    let adds = matches!(sum.kind, OpKind::Schedule(ScheduleOp::AddI { .. })) && sum.one(0) == lower;
+    let added = adds.then(|| func.constant(sum.one(1)).and_then(Const::as_int)).flatten();
+    let most = func.ty(lower).num().map_or(0, |dtype| i64::MAX >> (64 - dtype.bits().min(64)));
+    added.is_some_and(|added| (1..=step).contains(&added) && greatest <= most - added)
 }
 
 fn ends_with_continue(func: &Func, block: Block) -> bool {

@@ -5,6 +5,7 @@ use tessera_ir::Pass;
 
 mod canonicalise;
 mod constant_fold;
+mod count_loops;
 mod cse;
 mod dce;
 mod fma_contract;
@@ -24,6 +25,7 @@ pub const ALL: &[&Pass] = &[
     &narrow_integers::PASS,
     &cse::PASS,
     &licm::PASS,
+    &count_loops::PASS,
     &dce::PASS,
     &token_order::PASS,
 ];

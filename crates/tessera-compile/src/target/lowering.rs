@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::bound::{Bound, Buffer, Regs, Tensor, class_of, extent_class};
+use super::conflicts::SharedAccess;
 use super::control::Frame;
 use super::frame::Files;
 use super::rings::Ring;
@@ -57,6 +58,8 @@ pub(super) struct Lowering<'m> {
     /// Tokens seen so far, and those of them behind which all threads have met.
     pub(super) tokens: Vec<Value>,
     pub(super) settled: FxHashSet<Value>,
+    /// Moves between registers and shared memory so far.
+    pub(super) accesses: Vec<SharedAccess>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
     pub(super) waits_for_predecessor: bool,

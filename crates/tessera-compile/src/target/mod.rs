@@ -8,7 +8,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `atomic`, `shared`, `turn`, `engine` |
+//! | memory | `view`, `memory`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug` |
 //!
 //! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
@@ -23,6 +23,7 @@
 mod atomic;
 mod bound;
 mod cast;
+mod conflicts;
 mod control;
 mod debug;
 mod elementwise;
@@ -49,12 +50,15 @@ mod turn;
 mod view;
 mod warpgroup;
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, TileOp};
+use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
 use tessera_ptx::ssa::{self, Builder};
-use tessera_ptx::{Special, Target};
+use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
+pub use self::conflicts::SharedAccess;
 use self::frame::{Files, identifier};
 use self::lowering::{Lowered, Lowering, Team};
 use self::scratch::Scratch;
@@ -71,9 +75,25 @@ pub struct TargetKernel {
     pub files: Vec<String>,
     /// Everything that a launch needs; its code is empty until it is printed.
     pub image: KernelImage,
+    /// How tiles move between registers and shared memory.
+    pub accesses: Vec<SharedAccess>,
 }
 
 impl TargetKernel {
+    /// How many instructions of each mnemonic its PTX has, in order of their names.
+    pub fn instruction_mix(&self) -> BTreeMap<&'static str, usize> {
+        let (module, _) = ssa::module(std::slice::from_ref(&self.kernel), Target::SM_90A, &self.files);
+        let mut mix = BTreeMap::new();
+        for function in module.functions() {
+            for statement in function.body.iter().flatten() {
+                if let Statement::Instruction(instruction) = statement {
+                    *mix.entry(instruction.row.row().mnemonic()).or_insert(0) += 1;
+                }
+            }
+        }
+        mix
+    }
+
     /// The kernel as PTX.
     pub fn ptx(&self) -> String {
         let target = Target::parse(self.arch.name()).unwrap_or(Target::SM_90A);
@@ -114,13 +134,11 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         in_flight: Vec::new(),
         files: Files::default(),
         span: func.span,
-        per_thread: func.linked_ops().into_iter().any(|op| {
-            let kind = &func.ops[op].kind;
-            matches!(kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
-        }),
+        per_thread: tessera_ir::uniformity::is_per_thread(func),
         words: FxHashMap::default(),
         tokens: Vec::new(),
         settled: FxHashSet::default(),
+        accesses: Vec::new(),
         barriers: 1,
         waits_for_predecessor: false,
     };
@@ -153,7 +171,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         let note = "this is a mistake in the compiler, not in the kernel";
         Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
     })?;
-    Ok(TargetKernel { kernel, arch, files, image })
+    Ok(TargetKernel { kernel, arch, files, image, accesses: lowering.accesses })
 }
 
 impl Lowering<'_> {

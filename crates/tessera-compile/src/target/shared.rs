@@ -288,7 +288,9 @@ impl Lowering<'_> {
         let elem = Elem::Num(buffer.elem);
         let zero = self.bits(elem, 0);
         let mut regs: Regs = std::iter::repeat_n(zero, layout.registers() as usize).collect();
-        for run in self.buffer_runs(buffer, layout) {
+        let runs = self.buffer_runs(buffer, layout);
+        self.note_access(buffer, layout, runs.first().map_or(&[], |run| &run.registers), runs.len(), false);
+        for run in runs {
             let loaded = self.load_run("shared", elem, &run, zero, false);
             for (&register, value) in run.registers.iter().zip(loaded) {
                 regs[register] = value;
@@ -301,7 +303,9 @@ impl Lowering<'_> {
     pub(super) fn store_buffer(&mut self, buffer: &Buffer, layout: &Distribution, regs: &Regs) {
         let elem = Elem::Num(buffer.elem);
         let mine = self.stores(layout);
-        for mut run in self.buffer_runs(buffer, layout) {
+        let runs = self.buffer_runs(buffer, layout);
+        self.note_access(buffer, layout, runs.first().map_or(&[], |run| &run.registers), runs.len(), true);
+        for mut run in runs {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
             }

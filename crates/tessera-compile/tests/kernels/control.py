@@ -82,3 +82,13 @@ def compare_and_swap(x, count):
     old = ct.gather(x, at)
     ct.atomic_cas(x, at, old, old + 1)
     ct.atomic_xchg(count, at, ct.gather(x, at))
+
+
+# args: x: i32[512], parts: i32[4], count: i32[1], y: i32[1]; grid: 4
+@ct.kernel
+def last_block_finishes(x, parts, count, y):
+    ct.scatter(parts, ct.bid(0), ct.sum(ct.load(x, (ct.bid(0),), (128,))))
+    done = ct.atomic_add(count, 0, 1)
+    if done == ct.num_blocks(0) - 1:
+        all_parts = ct.load(parts, (0,), (4,), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE)
+        ct.store(y, (0,), ct.sum(all_parts, axis=0, keepdims=True))

@@ -2,7 +2,7 @@
 //!
 //! A comment above a kernel says what it is run with:
 //! `# args: x: f32[100,64], y: f32[100], n: i32, N = 64; grid: 4, 2; near: 1e-5`. Arrays get made-up numbers. Results agree bit by bit, but
-//! where `near` says how far apart numbers may be, in parts of the larger one or of 1. A block of the language tests may have lines
+//! where `near` says how far apart numbers may be, in parts of the larger one or of 1; `more` marks a rewrite that does more. A block of the language tests may have lines
 //! `# grid: 2` and `# near: 1e-5`; an array of sizes that the block leaves open is small.
 
 use std::path::Path;
@@ -24,6 +24,8 @@ pub(crate) struct Program {
     args: Vec<(String, ArgType)>,
     pub(crate) grid: [u32; 3],
     pub(crate) near: f64,
+    /// It does more than the others of its file.
+    pub(crate) more: bool,
 }
 
 impl Program {
@@ -91,13 +93,19 @@ fn array(dtype: DType, shape: &[Extent], seed: u64, round: bool) -> Data {
     }
 }
 
-/// A kernel, its arrays, and whether it shall be assembled too.
+/// The test kernels with their arrays.
 pub(crate) fn kernels() -> Vec<(Program, Vec<Data>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+    read("kernels").into_iter().flat_map(|(_, programs)| programs).map(Program::opened).collect()
+}
+
+/// The kernels of each file in a folder of the tests.
+pub(crate) fn read(folder: &str) -> Vec<(String, Vec<Program>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the test kernels").map(|e| e.expect("a file").path()).collect();
     paths.sort();
-    let mut programs = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
+        let mut programs = Vec::new();
         let text = std::fs::read_to_string(&path).expect("a test kernel file");
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let lines: Vec<&str> = text.lines().collect();
@@ -113,14 +121,16 @@ pub(crate) fn kernels() -> Vec<(Program, Vec<Data>)> {
                 args,
                 grid: [1, 1, 1],
                 near: 0.0,
+                more: false,
             };
             for part in parts {
                 program.option(part);
             }
-            programs.push(program.opened());
+            programs.push(program);
         }
+        files.push((name, programs));
     }
-    programs
+    files
 }
 
 /// The blocks of the language tests that are accepted, with every kernel in them.
@@ -138,6 +148,7 @@ pub(crate) fn blocks() -> Vec<(Program, Vec<Data>)> {
                 args: args.iter().filter(own).cloned().collect(),
                 grid: [1, 1, 1],
                 near: 0.0,
+                more: false,
             };
             for line in block.code.lines() {
                 program.option(line.trim_start_matches("# "));
@@ -153,6 +164,7 @@ pub(crate) fn blocks() -> Vec<(Program, Vec<Data>)> {
 
 impl Program {
     fn option(&mut self, text: &str) {
+        self.more |= text == "more";
         if let Some(grid) = text.strip_prefix("grid: ") {
             for (axis, blocks) in grid.split(", ").enumerate() {
                 self.grid[axis] = blocks.trim().parse().expect("a number of blocks");

@@ -1,6 +1,7 @@
 //! A Tile function made ready, and its launches.
 
 use tessera_ir::attrs::{Combine, MemoryOrder, Overflow, Rounding, Signedness};
+use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
     Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpData, OpKind, Padding, ScheduleOp, Shape, TileOp, TileType, Type,
     Value,
@@ -42,11 +43,7 @@ impl Program {
                 micros[op.index()] = Some(Micro::build(module, &single).map_err(|diagnostic| *diagnostic)?);
             }
         }
-        let numbered = |(_, data): &(Op, &OpData)| {
-            matches!(data.kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
-        };
-        let per_thread = executed(func).iter().any(numbered);
-        Ok(Program { func: func.clone(), threads, per_thread, micros })
+        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), micros })
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {

@@ -1,0 +1,201 @@
+//! The report of a kernel for a GPU: `tessera compile --target sm_90a --emit report`, as text or as one JSON object.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tessera::compile::ptx::Assembly;
+use tessera::compile::report::DeviceReport;
+use tessera::compile::{Compiled, DeviceCompiled, OptLevel, Stage};
+use tessera::ir::{SourceMap, Span};
+
+use crate::failure::Failure;
+
+/// Everything that the report tells.
+pub(crate) struct Report<'c> {
+    entry: &'c str,
+    target: &'c str,
+    level: OptLevel,
+    stages: Vec<&'c Stage>,
+    facts: DeviceReport,
+    assembly: Result<Assembly, Failure>,
+    sources: &'c SourceMap,
+}
+
+impl<'c> Report<'c> {
+    pub(crate) fn new(
+        compiled: &'c Compiled,
+        device: &'c DeviceCompiled,
+        level: OptLevel,
+        assembly: Result<Assembly, Failure>,
+    ) -> Report<'c> {
+        let image = &device.kernel.image;
+        Report {
+            entry: &image.entry,
+            target: &image.target,
+            level,
+            stages: compiled.stages.iter().chain(&device.stages).collect(),
+            facts: DeviceReport::new(compiled, device),
+            assembly,
+            sources: &compiled.module.sources,
+        }
+    }
+
+    fn place(&self, span: Span) -> String {
+        self.sources.locate(span)
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let facts = &self.facts;
+        let mut out = format!("kernel {}, {}, {}\n\nrecipe\n  {}\n", self.entry, self.level, self.target, facts.recipe());
+        for remark in &facts.recipes {
+            if let Some(reason) = &remark.refusal {
+                let place = reason.span.map_or(String::new(), |span| format!("{}: ", self.place(span)));
+                let _ = writeln!(out, "  not `{}`: {place}{}", remark.recipe, reason.text);
+            }
+        }
+        out.push_str("\nstages\n");
+        for stage in &self.stages {
+            let unchanged = if stage.changed { "" } else { " (no change)" };
+            let _ = writeln!(out, "  {:>9.1} us  {}{unchanged}", stage.time.as_secs_f64() * 1e6, stage.name);
+        }
+        let _ = writeln!(out, "  {:>9.1} us  in all", self.total() * 1e6);
+        out.push_str("\nlaunch\n");
+        let _ = writeln!(out, "  {:>9} threads a block", facts.threads);
+        let _ = writeln!(out, "  {:>9} bytes of shared memory", facts.shared_bytes);
+        let _ = writeln!(out, "  {:>9} stages", facts.stages);
+        self.machine_code(&mut out);
+        let inside = facts.conversions.iter().filter(|conversion| conversion.in_loop).count();
+        let _ = writeln!(out, "\nconversions: {}, {inside} of them in loops", facts.conversions.len());
+        for found in &facts.conversions {
+            let looped = if found.in_loop { ", in a loop" } else { "" };
+            let _ =
+                writeln!(out, "  {:>9} bytes  {} by {}{looped}, {}", found.bytes, found.tile, found.way, self.place(found.span));
+        }
+        let _ = writeln!(
+            out,
+            "\nmoves to and from shared memory: {}, conflicts of degree {}",
+            facts.accesses.len(),
+            facts.worst_degree()
+        );
+        for found in &facts.accesses {
+            let what = if found.stores { "stores" } else { "loads" };
+            let _ = writeln!(
+                out,
+                "  degree {:>2}  {} {what} of {} bytes a lane, {}",
+                found.degree,
+                found.instructions,
+                found.bytes,
+                self.place(found.span)
+            );
+        }
+        let _ = writeln!(out, "\ninstructions of PTX: {}", facts.mix.values().sum::<usize>());
+        let mut mix: Vec<_> = facts.mix.iter().collect();
+        mix.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), **name));
+        for (name, count) in mix {
+            let _ = writeln!(out, "  {count:>9} {name}");
+        }
+        let round = &facts.round;
+        let of = if round.is_loop { "a round of the inner loop" } else { "a block" };
+        let _ = writeln!(out, "\nroofline, {of}\n  {:>9} operations\n  {:>9} bytes", round.operations, round.bytes);
+        if let Some(bound) = &facts.bound {
+            let _ = writeln!(
+                out,
+                "  bound by {}: {:.1} operations a byte, the limits of {} meet at {:.1}",
+                bound.limit(),
+                bound.intensity,
+                bound.device,
+                bound.ridge
+            );
+        }
+        out
+    }
+
+    fn total(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.time.as_secs_f64()).sum()
+    }
+
+    fn machine_code(&self, out: &mut String) {
+        let assembly = match &self.assembly {
+            Ok(assembly) => assembly,
+            Err(failure) => {
+                let _ = writeln!(out, "\nnot assembled: {}", failure.text);
+                return;
+            }
+        };
+        let _ = writeln!(out, "\nassembler, {:.1} ms", assembly.time.as_secs_f64() * 1e3);
+        for usage in &assembly.report.functions {
+            let _ = writeln!(out, "  {:>9} registers\n  {:>9} bytes of stack", usage.registers, usage.stack_bytes);
+            let _ = writeln!(out, "  {:>9} bytes spilled", usage.spill_stores + usage.spill_loads);
+        }
+        if assembly.report.serialises_wgmma() {
+            out.push_str("  products of warpgroups wait for each other\n");
+        }
+        if assembly.report.ignores_setmaxnreg() {
+            out.push_str("  the assembler ignored how many registers roles have\n");
+        }
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        let facts = &self.facts;
+        let refused = facts.recipes.iter().filter_map(|remark| {
+            let reason = remark.refusal.as_ref()?;
+            Some(json!({ "recipe": remark.recipe, "reason": reason.text, "place": reason.span.map(|span| self.place(span)) }))
+        });
+        let conversion = |found: &tessera::compile::report::Conversion| {
+            let place = self.place(found.span);
+            json!({ "tile": found.tile, "bytes": found.bytes, "way": found.way, "in_loop": found.in_loop, "place": place })
+        };
+        let accesses: Vec<Value> = facts
+            .accesses
+            .iter()
+            .map(|found| {
+                json!({
+                    "stores": found.stores,
+                    "bytes": found.bytes,
+                    "instructions": found.instructions,
+                    "degree": found.degree,
+                    "place": self.place(found.span),
+                })
+            })
+            .collect();
+        let stages: Vec<Value> =
+            self.stages.iter().map(|stage| json!({ "name": stage.name, "seconds": stage.time.as_secs_f64() })).collect();
+        let assembly = match &self.assembly {
+            Err(failure) => json!({ "error": failure.text }),
+            Ok(assembly) => {
+                let usage = assembly.report.functions.first().cloned().unwrap_or_default();
+                json!({
+                    "seconds": assembly.time.as_secs_f64(),
+                    "registers": usage.registers,
+                    "stack_bytes": usage.stack_bytes,
+                    "spilled_bytes": assembly.report.spilled_bytes(),
+                    "serialises_wgmma": assembly.report.serialises_wgmma(),
+                })
+            }
+        };
+        let bound = facts.bound.as_ref().map(
+            |bound| json!({ "limit": bound.limit(), "device": bound.device, "intensity": bound.intensity, "ridge": bound.ridge }),
+        );
+        let report = json!({
+            "kernel": self.entry,
+            "target": self.target,
+            "level": self.level.to_string(),
+            "recipe": facts.recipe(),
+            "refused": refused.collect::<Vec<_>>(),
+            "stages": stages,
+            "threads": facts.threads,
+            "shared_bytes": facts.shared_bytes,
+            "ring_stages": facts.stages,
+            "assembler": assembly,
+            "conversions": facts.conversions.iter().map(conversion).collect::<Vec<_>>(),
+            "shared_accesses": accesses,
+            "worst_degree": facts.worst_degree(),
+            "instructions": facts.mix,
+            "round": { "loop": facts.round.is_loop, "operations": facts.round.operations, "bytes": facts.round.bytes },
+            "bound": bound,
+        });
+        format!("{report}\n")
+    }
+}

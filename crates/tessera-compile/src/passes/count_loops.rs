@@ -1,0 +1,147 @@
+//! `count-loops`: a `loop` that counts becomes a `for`, so that how a count was written decides nothing.
+//!
+//! A loop counts when it is left at one place, before anything of a round is done, as soon as a carried integer has come up to a value
+//! from before the loop, and each round adds one to that integer.
+//!
+//! ```text
+//! %r = loop [%init, %zero] (%acc, %k) {          %r, %last = for %zero, %n, %one, [%init, %zero] (%i, %acc, %k) {
+//!   %c = cmpi %k, %n {predicate=lt}
+//!   if %c { yield } { break [%acc] }
+//!   %next = ... %k ...                             %next = ... %i ...
+//!   %more = addi %k, %one                          %more = addi %i, %one
+//!   continue [%next, %more]                        continue [%next, %more]
+//! }                                              }
+//! ```
+//!
+//! Requires: nothing. Preserves: every bit; what a round did before the test is pure, and is not done for the round that does not
+//! come. What the integer was carried for is for `dce` to find out.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::attrs::{Predicate, Signedness};
+use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
+
+use crate::analysis::exits::{can_leave, loop_exits};
+
+/// Loops that count.
+pub(super) const PASS: Pass = Pass { name: "count-loops", doc: "Makes a `for` of a loop that counts.", run };
+
+fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
+    let is_loop = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Loop {}));
+    let loops: Vec<Op> = func.linked_ops().into_iter().filter(is_loop).collect();
+    let mut changed = false;
+    for op in loops {
+        if let Some(counting) = counting(func, op) {
+            convert(func, op, &counting);
+            changed = true;
+        }
+    }
+    Changed(changed)
+}
+
+/// How a loop counts.
+struct Counting {
+    /// Position of the integer among what is carried.
+    counter: usize,
+    upper: Value,
+    unsigned: bool,
+    /// The condition that leaves the loop.
+    exit: Op,
+    /// What the loop yields.
+    yields: Vec<Value>,
+}
+
+fn counting(func: &Func, op: Op) -> Option<Counting> {
+    let body = func.ops[op].regions[0];
+    let (&last, ops) = func.blocks[body].ops.split_last()?;
+    let [left, again] = loop_exits(func, op)[..] else { return None };
+    if again != last || !matches!(func.ops[left].kind, OpKind::Schedule(ScheduleOp::Break {})) || can_leave(func, op) {
+        return None;
+    }
+    let leaves = |region: &Block| func.blocks[*region].ops == [left];
+    let at = ops.iter().position(|&inner| func.ops[inner].regions.iter().any(leaves))?;
+    let exit = &func.ops[ops[at]];
+    let before = ops[..at].iter().all(|&inner| func.ops[inner].row().effects == Effects::Pure);
+    let nothing_else = exit.regions.iter().all(|region| func.blocks[*region].ops.len() == 1);
+    if !before || !nothing_else || !exit.results.is_empty() {
+        return None;
+    }
+    let mut inside = FxHashSet::default();
+    defined(func, body, &mut inside);
+    let test = func.defining_op(exit.one(0))?;
+    let OpKind::Schedule(ScheduleOp::CmpI { predicate, signedness }) = func.ops[test].kind else { return None };
+    // Which comparison keeps the loop going: `counter < upper`, however it is turned.
+    let (lhs, rhs) = (func.ops[test].one(0), func.ops[test].one(1));
+    let goes_on_when_true = leaves(&exit.regions[1]);
+    let (counted, upper) = match (predicate, goes_on_when_true) {
+        (Predicate::Lt, true) | (Predicate::Ge, false) => (lhs, rhs),
+        (Predicate::Gt, true) | (Predicate::Le, false) => (rhs, lhs),
+        _ => return None,
+    };
+    let args = &func.blocks[body].args;
+    let counter = args.iter().position(|&arg| arg == counted)?;
+    let next = func.defining_op(func.ops[last].operands[counter])?;
+    let (sum, one) = (&func.ops[next], |value| func.constant(value).and_then(Const::as_int) == Some(1));
+    let adds = matches!(sum.kind, OpKind::Schedule(ScheduleOp::AddI { .. }));
+    let by_one = || sum.one(0) == counted && one(sum.one(1)) || sum.one(1) == counted && one(sum.one(0));
+    if inside.contains(&upper) || !adds || !by_one() || !func.ty(counted).is_scalar() {
+        return None;
+    }
+    let yields = func.ops[left].operands.to_vec();
+    yields.iter().all(|value| args.contains(value) || !inside.contains(value)).then(|| Counting {
+        counter,
+        upper,
+        unsigned: signedness == Signedness::Unsigned,
+        exit: ops[at],
+        yields,
+    })
+}
+
+fn defined(func: &Func, block: Block, found: &mut FxHashSet<Value>) {
+    found.extend(&func.blocks[block].args);
+    for &op in &func.blocks[block].ops {
+        found.extend(&func.ops[op].results);
+        func.ops[op].regions.iter().for_each(|&region| defined(func, region, found));
+    }
+}
+
+fn convert(func: &mut Func, op: Op, counting: &Counting) {
+    let data = func.ops[op].clone();
+    let (old, body) = (data.regions[0], func.new_block());
+    let args = func.blocks[old].args.clone();
+    let mut map: FxHashMap<Value, Value> = FxHashMap::default();
+    let counter_type = func.ty(args[counting.counter]).clone();
+    let counter = func.add_arg(body, counter_type.clone(), None);
+    for &arg in &args {
+        let (ty, name) = (func.ty(arg).clone(), func.values[arg].name.take());
+        let own = func.add_arg(body, ty, None);
+        func.values[own].name = name;
+        map.insert(arg, own);
+    }
+    let carried = map.insert(args[counting.counter], counter);
+    if let Some(carried) = carried {
+        func.values[counter].name = func.values[carried].name.take();
+    }
+    func.blocks[body].ops = func.blocks[old].ops.iter().copied().filter(|&inner| inner != counting.exit).collect();
+
+    let one = Const::int(counter_type.num().unwrap_or(tessera_types::DType::I32), 1);
+    let step = func.make_op(ScheduleOp::Constant { value: one }.into(), &[], [counter_type], [], data.span);
+    let types: Vec<Type> = args.iter().map(|&arg| func.ty(arg).clone()).collect();
+    let init = data.group(0);
+    let groups: [&[Value]; 4] = [&[init[counting.counter]], &[counting.upper], &[func.ops[step].result()], init];
+    let kind = ScheduleOp::For { unsigned: counting.unsigned };
+    let counted = func.make_op(kind.into(), &groups, types, [body], data.span);
+    for (&result, &value) in data.results.iter().zip(&counting.yields) {
+        let value = match args.iter().position(|&arg| arg == value) {
+            Some(position) => func.ops[counted].results[position],
+            None => value,
+        };
+        func.values[value].name = func.values[value].name.take().or_else(|| func.values[result].name.take());
+        map.insert(result, value);
+    }
+    let parent = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&op));
+    if let Some(parent) = parent {
+        let at = func.blocks[parent].ops.iter().position(|&inner| inner == op).unwrap_or(0);
+        func.blocks[parent].ops.splice(at..=at, [step, counted]);
+    }
+    func.replace_uses(|value| map.get(&value).copied().unwrap_or(value));
+}
