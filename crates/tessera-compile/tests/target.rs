@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 
+#[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
 use arbtest::arbtest;

@@ -145,11 +145,11 @@ rows! {
     // Comparison
     "setp.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi).(BITS|INT)" "q|q a a" 1 0 Sm 20
     "setp.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi).(and|or|xor).(BITS|INT)" "q|q a a p" 1 0 Sm 20
-    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|NaN).ftz?.(f32|f64|f16)" "q|q a a" 1 0 Sm 20
-    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|NaN).(and|or|xor).ftz?.(f32|f64|f16)" "q|q a a p" 1 0 Sm 20
-    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|NaN).(f16x2|bf16|bf16x2)" "q|q a a" 7 8 Sm 53
-    "set.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi|equ|neu|ltu|leu|gtu|geu|num|NaN).ftz?.(u32|s32|f32).(BITS|INT|f32|f64)" "d:t0 a a" 1 0 Sm 20
-    "set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|NaN).ftz?.(f16|bf16|f16x2|bf16x2|u16|s16|u32|s32).(f16|bf16|f16x2|bf16x2)" "d:t0 a a" 4 2 Sm 53
+    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(f32|f64|f16)" "q|q a a" 1 0 Sm 20
+    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(and|or|xor).ftz?.(f32|f64|f16)" "q|q a a p" 1 0 Sm 20
+    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(f16x2|bf16|bf16x2)" "q|q a a" 7 8 Sm 53
+    "set.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(u32|s32|f32).(BITS|INT|f32|f64)" "d:t0 a a" 1 0 Sm 20
+    "set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(f16|bf16|f16x2|bf16x2|u16|s16|u32|s32).(f16|bf16|f16x2|bf16x2)" "d:t0 a a" 4 2 Sm 53
     "slct.ftz?.(BITS|INT|f32|f64).(s32|f32)" "d:t0 a:t0 a:t0 a:t1" 1 0 Sm 20
 
     // Conversions

@@ -37,7 +37,7 @@ words! {
     F4e "f4e" B4e "b4e" Rc8 "rc8" Ecl "ecl" Ecr "ecr" Rc16 "rc16"
     // comparison and boolean
     Eq "eq" Ne "ne" Lt "lt" Le "le" Gt "gt" Ge "ge" Ls "ls" Hs "hs" Equ "equ" Neu "neu" Ltu "ltu" Leu "leu"
-    Gtu "gtu" Geu "geu" Num "num" And "and" Or "or" Xor "xor" Popc "popc"
+    Gtu "gtu" Geu "geu" Num "num" Unordered "nan" And "and" Or "or" Xor "xor" Popc "popc"
     Finite "finite" Infinite "infinite" Number "number" Notanumber "notanumber" Normal "normal" Subnormal "subnormal"
     // spaces
     Param "param" ParamEntry "param::entry" ParamFunc "param::func" Global "global" Shared "shared"

@@ -236,7 +236,7 @@ impl Builder<'_> {
             Word::Gtu,
             Word::Geu,
             Word::Num,
-            Word::Nan,
+            Word::Unordered,
         ];
         Ok((mods.any(&HOW).ok_or("the comparison is missing")?, mods.ty()?))
     }

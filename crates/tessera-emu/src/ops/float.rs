@@ -362,7 +362,7 @@ macro_rules! comparisons {
             Word::Gtu => Some(test!(|$a: $t, $b: $t| { $x > $y || $x.is_nan() || $y.is_nan() })),
             Word::Geu => Some(test!(|$a: $t, $b: $t| { $x >= $y || $x.is_nan() || $y.is_nan() })),
             Word::Num => Some(test!(|$a: $t, $b: $t| { !$x.is_nan() && !$y.is_nan() })),
-            Word::Nan => Some(test!(|$a: $t, $b: $t| { $x.is_nan() || $y.is_nan() })),
+            Word::Unordered => Some(test!(|$a: $t, $b: $t| { $x.is_nan() || $y.is_nan() })),
             _ => None,
         }
     };

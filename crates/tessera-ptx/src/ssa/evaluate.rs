@@ -172,7 +172,7 @@ fn compare(modifiers: &[Modifier], ty: Type, a: u64, b: u64) -> Option<bool> {
         Word::Gtu => greater || !ordered,
         Word::Geu => !less,
         Word::Num => ordered,
-        Word::Nan => !ordered,
+        Word::Unordered => !ordered,
         _ => return None,
     })
 }
