@@ -144,7 +144,9 @@ for case in language_kernels.CASES:
     if case.printed is not None and case.printed not in message:
         failures.append(f"{case.name}: printed {message!r}, not {case.printed!r}")
 
-for name, body, arrays, grid, options, message in language_programs.MISTAKES if ON_CPU else ():
+for name, body, arrays, grid, options, message in language_programs.MISTAKES:
+    if not ON_CPU and "assertion" not in message:
+        continue
     lines = "\n".join("    " + line for line in body.split("\n"))
     command = command_of(name, f"@ct.kernel\ndef kernel({', '.join(arrays)}):\n{lines}\n", arrays, [], grid)
     result = subprocess.run([*command, *options], capture_output=True, text=True)

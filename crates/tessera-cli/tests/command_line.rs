@@ -368,6 +368,46 @@ fn lists_are_not_empty() {
 }
 
 #[test]
+fn a_report_says_what_became_of_a_kernel() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kernel = "import cuda.tile as ct
+
+@ct.kernel
+def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
+    acc = ct.zeros((TM, 64), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (ct.bid(0), k), (TM, 64), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, ct.bid(1)), (64, 64), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (ct.bid(0), ct.bid(1)), (acc * FACTOR).astype(C.dtype))
+";
+    std::fs::write(folder.path().join("product.py"), kernel).expect("written");
+    let report = |target: &str, more: &[&str]| {
+        let types = ["A=f16[?,?];align=16", "B=f16[?,?];align=16", "C=f16[?,?];align=16", "TM=64", "FACTOR=2"];
+        let mut arguments = vec!["compile", "product.py::product"];
+        arguments.extend(types);
+        arguments.extend(["--target", target, "--emit", "report"]);
+        arguments.extend(more);
+        tessera_in(folder.path(), &arguments)
+    };
+    let (code, text) = report("sm_90a", &[]);
+    assert_eq!(code, 0, "{text}");
+    for part in ["recipe\n  roles\n", " stages\n", "conflicts of degree", " wgmma\n", "a round of the inner loop", "bound by"] {
+        assert!(text.contains(part), "no {part:?}\n{text}");
+    }
+    let (code, text) = report("sm_80", &["--json"]);
+    assert_eq!(code, 0, "{text}");
+    let facts: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
+    let refused = facts["refused"].as_array().expect("a list");
+    assert!(refused.iter().any(|one| one["recipe"] == "roles" && one["reason"].as_str().is_some_and(|text| !text.is_empty())));
+    assert!(facts["conversions"].is_array() && facts["instructions"]["mma"].as_u64().is_some_and(|count| count > 0), "{text}");
+    assert_eq!(facts["round"]["operations"], 2 * 64 * 64 * 64, "{text}");
+    assert_eq!(facts["round"]["bytes"], 2 * 2 * 64 * 64, "{text}");
+    let spills = &facts["assembler"]["spilled_bytes"];
+    assert!(spills.is_null() || *spills == 0, "{text}");
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_mistake() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

@@ -26,6 +26,7 @@
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
 
 use crate::abi::Abi;
+use crate::diag::Span;
 
 /// A kernel that was compiled for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,18 @@ pub enum HiddenParam {
         /// Bytes for each block of the launched grid.
         bytes_per_block: u64,
     },
+    /// The address (`.u64`) of 16 bytes, zero at first, that the host can read when the kernel has faulted. An assertion that fails leaves its
+    /// number in this list there, from 1 on, and its block along x, y and z, and stops the kernel.
+    Assertions(Vec<Assertion>),
+}
+
+/// An assertion of a kernel, for who has to tell that it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assertion {
+    /// What its author wrote; may be empty.
+    pub message: String,
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// A tensor map over an array argument, before the array is known.

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, Stream, TensorMap, TensorMapSpec};
-use tessera_ir::{HiddenParam, IndexType, ParamKind, TensorMapPlan};
+use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, PinnedBuffer, Stream, TensorMap, TensorMapSpec};
+use tessera_ir::{Assertion, HiddenParam, IndexType, ParamKind, TensorMapPlan};
 
 use crate::check::Flat;
 use crate::device::Device;
@@ -30,6 +30,8 @@ pub struct DeviceLaunch {
     tensors: Vec<(Tensor, bool)>,
     /// Tables of lists, workspace.
     _own: Vec<Pooled>,
+    /// Where a failed assertion is noted.
+    assertions: Option<(PinnedBuffer, Vec<Assertion>)>,
 }
 
 fn dim([x, y, z]: [u32; 3]) -> Dim3 {
@@ -49,15 +51,21 @@ impl DeviceLaunch {
         let grid = facts.grid.physical(asked, multiprocessors, facts.cluster).ok_or_else(|| {
             DriverError::Argument(format!("the grid {asked:?} of `{}` is beyond what can be launched", image.entry))
         })?;
-        let mut packer =
-            Packer { kernel: &kernel, params: Params::new(), tensors: Vec::new(), arrays: Vec::new(), own: Vec::new() };
+        let mut packer = Packer {
+            kernel: &kernel,
+            params: Params::new(),
+            tensors: Vec::new(),
+            arrays: Vec::new(),
+            own: Vec::new(),
+            assertions: None,
+        };
         packer.arguments(flat, written)?;
         for hidden in &image.hidden {
             packer.hidden(hidden, asked, grid)?;
         }
-        let Packer { params, tensors, own, .. } = packer;
+        let Packer { params, tensors, own, assertions, .. } = packer;
         let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(facts.threads), facts.cluster.map(dim));
-        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, tensors, _own: own, kernel })
+        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, tensors, _own: own, assertions, kernel })
     }
 
     /// The kernel.
@@ -73,6 +81,17 @@ impl DeviceLaunch {
     /// The parameters as the kernel reads them.
     pub fn params(&self) -> &Params {
         &self.params
+    }
+
+    /// The assertion that stopped the kernel, and in which block; to be asked when a launch has faulted.
+    pub fn failed_assertion(&self) -> Option<(&Assertion, [u32; 3])> {
+        let (record, assertions) = self.assertions.as_ref()?;
+        let mut words = [[0; 4]; 4];
+        for (position, word) in words.iter_mut().enumerate() {
+            record.read(4 * position as u64, word).ok()?;
+        }
+        let [number, x, y, z] = words.map(u32::from_le_bytes);
+        Some((assertions.get(number.checked_sub(1)? as usize)?, [x, y, z]))
     }
 
     /// Queues it on the device's stream.
@@ -117,6 +136,7 @@ struct Packer<'a> {
     /// The array of each parameter of the interface, where it is one.
     arrays: Vec<Option<Tensor>>,
     own: Vec<Pooled>,
+    assertions: Option<(PinnedBuffer, Vec<Assertion>)>,
 }
 
 impl Packer<'_> {
@@ -211,6 +231,11 @@ impl Packer<'_> {
                 let address = memory.pointer().0;
                 self.own.push(memory);
                 self.push(&address.to_le_bytes());
+            }
+            HiddenParam::Assertions(list) => {
+                let record = self.kernel.device().context().pinned(16)?;
+                self.push(&record.on_device().0.to_le_bytes());
+                self.assertions = Some((record, list.clone()));
             }
             HiddenParam::TensorMap(plan) => {
                 let map = self.tensor_map(plan)?;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tessera_compile::{Compiled, Stage};
 use tessera_cpu::{Allocation, Arg, Program, RunOptions};
-use tessera_ir::SourceMap;
+use tessera_driver::DriverError;
+use tessera_ir::{Diagnostic, SourceMap};
 
 use crate::check::Flat;
 use crate::device_kernel::DeviceError;
@@ -144,10 +145,20 @@ impl PreparedLaunch {
                 device: launch.kernel().device().name().to_owned(),
                 reason: "checked execution is the CPU's; use `cpu`",
             }),
-            (Work::Device(launch), _) => launch.run().map(|()| String::new()).map_err(|error| DeviceError::from(error).into()),
+            (Work::Device(launch), _) => launch.run().map(|()| String::new()).map_err(|error| self.stopped(launch, error)),
             (Work::Cpu(flat), Code::Cpu(program)) => self.run_on_cpu(program, flat, options),
             (Work::Cpu(_), Code::Device(_)) => Ok(String::new()),
         }
+    }
+
+    /// Why a launch stopped: an assertion, if one has left its mark. A fault is the context's end all the same.
+    fn stopped(&self, launch: &DeviceLaunch, error: DriverError) -> KernelError {
+        let Some((assertion, block)) = launch.failed_assertion() else { return DeviceError::from(error).into() };
+        let text = if assertion.message.is_empty() { "" } else { ": " };
+        let message = format!("assertion failed{text}{}", assertion.message);
+        let diagnostics = vec![Diagnostic::error("device-assert", assertion.span, message)];
+        let report = Report { diagnostics, sources: self.sources.clone() };
+        KernelError::Fault { report, block: Some(block), printed: String::new() }
     }
 
     fn run_on_cpu(&self, program: &Program, flat: &[Flat], options: &LaunchOptions) -> Result<String, KernelError> {

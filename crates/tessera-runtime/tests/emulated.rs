@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tessera_emu::EmuOptions;
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, LaunchGrid, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, LaunchGrid, Tensor, Value};
 use tessera_types::DType;
 
 const SOURCE: &str = "
@@ -77,4 +77,35 @@ def wild(x, OFFSET: ct.Constant[int]):
     assert!(error.is_err());
     kernel.prepare(&args, [1, 1, 1], &CompileOptions::default(), &device).unwrap().run().unwrap();
     assert_eq!(x.to_f64().unwrap(), [1.0; 32]);
+}
+
+#[test]
+fn a_failed_assertion_is_told_as_on_the_processor() {
+    let source = "
+import cuda.tile as ct
+
+@ct.kernel
+def bounded(x, out):
+    ct.assert_(ct.num_blocks(0) > 0)
+    t = ct.load(x, (ct.bid(0),), (32,))
+    ct.assert_(t < 40, \"small\")
+    ct.store(out, (ct.bid(0),), t)
+";
+    let kernel = Kernel::from_source("kernels.py", source, "bounded").unwrap();
+    for device in [Device::Cpu, emulated()] {
+        let x = Tensor::arange(DType::F32, &[64]).unwrap().to_device(&device).unwrap();
+        let out = Tensor::zeros(DType::F32, &[64]).unwrap().to_device(&device).unwrap();
+        let args = [("x", Value::from(&x)), ("out", Value::from(&out))];
+        let launch =
+            |blocks| kernel.prepare(&args, LaunchGrid::Blocks([blocks, 1, 1]), &CompileOptions::default(), &device).unwrap();
+        launch(1).run().unwrap();
+        match launch(2).run() {
+            Err(KernelError::Fault { report, block, .. }) => {
+                assert_eq!(report.to_string().split("error").next(), Some("kernels.py:8:5: "), "{report}");
+                assert!(report.to_string().ends_with("assertion failed: small"), "{report}");
+                assert_eq!(block, Some([1, 0, 0]));
+            }
+            other => panic!("{device}: {other:?}"),
+        }
+    }
 }

@@ -1,15 +1,38 @@
-//! Assertions, printing, the order of launches.
+//! Assertions and the order of launches.
 
-use tessera_ir::{OpData, ScheduleOp};
+use tessera_ir::{Assertion, HiddenParam, OpData, ScheduleOp};
+use tessera_ptx::ssa::Value as Reg;
+use tessera_ptx::{Special, Type as Ty};
 
 use super::bound::Bound;
 use super::lowering::{Lowered, Lowering};
 
 impl Lowering<'_> {
+    /// Where a failed assertion is noted, and the number of this one.
+    fn assertion(&mut self, message: &str) -> (Reg, u32) {
+        let known = self.hidden.iter().position(|hidden| matches!(hidden, HiddenParam::Assertions(_)));
+        let place = known.unwrap_or_else(|| {
+            let record = self.b.pointer_param("failed_assertion", 16);
+            self.hidden.push(HiddenParam::Assertions(Vec::new()));
+            self.maps.push(record);
+            self.hidden.len() - 1
+        });
+        let assertion = Assertion { message: message.to_string(), span: self.span };
+        let number = match &mut self.hidden[place] {
+            HiddenParam::Assertions(list) => {
+                list.push(assertion);
+                list.len() as u32
+            }
+            _ => 0,
+        };
+        (self.maps[place], number)
+    }
+
     /// Lowers an operation that is seen outside; false if it is none.
     pub(super) fn debug(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         match kind {
-            ScheduleOp::Assert { .. } => {
+            ScheduleOp::Assert { message } => {
+                let (record, number) = self.assertion(message);
                 for (register, when) in self.live(data.one(0), None)? {
                     let holds = self.regs(data.one(0))?[register];
                     let fails = self.b.not(holds);
@@ -17,6 +40,11 @@ impl Lowering<'_> {
                     let (wrong, right) = (self.b.new_block(&[]), self.b.new_block(&[]));
                     self.b.branch(fails, (wrong, &[]), (right, &[]));
                     self.b.switch_to(wrong);
+                    let block = [Special::CtaidX, Special::CtaidY, Special::CtaidZ].map(|axis| self.b.special(axis));
+                    let number = self.b.u32(number);
+                    self.b.st_vector("global", Ty::B32, record, &[number, block[0], block[1], block[2]]);
+                    // The host reads it when the kernel has stopped.
+                    self.b.fence("acq_rel.sys");
                     self.b.trap();
                     self.b.switch_to(right);
                 }

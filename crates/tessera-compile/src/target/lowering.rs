@@ -43,7 +43,7 @@ pub(super) struct Lowering<'m> {
     pub(super) scratch: Scratch,
     pub(super) rings: Vec<Ring>,
     pub(super) hidden: Vec<tessera_ir::HiddenParam>,
-    /// Addresses of the tensor maps among the hidden parameters.
+    /// The addresses that the hidden parameters are or hold.
     pub(super) maps: Vec<Reg>,
     /// Registers that products under way still read.
     pub(super) in_flight: Vec<Reg>,

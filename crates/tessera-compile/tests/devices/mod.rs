@@ -192,7 +192,16 @@ pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> R
     }
     let table = tessera_emu::driver(&EmuOptions::default()).map_err(|e| explain(&e))?;
     for hidden in &kernel.image.hidden {
-        let HiddenParam::TensorMap(plan) = hidden else { return Err(format!("{hidden:?} is not supplied here")) };
+        let plan = match hidden {
+            HiddenParam::TensorMap(plan) => plan,
+            HiddenParam::Assertions(_) => {
+                let record = emulator.alloc(16).map_err(|e| explain(&e))?;
+                emulator.write(record, &[0; 16]).map_err(|e| explain(&e))?;
+                params = params.pointer(record);
+                continue;
+            }
+            other => return Err(format!("{other:?} is not supplied here")),
+        };
         let (Some(address), Data::Array { dtype, sizes, .. }) = (pointers[plan.param], &data[plan.param]) else {
             return Err("a tensor map of a scalar".to_string());
         };
