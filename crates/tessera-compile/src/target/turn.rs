@@ -14,6 +14,7 @@
 //! them over all banks: lane `w` writes its lines in the order `i ^ f(w)`, where the turn of `f` is put into the permutations'
 //! selectors.
 
+use rustc_hash::FxHashMap;
 use tessera_ir::OpData;
 use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
@@ -73,6 +74,10 @@ struct Corner {
     /// Which of a word's elements goes first.
     first: Option<Reg>,
     selectors: Vec<Reg>,
+    /// Mixed addresses in the source, by the block's first word and the line within the pattern.
+    reads: FxHashMap<(u64, u64), Reg>,
+    /// Mixed addresses in the target, by the block's first word and the line within the block.
+    writes: FxHashMap<(u64, u64), Reg>,
 }
 
 impl Lowering<'_> {
@@ -99,23 +104,23 @@ impl Lowering<'_> {
         let all = u64::from(self.team.warps * Arch::WARP);
         let threads = 1 << all.ilog2();
         let (columns, rows) = (turn.words.min(threads), turn.pieces.min((threads / turn.words).max(1)));
-        let corner = self.corner(turn, columns, rows);
+        let mut corner = self.corner(turn, columns, rows);
         let steps = (turn.words / columns, turn.pieces / rows);
         let blocks: Vec<(u64, u64)> =
             (0..steps.0).flat_map(|column| (0..steps.1).map(move |row| (column * columns, row * rows))).collect();
-        let work = |this: &mut Self| {
+        let work = |this: &mut Self, corner: &mut Corner| {
             for blocks in blocks.chunks(AHEAD / turn.piece.min(AHEAD as u64) as usize) {
                 let mut read = Vec::new();
                 for &block in blocks {
-                    read.push(this.block_words(turn, &corner, block));
+                    read.push(this.block_words(turn, corner, block));
                 }
                 for (&block, words) in blocks.iter().zip(read) {
-                    this.write_block(turn, &corner, block, &words);
+                    this.write_block(turn, corner, block, &words);
                 }
             }
         };
         if all == columns * rows {
-            work(self);
+            work(self, &mut corner);
             return;
         }
         // More threads than blocks: the first ones have one each.
@@ -124,7 +129,7 @@ impl Lowering<'_> {
         let (inside, behind) = (self.b.new_block(&[]), self.b.new_block(&[]));
         self.b.branch(mine, (inside, &[]), (behind, &[]));
         self.b.switch_to(inside);
-        work(self);
+        work(self, &mut corner);
         self.b.jump(behind, &[]);
         self.b.switch_to(behind);
     }
@@ -137,7 +142,14 @@ impl Lowering<'_> {
         let piece = self.b.shr(Ty::U32, thread, count);
         let piece = self.b.and(piece, mask);
         if turn.word == 1 {
-            return Corner { word, piece, first: None, selectors: Vec::new() };
+            return Corner {
+                word,
+                piece,
+                first: None,
+                selectors: Vec::new(),
+                reads: FxHashMap::default(),
+                writes: FxHashMap::default(),
+            };
         }
         // Eight lines apart, lines of a swizzled buffer lie in the same banks again.
         let (count, mask) = (self.b.u32((8 / turn.word).trailing_zeros()), self.b.u32(turn.word as u32 - 1));
@@ -156,54 +168,71 @@ impl Lowering<'_> {
             selectors.push(self.b.select(turned, high, low));
             selectors.push(self.b.select(turned, low, high));
         }
-        Corner { word, piece, first: Some(first), selectors }
+        Corner { word, piece, first: Some(first), selectors, reads: FxHashMap::default(), writes: FxHashMap::default() }
     }
 
-    /// The words of a block, one of each line of the source.
-    fn block_words(&mut self, turn: &Turn, corner: &Corner, (column, row): (u64, u64)) -> Vec<Reg> {
+    /// The words of a block, one of each line of the source. Lines at a distance of the pattern's span are mixed alike.
+    fn block_words(&mut self, turn: &Turn, corner: &mut Corner, (column, row): (u64, u64)) -> Vec<Reg> {
         let source = &turn.source;
-        let element = self.scaled(corner.word, column, turn.word);
-        let start = self.along(source, turn.across, element, source.base);
         let stride = source.strides[turn.down] * source.elem.unpacked_bytes() as u64;
-        let line = self.scaled(corner.piece, row, turn.piece);
-        let start = self.along(source, turn.down, line, start);
-        // Lines at a distance of the pattern's span are mixed alike.
-        let span = if source.swizzle.bits == 0 {
-            stride
-        } else {
-            1 << (source.swizzle.base + source.swizzle.shift + source.swizzle.bits)
-        };
-        let period = (span / stride).max(1);
-        let mut mixed: Vec<Reg> = Vec::new();
+        let span = 1u64 << (source.swizzle.base + source.swizzle.shift + source.swizzle.bits);
+        let period = if source.swizzle.bits == 0 { 1 } else { (span / stride).max(1) };
         let mut words = Vec::new();
-        for line in 0..turn.piece {
-            if line < period {
-                let offset = self.b.u32((line * stride) as u32);
-                let address = self.b.add(Ty::U32, start, offset);
-                mixed.push(self.mixed(source.swizzle, address));
-            }
-            let address: Address = self.b.at(mixed[(line % period) as usize], (line / period * period * stride) as i64);
+        for line in row * turn.piece..(row + 1) * turn.piece {
+            let key = (column, line % period);
+            let mixed = match corner.reads.get(&key) {
+                Some(&mixed) => mixed,
+                None => {
+                    let element = self.scaled(corner.word, column, turn.word);
+                    let start = self.along(source, turn.across, element, source.base);
+                    let first = self.scaled(corner.piece, 0, turn.piece);
+                    let start = self.along(source, turn.down, first, start);
+                    let offset = self.b.u32((key.1 * stride) as u32);
+                    let address = self.b.add(Ty::U32, start, offset);
+                    let mixed = self.mixed(source.swizzle, address);
+                    corner.reads.insert(key, mixed);
+                    mixed
+                }
+            };
+            let address: Address = self.b.at(mixed, (line / period * period * stride) as i64);
             words.push(self.b.ld("shared", Ty::B32, address));
         }
         words
     }
 
-    fn write_block(&mut self, turn: &Turn, corner: &Corner, (column, row): (u64, u64), words: &[Reg]) {
+    /// Writes a block. Its piece changes bits of the address that no line has set, so it is put in behind the mixing.
+    fn write_block(&mut self, turn: &Turn, corner: &mut Corner, (column, row): (u64, u64), words: &[Reg]) {
         let target = &turn.target;
-        let along = self.scaled(corner.piece, row, turn.piece);
-        let start = self.along(target, turn.down, along, target.base);
-        let element = self.scaled(corner.word, column, turn.word);
+        let bytes = target.elem.unpacked_bytes() as u64;
+        let along = row * turn.piece;
+        let (slab, within) = match target.slabs {
+            Some(slabs) => (along / slabs.elements * slabs.stride, along % slabs.elements * bytes),
+            None => (0, along * bytes),
+        };
         for line in 0..turn.word {
-            let number = self.b.u32(line as u32);
-            let line_of = match corner.first {
-                Some(first) => {
-                    let turned = self.b.xor(first, number);
-                    self.b.add(Ty::U32, element, turned)
+            let mixed = match corner.writes.get(&(column, line)) {
+                Some(&mixed) => mixed,
+                None => {
+                    let element = self.scaled(corner.word, column, turn.word);
+                    let number = self.b.u32(line as u32);
+                    let element = match corner.first {
+                        Some(first) => {
+                            let turned = self.b.xor(first, number);
+                            self.b.add(Ty::U32, element, turned)
+                        }
+                        None => element,
+                    };
+                    let piece = self.scaled(corner.piece, 0, turn.piece);
+                    let start = self.along(target, turn.down, piece, target.base);
+                    let address = self.along(target, turn.across, element, start);
+                    let mixed = self.mixed(target.swizzle, address);
+                    corner.writes.insert((column, line), mixed);
+                    mixed
                 }
-                None => element,
             };
-            let address = self.along(target, turn.across, line_of, start);
-            let address = self.mixed(target.swizzle, address);
+            let within = self.b.u32(within as u32);
+            let address = if target.swizzle.bits == 0 { self.b.add(Ty::U32, mixed, within) } else { self.b.xor(mixed, within) };
+            let address: Address = self.b.at(address, slab as i64);
             let piece = self.line_of_block(turn, corner, line as usize, words);
             self.b.st_vector("shared", Ty::B32, address, &piece);
         }

@@ -2,7 +2,7 @@
 //!
 //! One role of four warps has the copy engine fill a ring of slots; a role of one or two warpgroups multiplies from slots and does
 //! everything else the kernel does. Where the tensor cores cannot read a factor as it comes ([`feed`](super::feed)), the first role
-//! also waits for what was brought, two rounds ahead, and fills the slots that are multiplied from. What both need (sizes, views, block
+//! also waits for what was brought, some rounds ahead, and fills the slots that are multiplied from. What both need (sizes, views, block
 //! numbers) is computed before the roles.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! tile.role {first_warp=4, warps=8} { for ... { wait; mma_shared; release }  ... the rest ... }
 //!
 //! %ring = tile.ring [%lhs] {producer=tma}; %raw = tile.ring [%raw_rhs] {stages=2, producer=tma}; %made = tile.ring [%rhs] {producer=threads}
-//! tile.role { for two rounds { load }  for ... { wait %raw; acquire %made; copy_shared; fence_async; commit %made; release %raw; load } }
+//! tile.role { for the first rounds { load }  for ... { wait %raw; acquire %made; copy_shared; fence_async; commit %made; release %raw; load } }
 //! ```
 //!
 //! **Predicate.** The function has one product; its loop counts, stands at the top of the function, carries the accumulator alone, and
@@ -21,7 +21,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, RingProducer, Signedness};
-use tessera_ir::{Block, Const, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
+use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
@@ -37,10 +37,12 @@ pub(super) const FEEDERS: u32 = 4;
 const REGISTERS: (u32, u32) = (40, 232);
 /// Registers for addresses and for what an epilogue works with.
 const WORKING: u32 = 40;
+/// Registers a thread that multiplies while others of its block turn factors.
+const MOST: u32 = 208;
 /// Registers of a multiprocessor.
 const FILE: u32 = 1 << 16;
 /// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
-const AHEAD: u32 = 2;
+const RAW_STAGES: u32 = 2;
 /// The barrier of the threads that compute factors: the last one, since roles take theirs from the first on.
 const MAKERS_BARRIER: u32 = 15;
 
@@ -92,14 +94,10 @@ struct Rings {
 }
 
 impl Rings {
-    /// The rings that the copy engine feeds, and whether the tensor cores read them.
+    /// The rings that the copy engine feeds, the one first that is never waited for long, and whether the tensor cores read them.
     fn fed(&self) -> impl Iterator<Item = (&Queue, bool)> {
-        let all = [(&self.brought, true), (&self.raw, false)];
+        let all = [(&self.raw, false), (&self.brought, true)];
         all.into_iter().filter_map(|(queue, direct)| queue.as_ref().map(|queue| (queue, direct)))
-    }
-
-    fn fed_starts(&self) -> Vec<Value> {
-        self.fed().map(|(queue, _)| queue.start).collect()
     }
 }
 
@@ -247,7 +245,7 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     let loads = candidate.made().flat_map(|factor| factor.loads.iter());
     let raw: Vec<SharedType> = loads.filter_map(|(_, buffer)| buffer.clone()).collect();
     let turned: Vec<SharedType> = candidate.made().filter_map(Factor::before_turn).collect();
-    let others = AHEAD * bytes(&raw) + bytes(&turned) + epilogue_bytes(func, candidate, &moved);
+    let others = RAW_STAGES * bytes(&raw) + bytes(&turned) + epilogue_bytes(func, candidate, &moved);
     let stages = slots::stages(func, units, bytes(&brought) + bytes(&made), others);
     let ring = |func: &mut Func, slots: &[SharedType], stages, producer, shared: &mut Vec<Op>| {
         (!slots.is_empty()).then(|| Queue::new(func, slots, (stages, producer), span, shared))
@@ -255,7 +253,7 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     let rings = Rings {
         brought: ring(func, &brought, stages, RingProducer::Tma, &mut shared),
         made: ring(func, &made, stages, RingProducer::Threads, &mut shared),
-        raw: ring(func, &raw, AHEAD, RingProducer::Tma, &mut shared),
+        raw: ring(func, &raw, RAW_STAGES, RingProducer::Tma, &mut shared),
     };
     let mut before_turn = Vec::new();
     for ty in turned {
@@ -266,7 +264,7 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     let feeders = candidate.feeders(func);
     let (few, many) = budgets(func, candidate);
     let first = match &rings.made {
-        Some(made) => maker(func, candidate, &rings, made, (&before_turn, AHEAD.min(stages))),
+        Some(made) => maker(func, candidate, &rings, made, &before_turn),
         None => vec![feeder(func, candidate, &rings)],
     };
     computer(func, candidate, &rings);
@@ -292,19 +290,19 @@ fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
     // Registers are moved among those that the block starts with, the same number a thread.
     let all = feeders + candidate.warps;
     let given = FILE / (all * Arch::WARP) / 8 * 8;
-    let many = (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, 208);
+    let computes = candidate.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
+    let many = if computes { (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, MOST) } else { MOST };
     let few = (given * all - many * candidate.warps) / feeders / 8 * 8;
     (Some(few.min(240)), Some(many))
 }
 
 /// Bytes of shared memory that the operations behind the loop borrow. Fragments of 32-bit elements fill whole sectors of memory, so
 /// such a result is stored as it lies; others go through shared memory once.
-fn epilogue_bytes(func: &Func, candidate: &Candidate, moved: &[Op]) -> u32 {
+fn epilogue_bytes(func: &Func, candidate: &Candidate, ops: &[Op]) -> u32 {
     let out = func.ty(func.ops[candidate.product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
-    let mut bytes = 0;
-    for &op in moved {
+    let borrowed = |&op: &Op| {
         let data = &func.ops[op];
-        bytes = bytes.max(match (&data.kind, Relation::of(func, op)) {
+        match (&data.kind, Relation::of(func, op)) {
             (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
                 let view = data.operands.iter().find_map(|&value| match func.ty(value) {
                     Type::TileView(view) => Some(view),
@@ -316,48 +314,52 @@ fn epilogue_bytes(func: &Func, candidate: &Candidate, moved: &[Op]) -> u32 {
                 });
                 if in_lines { 0 } else { 2 * out }
             }
+            (OpKind::Schedule(ScheduleOp::If {}), _) => {
+                let inside = |&region: &Block| epilogue_bytes(func, candidate, &func.blocks[region].ops);
+                data.regions.iter().map(inside).max().unwrap_or(0)
+            }
             (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,
-            (OpKind::Schedule(ScheduleOp::LoadViewTko { .. } | ScheduleOp::For { .. }), _) => 0,
+            (OpKind::Schedule(ScheduleOp::Reshape {} | ScheduleOp::LoadViewTko { .. } | ScheduleOp::Yield {}), _) => 0,
+            _ if op == candidate.looped => 0,
             _ => 2 * out,
-        });
-    }
-    bytes
+        }
+    };
+    ops.iter().map(borrowed).max().unwrap_or(0)
 }
 
 /// The loop that has the copy engine fill slots: the loop again, with loads as copies.
 fn feeder(func: &mut Func, candidate: &Candidate, rings: &Rings) -> Op {
-    let starts = rings.fed_starts();
+    let starts: Vec<Value> = rings.fed().map(|(queue, _)| queue.start).collect();
+    let body = func.ops[candidate.looped].regions[0];
     over_same_range(func, candidate.looped, &starts, |func, counter, cursors| {
         let mut ops = Vec::new();
-        let next = fed(func, candidate, rings, (counter, cursors), &mut ops);
+        let map = scalars(func, candidate, body, counter, &mut ops);
+        let mut next = Vec::new();
+        for (fed, &cursor) in rings.fed().zip(cursors) {
+            next.push(feed(func, candidate, fed, (&map, cursor), &mut ops));
+        }
         (ops, next)
     })
 }
 
-/// A round's copies; the cursors behind it.
-fn fed(
+/// A round's copies into a ring; the cursor behind it.
+fn feed(
     func: &mut Func,
     candidate: &Candidate,
-    rings: &Rings,
-    (counter, cursors): (Value, &[Value]),
+    (queue, direct): (&Queue, bool),
+    (map, cursor): (&FxHashMap<Value, Value>, Value),
     ops: &mut Vec<Op>,
-) -> Vec<Value> {
-    let body = func.ops[candidate.looped].regions[0];
-    let map = scalars(func, candidate, body, counter, ops);
-    let mut next = Vec::new();
-    for ((queue, direct), &cursor) in rings.fed().zip(cursors) {
-        queue.at(func, TileOp::Acquire {}, cursor, ops);
-        let factors = candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
-        let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
-        for (position, &(load, _)) in loads.enumerate() {
-            let data = func.ops[load].clone();
-            let index = mapped(&map, data.group(1));
-            queue.load(func, (data.one(0), &index), (cursor, position), ops);
-        }
-        queue.at(func, TileOp::Commit {}, cursor, ops);
-        next.push(queue.next(func, cursor, ops));
+) -> Value {
+    queue.at(func, TileOp::Acquire {}, cursor, ops);
+    let factors = candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
+    let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
+    for (position, &(load, _)) in loads.enumerate() {
+        let data = func.ops[load].clone();
+        let index = mapped(map, data.group(1));
+        queue.load(func, (data.one(0), &index), (cursor, position), ops);
     }
-    next
+    queue.at(func, TileOp::Commit {}, cursor, ops);
+    queue.next(func, cursor, ops)
 }
 
 /// The scalar arithmetic of the loop's body again; what stands for its values.
@@ -374,39 +376,43 @@ fn scalars(func: &mut Func, candidate: &Candidate, body: Block, counter: Value, 
     map
 }
 
-/// The loop that fills slots from what the copy engine has brought, or from memory. The copies run some rounds ahead: a few before
-/// the loop, then one a round.
-fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, (before_turn, ahead): (&[Value], u32)) -> Vec<Op> {
+/// The loop that fills slots from what the copy engine has brought, or from memory. The copies run ahead: some rounds before the loop,
+/// then one a round. What threads wait for comes as early as its ring allows; what the tensor cores wait for one round early, since
+/// to bring it earlier would be to wait for them.
+fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, before_turn: &[Value]) -> Vec<Op> {
     let (looped, span) = (candidate.looped, func.ops[candidate.looped].span);
+    let body = func.ops[looped].regions[0];
     let [lower, upper, step] = range(func, looped);
-    let mut ops = Vec::new();
-    let ty = func.ty(step).clone();
-    let dtype = ty.num().unwrap_or(DType::I32);
-    let OpKind::Schedule(ScheduleOp::For { unsigned }) = func.ops[looped].kind else { return ops };
+    let OpKind::Schedule(ScheduleOp::For { unsigned }) = func.ops[looped].kind else { return Vec::new() };
     let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
+    let overflow = Overflow::Wraps;
+    let ty = func.ty(step).clone();
     let pair = |func: &mut Func, kind: ScheduleOp, ty: &Type, a: Value, b: Value, ops: &mut Vec<Op>| {
         let op = func.make_op(kind.into(), &[&[a], &[b]], [ty.clone()], [], span);
         ops.push(op);
         func.ops[op].result()
     };
-    let overflow = Overflow::Wraps;
-    let count =
-        func.make_op(ScheduleOp::Constant { value: Const::int(dtype, i64::from(ahead)) }.into(), &[], [ty.clone()], [], span);
-    ops.push(count);
-    let count = func.ops[count].result();
-    let distance = pair(func, ScheduleOp::MulI { overflow }, &ty, step, count, &mut ops);
-    let mut starts = vec![made.start];
-    if rings.fed().next().is_some() {
+    let mut ops = Vec::new();
+    let mut starts: Vec<Value> = std::iter::once(made.start).chain(rings.raw.as_ref().map(|raw| raw.start)).collect();
+    let own = starts.len();
+    let mut distances = Vec::new();
+    for (queue, direct) in rings.fed() {
+        let ahead = if direct { 1 } else { RAW_STAGES };
+        let mut distance = step;
+        for _ in 1..ahead {
+            distance = pair(func, ScheduleOp::AddI { overflow }, &ty, distance, step, &mut ops);
+        }
         let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
         let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
-        let first = over(func, looped, [lower, end, step], &rings.fed_starts(), |func, counter, cursors| {
+        let first = over(func, looped, [lower, end, step], &[queue.start], |func, counter, cursors| {
             let mut ops = Vec::new();
-            let next = fed(func, candidate, rings, (counter, cursors), &mut ops);
-            (ops, next)
+            let map = scalars(func, candidate, body, counter, &mut ops);
+            let next = feed(func, candidate, (queue, direct), (&map, cursors[0]), &mut ops);
+            (ops, vec![next])
         });
         ops.push(first);
-        starts.extend(rings.raw.as_ref().map(|raw| raw.start));
-        starts.extend(func.ops[first].results.clone());
+        starts.push(func.ops[first].result());
+        distances.push(distance);
     }
     let all = over(func, looped, [lower, upper, step], &starts, |func, counter, cursors| {
         let mut ops = Vec::new();
@@ -417,23 +423,22 @@ fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, (b
             raw.at(func, TileOp::Release {}, cursor, &mut ops);
             next.push(raw.next(func, cursor, &mut ops));
         }
-        let feeding = cursors[next.len()..].to_vec();
-        if !feeding.is_empty() {
+        for ((fed, &cursor), &distance) in rings.fed().zip(&cursors[own..]).zip(&distances) {
             let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
             let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
             let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
             let mut inside = Vec::new();
-            let fed = fed(func, candidate, rings, (later, &feeding), &mut inside);
-            let regions = [(inside, fed), (Vec::new(), feeding.clone())].map(|(mut ops, values)| {
-                ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&values], [], [], span));
+            let map = scalars(func, candidate, body, later, &mut inside);
+            let behind = feed(func, candidate, fed, (&map, cursor), &mut inside);
+            let regions = [(inside, behind), (Vec::new(), cursor)].map(|(mut ops, value)| {
+                ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[value]], [], [], span));
                 let block = func.new_block();
                 func.blocks[block].ops = ops;
                 block
             });
-            let types = vec![Type::Cursor; feeding.len()];
-            let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], types, regions, span);
+            let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [Type::Cursor], regions, span);
             ops.push(branch);
-            next.extend(func.ops[branch].results.clone());
+            next.push(func.ops[branch].result());
         }
         (ops, next)
     });
