@@ -1,5 +1,6 @@
 //! Cases of the operator library and what is broken in each.
 
+mod attention;
 mod bandwidth;
 mod gemm;
 mod rows;
@@ -8,7 +9,7 @@ mod vector;
 use tessera_ops::{Argument, Fill, Plan, Role};
 
 /// Every case, by operator.
-pub(crate) const CASES: &[&[Case]] = &[gemm::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
+pub(crate) const CASES: &[&[Case]] = &[gemm::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
 
 /// One case that passes as it is.
 pub(crate) struct Case {

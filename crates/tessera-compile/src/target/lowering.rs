@@ -1,6 +1,6 @@
 //! The state of a lowering: the function, the kernel under construction, and what each value is bound to.
 
-use tessera_ir::{Block, Const, Diagnostic, Elem, EntityId, Func, Module, Op, OpData, Span, Type, Value};
+use tessera_ir::{Block, Const, Diagnostic, DistributedType, Elem, EntityId, Func, Module, Op, OpData, Span, Type, Value};
 use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{Arch, DType};
@@ -231,6 +231,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn classes(&self, ty: &Type) -> Lowered<Vec<Class>> {
         Ok(match ty {
             Type::Tile(tile) => vec![class_of(tile.elem)],
+            Type::Distributed(ty) if in_words(ty) => vec![Class::B32; ty.layout.registers() as usize / 2],
             Type::Distributed(ty) | Type::InFlight(ty) => {
                 let class = if matches!(ty.tile.elem, Elem::Num(DType::F32)) { Class::B32 } else { class_of(ty.tile.elem) };
                 vec![class; ty.layout.registers() as usize]
@@ -254,7 +255,10 @@ impl<'m> Lowering<'m> {
     /// The registers that a value is carried in.
     pub(super) fn flatten(&mut self, value: Value) -> Lowered<Vec<Reg>> {
         Ok(match self.get(value)?.clone() {
-            Bound::Regs(regs) => regs.to_vec(),
+            Bound::Regs(regs) => match self.func.ty(value) {
+                Type::Distributed(ty) if in_words(ty) => self.factors(ty.tile.elem, &regs),
+                _ => regs.to_vec(),
+            },
             Bound::Tensor(tensor) => {
                 let wanted = self.classes(self.func.ty(value))?;
                 let all = std::iter::once(tensor.base).chain(tensor.sizes).chain(tensor.strides);
@@ -274,6 +278,7 @@ impl<'m> Lowering<'m> {
     /// Binds a value to carried registers.
     pub(super) fn rebuild(&mut self, value: Value, regs: &[Reg], like: Option<Value>) -> Lowered<()> {
         let bound = match self.func.ty(value) {
+            Type::Distributed(ty) if in_words(ty) => Bound::Regs(self.split(ty.tile.elem, regs, 2 * regs.len()).into()),
             Type::Tile(_) | Type::Distributed(_) | Type::InFlight(_) => Bound::Regs(regs.iter().copied().collect()),
             Type::Token => Bound::Token,
             Type::Cursor => Bound::Cursor([regs[0], regs[1]]),
@@ -329,4 +334,9 @@ impl<'m> Lowering<'m> {
     pub(super) fn data(&self, op: Op) -> &'m OpData {
         &self.func.ops[op]
     }
+}
+
+/// Elements of 16 bits go around loops two to a register.
+fn in_words(ty: &DistributedType) -> bool {
+    class_of(ty.tile.elem) == Class::B16 && ty.layout.registers().is_multiple_of(2)
 }

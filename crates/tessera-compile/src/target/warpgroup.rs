@@ -132,13 +132,19 @@ impl Lowering<'_> {
         let steps = (depth / atom.k) as usize;
         let size = regs.len() / (rows * columns);
         let group = self.warpgroup();
-        let mut all = self.b.wgmma_fence(&regs);
+        // What starts at zero is not read: the first instruction writes it.
+        let fresh = !in_flight && self.func.constant(acc).is_some_and(|value| value.splat_bits() == Some(0));
+        let mut all = if fresh { self.b.wgmma_fence(&[]) } else { self.b.wgmma_fence(&regs) };
+        if fresh {
+            all = regs.to_vec();
+        }
         for step in 0..steps {
             for row in 0..rows {
                 for column in 0..columns {
                     let at = (row * columns + column) * size;
                     let b = self.descriptor(&right, None, column as u64 * atom.n, step as u64 * atom.k);
                     let options = |transposed: (bool, bool)| WgmmaOptions {
+                        fresh: fresh && step == 0,
                         transpose_a: transposed.0,
                         transpose_b: transposed.1,
                         ..WgmmaOptions::default()

@@ -37,8 +37,8 @@ pub struct Units {
 pub(super) enum Product {
     /// By a warp's tensor instruction, from registers.
     Fragments { lhs: Layout, rhs: Layout, acc: Layout },
-    /// By warpgroups, from shared memory.
-    Warpgroups { acc: Layout },
+    /// By warpgroups, the right factor from shared memory, the left one from there or from registers.
+    Warpgroups { lhs: Option<Layout>, acc: Layout },
     /// From shared memory, one element of the accumulator after the other.
     Shared { acc: Layout },
 }
@@ -94,7 +94,7 @@ impl Anchors {
                 OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
             ) {
                 let product = anchors.choose(func, op, units, warps)?;
-                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc } = &product {
+                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } = &product {
                     anchors.largest = anchors.largest.max(acc.elements() + 1);
                 }
                 anchors.products.insert(op, product);
@@ -139,7 +139,7 @@ impl Anchors {
             return Ok(None);
         }
         match (self.products.get(&op), view_of(func, op)) {
-            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc } | Product::Shared { acc }), _) => {
+            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc }), _) => {
                 Ok(Some(acc.clone()))
             }
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
@@ -281,8 +281,13 @@ fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
         |columns: &u64| n.is_multiple_of(*columns) && (rhs.elem != DType::I8 || *columns <= 24 || columns.is_multiple_of(16));
     let columns = (1..=32).rev().map(|eights| 8 * eights).find(legal)?;
     let atom = MmaAtom::wgmma(columns, u64::from(rhs.elem.bits())).ok()?;
-    let acc = atom.operand(Operand::C, [m, n], WarpGrid { m: warps, n: 1 }).ok()?;
-    Some(Product::Warpgroups { acc: Arc::new(acc) })
+    let grid = WarpGrid { m: warps, n: 1 };
+    let acc = atom.operand(Operand::C, [m, n], grid).ok()?;
+    let lhs = match func.ty(data.one(0)) {
+        Type::Shared(_) => None,
+        _ => Some(Arc::new(atom.operand(Operand::A, [m, u64::from(rhs.shape[0])], grid).ok()?)),
+    };
+    Some(Product::Warpgroups { lhs, acc: Arc::new(acc) })
 }
 
 /// The fragments of a product that a warp's instruction does, shared among the warps of the block.

@@ -136,7 +136,7 @@ impl Factor {
 }
 
 /// The first entry of a buffer's first axis.
-fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op>) -> Value {
+pub(super) fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op>) -> Value {
     let Some(part) = func.ty(buffer).as_shared().and_then(SharedType::slice) else { return buffer };
     let kind = ScheduleOp::Constant { value: Const::int(DType::I32, 0) };
     let zero = func.make_op(kind.into(), &[], [Type::scalar(DType::I32)], [], span);
@@ -148,7 +148,7 @@ fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op>) -> Value
 }
 
 /// A buffer under reordered axes.
-fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span: Span, out: &mut Vec<Op>) -> Value {
+pub(super) fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span: Span, out: &mut Vec<Op>) -> Value {
     let Some(source) = func.ty(buffer).as_shared().cloned() else { return buffer };
     let place = |axis: u32| permutation.iter().position(|&from| from == axis).unwrap_or(0) as u32;
     let ty = SharedType {

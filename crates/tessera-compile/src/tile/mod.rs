@@ -2,8 +2,9 @@
 //! a `tile.convert_layout`.
 //!
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
-//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute; [`slots`] and [`queue`] have what
-//!    recipes build such roles from.
+//!    [`counted`] makes loops that count what they are.
+//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, [`chain`] one with two products of
+//!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -12,14 +13,19 @@
 //! 4. [`rewrite`] gives each operand the layout that its operation needs: a flexible value is computed again in that layout,
 //!    any other is converted. Both stand directly behind the definition, so a conversion is made once and never in a loop that
 //!    it does not need.
+//! 5. [`overlap`] runs chained products of warpgroups under the work between them.
 //!
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod anchors;
+mod chain;
+mod counted;
+mod factor;
 mod feed;
 mod flatten;
 mod infer;
 mod order;
+mod overlap;
 mod queue;
 mod relation;
 mod remark;
@@ -41,12 +47,16 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let mut func = func.clone();
     let mut remarks = Remarks::default();
     flatten::flatten(&mut func);
-    let warps = match remarks.ask("roles", || roles::separate(&mut func, units)) {
+    counted::count(&mut func);
+    let split = remarks.ask("roles", || roles::separate(&mut func, units));
+    let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));
+    let warps = match split {
         Some(computing) => computing,
         None => *func.hints.num_warps.insert(threads::warps(&func)),
     };
     func.level = Level::Tile;
     let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
     rewrite::rewrite(&mut func, &layouts)?;
+    overlap::overlap(&mut func);
     Ok((func, remarks))
 }

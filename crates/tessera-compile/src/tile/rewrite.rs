@@ -115,7 +115,7 @@ impl Rewriter<'_> {
                 Product::Fragments { lhs, rhs, acc } => {
                     self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
                 }
-                Product::Warpgroups { acc } => self.warpgroup_product(op, &acc),
+                Product::Warpgroups { lhs, acc } => self.warpgroup_product(op, lhs.as_ref(), &acc),
                 Product::Shared { acc } => self.shared_product(op, &acc),
             };
         }
@@ -134,12 +134,16 @@ impl Rewriter<'_> {
     }
 
     /// The product is started, then waited for: the operation becomes the wait.
-    fn warpgroup_product(&mut self, op: Op, acc: &Layout) -> Result<(), Diagnostic> {
+    fn warpgroup_product(&mut self, op: Op, lhs: Option<&Layout>, acc: &Layout) -> Result<(), Diagnostic> {
         let data = self.func.ops[op].clone();
         let value = self.at(data.one(2), acc)?;
+        let lhs = match lhs {
+            Some(layout) => self.at(data.one(0), layout)?,
+            None => data.one(0),
+        };
         let Type::Distributed(ty) = self.func.ty(data.result()).clone() else { return Ok(()) };
         let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else { return Ok(()) };
-        let groups: [&[Value]; 3] = [&[data.one(0)], &[data.one(1)], &[value]];
+        let groups: [&[Value]; 3] = [&[lhs], &[data.one(1)], &[value]];
         let coarse = self.func.ty(data.one(1)).as_shared().filter(|factor| is_coarse(factor.elem) && !fast_acc);
         if let Some(factor) = coarse {
             let depth = factor.shape[0].min(PROMOTED);

@@ -552,7 +552,7 @@ fn factors_in(
 }
 
 /// Carries one more value around a loop; its name in the body.
-fn carry(func: &mut Func, looped: Op, start: Value) -> Value {
+pub(super) fn carry(func: &mut Func, looped: Op, start: Value) -> Value {
     let body = func.ops[looped].regions[0];
     let ty = func.ty(start).clone();
     let inside = func.add_arg(body, ty.clone(), None);

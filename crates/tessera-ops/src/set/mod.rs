@@ -1,5 +1,6 @@
 //! The operators, a file each.
 
+pub(crate) mod attention;
 pub(crate) mod bandwidth;
 pub(crate) mod gemm;
 pub(crate) mod layer_norm;

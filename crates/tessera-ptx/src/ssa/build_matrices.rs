@@ -30,6 +30,8 @@ pub enum WgmmaA<'a> {
 pub struct WgmmaOptions {
     /// `D = AB` instead of `D = AB + D` where it is false; always `AB + D` without it.
     pub accumulate: Option<Value>,
+    /// `D = AB`, into registers that held nothing; the accumulators only say how many there are.
+    pub fresh: bool,
     /// `-A`
     pub negate_a: bool,
     /// `-B`
@@ -72,7 +74,7 @@ impl Builder {
 
     /// A warpgroup's product: `shape` is `m64n256k16.f32.bf16.bf16`, `b` a descriptor.
     pub fn wgmma(&mut self, shape: &str, accumulators: &[Value], a: WgmmaA<'_>, b: Value, options: WgmmaOptions) -> Vec<Value> {
-        let accumulate = options.accumulate.unwrap_or_else(|| self.bool(true));
+        let accumulate = options.accumulate.unwrap_or_else(|| self.bool(!options.fresh));
         let mut args: Vec<Arg> = match a {
             WgmmaA::Shared(descriptor) => vec![descriptor.into()],
             WgmmaA::Registers(values) => vec![Arg::sources(values)],
@@ -89,7 +91,11 @@ impl Builder {
                 args.push(Arg::Int(options.transpose_b.into()));
             }
         }
-        self.instruction(&format!("wgmma.mma_async.sync.aligned.{shape}"), Results::TiedVector(accumulators), &args)
+        let results = match accumulators.first() {
+            Some(&first) if options.fresh => Results::Vector(self.kernel.class(first), accumulators.len()),
+            _ => Results::TiedVector(accumulators),
+        };
+        self.instruction(&format!("wgmma.mma_async.sync.aligned.{shape}"), results, &args)
     }
 
     /// Closes a group of products.
