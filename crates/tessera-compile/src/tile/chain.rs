@@ -17,11 +17,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Def, Effects, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
+use tessera_ir::{Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::anchors::Units;
 use super::factor::{Loaded, loaded, matrix};
+use super::guard::guard;
 use super::queue::{Queue, copied, mapped, over_same_range, role};
 use super::remark::Reason;
 use super::roles::{FEEDERS, Parts, carry, is_free, parts, signs};
@@ -29,6 +30,9 @@ use super::slots;
 
 /// Slots of a ring that were found useful.
 const STAGES: u32 = 2;
+
+/// Bytes of shared memory that small operations may borrow.
+const SCRATCH: u32 = 4 << 10;
 
 /// The barrier at which the computing role meets; roles have the first ones as their own.
 const BARRIER: u32 = 15;
@@ -87,6 +91,10 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
         let at = func.ops[chain.links[0].looped].span;
         return Err(Reason::at("where to load from is computed from what the computing role holds", at));
     }
+    for link in &chain.links {
+        let body = func.ops[link.looped].regions[0];
+        guard(func, body);
+    }
     build(func, &chain, parts);
     Ok(chain.plan.warps)
 }
@@ -133,11 +141,25 @@ fn find(func: &Func, units: &Units) -> Result<Chain, Reason> {
         }
     }
     let left = left_side(func, &links, inner.one(0))?;
-    // The results may go through shared memory on their way out.
     let bytes: u64 = buffers.iter().map(SharedType::bytes).sum();
-    let others = 2 * m * k + 2 * m * columns + 16 * m;
+    let others = 2 * m * k + SCRATCH + if stores_along_lines(func) { 0 } else { 2 * m * columns + 16 * m };
     let stages = slots::stages(func, units, bytes as u32, others).min(func.hints.num_stages.unwrap_or(STAGES));
     Ok(Chain { links, left, slots: buffers, stages, plan })
+}
+
+/// Every store's lines lie as the last axis of its tile, which a warpgroup's sums fill by whole sectors: they need not go through shared
+/// memory on their way out.
+fn stores_along_lines(func: &Func) -> bool {
+    func.linked_ops().into_iter().all(|op| match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::StoreViewTko { .. }) => func.ops[op].operands.iter().all(|&value| match func.ty(value) {
+            Type::TileView(view) => {
+                let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
+                last == Some(&Extent::Static(1))
+            }
+            _ => true,
+        }),
+        _ => true,
+    })
 }
 
 /// Where the first products' left factor comes from.

@@ -4,7 +4,8 @@
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
 //!    [`counted`] makes loops that count what they are.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, [`chain`] one with two products of
-//!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from.
+//!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
+//!    [`guard`] leaves masks out of the rounds that do not need them.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -23,6 +24,7 @@ mod counted;
 mod factor;
 mod feed;
 mod flatten;
+mod guard;
 mod infer;
 mod order;
 mod overlap;

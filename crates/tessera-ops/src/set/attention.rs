@@ -69,7 +69,7 @@ fn edges() -> Vec<Problem> {
 fn tiles(queries: usize, dim: usize, storage: DType, machine: Machine) -> (i64, i64) {
     match machine {
         Machine::Cpu => (64, 64),
-        Machine::Gpu if storage.bits() > 16 => (64, 32),
+        Machine::Gpu if storage.bits() > 16 => (32, 32),
         Machine::Gpu => (if queries <= 64 { 64 } else { 128 }, if dim <= 128 { 128 } else { 64 }),
     }
 }
