@@ -29,6 +29,8 @@ fn may_spill(case: &Case, arch: Arch) -> bool {
     let eight = case.policy.starts_with("fp8") || case.policy.starts_with("int8");
     match case.operator {
         "softmax" => case.args.iter().any(|(name, ty)| name == "N" && matches!(ty, ArgType::Const(ConstValue::Int(65536..)))),
+        // Its tiles are those that warpgroups want, too.
+        "attention" => arch != Arch::Sm90a,
         "gemm" => decoded || (eight && arch != Arch::Sm90a) || arch == Arch::Sm90a && case.name.contains(" tt "),
         _ => false,
     }

@@ -154,7 +154,12 @@ fn select_unless(func: &mut Func, body: Block, select: Op, all: Value, test: Vec
     for &op in ops.iter().rev() {
         let alone = func.ops[op].regions.is_empty() && is_free(func, op) && func.ops[op].results.iter().all(|&v| spread(func, v));
         let users = users(func, op);
-        if op != select && alone && !users.is_empty() && users.iter().all(|user| moved.contains(user)) && data.one(1) != func.ops[op].result() {
+        if op != select
+            && alone
+            && !users.is_empty()
+            && users.iter().all(|user| moved.contains(user))
+            && data.one(1) != func.ops[op].result()
+        {
             moved.insert(op);
         }
     }

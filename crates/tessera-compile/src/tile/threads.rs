@@ -1,14 +1,14 @@
 //! How many warps a block has, where the kernel's author does not say.
 //!
 //! Memory-bound blocks want about eight elements a thread, so that a thread has a few wide accesses in flight and its registers
-//! suffice; products want an accumulator of at most 64 elements a thread, which leaves room for operands; those of several products add up.
+//! suffice; products want an accumulator of at most 64 elements a thread, which leaves room for operands.
 
 use tessera_ir::{Func, OpKind, ScheduleOp};
 
 /// Elements a thread of the largest tile, in blocks that move data.
 const ELEMENTS: usize = 8;
 
-/// Elements a thread of all accumulators, in blocks that multiply matrices.
+/// Elements a thread of the largest accumulator, in blocks that multiply matrices.
 const ACCUMULATOR: usize = 64;
 
 /// Warps of a block.
@@ -16,7 +16,7 @@ pub(super) fn warps(func: &Func) -> u32 {
     if let Some(warps) = func.hints.num_warps {
         return warps.clamp(1, 32);
     }
-    let (mut tile, mut accumulator, mut products) = (0, 0, 0);
+    let (mut tile, mut accumulator) = (0, 0);
     for op in func.linked_ops() {
         let data = &func.ops[op];
         let largest =
@@ -25,15 +25,14 @@ pub(super) fn warps(func: &Func) -> u32 {
         match &data.kind {
             OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => {
                 let result = func.ty(data.result()).as_tile().map_or(0, |tile| tile.len());
-                accumulator += result;
-                products += 1;
+                accumulator = accumulator.max(result);
             }
             _ => tile = tile.max(largest),
         }
     }
     let threads = match accumulator {
         0 => (tile / ELEMENTS).clamp(128, if tile > 16 * 1024 { 1024 } else { 512 }),
-        accumulator => (accumulator / ACCUMULATOR).clamp(128, if products > 1 { 512 } else { 256 }),
+        accumulator => (accumulator / ACCUMULATOR).clamp(128, 256),
     };
     (threads.next_power_of_two() / 32) as u32
 }
