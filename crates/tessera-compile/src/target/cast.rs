@@ -105,6 +105,7 @@ impl Lowering<'_> {
                 Ok(self.op(&format!("cvt.{}.f16.f32", rounding_word(rounding)), &[value]))
             }
             (DType::BF16 | DType::TF32, _) => self.cut(dtype, value, rounding),
+            (DType::E8M0, _) => Ok(self.encode_scale(value, rounding)),
             _ => Err(self.unsupported(format!("there is no rounding `{}` to `{dtype}`", rounding.word()))),
         }
     }

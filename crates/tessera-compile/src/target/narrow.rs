@@ -5,6 +5,7 @@
 //! processor rounds, in a sum with the power of two whose last place is the format's smallest number. Codes stand in the low
 //! bits of 32; those above mean nothing.
 
+use tessera_ir::attrs::Rounding;
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::{DType, FloatFormat};
@@ -67,7 +68,7 @@ impl Lowering<'_> {
     pub(super) fn encode(&mut self, dtype: DType, value: Reg) -> Lowered<Reg> {
         let format = self.format(dtype)?;
         if dtype == DType::E8M0 {
-            return Ok(self.encode_scale(value));
+            return Ok(self.encode_scale(value, Rounding::NearestEven));
         }
         if matches!(dtype, DType::F8E4M3 | DType::F8E5M2) && self.arch.has_fp8_cvt() {
             let name = if dtype == DType::F8E4M3 { "e4m3x2" } else { "e5m2x2" };
@@ -109,15 +110,21 @@ impl Lowering<'_> {
         Ok(self.b.select(is_nan, nan, code))
     }
 
-    /// The scale nearest to a number, the larger of two equally near; NaN for negative numbers.
-    fn encode_scale(&mut self, value: Reg) -> Reg {
+    /// A number as a scale: the nearest, the larger of two equally near, or the next one down or up; NaN for negative numbers.
+    pub(super) fn encode_scale(&mut self, value: Reg, rounding: Rounding) -> Reg {
+        // What is added before the mantissa is cut off, and the first subnormal that becomes the second scale.
+        let (increment, upper) = match rounding {
+            Rounding::Zero | Rounding::NegativeInf | Rounding::NearestIntToZero => (0, 0x0080_0000),
+            Rounding::PositiveInf => (0x007f_ffff, 0x0040_0001),
+            Rounding::NearestEven | Rounding::NearestAway | Rounding::Full | Rounding::Approx => (0x0040_0000, 0x0060_0000),
+        };
         let mask = self.b.u32(0x7fff_ffff);
         let bits = self.b.and(value, mask);
-        let (increment, count, most) = (self.b.u32(0x0040_0000), self.b.u32(23), self.b.u32(0xfe));
+        let (increment, count, most) = (self.b.u32(increment), self.b.u32(23), self.b.u32(0xfe));
         let raised = self.b.add(Ty::U32, bits, increment);
         let normal = self.b.shr(Ty::U32, raised, count);
         let normal = self.b.min(Ty::U32, normal, most);
-        let (upper, first) = (self.b.u32(0x0060_0000), self.b.u32(0x0080_0000));
+        let (upper, first) = (self.b.u32(upper), self.b.u32(0x0080_0000));
         let above = self.b.setp(Word::Ge, Ty::U32, bits, upper);
         let (zero, one) = (self.b.u32(0), self.b.u32(1));
         let subnormal = self.b.select(above, one, zero);
