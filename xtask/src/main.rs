@@ -155,7 +155,7 @@ fn fuzz(args: &[String]) -> Result<()> {
         "ir_text" => &["tests/filetests"],
         "kernel_source" => &["kernels", "examples"],
         "npy" => &["fuzz/seeds/npy"],
-        "ptx" => &["crates/tessera-ptx/tests/ptx"],
+        "ptx" => &["crates/tessera-ptx/tests/ptx", "crates/tessera-emu/tests/corpus/ptx"],
         "safetensors" => &["fuzz/seeds/safetensors"],
         _ => &[],
     };

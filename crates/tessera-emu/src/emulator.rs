@@ -198,7 +198,7 @@ impl Emulator {
             }
         }
         for (variable, at) in variables {
-            self.write(at, &initial(variable, &module.globals))?;
+            self.write(at, &initial(variable, &module))?;
             // What has no initial value is zero.
             let heap = self.heap();
             if let Some(found) = heap.find(at.0, 0).and_then(|index| heap.get(index)) {
@@ -345,7 +345,12 @@ fn missing(heap: &Heap, at: DevicePtr, bytes: usize) -> EmuError {
 }
 
 /// The bytes that a variable's initial values give.
-fn initial(variable: &Variable, globals: &BTreeMap<Name, u64>) -> Vec<u8> {
+fn initial(variable: &Variable, module: &Module) -> Vec<u8> {
+    let address = |name: &Name| {
+        let function = |item: &Item| matches!(item, Item::Function(found) if found.name == *name && found.body.is_some());
+        let variable = module.globals.get(name).copied();
+        variable.or_else(|| module.parsed.items.iter().position(function).map(decode::function_address)).unwrap_or(0)
+    };
     let width = (variable.ty.bits().div_ceil(8) as usize).clamp(1, 8);
     let mut memory = Vec::with_capacity(width * variable.initial.len());
     for value in &variable.initial {
@@ -353,7 +358,7 @@ fn initial(variable: &Variable, globals: &BTreeMap<Name, u64>) -> Vec<u8> {
             Initial::Int(value) => *value as u64,
             Initial::F32(bits) => u64::from(*bits),
             Initial::F64(bits) => *bits,
-            Initial::Address(name) => globals.get(name).copied().unwrap_or(0),
+            Initial::Address(name, offset) => address(name).wrapping_add(*offset as u64),
         };
         memory.extend(&word.to_le_bytes()[..width]);
     }

@@ -32,7 +32,7 @@
 //!
 //! # Design
 //! **Translation** (`decode`). A kernel becomes one array of operations whose operands are slots of a warp's register file.
-//! Labels are positions, device functions are inlined, immediates and special registers are slots that are filled when a
+//! Labels are positions, device functions are inlined (but for recursion and pointers to functions), immediates and special registers are slots that are filled when a
 //! warp starts. An arithmetic operation is a function over all 32 lanes, chosen once by mnemonic, modifiers and type, so the
 //! interpreter's cost is paid once for 32 threads and the lanes' loop is vector code.
 //!
@@ -51,6 +51,9 @@
 //! **Scheduling.** A cluster runs on one host thread; several run in parallel. A cluster that runs long without an end is put
 //! aside for the next one, up to as many blocks as the device holds, so blocks may wait for each other as they may on the
 //! chip. When nothing can go on, the report says who waits for what.
+//!
+//! What is executed and what is not, and how near it comes to the chip, is listed in `docs/ptx-coverage.md`; `tests/corpus/` runs
+//! what nvcc and Triton make.
 //!
 //! **Sanitizers** (`sanitize`) follow happens-before by vector clocks, with a second clock for what the asynchronous proxy
 //! may see. Their head comments name the PTX sections of the rules.

@@ -1,12 +1,13 @@
 //! A kernel after translation: one array of operations whose operands are slots of a warp's register file.
 //!
-//! Device functions are inlined, labels are positions, immediates and special registers stand in slots of their own that are
+//! Device functions are inlined (those that call themselves or are called by pointer are [`Routine`]s), labels are positions, immediates and special registers stand in slots of their own that are
 //! filled when a warp starts ([`Fill`]), and each branch knows where its paths meet again ([`Op::Branch`]).
 
 use smallvec::SmallVec;
 use tessera_ptx::{Loc, Special, Type, Word};
 
 use crate::ops::convert::Conversion;
+use crate::ops::video::Video;
 use crate::ops::{MapFn, TestFn};
 
 /// A register's slot and its view.
@@ -75,6 +76,67 @@ pub(crate) enum Scope {
     Cluster,
     Gpu,
     System,
+}
+
+/// A place in a thread's local memory: counted from its start, or from the frame of the routine that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackPlace {
+    pub(crate) at: u32,
+    pub(crate) framed: bool,
+}
+
+/// What a call hands over: bytes of a `.param` variable, or a register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Passed {
+    Bytes(StackPlace),
+    Register(Reg),
+}
+
+/// A parameter or result of a routine: bytes of its frame, or a register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Formal {
+    Bytes { at: u32, bytes: u32 },
+    Register(Reg),
+}
+
+/// A function that is not inlined. Its variables lie in a frame of local memory, its registers are saved while it is called
+/// again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routine {
+    pub(crate) start: u32,
+    pub(crate) frame_bytes: u32,
+    pub(crate) params: Vec<Formal>,
+    pub(crate) results: Vec<Formal>,
+    pub(crate) registers: Vec<Reg>,
+    pub(crate) predicates: Vec<u32>,
+    /// What pointers to it hold.
+    pub(crate) address: u64,
+}
+
+/// Which routine a call means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Callee {
+    Routine(u32),
+    Pointer(Reg),
+}
+
+/// A call that is not inlined.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) callee: Callee,
+    pub(crate) arguments: Vec<Passed>,
+    pub(crate) results: Vec<Passed>,
+    /// The routine that calls; none is the kernel.
+    pub(crate) caller: Option<u32>,
+}
+
+/// The shape of a piece of a matrix in memory: `wmma.load` and `wmma.store`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) rows: u16,
+    pub(crate) columns: u16,
+    pub(crate) by_rows: bool,
+    pub(crate) ty: Type,
 }
 
 /// A read-modify-write.
@@ -241,6 +303,11 @@ pub(crate) enum Op {
         value: u32,
         combine: Option<(TestFn, u32)>,
     },
+    Video {
+        video: Video,
+        to: Reg,
+        from: [u32; 3],
+    },
     Convert {
         conversion: Conversion,
         to: Reg,
@@ -401,6 +468,14 @@ pub(crate) enum Op {
         target: u32,
         join: u32,
     },
+    /// To the target with this number; beyond the last one nothing happens.
+    BranchTo {
+        index: u32,
+        targets: Vec<u32>,
+        join: u32,
+    },
+    Call(Box<Call>),
+    Return,
     Exit,
     Trap,
     Barrier {
@@ -476,6 +551,19 @@ pub(crate) enum Op {
         from: Reg,
     },
     Mma(Box<Mma>),
+    WmmaLoad {
+        to: Vec<Reg>,
+        addr: Addr,
+        stride: Option<Reg>,
+        piece: Piece,
+    },
+    WmmaStore {
+        from: Vec<Reg>,
+        addr: Addr,
+        stride: Option<Reg>,
+        piece: Piece,
+    },
+    Wmma(Box<Mma>),
     Wgmma(Box<Wgmma>),
     WgmmaFence,
     WgmmaCommit,
@@ -490,8 +578,8 @@ pub(crate) enum Op {
     GridLaunch,
     Sleep,
     Print {
-        format: u32,
-        arguments: u32,
+        format: StackPlace,
+        arguments: StackPlace,
     },
 }
 
@@ -531,8 +619,13 @@ pub(crate) struct Program {
     /// Bytes of statically declared shared memory, and where dynamic memory starts behind them.
     pub(crate) static_shared: u32,
     pub(crate) dynamic_start: u32,
-    /// Bytes of local memory a thread.
+    /// Bytes of local memory a thread, routines' frames included.
     pub(crate) local_bytes: u32,
+    /// Bytes of it that the kernel's own variables take.
+    pub(crate) kernel_frame: u32,
+    /// The slot that holds where the running routine's frame starts.
+    pub(crate) frame: u32,
+    pub(crate) routines: Vec<Routine>,
     pub(crate) required_threads: Option<[u32; 3]>,
     pub(crate) max_threads: Option<[u32; 3]>,
     pub(crate) min_blocks: Option<u32>,
@@ -558,5 +651,9 @@ pub(crate) const PARAM_WINDOW: u64 = 0x7d00_0000_0000;
 pub(crate) const SHARED_START: u32 = 1024;
 /// Where a block's rank in its cluster stands in a shared address: rank plus one, zero is the own block.
 pub(crate) const RANK_SHIFT: u32 = 24;
+/// Where functions stand, for pointers to them.
+pub(crate) const FUNCTION_WINDOW: u64 = 0x7c00_0000_0000;
+/// Bytes of local memory for routines' frames.
+pub(crate) const STACK_BYTES: u32 = 16 << 10;
 /// No place where paths meet.
 pub(crate) const NOWHERE: u32 = u32::MAX;

@@ -106,6 +106,10 @@ pub(crate) fn replace(bytes: &mut [u8; 128], field: Word, index: u32, value: u64
     if index > 4 {
         return Err(format!("a tensor map has no dimension {index}"));
     }
+    // Kernels make maps of their own from zeros.
+    if bytes[..4] == [0; 4] {
+        bytes[..4].copy_from_slice(&MARK);
+    }
     match field {
         Word::GlobalAddress => bytes[8..16].copy_from_slice(&value.to_le_bytes()),
         Word::Rank => bytes[5] = value as u8 + 1,

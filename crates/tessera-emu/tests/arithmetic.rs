@@ -121,7 +121,7 @@ fn integers_of_32_bits() {
         ("sad.s32 %x, %a, %b, %c;", |a, b, c| c.wrapping_add((a as i32).abs_diff(b as i32))),
         ("div.u32 %x, %a, %b;", |a, b, _| a.checked_div(b).unwrap_or(u32::MAX)),
         ("div.s32 %x, %a, %b;", |a, b, _| if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 }),
-        ("rem.s32 %x, %a, %b;", |a, b, _| if b == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 }),
+        ("rem.s32 %x, %a, %b;", |a, b, _| if b == 0 { u32::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 }),
         ("min.s32 %x, %a, %b;", |a, b, _| (a as i32).min(b as i32) as u32),
         ("max.u32 %x, %a, %b;", |a, b, _| a.max(b)),
         ("abs.s32 %x, %a;", |a, _, _| (a as i32).wrapping_abs() as u32),
@@ -162,6 +162,38 @@ fn integers_of_32_bits() {
         ("set.ge.u32.s32 %x, %a, %b;", |a, b, _| if a as i32 >= b as i32 { u32::MAX } else { 0 }),
         ("add.cc.u32 %t, %a, %b;\n    addc.u32 %x, %c, 0;", |a, b, c| c.wrapping_add(u32::from(a.checked_add(b).is_none()))),
         ("sub.cc.u32 %t, %a, %b;\n    subc.u32 %x, %c, 0;", |a, b, c| c.wrapping_sub(u32::from(a < b))),
+        ("cvt.s8.u8 %x, %a;", |a, _, _| a as i8 as u32),
+        ("cvt.u8.s8 %x, %a;", |a, _, _| a & 0xff),
+        ("cvt.pack.sat.u8.s32.b32 %x, %a, %b, %c;", |a, b, c| {
+            let byte = |v: u32| (v as i32).clamp(0, 255) as u32;
+            c << 16 | byte(a) << 8 | byte(b)
+        }),
+        ("cvt.pack.sat.s16.s32 %x, %a, %b;", |a, b, _| {
+            let half = |v: u32| u32::from((v as i32).clamp(-0x8000, 0x7fff) as u16);
+            half(a) << 16 | half(b)
+        }),
+        ("vadd2.s32.s32.s32.sat %x, %a, %b, %c;", |a, b, _| {
+            let half = |at: u32| u32::from(((a >> at) as i16).saturating_add((b >> at) as i16) as u16) << at;
+            half(0) | half(16)
+        }),
+        ("vabsdiff4.u32.u32.u32.add %x, %a, %b, %c;", |a, b, c| {
+            let parts = a.to_le_bytes().into_iter().zip(b.to_le_bytes()).map(|(a, b)| u32::from(a.abs_diff(b)));
+            c.wrapping_add(parts.sum())
+        }),
+        ("vavrg4.s32.s32.s32 %x, %a, %b, %c;", |a, b, _| {
+            // Half rounds towards positive infinity, of a negative sum down.
+            let one = |a: u8, b: u8| {
+                let sum = i32::from(a as i8) + i32::from(b as i8);
+                ((sum + i32::from(sum >= 0)) >> 1) as u8
+            };
+            let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+            u32::from_le_bytes([0, 1, 2, 3].map(|k| one(a[k], b[k])))
+        }),
+        ("vset4.u32.s32.lt %x, %a, %b, %c;", |a, b, _| {
+            // Signed is the second side alone.
+            let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+            u32::from_le_bytes([0, 1, 2, 3].map(|k| u8::from(i32::from(a[k]) < i32::from(b[k] as i8))))
+        }),
         ("cvt.s32.s8 %x, %a;", |a, _, _| a as i8 as u32),
         ("cvt.u32.u16 %x, %a;", |a, _, _| a & 0xffff),
         ("cvt.sat.s8.s32 %x, %a;", |a, _, _| (a as i32).clamp(-128, 127) as u32),
@@ -189,7 +221,7 @@ fn integers_of_64_and_16_bits() {
         ("mul.lo.u64 %x, %a, %b;", |a, b, _| a.wrapping_mul(b)),
         ("mul.hi.s64 %x, %a, %b;", |a, b, _| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64),
         ("div.s64 %x, %a, %b;", |a, b, _| if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }),
-        ("rem.u64 %x, %a, %b;", |a, b, _| a.checked_rem(b).unwrap_or(a)),
+        ("rem.u64 %x, %a, %b;", |a, b, _| a.checked_rem(b).unwrap_or(u64::MAX)),
         ("shl.b64 %x, %a, 13;", |a, _, _| a << 13),
         ("shr.s64 %x, %a, 70;", |a, _, _| (a as i64 >> 63) as u64),
         ("bfe.s64 %x, %a, 30, 21;", |a, _, _| ((a << 13) as i64 >> 43) as u64),
@@ -290,6 +322,26 @@ fn single_precision() {
 }
 
 /// Directed roundings bracket the exact value, which `f64` holds for these operands.
+#[test]
+fn what_the_chip_does_at_the_edges() {
+    let one = |instruction: &str, operands: &str, a: u64, b: u64| {
+        let inputs = [vec![a; COUNT], vec![b; COUNT]];
+        run("b32", operands, instruction, [&inputs[0], &inputs[1], &inputs[1]])[0] as u32
+    };
+    // Zeros count as normal numbers.
+    assert_eq!(one("testp.normal.f32 %p, %a;\n    selp.u32 %x, 1, 0, %p;", "f32", 0x8000_0000, 0), 1);
+    // Rounding to tf32 cuts what is not finite.
+    assert_eq!(one("cvt.rna.tf32.f32 %x, %a;", "f32", 0x7f80_0007, 0), 0x7f80_0000);
+    assert_eq!(one("cvt.rna.tf32.f32 %x, %a;", "f32", 0x3f80_1000, 0), 0x3f80_2000);
+    // `.ftz` of halves: operands of sums that saturate, of extremes, of comparisons, and of the sign's instructions.
+    assert_eq!(one("fma.rn.ftz.sat.f16x2 %x, %a, %a, %b;", "b32", 0x3c00_0020, 0x0000_0020), 0x3c00_0000);
+    assert_eq!(one("max.ftz.f16x2 %x, %a, %b;", "b32", 0x0001_3c00, 0x0000_0000), 0x0000_3c00);
+    assert_eq!(one("abs.ftz.f16x2 %x, %a;", "b32", 0x82c3_bc00, 0), 0x0000_3c00);
+    assert_eq!(one("set.eq.ftz.f16x2.f16x2 %x, %a, %b;", "b32", 0x0001_3c00, 0x0000_3c00), 0x3c00_3c00);
+    // What rounds up to the least normal number is not flushed.
+    assert_eq!(one("mul.rn.ftz.f16x2 %x, %a, %b;", "b32", 0x0400_3bff, 0x3bff_0400), 0x0400_0400);
+}
+
 #[test]
 fn directed_rounding() {
     type Exact = fn(f64, f64, f64) -> f64;

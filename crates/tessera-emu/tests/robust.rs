@@ -49,14 +49,21 @@ fn damage(text: &str, random: &mut Random) -> String {
 #[test]
 fn damaged_kernels_never_panic() {
     let root = env!("CARGO_MANIFEST_DIR");
-    let sources: Vec<String> =
-        ["../tessera-ptx/tests/ptx/instructions.ptx", "../../kernels/anchors/gemm_nn.ptx", "../../kernels/anchors/softmax.ptx"]
-            .iter()
-            .map(|path| std::fs::read_to_string(format!("{root}/{path}")).unwrap())
-            .collect();
+    let files = [
+        "../tessera-ptx/tests/ptx/instructions.ptx",
+        "../../kernels/anchors/gemm_nn.ptx",
+        "../../kernels/anchors/softmax.ptx",
+        "tests/corpus/ptx/calls.sm_90a.ptx",
+        "tests/corpus/ptx/matmul_wmma.sm_80.ptx",
+        "tests/corpus/ptx/bulk.sm_90a.ptx",
+        "tests/corpus/ptx/scan.sm_90a.ptx",
+        "tests/corpus/ptx/triton_matmul_boxes.sm_90.ptx",
+        "tests/corpus/ptx/print.debug.ptx",
+    ];
+    let sources: Vec<String> = files.iter().map(|path| std::fs::read_to_string(format!("{root}/{path}")).unwrap()).collect();
     let mut random = Random(1);
     let mut ran = 0;
-    for case in 0..600 {
+    for case in 0..720 {
         let text = damage(&sources[case % sources.len()], &mut random);
         let emulator = Emulator::new(&EmuOptions::default()).unwrap();
         let Ok(module) = emulator.load(&text) else { continue };

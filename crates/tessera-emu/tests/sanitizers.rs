@@ -102,13 +102,22 @@ fn freed_memory() {
 
 #[test]
 fn registers_and_memory_that_nobody_wrote() {
-    check(FindingKind::Uninitialized, 1, 32, "add.u32 %x, %y, 1;", "mov.u32 %y, 3;\n add.u32 %x, %y, 1;");
+    check(FindingKind::Uninitialized, 1, 32, "st.shared.u32 [%at], %y;", "mov.u32 %y, 3;\n st.shared.u32 [%at], %y;");
     check(
         FindingKind::Uninitialized,
         1,
         32,
-        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n add.u32 %x, %y, 1;",
-        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n @%p add.u32 %x, %y, 1;",
+        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n st.shared.u32 [%at], %y;",
+        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n @%p st.shared.u32 [%at], %y;",
+    );
+    // Arithmetic and shuffles only hand an undefined value on, lane by lane: its use counts, and is told where it was read.
+    let spread = "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n add.u32 %x, %y, 1;\n shfl.sync.bfly.b32 %x, %x, 1, 31, -1;\n";
+    check(
+        FindingKind::Uninitialized,
+        1,
+        32,
+        &format!("{spread} st.shared.u32 [%at], %x;"),
+        &format!("{spread} setp.lt.u32 %p, %t, 6;\n @%p st.shared.u32 [%at], %x;"),
     );
     check(FindingKind::Uninitialized, 1, 32, "ld.shared.u32 %v, [%at];", "st.shared.u32 [%at], %t;\n ld.shared.u32 %v, [%at];");
     let case = Case::new();

@@ -114,6 +114,21 @@ impl Form {
     pub(crate) fn takes(&self, modifiers: &[Modifier]) -> bool {
         fits(&self.slots, modifiers)
     }
+
+    /// The modifiers in the slots' order, where each finds a slot of its own. For instructions whose modifiers compilers
+    /// write in several orders and the assembler takes in any.
+    pub(crate) fn arranged(&self, modifiers: &[Modifier]) -> Option<Vec<Modifier>> {
+        let mut left = modifiers.to_vec();
+        let mut ordered = Vec::with_capacity(left.len());
+        for slot in &self.slots {
+            match left.iter().position(|&modifier| slot.takes(modifier)) {
+                Some(index) => ordered.push(left.remove(index)),
+                None if slot.optional => {}
+                None => return None,
+            }
+        }
+        left.is_empty().then_some(ordered)
+    }
 }
 
 fn fits(slots: &[Slot], modifiers: &[Modifier]) -> bool {

@@ -137,8 +137,8 @@ pub enum Initial {
     F32(u32),
     /// The bits of an f64.
     F64(u64),
-    /// The address of a variable.
-    Address(Name),
+    /// The address of a variable or function, and bytes behind it.
+    Address(Name, i64),
 }
 
 /// Whether a function can be launched or called.
@@ -258,6 +258,26 @@ pub enum Statement {
     Instruction(Instruction),
     /// A nested scope.
     Block(Vec<Statement>),
+    /// `name: .branchtargets a, b;` or `.calltargets`: where an indexed branch or an indirect call may go.
+    Targets {
+        /// What the branch or call says.
+        name: Name,
+        /// Functions rather than labels.
+        functions: bool,
+        /// The labels or functions.
+        targets: Vec<Name>,
+    },
+    /// `name: .callprototype (results) _ (params);`: what an indirect call passes.
+    Prototype {
+        /// What the call says.
+        name: Name,
+        /// What the function gives back.
+        results: Vec<Variable>,
+        /// What it takes.
+        params: Vec<Variable>,
+        /// `.noreturn`
+        noreturn: bool,
+    },
 }
 
 /// A predicate in front of an instruction.

@@ -9,6 +9,7 @@
 //! | `a` | a source: register, immediate, special register, a variable's address |
 //! | `r` | a register |
 //! | `i` | an integer immediate |
+//! | `b` | a predicate as source, or 0 or 1 |
 //! | `p` / `q` | a predicate as source (also `!p`) / as destination |
 //! | `m` / `T` | an address / an address with tensor coordinates |
 //! | `l` | a name: a label or function |
@@ -32,6 +33,7 @@ enum What {
     Register,
     Immediate,
     Predicate,
+    PredicateOrBit,
     PredicateDestination,
     Address,
     TensorAddress,
@@ -73,6 +75,7 @@ impl OperandRule {
             "r" => (What::Register, TypeRule::Main),
             "i" => (What::Immediate, TypeRule::Unchecked),
             "p" => (What::Predicate, TypeRule::Fixed(Type::Pred)),
+            "b" => (What::PredicateOrBit, TypeRule::Fixed(Type::Pred)),
             "q" => (What::PredicateDestination, TypeRule::Fixed(Type::Pred)),
             "m" => (What::Address, TypeRule::Unchecked),
             "T" => (What::TensorAddress, TypeRule::Unchecked),
@@ -109,6 +112,7 @@ impl OperandRule {
             | What::Register
             | What::Immediate
             | What::Predicate
+            | What::PredicateOrBit
             | What::Address
             | What::TensorAddress
             | What::Symbol
@@ -126,6 +130,7 @@ impl OperandRule {
             | What::Register
             | What::Immediate
             | What::Predicate
+            | What::PredicateOrBit
             | What::PredicateDestination
             | What::Address
             | What::TensorAddress
@@ -262,8 +267,11 @@ fn fits(rule: OperandRule, modifiers: &[Modifier], operand: &Operand, register: 
         (What::Register, _) => Err("must be a register".to_owned()),
         (What::Immediate, Operand::Int(_)) => Ok(()),
         (What::Immediate, _) => Err("must be an integer".to_owned()),
-        (What::Predicate, Operand::Not(id) | Operand::Register(id)) if register(*id) == Type::Pred => Ok(()),
-        (What::Predicate, _) => Err("must be a predicate".to_owned()),
+        (What::Predicate | What::PredicateOrBit, Operand::Not(id) | Operand::Register(id)) if register(*id) == Type::Pred => {
+            Ok(())
+        }
+        (What::PredicateOrBit, Operand::Int(0 | 1)) => Ok(()),
+        (What::Predicate | What::PredicateOrBit, _) => Err("must be a predicate".to_owned()),
         (What::PredicateDestination, _) => predicate(operand),
         (What::Address | What::TensorAddress, Operand::Address(address)) => {
             let tensor = rule.what == What::TensorAddress;

@@ -295,14 +295,28 @@ impl<'a> Parser<'a> {
         let initial = match self.token {
             Token::F32(bits) => Initial::F32(bits),
             Token::F64(bits) => Initial::F64(bits),
-            Token::Ident(name) => Initial::Address(Name::from(name)),
+            Token::Ident("generic") => {
+                self.advance();
+                self.expect('(')?;
+                let inner = self.address_initial()?;
+                self.expect(')')?;
+                return Ok(inner);
+            }
+            Token::Ident(_) => return self.address_initial(),
             _ => return self.int("an initial value").map(Initial::Int),
         };
         self.advance();
         Ok(initial)
     }
 
-    fn variables_in_parentheses(&mut self) -> Parsed<Vec<Variable>> {
+    /// A variable's or function's address, perhaps some bytes further. Global addresses are generic ones.
+    fn address_initial(&mut self) -> Parsed<Initial> {
+        let name = Name::from(self.ident("a name")?);
+        let offset = if self.eat('+') { self.int("an offset")? } else { 0 };
+        Ok(Initial::Address(name, offset))
+    }
+
+    pub(crate) fn variables_in_parentheses(&mut self) -> Parsed<Vec<Variable>> {
         let mut list = Vec::new();
         self.expect('(')?;
         while !self.eat(')') {

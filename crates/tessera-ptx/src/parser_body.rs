@@ -9,7 +9,8 @@ use crate::error::PtxError;
 use crate::form::{form, rows_of};
 use crate::lexer::{Spot, Token};
 use crate::model::{
-    Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, RegId, Register, Statement,
+    Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, RegId, Register, Space,
+    Statement,
 };
 use crate::operand_rule::matches;
 use crate::parser::{Parsed, Parser};
@@ -30,10 +31,16 @@ struct Body<'p, 'a> {
     parser: &'p mut Parser<'a>,
     scopes: Vec<Scope<'a>>,
     registers: Vec<Register>,
+    /// How many of the registers are parameters.
+    passed: usize,
 }
 
 pub(crate) fn body(parser: &mut Parser<'_>, function: &mut Function) -> Parsed<()> {
-    let mut body = Body { parser, scopes: Vec::new(), registers: Vec::new() };
+    let mut body = Body { parser, scopes: Vec::new(), registers: Vec::new(), passed: 0 };
+    // Parameters that are registers come first among the function's, in their order.
+    let passed = function.results.iter().chain(&function.params).filter(|variable| variable.space == Space::Local);
+    body.registers = passed.map(|variable| Register { name: variable.name.clone(), ty: variable.ty }).collect();
+    body.passed = body.registers.len();
     let statements = body.block()?;
     function.registers = body.registers;
     function.body = Some(statements);
@@ -99,7 +106,7 @@ impl<'a> Body<'_, 'a> {
                 let spot = self.parser.spot;
                 self.parser.advance();
                 if self.parser.eat(':') {
-                    out.push(Statement::Label(Name::from(name)));
+                    out.push(self.labelled(Name::from(name))?);
                 } else {
                     out.push(Statement::Instruction(self.instruction(name, spot, None)?));
                 }
@@ -107,6 +114,35 @@ impl<'a> Body<'_, 'a> {
             _ => return Err(self.parser.expected("a statement")),
         }
         Ok(())
+    }
+
+    /// What a name and a colon stand before: a list of targets, a prototype, or any statement.
+    fn labelled(&mut self, name: Name) -> Parsed<Statement> {
+        let Token::Dotted(word @ ("branchtargets" | "calltargets" | "callprototype")) = self.parser.token else {
+            return Ok(Statement::Label(name));
+        };
+        self.parser.advance();
+        if word == "callprototype" {
+            let list = |parser: &mut Parser<'a>| match parser.token {
+                Token::Punct('(') => parser.variables_in_parentheses(),
+                _ => Ok(Vec::new()),
+            };
+            let results = list(self.parser)?;
+            self.parser.ident("`_`")?;
+            let params = list(self.parser)?;
+            let noreturn = self.parser.eat_dotted("noreturn");
+            self.parser.expect(';')?;
+            return Ok(Statement::Prototype { name, results, params, noreturn });
+        }
+        let mut targets = Vec::new();
+        loop {
+            targets.push(Name::from(self.parser.ident("a target")?));
+            if !self.parser.eat(',') {
+                break;
+            }
+        }
+        self.parser.expect(';')?;
+        Ok(Statement::Targets { name, functions: word == "calltargets", targets })
     }
 
     fn loc(&mut self) -> Parsed<Loc> {
@@ -195,7 +231,7 @@ impl<'a> Body<'_, 'a> {
                 return Some(id);
             }
         }
-        None
+        self.registers[..self.passed].iter().position(|register| &*register.name.0 == name).map(|index| RegId(index as u32))
     }
 
     fn instruction(&mut self, mnemonic: &'a str, spot: Spot, guard: Option<Guard>) -> Parsed<Instruction> {
@@ -222,7 +258,14 @@ impl<'a> Body<'_, 'a> {
         let end = self.parser.spot;
         self.parser.expect(';')?;
 
-        let shaped: Vec<_> = candidates.iter().copied().filter(|&row| form(row).takes(&modifiers)).collect();
+        let mut shaped: Vec<_> = candidates.iter().copied().filter(|&row| form(row).takes(&modifiers)).collect();
+        if shaped.is_empty()
+            && matches!(mnemonic, "atom" | "red" | "min" | "max")
+            && let Some((row, ordered)) = candidates.iter().find_map(|&row| Some((row, form(row).arranged(&modifiers)?)))
+        {
+            shaped.push(row);
+            modifiers = ordered;
+        }
         if shaped.is_empty() {
             let known: Vec<_> = candidates.iter().take(4).map(|row| format!("`{}`", row.row().form)).collect();
             let more = if candidates.len() > known.len() { ", ..." } else { "" };
@@ -307,6 +350,9 @@ impl<'a> Body<'_, 'a> {
         }
         if let Some(id) = self.find(name) {
             return Ok(Operand::Register(id));
+        }
+        if name == "WARP_SZ" {
+            return Ok(Operand::Int(32));
         }
         if let Some(special) = name.strip_prefix('%') {
             let mut full = special.to_owned();

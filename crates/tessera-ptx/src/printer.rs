@@ -89,7 +89,8 @@ fn initial(value: &Initial) -> String {
         Initial::Int(value) => value.to_string(),
         Initial::F32(bits) => format!("0f{bits:08X}"),
         Initial::F64(bits) => format!("0d{bits:016X}"),
-        Initial::Address(name) => name.to_string(),
+        Initial::Address(name, 0) => name.to_string(),
+        Initial::Address(name, offset) => format!("{name}+{offset}"),
     }
 }
 
@@ -193,6 +194,21 @@ fn statements(out: &mut String, list: &[Statement], registers: &[Register], dept
                 out.push_str("{\n");
                 statements(out, inner, registers, depth + 1);
                 let _ = writeln!(out, "{indent}}}");
+            }
+            Statement::Targets { name, functions, targets } => {
+                let what = if *functions { "calltargets" } else { "branchtargets" };
+                let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
+                let _ = writeln!(out, "{name}: .{what} {};", names.join(", "));
+            }
+            Statement::Prototype { name, results, params, noreturn } => {
+                let _ = write!(out, "{name}: .callprototype ");
+                if !results.is_empty() {
+                    parameters(out, results);
+                    out.push(' ');
+                }
+                out.push_str("_ ");
+                parameters(out, params);
+                out.push_str(if *noreturn { " .noreturn;\n" } else { ";\n" });
             }
         }
     }

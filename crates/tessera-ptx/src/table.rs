@@ -70,6 +70,20 @@ rows! {
     "bmsk.(clamp|wrap).b32" "d a:u32 a:u32" 7 6 Sm 70
     "fns.b32" "d a:u32 a:u32 a:s32" 6 0 Sm 30
     "szext.(clamp|wrap).(u32|s32)" "d a a:u32" 7 6 Sm 70
+    "vadd2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vadd4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vsub2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vsub4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vavrg2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vavrg4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vabsdiff2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vabsdiff4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vmin2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vmin4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vmax2.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vmax4.(u32|s32).(u32|s32).(u32|s32).(sat|add)?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vset2.(u32|s32).(u32|s32).(eq|ne|lt|le|gt|ge).add?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
+    "vset4.(u32|s32).(u32|s32).(eq|ne|lt|le|gt|ge).add?" "d:b32 a:b32 a:b32 a:b32" 3 0 Sm 30
     "dp4a.(u32|s32).(u32|s32)" "d a:b32 a:b32 a" 5 0 Sm 61
     "dp2a.(lo|hi).(u32|s32).(u32|s32)" "d a:b32 a:b32 a" 5 0 Sm 61
 
@@ -164,6 +178,9 @@ rows! {
     "cvt.rn.satfinite.relu?.(e4m3x2|e5m2x2).f32" "d:b16 a a" 7 8 Sm 89
     "cvt.rn.satfinite.relu?.(e4m3x2|e5m2x2).f16x2" "d:b16 a" 7 8 Sm 89
     "cvt.rn.relu?.f16x2.(e4m3x2|e5m2x2)" "d:b32 a:b16" 7 8 Sm 89
+
+    "cvt.pack.sat.(u16|s16).s32" "d:b32 a a" 6 5 Sm 72
+    "cvt.pack.sat.(u8|s8).s32.b32" "d:b32 a:s32 a:s32 a:b32" 6 5 Sm 72
 
     // Memory
     "ld.(weak|volatile)?.(param|param::entry|param::func|global|shared|shared::cta|shared::cluster|local|const)?.(ca|cg|cs|lu|cv)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(L2::64B|L2::128B|L2::256B)?.(v2|v4)?.MEM" "D:t~ m a:b64?" 1 0 Sm 20
@@ -272,25 +289,34 @@ rows! {
     "mma.sync.aligned.SHAPE.row.col.satfinite?.s32.(u8|s8|u4|s4).(u8|s8|u4|s4).s32" "v:b32 v:b32 v:b32 v:b32" 6 5 Sm 75
     "mma.sync.aligned.SHAPE.row.col.s32.b1.b1.s32.(and|xor).popc" "v:b32 v:b32 v:b32 v:b32" 7 0 Sm 75
     "mma.(sp|sp::ordered_metadata).sync.aligned.SHAPE.row.col.(f16|f32).(f16|bf16|tf32).(f16|bf16|tf32).(f16|f32)" "v v:b32 v:b32 v a:b32 i" 7 1 Sm 80
+    "wmma.load.(a|b|c).sync.aligned.(row|col).SHAPE.(global|shared|shared::cta)?.(f16|bf16|tf32|f32|f64|s8|u8|s32)" "v m a:u32?" 6 0 Sm 70
+    "wmma.store.d.sync.aligned.(row|col).SHAPE.(global|shared|shared::cta)?.(f16|f32|f64|s32)" "m v a:u32?" 6 0 Sm 70
+    "wmma.mma.sync.aligned.(row|col).(row|col).SHAPE.(f16|f32).(f16|f32)" "v v:b32 v:b32 v" 6 0 Sm 70
+    "wmma.mma.sync.aligned.(row|col).(row|col).SHAPE.f32.(bf16|tf32).(bf16|tf32).f32" "v:f32 v:b32 v:b32 v:f32" 7 0 Sm 80
+    "wmma.mma.sync.aligned.(row|col).(row|col).SHAPE.f64.f64.f64.f64.rn?" "v:f64 v:f64 v:f64 v:f64" 7 0 Sm 80
+    "wmma.mma.sync.aligned.(row|col).(row|col).SHAPE.s32.(u8|s8).(u8|s8).s32.satfinite?" "v:b32 v:b32 v:b32 v:b32" 6 3 Sm 72
     "wgmma.fence.sync.aligned" "" 8 0 Exactly 90
     "wgmma.commit_group.sync.aligned" "" 8 0 Exactly 90
     "wgmma.wait_group.sync.aligned" "i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).f16.f16" "v r:b64 r:b64 p i i i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).f16.f16" "v v:b32 r:b64 p i i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.f32.bf16.bf16" "v:f32 r:b64 r:b64 p i i i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.f32.bf16.bf16" "v:f32 v:b32 r:b64 p i i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.f32.tf32.tf32" "v:f32 r:b64 r:b64 p i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.f32.tf32.tf32" "v:f32 v:b32 r:b64 p i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).(e4m3|e5m2).(e4m3|e5m2)" "v r:b64 r:b64 p i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).(e4m3|e5m2).(e4m3|e5m2)" "v v:b32 r:b64 p i i" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.satfinite?.s32.(s8|u8).(s8|u8)" "v:b32 r:b64 r:b64 p" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.satfinite?.s32.(s8|u8).(s8|u8)" "v:b32 v:b32 r:b64 p" 8 0 Exactly 90
-    "wgmma.mma_async.sync.aligned.SHAPE.s32.b1.b1.and.popc" "v:b32 r:b64 r:b64 p" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).f16.f16" "v r:b64 r:b64 b i i i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).f16.f16" "v v:b32 r:b64 b i i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.f32.bf16.bf16" "v:f32 r:b64 r:b64 b i i i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.f32.bf16.bf16" "v:f32 v:b32 r:b64 b i i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.f32.tf32.tf32" "v:f32 r:b64 r:b64 b i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.f32.tf32.tf32" "v:f32 v:b32 r:b64 b i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).(e4m3|e5m2).(e4m3|e5m2)" "v r:b64 r:b64 b i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.(f16|f32).(e4m3|e5m2).(e4m3|e5m2)" "v v:b32 r:b64 b i i" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.satfinite?.s32.(s8|u8).(s8|u8)" "v:b32 r:b64 r:b64 b" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.satfinite?.s32.(s8|u8).(s8|u8)" "v:b32 v:b32 r:b64 b" 8 0 Exactly 90
+    "wgmma.mma_async.sync.aligned.SHAPE.s32.b1.b1.and.popc" "v:b32 r:b64 r:b64 b" 8 0 Exactly 90
 
     // Control
     "bra.uni?" "l" 1 0 Sm 20
+    "brx.idx.uni?" "a:u32 l" 6 0 Sm 30
     "call.uni?" "L l L" 1 0 Sm 20
     "call.uni?" "l L?" 1 0 Sm 20
+    "call.uni?" "L r:b64 L l" 2 1 Sm 20
+    "call.uni?" "r:b64 L? l" 2 1 Sm 20
     "ret.uni?" "" 1 0 Sm 20
     "exit" "" 1 0 Sm 20
     "trap" "" 1 0 Sm 20

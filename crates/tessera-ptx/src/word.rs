@@ -69,6 +69,7 @@ words! {
     Replace "replace" CpFenceproxy "cp_fenceproxy" GlobalAddress "global_address" Rank "rank" BoxDim "box_dim"
     GlobalDim "global_dim" GlobalStride "global_stride" ElementStride "element_stride" Elemtype "elemtype"
     InterleaveLayout "interleave_layout" SwizzleMode "swizzle_mode" FillMode "fill_mode" B1024 "b1024"
+    Load "load" Store "store" Mma "mma" MatrixA "a" MatrixB "b" MatrixC "c" MatrixD "d" Pack "pack"
     // control
     LaunchDependents "launch_dependents"
 }

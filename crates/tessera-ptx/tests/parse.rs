@@ -84,11 +84,16 @@ fn deep_nesting_is_refused() {
     assert!(parse(&kernel(&body)).unwrap_err().message.contains("nested"));
 }
 
-/// Cuts, doubles and overwrites pieces of a valid text; whatever still parses must also print back.
+/// Cuts, doubles and overwrites pieces of valid texts, the compilers' among them; whatever still parses must also print back.
 #[test]
 fn damaged_text_never_panics() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../tessera-emu/tests/corpus/ptx");
+    let mut texts = vec![TEXT.to_owned()];
+    for name in ["calls.sm_90a", "histogram.sm_80", "stencil.sm_80", "triton_scans.sm_80", "print.debug"] {
+        texts.push(std::fs::read_to_string(format!("{corpus}/{name}.ptx")).unwrap());
+    }
     arbtest(|u| {
-        let mut text = TEXT.as_bytes().to_vec();
+        let mut text = u.choose(&texts)?.as_bytes().to_vec();
         for _ in 0..u.int_in_range(1..=6)? {
             let from = u.choose_index(text.len())?;
             let to = (from + u.int_in_range(0..=40)?).min(text.len());

@@ -7,7 +7,7 @@ use super::{Builder, Mods, Result};
 use crate::ops::convert::{self, Conversion};
 use crate::ops::float::{self, Flags};
 use crate::ops::round::Directed;
-use crate::ops::{Map, Test, half, integer};
+use crate::ops::{Map, Test, half, integer, video};
 use crate::program::{Connective, Op, Pred, Reg};
 
 fn is_half(ty: Type) -> bool {
@@ -65,6 +65,8 @@ impl Builder<'_> {
             "addc" | "subc" | "madc" => return self.carry(mnemonic, mods, operands),
             "add" | "sub" | "mad" if mods.has(Word::Cc) => return self.carry(mnemonic, mods, operands),
             "lop3" if operands.len() == 6 => return self.logic_predicate(mods, operands),
+            "vadd2" | "vadd4" | "vsub2" | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2" | "vabsdiff4" | "vmin2" | "vmin4"
+            | "vmax2" | "vmax4" | "vset2" | "vset4" => return self.video(mnemonic, mods, operands),
             _ => {}
         }
         let ty = mods.ty()?;
@@ -128,6 +130,9 @@ impl Builder<'_> {
     }
 
     fn cvt(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        if mods.has(Word::Pack) {
+            return self.cvt_pack(mods, operands);
+        }
         let types: SmallVec<[Type; 2]> = mods.types().collect();
         let [to_ty, from_ty] = types[..] else { return Ok(false) };
         let rounding = mods.words().find_map(convert::rounding);
@@ -180,9 +185,20 @@ impl Builder<'_> {
         Ok(true)
     }
 
+    /// `cvt.pack`: two integers, saturated, in the low part of what the third was shifted up by.
+    fn cvt_pack(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let Some(ty) = mods.types().next() else { return Ok(false) };
+        let ([to, a, b], rest) = (&operands[..3], &operands[3..]) else { return Ok(false) };
+        let Some(map) = integer::pack(ty) else { return Ok(false) };
+        let none = Operand::Int(0);
+        self.map(&map, to, &[a, b, rest.first().unwrap_or(&none)])?;
+        Ok(true)
+    }
+
     /// Between integers: the source's value, cut or extended to the destination type, extended to the register.
     fn integer_cvt(&mut self, to: Reg, to_ty: Type, from: Reg, from_ty: Type) -> Result<bool> {
-        let narrower = if to_ty.bits() < from_ty.bits() { to_ty } else { from_ty };
+        // Of the same width, the destination's sign decides how the register is filled.
+        let narrower = if to_ty.bits() <= from_ty.bits() { to_ty } else { from_ty };
         if from.wide && narrower.bits() <= 32 {
             let low = self.scratch(false);
             self.prepare(Op::Map { run: integer::narrow().run, to: low, from: [from.slot; 4] });
@@ -241,6 +257,36 @@ impl Builder<'_> {
         Ok((mods.any(&HOW).ok_or("the comparison is missing")?, mods.ty()?))
     }
 
+    /// Packed bytes or halves: `vadd4` and its kin.
+    fn video(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let [to, a, b, c] = operands else { return Ok(false) };
+        let types: SmallVec<[Type; 3]> = mods.types().collect();
+        let signed = |index: usize| types.get(index).is_some_and(|ty| *ty == Type::S32);
+        let compares = mnemonic.starts_with("vset");
+        let how = match &mnemonic[..mnemonic.len() - 1] {
+            "vset" => video::How::Set(Self::compare(mods)?.0),
+            "vadd" => video::How::Add,
+            "vsub" => video::How::Subtract,
+            "vavrg" => video::How::Average,
+            "vabsdiff" => video::How::Difference,
+            "vmin" => video::How::Least,
+            _ => video::How::Most,
+        };
+        let video = video::Video {
+            how,
+            bytes: mnemonic.ends_with('4'),
+            to: !compares && signed(0),
+            a: signed(usize::from(!compares)),
+            b: signed(if compares { 1 } else { 2 }),
+            saturate: mods.has(Word::Sat),
+            sum: mods.has(Word::Add),
+        };
+        let from = [self.source(a, false)?, self.source(b, false)?, self.source(c, false)?];
+        let to = self.destination(to, false)?;
+        self.emit(Op::Video { video, to, from });
+        Ok(true)
+    }
+
     fn setp(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let (how, ty) = Self::compare(mods)?;
         let (first, second) = match &operands[0] {
@@ -248,7 +294,8 @@ impl Builder<'_> {
             other => (other, None),
         };
         if matches!(ty, Type::F16x2 | Type::Bf16x2) {
-            let (Some(low), Some(high)) = (half::compare(how, ty, false), half::compare(how, ty, true)) else { return Ok(false) };
+            let [low, high] = [false, true].map(|high| half::compare(how, ty, high, mods.has(Word::Ftz)));
+            let (Some(low), Some(high)) = (low, high) else { return Ok(false) };
             let from = self.test_sources(&low, &[&operands[1], &operands[2]])?;
             let to = self.flag(first)?;
             let other = second.map(|operand| self.flag(operand)).transpose()?.flatten();
@@ -272,7 +319,8 @@ impl Builder<'_> {
         let result = mods.types().next().unwrap_or(Type::U32);
         let [to, a, b] = operands else { return Ok(false) };
         let packed = matches!(ty, Type::F16x2 | Type::Bf16x2);
-        let test = if packed { half::compare(how, ty, false) } else { comparison(how, ty, mods.has(Word::Ftz)) };
+        let ftz = mods.has(Word::Ftz);
+        let test = if packed { half::compare(how, ty, false, ftz) } else { comparison(how, ty, ftz) };
         let Some(test) = test else { return Ok(false) };
         let from = self.test_sources(&test, &[a, b])?;
         let (value, high) = match result {
@@ -286,7 +334,7 @@ impl Builder<'_> {
             _ => (u32::MAX, None),
         };
         let combine = match high {
-            Some(value) => match half::compare(how, ty, true) {
+            Some(value) => match half::compare(how, ty, true, ftz) {
                 Some(test) => Some((test.run, value)),
                 None => return Ok(false),
             },
@@ -377,7 +425,7 @@ impl Builder<'_> {
 fn comparison(how: Word, ty: Type, ftz: bool) -> Option<Test> {
     match ty {
         Type::F32 | Type::F64 => float::compare(how, ty, ftz),
-        _ if is_half(ty) => half::compare(how, ty, false),
+        _ if is_half(ty) => half::compare(how, ty, false, ftz),
         _ => integer::compare(how, ty),
     }
 }

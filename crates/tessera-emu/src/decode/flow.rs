@@ -1,4 +1,4 @@
-//! Where the paths of a branch meet: the immediate post-dominator of each conditional branch.
+//! Where the paths of a branch meet: the immediate post-dominator of each conditional or indexed branch.
 //!
 //! Blocks of straight code are the nodes, the kernel's end is the root of the reversed graph. A place from which the end
 //! cannot be reached (an endless loop) has no post-dominator: threads that part there stay apart.
@@ -19,7 +19,13 @@ fn successors(code: &[Inst], at: usize, out: &mut Vec<usize>) {
                 out.push(at + 1);
             }
         }
-        Op::Exit | Op::Trap => {
+        Op::BranchTo { targets, .. } => {
+            out.extend(targets.iter().map(|&target| target as usize));
+            if !always {
+                out.push(at + 1);
+            }
+        }
+        Op::Exit | Op::Trap | Op::Return => {
             out.push(code.len());
             if !always {
                 out.push(at + 1);
@@ -35,7 +41,7 @@ pub(super) fn joins(code: &[Inst]) -> Vec<(usize, u32)> {
     let mut starts = BTreeSet::from([0, end]);
     let mut next = Vec::new();
     for at in 0..end {
-        if matches!(code[at].op, Op::Branch { .. } | Op::Exit | Op::Trap) {
+        if matches!(code[at].op, Op::Branch { .. } | Op::BranchTo { .. } | Op::Exit | Op::Trap | Op::Return) {
             successors(code, at, &mut next);
             starts.extend(next.iter().copied().filter(|&start| start <= end));
             starts.insert(at + 1);
@@ -59,7 +65,12 @@ pub(super) fn joins(code: &[Inst]) -> Vec<(usize, u32)> {
     let mut found = Vec::new();
     for node in 0..exit {
         let last = starts[node + 1] - 1;
-        if matches!(code[last].op, Op::Branch { .. }) && code[last].guard != Pred::TRUE {
+        let parts = match code[last].op {
+            Op::Branch { .. } => code[last].guard != Pred::TRUE,
+            Op::BranchTo { .. } => true,
+            _ => false,
+        };
+        if parts {
             let meets = match dominators[node] {
                 Some(meet) if meet != exit => starts[meet] as u32,
                 _ => NOWHERE,

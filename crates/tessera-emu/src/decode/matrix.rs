@@ -5,7 +5,7 @@ use tessera_ptx::{Operand, Type, Word};
 
 use super::operands::space;
 use super::{Builder, Mods, Result};
-use crate::program::{Mma, Op, Reg, Wgmma, WgmmaA};
+use crate::program::{Mma, Op, Piece, Reg, Wgmma, WgmmaA};
 
 impl Builder<'_> {
     pub(super) fn matrix(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -30,6 +30,7 @@ impl Builder<'_> {
                 Ok(true)
             }
             "mma" => self.mma(mods, operands),
+            "wmma" => self.wmma(mods, operands),
             _ => self.wgmma(mods, operands),
         }
     }
@@ -73,6 +74,46 @@ impl Builder<'_> {
         };
         crate::exec::matrix::supported(&mma)?;
         self.emit(Op::Mma(Box::new(mma)));
+        Ok(true)
+    }
+
+    fn wmma(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        let Some((m, n, k)) = mods.shape() else { return Ok(false) };
+        if !matches!((m, n, k), (16, 16, 16 | 8) | (32, 8, 16) | (8, 32, 16) | (8, 8, 4)) {
+            return Err(format!("`wmma` has no shape m{m}n{n}k{k} here"));
+        }
+        if mods.has(Word::Mma) {
+            let types: SmallVec<[Type; 4]> = mods.types().collect();
+            let types = match types[..] {
+                // Factors without a type are f16.
+                [d, c] => [d, Type::F16, Type::F16, c],
+                [d, a, b, c] => [d, a, b, c],
+                _ => return Ok(false),
+            };
+            let [d, a, b, c] = operands else { return Ok(false) };
+            let wide = types[1] == Type::F64;
+            let (a, b, c) = (self.sources(a, wide)?.to_vec(), self.sources(b, wide)?.to_vec(), self.sources(c, wide)?.to_vec());
+            let d = self.results(d)?;
+            let saturate = mods.has(Word::Satfinite);
+            self.emit(Op::Wmma(Box::new(Mma { shape: (m, n, k), types, d, a, b, c, saturate, xor: false, sparse: None })));
+            return Ok(true);
+        }
+        let (rows, columns) = match mods.any(&[Word::MatrixA, Word::MatrixB]) {
+            Some(Word::MatrixA) => (m, k),
+            Some(_) => (k, n),
+            None => (m, n),
+        };
+        let piece = Piece { rows, columns, by_rows: mods.has(Word::Row), ty: mods.ty()? };
+        let stride = operands.get(2).map(|operand| self.value(operand, false)).transpose()?;
+        if mods.has(Word::Load) {
+            let addr = self.address(&operands[1], space(mods))?;
+            let to = self.results(&operands[0])?;
+            self.emit(Op::WmmaLoad { to, addr, stride, piece });
+        } else {
+            let addr = self.address(&operands[0], space(mods))?;
+            let from = self.sources(&operands[1], piece.ty.bits() == 64)?.to_vec();
+            self.emit(Op::WmmaStore { from, addr, stride, piece });
+        }
         Ok(true)
     }
 

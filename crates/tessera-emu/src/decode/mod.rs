@@ -1,25 +1,25 @@
 //! From a PTX kernel to a [`Program`].
 //!
-//! Statements are translated in order. Each scope keeps its own labels and variables, as PTX does; a device function's body is
-//! translated again at each call (recursion is refused), its parameters standing for the caller's `.param` variables. What is
-//! known before the launch becomes a constant: addresses of variables, offsets of parameters, immediates.
+//! Statements are translated in order. Each scope keeps its own labels and variables, as PTX does. Calls are translated in
+//! `calls`. What is known before the launch becomes a constant: addresses of variables, offsets of parameters, immediates.
 
 mod arithmetic;
 mod asynchronous;
+mod calls;
 mod flow;
 mod matrix;
 mod memory;
 mod operands;
 mod warp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tessera_ptx::{
-    Function, FunctionKind, Instruction, Item, Limit, Loc, Modifier, Module, Name, Operand, Register, Space as VariableSpace,
-    Statement, Type, Variable, Word,
+    Function, FunctionKind, Instruction, Item, Limit, Loc, Modifier, Module, Name, Register, Space as VariableSpace, Statement,
+    Type, Variable, Word,
 };
 
-use crate::program::{Fill, Inst, Meta, NOWHERE, Op, ParamSlot, Pred, Program, Reg, SHARED_START};
+use crate::program::{FUNCTION_WINDOW, Fill, Inst, Meta, Op, ParamSlot, Pred, Program, Reg, Routine, SHARED_START, STACK_BYTES};
 
 /// A kernel with more operations than this after inlining is refused.
 const MOST_OPERATIONS: usize = 4_000_000;
@@ -41,7 +41,11 @@ enum Place {
     /// Behind the static shared memory, wherever that ends.
     Dynamic,
     Local(u32),
+    /// In the frame of the routine under translation.
+    Frame(u32),
     Param(u32),
+    /// A function's address.
+    Function(u64),
 }
 
 /// What a register of the function stands for.
@@ -118,8 +122,20 @@ struct Builder<'m> {
     scopes: Vec<BTreeMap<Name, Place>>,
     frame: Frame<'m>,
     calls: Vec<Name>,
-    /// Branches of the open scopes whose label is not known yet.
-    open: Vec<(usize, Name)>,
+    /// The slot of the running routine's frame.
+    frame_slot: u32,
+    /// The 64-bit registers among the slots.
+    wide_registers: BTreeSet<u32>,
+    /// The routine under translation; none is the kernel.
+    routine: Option<u32>,
+    routines: Vec<Routine>,
+    /// The functions of the routines, and those whose bodies are not translated yet.
+    routine_names: Vec<Name>,
+    waiting: Vec<u32>,
+    /// Lists of branch targets by name, in the open scopes.
+    targets: Vec<BTreeMap<Name, Vec<Name>>>,
+    /// Branches of the open scopes whose label is not known yet, and which of their targets that is.
+    open: Vec<(usize, usize, Name)>,
     loc: Option<Loc>,
     /// Of the instruction under translation.
     guard: Pred,
@@ -148,6 +164,11 @@ fn layout_32(variable: &Variable) -> Result<(u32, u32)> {
     Ok((bytes, align))
 }
 
+/// What a pointer to a function holds: it says which item of the module the function is.
+pub(crate) fn function_address(item: usize) -> u64 {
+    FUNCTION_WINDOW + 16 * item as u64
+}
+
 /// Translates a kernel. `globals` says where the module's variables are.
 pub(crate) fn translate(
     module: &Module,
@@ -171,6 +192,13 @@ pub(crate) fn translate(
         scopes: vec![BTreeMap::new()],
         frame: Frame { registers: &entry.registers, bindings: vec![Binding::None; entry.registers.len()], returns: Vec::new() },
         calls: vec![entry.name.clone()],
+        frame_slot: 0,
+        wide_registers: BTreeSet::new(),
+        routine: None,
+        routines: Vec::new(),
+        routine_names: Vec::new(),
+        waiting: Vec::new(),
+        targets: Vec::new(),
         open: Vec::new(),
         loc: None,
         guard: Pred::TRUE,
@@ -182,9 +210,14 @@ pub(crate) fn translate(
 
 impl<'m> Builder<'m> {
     fn kernel(&mut self, entry: &'m Function) -> Result<Program> {
-        for item in &self.module.items {
-            if let Item::Variable(variable) = item {
-                self.module_variable(variable)?;
+        self.frame_slot = self.new_slot(Fill::Constant(0, true), "frame");
+        for (index, item) in self.module.items.iter().enumerate() {
+            match item {
+                Item::Variable(variable) => self.module_variable(variable)?,
+                Item::Function(function) if function.kind == FunctionKind::Device && function.body.is_some() => {
+                    self.declare(&function.name, Place::Function(function_address(index)));
+                }
+                Item::Function(_) | Item::Section { .. } | Item::File { .. } => {}
             }
         }
         self.scopes.push(BTreeMap::new());
@@ -198,17 +231,21 @@ impl<'m> Builder<'m> {
             end = offset.checked_add(bytes).filter(|&end| end <= 32764).ok_or("the parameters are too large")?;
         }
         self.block(entry.body.as_deref().unwrap_or_default())?;
-        if let Some((at, name)) = self.open.pop() {
+        if let Some((at, _, name)) = self.open.pop() {
             self.current.line = self.meta[at].line;
             return Err(format!("no label `{name}` is in scope"));
         }
+        self.guard = Pred::TRUE;
         self.emit(Op::Exit);
+        let kernel_frame = self.local_end.next_multiple_of(16);
+        self.translate_routines()?;
         let joins = flow::joins(&self.code);
         for (at, meets) in joins {
-            if let Op::Branch { join, .. } = &mut self.code[at].op {
+            if let Op::Branch { join, .. } | Op::BranchTo { join, .. } = &mut self.code[at].op {
                 *join = meets;
             }
         }
+        let stack = if self.routines.is_empty() { 0 } else { STACK_BYTES };
         let dynamic_start = self.shared_end.next_multiple_of(self.dynamic_align);
         for &(slot, offset) in &self.dynamic {
             if let Fill::Constant(value, _) = &mut self.slots[slot as usize] {
@@ -227,7 +264,10 @@ impl<'m> Builder<'m> {
             params,
             static_shared: self.shared_end - SHARED_START,
             dynamic_start,
-            local_bytes: self.local_end.next_multiple_of(8),
+            local_bytes: kernel_frame + stack,
+            kernel_frame,
+            frame: self.frame_slot,
+            routines: std::mem::take(&mut self.routines),
             required_threads: None,
             max_threads: None,
             min_blocks: None,
@@ -274,6 +314,12 @@ impl<'m> Builder<'m> {
         Ok(at)
     }
 
+    fn local_room(&mut self, bytes: u32, align: u32) -> Result<u32> {
+        let at = self.local_end.next_multiple_of(align);
+        self.local_end = at.checked_add(bytes).filter(|&end| end < 1 << 20).ok_or("local memory is too large")?;
+        Ok(at)
+    }
+
     fn declare(&mut self, name: &Name, place: Place) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.clone(), place);
@@ -286,11 +332,16 @@ impl<'m> Builder<'m> {
 
     fn block(&mut self, statements: &'m [Statement]) -> Result<()> {
         self.scopes.push(BTreeMap::new());
+        let lists = statements.iter().filter_map(|statement| match statement {
+            Statement::Targets { name, functions: false, targets } => Some((name.clone(), targets.clone())),
+            _ => None,
+        });
+        self.targets.push(lists.collect());
         let outer = std::mem::take(&mut self.open);
         let mut labels: BTreeMap<&Name, u32> = BTreeMap::new();
         for statement in statements {
             match statement {
-                Statement::Registers(_) | Statement::Pragma(_) => {}
+                Statement::Registers(_) | Statement::Pragma(_) | Statement::Targets { .. } | Statement::Prototype { .. } => {}
                 Statement::Variable(variable) => self.body_variable(variable)?,
                 Statement::Label(name) => {
                     if labels.insert(name, self.code.len() as u32).is_some() {
@@ -303,13 +354,15 @@ impl<'m> Builder<'m> {
             }
         }
         let mut unknown = outer;
-        for (at, name) in std::mem::take(&mut self.open) {
+        for (at, index, name) in std::mem::take(&mut self.open) {
             match (labels.get(&name), &mut self.code[at].op) {
                 (Some(&label), Op::Branch { target, .. }) => *target = label,
-                _ => unknown.push((at, name)),
+                (Some(&label), Op::BranchTo { targets, .. }) => targets[index] = label,
+                _ => unknown.push((at, index, name)),
             }
         }
         self.open = unknown;
+        self.targets.pop();
         self.scopes.pop();
         Ok(())
     }
@@ -324,9 +377,8 @@ impl<'m> Builder<'m> {
             VariableSpace::Shared => Place::Shared(self.shared_room(variable)?),
             VariableSpace::Local | VariableSpace::Param => {
                 let (bytes, align) = layout_32(variable)?;
-                let at = self.local_end.next_multiple_of(align);
-                self.local_end = at.checked_add(bytes).filter(|&end| end < 1 << 20).ok_or("local memory is too large")?;
-                Place::Local(at)
+                let at = self.local_room(bytes, align)?;
+                if self.routine.is_some() { Place::Frame(at) } else { Place::Local(at) }
             }
             VariableSpace::Global | VariableSpace::Const => {
                 return Err(format!("`{}`: variables of this space stand outside functions", variable.name));
@@ -361,8 +413,8 @@ impl<'m> Builder<'m> {
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence"
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
             "mbarrier" | "cp" | "tensormap" => self.asynchronous(mnemonic, mods, operands)?,
-            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
-            "bra" | "call" | "ret" | "exit" | "trap" | "brkpt" => self.control(mnemonic, mods, operands)?,
+            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" => self.control(mnemonic, operands)?,
             _ => self.arithmetic(mnemonic, mods, operands)?,
         };
         if !done {
@@ -393,103 +445,6 @@ impl<'m> Builder<'m> {
     fn push(&mut self, op: Op, guard: Pred) {
         self.code.push(Inst { op, guard });
         self.meta.push(self.current.clone());
-    }
-
-    fn control(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &'m [Operand]) -> Result<bool> {
-        match mnemonic {
-            "bra" => {
-                let Some(Operand::Symbol(name, _)) = operands.first() else { return Ok(false) };
-                self.open.push((self.code.len(), name.clone()));
-                self.emit(Op::Branch { target: NOWHERE, join: NOWHERE });
-            }
-            "ret" if self.calls.len() > 1 => {
-                self.frame.returns.push(self.code.len());
-                self.emit(Op::Branch { target: NOWHERE, join: NOWHERE });
-            }
-            "ret" | "exit" => self.emit(Op::Exit),
-            "trap" => self.emit(Op::Trap),
-            "brkpt" => self.emit(Op::Nop),
-            "call" => {
-                let _ = mods;
-                self.call(operands)?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn call(&mut self, operands: &'m [Operand]) -> Result<()> {
-        let (results, name, arguments): (&[Operand], _, &[Operand]) = match operands {
-            [Operand::List(results), Operand::Symbol(name, _), Operand::List(arguments)] => (results, name, arguments),
-            [Operand::Symbol(name, _), Operand::List(arguments)] => (&[], name, arguments),
-            [Operand::Symbol(name, _)] => (&[], name, &[]),
-            _ => return Err("only direct calls are executed".to_owned()),
-        };
-        let local = |builder: &Self, operand: &Operand| match operand {
-            Operand::Symbol(name, _) => match builder.place(name) {
-                Some(Place::Local(at)) => Ok(at),
-                _ => Err(format!("`{name}` is no `.param` variable of this function")),
-            },
-            _ => Err("arguments are `.param` variables".to_owned()),
-        };
-        let callee = self.module.items.iter().find_map(|item| match item {
-            Item::Function(function) if function.name == *name && function.body.is_some() => Some(function),
-            _ => None,
-        });
-        let Some(callee) = callee else {
-            match (&*name.0, arguments) {
-                ("vprintf", [format, values]) => {
-                    let (format, arguments) = (local(self, format)?, local(self, values)?);
-                    self.emit(Op::Print { format, arguments });
-                }
-                ("__assertfail", _) => self.emit(Op::Trap),
-                _ => return Err(format!("the function `{name}` has no body in this module")),
-            }
-            return Ok(());
-        };
-        if callee.kind == FunctionKind::Entry || self.calls.contains(name) {
-            return Err(format!("`{name}` cannot be called here: recursion and calls of kernels are not executed"));
-        }
-        if callee.params.len() != arguments.len() || callee.results.len() != results.len() {
-            return Err(format!("`{name}` takes {} arguments and gives {} results", callee.params.len(), callee.results.len()));
-        }
-        let mut scope = BTreeMap::new();
-        for (variable, operand) in callee.params.iter().zip(arguments).chain(callee.results.iter().zip(results)) {
-            scope.insert(variable.name.clone(), Place::Local(local(self, operand)?));
-        }
-        // A guarded call jumps over the inlined body where the guard does not hold.
-        let guarded = (self.guard != Pred::TRUE).then(|| {
-            let guard = Pred { index: self.guard.index, negated: !self.guard.negated };
-            let at = self.code.len();
-            self.push(Op::Branch { target: NOWHERE, join: NOWHERE }, guard);
-            at
-        });
-        let caller = self.current.clone();
-        let inner =
-            Frame { registers: &callee.registers, bindings: vec![Binding::None; callee.registers.len()], returns: Vec::new() };
-        let outer = std::mem::replace(&mut self.frame, inner);
-        // The callee sees the module's variables and its parameters, not the caller's.
-        let module_scope = self.scopes.first().cloned().unwrap_or_default();
-        let scopes = std::mem::replace(&mut self.scopes, vec![module_scope, scope]);
-        let (open, loc) = (std::mem::take(&mut self.open), self.loc);
-        self.calls.push(name.clone());
-        self.block(callee.body.as_deref().unwrap_or_default())?;
-        if let Some((_, label)) = self.open.first() {
-            return Err(format!("no label `{label}` is in scope"));
-        }
-        self.calls.pop();
-        let frame = std::mem::replace(&mut self.frame, outer);
-        (self.scopes, self.open, self.loc) = (scopes, open, loc);
-        self.current = caller;
-        let end = self.code.len() as u32;
-        for at in frame.returns.into_iter().chain(guarded) {
-            if let Op::Branch { target, .. } = &mut self.code[at].op {
-                *target = end;
-            }
-        }
-        self.guard = Pred::TRUE;
-        self.emit(Op::Nop);
-        Ok(())
     }
 }
 

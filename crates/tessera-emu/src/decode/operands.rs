@@ -14,6 +14,14 @@ impl Builder<'_> {
         self.slots.len() as u32 - 1
     }
 
+    pub(super) fn new_register(&mut self, name: &str, wide: bool) -> Reg {
+        let slot = self.new_slot(Fill::Register, name);
+        if wide {
+            self.wide_registers.insert(slot);
+        }
+        Reg { slot, wide }
+    }
+
     /// A register that only this instruction sees; its lanes count as written.
     pub(super) fn scratch(&mut self, wide: bool) -> Reg {
         Reg { slot: self.new_slot(Fill::Constant(0, wide), "scratch"), wide }
@@ -43,7 +51,7 @@ impl Builder<'_> {
                 Binding::Predicate(self.predicate_names.len() as u32 - 1)
             }
             Type::B128 => return Err("128-bit registers are not executed by this emulator".to_owned()),
-            ty => Binding::Slot(Reg { slot: self.new_slot(Fill::Register, &name), wide: ty.bits() == 64 }),
+            ty => Binding::Slot(self.new_register(&name, ty.bits() == 64)),
         };
         self.frame.bindings[index] = made;
         Ok(made)
@@ -117,7 +125,7 @@ impl Builder<'_> {
             Operand::F32(bits) => self.constant(u64::from(*bits), false),
             Operand::F64(bits) if wide => self.constant(*bits, true),
             Operand::F64(bits) => self.constant(u64::from((f64::from_bits(*bits) as f32).to_bits()), false),
-            Operand::Symbol(name, offset) => self.symbol(name, *offset, wide)?.0,
+            Operand::Symbol(name, offset) => return Ok(self.symbol(name, *offset, wide)?.0),
             Operand::Special(special) => return self.special(*special),
             Operand::Not(_) | Operand::Address(_) | Operand::Vector(_) | Operand::List(_) | Operand::Pair(_) | Operand::Sink => {
                 return Err("a register or a number is needed".to_owned());
@@ -156,20 +164,28 @@ impl Builder<'_> {
     }
 
     /// A variable's address in its own space.
-    fn symbol(&mut self, name: &Name, offset: i64, wide: bool) -> Result<(u32, Space)> {
+    fn symbol(&mut self, name: &Name, offset: i64, wide: bool) -> Result<(Reg, Space)> {
         let place = self.place(name).ok_or_else(|| format!("`{name}` is no variable that is known here"))?;
         let (base, space) = match place {
             Place::Global(address) => (address, Space::Global),
             Place::Shared(at) => (u64::from(at), Space::Shared),
             Place::Local(at) => (u64::from(at), Space::Local),
             Place::Param(at) => (u64::from(at), Space::Param),
+            Place::Function(address) => (address, Space::Generic),
+            Place::Frame(at) => {
+                let add = integer::two("add", None, Type::U64).ok_or("no addition of addresses")?;
+                let offset = self.constant(u64::from(at).wrapping_add(offset as u64), true);
+                let to = self.scratch(true);
+                self.prepare(Op::Map { run: add.run, to, from: [self.frame_slot, offset, offset, offset] });
+                return Ok((Reg { slot: self.viewed(to, wide), wide }, Space::Local));
+            }
             Place::Dynamic => {
                 let slot = self.new_slot(Fill::Constant(0, wide), &name.to_string());
                 self.dynamic.push((slot, offset));
-                return Ok((slot, Space::Shared));
+                return Ok((Reg { slot, wide }, Space::Shared));
             }
         };
-        Ok((self.constant(base.wrapping_add(offset as u64), wide), space))
+        Ok((Reg { slot: self.constant(base.wrapping_add(offset as u64), wide), wide }, space))
     }
 
     /// A destination of the given view; a register of the other width gets a copy afterwards.
@@ -249,8 +265,12 @@ impl Builder<'_> {
                 Ok(Addr { base, offset: address.offset, space })
             }
             Base::Symbol(name) => {
-                let (slot, found) = self.symbol(name, 0, true)?;
-                Ok(Addr { base: Reg { slot, wide: true }, offset: address.offset, space: found })
+                if let Some(Place::Frame(at)) = self.place(name) {
+                    let base = Reg { slot: self.frame_slot, wide: true };
+                    return Ok(Addr { base, offset: address.offset.wrapping_add(i64::from(at)), space: Space::Local });
+                }
+                let (base, found) = self.symbol(name, 0, true)?;
+                Ok(Addr { base, offset: address.offset, space: found })
             }
             Base::Zero => {
                 let slot = self.constant(0, true);

@@ -72,6 +72,7 @@ impl Cluster<'_> {
         match op {
             Op::Shuffle { how, to, valid, value, lane, clamp, .. } => {
                 let source = warp.regs[*value as usize];
+                let written = warp.written.get(*value as usize).copied();
                 for own in lanes(mask) {
                     let b = warp.narrow(*lane, own) & 31;
                     let c = warp.narrow(*clamp, own);
@@ -92,6 +93,14 @@ impl Cluster<'_> {
                     }
                     if let Some(to) = to {
                         warp.set(*to, own as usize, u64::from(source.n()[from as usize]));
+                        match written {
+                            Some(written) if written >> from & 1 == 0 => {
+                                warp.written[to.slot as usize] &= !(1 << own);
+                                warp.origins[to.slot as usize] = warp.origins[*value as usize];
+                            }
+                            Some(_) => warp.written[to.slot as usize] |= 1 << own,
+                            None => {}
+                        }
                     }
                     if let Some(valid) = valid {
                         warp.set_predicate(*valid, 1 << own, if inside { 1 << own } else { 0 });

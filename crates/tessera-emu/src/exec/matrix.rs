@@ -50,7 +50,7 @@ pub(super) fn integer(ty: Type, code: u64) -> i32 {
 }
 
 /// Bits of an operand's element in a register.
-fn width(ty: Type) -> u32 {
+pub(super) fn width(ty: Type) -> u32 {
     if ty == Type::Tf32 { 32 } else { ty.bits() }
 }
 
@@ -120,6 +120,9 @@ impl Cluster<'_> {
                 }
             }
             Op::Mma(mma) => multiply(warp, mma),
+            Op::WmmaLoad { to, addr, stride, piece } => self.load_piece(warp, pc, to, *addr, *stride, *piece)?,
+            Op::WmmaStore { from, addr, stride, piece } => self.store_piece(warp, pc, from, *addr, *stride, *piece)?,
+            Op::Wmma(mma) => super::wmma::multiply(warp, mma),
             _ => {}
         }
         Ok(())
@@ -181,6 +184,32 @@ fn place(row: usize, column: usize, packed: bool) -> (usize, usize, u32) {
     if packed { (value / 2, lane, 16 * (value as u32 % 2)) } else { (value, lane, 0) }
 }
 
+/// One element of D: the products of codes of A and B, and the code of C.
+pub(super) fn dot<'a>(mma: &Mma, pairs: impl Iterator<Item = (&'a u64, &'a u64)>, c: u64) -> u64 {
+    let [d_ty, a_ty, b_ty, c_ty] = mma.types;
+    match a_ty {
+        Type::F64 => {
+            let sum = pairs.fold(f64::from_bits(c), |sum, (a, b)| f64::from_bits(*a).mul_add(f64::from_bits(*b), sum));
+            sum.to_bits()
+        }
+        Type::S8 | Type::U8 | Type::S4 | Type::U4 => {
+            let sum =
+                pairs.fold(i64::from(c as i32), |sum, (a, b)| sum + i64::from(integer(a_ty, *a)) * i64::from(integer(b_ty, *b)));
+            let sum = if mma.saturate { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { sum };
+            u64::from(sum as u32)
+        }
+        Type::B1 => {
+            let count = pairs.filter(|(a, b)| if mma.xor { a != b } else { **a & **b == 1 }).count();
+            u64::from((c as u32).wrapping_add(count as u32))
+        }
+        _ => {
+            let start = if c_ty == Type::F16 { element::f16_to_f32(c as u16) } else { f32::from_bits(c as u32) };
+            let sum = pairs.fold(start, |sum, (a, b)| decode(a_ty, *a) * decode(b_ty, *b) + sum);
+            if d_ty == Type::F16 { u64::from(to_f16(sum)) } else { u64::from(finished(sum).to_bits()) }
+        }
+    }
+}
+
 fn multiply(warp: &mut Warp, mma: &Mma) {
     let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
@@ -192,28 +221,7 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
             let (reg, lane, shift) = place(row, column, c_ty == Type::F16);
             let c = warp.value(mma.c[reg], lane) >> shift;
             let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
-            results[row * n + column] = match a_ty {
-                Type::F64 => {
-                    let sum = pairs.fold(f64::from_bits(c), |sum, (a, b)| f64::from_bits(*a).mul_add(f64::from_bits(*b), sum));
-                    sum.to_bits()
-                }
-                Type::S8 | Type::U8 | Type::S4 | Type::U4 => {
-                    let sum = pairs.fold(i64::from(c as i32), |sum, (a, b)| {
-                        sum + i64::from(integer(a_ty, *a)) * i64::from(integer(b_ty, *b))
-                    });
-                    let sum = if mma.saturate { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { sum };
-                    u64::from(sum as u32)
-                }
-                Type::B1 => {
-                    let count = pairs.filter(|(a, b)| if mma.xor { a != b } else { **a & **b == 1 }).count();
-                    u64::from((c as u32).wrapping_add(count as u32))
-                }
-                _ => {
-                    let start = if c_ty == Type::F16 { element::f16_to_f32(c as u16) } else { f32::from_bits(c as u32) };
-                    let sum = pairs.fold(start, |sum, (a, b)| decode(a_ty, *a) * decode(b_ty, *b) + sum);
-                    if d_ty == Type::F16 { u64::from(to_f16(sum)) } else { u64::from(finished(sum).to_bits()) }
-                }
-            };
+            results[row * n + column] = dot(mma, pairs, c);
         }
     }
     if d_ty == Type::F16 {

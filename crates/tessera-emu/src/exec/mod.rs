@@ -9,6 +9,7 @@ mod access;
 mod asynchronous;
 mod atomic;
 mod barrier;
+mod call;
 mod collective;
 pub(crate) mod matrix;
 mod run;
@@ -16,6 +17,7 @@ mod schedule;
 mod step;
 pub(crate) mod tensor;
 pub(crate) mod wgmma;
+mod wmma;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -137,6 +139,8 @@ pub(crate) struct Fragment {
     pub(crate) pc: u32,
     pub(crate) mask: u32,
     pub(crate) join: u32,
+    /// The call that its routine answers; [`NOWHERE`] in the kernel.
+    pub(crate) call: u32,
     pub(crate) wait: Wait,
     /// Set when a wait is over: the instruction at `pc` finishes without waiting again.
     pub(crate) woken: bool,
@@ -154,6 +158,8 @@ pub(crate) struct Join {
     pub(crate) expected: u32,
     pub(crate) arrived: u32,
     pub(crate) parent: u32,
+    /// Only fragments inside the same call meet.
+    pub(crate) call: u32,
 }
 
 /// A warp.
@@ -168,6 +174,7 @@ pub(crate) struct Warp {
     pub(crate) live: u32,
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) joins: Vec<Join>,
+    pub(crate) calls: Vec<call::Open>,
     /// Local memory: each lane's bytes behind one another.
     pub(crate) local: Vec<u8>,
     /// The allocation that was touched last.
@@ -184,6 +191,9 @@ pub(crate) struct Warp {
     /// Written lanes by slot, where uninitialised reads are looked for.
     pub(crate) written: Vec<u32>,
     pub(crate) written_predicates: Vec<u32>,
+    /// Where a slot's or predicate's undefined value was first read; [`NOWHERE`] where it was not.
+    pub(crate) origins: Vec<u32>,
+    pub(crate) predicate_origins: Vec<u32>,
 }
 
 /// A block.
@@ -206,6 +216,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) random: Random,
     /// Counts what could let another thread go on.
     pub(crate) progress: u64,
+    /// The progress that was seen last, and when.
+    pub(crate) idle: (u64, u64),
     pub(crate) clock: u64,
     spins: schedule::Spins,
     pub(crate) executed: u64,
@@ -257,6 +269,7 @@ impl<'a> Cluster<'a> {
             blocks,
             random: Random::new(launch.options.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9))),
             progress: 0,
+            idle: (0, 0),
             clock: 0,
             spins: schedule::Spins::default(),
             executed: 0,
@@ -330,12 +343,14 @@ impl Warp {
                 pc: 0,
                 mask: live,
                 join: NOWHERE,
+                call: NOWHERE,
                 wait: Wait::Ready,
                 woken: false,
                 timed_out: false,
                 asked: NOWHERE,
             }],
             joins: Vec::new(),
+            calls: Vec::new(),
             local: vec![0; program.local_bytes as usize * LANES],
             recent: 0,
             executed: 0,
@@ -345,6 +360,8 @@ impl Warp {
             apart: 0,
             strong: false,
             written,
+            origins: if track { vec![NOWHERE; program.slots.len()] } else { Vec::new() },
+            predicate_origins: if track { vec![NOWHERE; program.predicates as usize] } else { Vec::new() },
             written_predicates,
         }
     }

@@ -1,11 +1,14 @@
 //! The interpreter: one fragment of a warp, operation by operation.
 
+use smallvec::SmallVec;
 use tessera_ptx::Special;
 
 use super::access::Kind;
 use super::{Cluster, Fault, Fragment, Join, Wait, Warp};
 use crate::lanes::lanes;
-use crate::program::{Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space};
+use crate::program::{
+    Connective, Inst, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space, StackPlace,
+};
 use crate::report::FindingKind;
 
 /// What becomes of a fragment behind an operation.
@@ -59,8 +62,8 @@ impl Warp {
         }
     }
 
-    fn ready(pc: u32, mask: u32, join: u32) -> Fragment {
-        Fragment { pc, mask, join, wait: Wait::Ready, woken: false, timed_out: false, asked: NOWHERE }
+    pub(super) fn ready(pc: u32, mask: u32, join: u32, call: u32) -> Fragment {
+        Fragment { pc, mask, join, call, wait: Wait::Ready, woken: false, timed_out: false, asked: NOWHERE }
     }
 
     /// A fragment reached its join.
@@ -69,15 +72,18 @@ impl Warp {
         let meeting = &mut self.joins[join as usize];
         meeting.arrived |= mask;
         if meeting.arrived == meeting.expected {
-            let Join { pc, expected, parent, .. } = *meeting;
+            let Join { pc, expected, parent, call, .. } = *meeting;
             meeting.expected = 0;
-            self.fragments.push(Self::ready(pc, expected, parent));
+            self.fragments.push(Self::ready(pc, expected, parent, call));
         }
     }
 
     /// Lanes end.
     fn end(&mut self, fragment: usize, mask: u32) {
         self.live &= !mask;
+        for call in &mut self.calls {
+            call.pending &= !mask;
+        }
         self.fragments[fragment].mask &= !mask;
         if self.fragments[fragment].mask == 0 {
             self.fragments.swap_remove(fragment);
@@ -89,9 +95,9 @@ impl Warp {
             }
             join.expected &= !mask;
             if join.expected != 0 && join.arrived == join.expected {
-                let Join { pc, expected, parent, .. } = *join;
+                let Join { pc, expected, parent, call, .. } = *join;
                 join.expected = 0;
-                self.fragments.push(Self::ready(pc, expected, parent));
+                self.fragments.push(Self::ready(pc, expected, parent, call));
             }
         }
         for other in &mut self.fragments {
@@ -118,24 +124,27 @@ impl Warp {
         self.strong = false;
         for join in &mut self.joins {
             if join.expected != 0 && join.arrived != 0 {
-                self.fragments.insert(0, Self::ready(join.pc, join.arrived, join.parent));
+                self.fragments.insert(0, Self::ready(join.pc, join.arrived, join.parent, join.call));
                 join.expected &= !join.arrived;
                 join.arrived = 0;
             }
         }
     }
 
-    /// Lanes part at a branch; whether the fragment goes on with `taken`.
-    fn part(&mut self, fragment: usize, taken: u32, target: u32, meets: u32) {
-        let Fragment { pc, mask, join, .. } = self.fragments[fragment];
-        let same = join != NOWHERE && self.joins[join as usize].pc == meets;
+    /// Lanes part: each group goes on at its place, the first as this fragment, until all meet.
+    pub(super) fn part(&mut self, fragment: usize, groups: &[(u32, u32)], meets: u32) {
+        let Fragment { mask, join, call, .. } = self.fragments[fragment];
+        let same = join != NOWHERE && self.joins[join as usize].pc == meets && self.joins[join as usize].call == call;
         let join = if meets == NOWHERE || same {
             join
         } else {
-            self.new_join(Join { pc: meets, expected: mask, arrived: 0, parent: join })
+            self.new_join(Join { pc: meets, expected: mask, arrived: 0, parent: join, call })
         };
-        self.fragments[fragment] = Self::ready(target, taken, join);
-        self.fragments.push(Self::ready(pc + 1, mask & !taken, join));
+        let mut ready = groups.iter().map(|&(pc, mask)| Self::ready(pc, mask, join, call));
+        if let Some(first) = ready.next() {
+            self.fragments[fragment] = first;
+        }
+        self.fragments.extend(ready);
     }
 }
 
@@ -143,8 +152,11 @@ impl Cluster<'_> {
     /// Runs a ready fragment for at most `quantum` operations; how many it ran.
     pub(super) fn run_fragment(&mut self, warp: &mut Warp, fragment: usize, quantum: u64) -> Result<u64, Failed> {
         let program = self.launch.program;
-        let Fragment { mut pc, mask, join, .. } = warp.fragments[fragment];
-        let meets = if join == NOWHERE { NOWHERE } else { warp.joins[join as usize].pc };
+        let Fragment { mut pc, mask, join, call, .. } = warp.fragments[fragment];
+        let meets = match warp.joins.get(join as usize) {
+            Some(meeting) if meeting.call == call => meeting.pc,
+            _ => NOWHERE,
+        };
         let tracks = !warp.written.is_empty();
         let in_flight = self.launch.options.sanitize.any();
         let mut steps = 0;
@@ -167,7 +179,8 @@ impl Cluster<'_> {
                 continue;
             }
             executed += u64::from(active.count_ones());
-            if tracks && let Err(fault) = self.check_written(warp, pc, active, mask) {
+            if tracks && let Err((fault, at)) = self.check_written(warp, pc, active, mask) {
+                pc = at;
                 break Err(fault);
             }
             if in_flight && let Err(fault) = self.check_in_flight(warp, pc) {
@@ -216,8 +229,44 @@ impl Cluster<'_> {
                         pc = *target;
                         continue;
                     }
-                    warp.fragments[fragment].pc = pc;
-                    warp.part(fragment, active, *target, *meets);
+                    warp.part(fragment, &[(*target, active), (pc + 1, mask & !active)], *meets);
+                    break Ok(());
+                }
+                Op::BranchTo { index, targets, join: meets } => {
+                    let mut groups: SmallVec<[(u32, u32); 8]> = SmallVec::new();
+                    let mut add = |to: u32, lanes: u32| match groups.iter_mut().find(|(pc, _)| *pc == to) {
+                        Some((_, mask)) => *mask |= lanes,
+                        None => groups.push((to, lanes)),
+                    };
+                    let mut beyond = None;
+                    for lane in lanes(active) {
+                        match targets.get(warp.narrow(*index, lane) as usize) {
+                            Some(&target) => add(target, 1 << lane),
+                            None => drop(beyond.get_or_insert(lane)),
+                        }
+                    }
+                    if let Some(lane) = beyond {
+                        let message = format!("branch {} of {}", warp.narrow(*index, lane), targets.len());
+                        break Err(Fault::new(FindingKind::OutOfBounds, lane, message));
+                    }
+                    if mask & !active != 0 {
+                        add(pc + 1, mask & !active);
+                    }
+                    if let [(target, _)] = groups[..] {
+                        pc = target;
+                        continue;
+                    }
+                    warp.part(fragment, &groups, *meets);
+                    break Ok(());
+                }
+                Op::Call(call) => {
+                    if let Err(fault) = self.call(warp, fragment, pc, call) {
+                        break Err(fault);
+                    }
+                    break Ok(());
+                }
+                Op::Return => {
+                    self.give_back(warp, fragment);
                     break Ok(());
                 }
                 Op::Exit => {
@@ -256,6 +305,7 @@ impl Cluster<'_> {
     fn execute(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32, op: &Op) -> Result<Outcome, Fault> {
         match op {
             Op::Nop | Op::Map { .. } | Op::Test { .. } | Op::Select { .. } | Op::Branch { .. } | Op::Exit => {}
+            Op::BranchTo { .. } | Op::Call(_) | Op::Return => {}
             Op::TestPair { run, from, to, other } => {
                 let operands = from.map(|slot| &warp.regs[slot as usize]);
                 let holds = [run[0](&operands), run[1](&operands)];
@@ -277,6 +327,12 @@ impl Cluster<'_> {
                         result |= value;
                     }
                     warp.set(*to, lane, u64::from(result));
+                }
+            }
+            Op::Video { video, to, from } => {
+                for lane in lanes(active) {
+                    let [a, b, c] = from.map(|slot| warp.narrow(slot, lane));
+                    warp.set(*to, lane, u64::from(video.apply(a, b, c)));
                 }
             }
             Op::Convert { conversion, to, from } => {
@@ -347,8 +403,8 @@ impl Cluster<'_> {
                     let carry = if *reads { u128::from(warp.carry >> lane & 1) } else { 0 };
                     let sum = match c {
                         Some(c) => product(x, y, bits, *signed, *high) + u128::from(warp.value(*c, lane)) + carry,
-                        // The flag of a subtraction is the borrow.
-                        None if *subtract => x.wrapping_sub(y).wrapping_sub(carry),
+                        // A subtraction adds the complement: its flag says that nothing was borrowed. nvcc reads it by `addc`.
+                        None if *subtract => x + (!y & mask) + if *reads { carry } else { 1 },
                         None => x + y + carry,
                     };
                     warp.set(*to, lane, (sum & mask) as u64);
@@ -448,6 +504,9 @@ impl Cluster<'_> {
             | Op::MoveMatrix { .. }
             | Op::LoadMatrix { .. }
             | Op::StoreMatrix { .. }
+            | Op::WmmaLoad { .. }
+            | Op::WmmaStore { .. }
+            | Op::Wmma(_)
             | Op::Mma(_) => return self.collective(warp, fragment, pc, active, op),
             Op::Barrier { .. }
             | Op::ClusterArrive { .. }
@@ -525,43 +584,106 @@ impl Cluster<'_> {
         }
     }
 
-    /// Registers that are read must have been written in the lanes that read them.
-    fn check_written(&mut self, warp: &mut Warp, pc: u32, active: u32, mask: u32) -> Result<(), Fault> {
+    /// What nothing was written to must not decide anything. Compilers let undefined values through moves, arithmetic and
+    /// shuffles where their results are not used, so there they only spread; a guard, an address, a store, a barrier or
+    /// any other use is the mistake, told at the place where the value was first read.
+    fn check_written(&mut self, warp: &mut Warp, pc: u32, active: u32, mask: u32) -> Result<(), (Fault, u32)> {
         let program = self.launch.program;
         let meta = &program.meta[pc as usize];
-        let reading = meta.reads.iter().map(|&slot| (warp.written[slot as usize], active, &program.names[slot as usize]));
-        let guard = program.code[pc as usize].guard.index;
-        let flags = meta.reads_predicates.iter().map(|&index| {
-            // The guard is read by every lane.
-            let readers = if index == guard { mask } else { active };
-            (warp.written_predicates[index as usize], readers, &program.predicate_names[index as usize])
-        });
-        for (written, readers, name) in reading.chain(flags) {
-            let missing = readers & !written;
-            if missing != 0 {
-                let message = format!("`{name}` is read before anything was written to it");
-                return Err(Fault::new(FindingKind::Uninitialized, missing.trailing_zeros() as usize, message));
+        let mistake = |missing: u32, name: &str, origin: u32| {
+            let message = format!("`{name}` is read before anything was written to it");
+            let fault = Fault::new(FindingKind::Uninitialized, missing.trailing_zeros() as usize, message);
+            Err((fault, if origin == NOWHERE { pc } else { origin }))
+        };
+        let Inst { op, guard } = &program.code[pc as usize];
+        let flag = |warp: &Warp, index: u32| (warp.written_predicates[index as usize], warp.predicate_origins[index as usize]);
+        // The guard is read by every lane.
+        let (written, origin) = flag(warp, guard.index);
+        if mask & !written != 0 {
+            return mistake(mask & !written, &program.predicate_names[guard.index as usize], origin);
+        }
+        let spreads = match op {
+            Op::Map { .. }
+            | Op::Test { .. }
+            | Op::TestPair { .. }
+            | Op::Set { .. }
+            | Op::Video { .. }
+            | Op::Convert { .. }
+            | Op::ConvertPair { .. }
+            | Op::ConvertSplit { .. }
+            | Op::Select { .. }
+            | Op::Unpack { .. }
+            | Op::Pack { .. }
+            | Op::Carry { .. }
+            | Op::Predicate { .. }
+            | Op::LogicPredicate { .. } => u32::MAX,
+            Op::Shuffle { value, .. } => *value,
+            _ => NOWHERE - 1,
+        };
+        let (mut undefined, mut source) = (0, pc);
+        for &slot in &meta.reads {
+            let mut missing = active & !warp.written[slot as usize];
+            // A selection reads one side in each lane.
+            if let Op::Select { a, b, by, .. } = op
+                && a != b
+            {
+                let by = warp.predicate(*by);
+                missing &= if slot == *a { by } else { !by };
+            }
+            if missing == 0 {
+                continue;
+            }
+            let origin = warp.origins[slot as usize];
+            match spreads {
+                u32::MAX => {
+                    undefined |= missing;
+                    source = if origin == NOWHERE { pc } else { origin };
+                }
+                value if value == slot => {
+                    if origin == NOWHERE {
+                        warp.origins[slot as usize] = pc;
+                    }
+                }
+                _ => return mistake(missing, &program.names[slot as usize], origin),
             }
         }
-        // A product notes its results itself.
-        if !matches!(program.code[pc as usize].op, Op::Wgmma(_)) {
+        for &index in &meta.reads_predicates {
+            let (written, origin) = flag(warp, index);
+            let missing = active & !written;
+            if missing != 0 && spreads != u32::MAX {
+                return mistake(missing, &program.predicate_names[index as usize], origin);
+            }
+            if missing != 0 {
+                undefined |= missing;
+                source = if origin == NOWHERE { pc } else { origin };
+            }
+        }
+        // A product and a shuffle note their results themselves.
+        if !matches!(op, Op::Wgmma(_) | Op::Shuffle { .. }) {
             for &slot in &meta.writes {
-                warp.written[slot as usize] |= active;
+                let written = &mut warp.written[slot as usize];
+                *written = (*written | active) & !undefined;
+                if undefined != 0 {
+                    warp.origins[slot as usize] = source;
+                }
             }
         }
         for &index in &meta.writes_predicates {
-            warp.written_predicates[index as usize] |= active;
+            let written = &mut warp.written_predicates[index as usize];
+            *written = (*written | active) & !undefined;
+            if undefined != 0 {
+                warp.predicate_origins[index as usize] = source;
+            }
         }
         Ok(())
     }
 
     /// `vprintf`: the format and the arguments lie where the two local variables point.
-    fn print(&mut self, warp: &mut Warp, active: u32, format: u32, arguments: u32) -> Result<(), Fault> {
-        let size = self.launch.program.local_bytes as usize;
+    fn print(&mut self, warp: &mut Warp, active: u32, format: StackPlace, arguments: StackPlace) -> Result<(), Fault> {
         for lane in lanes(active) {
-            let pointer = |at: u32| {
-                let at = lane * size + at as usize;
-                warp.local[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            let pointer = |place: StackPlace| {
+                let found = self.local(warp, place, 8, lane);
+                found.and_then(|at| warp.local[at..].first_chunk::<8>()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
             };
             let (format, mut from) = (pointer(format), pointer(arguments));
             let mut text = Vec::new();
@@ -650,8 +772,8 @@ fn printed(format: &str, mut next: impl FnMut(u64) -> Result<u64, Fault>) -> Res
                 Some('c') => char::from(next(4)? as u8).to_string(),
                 Some('p') => format!("{:#x}", next(8)?),
                 Some('f' | 'F') => format!("{:.*}", precision.unwrap_or(6), f64::from_bits(next(8)?)),
-                Some('e' | 'E') => format!("{:.*e}", precision.unwrap_or(6), f64::from_bits(next(8)?)),
-                Some('g' | 'G') => f64::from_bits(next(8)?).to_string(),
+                Some('e' | 'E') => scientific(f64::from_bits(next(8)?), precision.unwrap_or(6)),
+                Some('g' | 'G') => shortest(f64::from_bits(next(8)?), precision.unwrap_or(6).max(1)),
                 Some('s') => {
                     out.push(Piece::Pointer(next(8)?));
                     out.push(Piece::Text(String::new()));
@@ -676,6 +798,36 @@ fn printed(format: &str, mut next: impl FnMut(u64) -> Result<u64, Fault>) -> Res
         }
     }
     Ok(out)
+}
+
+/// `%e`: an exponent of at least two digits.
+fn scientific(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$e}");
+    match text.split_once('e').map(|(mantissa, exponent)| (mantissa, exponent.parse::<i32>())) {
+        Some((mantissa, Ok(exponent))) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", exponent.abs())
+        }
+        _ => text,
+    }
+}
+
+/// `%g`: with an exponent where it is small or beyond the digits; no zeros at the end.
+fn shortest(value: f64, digits: usize) -> String {
+    let long = scientific(value, digits - 1);
+    let exponent = long.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    let Some(exponent) = exponent else { return long };
+    let bare = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return bare(&format!("{value:.*}", (digits as i32 - 1 - exponent) as usize));
+    }
+    match long.split_once('e') {
+        Some((mantissa, exponent)) => format!("{}e{exponent}", bare(mantissa)),
+        None => long,
+    }
 }
 
 fn product(x: u128, y: u128, bits: u32, signed: bool, high: bool) -> u128 {

@@ -45,6 +45,8 @@ pub(crate) struct Stopped {
 
 /// Operations of a turn where the order does not matter.
 const TURN: u64 = 2048;
+/// Operations without progress after which a copy or product completes.
+const POLLS: u64 = 1 << 14;
 
 impl Cluster<'_> {
     /// Runs for about `budget` operations.
@@ -57,6 +59,13 @@ impl Cluster<'_> {
             }
             if self.schedule() == Schedule::Random {
                 self.perhaps_complete()?;
+            }
+            if self.idle.0 != self.progress {
+                self.idle = (self.progress, self.clock);
+            } else if self.clock - self.idle.1 > POLLS {
+                // Threads that only ask again and again wait, too.
+                self.complete_one()?;
+                self.idle = (self.progress, self.clock);
             }
             match self.pick() {
                 Some((rank, index)) => {

@@ -44,6 +44,8 @@ fn is_visible(op: &Op) -> bool {
         | Op::TensorMapReplace { .. }
         | Op::TensorMapCopy { .. }
         | Op::LoadMatrix { .. }
+        | Op::WmmaLoad { .. }
+        | Op::WmmaStore { .. }
         | Op::StoreMatrix { .. }
         | Op::Wgmma(_)
         | Op::WgmmaWait { .. }

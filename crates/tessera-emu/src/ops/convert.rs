@@ -93,7 +93,9 @@ impl Conversion {
             (Format::Float(from), Format::Float(to)) => {
                 let mut value = from.decode(code);
                 if value.is_nan() && !self.sat {
-                    return nan(self.to);
+                    // The chip rounds what is finite and cuts the rest.
+                    let cut = self.to == Type::Tf32 && self.rounding == Rounding::NearestAway;
+                    return if cut { code & 0xffff_e000 } else { nan(self.to) };
                 }
                 if self.ftz && self.from == Type::F32 {
                     value = f64::from(flush(value as f32));
@@ -171,7 +173,8 @@ impl Conversion {
             (Type::F32, Type::F16) if nearest && !self.ftz => Some(map!(|a: f32| -> u16 { to_f16(a) })),
             (Type::F32, Type::Bf16) if nearest && !self.ftz => Some(map!(|a: f32| -> u16 { to_bf16(a) })),
             (Type::F16, Type::F32) if !self.integral => Some(map!(|a: u16| -> f32 { quiet(element::f16_to_f32(a)) })),
-            (Type::Bf16, Type::F32) if !self.integral => Some(map!(|a: u16| -> f32 { quiet(element::bf16_to_f32(a)) })),
+            // The bits move up, those of a NaN too.
+            (Type::Bf16, Type::F32) if !self.integral => Some(map!(|a: u16| -> u32 { u32::from(a) << 16 })),
             (Type::S32, Type::F32) if nearest => Some(map!(|a: i32| -> f32 { a as f32 })),
             (Type::U32, Type::F32) if nearest => Some(map!(|a: u32| -> f32 { a as f32 })),
             (Type::S32, Type::F64) if nearest => Some(map!(|a: i32| -> f64 { f64::from(a) })),

@@ -388,7 +388,8 @@ pub(crate) fn classify(what: Word, ty: Type) -> Option<Test> {
                 Word::Infinite => Some(test!(|a: $t| { a.is_infinite() })),
                 Word::Number => Some(test!(|a: $t| { !a.is_nan() })),
                 Word::Notanumber => Some(test!(|a: $t| { a.is_nan() })),
-                Word::Normal => Some(test!(|a: $t| { a.is_normal() })),
+                // Zeros count as normal numbers.
+                Word::Normal => Some(test!(|a: $t| { a.is_normal() || a == 0.0 })),
                 Word::Subnormal => Some(test!(|a: $t| { a.is_subnormal() })),
                 _ => None,
             }

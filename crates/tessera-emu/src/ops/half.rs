@@ -106,16 +106,31 @@ fn fused_odd(a: f32, b: f32, c: f32) -> f32 {
     convert::f64_to_f32_odd(fma_odd(a, b, c))
 }
 
-/// `f16` subnormals are numbers below 2^-14.
+/// `f16` subnormals are numbers below 2^-14; what rounds up to that (from 2^-14 - 2^-25 on) is none.
 #[inline(always)]
 fn flush_f16(x: f32) -> f32 {
-    if x.abs() < 6.103_515_6e-5 { 0.0f32.copysign(x) } else { x }
+    if x.abs() < 6.100_535_4e-5 { 0.0f32.copysign(x) } else { x }
 }
 
 /// An instruction of one to three operands.
 pub(crate) fn arithmetic(mnemonic: &str, ty: Type, flags: Flags) -> Option<Map> {
     let (sat, ftz) = (flags.sat, flags.ftz);
     match mnemonic {
+        "abs" if ftz => by_half!(ty, |a| flush_f16(a.abs())),
+        "neg" if ftz => by_half!(ty, |a| flush_f16(-a)),
+        "add" if sat && ftz => by_half!(ty, |a, b| saturate(flush_f16(flush_f16(a) + flush_f16(b)))),
+        "sub" if sat && ftz => by_half!(ty, |a, b| saturate(flush_f16(flush_f16(a) - flush_f16(b)))),
+        "mul" if sat && ftz => by_half!(ty, |a, b| saturate(flush_f16(flush_f16(a) * flush_f16(b)))),
+        "fma" if sat && ftz => {
+            by_half!(ty, |a, b, c| saturate(flush_f16(fused_odd(flush_f16(a), flush_f16(b), flush_f16(c)))))
+        }
+        "fma" if flags.relu && ftz => {
+            by_half!(ty, |a, b, c| relu(flush_f16(fused_odd(flush_f16(a), flush_f16(b), flush_f16(c)))))
+        }
+        "min" if flags.nan && ftz => by_half!(ty, |a, b| or_nan(flush_f16(a), flush_f16(b), least)),
+        "max" if flags.nan && ftz => by_half!(ty, |a, b| or_nan(flush_f16(a), flush_f16(b), most)),
+        "min" if ftz => by_half!(ty, |a, b| least(flush_f16(a), flush_f16(b))),
+        "max" if ftz => by_half!(ty, |a, b| most(flush_f16(a), flush_f16(b))),
         "add" if sat => by_half!(ty, |a, b| saturate(a + b)),
         "sub" if sat => by_half!(ty, |a, b| saturate(a - b)),
         "mul" if sat => by_half!(ty, |a, b| saturate(a * b)),
@@ -153,9 +168,12 @@ fn sign(mnemonic: &str, ty: Type) -> Option<Map> {
     }
 }
 
-/// A comparison; of packed operands the halves' results are the low and the high one.
-pub(crate) fn compare(how: Word, ty: Type, high: bool) -> Option<Test> {
+/// A comparison; of packed operands the halves' results are the low and the high one. `.ftz` is of `f16` alone.
+pub(crate) fn compare(how: Word, ty: Type, high: bool, ftz: bool) -> Option<Test> {
     match (ty, high) {
+        (Type::F16, _) if ftz => comparisons!(how, |a: F16, b| (flush_f16(a.0), flush_f16(b.0))),
+        (Type::F16x2, false) if ftz => comparisons!(how, |a: F16x2, b| (flush_f16(a.0), flush_f16(b.0))),
+        (Type::F16x2, true) if ftz => comparisons!(how, |a: F16x2, b| (flush_f16(a.1), flush_f16(b.1))),
         (Type::F16, _) => comparisons!(how, |a: F16, b| (a.0, b.0)),
         (Type::Bf16, _) => comparisons!(how, |a: Bf16, b| (a.0, b.0)),
         (Type::F16x2, false) => comparisons!(how, |a: F16x2, b| (a.0, b.0)),

@@ -38,10 +38,10 @@ fn quotient<T: Int>(a: T, b: T) -> T {
     if b.wide() == 0 { T::narrow(-1) } else { T::narrow(a.wide() / b.wide()) }
 }
 
-/// `a % b`; the dividend by zero.
+/// `a % b`; all ones by zero, as the chip gives.
 #[inline(always)]
 fn remainder<T: Int>(a: T, b: T) -> T {
-    if b.wide() == 0 { a } else { T::narrow(a.wide() % b.wide()) }
+    if b.wide() == 0 { T::narrow(-1) } else { T::narrow(a.wide() % b.wide()) }
 }
 
 /// A two-operand instruction.
@@ -66,7 +66,7 @@ pub(crate) fn two(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
             _ => by_int!(ty, T => map!(|a: T, b: T| -> T { quotient::<T>(a, b) })),
         },
         "rem" => match ty {
-            Type::U32 => Some(map!(|a: u32, b: u32| -> u32 { a.checked_rem(b).unwrap_or(a) })),
+            Type::U32 => Some(map!(|a: u32, b: u32| -> u32 { a.checked_rem(b).unwrap_or(u32::MAX) })),
             _ => by_int!(ty, T => map!(|a: T, b: T| -> T { remainder::<T>(a, b) })),
         },
         "min" if part == Some(Word::Relu) && ty == Type::S32 => Some(map!(|a: i32, b: i32| -> i32 { a.min(b).max(0) })),
@@ -372,6 +372,26 @@ pub(crate) fn pairs(mnemonic: &str, relu: bool, signed: bool) -> Option<Map> {
         ("max", false, _) => map!(|a: u32, b: u32| -> u32 { each(a, b, u16::max) }),
         _ => return None,
     })
+}
+
+/// `cvt.pack`: `a` above `b`, saturated to a type of 8 or 16 bits, below the low bits of `c`.
+pub(crate) fn pack(ty: Type) -> Option<Map> {
+    macro_rules! saturated {
+        ($t:ty, $u:ty) => {
+            map!(|a: i32, b: i32, c: u32| -> u32 {
+                let [a, b] = [a, b].map(|v| u32::from(v.clamp(i32::from(<$t>::MIN), i32::from(<$t>::MAX)) as $t as $u));
+                let kept = if <$t>::BITS == 16 { 0 } else { c << (2 * (<$t>::BITS % 16)) };
+                kept | a << <$t>::BITS | b
+            })
+        };
+    }
+    match ty {
+        Type::U8 => Some(saturated!(u8, u8)),
+        Type::S8 => Some(saturated!(i8, u8)),
+        Type::U16 => Some(saturated!(u16, u16)),
+        Type::S16 => Some(saturated!(i16, u16)),
+        _ => None,
+    }
 }
 
 /// A comparison of integers.

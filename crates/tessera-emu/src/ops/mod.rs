@@ -9,6 +9,7 @@ pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod round;
+pub(crate) mod video;
 
 use crate::lanes::Slot;
 
