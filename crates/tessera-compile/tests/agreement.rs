@@ -6,7 +6,6 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 mod programs;
-#[allow(dead_code, reason = "each test file uses a part")]
 #[path = "../../tessera-lang/tests/support/mod.rs"]
 mod support;
 

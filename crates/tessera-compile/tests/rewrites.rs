@@ -10,7 +10,6 @@
 mod devices;
 #[allow(dead_code, reason = "each test file uses a part")]
 mod programs;
-#[allow(dead_code, reason = "each test file uses a part")]
 #[path = "../../tessera-lang/tests/support/mod.rs"]
 mod support;
 
