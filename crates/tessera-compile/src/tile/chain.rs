@@ -143,6 +143,9 @@ fn find(func: &Func, units: &Units) -> Result<Chain, Reason> {
     let left = left_side(func, &links, inner.one(0))?;
     let bytes: u64 = buffers.iter().map(SharedType::bytes).sum();
     let others = 2 * m * k + SCRATCH + if stores_along_lines(func) { 0 } else { 2 * m * columns + 16 * m };
+    if bytes + u64::from(others) > u64::from(units.shared) {
+        return Err(Reason::at("one tile of each factor does not fit the shared memory of a block", at));
+    }
     let stages = slots::stages(func, units, bytes as u32, others).min(func.hints.num_stages.unwrap_or(STAGES));
     Ok(Chain { links, left, slots: buffers, stages, plan })
 }
