@@ -166,6 +166,9 @@ pub(crate) struct Check {
     /// Blocks along each axis, for a kernel.
     #[arg(long)]
     pub(crate) grid: Option<String>,
+    /// Threads a block of a SIMT kernel.
+    #[arg(long)]
+    pub(crate) block: Option<u32>,
     /// Compare with: a device (`cpu`, `emu`, `cuda`), or `[NAME=]FILE.npy`.
     #[arg(long)]
     pub(crate) against: Vec<String>,
@@ -279,9 +282,12 @@ pub(crate) struct Compile {
     /// What to compile for.
     #[arg(long, default_value = "cpu")]
     pub(crate) target: String,
-    /// What to print.
-    #[arg(long, value_enum, default_value = "schedule")]
-    pub(crate) emit: Emit,
+    /// Threads a block of a SIMT kernel.
+    #[arg(long)]
+    pub(crate) block: Option<u32>,
+    /// What to print; without it, Schedule IR, and Tile IR of a SIMT kernel.
+    #[arg(long, value_enum)]
+    pub(crate) emit: Option<Emit>,
     /// Write here instead of to the terminal.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,

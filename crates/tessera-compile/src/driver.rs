@@ -61,7 +61,7 @@ pub struct Stage {
 /// An optimised kernel.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// A module of one Schedule function and the constants that it uses.
+    /// A module of one function, of Schedule or (a per-thread kernel) Tile IR, and the constants that it uses.
     pub module: Module,
     /// How many blocks the kernel needs, where the compiler chose the tiles.
     pub grid: Option<Grid>,
@@ -106,18 +106,18 @@ pub fn compile(
 
 /// Compiles a module of IR text whose first function is the kernel, for arguments of these types (which Graph IR is tiled for).
 ///
-/// Schedule IR means what it says: its products and sums were contracted when it was made, and are not a second time, so that
+/// Schedule and Tile IR mean what they say: their products and sums were contracted when it was made, and are not a second time, so that
 /// what `compile` gives keeps its bits when it is compiled again.
 pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &CompileOptions) -> Result<Compiled, Vec<Diagnostic>> {
     let mut facts = Vec::new();
     let mut pipeline = options.level.passes();
     if let Some(func) = module.funcs.first_mut() {
-        if func.level == Level::Tile {
-            let message = format!("`{}` is Tile IR, which is not compiled from text", func.name);
-            return Err(vec![Diagnostic::error("ir-level", func.span, message).help("run its Schedule IR")]);
-        }
-        if options.block.is_some() {
-            let message = format!("`{}` is a block program: it has no threads to count", func.name);
+        let own = (func.level == Level::Tile).then(|| func.hints.threads());
+        if let Some(asked) = options.block.filter(|&asked| own != Some(asked)) {
+            let message = match own {
+                Some(own) => format!("`{}` was made for {own} threads a block, {asked} are asked for", func.name),
+                None => format!("`{}` is a block program: it has no threads to count", func.name),
+            };
             return Err(vec![Diagnostic::error("block-size", func.span, message).help("leave out `--block`")]);
         }
         for (name, value) in &options.config {
@@ -126,9 +126,7 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
                 _ => {
                     let message = format!("`{}` has no choice `{name}` left", func.name);
                     let help = match (func.level, func.config.is_empty()) {
-                        (Level::Schedule | Level::Tile, _) => {
-                            "Schedule IR is tiled already: choose when compiling the source".to_string()
-                        }
+                        (Level::Schedule | Level::Tile, _) => "choose when compiling the source".to_string(),
                         (Level::Graph, true) => "it has no `config(...)`".to_string(),
                         (Level::Graph, false) => {
                             format!("choices: {}", func.config.keys().cloned().collect::<Vec<_>>().join(", "))
@@ -139,8 +137,12 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
             }
         }
         facts.extend(func.abi.params.iter().map(|param| operand_facts(&param.name, args)));
-        if func.level == Level::Schedule {
-            pipeline.retain(|pass| pass.name != "fma-contract");
+        match func.level {
+            Level::Graph => {}
+            Level::Schedule => pipeline.retain(|pass| pass.name != "fma-contract"),
+            // What was spread over threads is taken as it is.
+            Level::Tile if func.hints.num_threads.is_none() => pipeline.clear(),
+            Level::Tile => pipeline.retain(|pass| pass.name != "fma-contract"),
         }
     }
     run_pipeline(module, &facts, options, pipeline)
@@ -184,6 +186,10 @@ fn run_pipeline(
     }
     let mut manager = PassManager { verify_each: options.verify_each, print_after: options.print_after.clone(), observer: None };
     pipeline.retain(|pass| pass.name != "tile-and-schedule");
+    if module.funcs.first().is_some_and(|func| func.level == Level::Tile) {
+        // The order of a Tile function's operations on memory is that of its text.
+        pipeline.retain(|pass| pass.name != "token-order");
+    }
     let times = manager.run(&mut module, &pipeline).map_err(failure)?;
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     Ok(Compiled { module, grid, stages, notes: Vec::new() })

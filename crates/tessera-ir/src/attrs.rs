@@ -171,8 +171,12 @@ word_enum! {
         Xor = "xor",
         /// Integer addition.
         Add = "add",
-        /// Floating-point addition.
+        /// Floating-point addition; formats of 8 bits are added in `f32` and rounded.
         AddF = "addf",
+        /// Floating-point maximum; a NaN is ignored.
+        MaxF = "maxf",
+        /// Floating-point minimum; a NaN is ignored.
+        MinF = "minf",
         /// Signed maximum.
         Max = "max",
         /// Signed minimum.

@@ -133,6 +133,9 @@ pub struct FuncHints {
     pub num_ctas: Option<u32>,
     /// Warps in a block.
     pub num_warps: Option<u32>,
+    /// Threads in a block of a per-thread program, whose last warp may lack some: every scalar is each thread's own, and what is
+    /// done to memory with scalars each thread does. In a program without it the block does that once.
+    pub num_threads: Option<u32>,
     /// Stages of the software pipelines.
     pub num_stages: Option<u32>,
     /// Warps that compute in a kernel whose warps have roles.
@@ -142,12 +145,18 @@ pub struct FuncHints {
 }
 
 impl FuncHints {
+    /// Threads in a block of a Tile function.
+    pub fn threads(&self) -> u32 {
+        self.num_threads.unwrap_or(32 * self.num_warps.unwrap_or(0))
+    }
+
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 6] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 7] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
             ("num_warps", self.num_warps),
+            ("num_threads", self.num_threads),
             ("num_stages", self.num_stages),
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
@@ -160,6 +169,7 @@ impl FuncHints {
             "occupancy" => &mut self.occupancy,
             "num_ctas" => &mut self.num_ctas,
             "num_warps" => &mut self.num_warps,
+            "num_threads" => &mut self.num_threads,
             "num_stages" => &mut self.num_stages,
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,

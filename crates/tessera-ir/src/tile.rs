@@ -2,7 +2,7 @@
 //! shapes, views, loads, stores, reductions, atomics and control, applied to tiles with layouts, and these operations for
 //! threads, shared memory, barriers, asynchronous copies, rings, tensor cores and roles.
 //!
-//! The whole block runs the function, `num_warps * 32` threads; a `tile.role` hands a region to some of its warps. A rank-0
+//! The whole block runs the function, `num_warps * 32` threads, or `num_threads` of them; a `tile.role` hands a region to some of its warps. A rank-0
 //! tile is one value a thread. A tile with axes exists once and is spread over the threads of its role by its layout, so
 //! every operation on one is run by all of them together; [`crate::uniformity`] checks that conditions allow it.
 //!

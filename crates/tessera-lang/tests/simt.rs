@@ -126,20 +126,32 @@ fn threads_a_block_follow_the_rule() {
 }
 
 #[test]
-fn a_right_kernel_is_refused_with_one_diagnostic_that_names_the_reason() {
-    let file = parse_file("kernel.py", VECTOR);
-    let diagnostics = lower(&file, "vector_operations", &vector_args(DType::F32, "add"), &LowerOptions::default()).unwrap_err();
-    assert_eq!(diagnostics.len(), 1);
-    expect_test::expect![[r#"
-        error[unsupported-style]: `vector_operations` is a per-thread kernel and needs Tile IR, which this version does not have
-          --> kernel.py:10:5
-           |
-        10 | def vector_operations(x: Tensor["N", dtype],
-           |     ^^^^^^^^^^^^^^^^^ checked without a mistake
-           |
-           = help: kernels written with `cuda.tile`, or over whole operands, run today
-    "#]]
-    .assert_eq(&(diagnostics[0].render(&file.sources, false) + "\n"));
+fn a_kernel_becomes_a_tile_function_whose_text_reads_back() {
+    let source = r#"
+@tessera.kernel
+def k(x: Tensor["N", dtype], y: Tensor["M", dtype], most: int = 4):
+    s = tile.alloc_shared[fp32](4)
+    i = tile.linear_id()
+    if i < x.shape[0]:
+        total = 0.0
+        for h in range(most):
+            if x[i] < 0.0:
+                break
+            total += x[i] * h
+        s[i % 4] = total
+    tile.barrier()
+    tile.atomic_max(y[0], s[0])
+"#;
+    let file = parse_file("kernel.py", source);
+    let args = [array("x", DType::F32, 1), array("y", DType::F32, 1)];
+    let options = LowerOptions { block: Some(96), ..LowerOptions::default() };
+    let module = lower(&file, "k", &args, &options).unwrap();
+    let wrong: Vec<String> = tessera_ir::verify(&module).iter().map(|found| found.render(&file.sources, false)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let text = tessera_ir::text::print_module(&module);
+    assert!(text.contains("hints(num_warps=3, num_threads=96)"), "{text}");
+    let again = tessera_ir::text::parse_module("k.tir", &text).unwrap_or_else(|(_, wrong)| panic!("{}\n{text}", wrong.message));
+    assert_eq!(tessera_ir::text::print_module(&again), text);
 }
 
 #[test]

@@ -30,8 +30,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tessera_compile::{CompileOptions, Compiled, Grid, compile_for};
-use tessera_cpu::Program;
-use tessera_ir::{Diagnostic, KernelImage, Module, SourceMap};
+use tessera_cpu::{Program, lockstep};
+use tessera_ir::{Diagnostic, KernelImage, Level, Module, SourceMap};
 use tessera_lang::ArgType;
 use tessera_types::Arch;
 
@@ -41,7 +41,7 @@ use crate::device::{Device, DriverDevice};
 use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
 use crate::launch::{PreparedLaunch, Work};
-use crate::origin::{Origin, Refusal, operands};
+use crate::origin::{Origin, Refusal};
 use crate::value::Value;
 use crate::written::written_params;
 
@@ -138,6 +138,8 @@ impl From<[u32; 3]> for LaunchGrid {
 pub(crate) enum Code {
     /// A program of the CPU executor.
     Cpu(Box<Program>),
+    /// A program of threads, run in lock-step on the CPU.
+    Threads(Box<lockstep::Program>),
     /// Code for a device.
     Device(Arc<KernelImage>),
 }
@@ -238,7 +240,7 @@ impl Kernel {
                 let kernel = DeviceKernel::load(device, Arc::clone(image))?;
                 Work::Device(Box::new(kernel.launch(&flat, &executable.written, grid)?))
             }
-            (Code::Cpu(_) | Code::Device(_), _) => Work::Cpu(flat),
+            (Code::Cpu(_) | Code::Threads(_) | Code::Device(_), _) => Work::Cpu(flat),
         };
         let params = executable.compiled.func().abi.params.iter().zip(&executable.written);
         let written = params.map(|(param, &written)| (param.name.clone(), written)).collect();
@@ -270,6 +272,10 @@ impl Kernel {
         KernelCache::global().get(key, || {
             let mut compiled = self.compile(types, &options)?;
             let code = match arch {
+                None if compiled.func().level == Level::Tile => {
+                    let program = lockstep::Program::prepare(&compiled.module, compiled.func());
+                    Code::Threads(Box::new(program.map_err(|error| self.rejected(vec![error]))?))
+                }
                 None => {
                     let program = Program::prepare(&compiled.module, compiled.func());
                     Code::Cpu(Box::new(program.map_err(|error| self.rejected(vec![error]))?))
@@ -281,7 +287,7 @@ impl Kernel {
                 }
             };
             let written = written_params(compiled.func());
-            let operands = self.graph(types, &options)?.map_or_else(Vec::new, |module| operands(&module.funcs[0]));
+            let operands = self.origin.operands(&self.name, types, &options).map_err(|found| self.rejected(found))?;
             Ok(Executable { compiled, code, written, operands })
         })
     }

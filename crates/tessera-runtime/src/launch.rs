@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use tessera_compile::{Compiled, Stage};
-use tessera_cpu::{Allocation, Arg, Program, RunOptions};
+use tessera_cpu::{Allocation, Arg, RunOptions};
 use tessera_driver::DriverError;
 use tessera_ir::{Diagnostic, SourceMap};
 
@@ -109,7 +109,7 @@ impl PreparedLaunch {
     pub fn notes(&self) -> &[String] {
         match &self.executable.code {
             Code::Cpu(program) => program.notes(),
-            Code::Device(_) => &[],
+            Code::Threads(_) | Code::Device(_) => &[],
         }
     }
 
@@ -146,8 +146,7 @@ impl PreparedLaunch {
                 reason: "checked execution is the CPU's; use `cpu`",
             }),
             (Work::Device(launch), _) => launch.run().map(|()| String::new()).map_err(|error| self.stopped(launch, error)),
-            (Work::Cpu(flat), Code::Cpu(program)) => self.run_on_cpu(program, flat, options),
-            (Work::Cpu(_), Code::Device(_)) => Ok(String::new()),
+            (Work::Cpu(flat), code) => self.run_on_cpu(code, flat, options),
         }
     }
 
@@ -161,7 +160,7 @@ impl PreparedLaunch {
         KernelError::Fault { report, block: Some(block), printed: String::new() }
     }
 
-    fn run_on_cpu(&self, program: &Program, flat: &[Flat], options: &LaunchOptions) -> Result<String, KernelError> {
+    fn run_on_cpu(&self, code: &Code, flat: &[Flat], options: &LaunchOptions) -> Result<String, KernelError> {
         let memories = self.memories(flat);
         let guards = self.borrow(&memories)?;
         let base_of = |tensor: &Tensor, owner: usize| {
@@ -210,7 +209,13 @@ impl PreparedLaunch {
         };
         // SAFETY: each pointer lies in memory that a guard holds until the end of this function, for writing wherever the kernel
         // may write; tables and their items live as long.
-        let outcome = unsafe { program.run(self.grid, &args, &run) };
+        let outcome = unsafe {
+            match code {
+                Code::Cpu(program) => program.run(self.grid, &args, &run),
+                Code::Threads(program) => program.run(self.grid, &args, &run),
+                Code::Device(_) => Ok(()),
+            }
+        };
         let printed = output.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         memories.iter().filter(|(_, written, _)| *written).for_each(|(memory, ..)| memory.set_poisoned(false));
         match outcome {

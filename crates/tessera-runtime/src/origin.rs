@@ -5,7 +5,7 @@
 
 use tessera_compile::{CompileOptions, Compiled, compile, compile_ir};
 use tessera_ir::{Diagnostic, Func, Level, Module, ParamKind, Severity, SourceMap, Span, text, verify};
-use tessera_lang::{ArgType, LowerOptions, ParsedFile, Style, lower};
+use tessera_lang::{ArgType, LowerOptions, ParsedFile, Style, lower, simt};
 
 use crate::specialise::{argument_types, ir_argument_types};
 use crate::value::Value;
@@ -98,6 +98,21 @@ impl Origin {
         }
     }
 
+    /// Array parameters with the names of their axes, where the kernel names them.
+    pub(crate) fn operands(
+        &self,
+        kernel: &str,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+    ) -> Result<Vec<(String, Vec<String>)>, Vec<Diagnostic>> {
+        match self {
+            Origin::File(file) if file.kernels[kernel].style == Style::Simt => {
+                simt::check(file, kernel, types, &lower_options(options)).map(|checked| checked.axes)
+            }
+            _ => Ok(self.graph(kernel, types, options)?.map_or_else(Vec::new, |module| operands(&module.funcs[0]))),
+        }
+    }
+
     /// The kernel as Graph IR; `None` where it has no such form.
     pub(crate) fn graph(
         &self,
@@ -107,13 +122,7 @@ impl Origin {
     ) -> Result<Option<Module>, Vec<Diagnostic>> {
         let module = match self {
             Origin::File(file) if file.kernels[kernel].style == Style::Declarative => {
-                let options = LowerOptions {
-                    target: options.target.clone(),
-                    config: options.config.clone(),
-                    block: options.block,
-                    ..LowerOptions::default()
-                };
-                lower(file, kernel, types, &options)?
+                lower(file, kernel, types, &lower_options(options))?
             }
             Origin::File(_) => return Ok(None),
             Origin::Ir(module) => module.clone(),
@@ -122,8 +131,17 @@ impl Origin {
     }
 }
 
+fn lower_options(options: &CompileOptions) -> LowerOptions {
+    LowerOptions {
+        target: options.target.clone(),
+        config: options.config.clone(),
+        block: options.block,
+        ..LowerOptions::default()
+    }
+}
+
 /// Named axes of whole operands, in memory order: they are gone once a kernel is tiled.
-pub(crate) fn operands(func: &Func) -> Vec<(String, Vec<String>)> {
+fn operands(func: &Func) -> Vec<(String, Vec<String>)> {
     let axes = func.abi.params.iter().filter_map(|param| match &param.kind {
         ParamKind::Operand { axes, .. } => Some((param.name.clone(), axes.clone())),
         ParamKind::Array { .. } | ParamKind::List { .. } | ParamKind::Scalar { .. } => None,

@@ -22,6 +22,9 @@ pub(crate) fn check(arguments: Check) -> Outcome {
 }
 
 fn check_operators(arguments: &Check) -> Outcome {
+    if arguments.block.is_some() {
+        return Err(Failure::usage("operators choose their own threads\nhelp: `--block` is for one kernel of a file"));
+    }
     let mut opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let options = compile_options(&arguments.optimise, None)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, None)?;
@@ -78,7 +81,7 @@ fn case_json(case: &str, report: &Option<&GateReport>, why: Option<&str>) -> Str
 fn check_kernel(arguments: &Check) -> Outcome {
     let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let (device, checked) = (&opened.device, opened.checked);
-    let options = compile_options(&arguments.optimise, None)?;
+    let options = compile_options(&arguments.optimise, arguments.block)?;
     let grid = grid(arguments.grid.as_deref())?;
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
     let subject = Subject::read(name, texts)?;

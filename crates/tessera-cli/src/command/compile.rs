@@ -2,7 +2,7 @@
 
 use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Target as PtxTarget};
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
-use tessera::ir::{SourceMap, text};
+use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
 use tessera::runtime::Kernel;
 use tessera::runtime::argspec;
@@ -26,44 +26,63 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
         };
         types.push((typed.name, ty));
     }
-    let mut options = compile_options(&arguments.optimise, None)?;
+    let mut options = compile_options(&arguments.optimise, arguments.block)?;
     if arguments.target != "cpu" {
         Target::parse(&arguments.target).map_err(Failure::usage)?;
         options.target = Some(arguments.target.clone());
     }
 
     let text = match arguments.emit {
-        Emit::Graph => {
+        None => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            text::print_module(&compiled.module)
+        }
+        Some(Emit::Graph) => {
             let module = kernel.graph(&types, &options).map_err(kernel_failure)?;
             let module =
                 module.ok_or_else(|| Failure::usage("only declarative kernels have Graph IR\nhelp: write `--emit schedule`"))?;
             text::print_module(&module)
         }
-        Emit::Schedule => {
+        Some(Emit::Schedule) => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            if compiled.func().level == Level::Tile {
+                return Err(Failure::usage("a per-thread kernel has no Schedule IR\nhelp: write `--emit tile`"));
+            }
             text::print_module(&compiled.module)
         }
-        Emit::Tile => text::print_module(&for_device(&kernel, &types, &options)?.tile),
-        Emit::Target => for_device(&kernel, &types, &options)?.kernel.kernel.to_string(),
-        Emit::Ptx => for_device(&kernel, &types, &options)?.kernel.ptx(),
-        Emit::Cubin => {
+        Some(Emit::Tile) if options.target.is_none() => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            match compiled.func().level {
+                Level::Tile => text::print_module(&compiled.module),
+                _ => text::print_module(&for_device(&kernel, &types, &options)?.tile),
+            }
+        }
+        Some(Emit::Tile) => text::print_module(&for_device(&kernel, &types, &options)?.tile),
+        Some(Emit::Target) => for_device(&kernel, &types, &options)?.kernel.kernel.to_string(),
+        Some(Emit::Ptx) => for_device(&kernel, &types, &options)?.kernel.ptx(),
+        Some(Emit::Cubin) => {
             let Some(path) = &arguments.output else {
                 return Err(Failure::usage("machine code does not belong on a terminal\nhelp: name a file: `-o kernel.cubin`"));
             };
             let assembly = assemble(&for_device(&kernel, &types, &options)?)?;
             return std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")));
         }
-        Emit::Report if options.target.is_some() => {
+        Some(Emit::Report) if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let device = for_device(&kernel, &types, &options)?;
             let report = Report::new(&compiled, &device, options.level, assemble(&device));
             if arguments.json { report.json() } else { report.text() }
         }
-        Emit::Report => {
+        Some(Emit::Report) => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
-            let program = tessera::cpu::Program::prepare(&compiled.module, compiled.func())
-                .map_err(|error| Failure::diagnostics(&[error], &compiled.module.sources))?;
-            report(&compiled, program.notes(), options.level)
+            let refuse = |error| Failure::diagnostics(&[error], &compiled.module.sources);
+            if compiled.func().level == Level::Tile {
+                let notes = [format!("{} threads a block, in lock-step", compiled.func().hints.threads())];
+                report(&compiled, &notes, options.level)
+            } else {
+                let program = tessera::cpu::Program::prepare(&compiled.module, compiled.func()).map_err(refuse)?;
+                report(&compiled, program.notes(), options.level)
+            }
         }
     };
     match &arguments.output {

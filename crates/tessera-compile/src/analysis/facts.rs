@@ -13,7 +13,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Assumption, Rounding, Signedness};
-use tessera_ir::{Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::{DType, IntFormat};
 
 /// What is known about a value.
@@ -130,7 +130,11 @@ impl Facts {
 
     fn op(&mut self, func: &Func, op: Op) {
         let data = &func.ops[op];
-        let OpKind::Schedule(kind) = &data.kind else { return };
+        let kind = match &data.kind {
+            OpKind::Schedule(kind) => kind,
+            OpKind::Tile(kind) => return self.threads(func, op, kind),
+            OpKind::Graph(_) => return,
+        };
         match kind {
             ScheduleOp::For { unsigned } => {
                 let body = data.regions[0];
@@ -190,6 +194,22 @@ impl Facts {
         {
             self.set(result, fact);
         }
+    }
+
+    /// Numbers of threads, and what roles do.
+    fn threads(&mut self, func: &Func, op: Op, kind: &TileOp) {
+        let data = &func.ops[op];
+        for &region in &data.regions {
+            self.block(func, region);
+        }
+        let threads = i64::from(func.hints.threads().max(1));
+        let fact = match kind {
+            TileOp::ThreadId {} => Fact::between(0, threads - 1),
+            TileOp::LaneId {} => Fact::between(0, threads.min(32) - 1),
+            TileOp::WarpId {} => Fact::between(0, (threads - 1) / 32),
+            _ => return,
+        };
+        self.set(data.result(), fact);
     }
 
     fn result(&self, func: &Func, op: Op, kind: &ScheduleOp) -> Option<Fact> {

@@ -200,7 +200,7 @@ impl Lowering<'_> {
                 DType::BF16 if self.arch.has_bf16_add() => ("add.noftz", Ty::Bf16),
                 _ => return Ok(None),
             },
-            (_, 8 | 16 | 1 | 4 | 6) => return Ok(None),
+            (AtomicMode::MaxF | AtomicMode::MinF, _) | (_, 8 | 16 | 1 | 4 | 6) => return Ok(None),
             (AtomicMode::And, _) => ("and", plain),
             (AtomicMode::Or, _) => ("or", plain),
             (AtomicMode::Xor, _) => ("xor", plain),
@@ -239,6 +239,21 @@ impl Lowering<'_> {
                 let sum = self.b.add(Ty::F32, a, b);
                 self.rounded(dtype, sum)?
             }
+            AtomicMode::MaxF | AtomicMode::MinF => {
+                let larger = update.mode == AtomicMode::MaxF;
+                let (propagate_nan, flush_to_zero) = (false, false);
+                let kind = match larger {
+                    true => ScheduleOp::MaxF { propagate_nan, flush_to_zero },
+                    false => ScheduleOp::MinF { propagate_nan, flush_to_zero },
+                };
+                if dtype.bits() > 8 {
+                    let found = self.float(&kind, dtype, &[old, value])?;
+                    return found.ok_or_else(|| self.broken("a combination without instructions"));
+                }
+                let (a, b) = (self.wide_of(dtype, old)?, self.wide_of(dtype, value)?);
+                let found = if larger { self.b.max(Ty::F32, a, b) } else { self.b.min(Ty::F32, a, b) };
+                self.rounded(dtype, found)?
+            }
             AtomicMode::Max => signed(self, true, true),
             AtomicMode::Min => signed(self, false, true),
             AtomicMode::UMax => signed(self, true, false),
@@ -247,14 +262,17 @@ impl Lowering<'_> {
         })
     }
 
-    /// An update of 8 or 16 bits by compare and swap: of 16 bits themselves, or of the word around a byte.
+    /// An update by compare and swap: of the element itself, or of the word around a byte.
     fn by_swapping(&mut self, update: &Update) -> Lowered<Reg> {
         let elem = Elem::Num(update.dtype);
         let is_byte = update.dtype.bits() <= 8;
         let shared = update.words == "shared";
         let (address, shift) = if is_byte { self.word_around(&update.address, shared) } else { (update.address.clone(), None) };
-        let ty = if is_byte { Ty::B32 } else { Ty::B16 };
-        let swapped = if is_byte { Class::B32 } else { Class::B16 };
+        let (ty, compared, swapped) = match update.dtype.bits() {
+            16 => (Ty::B16, Ty::U16, Class::B16),
+            64 => (Ty::B64, Ty::U64, Class::B64),
+            _ => (Ty::B32, Ty::U32, Class::B32),
+        };
         let load = if shared { "volatile.shared" } else { "relaxed.gpu.global" };
         let first = self.b.ld(load, ty, address.clone());
         let (head, exit) = (self.b.new_block(&[swapped]), self.b.new_block(&[swapped]));
@@ -271,9 +289,15 @@ impl Lowering<'_> {
             }
         };
         let new = self.word_with(elem, word, new, shift);
+        if matches!(update.mode, AtomicMode::MaxF | AtomicMode::MinF) {
+            // What is there already need not be written.
+            let swap = self.b.new_block(&[]);
+            let stays = self.b.setp(Word::Eq, compared, new, word);
+            self.b.branch(stays, (exit, &[word]), (swap, &[]));
+            self.b.switch_to(swap);
+        }
         let found = self.b.atom_cas(&update.words, ty, address, word, new);
-        let done =
-            if is_byte { self.b.setp(Word::Eq, Ty::U32, found, word) } else { self.b.setp(Word::Eq, Ty::U16, found, word) };
+        let done = self.b.setp(Word::Eq, compared, found, word);
         self.b.branch(done, (exit, &[found]), (head, &[found]));
         self.b.switch_to(exit);
         let found = self.b.block_params(exit)[0];
@@ -312,7 +336,10 @@ impl Lowering<'_> {
 
     fn word_with(&mut self, elem: Elem, word: Reg, value: Reg, shift: Option<Reg>) -> Reg {
         let value = self.stored_element(elem, value);
-        let Some(shift) = shift else { return self.fitted(value, Class::B16) };
+        let Some(shift) = shift else {
+            let class = self.class(word);
+            return self.fitted(value, class);
+        };
         let mask = self.b.u32(0xff);
         let byte = self.b.and(value, mask);
         let byte = self.b.shl(byte, shift);

@@ -52,8 +52,8 @@ pub(super) struct Lowering<'m> {
     pub(super) span: Span,
     /// Words by the elements that they were taken apart into: putting those together again is the word.
     pub(super) words: FxHashMap<SmallVec<[Reg; 4]>, Reg>,
-    /// Scalars are each thread's own: the function asks for the number of its thread. Elsewhere the block runs one program, and
-    /// what it does once, one thread does for all.
+    /// Scalars are each thread's own: the function says so, or asks for the number of its thread. Elsewhere the block runs one
+    /// program, and what it does once, one thread does for all.
     pub(super) per_thread: bool,
     /// Tokens seen so far, and those of them behind which all threads have met.
     pub(super) tokens: Vec<Value>,

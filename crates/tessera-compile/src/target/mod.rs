@@ -146,14 +146,15 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         return Err(lowering.broken("a function of another level"));
     }
     lowering.reserve_buffers()?;
-    lowering.limits(warps * Arch::WARP)?;
+    let threads = func.hints.num_threads.unwrap_or(warps * Arch::WARP);
+    lowering.limits(threads)?;
     lowering.parameters()?;
     lowering.block(func.body)?;
     let shared = lowering.scratch.reserved + lowering.scratch.borrowed;
     let shared_bytes = lowering.check_shared(shared)?;
     let files = lowering.files.names(module);
     let launch = LaunchFacts {
-        threads: [warps * Arch::WARP, 1, 1],
+        threads: [threads, 1, 1],
         shared_bytes,
         cluster: func.hints.num_ctas.filter(|&blocks| blocks > 1).map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,

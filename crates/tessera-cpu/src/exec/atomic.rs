@@ -1,9 +1,10 @@
 //! Atomic updates: whole operations of the processor where it has them, compare-and-swap loops elsewhere.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::cmp::Ordering;
+use std::sync::atomic::{self, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use tessera_ir::attrs::AtomicMode;
-use tessera_types::DType;
+use tessera_types::{DType, cast, default_rounding};
 
 use super::group::each_element;
 use super::{Machine, Ran, sign_extend};
@@ -120,9 +121,10 @@ unsafe fn update(address: u64, bytes: usize, f: impl Fn(u64) -> u64) -> u64 {
         ($atomic:ident, $ty:ty) => {{
             // SAFETY: the caller vouches for an aligned element; all blocks reach it by atomics while they race.
             let cell = unsafe { $atomic::from_ptr(address as usize as *mut $ty) };
-            let mut old = cell.load(Ordering::Acquire);
+            let mut old = cell.load(atomic::Ordering::Acquire);
             loop {
-                match cell.compare_exchange_weak(old, f(u64::from(old)) as $ty, Ordering::AcqRel, Ordering::Acquire) {
+                let new = f(u64::from(old)) as $ty;
+                match cell.compare_exchange_weak(old, new, atomic::Ordering::AcqRel, atomic::Ordering::Acquire) {
                     Ok(old) => break u64::from(old),
                     Err(now) => old = now,
                 }
@@ -146,6 +148,8 @@ fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
         AtomicMode::Xor => old ^ operand,
         AtomicMode::Add => old.wrapping_add(operand),
         AtomicMode::AddF => add_float(dtype, old, operand),
+        AtomicMode::MaxF => extreme_float(dtype, true, old, operand),
+        AtomicMode::MinF => extreme_float(dtype, false, old, operand),
         AtomicMode::Max => signed(i64::max),
         AtomicMode::Min => signed(i64::min),
         AtomicMode::UMax => old.max(operand),
@@ -154,12 +158,29 @@ fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
     }
 }
 
+/// The larger or smaller of two numbers: the positive one of two zeros is larger, a NaN is ignored.
+fn extreme_float(dtype: DType, larger: bool, a: u64, b: u64) -> u64 {
+    let wide = |bits| f64::from_bits(cast(bits, dtype, DType::F64, default_rounding(dtype, DType::F64)));
+    let (x, y) = (wide(a), wide(b));
+    let other = match x.partial_cmp(&y) {
+        None => x.is_nan(),
+        Some(Ordering::Equal) => x.is_sign_negative() == larger,
+        Some(order) => (order == Ordering::Less) == larger,
+    };
+    if other { b } else { a }
+}
+
 fn add_float(dtype: DType, a: u64, b: u64) -> u64 {
     use tessera_types::element::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
     match dtype {
         DType::F64 => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
         DType::F16 => u64::from(f32_to_f16(f16_to_f32(a as u16) + f16_to_f32(b as u16))),
         DType::BF16 => u64::from(f32_to_bf16(bf16_to_f32(a as u16) + bf16_to_f32(b as u16))),
+        DType::F8E4M3 | DType::F8E5M2 => {
+            let wide = |bits| f32::from_bits(cast(bits, dtype, DType::F32, default_rounding(dtype, DType::F32)) as u32);
+            let sum = u64::from((wide(a) + wide(b)).to_bits());
+            cast(sum, DType::F32, dtype, default_rounding(DType::F32, dtype))
+        }
         _ => u64::from((f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits()),
     }
 }

@@ -34,7 +34,7 @@ impl Program {
             let message = format!("`@{}` is not a tile function with 1 to 32 warps", func.name);
             return Err(Diagnostic::error("cpu-level", func.span, message));
         }
-        let threads = 32 * warps as usize;
+        let threads = func.hints.threads() as usize;
         let mut micros: Vec<Option<Micro>> = Vec::new();
         micros.resize_with(func.ops.len(), || None);
         for (op, data) in executed(func) {

@@ -210,7 +210,7 @@ pub(super) fn threads_text(threads: &Mask) -> String {
 /// All lanes of each warp that has an active one must be active.
 pub(super) fn whole_warps(active: &Mask, threads: usize, span: Span) -> Ran<()> {
     for first in (0..threads).step_by(32) {
-        let warp = Mask::range(first, first + 32);
+        let warp = Mask::range(first, (first + 32).min(threads));
         let here = warp.and(active);
         if !here.is_empty() && here != warp {
             let absent = threads_text(&warp.without(active));

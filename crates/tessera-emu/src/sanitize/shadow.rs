@@ -50,8 +50,11 @@ impl Cell {
             self.records.push(new);
             return;
         }
-        let same =
-            |old: &&mut Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic;
+        // Lanes that read different bytes of the word stay apart: each may write its own.
+        let apart = |old: &Record| old.turn == new.turn && old.lane != new.lane && old.bytes != new.bytes;
+        let same = |old: &&mut Record| {
+            !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic && !apart(old)
+        };
         match self.records.iter_mut().find(same) {
             Some(old) => {
                 let lane = if old.turn == new.turn && old.lane != new.lane { SEVERAL } else { new.lane };

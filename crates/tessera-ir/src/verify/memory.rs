@@ -206,7 +206,9 @@ pub(super) fn atomic(mode: AtomicMode, elem: Elem) -> Rule {
         return Err(Wrong { id: "ir-element-type", message: "pointers have no atomic updates".to_string() });
     };
     let right = match mode {
-        AtomicMode::AddF => matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16),
+        AtomicMode::AddF | AtomicMode::MaxF | AtomicMode::MinF => {
+            matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2)
+        }
         AtomicMode::Xchg => dtype.bits() >= 8 && (dtype.is_integer() || dtype.is_float()),
         AtomicMode::And
         | AtomicMode::Or

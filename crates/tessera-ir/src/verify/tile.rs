@@ -77,11 +77,13 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             let ty = site.operand(0);
             let right = ty.is_scalar() && ty.num().is_some_and(|dtype| computes(dtype) && dtype != DType::B1);
             ensure!(right, "ir-operand-type", "combines one number a lane, not `{ty}`");
+            whole_warps(site)?;
             site.result_is(0, ty)
         }
         TileOp::Shuffle { .. } => {
             let ty = site.operand(0);
             ensure!(ty.is_scalar() && ty.num().is_some(), "ir-operand-type", "passes one number a lane, not `{ty}`");
+            whole_warps(site)?;
             value_is(site, 1, &Type::scalar(DType::I32))?;
             site.result_is(0, ty)
         }
@@ -189,6 +191,13 @@ fn spread<'m>(site: &Site<'m>, position: usize) -> Result<&'m TileType, Wrong> {
         Type::Distributed(distributed) => Ok(&distributed.tile),
         ty => Err(site.wrong_operand(position, "a tile with a layout", ty)),
     }
+}
+
+/// Lanes that work together must all be there.
+fn whole_warps(site: &Site<'_>) -> Rule {
+    let threads = site.func.hints.threads();
+    ensure!(threads.is_multiple_of(32), "ir-hint", "needs whole warps, which a block of {threads} threads has not");
+    Ok(())
 }
 
 fn value_is(site: &Site<'_>, position: usize, wanted: &Type) -> Rule {

@@ -182,6 +182,10 @@ pub(crate) fn signature(func: &Func) -> Vec<Diagnostic> {
 fn threads(func: &Func) -> Rule {
     let right = func.level != Level::Tile || func.hints.num_warps.is_some_and(|warps| (1..=32).contains(&warps));
     ensure!(right, "ir-hint", "a tile function needs `hints(num_warps=...)` of 1 to 32");
+    let Some(threads) = func.hints.num_threads else { return Ok(()) };
+    let warps = func.hints.num_warps.unwrap_or(0);
+    let right = func.level == Level::Tile && threads.div_ceil(32) == warps;
+    ensure!(right, "ir-hint", "`num_threads` is for tile functions, and {threads} threads are not {warps} warps");
     Ok(())
 }
 

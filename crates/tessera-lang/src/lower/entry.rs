@@ -33,10 +33,7 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
     match kernel.style {
         Style::Block { .. } => {}
         Style::Declarative => return crate::declarative::lower(file, kernel, args, options),
-        Style::Simt => {
-            crate::simt::check_kernel(file, kernel, args, options)?;
-            return Err(crate::simt::refusal(kernel));
-        }
+        Style::Simt => return crate::simt::lower(file, kernel, args, options),
     }
     if let Some(what) = kernel.function.unsupported {
         return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));

@@ -34,6 +34,7 @@ mod stmt;
 mod unary;
 mod view;
 
+pub(crate) use arith::{Arith, FloatMode};
 pub(crate) use compare::comparison;
 pub(crate) use operand::encode;
 

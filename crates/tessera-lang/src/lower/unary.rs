@@ -127,7 +127,8 @@ impl Lowerer<'_> {
         self.unary_tile(builtin, tile, mode, span).map(Val::Tile)
     }
 
-    fn unary_tile(&mut self, builtin: Builtin, tile: Tile, mode: FloatMode, span: Span) -> Res<Tile> {
+    /// A function of one run-time tile.
+    pub(crate) fn unary_tile(&mut self, builtin: Builtin, tile: Tile, mode: FloatMode, span: Span) -> Res<Tile> {
         let dtype = tile.dtype;
         let flush_to_zero = mode.flush_to_zero;
         // `full` is a mode of float32 alone; the other floats have the exact result, rounded.

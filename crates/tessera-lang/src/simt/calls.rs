@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tessera_ir::{Diagnostic, Span};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use super::env::{Entry, Frame, Item};
 use super::functions::{self, Function};
@@ -221,7 +221,20 @@ impl Check<'_> {
             Function::FragmentFill | Function::FragmentLoad | Function::FragmentStore | Function::FragmentMma => {
                 return self.fragment(function, bound, span);
             }
+            Function::Where => {
+                if let (Some(condition), Some(x), Some(y)) = (written(0), written(1), written(2)) {
+                    let at = self.at(condition)?;
+                    return self.choose(&at, x, y, span);
+                }
+            }
             _ => {}
+        }
+        if matches!(function, Function::WarpReduce(_) | Function::Shuffle(_)) && !self.threads.is_multiple_of(Arch::WARP) {
+            return Err(Box::new(
+                Diagnostic::error(id::BLOCK_SIZE, span, format!("`tile.{name}` needs whole warps"))
+                    .label(format!("a block has {} threads", self.threads))
+                    .help("choose a multiple of 32 threads a block"),
+            ));
         }
         let mut items: Vec<At> = Vec::new();
         for group in bound {
@@ -233,12 +246,8 @@ impl Check<'_> {
             (Function::WarpReduce(combine), [at]) => {
                 let value = self.scalar(at)?;
                 let dtype = value.dtype;
-                Ok(Item::Value(Expression {
-                    kind: ExpressionKind::WarpReduce(combine, Box::new(value)),
-                    dtype,
-                    uniform: false,
-                    span,
-                }))
+                let kind = ExpressionKind::WarpReduce(combine, Box::new(value));
+                Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
             }
             (Function::Shuffle(kind), [at, lane]) => {
                 let value = self.scalar(at)?;
@@ -255,12 +264,8 @@ impl Check<'_> {
                     }
                 };
                 let dtype = value.dtype;
-                Ok(Item::Value(Expression {
-                    kind: ExpressionKind::Shuffle(kind, Box::new([value, from])),
-                    dtype,
-                    uniform: false,
-                    span,
-                }))
+                let kind = ExpressionKind::Shuffle(kind, Box::new([value, from]));
+                Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
             }
             (Function::Unary(unary), [at]) => value::unary(unary, name, at, span),
             (Function::Max, [a, b]) => value::binary(Binary::Max, name, a, b, span),
@@ -272,10 +277,6 @@ impl Check<'_> {
                 let y = convert(y, x.dtype);
                 let (dtype, uniform) = (x.dtype, x.uniform && y.uniform && z.uniform);
                 Ok(Item::Value(Expression { kind: ExpressionKind::Fma(Box::new([x, y, z])), dtype, uniform, span }))
-            }
-            (Function::Where, [condition, a, b]) => {
-                let condition = truth(condition)?;
-                self.select(condition, a, b, span)
             }
             (Function::Cast, [at, dtype]) => {
                 let dtype = dtype_of(dtype)?;

@@ -7,7 +7,7 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::program::{Expression, ExpressionKind, Memory, Statement};
-use super::{Check, Settled};
+use super::{Check, Held, Settled};
 use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed, Outer};
@@ -175,13 +175,43 @@ impl Check<'_> {
         Item::Value(Expression { kind: ExpressionKind::Local(position), dtype, uniform, span })
     }
 
+    /// A variable without a name.
+    pub(super) fn unnamed(&mut self, dtype: DType, uniform: bool, span: Span) -> (usize, Expression) {
+        let position = self.locals.len();
+        self.locals.insert(format!("#{position}"), Held::Once { dtype, uniform });
+        (position, Expression { kind: ExpressionKind::Local(position), dtype, uniform, span })
+    }
+
+    /// The value, computed here and now: what touches memory or other threads is done once, in the order of the text.
+    pub(super) fn now(&mut self, value: Expression) -> Expression {
+        let (position, local) = self.unnamed(value.dtype, value.uniform, value.span);
+        self.out.push(Statement::Assign(position, value));
+        local
+    }
+
+    /// Walks something that only some threads may come to; yields it with its statements.
+    pub(super) fn apart<T>(&mut self, condition: &Expression, work: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Vec<Statement>)> {
+        let (outside, divergent) = (std::mem::take(&mut self.out), self.divergent);
+        if !condition.uniform {
+            self.divergent.get_or_insert(condition.span);
+        }
+        self.branches += 1;
+        let result = work(self);
+        self.branches -= 1;
+        self.divergent = divergent.or(self.ended).or(self.strayed);
+        let statements = std::mem::replace(&mut self.out, outside);
+        Ok((result?, statements))
+    }
+
     fn key(&mut self, name: &str) -> String {
         format!("{}/{name}", self.frame().prefix)
     }
 
     fn position(&mut self, key: &str) -> usize {
-        let next = self.locals.len();
-        *self.locals.entry(key.to_string()).or_insert(next)
+        let entry = self.locals.entry(key.to_string());
+        let position = entry.index();
+        entry.or_insert(Held::Named);
+        position
     }
 
     /// Makes a name a variable of at least this type; yields its position and its type.

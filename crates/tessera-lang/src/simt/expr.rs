@@ -5,7 +5,7 @@ use tessera_types::DType;
 
 use super::Check;
 use super::env::Item;
-use super::program::{Binary, Expression, ExpressionKind, Memory, Place, Unary};
+use super::program::{Binary, Expression, ExpressionKind, Memory, Place, Statement, Unary};
 use super::stmts::unsupported;
 use super::value::{self, At, comparison, convert, operator, readable, truth, unify};
 use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
@@ -61,9 +61,7 @@ impl Check<'_> {
                 if let Item::Fixed(value) = &condition.0 {
                     return self.expr(if value.truth() { body } else { orelse });
                 }
-                let condition = truth(&condition)?;
-                let (a, b) = (self.at(body)?, self.at(orelse)?);
-                self.select(condition, &a, &b, expr.span)
+                self.choose(&condition, body, orelse, expr.span)
             }
             ExprKind::Subscript(base, index) => self.subscript(base, index, expr.span),
             ExprKind::Call(function, args) => self.call(expr, function, args),
@@ -93,12 +91,34 @@ impl Check<'_> {
         }
     }
 
-    /// The chosen of two values.
-    pub(super) fn select(&mut self, condition: Expression, a: &At, b: &At, span: Span) -> Res<Item> {
-        let (x, y) = unify(a, b, false)?;
+    /// The chosen of two expressions, the only one that is evaluated.
+    pub(super) fn choose(&mut self, condition: &At, a: &Expr, b: &Expr, span: Span) -> Res<Item> {
+        let condition = truth(condition)?;
+        let (a, mut first) = self.apart(&condition, |check| check.at(a))?;
+        let (b, mut second) = self.apart(&condition, |check| check.at(b))?;
+        let (x, y) = unify(&a, &b, false)?;
         let dtype = x.dtype;
         let uniform = condition.uniform && x.uniform && y.uniform;
-        Ok(Item::Value(Expression { kind: ExpressionKind::Select(Box::new([condition, x, y])), dtype, uniform, span }))
+        if first.is_empty() && second.is_empty() {
+            let kind = ExpressionKind::Select(Box::new([condition, x, y]));
+            return Ok(Item::Value(Expression { kind, dtype, uniform, span }));
+        }
+        let (position, chosen) = self.unnamed(dtype, uniform, span);
+        first.push(Statement::Assign(position, x));
+        second.push(Statement::Assign(position, y));
+        self.out.push(Statement::If { test: condition, body: first, orelse: second });
+        Ok(Item::Value(chosen))
+    }
+
+    /// An expression that is evaluated only where those before it leave the outcome open.
+    fn next(&mut self, before: Option<&At>, expr: &Expr) -> Res<(At, Vec<Statement>)> {
+        match before {
+            Some(before) => {
+                let condition = truth(before)?;
+                self.apart(&condition, |check| check.at(expr))
+            }
+            None => Ok((self.at(expr)?, Vec::new())),
+        }
     }
 
     fn bool_op(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
@@ -106,7 +126,7 @@ impl Check<'_> {
         let mut left: Option<At> = None;
         let mut last = Item::Fixed(Fixed::bool(!stops));
         for item in items {
-            let at = self.at(item)?;
+            let (at, apart) = self.next(left.as_ref(), item)?;
             if let Item::Fixed(value) = &at.0 {
                 let decides = value.truth() == stops;
                 match &left {
@@ -116,23 +136,31 @@ impl Check<'_> {
                     Some(_) if !decides => {}
                     Some(_) => {
                         let end = (Item::Value(value::constant(Num::Bool(stops), DType::B1, at.1)?), at.1);
-                        left = Some((self.then(stops, left.as_ref(), &end)?, at.1));
+                        left = Some((self.then(stops, left.as_ref(), &end, apart)?, at.1));
                         break;
                     }
                 }
                 continue;
             }
-            left = Some((self.then(stops, left.as_ref(), &at)?, at.1));
+            left = Some((self.then(stops, left.as_ref(), &at, apart)?, at.1));
         }
         Ok(left.map_or(last, |(item, _)| item))
     }
 
-    /// `before and at`, or `before or at`.
-    fn then(&mut self, or: bool, before: Option<&At>, at: &At) -> Res<Item> {
+    /// `before and at`, or `before or at`, where `at` takes statements of its own.
+    fn then(&mut self, or: bool, before: Option<&At>, at: &At, mut apart: Vec<Statement>) -> Res<Item> {
         let right = truth(at)?;
         let Some(before) = before else { return Ok(Item::Value(right)) };
         let left = truth(before)?;
         let uniform = left.uniform && right.uniform;
+        if !apart.is_empty() {
+            let (position, result) = self.unnamed(DType::B1, uniform, before.1.to(at.1));
+            self.out.push(Statement::Assign(position, left));
+            apart.push(Statement::Assign(position, right));
+            let (body, orelse) = if or { (Vec::new(), apart) } else { (apart, Vec::new()) };
+            self.out.push(Statement::If { test: result.clone(), body, orelse });
+            return Ok(Item::Value(result));
+        }
         let op = if or { Binary::OrElse } else { Binary::AndThen };
         let span = before.1.to(at.1);
         Ok(Item::Value(Expression {
@@ -147,13 +175,13 @@ impl Check<'_> {
         let mut left = self.at(first)?;
         let mut all: Option<At> = None;
         for (op, right) in rest {
-            let right = self.at(right)?;
+            let (right, apart) = self.next(all.as_ref().filter(|(item, _)| !matches!(item, Item::Fixed(_))), right)?;
             let one = self.compare(*op, &left, &right, span)?;
             let one = match (&all, one) {
                 (None, one) => one,
                 (Some((Item::Fixed(before), _)), one) if before.truth() => one,
                 (Some((before @ Item::Fixed(_), _)), _) => before.clone(),
-                (Some(before), one) => self.then(false, Some(before), &(one, span))?,
+                (Some(before), one) => self.then(false, Some(before), &(one, span), apart)?,
             };
             all = Some((one, span));
             left = right;
@@ -220,7 +248,8 @@ impl Check<'_> {
         let shared = matches!(place.memory, Memory::Param(_)) || self.is_shared(place.memory);
         let uniform = shared && place.index.iter().all(|index| index.uniform);
         let dtype = place.dtype;
-        Item::Value(readable(Expression { kind: ExpressionKind::Load(Box::new(place)), dtype, uniform, span }))
+        let loaded = readable(Expression { kind: ExpressionKind::Load(Box::new(place)), dtype, uniform, span });
+        Item::Value(self.now(loaded))
     }
 
     fn is_shared(&self, memory: Memory) -> bool {

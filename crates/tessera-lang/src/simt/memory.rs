@@ -161,9 +161,11 @@ impl Check<'_> {
         let mode = match function {
             Function::AtomicAdd if dtype.is_float() => AtomicMode::AddF,
             Function::AtomicAdd => AtomicMode::Add,
-            Function::AtomicMax if dtype.is_float() || dtype.is_signed() => AtomicMode::Max,
+            Function::AtomicMax if dtype.is_float() => AtomicMode::MaxF,
+            Function::AtomicMax if dtype.is_signed() => AtomicMode::Max,
             Function::AtomicMax => AtomicMode::UMax,
-            Function::AtomicMin if dtype.is_float() || dtype.is_signed() => AtomicMode::Min,
+            Function::AtomicMin if dtype.is_float() => AtomicMode::MinF,
+            Function::AtomicMin if dtype.is_signed() => AtomicMode::Min,
             Function::AtomicMin => AtomicMode::UMin,
             _ => AtomicMode::Xchg,
         };
@@ -175,7 +177,8 @@ impl Check<'_> {
             (_, [value, ..]) => ExpressionKind::Atomic(mode, place, Box::new(value.clone())),
             (_, []) => return Ok(Item::Fixed(Fixed::None)),
         };
-        Ok(Item::Value(value::readable(Expression { kind, dtype, uniform: false, span })))
+        let old = value::readable(Expression { kind, dtype, uniform: false, span });
+        Ok(Item::Value(self.now(old)))
     }
 
     pub(super) fn copy_async(&mut self, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {

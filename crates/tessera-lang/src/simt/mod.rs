@@ -1,7 +1,7 @@
-//! Per-thread kernels: parsed and checked here, lowered to Tile IR by a later stage.
+//! Per-thread kernels: checked, then lowered to Tile IR.
 //!
-//! [`check`] walks a kernel with its compile-time arguments and yields a [`SimtKernel`], in which everything has a type.
-//! The walk repeats until the types of variables settle: a variable has one type, the common type of all that is assigned
+//! [`check`] walks a kernel with its compile-time arguments and yields a [`SimtKernel`], in which everything has a type;
+//! `emit` makes a Tile function of it, in which rank-0 tiles are one value a thread. The walk repeats until the types of variables settle: a variable has one type, the common type of all that is assigned
 //! to it, so `total = 0.0` followed by `total += x[i]` is `f32` for a `bf16` array and `f64` for an `f64` one.
 //!
 //! ```text
@@ -11,16 +11,18 @@
 //! ```
 
 mod calls;
+mod emit;
 mod env;
 mod expr;
 mod functions;
 mod memory;
 mod program;
 mod stmts;
+mod unroll;
 mod value;
 
 use indexmap::IndexMap;
-use tessera_ir::{Abi, AbiParam, Diagnostic, ParamKind, Span};
+use tessera_ir::{Abi, AbiParam, Axis, Diagnostic, Module, ParamKind, Span};
 use tessera_types::{Arch, DType};
 
 pub use program::{
@@ -32,7 +34,7 @@ use crate::args::{ArgType, LowerOptions};
 use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::Fixed;
-use crate::lower::{Res, on_own_stack};
+use crate::lower::{Lowered, Res, on_own_stack};
 use crate::signature::{self, Bound, check_extents};
 use crate::tuning;
 use env::{Frame, Item};
@@ -50,6 +52,15 @@ struct Settled {
     span: Span,
 }
 
+/// What a variable's type is known by.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// What is assigned to its name, from walk to walk.
+    Named,
+    /// It holds one value.
+    Once { dtype: DType, uniform: bool },
+}
+
 /// One walk over a kernel.
 struct Check<'f> {
     file: &'f ParsedFile,
@@ -63,13 +74,17 @@ struct Check<'f> {
     frames: Vec<Frame>,
     /// Types of variables by frame and name, from this walk and those before.
     settled: IndexMap<String, Settled>,
-    /// Positions of the variables.
-    locals: IndexMap<String, usize>,
+    /// The variables.
+    locals: IndexMap<String, Held>,
     allocations: Vec<Allocation>,
     /// Statements of the block being walked.
     out: Vec<Statement>,
     /// What makes threads of a block disagree about being here.
     divergent: Option<Span>,
+    /// Where some threads of a block ended before others.
+    ended: Option<Span>,
+    /// Where some threads of a block left the innermost loop or its round before others.
+    strayed: Option<Span>,
     /// Loops open here.
     loops: u32,
     /// Run-time branches open here.
@@ -97,20 +112,19 @@ pub fn check(
     on_own_stack(|| check_kernel(file, found, args, options).map_err(|error| vec![*error]))
 }
 
-/// What a stage without Tile IR says about a kernel that is right.
-pub(crate) fn refusal(kernel: &Kernel) -> Box<Diagnostic> {
-    Box::new(
-        Diagnostic::error(
-            id::STYLE,
-            kernel.function.name.span,
-            format!("`{}` is a per-thread kernel and needs Tile IR, which this version does not have", kernel.name),
-        )
-        .label("checked without a mistake")
-        .help("kernels written with `cuda.tile`, or over whole operands, run today"),
-    )
+/// Lowers a kernel to a Tile function.
+pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], options: &LowerOptions) -> Res<Lowered> {
+    let checked = check_kernel(file, kernel, args, options)?;
+    let func = emit::emit(file, &checked, options)?;
+    let module = Module { sources: file.sources.clone(), globals: Vec::new(), funcs: vec![func] };
+    // Who comes to a barrier in a later round of a loop, and which lanes of a warp come where, the analysis of the result knows.
+    match tessera_ir::verify(&module).into_iter().find(|found| found.id == "ir-divergent") {
+        Some(found) => Err(Box::new(Diagnostic { id: id::DIVERGENT, ..found })),
+        None => Ok(Lowered { module, notes: Vec::new() }),
+    }
 }
 
-pub(crate) fn check_kernel(
+fn check_kernel(
     file: &ParsedFile,
     kernel: &Kernel,
     args: &[(String, ArgType)],
@@ -169,6 +183,8 @@ pub(crate) fn check_kernel(
             allocations: Vec::new(),
             out: Vec::new(),
             divergent: None,
+            ended: None,
+            strayed: None,
             loops: 0,
             branches: 0,
             steps: 0,
@@ -178,11 +194,14 @@ pub(crate) fn check_kernel(
         if check.settled == settled {
             let locals = check
                 .locals
-                .keys()
-                .map(|key| Local {
-                    name: key.rsplit('/').next().unwrap_or(key).to_string(),
-                    dtype: settled.get(key).map_or(DType::F32, |own| own.dtype),
-                    uniform: settled.get(key).is_some_and(|own| own.uniform),
+                .iter()
+                .map(|(key, held)| match *held {
+                    Held::Named => Local {
+                        name: key.rsplit('/').next().unwrap_or(key).to_string(),
+                        dtype: settled.get(key).map_or(DType::F32, |own| own.dtype),
+                        uniform: settled.get(key).is_some_and(|own| own.uniform),
+                    },
+                    Held::Once { dtype, uniform } => Local { name: String::new(), dtype, uniform },
                 })
                 .collect();
             let checked = SimtKernel {
@@ -192,6 +211,7 @@ pub(crate) fn check_kernel(
                 threads,
                 allocations: check.allocations,
                 locals,
+                axes: axes(&signature),
                 body: check.out,
                 span: at,
             };
@@ -200,6 +220,22 @@ pub(crate) fn check_kernel(
         settled = check.settled;
     }
     Err(Box::new(Diagnostic::error(id::LOOP_TYPE, at, "the types of this kernel's variables don't settle")))
+}
+
+/// Array parameters with the names of their axes.
+fn axes(signature: &signature::Signature) -> Vec<(String, Vec<String>)> {
+    let arrays = signature.params.iter().filter_map(|(name, (bound, _))| match bound {
+        Bound::Tensor(operand) => Some((name.clone(), operand.axes.iter().map(axis_name).collect())),
+        Bound::Scalar(_) | Bound::Fixed(_) => None,
+    });
+    arrays.collect()
+}
+
+fn axis_name(axis: &Axis) -> String {
+    match axis {
+        Axis::Symbol(name) => name.clone(),
+        Axis::Fixed(extent) => extent.to_string(),
+    }
 }
 
 /// The interface of an array parameter: what the caller said about it.

@@ -5,6 +5,9 @@
 //! everything assigned to it. Elements of 8-bit and smaller floats are converted to `f32` when they are read and back
 //! when they are written; arithmetic on the other types is their own.
 //!
+//! What touches memory or other threads (loads, atomics, reductions, shuffles) stands at most once in a statement that sets a
+//! variable and nothing else, in the order of the text; every other expression is pure.
+//!
 //! `uniform` on an expression says that all threads of a block compute the same value; a barrier stands only where every
 //! condition around it is uniform.
 
@@ -28,6 +31,8 @@ pub struct SimtKernel {
     pub allocations: Vec<Allocation>,
     /// Variables.
     pub locals: Vec<Local>,
+    /// Array parameters with the names of their axes, in order.
+    pub axes: Vec<(String, Vec<String>)>,
     /// What a thread does.
     pub body: Vec<Statement>,
     /// Where the kernel is defined.
@@ -89,7 +94,7 @@ impl Allocation {
 /// A variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
-    /// Its name in the source.
+    /// Its name in the source; empty for what an expression needs on the way.
     pub name: String,
     /// Its type.
     pub dtype: DType,
@@ -153,7 +158,7 @@ pub enum ExpressionKind {
     Binary(Binary, Box<Expression>, Box<Expression>),
     /// `x * y + z`, rounded once.
     Fma(Box<[Expression; 3]>),
-    /// The second where the first holds, else the third; only the chosen one is evaluated.
+    /// The second where the first holds, else the third.
     Select(Box<[Expression; 3]>),
     /// The value in another type: floats to 8 bits saturate, floats to integers truncate and saturate.
     Convert(Box<Expression>),
@@ -231,9 +236,9 @@ pub enum Binary {
     Le,
     Gt,
     Ge,
-    /// The second is evaluated only where the first holds.
+    /// The second counts only where the first holds.
     AndThen,
-    /// The second is evaluated only where the first does not hold.
+    /// The second counts only where the first does not hold.
     OrElse,
 }
 
@@ -292,6 +297,8 @@ pub enum Statement {
     },
     /// Repeats while a condition holds.
     While {
+        /// What each round does before the condition is looked at.
+        before: Vec<Statement>,
         /// The condition, a truth value.
         test: Expression,
         /// The body.

@@ -32,6 +32,26 @@ pub(super) fn unsupported(span: Span, what: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::error(id::UNSUPPORTED, span, format!("a per-thread kernel can't use {what}")))
 }
 
+/// True when a `break` or `return` may leave the loop with this body.
+fn leaves(body: &[Stmt]) -> bool {
+    fn returns(body: &[Stmt]) -> bool {
+        body.iter().any(|stmt| match &stmt.kind {
+            StmtKind::Return(_) => true,
+            StmtKind::If { body, orelse, .. } => returns(body) || returns(orelse),
+            StmtKind::For { body, .. } | StmtKind::While { body, .. } => returns(body),
+            _ => false,
+        })
+    }
+    fn breaks(body: &[Stmt]) -> bool {
+        body.iter().any(|stmt| match &stmt.kind {
+            StmtKind::Break => true,
+            StmtKind::If { body, orelse, .. } => breaks(body) || breaks(orelse),
+            _ => false,
+        })
+    }
+    returns(body) || breaks(body)
+}
+
 impl Check<'_> {
     /// Counts work, so that hostile inlining ends.
     pub(super) fn step(&mut self, span: Span) -> Res<()> {
@@ -96,12 +116,9 @@ impl Check<'_> {
             StmtKind::Break | StmtKind::Continue if self.loops == 0 => {
                 return Err(Box::new(Diagnostic::error(id::MISPLACED, stmt.span, "a jump stands outside any loop")));
             }
-            StmtKind::Break => {
-                self.out.push(Statement::Break);
-                return Ok(Flow::Jumps);
-            }
-            StmtKind::Continue => {
-                self.out.push(Statement::Continue);
+            StmtKind::Break | StmtKind::Continue => {
+                self.strayed = self.strayed.or(self.divergent);
+                self.out.push(if matches!(stmt.kind, StmtKind::Break) { Statement::Break } else { Statement::Continue });
                 return Ok(Flow::Jumps);
             }
             StmtKind::Return(value) => {
@@ -117,6 +134,7 @@ impl Check<'_> {
                             .help("write results to an array"),
                     ));
                 }
+                self.ended = self.ended.or(self.divergent);
                 self.out.push(Statement::Return);
                 return Ok(Flow::Returns);
             }
@@ -225,14 +243,15 @@ impl Check<'_> {
 
     /// `target op= value`.
     fn update(&mut self, target: &Expr, op: BinaryOp, value: &Expr, span: Span) -> Res<()> {
-        let right = (self.expr(value)?, value.span);
         if let ExprKind::Subscript(base, index) = &target.kind {
             let place = self.place(base, index, target.span)?;
             let left = (self.load(place.clone(), target.span), target.span);
+            let right = (self.expr(value)?, value.span);
             let result = (self.operate(op, &left, &right, span)?, span);
             return self.store(place, &result);
         }
         let left = (self.expr(target)?, target.span);
+        let right = (self.expr(value)?, value.span);
         let result = (self.operate(op, &left, &right, span)?, span);
         self.assign(target, &result)
     }
@@ -256,11 +275,8 @@ impl Check<'_> {
         self.branches -= 1;
         let falls = |flow| flow == Flow::Falls;
         self.meet([falls(then_flow).then_some(after_then), falls(other_flow).then_some(after_other)], span);
-        // Threads that left a round of a loop are not at what follows in it.
-        let left = self.loops > 0 && !condition.uniform && !(falls(then_flow) && falls(other_flow));
-        if !left {
-            self.divergent = outside;
-        }
+        // Threads that ended, or left a round of a loop, are not at what follows.
+        self.divergent = outside.or(self.ended).or(self.strayed);
         self.out.push(Statement::If { test: condition, body: then, orelse: other });
         Ok(match (then_flow, other_flow) {
             (Flow::Falls, _) | (_, Flow::Falls) => Flow::Falls,
@@ -272,9 +288,11 @@ impl Check<'_> {
     /// Walks a loop's body; names that it changes must be variables.
     fn body(&mut self, body: &[Stmt], span: Span) -> Res<Vec<Statement>> {
         let before = self.frame().names.clone();
+        let strayed = self.strayed.take();
         self.loops += 1;
         let (statements, _) = self.block(body)?;
         self.loops -= 1;
+        self.strayed = strayed;
         let after = std::mem::replace(&mut self.frame().names, before.clone());
         self.meet([Some(before), Some(after)], span);
         Ok(statements)
@@ -330,6 +348,16 @@ impl Check<'_> {
         if matches!(&step.0, Item::Fixed(value) if value.as_int() == Some(0)) {
             return Err(Box::new(Diagnostic::error(id::VALUE_RANGE, step.1, "the step of a `range` is zero")));
         }
+        if let Some(numbers) = self.unrolled(name, [&start, &stop, &step], body) {
+            for number in numbers {
+                self.step(span)?;
+                self.round(name, number);
+                if self.stmts(body)? != Flow::Falls {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         let mut dtype = DType::I32;
         for at in [&start, &stop, &step] {
             let own = match &at.0 {
@@ -349,7 +377,7 @@ impl Check<'_> {
             self.divergent.get_or_insert(iterable.span);
         }
         let body = self.body(body, span)?;
-        self.divergent = outside;
+        self.divergent = outside.or(self.ended).or(self.strayed);
         let after = std::mem::take(&mut self.frame().names);
         self.meet([Some(before), Some(after)], span);
         let [start, stop, step] = bounds;
@@ -358,15 +386,32 @@ impl Check<'_> {
     }
 
     fn repeat(&mut self, test: &Expr, body: &[Stmt], span: Span) -> Res<()> {
-        let condition = (self.expr(test)?, test.span);
+        let outside = std::mem::take(&mut self.out);
+        self.loops += 1;
+        let condition = self.expr(test);
+        self.loops -= 1;
+        let before = std::mem::replace(&mut self.out, outside);
+        let condition = (condition?, test.span);
+        if let Item::Fixed(value) = &condition.0 {
+            if !value.truth() {
+                return Ok(());
+            }
+            if !leaves(body) {
+                return Err(Box::new(
+                    Diagnostic::error(id::ENDLESS, test.span, "this loop never ends")
+                        .label("always true, and no `break` or `return` leaves the loop")
+                        .help("leave it with `break`, or write a condition that becomes false"),
+                ));
+            }
+        }
         let condition = truth(&condition)?;
         let outside = self.divergent;
         if !condition.uniform {
             self.divergent.get_or_insert(test.span);
         }
         let body = self.body(body, span)?;
-        self.divergent = outside;
-        self.out.push(Statement::While { test: condition, body });
+        self.divergent = outside.or(self.ended).or(self.strayed);
+        self.out.push(Statement::While { before, test: condition, body });
         Ok(())
     }
 
