@@ -19,6 +19,7 @@
 #![allow(clippy::result_large_err, reason = "launches fail once, and what is reported is a plain value")]
 #![allow(unsafe_code, reason = "tiles live in raw memory that plans lay out; every block says why it holds")]
 
+mod blocks;
 mod build;
 mod check;
 mod exec;

@@ -1,10 +1,10 @@
 //! A prepared function and its launches.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tessera_ir::{Diagnostic, Func, Module, Span};
 
+use crate::blocks::{Blocks, block_at, block_count, emit};
 use crate::build::{BuildOptions, Plan, build};
 use crate::check::Check;
 use crate::exec::{Launch, Machine, Memory, Range};
@@ -65,9 +65,6 @@ impl Idle {
         }
     }
 }
-
-/// Blocks handed to a thread at once, at most: neighbours mostly read neighbouring memory, which is then on its way already.
-const BATCH: u64 = 32;
 
 impl Program {
     /// Prepares a function of the module.
@@ -173,88 +170,20 @@ impl Program {
     }
 
     unsafe fn run_parallel(&self, launch: &Launch<'_>, options: &RunOptions<'_>) -> Result<(), Fault> {
-        let blocks = block_count(launch.grid);
-        let threads = options.threads.unwrap_or_else(rayon::current_num_threads).max(1);
-        let threads = threads as u64;
-        // Less and less, so that threads end together.
-        let batch = |start: u64| ((blocks - start) / (8 * threads)).clamp(1, BATCH);
-        let workers = threads.min(blocks) as usize;
-        let next = AtomicU64::new(0);
-        // The first block that failed; blocks after it need not run.
-        let failed = AtomicU64::new(u64::MAX);
-        let faults: Mutex<Vec<(u64, Fault)>> = Mutex::new(Vec::new());
-        let texts: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
-        let running = AtomicUsize::new(0);
-        let work = || {
-            running.fetch_add(1, Ordering::Relaxed);
+        let blocks = Blocks::new(launch.grid, options.threads.unwrap_or_else(rayon::current_num_threads));
+        blocks.run(|| {
             let mut memory = self.idle.take();
             {
                 let mut machine = Machine::new(launch, &mut memory, None);
-                loop {
-                    let end = |start| (start < blocks).then(|| start + batch(start));
-                    let Ok(start) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end) else { break };
-                    if start > failed.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    for index in start..start + batch(start) {
-                        let block = block_at(launch.grid, index);
-                        // SAFETY: the caller's promise.
-                        let ran = unsafe { machine.run(block) };
-                        if !machine.text.is_empty() {
-                            if let Ok(mut texts) = texts.lock() {
-                                texts.push((index, std::mem::take(&mut machine.text)));
-                            }
-                        }
-                        if let Err(diagnostic) = ran {
-                            failed.fetch_min(index, Ordering::Relaxed);
-                            if let Ok(mut faults) = faults.lock() {
-                                faults.push((index, Fault { diagnostic: *diagnostic, block: Some(block) }));
-                            }
-                            break;
-                        }
-                    }
-                }
+                blocks.drain(|block| {
+                    // SAFETY: the caller's promise.
+                    let outcome = unsafe { machine.run(block) };
+                    (std::mem::take(&mut machine.text), outcome)
+                });
             }
             crate::kernels::copy::fence();
             self.idle.give(memory);
-        };
-        if workers <= 1 {
-            work();
-        } else {
-            rayon::scope(|scope| {
-                for _ in 1..workers {
-                    scope.spawn(|_| work());
-                }
-                work();
-            });
-        }
-        let mut texts = texts.into_inner().unwrap_or_default();
-        texts.sort_by_key(|(index, _)| *index);
-        let stop = failed.load(Ordering::Relaxed);
-        let text: String = texts.into_iter().filter(|(index, _)| *index <= stop).map(|(_, text)| text).collect();
-        emit(options, &text);
-        let mut faults = faults.into_inner().unwrap_or_default();
-        faults.sort_by_key(|(index, _)| *index);
-        match faults.into_iter().next() {
-            Some((_, fault)) => Err(fault),
-            None => Ok(()),
-        }
+        });
+        blocks.finish(options)
     }
-}
-
-fn emit(options: &RunOptions<'_>, text: &str) {
-    if let Some(output) = options.output {
-        if let Ok(mut output) = output.lock() {
-            output.push_str(text);
-        }
-    }
-}
-
-fn block_count(grid: [u32; 3]) -> u64 {
-    u64::from(grid[0]) * u64::from(grid[1]) * u64::from(grid[2])
-}
-
-fn block_at(grid: [u32; 3], index: u64) -> [u32; 3] {
-    let (x, y) = (u64::from(grid[0]).max(1), u64::from(grid[1]).max(1));
-    [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
 }

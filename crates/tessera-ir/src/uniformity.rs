@@ -58,6 +58,14 @@ impl Uniformity {
     }
 }
 
+/// Whether the scalars of a Tile function are each thread's own: it says so (`num_threads`), or threads ask for their numbers.
+/// Elsewhere the block runs one program, and what that does to memory with scalars is done once.
+pub fn is_per_thread(func: &Func) -> bool {
+    let numbered =
+        |op: Op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}));
+    func.hints.num_threads.is_some() || func.linked_ops().into_iter().any(numbered)
+}
+
 /// How uniform a condition is, and the value that makes it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -73,14 +81,6 @@ impl Condition {
     fn and(self, other: Condition) -> Condition {
         if other.uniformity > self.uniformity { other } else { self }
     }
-}
-
-/// Whether threads can ask for their numbers, so that scalars are each one's own. Elsewhere a block runs one program.
-pub fn is_per_thread(func: &Func) -> bool {
-    func.linked_ops().into_iter().any(|op| {
-        let kind = &func.ops[op].kind;
-        matches!(kind, OpKind::Tile(TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {}))
-    })
 }
 
 /// The result of the analysis for one function.

@@ -11,6 +11,7 @@ use tessera_types::packed::Packing;
 
 use super::machine::Machine;
 use super::micro::{self, Micro, Operand, Single};
+use crate::blocks::Blocks;
 use crate::exec::Range;
 use crate::launch::{Arg, Fault, RunOptions};
 
@@ -20,8 +21,10 @@ pub struct Program {
     pub(super) func: Func,
     /// Threads of a block.
     pub(super) threads: usize,
-    /// Threads may ask for their numbers, so that scalars are each one's own.
+    /// Scalars are each thread's own.
     pub(super) per_thread: bool,
+    /// Blocks update memory that others may update too.
+    meets: bool,
     /// Operations that the Schedule executor does, by number.
     micros: Vec<Option<Micro>>,
 }
@@ -43,14 +46,22 @@ impl Program {
                 micros[op.index()] = Some(Micro::build(module, &single).map_err(|diagnostic| *diagnostic)?);
             }
         }
-        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), micros })
+        let meets = executed(func).iter().any(|(_, data)| match data.kind.schedule() {
+            Some(kind) => matches!(
+                kind,
+                ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. } | ScheduleOp::AtomicRedViewTko { .. }
+            ),
+            None => false,
+        });
+        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, micros })
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {
         self.micros[op.index()].as_ref()
     }
 
-    /// Runs every block of the grid, one after another. What `options` says about threads is not heeded.
+    /// Runs every block of the grid, one after another where they update memory atomically: then what they leave could depend on
+    /// their order.
     ///
     /// # Safety
     /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
@@ -68,25 +79,20 @@ impl Program {
         }));
         memory.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
         memory.extend(self.micros.iter().flatten().flat_map(Micro::globals));
-        let mut machine = Machine::new(self, grid, memory, options.checked);
-        let mut result = Ok(());
-        'grid: for z in 0..grid[2] {
-            for y in 0..grid[1] {
-                for x in 0..grid[0] {
-                    // SAFETY: the caller's promise.
-                    if let Err(diagnostic) = unsafe { machine.run([x, y, z], args) } {
-                        result = Err(Fault { diagnostic: *diagnostic, block: Some([x, y, z]) });
-                        break 'grid;
-                    }
-                }
-            }
-        }
-        if let Some(output) = options.output
-            && let Ok(mut output) = output.lock()
-        {
-            output.push_str(&machine.text);
-        }
-        result
+        let threads = match options.checked || self.meets {
+            true => 1,
+            false => options.threads.unwrap_or_else(rayon::current_num_threads),
+        };
+        let blocks = Blocks::new(grid, threads);
+        blocks.run(|| {
+            let mut machine = Machine::new(self, grid, memory.clone(), options.checked);
+            blocks.drain(|block| {
+                // SAFETY: the caller's promise.
+                let outcome = unsafe { machine.run(block, args) };
+                (std::mem::take(&mut machine.text), outcome)
+            });
+        });
+        blocks.finish(options)
     }
 }
 

@@ -190,7 +190,11 @@ impl Check<'_> {
     }
 
     /// Walks something that only some threads may come to; yields it with its statements.
-    pub(super) fn apart<T>(&mut self, condition: &Expression, work: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Vec<Statement>)> {
+    pub(super) fn apart<T>(
+        &mut self,
+        condition: &Expression,
+        work: impl FnOnce(&mut Self) -> Res<T>,
+    ) -> Res<(T, Vec<Statement>)> {
         let (outside, divergent) = (std::mem::take(&mut self.out), self.divergent);
         if !condition.uniform {
             self.divergent.get_or_insert(condition.span);

@@ -124,12 +124,7 @@ pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType
     }
 }
 
-fn check_kernel(
-    file: &ParsedFile,
-    kernel: &Kernel,
-    args: &[(String, ArgType)],
-    options: &LowerOptions,
-) -> Res<SimtKernel> {
+fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], options: &LowerOptions) -> Res<SimtKernel> {
     let at = kernel.function.name.span;
     if let Some(what) = kernel.function.unsupported {
         return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));

@@ -100,7 +100,8 @@ impl Emit<'_> {
         for (axis, tile) in index.iter().enumerate() {
             let mut part = self.walk.convert(tile.clone(), dtype, None, span)?;
             if !self.unit_stride(param, axis) {
-                let stride = Tile { value: self.argument(param, 1 + rank + axis), dtype: own.dtype(), shape: Shape::new(), known: None };
+                let stride =
+                    Tile { value: self.argument(param, 1 + rank + axis), dtype: own.dtype(), shape: Shape::new(), known: None };
                 let stride = self.walk.convert(stride, dtype, None, span)?;
                 part = self.walk.arith_tiles(Arith::Mul, &part, &stride, plain, span)?;
             }

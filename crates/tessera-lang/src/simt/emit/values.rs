@@ -25,7 +25,8 @@ pub(super) fn known(value: &Expression) -> Option<u32> {
 fn traps(value: &Expression) -> bool {
     match &value.kind {
         ExpressionKind::Binary(op, a, b) => {
-            let divides = matches!(op, Binary::FloorDiv | Binary::Mod) && value.dtype.is_integer() && known(b).is_none_or(|n| n == 0);
+            let divides =
+                matches!(op, Binary::FloorDiv | Binary::Mod) && value.dtype.is_integer() && known(b).is_none_or(|n| n == 0);
             // Checked execution reports counts beyond the width.
             let shifts = matches!(op, Binary::Shl | Binary::Shr) && known(b).is_none();
             divides || shifts || traps(a) || traps(b)
@@ -65,9 +66,7 @@ impl Emit<'_> {
                 let value = self.walk.emit_constant(constant.clone(), dtype, Shape::new());
                 return Ok(Tile { known, ..self.tile(value, dtype) });
             }
-            ExpressionKind::Local(local) => {
-                self.locals[*local].ok_or_else(|| self.broken("a variable without a value", span))?
-            }
+            ExpressionKind::Local(local) => self.locals[*local].ok_or_else(|| self.broken("a variable without a value", span))?,
             ExpressionKind::Scalar(param) => self.argument(*param, 0),
             ExpressionKind::Size(param, axis) => self.argument(*param, 1 + *axis as usize),
             ExpressionKind::Identity(who) => return self.identity(*who, dtype),
