@@ -31,3 +31,9 @@ fn examples() {
 fn language() {
     agrees("language.py", &[], "the language agrees with NumPy");
 }
+
+/// The same on the emulated device.
+#[test]
+fn language_on_the_emulator() {
+    agrees("language.py", &["emu"], "the language agrees with NumPy");
+}
