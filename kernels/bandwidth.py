@@ -50,10 +50,11 @@ def permuted(n, TILE, BITS, INDEX):
     start = ct.bid(0).astype(INDEX) * TILE + ct.arange(TILE, dtype=INDEX)
     index = mix(start, BITS)
     # A place beyond the array may lie on a cycle that never comes back inside; it is not stored, so it need not.
-    outside = (index >= n) & (start < n)
-    while ct.max(outside.astype(ct.int32), axis=0) > 0:
-        index = ct.where(outside, mix(index, BITS), index)
-        outside = outside & (index >= n)
+    if (n & (n - 1)) != 0:
+        outside = (index >= n) & (start < n)
+        while ct.max(outside.astype(ct.int32), axis=0) > 0:
+            index = ct.where(outside, mix(index, BITS), index)
+            outside = outside & (index >= n)
     return index
 
 

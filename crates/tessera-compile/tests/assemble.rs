@@ -19,16 +19,14 @@ use std::time::Instant;
 use devices::{TARGETS, assembler, assembly_fault, lowered};
 use library::Case;
 use tessera_compile::ptx::{Assembler, Optimize};
-use tessera_lang::{ArgType, ConstValue};
 use tessera_types::Arch;
 
-/// Kernels that are known to spill: a row's tile that no register file holds, factors decoded in registers, and tiles of both
-/// factors transposed, and tiles of 8 bits as long as warpgroups want them where there are none. What is listed here may spill but must assemble.
+/// Kernels that are known to spill: factors decoded in registers, tiles of both factors transposed, and tiles of 8 bits as long as
+/// warpgroups want them where there are none. What is listed here may spill but must assemble.
 fn may_spill(case: &Case, arch: Arch) -> bool {
     let decoded = case.policy.starts_with("fp4") || case.policy.starts_with("fp6");
     let eight = case.policy.starts_with("fp8") || case.policy.starts_with("int8");
     match case.operator {
-        "softmax" => case.args.iter().any(|(name, ty)| name == "N" && matches!(ty, ArgType::Const(ConstValue::Int(65536..)))),
         // Its tiles are those that warpgroups want, too.
         "attention" => arch != Arch::Sm90a,
         "gemm" => decoded || (eight && arch != Arch::Sm90a) || arch == Arch::Sm90a && case.name.contains(" tt "),

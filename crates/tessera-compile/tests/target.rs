@@ -246,6 +246,52 @@ fn reductions_and_scans_along_every_axis() {
     }
 }
 
+/// Packed conversions, rows that leave threads idle, warps that share a row and warps with rows of their own, loads under a mask.
+#[test]
+fn rows_of_every_width_and_length() {
+    for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2, DType::F32] {
+        for (rows, n) in [(8, 96), (4, 768), (4, 1024), (1, 2752)] {
+            let source = body(&format!(
+                "i = ct.bid(0)
+v = ct.load(x, (i, 0), ({rows}, {n})).astype(ct.float32)
+last = (i * {rows} + ct.arange({rows}, dtype=ct.int32)) % 5 * {step} + 3
+v = ct.where(ct.arange({n}, dtype=ct.int32)[None, :] <= last[:, None], v, 1.5)
+m = ct.max(v, axis=1, keepdims=True)
+ct.store(out, (i, 0), (v - m).astype(out.dtype))",
+                step = n / 4,
+            ));
+            let source = source
+                .replace("@ct.kernel", "@tessera.kernel")
+                .replace("import cuda.tile as ct", "import cuda.tile as ct\nimport tessera");
+            let args = [("x", ArgType::array(dtype, 2)), ("y", array(DType::F32, 1)), ("out", ArgType::array(dtype, 2))];
+            let size = [2 * rows, n];
+            let data = [Data::floats(dtype, &size, 13), Data::zeros(DType::F32, &[1]), Data::zeros(dtype, &size)];
+            agrees(&source, &args, &data, [2, 1, 1]);
+        }
+    }
+}
+
+#[test]
+fn a_mask_guards_the_load() {
+    let source = |kept: &str| {
+        body(&format!(
+            "v = ct.load(x, (ct.bid(0),), (512,)).astype(ct.float32)
+kept = ct.arange(512, dtype=ct.int32) <= ct.bid(0)
+ct.store(out, (ct.bid(0),), {kept})"
+        ))
+    };
+    let guards = |kept: &str| {
+        let args = [DType::F16, DType::F32, DType::F32];
+        let args: Vec<_> = ["x", "y", "out"].into_iter().zip(args.map(|dtype| ArgType::array(dtype, 1))).collect();
+        let ptx = devices::lowered(&compiled(&source(kept), &args), Arch::Sm90a).expect("a kernel").ptx();
+        ptx.matches("or.pred").count()
+    };
+    assert!(guards("ct.where(kept, v, 0.0)") > 0);
+    // The other elements are needed, or all are.
+    assert!(guards("ct.where(kept, 0.0, v)") > 0);
+    assert_eq!(guards("ct.where(kept, v, -v)"), 0);
+}
+
 #[test]
 fn matrix_products_of_every_type() {
     let products = [

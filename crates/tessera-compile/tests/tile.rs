@@ -8,7 +8,9 @@ use library::Args;
 use tessera_compile::generate;
 use tessera_compile::tile::{Units, to_tile};
 use tessera_ir::text::{parse_module, print_module};
-use tessera_ir::{Module, verify};
+use tessera_ir::{Module, OpKind, ScheduleOp, verify};
+use tessera_lang::{ArgType, ConstValue};
+use tessera_types::DType;
 
 const UNITS: Units = Units { capability: 90, warpgroups: false, shared: 227 << 10 };
 
@@ -51,6 +53,34 @@ fn conversions(text: &str) -> usize {
 fn a_row_kernel_needs_no_conversion() {
     let text = tile_text("softmax.py", "softmax_causal", &library::softmax_args([4, 1024, 512]), &UNITS);
     assert_eq!(conversions(&text), 0, "{text}");
+}
+
+/// Warps and resident blocks of a row kernel, and whether a warp has a row of its own.
+fn rows(dtype: DType, rows: i64, n: i64) -> (u32, Option<u32>, bool) {
+    let constants = [("ACC", ConstValue::DType(DType::F32)), ("ROWS", ConstValue::Int(rows)), ("N", ConstValue::Int(n))];
+    let constants = constants.map(|(name, value)| (name.to_string(), ArgType::Const(value)));
+    let arrays = ["x", "y"].map(|name| (name.to_string(), ArgType::array(dtype, 2)));
+    let args: Args = arrays.into_iter().chain(constants).collect();
+    let compiled = library::compiled(&library::file("softmax.py"), "softmax", &args);
+    let tile = lay_out(&compiled.module, &UNITS).unwrap_or_else(|error| panic!("{error}"));
+    let func = &tile.funcs[0];
+    let combined =
+        func.linked_ops().into_iter().find(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. })));
+    let layout = func.ty(func.ops[combined.expect("a reduction")].one(0)).layout().expect("a layout").clone();
+    (func.hints.num_warps.expect("warps"), func.hints.occupancy, layout.along(1).warps == 0)
+}
+
+/// 64 bytes a thread, at most 32 elements; 1024 threads resident where their registers suffice; warps across rows first.
+#[test]
+fn row_kernels_have_enough_in_flight() {
+    assert_eq!(rows(DType::BF16, 1, 4096), (4, Some(8), false));
+    assert_eq!(rows(DType::BF16, 1, 8192), (8, Some(4), false));
+    assert_eq!(rows(DType::F8E4M3, 1, 8192), (8, Some(4), false));
+    assert_eq!(rows(DType::F32, 1, 8192), (16, Some(2), false));
+    // 43 elements a thread rather than 22 of twice as many threads.
+    assert_eq!(rows(DType::BF16, 1, 11008), (8, Some(3), false));
+    assert_eq!(rows(DType::BF16, 4, 1024), (4, Some(8), true));
+    assert_eq!(rows(DType::BF16, 2, 2048), (4, Some(8), false));
 }
 
 fn product(units: &Units) -> String {

@@ -21,12 +21,26 @@ impl Distribution {
     /// # Errors
     /// An extent of zero, threads not a positive multiple of 32, an `order` that is no permutation of the dimensions.
     pub fn blocked(shape: &[u64], order: &[usize], vector: u64, threads: u64) -> Result<Distribution, LayoutError> {
+        Distribution::blocked_warps(shape, order, order, vector, threads)
+    }
+
+    /// The same with an order of dimensions of its own for the warps.
+    ///
+    /// # Errors
+    /// See [`Distribution::blocked`].
+    pub fn blocked_warps(
+        shape: &[u64],
+        order: &[usize],
+        warp_order: &[usize],
+        vector: u64,
+        threads: u64,
+    ) -> Result<Distribution, LayoutError> {
         let rank = shape.len();
         let mut seen = 0u64;
         for &dim in order {
             seen |= 1u64.checked_shl(dim as u32).unwrap_or(0);
         }
-        if order.len() != rank || seen != (1 << rank) - 1 {
+        if order.len() != rank || warp_order.len() != rank || seen != (1 << rank) - 1 {
             return Err(LayoutError::Rank { expected: rank, found: order.len() });
         }
         if shape.contains(&0) {
@@ -39,9 +53,9 @@ impl Distribution {
             core = LinearLayout::identity(Axis::Register, size, fastest, rank);
         }
         // A number of warps that is no power of two cannot be spread: the largest power of two within it is, the rest are copies.
-        let axes = [(Axis::Lane, WARP.ilog2() as usize), (Axis::Warp, warps.ilog2() as usize)];
+        let axes = [(Axis::Lane, WARP.ilog2() as usize, order), (Axis::Warp, warps.ilog2() as usize, warp_order)];
         for limit in [Waste::Eighth, Waste::Any] {
-            for (axis, bits) in axes {
+            for (axis, bits, order) in axes {
                 for &dim in order {
                     while core.bits(axis) < bits && may_double(shape[dim], core.extent(dim), limit) {
                         core = core.product(&LinearLayout::identity(axis, 2, dim, rank));

@@ -3,5 +3,6 @@
 pub(crate) mod arrays;
 pub(crate) mod exits;
 pub mod facts;
+pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod uses;

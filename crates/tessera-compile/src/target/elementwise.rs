@@ -73,22 +73,34 @@ impl Lowering<'_> {
         done.ok_or_else(|| self.unsupported(format!("`{}` of `{from}` has no instructions", data.row().mnemonic)))
     }
 
-    /// Conversions to 16- and 8-bit floats take two numbers at once.
+    /// Conversions between `f32` and floats of 16 and 8 bits take two numbers at once.
     fn in_pairs(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
         let ScheduleOp::FToF { rounding } = kind else { return Ok(None) };
         let (from, to) = (self.dtype(data.operands[0])?, self.dtype(data.result())?);
         let nearest = super::float::rounding_word(*rounding) == "rn" && *rounding != tessera_ir::attrs::Rounding::NearestAway;
+        let code_pair = |dtype: DType| match dtype {
+            DType::F8E4M3 if self.arch.has_fp8_cvt() => Some(Ty::E4m3x2),
+            DType::F8E5M2 if self.arch.has_fp8_cvt() => Some(Ty::E5m2x2),
+            _ => None,
+        };
+        if let Some(ty) = code_pair(from)
+            && to == DType::F32
+        {
+            return Ok(self.decoded_words(ty, &operands[0]));
+        }
         let ty = match to {
             DType::BF16 if self.arch.has_bf16_fma() => Ty::Bf16x2,
             DType::F16 if self.arch.has_bf16_fma() => Ty::F16x2,
-            DType::F8E4M3 if self.arch.has_fp8_cvt() => Ty::E4m3x2,
-            DType::F8E5M2 if self.arch.has_fp8_cvt() => Ty::E5m2x2,
-            _ => return Ok(None),
+            _ => match code_pair(to) {
+                Some(ty) => ty,
+                None => return Ok(None),
+            },
         };
         if from != DType::F32 || !nearest || !operands[0].len().is_multiple_of(2) {
             return Ok(None);
         }
         let mut results = Regs::new();
+        let mut pairs = Vec::new();
         for pair in operands[0].chunks(2) {
             let packed = self.b.cvt_pack(ty, pair[1], pair[0]);
             if ty.bits() == 32 {
@@ -97,11 +109,31 @@ impl Lowering<'_> {
                 results.extend(halves);
                 continue;
             }
+            pairs.push(packed);
             // The bits above a code mean nothing: the pair itself is its lower code.
             let (low, count) = (self.b.cvt(Ty::U32, Ty::U16, packed), self.b.u32(8));
             results.extend([low, self.b.shr(Ty::U32, low, count)]);
         }
+        for (codes, pairs) in results.chunks_exact(4).zip(pairs.chunks_exact(2)) {
+            let word = self.b.pack(pairs);
+            self.words.insert(codes.into(), word);
+        }
         Ok(Some(results))
+    }
+
+    /// Codes of 8 bits as `f32`, where they came from memory four in a word.
+    fn decoded_words(&mut self, ty: Ty, codes: &[Reg]) -> Option<Regs> {
+        let words: Vec<Reg> = codes.chunks(4).map(|chunk| self.words.get(chunk).copied()).collect::<Option<_>>()?;
+        let mut results = Regs::new();
+        for word in words {
+            for pair in self.b.unpack(word, Class::B16) {
+                let halves = self.op(&format!("cvt.rn.f16x2.{ty}"), &[pair]);
+                for half in self.b.unpack(halves, Class::B16) {
+                    results.push(self.b.cvt(Ty::F32, Ty::F16, half));
+                }
+            }
+        }
+        Some(results)
     }
 
     /// A pointer moved by a number of elements.

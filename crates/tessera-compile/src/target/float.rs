@@ -72,6 +72,10 @@ impl Lowering<'_> {
             let arg = self.wide_of(dtype, arg)?;
             wide.push(self.flushed(flush && is_narrow(dtype), ty, arg));
         }
+        if name == "div" && rounding == Rounding::NearestEven && !flush && ty == Ty::F32 {
+            let value = self.exact_quotient(wide[0], wide[1]);
+            return self.rounded(dtype, value).map(Some);
+        }
         let approximate = ty == Ty::F32 && matches!(rounding, Rounding::Approx | Rounding::Full);
         let ftz = if flush && ty == Ty::F32 { ".ftz" } else { "" };
         let text = match (name, rounding) {
@@ -85,6 +89,20 @@ impl Lowering<'_> {
             value = self.flushed(true, ty, value);
         }
         self.rounded(dtype, value).map(Some)
+    }
+
+    /// A quotient of `f32`, rounded to nearest. A power of two divides by a product, which is exact; 1 is divided by an instruction
+    /// of its own.
+    fn exact_quotient(&mut self, a: Reg, b: Reg) -> Reg {
+        let known = |this: &Self, reg| this.b.kernel().constant(reg).map(|bits| bits as u32);
+        if let Some(bits) = known(self, b) {
+            let exponent = bits >> 23 & 0xff;
+            if bits & 0x7f_ffff == 0 && (1..=253).contains(&exponent) {
+                let inverse = self.b.u32(bits & 0x8000_0000 | (254 - exponent) << 23);
+                return self.b.mul(Ty::F32, a, inverse);
+            }
+        }
+        if known(self, a) == Some(1f32.to_bits()) { self.op("rcp.rn.f32", &[b]) } else { self.b.div(Ty::F32, a, b) }
     }
 
     /// Whether one of two numbers is NaN.

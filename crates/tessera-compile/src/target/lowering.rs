@@ -14,6 +14,7 @@ use super::control::Frame;
 use super::frame::Files;
 use super::rings::Ring;
 use super::scratch::Scratch;
+use crate::analysis::masks::Masked;
 use crate::facts::Facts;
 
 /// A user's mistake or a limit of the target.
@@ -50,6 +51,8 @@ pub(super) struct Lowering<'m> {
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,
+    /// Loads of which a selection throws elements away.
+    pub(super) masked: FxHashMap<Op, Masked>,
     /// Words by the elements that they were taken apart into: putting those together again is the word.
     pub(super) words: FxHashMap<SmallVec<[Reg; 4]>, Reg>,
     /// Scalars are each thread's own: the function says so, or asks for the number of its thread. Elsewhere the block runs one

@@ -1,6 +1,6 @@
 //! Elementary functions of `f32`, and of narrower formats through it. None takes a branch.
 //!
-//! `exp` takes the nearest power of two off the argument and leaves the rest to the hardware's `ex2`; `exp2` is that
+//! `exp` takes the power of two below off the argument and leaves the rest to the hardware's `ex2`; `exp2` is that
 //! instruction. `tanh` is a polynomial near zero. The others are computed in `f64` with polynomials good for some 34 bits, so
 //! that they round almost always correctly; coefficients are fits at Chebyshev nodes to the quotient that the code forms.
 //!
@@ -96,9 +96,7 @@ impl Lowering<'_> {
                 if flush {
                     self.op("rsqrt.approx.ftz.f32", &[a])
                 } else {
-                    let root = self.b.sqrt(Ty::F32, a);
-                    let one = self.b.f32(1.0);
-                    self.b.div(Ty::F32, one, root)
+                    self.inverse_root(a)
                 }
             }
             ScheduleOp::TanH { rounding: Rounding::Approx } if self.arch.has_fast_tanh() => self.op("tanh.approx.f32", &[a]),
@@ -160,30 +158,44 @@ impl Lowering<'_> {
         self.op("copysign.f32", &[sign, magnitude])
     }
 
+    /// `1 / sqrt(x)`: the hardware's to 22 bits, and a step of Newton's. Of 0 and infinity it is the hardware's.
+    fn inverse_root(&mut self, x: Reg) -> Reg {
+        let rough = self.op("rsqrt.approx.f32", &[x]);
+        let (one, half) = (self.b.f32(1.0), self.b.f32(0.5));
+        let root = self.b.mul(Ty::F32, x, rough);
+        let minus_root = self.b.neg(Ty::F32, root);
+        let error = self.b.fma(Ty::F32, minus_root, rough, one);
+        let part = self.b.mul(Ty::F32, rough, half);
+        let refined = self.b.fma(Ty::F32, part, error, rough);
+        // The product of 0 and infinity is none.
+        let number = self.op("setp.num.f32", &[refined, refined]);
+        self.b.select(number, refined, rough)
+    }
+
     // --- exponentials
 
-    /// `e^x`: x = n ln 2 + r with n kept within the exponents of `f32`, so that overflow, underflow, infinity and NaN all come
-    /// out of `ex2` of the rest and one product.
+    /// `e^x` = 2^n 2^f with n the integer below x / ln 2, kept within the exponents of `f32`, so that overflow, underflow, infinity
+    /// and NaN all come out of `ex2` of what n leaves and one product.
     fn exp(&mut self, x: Reg, fast: bool) -> Reg {
         let log2e = self.b.f32(std::f32::consts::LOG2_E);
         if fast {
             let scaled = self.b.mul(Ty::F32, x, log2e);
             return self.op("ex2.approx.ftz.f32", &[scaled]);
         }
-        let magic = self.b.f32(ROUND32);
-        let (least, greatest) = (self.b.f32(ROUND32 - 126.0), self.b.f32(ROUND32 + 127.0));
-        let shifted = self.b.fma(Ty::F32, x, log2e, magic);
-        let shifted = self.b.max(Ty::F32, shifted, least);
-        let shifted = self.b.min(Ty::F32, shifted, greatest);
-        let n = self.b.sub(Ty::F32, shifted, magic);
-        let (high, low) = (self.b.f32(-0.693_145_75), self.b.f32(-1.428_606_8e-6));
-        let rest = self.b.fma(Ty::F32, n, high, x);
-        let rest = self.b.fma(Ty::F32, n, low, rest);
-        let rest = self.b.mul(Ty::F32, rest, log2e);
+        // A saturating sum clamps: 0 to 1 stands for n from -126 to 126. The sum rounded down has n's biased exponent lowest.
+        let (span, half) = (self.b.f32(252.0), self.b.f32(0.5));
+        let (per_span, magic) = (self.b.f32(std::f32::consts::LOG2_E / 252.0), self.b.f32(ROUND32 + 1.0));
+        let part = self.op("fma.rn.sat.f32", &[x, per_span, half]);
+        let shifted = self.op("fma.rm.f32", &[part, span, magic]);
+        let biased = self.b.f32(-(ROUND32 + 127.0));
+        let minus_n = self.b.add(Ty::F32, shifted, biased);
+        let minus_n = self.b.neg(Ty::F32, minus_n);
+        let rest = self.b.fma(Ty::F32, x, log2e, minus_n);
+        let low = self.b.f32(1.925_963_1e-8);
+        let rest = self.b.fma(Ty::F32, x, low, rest);
         let value = self.op("ex2.approx.ftz.f32", &[rest]);
-        let (count, bias) = (self.b.u32(23), self.b.u32(0x3f80_0000));
+        let count = self.b.u32(23);
         let power = self.b.shl(shifted, count);
-        let power = self.b.add(Ty::U32, power, bias);
         self.b.mul(Ty::F32, value, power)
     }
 

@@ -4,7 +4,7 @@
 //! outside of an array is not touched: a predicate guards the instruction, and a load yields the padding there.
 
 use tessera_ir::attrs::{MemoryOrder, MemoryScope};
-use tessera_ir::{Elem, OpData, ScheduleOp, Value};
+use tessera_ir::{Elem, EntityId, Op, OpData, ScheduleOp, Value};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
 
@@ -32,7 +32,7 @@ fn access_words(order: MemoryOrder, scope: Option<MemoryScope>) -> String {
 
 impl Lowering<'_> {
     /// Lowers a load or store; false if the operation is none.
-    pub(super) fn memory(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         let together = |value: Value| !self.func.ty(value).is_scalar();
         let (token, together) = match kind {
             ScheduleOp::LoadViewTko { .. } => (data.optional(2), together(data.results[0])),
@@ -43,7 +43,7 @@ impl Lowering<'_> {
         self.ordered(token, together);
         match kind {
             ScheduleOp::LoadViewTko { order, scope, .. } => {
-                let regs = self.load_view(data, *order, *scope)?;
+                let regs = self.load_view(op, data, *order, *scope)?;
                 self.bind_regs(data.results[0], regs);
             }
             ScheduleOp::StoreViewTko { order, scope, .. } => self.store_view(data, *order, *scope)?,
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    fn load_view(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+    fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
         let layout = self.layout(data.results[0])?;
         let mut window = self.window(data.one(0), data.group(1), &layout)?;
         let elem = Elem::Num(window.dtype);
@@ -79,7 +79,12 @@ impl Lowering<'_> {
         let words = access_words(order, scope);
         let mut regs: Regs = std::iter::repeat_n(padding, window.place.len()).collect();
         let base = window.packed;
-        for run in self.runs(&mut window) {
+        let needed = self.needed(op)?;
+        for mut run in self.runs(&mut window) {
+            if let Some((mask, negated)) = &needed {
+                let any = self.any(run.registers.iter().map(|&register| mask[register]), *negated);
+                run.when = self.both(run.when, any);
+            }
             let loaded = match base {
                 Some(base) => vec![self.load_packed(base, elem, &run, padding)],
                 None => self.load_run(&words, elem, &run, padding, order != MemoryOrder::Weak),
@@ -89,6 +94,27 @@ impl Lowering<'_> {
             }
         }
         Ok(regs)
+    }
+
+    /// The truth values that say which elements of a load are used, where they are known before it, and whether false means used.
+    fn needed(&self, load: Op) -> Lowered<Option<(Regs, bool)>> {
+        match self.masked.get(&load) {
+            Some(masked) if self.bound[masked.mask.index()].is_some() => Ok(Some((self.regs(masked.mask)?, !masked.needed))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether one of some conditions holds, or does not.
+    fn any(&mut self, conditions: impl Iterator<Item = Reg>, negated: bool) -> Option<Reg> {
+        let mut all: Option<Reg> = None;
+        for condition in conditions {
+            let condition = if negated { self.b.not(condition) } else { condition };
+            all = Some(match all {
+                None => condition,
+                Some(all) => self.b.or(all, condition),
+            });
+        }
+        all
     }
 
     fn store_view(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {

@@ -62,6 +62,7 @@ pub use self::conflicts::SharedAccess;
 use self::frame::{Files, identifier};
 use self::lowering::{Lowered, Lowering, Team};
 use self::scratch::Scratch;
+use crate::analysis::masks::masked_loads;
 use crate::facts::Facts;
 
 /// A kernel in Target IR with what a launch of it must know.
@@ -135,6 +136,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         files: Files::default(),
         span: func.span,
         per_thread: tessera_ir::uniformity::is_per_thread(func),
+        masked: masked_loads(func),
         words: FxHashMap::default(),
         tokens: Vec::new(),
         settled: FxHashSet::default(),
@@ -185,7 +187,7 @@ impl Lowering<'_> {
                     || self.elementwise(data, kind)?
                     || self.shape(data, kind)?
                     || self.views(data, kind)?
-                    || self.memory(data, kind)?
+                    || self.memory(op, data, kind)?
                     || self.atomics(data, kind)?
                     || self.reductions(data, kind)?
                     || self.products(data, kind)?

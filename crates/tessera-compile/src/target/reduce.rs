@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | register | the thread | combine two registers |
 //! | lane | the warp | `shfl.bfly`, then combine |
-//! | warp | the block | write, meet, read, then combine |
+//! | warp | the block | one lane writes, meet; lanes read the other warps' and exchange, then combine |
 //!
 //! A scan keeps the running values in shared memory and doubles its reach in every round.
 
@@ -207,9 +207,83 @@ impl Lowering<'_> {
             }
         }
         if along.warps != 0 {
-            results = self.across_warps(combiner, layout, along.warps, &identity, results)?;
+            results = if along.lanes == 31 && layout.warps().is_power_of_two() {
+                self.across_uniform_warps(combiner, layout, along.warps, results)?
+            } else {
+                self.across_warps(combiner, layout, along.warps, &identity, results)?
+            };
         }
         Ok(results)
+    }
+
+    /// Combines over the warp bits of a mask where all lanes of a warp have the same: one lane writes; lanes read the other warps'
+    /// and exchange, or read all where those are few.
+    fn across_uniform_warps(
+        &mut self,
+        combiner: &Combiner<'_>,
+        layout: &Distribution,
+        mask: u64,
+        results: Vec<Item>,
+    ) -> Lowered<Vec<Item>> {
+        let warps = layout.warps();
+        let bits: Vec<u32> = (0..5).filter(|bit| mask >> bit & 1 == 1).collect();
+        let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| element_bytes(elem) * warps).collect();
+        let total = sizes.iter().map(|size| (size * results.len() as u64).next_multiple_of(16)).sum();
+        let base = self.borrow_new(total);
+        let thread = self.thread();
+        let (lanes, five, zero) = (self.b.u32(31), self.b.u32(5), self.b.u32(0));
+        let lane = self.b.and(thread, lanes);
+        let warp = self.b.shr(Ty::U32, thread, five);
+        let first = self.b.setp(Word::Eq, Ty::U32, lane, zero);
+        // The warps that this one combines with differ from it in the mask's bits.
+        let few = bits.len() <= 2;
+        let others = self.b.u32(!mask as u32);
+        let mut from = self.b.and(warp, others);
+        if !few {
+            let spread: Vec<(usize, u64)> = bits.iter().enumerate().map(|(lane, &bit)| (lane, 1 << bit)).collect();
+            let chosen = self.scatter_bits(&spread);
+            from = self.b.or(from, chosen);
+        }
+        let mut sources = Vec::new();
+        let mut offset = 0;
+        for (position, &elem) in combiner.elems.iter().enumerate() {
+            let (start, step) = (self.b.u32(offset as u32), self.b.u32(element_bytes(elem) as u32));
+            let corner = self.b.add(Ty::U32, base, start);
+            let own = self.b.mad(Ty::U32, warp, step, corner);
+            sources.push(self.b.mad(Ty::U32, from, step, corner));
+            for (group, item) in results.iter().enumerate() {
+                let address = self.b.at(own, (group as u64 * sizes[position]) as i64);
+                self.put(elem, address, item[position], Some(first));
+            }
+            offset += (sizes[position] * results.len() as u64).next_multiple_of(16);
+        }
+        self.meet();
+        let choices = if few { 1u64 << bits.len() } else { 1 };
+        let mut combined = Vec::new();
+        for group in 0..results.len() {
+            let mut items = Vec::new();
+            for choice in 0..choices {
+                let warp: u64 = bits.iter().enumerate().map(|(i, bit)| (choice >> i & 1) << bit).sum();
+                let mut item = Item::new();
+                for (position, &elem) in combiner.elems.iter().enumerate() {
+                    let at = group as u64 * sizes[position] + warp * element_bytes(elem);
+                    let address = self.b.at(sources[position], at as i64);
+                    item.push(self.take(elem, address));
+                }
+                items.push(item);
+            }
+            let mut items = items.into_iter();
+            let Some(mut item) = items.next() else { continue };
+            for next in items {
+                item = self.combine(combiner, &item, &next)?;
+            }
+            for lane in (0..bits.len()).filter(|_| !few) {
+                let other = self.exchanged(combiner, &item, 1 << lane);
+                item = self.combine(combiner, &item, &other)?;
+            }
+            combined.push(item);
+        }
+        Ok(combined)
     }
 
     /// The values of the lane whose number differs by these bits.

@@ -120,7 +120,8 @@ impl Lowering<'_> {
         let fastest = vector_axis.unwrap_or(rank - 1);
         let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, rank);
         let line = shape[fastest] * bytes;
-        let pad = if rank > 1 && line.is_multiple_of(16) { 16 / bytes } else { 0 };
+        let swizzle = self.across_lines(source.0, result, fastest, bytes);
+        let pad = if swizzle == Swizzle::NONE && rank > 1 && line.is_multiple_of(16) { 16 / bytes } else { 0 };
         let mut next = shape[fastest] + pad;
         for dim in (0..rank).rev().filter(|&dim| dim != fastest) {
             strides[dim] = next;
@@ -132,13 +133,40 @@ impl Lowering<'_> {
         };
         let base = self.borrow(next * bytes);
         let shape = shape.iter().map(|&extent| extent as u32).collect();
-        let buffer = Buffer { base, strides, swizzle: Swizzle::NONE, shape, elem: dtype, align: 16, slabs: None };
+        let buffer = Buffer { base, strides, swizzle, shape, elem: dtype, align: 16, slabs: None };
         self.store_buffer(&buffer, source.0, source.1);
         self.meet();
         match self.load_matrices(&buffer, result) {
             Some(regs) => regs,
             None => self.load_buffer(&buffer, result),
         }
+    }
+
+    /// The swizzle of a buffer that is written along its lines and read across them. A thread that reads vectors across takes its
+    /// elements from neighbouring lines, and its neighbours take theirs from the next ones: padding brings those back to the same banks.
+    /// Pieces of 16 bytes trade places within 128 bytes by the number of the vector that their line belongs to.
+    fn across_lines(&self, source: &Distribution, result: &Distribution, fastest: usize, bytes: u64) -> Swizzle {
+        let shape = source.shape();
+        let line = shape[fastest] * bytes;
+        let vector = |layout: &Distribution, axis: usize| {
+            let core = layout.core();
+            let has = |step: u64| {
+                (0..core.bits(Axis::Register)).any(|bit| {
+                    core.basis(Axis::Register, bit)
+                        .iter()
+                        .enumerate()
+                        .all(|(dim, &value)| value == if dim == axis { step } else { 0 })
+                })
+            };
+            (0..).find(|&bit| !has(1 << bit)).unwrap_or(0)
+        };
+        let across = (0..shape.len()).find(|&axis| axis != fastest).map_or(0, |axis| vector(result, axis));
+        let whole = shape.len() == 2 && line.is_power_of_two() && line >= 128 && self.borrows_at().is_multiple_of(128);
+        let wide = (1u64 << vector(source, fastest)) * bytes >= 16;
+        if !whole || !wide || across < 2 || vector(result, fastest) > 0 {
+            return Swizzle::NONE;
+        }
+        Swizzle { bits: 3, base: 4, shift: line.trailing_zeros() + across - 4 }
     }
 
     /// The same through shared memory; `moved` is added to the element's number, known at run time only.

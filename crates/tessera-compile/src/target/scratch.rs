@@ -1,5 +1,5 @@
 //! Shared memory that operations borrow: one region for the whole kernel. An operation waits for all threads before it writes
-//! there and before it reads, so that no two operations meet in it.
+//! there and before it reads, so that no two operations meet in it. What borrows little and runs once gets bytes of its own.
 //!
 //! Elements take whole bytes there: a truth value or a code of fewer bits is one byte.
 
@@ -11,6 +11,9 @@ use tessera_types::DType;
 
 use super::bound::class_of;
 use super::lowering::Lowering;
+
+/// Bytes that an operation may have of its own.
+const SMALL_BYTES: u64 = 1024;
 
 /// What the kernel's shared memory is given out to.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +69,24 @@ impl Lowering<'_> {
         let base = self.b.add(Ty::U32, base, offset);
         self.meet();
         base
+    }
+
+    /// Where the scratch region starts in shared memory.
+    pub(super) fn borrows_at(&self) -> u64 {
+        self.scratch.reserved + self.scratch.start.next_multiple_of(16)
+    }
+
+    /// Borrows a little memory that no operation has had before, so that nobody waits; the scratch region where that cannot be: in
+    /// code that may run again, in a role, and for more than a little.
+    pub(super) fn borrow_new(&mut self, bytes: u64) -> Reg {
+        if !self.frames.is_empty() || self.team.barrier != 0 || bytes > SMALL_BYTES {
+            return self.borrow(bytes);
+        }
+        let start = self.scratch.borrowed.next_multiple_of(16);
+        self.scratch.borrowed = start + bytes;
+        let base = self.shared_base();
+        let offset = self.b.u32((self.scratch.reserved + start) as u32);
+        self.b.add(Ty::U32, base, offset)
     }
 
     /// An element as it is kept in memory: truth values as bytes.

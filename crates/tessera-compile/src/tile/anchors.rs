@@ -1,7 +1,9 @@
 //! Layouts that operations ask for by themselves.
 //!
 //! - A tile of a view is spread so that neighbouring threads touch neighbouring memory, in vectors of 16 bytes of the widest
-//!   element that the function's views have: tiles of one shape and several element types then share one layout.
+//!   element that the function's views have: tiles of one shape and several element types then share one layout. Where no view has
+//!   neighbours in memory, neighbouring threads take neighbouring elements.
+//! - Warps lie along axes that nothing is combined over first: a row that a warp can hold needs no other warp's help.
 //! - A load of fewer elements than the largest tile, or of no more than an accumulator, is not an anchor unless it feeds a matrix
 //!   product: it takes its first user's layout.
 //! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory.
@@ -65,6 +67,8 @@ pub(super) struct Anchors {
     roles: FxHashMap<Op, Team>,
     /// Elements of the largest tile that is loaded.
     largest: u64,
+    /// Axes that are combined over, by the rank of the tile.
+    combined: FxHashMap<usize, usize>,
     products: FxHashMap<Op, Product>,
     /// Operations that a factor of a product is computed by.
     factors: FxHashSet<Op>,
@@ -72,18 +76,25 @@ pub(super) struct Anchors {
 
 impl Anchors {
     pub(super) fn new(func: &Func, units: &Units, warps: u32) -> Result<Anchors, Diagnostic> {
-        let (mut bits, mut largest) = (8, 0);
         let ops = func.linked_ops();
+        let mut bits = 8;
         for &op in &ops {
             bits = bits.max(moved_bits(func, op));
-            if let Some(view) = view_of(func, op) {
-                largest = largest.max(view.tile.iter().map(|&extent| u64::from(extent)).product());
-            }
         }
+        let views = || ops.iter().filter_map(|&op| view_of(func, op));
+        let largest = views().map(|view| view.tile.iter().map(|&extent| u64::from(extent)).product()).max().unwrap_or(0);
+        let neighbours = |view: &TileViewType| view.tensor.strides.contains(&Extent::Static(1));
+        let apart = views().next().is_some() && !views().any(neighbours);
+        let team = Team::new(warps, bits);
+        let combined = ops.iter().filter_map(|&op| match func.ops[op].kind {
+            OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) => Some((shape(func, func.ops[op].one(0)).len(), dim as usize)),
+            _ => None,
+        });
         let mut anchors = Anchors {
-            team: Team::new(warps, bits),
+            team: Team { vector: if apart { 1 } else { team.vector }, ..team },
             roles: teams(func),
             largest,
+            combined: combined.collect(),
             products: FxHashMap::default(),
             factors: FxHashSet::default(),
         };
@@ -177,7 +188,7 @@ impl Anchors {
         let shape = shape(func, value);
         let order: Vec<usize> = (0..shape.len()).rev().collect();
         let team = func.defining_op(value).map_or(self.team, |op| self.team_of(op));
-        blocked(team, &shape, &order).map_err(|error| error.at_value(func, value))
+        self.blocked(team, &shape, &order).map_err(|error| error.at_value(func, value))
     }
 
     fn team_of(&self, op: Op) -> Team {
@@ -189,7 +200,7 @@ impl Anchors {
         let shape = shape(func, result);
         let Type::Shared(buffer) = func.ty(func.ops[op].one(0)) else { return self.default_of(func, result) };
         let order: Vec<usize> = buffer.order.iter().rev().map(|&axis| axis as usize).collect();
-        blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
+        self.blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
     }
 
     fn of_view(&self, func: &Func, op: Op, view: &TileViewType) -> Result<Layout, Diagnostic> {
@@ -197,7 +208,24 @@ impl Anchors {
         let fastest = fastest(view);
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
-        blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
+        self.blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
+    }
+
+    fn blocked(&self, team: Team, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
+        let mut warps = order.to_vec();
+        if let Some(&combined) = self.combined.get(&shape.len())
+            && self.products.is_empty()
+        {
+            // Stable: the other axes keep their order.
+            warps.sort_by_key(|&axis| axis == combined);
+        }
+        // Vectors of half the width where those of a warp divide a line and the wide ones do not: no thread is left without.
+        let divides = |vector: u64| order.first().is_some_and(|&axis| shape[axis].is_multiple_of(vector * 32));
+        let narrower = team.vector == VECTOR_BYTES && !divides(team.vector) && divides(team.vector / 2);
+        let vector = if narrower { team.vector / 2 } else { team.vector };
+        let layout = Distribution::blocked_warps(shape, order, &warps, vector, team.threads)
+            .map_err(|error| NoLayout(error.to_string()))?;
+        Ok(Arc::new(layout))
     }
 
     /// Writes a tile to a buffer of its own and yields the buffer.
@@ -218,11 +246,6 @@ impl Anchors {
         let span = func.ops[at].span;
         out.push(func.make_op(TileOp::Barrier {}.into(), &[], [], [], span));
     }
-}
-
-fn blocked(team: Team, shape: &[u64], order: &[usize]) -> Result<Layout, NoLayout> {
-    let layout = Distribution::blocked(shape, order, team.vector, team.threads).map_err(|error| NoLayout(error.to_string()))?;
-    Ok(Arc::new(layout))
 }
 
 /// Bits of the elements that an operation moves between threads and memory; 0 for other operations.
@@ -331,6 +354,19 @@ fn instructions(dtype: DType, units: &Units) -> &'static [(u64, u64, u64, u64)] 
         DType::F64 if units.capability >= 80 => &[(8, 8, 4, 64)],
         _ => &[],
     }
+}
+
+/// Bits of the widest element that the function's views have, a byte at least.
+pub(super) fn widest(func: &Func) -> u32 {
+    let bits = func.linked_ops().into_iter().filter_map(|op| view_of(func, op)).map(|view| view.tensor.elem.bits());
+    bits.max().unwrap_or(8).max(8)
+}
+
+/// The same for what threads hold: an address is wider than the element that it is of.
+pub(super) fn widest_held(func: &Func) -> u32 {
+    let gathers =
+        |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadPtrTko { .. } | ScheduleOp::StorePtrTko { .. }));
+    if func.linked_ops().into_iter().any(gathers) { widest(func).max(32) } else { widest(func) }
 }
 
 /// The view that an operation reads or writes.

@@ -15,6 +15,8 @@
 //!    any other is converted. Both stand directly behind the definition, so a conversion is made once and never in a loop that
 //!    it does not need.
 //! 5. [`overlap`] runs chained products of warpgroups under the work between them.
+//! 6. [`late`] moves loads behind the mask that throws some of their elements away.
+//! 7. [`residence`] says how many blocks shall be resident at once.
 //!
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
@@ -26,11 +28,13 @@ mod feed;
 mod flatten;
 mod guard;
 mod infer;
+mod late;
 mod order;
 mod overlap;
 mod queue;
 mod relation;
 mod remark;
+mod residence;
 mod rewrite;
 mod roles;
 mod slots;
@@ -60,5 +64,9 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
     rewrite::rewrite(&mut func, &layouts)?;
     overlap::overlap(&mut func);
+    late::delay_masked_loads(&mut func);
+    if split.is_none() && func.hints.occupancy.is_none() {
+        func.hints.occupancy = residence::blocks(&func, units, warps);
+    }
     Ok((func, remarks))
 }

@@ -1,12 +1,18 @@
 //! How many warps a block has, where the kernel's author does not say.
 //!
-//! Memory-bound blocks want about eight elements a thread, so that a thread has a few wide accesses in flight and its registers
-//! suffice; products want an accumulator of at most 64 elements a thread, which leaves room for operands.
+//! Memory-bound blocks want two accesses of 16 bytes a thread, and four where threads combine over a tile: a multiprocessor then has
+//! the 40 KiB in flight that its share of the memory's latency asks for, what a thread does once is shared by many elements, and its
+//! registers suffice. Products want an accumulator of at most 64 elements a thread, which leaves room for operands.
 
 use tessera_ir::{Func, OpKind, ScheduleOp};
 
-/// Elements a thread of the largest tile, in blocks that move data.
-const ELEMENTS: usize = 8;
+use super::anchors::widest_held;
+
+/// Bytes a thread of the largest tile in blocks that move data, and in those that combine over it outside of loops.
+const BYTES: (usize, usize) = (32, 64);
+
+/// Elements a thread of that tile, at least and at most.
+const ELEMENTS: (usize, usize) = (8, 32);
 
 /// Elements a thread of the largest accumulator, in blocks that multiply matrices.
 const ACCUMULATOR: usize = 64;
@@ -17,6 +23,7 @@ pub(super) fn warps(func: &Func) -> u32 {
         return warps.clamp(1, 32);
     }
     let (mut tile, mut accumulator) = (0, 0);
+    let (mut combines, mut loops) = (false, false);
     for op in func.linked_ops() {
         let data = &func.ops[op];
         let largest =
@@ -27,11 +34,23 @@ pub(super) fn warps(func: &Func) -> u32 {
                 let result = func.ty(data.result()).as_tile().map_or(0, |tile| tile.len());
                 accumulator = accumulator.max(result);
             }
-            _ => tile = tile.max(largest),
+            kind => {
+                tile = tile.max(largest);
+                combines |= matches!(kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
+                loops |= matches!(kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
+            }
         }
     }
     let threads = match accumulator {
-        0 => (tile / ELEMENTS).clamp(128, if tile > 16 * 1024 { 1024 } else { 512 }),
+        0 => {
+            let bytes = if combines && !loops { BYTES.1 } else { BYTES.0 };
+            let elements = (bytes * 8 / widest_held(func) as usize).clamp(ELEMENTS.0, ELEMENTS.1);
+            let threads = (tile / elements).next_power_of_two();
+            // Three eighths more a thread are better than half as many threads idle.
+            let threads = if tile <= threads / 2 * elements * 11 / 8 { threads / 2 } else { threads };
+            // In a loop threads meet again and again: more of them at once.
+            threads.clamp(128, if tile > 16 * 1024 || loops { 1024 } else { 512 })
+        }
         accumulator => (accumulator / ACCUMULATOR).clamp(128, 256),
     };
     (threads.next_power_of_two() / 32) as u32

@@ -126,7 +126,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     if random {
         arguments.push(("n", Argument::Int(n as i64)));
         arguments.push(("BITS", Argument::Int(i64::from(index_bits(n)))));
-        arguments.push(("INDEX", Argument::Type(DType::I64)));
+        arguments.push(("INDEX", Argument::Type(if index_bits(n) <= 30 { DType::I32 } else { DType::I64 })));
     }
     let kernel = match (operation, random) {
         ("copy", false) => "copy",

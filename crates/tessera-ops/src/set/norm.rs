@@ -34,6 +34,14 @@ impl Centre {
             Centre::Zero => &["weight"],
         }
     }
+
+    /// The kernel for rows that registers cannot hold.
+    fn in_pieces(self) -> &'static str {
+        match self {
+            Centre::Mean => "layer_norm_wide",
+            Centre::Zero => "rms_norm_wide",
+        }
+    }
 }
 
 /// The plan of the norm whose kernel has this name.
@@ -59,19 +67,27 @@ pub(crate) fn plan(
     let mut tensors = vec![x];
     tensors.extend(parameters.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Input)));
     tensors.push(TensorSpec::new("y", storage, [count, n], Role::Output));
-    let per_block = rows::rows_per_block(n, machine);
+    let pieces = rows::pieces(n, storage, machine);
+    let per_block = if pieces.is_some() { 1 } else { rows::rows_per_block(n, machine) };
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.extend([
         ("eps", Argument::Float(EPS)),
         ("ACC", Argument::Type(acc)),
-        ("ROWS", Argument::Int(per_block as i64)),
+        match pieces {
+            Some(piece) => ("CHUNK", Argument::Int(piece as i64)),
+            None => ("ROWS", Argument::Int(per_block as i64)),
+        },
         ("N", Argument::Int(n as i64)),
     ]);
     let elements = (count * n) as u64;
     Ok(Plan {
         outputs: vec![OutputRows { tensor: tensors.len() - 1, rows: count, row_len: n, exact: false }],
         tensors,
-        launches: vec![LaunchSpec { kernel, arguments, grid: rows::grid(count, per_block)? }],
+        launches: vec![LaunchSpec {
+            kernel: if pieces.is_some() { centre.in_pieces() } else { kernel },
+            arguments,
+            grid: rows::grid(count, per_block)?,
+        }],
         work: Work {
             read_bytes: packed_bytes(storage, elements) + parameters.len() as u64 * packed_bytes(storage, n as u64),
             write_bytes: packed_bytes(storage, elements),
@@ -159,5 +175,7 @@ pub(crate) fn quick(precisions: &'static [&'static str]) -> Vec<(Problem, &'stat
 /// Row lengths around powers of two and vector widths.
 pub(crate) fn edges() -> Vec<Problem> {
     let lengths = [1, 2, 7, 31, 64, 100, 1000, 1023, 1025, 4100];
-    lengths.iter().flat_map(|&n| [problem(1, 1, n), problem(3, 11, n)]).collect()
+    let lengths = lengths.iter().flat_map(|&n| [problem(1, 1, n), problem(3, 11, n)]);
+    // More than registers hold.
+    lengths.chain([problem(1, 2, 16500)]).collect()
 }

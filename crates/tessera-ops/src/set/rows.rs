@@ -12,13 +12,18 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
     }
 }
 
-/// How many rows one block takes: enough elements that a block is worth starting, one row at least.
+/// How many rows one block takes: enough elements that a block is worth starting, one row at least; on a GPU a power of two, since
+/// threads are shared out by halves.
 pub(crate) fn rows_per_block(n: usize, machine: Machine) -> usize {
-    let elements = match machine {
-        Machine::Cpu => 16384,
-        Machine::Gpu => 4096,
-    };
-    (elements / n.max(1)).clamp(1, 16)
+    match machine {
+        Machine::Cpu => (16384 / n.max(1)).clamp(1, 16),
+        Machine::Gpu => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
+    }
+}
+
+/// The pieces that a row goes by in where registers cannot hold it: as long as a block's threads can take at once.
+pub(crate) fn pieces(n: usize, storage: DType, machine: Machine) -> Option<usize> {
+    (machine == Machine::Gpu && n > 16384).then_some(if storage.bits() > 32 { 4096 } else { 16384 })
 }
 
 /// Elements one block of an elementwise kernel takes: blocks cost a few hundred nanoseconds each on a CPU, so large arrays get large

@@ -63,6 +63,8 @@ fn edges() -> Vec<Problem> {
         cases.push(problem(1, 1, 5, n, ""));
         cases.push(problem(1, 2, n.min(200), n, "causal"));
     }
+    // More than registers hold.
+    cases.push(problem(1, 1, 2, 16500, ""));
     cases
 }
 
@@ -78,12 +80,16 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("x", storage, [count, keys], Role::Input),
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
-    let per_block = rows::rows_per_block(keys, machine);
+    let pieces = rows::pieces(keys, storage, machine).filter(|_| !causal);
+    let per_block = if pieces.is_some() { 1 } else { rows::rows_per_block(keys, machine) };
     let mut arguments = vec![
         ("x", Argument::Tensor(0)),
         ("y", Argument::Tensor(1)),
         ("ACC", Argument::Type(acc)),
-        ("ROWS", Argument::Int(per_block as i64)),
+        match pieces {
+            Some(piece) => ("CHUNK", Argument::Int(piece as i64)),
+            None => ("ROWS", Argument::Int(per_block as i64)),
+        },
         ("N", Argument::Int(keys as i64)),
     ];
     if causal {
@@ -98,7 +104,11 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     Ok(Plan {
         tensors,
         launches: vec![LaunchSpec {
-            kernel: if causal { "softmax_causal" } else { "softmax" },
+            kernel: match pieces {
+                Some(_) => "softmax_wide",
+                None if causal => "softmax_causal",
+                None => "softmax",
+            },
             arguments,
             grid: rows::grid(count, per_block)?,
         }],

@@ -1,0 +1,62 @@
+//! How many blocks a multiprocessor shall hold at once.
+//!
+//! A block that combines over a row waits while its threads meet: others must load meanwhile. Left alone, the assembler takes
+//! registers to load further ahead, and fewer blocks fit. What must be in registers at once is what is live where threads meet;
+//! everything else it can do piece by piece. So it is told how many blocks that leaves room for, up to 1024 threads, which have 64 KiB in
+//! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
+//! without, 0.98 with.)
+
+use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_types::Arch;
+
+use super::anchors::{Units, widest};
+
+/// Registers of a multiprocessor, the same on every architecture so far.
+const REGISTERS: u64 = 65536;
+
+/// Threads of a multiprocessor that have enough in flight.
+const THREADS: u64 = 1024;
+
+/// Registers of a thread for addresses, and for the pieces that elementwise work is done in.
+const PIECES: u64 = 32;
+
+/// The same where a thread holds more elements than vectors divide evenly, of 8-bit formats or for the assembler's older targets.
+const MORE_PIECES: u64 = 48;
+
+/// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere.
+pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
+    let ops = &func.blocks[func.body].ops;
+    let straight = |op: &Op| match &func.ops[*op].kind {
+        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::Scan { .. }) => false,
+        OpKind::Schedule(ScheduleOp::Reduce { .. }) | OpKind::Tile(_) => true,
+        OpKind::Schedule(_) => func.ops[*op].regions.is_empty(),
+        OpKind::Graph(_) => false,
+    };
+    if !ops.iter().all(straight) {
+        return None;
+    }
+    let combines = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
+    let live = (0..ops.len()).filter(|&at| combines(&ops[at])).map(|at| live_across(func, ops, at)).max()?;
+    let threads = u64::from(warps * Arch::WARP);
+    let more = live > 32 && (widest(func) == 8 || units.capability < 90);
+    let blocks = (REGISTERS / (threads * (live + if more { MORE_PIECES } else { PIECES }))).min(THREADS / threads);
+    (blocks > 1).then_some(blocks as u32)
+}
+
+/// Registers of a thread that hold what is computed before an operation and used behind it.
+fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
+    let mut later: Vec<Value> = ops[at + 1..].iter().flat_map(|&op| func.ops[op].operands.iter().copied()).collect();
+    later.sort_unstable();
+    later.dedup();
+    let before = ops[..at].iter().filter(|&&op| {
+        // Constants, counts and repetitions are no registers, or are cheap to make again.
+        let kind = &func.ops[op].kind;
+        !matches!(kind, OpKind::Schedule(ScheduleOp::Constant { .. } | ScheduleOp::Iota {} | ScheduleOp::Broadcast {}))
+    });
+    let held = before.flat_map(|&op| &func.ops[op].results).filter(|result| later.binary_search(result).is_ok());
+    let bits = held.map(|&value| match func.ty(value) {
+        Type::Distributed(ty) => ty.layout.registers() * u64::from(ty.tile.elem.num().map_or(64, |dtype| dtype.bits())),
+        _ => 0,
+    });
+    bits.sum::<u64>().div_ceil(32)
+}
