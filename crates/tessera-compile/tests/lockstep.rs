@@ -11,7 +11,7 @@ use arbtest::arbtest;
 use devices::{Data, Launch, UNITS, in_lockstep, on_cpu, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
 use tessera_lang::{ArgType, parse_file};
-use tessera_types::DType;
+use tessera_types::{DType, FloatFormat, Overflow, Rounding};
 
 /// Runs both and compares every array; the texts of the Tile functions.
 fn agree(compiled: &Compiled, data: &[Data], grid: [u32; 3], tolerance: f64) -> [String; 2] {
@@ -75,6 +75,38 @@ fn a_product_means_the_same() {
     ];
     let [_, roles] = agree(&compiled, &data, [2, 2, 1], 1e-2);
     assert!(roles.contains("tile.tma_load"), "{roles}");
+}
+
+/// A factor that does not lie along the contraction is turned by the threads that feed; what it is converted from, computed.
+#[test]
+fn factors_on_their_way_mean_the_same() {
+    for (stored, cast) in [(DType::F8E4M3, ""), (DType::F32, ".astype(ct.tfloat32)")] {
+        let text = format!(
+            "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, y, out):
+    i = ct.bid(0)
+    acc = ct.zeros((64, 64), ct.float32)
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        a = ct.load(x, (i, k), (64, 32), padding_mode=ct.PaddingMode.ZERO){cast}
+        b = ct.load(y, (k, 0), (32, 64), padding_mode=ct.PaddingMode.ZERO){cast}
+        acc = ct.mma(a, b, acc)
+    ct.store(out, (i, 0), acc)
+"
+        );
+        let args = [("x", stored), ("y", stored), ("out", DType::F32)].map(|(name, dtype)| (name, ArgType::array(dtype, 2)));
+        let compiled = source(&text, "kernel", &args);
+        let (m, n, k) = (80, 48, 336);
+        let format = FloatFormat::of(stored).expect("a float");
+        let fill = |sizes: &[i64], seed: usize| {
+            let number = |i: usize| ((i * 7 + seed) % 23) as f64 / 8.0 - 1.25;
+            Data::codes(stored, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
+        };
+        let data = [fill(&[m, k], 1), fill(&[k, n], 2), Data::zeros(DType::F32, &[m, n])];
+        let [_, roles] = agree(&compiled, &data, [2, 1, 1], 1e-6);
+        assert!(roles.contains("tile.copy_shared") && roles.contains("producer=threads"), "{roles}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use super::lowering::{Lowered, Lowering};
 /// Bytes of a line that a thread writes at once.
 const PIECE: u64 = 16;
 
-/// Words that a thread has read before it writes: loads that are under way at the same time.
+/// Words that a thread reads at a time; it reads the next ones before it writes these.
 const AHEAD: usize = 16;
 
 /// Two buffers with different fastest axes, and how their blocks are shared among threads. All numbers are powers of two.
@@ -109,14 +109,15 @@ impl Lowering<'_> {
         let blocks: Vec<(u64, u64)> =
             (0..steps.0).flat_map(|column| (0..steps.1).map(move |row| (column * columns, row * rows))).collect();
         let work = |this: &mut Self, corner: &mut Corner| {
+            let mut under_way: Vec<((u64, u64), Vec<Reg>)> = Vec::new();
             for blocks in blocks.chunks(AHEAD / turn.piece.min(AHEAD as u64) as usize) {
-                let mut read = Vec::new();
-                for &block in blocks {
-                    read.push(this.block_words(turn, corner, block));
-                }
-                for (&block, words) in blocks.iter().zip(read) {
+                let read = blocks.iter().map(|&block| (block, this.block_words(turn, corner, block))).collect();
+                for (block, words) in std::mem::replace(&mut under_way, read) {
                     this.write_block(turn, corner, block, &words);
                 }
+            }
+            for (block, words) in under_way {
+                this.write_block(turn, corner, block, &words);
             }
         };
         if all == columns * rows {

@@ -29,6 +29,7 @@ mod flatten;
 mod guard;
 mod infer;
 mod late;
+mod makers;
 mod order;
 mod overlap;
 mod queue;

@@ -19,14 +19,15 @@
 //! elements; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of rows. Nothing else about the kernel matters.
 //! Blocks of a plane are taken in the order of [`order`].
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{Overflow, Predicate, RingProducer, Signedness};
+use rustc_hash::FxHashSet;
+use tessera_ir::attrs::{RingProducer, Signedness};
 use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
 use super::feed::{Factor, Way};
-use super::queue::{Queue, copied, mapped, over, over_same_range, range, role};
+use super::makers::{Rings, feeder, maker};
+use super::queue::{Queue, role};
 use super::relation::Relation;
 use super::remark::Reason;
 use super::{order, slots};
@@ -42,27 +43,25 @@ const MOST: u32 = 208;
 /// Registers of a multiprocessor.
 const FILE: u32 = 1 << 16;
 /// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
-const RAW_STAGES: u32 = 2;
-/// The barrier of the threads that compute factors: the last one, since roles take theirs from the first on.
-const MAKERS_BARRIER: u32 = 15;
+pub(super) const RAW_STAGES: u32 = 2;
 
 /// A loop that fits.
-struct Candidate {
-    looped: Op,
-    product: Op,
-    factors: [Factor; 2],
+pub(super) struct Candidate {
+    pub(super) looped: Op,
+    pub(super) product: Op,
+    pub(super) factors: [Factor; 2],
     /// Warps that multiply.
     warps: u32,
 }
 
 impl Candidate {
     /// Everything that computes factors.
-    fn computes(&self, op: Op) -> bool {
+    pub(super) fn computes(&self, op: Op) -> bool {
         self.factors.iter().any(|factor| factor.ops.contains(&op))
     }
 
     /// The factors that threads fill slots with.
-    fn made(&self) -> impl Iterator<Item = &Factor> {
+    pub(super) fn made(&self) -> impl Iterator<Item = &Factor> {
         self.factors.iter().filter(|factor| factor.way != Way::Brought)
     }
 
@@ -76,28 +75,10 @@ impl Candidate {
     }
 
     /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
-    fn feeders(&self, func: &Func) -> u32 {
+    pub(super) fn feeders(&self, func: &Func) -> u32 {
         let computes = self.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
         let room = FILE / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING;
         if computes && room { self.warps } else { FEEDERS }
-    }
-}
-
-/// The rings of a recipe. A factor's slot is a buffer of one of the first two, a load's of the first or the last.
-struct Rings {
-    /// From the copy engine to the tensor cores.
-    brought: Option<Queue>,
-    /// From threads to the tensor cores.
-    made: Option<Queue>,
-    /// From the copy engine to threads.
-    raw: Option<Queue>,
-}
-
-impl Rings {
-    /// The rings that the copy engine feeds, the one first that is never waited for long, and whether the tensor cores read them.
-    fn fed(&self) -> impl Iterator<Item = (&Queue, bool)> {
-        let all = [(&self.raw, false), (&self.brought, true)];
-        all.into_iter().filter_map(|(queue, direct)| queue.as_ref().map(|queue| (queue, direct)))
     }
 }
 
@@ -325,171 +306,6 @@ fn epilogue_bytes(func: &Func, candidate: &Candidate, ops: &[Op]) -> u32 {
         }
     };
     ops.iter().map(borrowed).max().unwrap_or(0)
-}
-
-/// The loop that has the copy engine fill slots: the loop again, with loads as copies.
-fn feeder(func: &mut Func, candidate: &Candidate, rings: &Rings) -> Op {
-    let starts: Vec<Value> = rings.fed().map(|(queue, _)| queue.start).collect();
-    let body = func.ops[candidate.looped].regions[0];
-    over_same_range(func, candidate.looped, &starts, |func, counter, cursors| {
-        let mut ops = Vec::new();
-        let map = scalars(func, candidate, body, counter, &mut ops);
-        let mut next = Vec::new();
-        for (fed, &cursor) in rings.fed().zip(cursors) {
-            next.push(feed(func, candidate, fed, (&map, cursor), &mut ops));
-        }
-        (ops, next)
-    })
-}
-
-/// A round's copies into a ring; the cursor behind it.
-fn feed(
-    func: &mut Func,
-    candidate: &Candidate,
-    (queue, direct): (&Queue, bool),
-    (map, cursor): (&FxHashMap<Value, Value>, Value),
-    ops: &mut Vec<Op>,
-) -> Value {
-    queue.at(func, TileOp::Acquire {}, cursor, ops);
-    let factors = candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
-    let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
-    for (position, &(load, _)) in loads.enumerate() {
-        let data = func.ops[load].clone();
-        let index = mapped(map, data.group(1));
-        queue.load(func, (data.one(0), &index), (cursor, position), ops);
-    }
-    queue.at(func, TileOp::Commit {}, cursor, ops);
-    queue.next(func, cursor, ops)
-}
-
-/// The scalar arithmetic of the loop's body again; what stands for its values.
-fn scalars(func: &mut Func, candidate: &Candidate, body: Block, counter: Value, out: &mut Vec<Op>) -> FxHashMap<Value, Value> {
-    let mut map = FxHashMap::default();
-    map.insert(func.blocks[body].args[0], counter);
-    for op in func.blocks[body].ops.clone() {
-        let ends = matches!(func.ops[op].row().effects, Effects::Terminator);
-        if op != candidate.product && !ends && !candidate.computes(op) {
-            let copy = copied(func, op, &mut map);
-            out.push(copy);
-        }
-    }
-    map
-}
-
-/// The loop that fills slots from what the copy engine has brought, or from memory. The copies run ahead: some rounds before the loop,
-/// then one a round. What threads wait for comes as early as its ring allows; what the tensor cores wait for one round early, since
-/// to bring it earlier would be to wait for them.
-fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, before_turn: &[Value]) -> Vec<Op> {
-    let (looped, span) = (candidate.looped, func.ops[candidate.looped].span);
-    let body = func.ops[looped].regions[0];
-    let [lower, upper, step] = range(func, looped);
-    let OpKind::Schedule(ScheduleOp::For { unsigned }) = func.ops[looped].kind else { return Vec::new() };
-    let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
-    let overflow = Overflow::Wraps;
-    let ty = func.ty(step).clone();
-    let pair = |func: &mut Func, kind: ScheduleOp, ty: &Type, a: Value, b: Value, ops: &mut Vec<Op>| {
-        let op = func.make_op(kind.into(), &[&[a], &[b]], [ty.clone()], [], span);
-        ops.push(op);
-        func.ops[op].result()
-    };
-    let mut ops = Vec::new();
-    let mut starts: Vec<Value> = std::iter::once(made.start).chain(rings.raw.as_ref().map(|raw| raw.start)).collect();
-    let own = starts.len();
-    let mut distances = Vec::new();
-    for (queue, direct) in rings.fed() {
-        let ahead = if direct { 1 } else { RAW_STAGES };
-        let mut distance = step;
-        for _ in 1..ahead {
-            distance = pair(func, ScheduleOp::AddI { overflow }, &ty, distance, step, &mut ops);
-        }
-        let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
-        let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
-        let first = over(func, looped, [lower, end, step], &[queue.start], |func, counter, cursors| {
-            let mut ops = Vec::new();
-            let map = scalars(func, candidate, body, counter, &mut ops);
-            let next = feed(func, candidate, (queue, direct), (&map, cursors[0]), &mut ops);
-            (ops, vec![next])
-        });
-        ops.push(first);
-        starts.push(func.ops[first].result());
-        distances.push(distance);
-    }
-    let all = over(func, looped, [lower, upper, step], &starts, |func, counter, cursors| {
-        let mut ops = Vec::new();
-        let raw = rings.raw.as_ref().zip(cursors.get(1).copied());
-        made_round(func, candidate, (made, raw), (counter, cursors[0]), before_turn, &mut ops);
-        let mut next = vec![made.next(func, cursors[0], &mut ops)];
-        if let Some((raw, cursor)) = raw {
-            raw.at(func, TileOp::Release {}, cursor, &mut ops);
-            next.push(raw.next(func, cursor, &mut ops));
-        }
-        for ((fed, &cursor), &distance) in rings.fed().zip(&cursors[own..]).zip(&distances) {
-            let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
-            let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
-            let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
-            let mut inside = Vec::new();
-            let map = scalars(func, candidate, body, later, &mut inside);
-            let behind = feed(func, candidate, fed, (&map, cursor), &mut inside);
-            let regions = [(inside, behind), (Vec::new(), cursor)].map(|(mut ops, value)| {
-                ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[value]], [], [], span));
-                let block = func.new_block();
-                func.blocks[block].ops = ops;
-                block
-            });
-            let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [Type::Cursor], regions, span);
-            ops.push(branch);
-            next.push(func.ops[branch].result());
-        }
-        (ops, next)
-    });
-    ops.push(all);
-    ops
-}
-
-/// A round of the threads that fill slots.
-fn made_round(
-    func: &mut Func,
-    candidate: &Candidate,
-    (made, raw): (&Queue, Option<(&Queue, Value)>),
-    (counter, cursor): (Value, Value),
-    before_turn: &[Value],
-    ops: &mut Vec<Op>,
-) {
-    let span = func.ops[candidate.looped].span;
-    let body = func.ops[candidate.looped].regions[0];
-    let threads = Arch::WARP * candidate.feeders(func);
-    let mut map = scalars(func, candidate, body, counter, ops);
-    if let Some((raw, cursor)) = raw {
-        raw.at(func, TileOp::Wait {}, cursor, ops);
-    }
-    made.at(func, TileOp::Acquire {}, cursor, ops);
-    let (mut brought, mut waiting) = (0, before_turn.iter());
-    for (position, factor) in candidate.made().enumerate() {
-        let mut buffers = Vec::new();
-        for (_, buffer) in &factor.loads {
-            let filled = raw.filter(|_| buffer.is_some());
-            buffers.push(filled.map(|(raw, cursor)| raw.slot(func, cursor, brought, ops)));
-            brought += usize::from(buffer.is_some());
-        }
-        let target = made.slot(func, cursor, position, ops);
-        let copy = |func: &mut Func, from: Value| func.make_op(TileOp::CopyShared {}.into(), &[&[from], &[target]], [], [], span);
-        if let (Way::Turned, Some(&Some(buffer))) = (factor.way, buffers.first()) {
-            let source = factor.looked_at(func, buffer, span, ops);
-            ops.push(copy(func, source));
-            continue;
-        }
-        let value = factor.computed(func, &buffers, &mut map, ops);
-        let between = factor.before_turn().and_then(|_| waiting.next().copied());
-        ops.push(func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[between.unwrap_or(target)]], [], [], span));
-        if let Some(between) = between {
-            let kind = TileOp::NamedBarrier { id: MAKERS_BARRIER, threads };
-            ops.push(func.make_op(kind.clone().into(), &[], [], [], span));
-            ops.push(copy(func, between));
-            ops.push(func.make_op(kind.into(), &[], [], [], span));
-        }
-    }
-    ops.push(func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span));
-    made.at(func, TileOp::Commit {}, cursor, ops);
 }
 
 /// The loop with slots in place of what computes the factors.
