@@ -114,27 +114,29 @@ fn ci() -> Result<()> {
     test(&[], Mode::All)
 }
 
-/// Everything that runs on the emulator: the library's kernels in every case, then its own tests. What is printed is also kept.
+/// Everything that runs on the emulator, which the test profile optimises: the library's kernels in every case, mutants, systematic
+/// schedules. What is printed is also kept.
 fn nightly(args: &[String]) -> Result<()> {
     let schedules: u32 = args.first().map_or(Ok(50), |text| text.parse()).context("the number of schedules is a number")?;
     let path = root().join("results/nightly.log");
     let mut log = std::fs::File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
-    let library = ["test", "--release", "-p", "tessera-bench", "--test", "emulated", "--", "--nocapture", "--test-threads=1"];
-    let own = ["test", "--release", "-p", "tessera-emu"];
-    for (what, arguments) in [("the library's kernels", &library[..]), ("the emulator's tests", &own[..])] {
-        writeln!(log, "$ cargo {}    ({schedules} schedules)", arguments.join(" "))?;
-        let mut command = cargo(arguments);
-        command.env("TESSERA_LANE", "all").env("TESSERA_SCHEDULES", schedules.to_string()).stdout(Stdio::piped());
-        let mut child = command.spawn().context("can't start cargo")?;
-        for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-            let line = line?;
-            println!("{line}");
-            writeln!(log, "{line}")?;
-        }
-        let status = child.wait()?;
-        if !status.success() {
-            bail!("{what} failed ({status}); see {}", path.display());
-        }
+    let mut arguments = vec!["test", "--no-fail-fast"];
+    arguments.extend(["tessera-bench", "tessera-cli", "tessera-emu"].iter().flat_map(|package| ["-p", package]));
+    let targets = ["emulated", "generated", "systematic", "sanitizers", "mutants", "anchors"];
+    arguments.extend(targets.iter().flat_map(|target| ["--test", target]));
+    arguments.extend(["--", "--nocapture"]);
+    writeln!(log, "$ cargo xtask nightly {schedules}\n$ cargo {}", arguments.join(" "))?;
+    let mut command = cargo(&arguments);
+    command.env("TESSERA_LANE", "all").env("TESSERA_SCHEDULES", schedules.to_string()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("can't start cargo")?;
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        let line = line?;
+        println!("{line}");
+        writeln!(log, "{line}")?;
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("a nightly test failed ({status}); see {}", path.display());
     }
     Ok(())
 }

@@ -126,6 +126,23 @@ fn barriers_leave_no_choice() {
 }
 
 #[test]
+fn a_copy_arrives_before_or_behind_a_read_that_does_not_wait() {
+    let body = |wait: &str| {
+        format!(
+            "mov.u64 %e0, box;\ncvt.u32.u64 %r0, %e0;\nmov.u32 %r1, 7;\nst.shared.u32 [%r0], %r1;\n\
+             cp.async.ca.shared.global [%r0], [%d], 4;\n{wait}\nld.shared.u32 %r2, [%r0];\nst.global.u32 [%d+4], %r2;"
+        )
+    };
+    let ran = explore(&body("cp.async.wait_all;"), 1, 1);
+    let explored = ran.report.explored.unwrap();
+    assert!(ran.report.findings.is_empty() && explored.complete && explored.outcomes == 1 && ran.words[1] == 0, "{explored:?}");
+    let ran = explore(&body(""), 1, 1);
+    // The copy against the read, and the read against the copy.
+    assert!(!ran.kinds().is_empty() && ran.kinds().iter().all(|&kind| kind == FindingKind::Race), "{:?}", ran.kinds());
+    assert_eq!(ran.report.explored.unwrap().outcomes, 2, "the old word and the copied one");
+}
+
+#[test]
 fn the_bound_is_kept_and_told() {
     let options = LaunchOptions { schedule: Schedule::Systematic, most_schedules: 10, ..LaunchOptions::default() };
     let ran = run_on(8, "mov.u32 %r0, 1;\nred.global.add.u32 [%d], %r0;", 6, 1, options);

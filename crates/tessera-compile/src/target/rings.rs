@@ -65,7 +65,13 @@ impl Lowering<'_> {
                 let one = self.b.u32(1);
                 let parity = self.b.xor(phase, one);
                 let barrier = self.barrier_of(&ring, slot, ring.empty());
-                self.wait_for(barrier, parity);
+                if ring.producer == RingProducer::Tma {
+                    // A wait by parity must not fall two rounds behind, and nobody waits for threads that start no copy.
+                    let first = self.is_first_thread();
+                    self.b.when(first, |b| b.mbarrier_wait(barrier, parity));
+                } else {
+                    self.wait_for(barrier, parity);
+                }
             }
             TileOp::Wait {} => {
                 let (ring, [slot, phase]) = self.ring_at(data, 0)?;

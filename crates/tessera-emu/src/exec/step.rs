@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::schedule::Stopped;
-use super::{Cluster, Wait};
+use super::{Cluster, Fragment, Wait};
 use crate::program::{Op, Space};
 use crate::sanitize::Footprint;
 
@@ -64,7 +64,9 @@ impl Cluster<'_> {
         for (rank, block) in self.blocks.iter().enumerate() {
             for (index, warp) in block.warps.iter().enumerate() {
                 let Some(warp) = warp.as_deref() else { continue };
-                for part in warp.fragments.iter().filter(|part| self.may_run(warp, part)) {
+                // What a wait asks for makes its own steps before it.
+                let goes_on = |part: &&Fragment| self.may_run(warp, part) && !self.completes_others(warp, part);
+                for part in warp.fragments.iter().filter(goes_on) {
                     actors.push(Actor::Lanes { rank, warp: index, lane: part.mask.trailing_zeros() });
                 }
                 if warp.asynchronous.has_copies() {

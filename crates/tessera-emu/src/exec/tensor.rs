@@ -165,6 +165,31 @@ impl Cluster<'_> {
         }
     }
 
+    /// The pieces of global memory that a far side is, where sanitizers follow them: what lies outside the tensor is not touched.
+    pub(super) fn far_places(&self, far: &Far) -> Vec<(Target, u32)> {
+        let mut places = Vec::new();
+        if self.sanitizer.is_none() {
+            return places;
+        }
+        let mut add = |address: u64, bytes: u32| {
+            if let Some(allocation) = self.launch.heap.find(address, u64::from(bytes)).filter(|_| bytes > 0) {
+                places.push((Target::Global { allocation, address }, bytes));
+            }
+        };
+        match far {
+            Far::Line { address, bytes } => add(*address, *bytes),
+            Far::Box { map, at } => {
+                let element = map.dtype.bits() / 8;
+                let outcome = self.rows(map, at, |_, address, inside| {
+                    add(address + u64::from(inside.start * element), (inside.end - inside.start) * element);
+                    Ok(())
+                });
+                debug_assert!(outcome.is_ok(), "nothing is refused");
+            }
+        }
+        places
+    }
+
     /// Writes the far side, or combines with it.
     pub(super) fn deliver(
         &mut self,

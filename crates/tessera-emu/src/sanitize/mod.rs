@@ -17,7 +17,7 @@
 //! - An mbarrier's initialisation is seen by the asynchronous proxy after `fence.mbarrier_init` or `fence.proxy.async`.
 //!
 //! Between clusters the order is coarser: a strong read takes over all that the writing cluster had done, so a race may be
-//! missed but none is invented. Boxes of tensor maps are not followed on their global side.
+//! missed but none is invented.
 
 mod access;
 mod clock;

@@ -56,6 +56,14 @@ impl Job {
         matches!(self.what, JobKind::Store { read: Some(_), .. })
     }
 
+    /// Whether a thread's wait that leaves so many of its closed groups asks for it.
+    pub(super) fn is_due(&self, warp: &Warp, lane: usize, closed: u32, left: u32, read: bool) -> bool {
+        (self.rank, self.warp, self.lane) == (warp.rank, warp.index, lane)
+            && self.is_store()
+            && self.group + left < closed
+            && !(read && self.was_read())
+    }
+
     /// Whether it will write to the shared memory of a block.
     pub(super) fn writes_to(&self, rank: usize) -> bool {
         matches!(&self.what, JobKind::Load { to, .. } if to.contains(&rank))
@@ -206,14 +214,9 @@ impl Cluster<'_> {
                     Source::Far(far) => (self.fetch(far, job.lane).map_err(failed)?, far.swizzle()),
                     Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
                 };
-                let source = match from {
-                    Source::Far(Far::Line { address, bytes }) => self
-                        .launch
-                        .heap
-                        .find(*address, u64::from(*bytes))
-                        .map(|allocation| (Target::Global { allocation, address: *address }, *bytes)),
-                    Source::Far(Far::Box { .. }) => None,
-                    Source::Near { rank, offset, bytes, .. } => Some((Target::Shared { rank: *rank, offset: *offset }, *bytes)),
+                let mut source = match from {
+                    Source::Far(far) => self.far_places(far),
+                    Source::Near { rank, offset, bytes, .. } => vec![(Target::Shared { rank: *rank, offset: *offset }, *bytes)],
                 };
                 let reduce = match from {
                     Source::Near { reduce, .. } => *reduce,
@@ -237,7 +240,9 @@ impl Cluster<'_> {
                         }
                     }
                     let written = (Target::Shared { rank, offset }, data.len() as u32);
-                    self.observe_job(job.pc, job.ticket, source, Some(written));
+                    self.observe_job(job.pc, job.ticket, &source, &[written]);
+                    // A multicast reads once.
+                    source.clear();
                     if let Some(sanitizer) = &mut self.sanitizer {
                         sanitizer.signal(job.ticket, rank, signal);
                     }
@@ -252,22 +257,15 @@ impl Cluster<'_> {
                     let bytes = to.bytes();
                     *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
                     let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
-                    self.observe_job(job.pc, job.ticket, Some(source), None);
+                    self.observe_job(job.pc, job.ticket, &[source], &[]);
                     self.jobs.push(job);
                     return Ok(());
                 }
                 Some(data) => {
-                    let written = match to {
-                        Far::Line { address, bytes } => self
-                            .launch
-                            .heap
-                            .find(*address, u64::from(*bytes))
-                            .map(|allocation| (Target::Global { allocation, address: *address }, *bytes)),
-                        Far::Box { .. } => None,
-                    };
+                    let written = self.far_places(to);
                     self.deliver(to, data, *reduce, job.lane).map_err(failed)?;
                     if reduce.is_none() {
-                        self.observe_job(job.pc, job.ticket, None, written);
+                        self.observe_job(job.pc, job.ticket, &[], &written);
                     }
                 }
             },
@@ -282,7 +280,7 @@ impl Cluster<'_> {
                 }
                 let total = bytes * values.len() as u32;
                 if reduce.is_none() {
-                    self.observe_job(job.pc, job.ticket, None, Some((to, total)));
+                    self.observe_job(job.pc, job.ticket, &[], &[(to, total)]);
                 }
                 if let Some(sanitizer) = &mut self.sanitizer {
                     sanitizer.signal(job.ticket, signal.0, signal.1);
@@ -300,10 +298,7 @@ impl Cluster<'_> {
     pub(super) fn wait_bulk(&mut self, warp: &mut Warp, active: u32, left: u32, read: bool) -> Result<(), Fault> {
         for lane in lanes(active) {
             let closed = warp.asynchronous.bulk_groups[lane];
-            let mine = |job: &Job| {
-                (job.rank, job.warp, job.lane) == (warp.rank, warp.index, lane) && job.is_store() && job.group + left < closed
-            };
-            while let Some(index) = self.jobs.iter().position(|job| mine(job) && !(read && job.was_read())) {
+            while let Some(index) = self.jobs.iter().position(|job| job.is_due(warp, lane, closed, left, read)) {
                 self.step_job(index).map_err(|(fault, _)| fault)?;
             }
             if let Some(sanitizer) = &mut self.sanitizer {

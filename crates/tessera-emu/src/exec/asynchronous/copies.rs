@@ -30,6 +30,11 @@ enum CopyKind {
 }
 
 impl Copy {
+    /// Whether a wait of some lanes that leaves so many groups asks for it.
+    pub(super) fn is_due(&self, active: u32, left: u32, all: bool, groups: &[u32; LANES]) -> bool {
+        self.lanes.iter().any(|part| active >> part.lane & 1 == 1 && (all || part.group + left < groups[part.lane]))
+    }
+
     /// Whether an mbarrier waits for it.
     pub(super) fn signals(&self) -> bool {
         self.lanes.iter().any(|part| matches!(part.what, CopyKind::Arrive { .. }))
@@ -74,8 +79,7 @@ impl Cluster<'_> {
     /// `cp.async.wait_group`, and `wait_all`, which also waits for copies whose group is not closed.
     pub(super) fn wait_copies(&mut self, warp: &mut Warp, active: u32, left: u32, all: bool) -> Result<(), Fault> {
         let groups = warp.asynchronous.copy_groups;
-        let due = |part: &CopyLane| active >> part.lane & 1 == 1 && (all || part.group + left < groups[part.lane]);
-        let last = warp.asynchronous.copies.iter().rposition(|copy| copy.lanes.iter().any(due));
+        let last = warp.asynchronous.copies.iter().rposition(|copy| copy.is_due(active, left, all, &groups));
         if let Some(last) = last {
             self.run_copies(warp, last + 1).map_err(|(fault, _)| fault)?;
         }
@@ -149,7 +153,8 @@ impl Cluster<'_> {
                     };
                     self.write(warp, shifted(to, at), 1, part.lane, byte)?;
                 }
-                self.observe_job(pc, part.ticket, from.map(|from| (from, taken)), Some((to, bytes)));
+                let read = from.map(|from| (from, taken));
+                self.observe_job(pc, part.ticket, read.as_slice(), &[(to, bytes)]);
                 Ok(())
             }
             CopyKind::Arrive { rank, offset } => {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use super::access::Target;
 use super::run::Outcome;
 use super::schedule::Stopped;
-use super::{Cluster, Fault, Wait, Warp};
+use super::{Cluster, Fault, Fragment, Wait, Warp};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::Op;
@@ -113,12 +113,12 @@ impl Cluster<'_> {
     }
 
     /// Tells the sanitizer what a job reads and writes.
-    fn observe_job(&mut self, pc: u32, ticket: Ticket, read: Option<(Target, u32)>, write: Option<(Target, u32)>) {
+    fn observe_job(&mut self, pc: u32, ticket: Ticket, read: &[(Target, u32)], write: &[(Target, u32)]) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
-        if let Some((target, bytes)) = read {
+        for &(target, bytes) in read {
             sanitizer.job_access(self, ticket, pc, target, bytes, false);
         }
-        if let Some((target, bytes)) = write {
+        for &(target, bytes) in write {
             sanitizer.job_access(self, ticket, pc, target, bytes, true);
         }
         self.sanitizer = Some(sanitizer);
@@ -185,6 +185,24 @@ impl Cluster<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the next operation of some lanes would complete asynchronous operations that are still under way.
+    pub(in crate::exec) fn completes_others(&self, warp: &Warp, part: &Fragment) -> bool {
+        let queues = &warp.asynchronous;
+        match &self.launch.program.code[part.pc as usize].op {
+            Op::CpWait { left } => {
+                let all = self.launch.program.meta[part.pc as usize].mnemonic.ends_with("wait_all");
+                queues.copies.iter().any(|copy| copy.is_due(part.mask, *left, all, &queues.copy_groups))
+            }
+            Op::WgmmaWait { left } => {
+                queues.products.iter().any(|product| !product.done && product.group + u64::from(*left) < queues.product_groups)
+            }
+            Op::BulkWait { left, read } => lanes(part.mask)
+                .any(|lane| self.jobs.iter().any(|job| job.is_due(warp, lane, queues.bulk_groups[lane], *left, *read))),
+            Op::Exit => queues.has_copies(),
+            _ => false,
+        }
     }
 
     /// All threads have ended: what is still under way completes.

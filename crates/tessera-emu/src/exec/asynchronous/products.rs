@@ -33,7 +33,7 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) pc: u32,
     /// Which of the warp's products it is: the warps of a warpgroup issue the same ones.
     pub(in crate::exec) number: u64,
-    group: u64,
+    pub(super) group: u64,
     pub(in crate::exec) a: u64,
     pub(in crate::exec) b: u64,
     pub(in crate::exec) accumulate: bool,
