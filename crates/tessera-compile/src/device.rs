@@ -34,22 +34,17 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         stages.push(Stage { name, time: start.elapsed(), changed: true, text: None });
     };
     let start = Instant::now();
-    let mut tile = compiled.module.clone();
-    let mut remarks = Remarks::default();
-    if compiled.func().level != Level::Tile {
-        let (major, minor) = arch.compute_capability();
-        let shared = arch.limits().shared_per_block;
-        let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared };
-        let (func, said) = to_tile(compiled.func(), &units).map_err(|error| vec![error])?;
-        (tile.funcs, remarks) = (vec![func], said);
-        let wrong = verify(&tile);
-        if !wrong.is_empty() {
-            return Err(wrong);
-        }
-    }
+    let room = arch.limits().shared_per_block;
+    let (mut tile, mut remarks) = laid_out(compiled, arch, room)?;
     stage("layouts", start);
     let start = Instant::now();
-    let mut kernel = lower(&tile, &tile.funcs[0], arch).map_err(|error| vec![error])?;
+    let mut lowered = lower(&tile, &tile.funcs[0], arch);
+    // A recipe may leave too little for what the rest of the kernel borrows: then it gets half.
+    if lowered.as_ref().is_err_and(|error| error.id == "target-shared-memory") && compiled.func().level != Level::Tile {
+        (tile, remarks) = laid_out(compiled, arch, room / 2)?;
+        lowered = lower(&tile, &tile.funcs[0], arch);
+    }
+    let mut kernel = lowered.map_err(|error| vec![error])?;
     stage("target", start);
     let start = Instant::now();
     let level = match level {
@@ -60,4 +55,18 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     ssa::optimize(&mut kernel.kernel, level);
     stage("optimise-target", start);
     Ok(DeviceCompiled { tile, kernel, remarks, stages })
+}
+
+/// The kernel in Tile IR, with what the recipes said; they may use `shared` bytes of shared memory.
+fn laid_out(compiled: &Compiled, arch: Arch, shared: u32) -> Result<(Module, Remarks), Vec<Diagnostic>> {
+    let mut tile = compiled.module.clone();
+    if compiled.func().level == Level::Tile {
+        return Ok((tile, Remarks::default()));
+    }
+    let (major, minor) = arch.compute_capability();
+    let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared };
+    let (func, remarks) = to_tile(compiled.func(), &units).map_err(|error| vec![error])?;
+    tile.funcs = vec![func];
+    let wrong = verify(&tile);
+    if wrong.is_empty() { Ok((tile, remarks)) } else { Err(wrong) }
 }

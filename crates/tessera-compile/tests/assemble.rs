@@ -22,14 +22,18 @@ use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_types::Arch;
 
 /// Kernels that are known to spill: factors decoded in registers, tiles of both factors transposed, and tiles of 8 bits as long as
-/// warpgroups want them where there are none. What is listed here may spill but must assemble.
+/// warpgroups want them where there are none; and behind the loop of single precision, a tile that is added to the result. What is
+/// listed here may spill but must assemble.
 fn may_spill(case: &Case, arch: Arch) -> bool {
     let decoded = case.policy.starts_with("fp4") || case.policy.starts_with("fp6");
     let eight = case.policy.starts_with("fp8") || case.policy.starts_with("int8");
     match case.operator {
         // Its tiles are those that warpgroups want, too.
         "attention" => arch != Arch::Sm90a,
-        "gemm" => decoded || (eight && arch != Arch::Sm90a) || arch == Arch::Sm90a && case.name.contains(" tt "),
+        "gemm" => {
+            let both = case.name.contains(" tt ");
+            decoded || (eight && arch != Arch::Sm90a) || both && (arch == Arch::Sm90a || case.policy == "fp32")
+        }
         _ => false,
     }
 }

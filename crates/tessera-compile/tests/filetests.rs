@@ -1,7 +1,7 @@
 //! Runs every `tests/filetests/**/*.tir` of the repository.
 //!
 //! The first line says what is tested: `// test parse`, `// test verify`, `// test O3`, or a list of passes such as `// test
-//! constant-fold dce`. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
+//! constant-fold dce`; `// test tile sm_80` is the way to Tile IR for a target. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
 //! of the message after the bracket if it matters; a file that announces errors must have no others. What a file becomes is
 //! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
 //! the whole text: `UPDATE_EXPECT=1` writes them anew.
@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 
 use filecheck::{CheckerBuilder, NO_VARIABLES};
 use libtest_mimic::{Arguments, Failed, Trial};
+use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{OptLevel, passes};
 use tessera_ir::text::{parse_module, print_module};
 use tessera_ir::{Diagnostic, Module, Pass, PassManager, verify};
+use tessera_types::Arch;
 
 fn main() {
     let args = Arguments::from_args();
@@ -45,6 +47,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 enum Command {
     Parse,
     Verify,
+    Tile(Units),
     Passes(Vec<&'static Pass>),
 }
 
@@ -56,6 +59,12 @@ fn command(text: &str) -> Result<Command, Failed> {
         words => {
             if let Ok(level) = words.parse::<OptLevel>() {
                 return Ok(Command::Passes(level.passes()));
+            }
+            if let Some(target) = words.strip_prefix("tile ") {
+                let arch: Arch = target.trim().parse().map_err(|_| format!("there is no target `{target}`"))?;
+                let (major, minor) = arch.compute_capability();
+                let shared = arch.limits().shared_per_block;
+                return Ok(Command::Tile(Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }));
             }
             let find = |name| passes::find(name).ok_or_else(|| Failed::from(format!("there is no pass `{name}`")));
             words.split_whitespace().map(find).collect::<Result<_, _>>().map(Command::Passes)
@@ -79,15 +88,25 @@ fn run(path: &Path) -> Result<(), Failed> {
     if !found.is_empty() {
         return errors(&text, &module, &found);
     }
-    if let Command::Passes(pipeline) = command {
+    if let Command::Passes(pipeline) = &command {
         let mut manager = PassManager { verify_each: true, ..PassManager::default() };
-        if let Err(failure) = manager.run(&mut module, &pipeline) {
+        if let Err(failure) = manager.run(&mut module, pipeline) {
             if failure.broke_module {
                 let shown: Vec<String> = failure.diagnostics.iter().map(|d| d.render(&module.sources, false)).collect();
                 let text = print_module(&module);
                 return Err(format!("`{}` broke the module\n{}\n{text}", failure.pass, shown.join("\n")).into());
             }
             return errors(&text, &module, &failure.diagnostics);
+        }
+        round_trip(&module)?;
+    }
+    if let Command::Tile(units) = command {
+        for func in &mut module.funcs {
+            *func = to_tile(func, &units).map_err(|found| found.message)?.0;
+        }
+        let wrong = verify(&module);
+        if let Some(first) = wrong.first() {
+            return Err(format!("{}\n{}", first.render(&module.sources, false), print_module(&module)).into());
         }
         round_trip(&module)?;
     }

@@ -88,9 +88,16 @@ fn product(units: &Units) -> String {
 }
 
 #[test]
-fn a_product_converts_its_factors_and_its_result() {
+fn a_product_reads_its_factors_from_slots() {
     let text = product(&UNITS);
-    assert_eq!(conversions(&text), 3, "{text}");
+    assert_eq!(text.matches("tile.copy_async ").count(), 4, "{text}");
+    assert_eq!(conversions(&text), 0, "{text}");
+}
+
+#[test]
+fn a_product_without_asynchronous_copies_converts_its_factors_too() {
+    let text = product(&Units { capability: 75, shared: 64 << 10, ..UNITS });
+    assert_eq!(text.matches("tile.copy_async ").count(), 0, "{text}");
 }
 
 #[test]

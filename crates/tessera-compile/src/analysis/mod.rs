@@ -5,4 +5,5 @@ pub(crate) mod exits;
 pub mod facts;
 pub(crate) mod masks;
 pub(crate) mod memory;
+pub(crate) mod sharing;
 pub(crate) mod uses;

@@ -29,6 +29,7 @@ mod debug;
 mod elementwise;
 mod engine;
 mod float;
+mod fma;
 mod frame;
 mod integer;
 mod lowering;

@@ -21,6 +21,7 @@ use super::place::Place;
 use super::remap::row_major;
 use super::scratch::element_bytes;
 use super::view::Run;
+use crate::analysis::sharing::Sharing;
 
 /// How integers among the factors are read.
 type Signs = (Signedness, Signedness);
@@ -59,7 +60,10 @@ impl Lowering<'_> {
             Some(regs) => regs,
             None => {
                 let sides = self.spread_factors(&[lhs, rhs])?;
-                self.by_elements(&sides[0], &sides[1], None, acc, signs)?
+                match self.by_threads(&sides[0], &sides[1], acc)? {
+                    Some(regs) => regs,
+                    None => self.by_elements(&sides[0], &sides[1], None, acc, signs)?,
+                }
             }
         };
         self.bind_regs(data.result(), regs);
@@ -79,7 +83,10 @@ impl Lowering<'_> {
                     _ => self.spread_factors(&[lhs])?.remove(0),
                 };
                 let right = self.buffer(rhs)?;
-                self.by_elements(&left, &right, None, acc, signs)?
+                match self.by_threads(&left, &right, acc)? {
+                    Some(regs) => regs,
+                    None => self.by_elements(&left, &right, None, acc, signs)?,
+                }
             }
         };
         self.bind_regs(data.result(), regs);
@@ -88,8 +95,8 @@ impl Lowering<'_> {
 
     // --- tensor instructions
 
-    /// The instruction whose fragments an accumulator's layout has, with the grid of warps.
-    pub(super) fn atom(&self, dtype: DType, acc: &Distribution, contraction: u64) -> Option<(MmaAtom, WarpGrid)> {
+    /// The instruction whose fragments an accumulator's layout has, and how warps share the product.
+    fn sharing(&self, dtype: DType, acc: &Distribution, contraction: u64) -> Option<Sharing> {
         if acc.rank() != 2 || !self.has_instruction(dtype) {
             return None;
         }
@@ -102,8 +109,9 @@ impl Lowering<'_> {
             let Ok(atom) = MmaAtom::sync(m, n, k, u64::from(dtype.bits())) else { continue };
             for rows in (1..=warps).filter(|rows| warps.is_multiple_of(*rows)) {
                 let grid = WarpGrid { m: rows, n: warps / rows };
-                if atom.operand(Operand::C, shape, grid).is_ok_and(|layout| layout == *acc) {
-                    return Some((atom, grid));
+                let sharing = Sharing::new(atom, grid, [shape[0], shape[1], contraction]);
+                if sharing.operand(Operand::C, shape).is_some_and(|layout| layout == *acc) {
+                    return Some(sharing);
                 }
             }
         }
@@ -129,9 +137,10 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let depth = left.shape()[1];
-        let Some((atom, grid)) = self.atom(dtype, &out, depth) else { return Ok(None) };
+        let Some(sharing) = self.sharing(dtype, &out, depth) else { return Ok(None) };
+        let Sharing { atom, grid, .. } = sharing;
         let fits = |operand, shape: [u64; 2], found: &Distribution| {
-            atom.operand(operand, shape, grid).is_ok_and(|layout| layout == *found)
+            sharing.operand(operand, shape).is_some_and(|layout| layout == *found)
         };
         let (m, n) = (out.shape()[0], out.shape()[1]);
         if !fits(Operand::A, [m, depth], &left) || !fits(Operand::B, [depth, n], &right) {
@@ -141,7 +150,14 @@ impl Lowering<'_> {
         let elem = self.elem(lhs)?;
         let a = self.factors(elem, &a);
         let b = self.factors(elem, &b);
-        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, [&a, &b], &c, (depth / atom.k) as usize).map(Some)
+        let steps = (depth / atom.k) as usize;
+        let (rows, size) = ((m / grid.m / atom.m) as usize, a_registers(&atom));
+        let columns = b.len() / steps;
+        let factors = |_: &mut Self, step: usize| {
+            let a = (0..rows).flat_map(|row| a[(row * steps + step) * size..][..size].iter().copied()).collect();
+            Ok([a, b[step * columns..][..columns].to_vec()])
+        };
+        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, &c, steps, factors).map(Some)
     }
 
     /// Factors packed into the registers that instructions take.
@@ -154,7 +170,8 @@ impl Lowering<'_> {
         packed
     }
 
-    /// All instructions of a product; factors are packed, the accumulator is not.
+    /// All instructions of a product. `factors` yields the packed factors of one step of the contraction; those of the next step are asked
+    /// for before a step's instructions, so that they can be loaded meanwhile. The accumulator is not packed.
     #[allow(clippy::too_many_arguments, reason = "a product has this many parts")]
     pub(super) fn multiplied(
         &mut self,
@@ -162,9 +179,9 @@ impl Lowering<'_> {
         dtype: DType,
         acc: DType,
         signs: Signs,
-        factors: [&[Reg]; 2],
         accumulator: &Regs,
-        depth: usize,
+        steps: usize,
+        mut factors: impl FnMut(&mut Self, usize) -> Lowered<[Vec<Reg>; 2]>,
     ) -> Lowered<Regs> {
         let word = |dtype: DType, sign: Signedness| match dtype {
             DType::F8E4M3 => "e4m3",
@@ -181,24 +198,26 @@ impl Lowering<'_> {
         let shape =
             format!("m{}n{}k{}.row.col.{out}.{}.{}.{out}", atom.m, atom.n, atom.k, word(dtype, signs.0), word(dtype, signs.1));
         let per_word = (32 / atom.bits).max(1);
-        let (a_size, b_size) = ((atom.m * atom.k / 32 / per_word) as usize, (atom.k * atom.n / 32 / per_word) as usize);
+        let (a_size, b_size) = (a_registers(atom), (atom.k * atom.n / 32 / per_word) as usize);
         let c_size = (atom.m * atom.n / 32) as usize;
-        let rows = factors[0].len() / a_size / depth;
-        let columns = factors[1].len() / b_size / depth;
-        if rows * columns * c_size != accumulator.len() || rows == 0 || columns == 0 {
-            return Err(self.broken("fragments that do not fit each other"));
-        }
         let elem = Elem::Num(acc);
         let packs = acc == DType::F16;
         let mut results: Vec<Vec<Reg>> = Vec::new();
         for part in accumulator.chunks(c_size) {
             results.push(if packs { self.factors(elem, part) } else { part.to_vec() });
         }
-        for step in 0..depth {
-            for row in 0..rows {
-                for column in 0..columns {
-                    let a = &factors[0][(row * depth + step) * a_size..][..a_size];
-                    let b = &factors[1][(step * columns + column) * b_size..][..b_size];
+        let mut next = if steps == 0 { None } else { Some(factors(self, 0)?) };
+        for step in 1..=steps {
+            let Some([a, b]) = next.take() else { break };
+            if step < steps {
+                next = Some(factors(self, step)?);
+            }
+            let (rows, columns) = (a.len() / a_size, b.len() / b_size);
+            if rows * columns != results.len() {
+                return Err(self.broken("fragments that do not fit each other"));
+            }
+            for (row, a) in a.chunks(a_size).enumerate() {
+                for (column, b) in b.chunks(b_size).enumerate() {
                     let c = &mut results[row * columns + column];
                     *c = self.b.mma(&shape, a, b, c);
                 }
@@ -226,30 +245,46 @@ impl Lowering<'_> {
         let out = self.layout(acc)?;
         let (depth, n) = (u64::from(right.shape[0]), u64::from(right.shape[1]));
         let dtype = right.elem;
-        let Some((atom, grid)) = self.atom(dtype, &out, depth) else { return Ok(None) };
+        let Some(sharing) = self.sharing(dtype, &out, depth) else { return Ok(None) };
+        let Sharing { atom, grid, .. } = sharing;
         let m = out.shape()[0];
         let elem = Elem::Num(dtype);
-        let (Ok(left_layout), Ok(right_layout)) =
-            (atom.operand(Operand::A, [m, depth], grid), atom.operand(Operand::B, [depth, n], grid))
-        else {
+        let steps = (depth / atom.k) as usize;
+        let (Some(left_layout), Some(left_step), Some(right_step)) = (
+            sharing.operand(Operand::A, [m, depth]),
+            sharing.operand(Operand::A, [m, atom.k]),
+            sharing.operand(Operand::B, [atom.k, n]),
+        ) else {
             return Ok(None);
         };
-        let a = match self.get(lhs)?.clone() {
-            Bound::Buffer(buffer) => self.fragment_from(&buffer, &left_layout)?,
+        let (rows, size) = ((m / grid.m / atom.m) as usize, a_registers(&atom));
+        let (left, held) = match self.get(lhs)?.clone() {
+            Bound::Buffer(buffer) => (Some(buffer), Vec::new()),
             _ if self.layout(lhs)? == left_layout => {
                 let regs = self.regs(lhs)?;
-                self.factors(elem, &regs)
+                (None, self.factors(elem, &regs))
             }
             _ => {
                 let (from, regs) = (self.layout(lhs)?, self.regs(lhs)?);
                 let map = super::remap::Remap::identity(from.shape());
                 let regs = self.remapped(elem, (&from, &regs), &left_layout, &map)?;
-                self.factors(elem, &regs)
+                (None, self.factors(elem, &regs))
             }
         };
-        let b = self.fragment_from(&right, &right_layout)?;
+        let factors = |this: &mut Self, step: usize| {
+            let first = step as u64 * atom.k;
+            let a = match &left {
+                Some(buffer) => {
+                    let part = this.part(buffer, 1, first, atom.k)?;
+                    this.fragment_from(&part, &left_step)?
+                }
+                None => (0..rows).flat_map(|row| held[(row * steps + step) * size..][..size].iter().copied()).collect(),
+            };
+            let part = this.part(&right, 0, first, atom.k)?;
+            Ok([a, this.fragment_from(&part, &right_step)?])
+        };
         let c = self.regs(acc)?;
-        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, [&a, &b], &c, (depth / atom.k) as usize).map(Some)
+        self.multiplied(&atom, dtype, self.dtype(acc)?, signs, &c, steps, factors).map(Some)
     }
 
     /// A factor's fragments out of a buffer, packed.
@@ -509,6 +544,11 @@ impl Lowering<'_> {
         }
         Ok(values)
     }
+}
+
+/// Registers of one instruction's left factor in a thread.
+fn a_registers(atom: &MmaAtom) -> usize {
+    (atom.m * atom.k / 32 / (32 / atom.bits).max(1)) as usize
 }
 
 /// Lines of a factor, each by the address of its first element.

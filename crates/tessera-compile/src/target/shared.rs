@@ -79,18 +79,9 @@ impl Lowering<'_> {
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::SubviewShared { offsets } => {
-                let mut buffer = self.buffer(data.one(0))?;
-                let corner: SmallVec<[u64; 4]> = offsets.iter().map(|&offset| u64::from(offset)).collect();
-                if buffer.slabs.is_some_and(|slabs| !corner[slabs.axis].is_multiple_of(slabs.elements)) {
-                    return Err(self.unsupported("a part of a swizzled buffer begins within a line's slab"));
-                }
-                let start = buffer.offset(&corner);
-                let bytes = self.b.u32(start as u32);
-                buffer.base = self.b.add(Ty::U32, buffer.base, bytes);
-                buffer.align = if start == 0 { buffer.align } else { buffer.align.min(1 << start.trailing_zeros()) };
-                if let Type::Shared(ty) = self.func.ty(data.result()) {
-                    buffer.shape = ty.shape.clone();
-                }
+                let buffer = self.buffer(data.one(0))?;
+                let Type::Shared(ty) = self.func.ty(data.result()) else { return Err(self.broken("no buffer")) };
+                let buffer = self.subview(buffer, offsets, ty.shape.clone())?;
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::TransposeShared { permutation } => {
@@ -153,6 +144,32 @@ impl Lowering<'_> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// The block of a buffer at some offsets.
+    fn subview(&mut self, mut buffer: Buffer, offsets: &[u32], shape: tessera_ir::Shape) -> Lowered<Buffer> {
+        let corner: SmallVec<[u64; 4]> = offsets.iter().map(|&offset| u64::from(offset)).collect();
+        let crosses = |slabs: Slabs| {
+            let (first, extent) = (corner[slabs.axis], u64::from(shape[slabs.axis]));
+            !first.is_multiple_of(slabs.elements) && first % slabs.elements + extent > slabs.elements
+        };
+        if buffer.slabs.is_some_and(crosses) {
+            return Err(self.unsupported("a part of a swizzled buffer begins within a line's slab"));
+        }
+        let start = buffer.offset(&corner);
+        let bytes = self.b.u32(start as u32);
+        buffer.base = self.b.add(Ty::U32, buffer.base, bytes);
+        buffer.align = if start == 0 { buffer.align } else { buffer.align.min(1 << start.trailing_zeros()) };
+        buffer.shape = shape;
+        Ok(buffer)
+    }
+
+    /// Some neighbours along an axis of a buffer.
+    pub(super) fn part(&mut self, buffer: &Buffer, axis: usize, first: u64, count: u64) -> Lowered<Buffer> {
+        let (mut offsets, mut shape) = (vec![0; buffer.shape.len()], buffer.shape.clone());
+        offsets[axis] = first as u32;
+        shape[axis] = count as u32;
+        self.subview(buffer.clone(), &offsets, shape)
     }
 
     fn bind_update(&mut self, result: Value, update: &Update) -> Lowered<()> {

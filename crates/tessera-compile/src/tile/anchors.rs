@@ -15,7 +15,9 @@ use tessera_ir::{Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, Shared
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::DType;
 
+use super::outer;
 use super::relation::{Layout, has_layout, shape};
+use crate::analysis::sharing::Sharing;
 
 /// Bytes of the widest access of one thread.
 const VECTOR_BYTES: u64 = 16;
@@ -41,6 +43,8 @@ pub(super) enum Product {
     Fragments { lhs: Layout, rhs: Layout, acc: Layout },
     /// By warpgroups, the right factor from shared memory, the left one from there or from registers.
     Warpgroups { lhs: Option<Layout>, acc: Layout },
+    /// By multiply-adds of each thread, from buffers that other operations fill.
+    Threads { acc: Layout },
     /// From shared memory, one element of the accumulator after the other.
     Shared { acc: Layout },
 }
@@ -105,7 +109,7 @@ impl Anchors {
                 OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
             ) {
                 let product = anchors.choose(func, op, units, warps)?;
-                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } = &product {
+                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Threads { acc } = &product {
                     anchors.largest = anchors.largest.max(acc.elements() + 1);
                 }
                 anchors.products.insert(op, product);
@@ -121,7 +125,9 @@ impl Anchors {
 
     fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
         let warps = u64::from(warps);
-        match warpgroups(func, op, warps).or_else(|| fragments(func, op, units, warps)) {
+        let chosen =
+            warpgroups(func, op, warps).or_else(|| instruction(func, op, units, warps)).or_else(|| by_threads(func, op, warps));
+        match chosen {
             Some(product) => Ok(product),
             None => Ok(Product::Shared { acc: self.default_of(func, func.ops[op].result())? }),
         }
@@ -150,9 +156,15 @@ impl Anchors {
             return Ok(None);
         }
         match (self.products.get(&op), view_of(func, op)) {
-            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc }), _) => {
-                Ok(Some(acc.clone()))
-            }
+            (
+                Some(
+                    Product::Fragments { acc, .. }
+                    | Product::Warpgroups { acc, .. }
+                    | Product::Threads { acc }
+                    | Product::Shared { acc },
+                ),
+                _,
+            ) => Ok(Some(acc.clone())),
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
                 Ok(None)
             }
@@ -295,10 +307,13 @@ impl NoLayout {
     }
 }
 
-/// The accumulator of a product of warpgroups, in the widest instructions that divide it.
+/// The accumulator of a product of warpgroups from a ring's slots, in the widest instructions that divide it.
 fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
     let data = &func.ops[op];
     let Type::Shared(rhs) = func.ty(data.one(1)) else { return None };
+    if !is_of_ring(func, data.one(1)) {
+        return None;
+    }
     let &[m, n] = &shape(func, data.result())[..] else { return None };
     let legal =
         |columns: &u64| n.is_multiple_of(*columns) && (rhs.elem != DType::I8 || *columns <= 24 || columns.is_multiple_of(16));
@@ -313,12 +328,36 @@ fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
     Some(Product::Warpgroups { lhs, acc: Arc::new(acc) })
 }
 
-/// The fragments of a product that a warp's instruction does, shared among the warps of the block.
-fn fragments(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+/// The buffer is a slot's of a ring, or a part of one.
+fn is_of_ring(func: &Func, buffer: Value) -> bool {
+    let Some(made) = func.defining_op(buffer).map(|op| &func.ops[op]) else { return false };
+    match made.kind {
+        OpKind::Tile(TileOp::Slot { .. }) => true,
+        OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
+            is_of_ring(func, made.one(0))
+        }
+        _ => false,
+    }
+}
+
+/// The accumulator of a product of buffers that threads do by themselves.
+fn by_threads(func: &Func, op: Op, warps: u64) -> Option<Product> {
     let data = &func.ops[op];
-    let (lhs, acc) = (shape(func, data.one(0)), shape(func, data.result()));
-    let (&[m, n], &[_, k]) = (&acc[..], &lhs[..]) else { return None };
-    let atom = instructions(func.ty(data.one(0)).num()?, units)
+    let (Type::Shared(lhs), Type::Shared(rhs)) = (func.ty(data.one(0)), func.ty(data.one(1))) else { return None };
+    let &[m, n] = &shape(func, data.result())[..] else { return None };
+    outer::layout([m, n], outer::deep([lhs, rhs]), warps).map(|acc| Product::Threads { acc: Arc::new(acc) })
+}
+
+/// The fragments of a product that a warp's instruction does, shared among the warps of the block.
+pub(super) fn instruction(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+    let data = &func.ops[op];
+    let factor = match func.ty(data.one(0)) {
+        Type::Shared(lhs) => lhs.tile(),
+        ty => ty.as_tile()?.clone(),
+    };
+    let (&[m, n], &[_, k]) = (&shape(func, data.result())[..], &factor.shape[..]) else { return None };
+    let k = u64::from(k);
+    let atom = instructions(factor.elem.num()?, units)
         .iter()
         .find(|&&(am, an, ak, _)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
         .and_then(|&(am, an, ak, bits)| MmaAtom::sync(am, an, ak, bits).ok())?;
@@ -335,7 +374,8 @@ fn fragments(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> 
     if !m.is_multiple_of(grid.m * atom.m) || !n.is_multiple_of(grid.n * atom.n) {
         return None;
     }
-    let operand = |which, shape| atom.operand(which, shape, grid).ok().map(Arc::new);
+    let sharing = Sharing::new(atom, grid, [m, n, k]);
+    let operand = |which, shape| sharing.operand(which, shape).map(Arc::new);
     Some(Product::Fragments {
         lhs: operand(Operand::A, [m, k])?,
         rhs: operand(Operand::B, [k, n])?,

@@ -5,7 +5,9 @@
 //!    [`counted`] makes loops that count what they are.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, [`chain`] one with two products of
 //!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
-//!    [`guard`] leaves masks out of the rounds that do not need them.
+//!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
+//!    warps copy ahead of what they multiply, by tensor instructions of a warp or, with accumulators laid out by [`outer`], by
+//!    multiply-adds of threads.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -31,6 +33,7 @@ mod infer;
 mod late;
 mod makers;
 mod order;
+mod outer;
 mod overlap;
 mod queue;
 mod relation;
@@ -39,6 +42,7 @@ mod residence;
 mod rewrite;
 mod roles;
 mod slots;
+mod stages;
 mod threads;
 
 use tessera_ir::{Diagnostic, Func, Level};
@@ -57,6 +61,7 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     counted::count(&mut func);
     let split = remarks.ask("roles", || roles::separate(&mut func, units));
     let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));
+    let split = split.or_else(|| remarks.ask("stages", || stages::pipeline(&mut func, units)));
     let warps = match split {
         Some(computing) => computing,
         None => *func.hints.num_warps.insert(threads::warps(&func)),

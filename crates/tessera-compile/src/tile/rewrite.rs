@@ -116,6 +116,7 @@ impl Rewriter<'_> {
                     self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
                 }
                 Product::Warpgroups { lhs, acc } => self.warpgroup_product(op, lhs.as_ref(), &acc),
+                Product::Threads { acc } => self.operands_in(op, |_, position| (position == 2).then(|| acc.clone())),
                 Product::Shared { acc } => self.shared_product(op, &acc),
             };
         }

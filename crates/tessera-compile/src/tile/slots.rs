@@ -4,6 +4,8 @@
 //! load of a 128 x 64 tile of bf16, contiguous along axis 1      shared<128x64xbf16, swizzle=<3,4,3>>
 //! ```
 //!
+//! A slot that threads fill themselves is padded instead ([`padded`]): every address in it is a thread's corner plus a constant.
+//!
 //! Invariant: the copy engine can fill a buffer that [`brought`] yields from the load's view, and the tensor cores of a warpgroup can
 //! read its matrix, where its elements have 16 bits or are contracted along the contiguous axis.
 
@@ -68,6 +70,39 @@ pub(super) fn swizzle(line: u32) -> Option<Swizzle> {
         32 => Some(Swizzle::B32),
         _ => None,
     }
+}
+
+/// The buffer that a load's tile takes in a slot that threads fill, and that warps or threads read without warpgroups; `contraction` is
+/// the axis, of the tile's last two, that is summed over. Lines are padded so that what a warp reads at once lies in different
+/// banks: 16 bytes where it reads rows of 16 bytes, by `ldmatrix` or each thread by itself; 32 where eight of its lanes read
+/// neighbours of one line in each of four lines.
+pub(super) fn padded(func: &Func, load: Op, contraction: usize, by_threads: bool) -> Result<SharedType, Reason> {
+    let data = &func.ops[load];
+    let no = |text: &'static str| Reason::at(text, data.span);
+    let Type::TileView(view) = func.ty(data.one(0)) else { return Err(no("a factor is loaded from no view")) };
+    let (rank, elem) = (view.tile.len(), view.tensor.elem);
+    if !matches!(view.kind, ViewKind::Partition | ViewKind::Strided(_)) || rank < 2 || elem.bits() < 8 {
+        return Err(no("a factor is no block of an array of whole bytes"));
+    }
+    if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {
+        return Err(no("a factor is padded with something other than zero"));
+    }
+    let unit = |axis: &usize| view.tensor.strides[view.dim_map[*axis] as usize] == Extent::Static(1);
+    let fastest = (rank - 2..rank).find(unit).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
+    let bytes = elem.unpacked_bytes() as u32;
+    if !(view.tile[fastest] * bytes).is_multiple_of(16) {
+        return Err(no("a line of a factor's tile is not of whole 16 bytes"));
+    }
+    let deep = fastest == rank - 2 + contraction;
+    let pad = match (by_threads, deep) {
+        (true, true) => 16,
+        (true, false) => 0,
+        (false, _) if bytes == 2 || bytes < 8 && deep => 16,
+        (false, _) => 32,
+    };
+    let mut order: Vec<u32> = (0..rank as u32).filter(|&axis| axis as usize != fastest).collect();
+    order.push(fastest as u32);
+    Ok(SharedType { order: order.into_iter().collect(), pad: pad / bytes, ..SharedType::new(view.tile.clone(), elem) })
 }
 
 /// The view is of an array argument as it was passed, with lines at multiples of 16 bytes.

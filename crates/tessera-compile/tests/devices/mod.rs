@@ -5,7 +5,7 @@ use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{Compiled, OptLevel, compile_for};
 use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_driver::{Dim3, Params, TensorMapSpec};
-use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
+use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{HiddenParam, IndexType, ParamKind, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
@@ -163,6 +163,11 @@ pub(crate) fn on_emulator(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) ->
 
 /// Executes a kernel's PTX.
 pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
+    run_under(Schedule::Eager, kernel, grid, data)
+}
+
+/// Executes a kernel's PTX under a schedule.
+pub(crate) fn run_under(schedule: Schedule, kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
@@ -222,6 +227,8 @@ pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> R
     let facts = &kernel.image.launch;
     let options = LaunchOptions {
         shared_bytes: facts.shared_bytes,
+        schedule,
+        seed: 7,
         sanitize: tessera_emu::Sanitize { races: true, barriers: true, ..tessera_emu::Sanitize::NONE },
         ..LaunchOptions::default()
     };

@@ -93,7 +93,9 @@ fn tiles([batch, m, n]: [u64; 3], storage: DType, machine: Machine) -> (i64, i64
         Machine::Cpu if large => (256, 256, 64),
         Machine::Cpu => (128, 128, 64),
         Machine::Gpu if compute.bits() == 64 => (64, 64, 16),
-        Machine::Gpu if compute == DType::F32 && large => (128, 128, 32),
+        Machine::Gpu if compute == DType::F32 && large && batch == 1 => (128, 128, 16),
+        // Addresses of three axes leave registers for half as much.
+        Machine::Gpu if compute == DType::F32 && large => (128, 64, 16),
         Machine::Gpu if compute == DType::F32 => (64, 64, 32),
         Machine::Gpu => {
             let time = |&(tm, tn, rate): &(u64, u64, f64)| {
