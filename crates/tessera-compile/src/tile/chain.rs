@@ -313,6 +313,8 @@ fn build(func: &mut Func, chain: &Chain, parts: Parts) {
     func.blocks[func.body].ops = shared;
     func.hints.num_warps = Some(FEEDERS + warps);
     func.hints.num_stages = Some(chain.stages);
+    // Registers are shared out for one block a multiprocessor.
+    func.hints.occupancy = None;
 }
 
 /// Fills a slot with what a load loads.

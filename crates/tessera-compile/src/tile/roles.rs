@@ -257,6 +257,8 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     func.blocks[func.body].ops = shared;
     func.hints.num_warps = Some(feeders + candidate.warps);
     func.hints.num_stages = Some(stages);
+    // Registers are shared out for one block a multiprocessor.
+    func.hints.occupancy = None;
 }
 
 /// Registers a thread of the role that feeds and of the one that multiplies, where they are moved at all.
