@@ -2,7 +2,7 @@
 //! wait for each other.
 //!
 //! The suites ask for some hundreds of compilations. A run of the tests takes one of each kernel in each precision, that of the
-//! largest problem; with `TESSERA_TEST_ALL` set (which `cargo xtask ci` does) it takes all of them.
+//! largest problem; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes all of them.
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 

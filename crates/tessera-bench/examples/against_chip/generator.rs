@@ -407,7 +407,7 @@ fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Pro
                 let (register, stores) = widened(class, &register);
                 body.push_str(&stores);
                 let width = if matches!(class, 'd' | 'g') { 8 } else { 4 };
-                bytes = (bytes as usize).next_multiple_of(width);
+                bytes = bytes.next_multiple_of(width);
                 let _ = writeln!(body, "    st.global.b{} [%out+{bytes}], {register};", width * 8);
                 let float = line.contains("f16") || matches!(class, 'f' | 'g');
                 let form = if float { Form::of(class, line.contains("bf16")) } else { Form::Bits };

@@ -238,7 +238,7 @@ fn registers_of_the_machine() {
         }
         let out = m.room(12 * 60 * 4);
         m.run("numbered", Dim3::new(3, 2, 2), Dim3::new(5, 4, 3), &Params::new().pointer(out));
-        let wanted: Vec<u32> = (0..12 * 60).map(|i| i / 60 << 16 | i % 60 << 4 | 4).collect();
+        let wanted: Vec<u32> = (0..12 * 60).map(|i| ((i / 60) << 16) | ((i % 60) << 4) | 4).collect();
         assert_eq!(m.get::<u32>(out, 12 * 60), wanted);
     });
 }
