@@ -38,6 +38,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "tessera",
         &[
             "tessera-types",
+            "tessera-driver",
+            "tessera-emu",
             "tessera-ir",
             "tessera-lang",
             "tessera-compile",

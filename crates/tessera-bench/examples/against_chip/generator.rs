@@ -362,7 +362,7 @@ const OPENING: &str = "
 
 /// One kernel behind another in `text`.
 fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Program {
-    let mut bytes = 0;
+    let mut bytes = 0_usize;
     let mut results = Vec::new();
     let _ = write!(text, ".visible .entry {name}(.param .u64 in, .param .u64 out)");
     text.push_str(OPENING);
