@@ -81,8 +81,8 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("the maximum is not subtracted", &[(MAXIMUM, "v")]),
-            edit("probabilities are not normalised", &[("(e / ct.sum(e, axis=1, keepdims=True))", "e")]),
-            edit("the base is 2", &[("ct.exp(", "ct.exp2(")]),
+            edit("probabilities are not normalised", &[("(e * (1.0 / ct.sum(e, axis=1, keepdims=True)))", "e")]),
+            edit("the base is 2", &[("distance * 1.4426950408889634", "distance")]),
             edit("sums run over the wrong axis", &[("ct.sum(e, axis=1,", "ct.sum(e, axis=0,")]),
         ],
     },
