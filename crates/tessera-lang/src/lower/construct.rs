@@ -40,7 +40,7 @@ impl Lowerer<'_> {
         let size = self.require_int(&args.at(0))?;
         let shape = self.require_shape(&(Val::int(size), args.span(0)))?;
         let dtype = self.require_dtype(&args.at(1))?;
-        if dtype == DType::B1 || (dtype.is_float() && crate::promote::is_restricted(dtype)) {
+        if dtype.bits() < 8 || (dtype.is_float() && crate::promote::is_restricted(dtype)) {
             return Err(Box::new(
                 Diagnostic::error(
                     id::ARGUMENT_TYPE,
