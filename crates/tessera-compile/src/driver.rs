@@ -184,7 +184,8 @@ fn run_pipeline(
         let text = wanted.then(|| tessera_ir::text::print_module(&module));
         stages.push(Stage { name: "tile-and-schedule", time: start.elapsed(), changed: true, text });
     }
-    let mut manager = PassManager { verify_each: options.verify_each, print_after: options.print_after.clone(), observer: None };
+    let mut manager =
+        PassManager { verify_each: options.verify_each, print_after: options.print_after.clone(), ..PassManager::default() };
     pipeline.retain(|pass| pass.name != "tile-and-schedule");
     if module.funcs.first().is_some_and(|func| func.level == Level::Tile) {
         // The order of a Tile function's operations on memory is that of its text.

@@ -1,7 +1,7 @@
 //! Runs every `tests/filetests/**/*.tir` of the repository.
 //!
 //! The first line says what is tested: `// test parse`, `// test verify`, `// test O3`, or a list of passes such as `// test
-//! constant-fold dce`; `// test tile sm_80` is the way to Tile IR for a target. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
+//! constant-fold dce`, where those of Tile IR may want a target, `// test barrier-optimization @sm_90a`; `// test tile sm_80` is the way to Tile IR for a target. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
 //! of the message after the bracket if it matters; a file that announces errors must have no others. What a file becomes is
 //! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
 //! the whole text: `UPDATE_EXPECT=1` writes them anew.
@@ -48,7 +48,7 @@ enum Command {
     Parse,
     Verify,
     Tile(Units),
-    Passes(Vec<&'static Pass>),
+    Passes(Vec<&'static Pass>, Option<Arch>),
 }
 
 fn command(text: &str) -> Result<Command, Failed> {
@@ -58,18 +58,24 @@ fn command(text: &str) -> Result<Command, Failed> {
         "verify" => Ok(Command::Verify),
         words => {
             if let Ok(level) = words.parse::<OptLevel>() {
-                return Ok(Command::Passes(level.passes()));
+                return Ok(Command::Passes(level.passes(), None));
             }
             if let Some(target) = words.strip_prefix("tile ") {
-                let arch: Arch = target.trim().parse().map_err(|_| format!("there is no target `{target}`"))?;
+                let arch = arch(target)?;
                 let (major, minor) = arch.compute_capability();
                 let shared = arch.limits().shared_per_block;
                 return Ok(Command::Tile(Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }));
             }
             let find = |name| passes::find(name).ok_or_else(|| Failed::from(format!("there is no pass `{name}`")));
-            words.split_whitespace().map(find).collect::<Result<_, _>>().map(Command::Passes)
+            let (names, target) = words.split_once('@').map_or((words, None), |(names, target)| (names, Some(target)));
+            let passes = names.split_whitespace().map(find).collect::<Result<_, _>>()?;
+            Ok(Command::Passes(passes, target.map(arch).transpose()?))
         }
     }
+}
+
+fn arch(name: &str) -> Result<Arch, Failed> {
+    name.trim().parse().map_err(|_| format!("there is no target `{name}`").into())
 }
 
 fn run(path: &Path) -> Result<(), Failed> {
@@ -88,8 +94,8 @@ fn run(path: &Path) -> Result<(), Failed> {
     if !found.is_empty() {
         return errors(&text, &module, &found);
     }
-    if let Command::Passes(pipeline) = &command {
-        let mut manager = PassManager { verify_each: true, ..PassManager::default() };
+    if let Command::Passes(pipeline, target) = &command {
+        let mut manager = PassManager { verify_each: true, target: *target, ..PassManager::default() };
         if let Err(failure) = manager.run(&mut module, pipeline) {
             if failure.broke_module {
                 let shown: Vec<String> = failure.diagnostics.iter().map(|d| d.render(&module.sources, false)).collect();

@@ -79,6 +79,8 @@ pub struct OpData {
     pub operands: SmallVec<[Value; 4]>,
     /// How many values each declared operand stands for.
     pub segments: SmallVec<[u16; 6]>,
+    /// The shared buffer that the operation's threads exchange elements through, where it has been given one (Tile functions only).
+    pub through: Option<Value>,
     /// Results.
     pub results: SmallVec<[Value; 2]>,
     /// Regions.
@@ -107,6 +109,11 @@ impl OpData {
     /// The value of an optional operand.
     pub fn optional(&self, position: usize) -> Option<Value> {
         self.group(position).first().copied()
+    }
+
+    /// Every value that it uses: its operands and what it exchanges elements through.
+    pub fn used(&self) -> impl Iterator<Item = Value> + '_ {
+        self.operands.iter().copied().chain(self.through)
     }
 
     /// The only result.
@@ -288,6 +295,7 @@ impl Func {
             kind,
             operands: groups.iter().flat_map(|group| group.iter().copied()).collect(),
             segments: groups.iter().map(|group| group.len() as u16).collect(),
+            through: None,
             results: SmallVec::new(),
             regions: regions.into_iter().collect(),
             span,
@@ -327,11 +335,12 @@ impl Func {
         order
     }
 
-    /// Replaces uses: every operand `v` of a linked operation becomes `map(v)`.
+    /// Replaces uses: every value `v` that a linked operation uses becomes `map(v)`.
     pub fn replace_uses(&mut self, mut map: impl FnMut(Value) -> Value) {
         for op in self.linked_ops() {
-            for operand in &mut self.ops[op].operands {
-                *operand = map(*operand);
+            let data = &mut self.ops[op];
+            for used in data.operands.iter_mut().chain(&mut data.through) {
+                *used = map(*used);
             }
         }
     }

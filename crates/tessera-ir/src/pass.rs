@@ -13,6 +13,8 @@
 
 use std::time::{Duration, Instant};
 
+use tessera_types::Arch;
+
 use crate::diag::Diagnostic;
 use crate::func::{Func, Global, Module};
 use crate::text::print_func;
@@ -27,8 +29,22 @@ pub struct Changed(pub bool);
 pub struct PassCx<'m> {
     /// The module's constants.
     pub globals: &'m [Global],
+    /// What the kernel is compiled for, where that has been said.
+    pub target: Option<Arch>,
     /// Errors for the user; any ends the pipeline.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+impl PassCx<'_> {
+    /// What the kernel is compiled for; where nothing has been said, an error for the user stands in the diagnostics.
+    pub fn needs_target(&mut self, pass: &str, func: &Func) -> Option<Arch> {
+        if self.target.is_none() {
+            let message = format!("`{pass}` depends on what the kernel is compiled for");
+            let error = Diagnostic::error("no-target", func.span, message).help("name a target: `--target sm_90a`");
+            self.diagnostics.push(error);
+        }
+        self.target
+    }
 }
 
 /// A transformation of one function.
@@ -64,6 +80,8 @@ pub struct PassManager<'o> {
     pub verify_each: bool,
     /// After which passes the text is kept.
     pub print_after: PrintAfter,
+    /// What the functions are compiled for.
+    pub target: Option<Arch>,
     /// Called for each change.
     pub observer: Option<&'o mut Observer<'o>>,
 }
@@ -100,7 +118,7 @@ impl PassManager<'_> {
             let before = self.observer.is_some().then(|| text(module));
             let start = Instant::now();
             let mut changed = false;
-            let mut cx = PassCx { globals: &module.globals, diagnostics: Vec::new() };
+            let mut cx = PassCx { globals: &module.globals, target: self.target, diagnostics: Vec::new() };
             for func in &mut module.funcs {
                 changed |= (pass.run)(func, &mut cx).0;
             }

@@ -53,8 +53,9 @@ dialect! {
 
     // Shared memory and registers
 
-    /// A buffer in shared memory that lives as long as the block. `align` counts bytes.
-    AllocShared = "tile.alloc_shared" () { align: u32 } -> One : Special, Write;
+    /// A buffer in shared memory. `align` counts bytes, and so does `offset`: where the buffer starts in the block's shared memory.
+    /// Buffers without one live as long as the block; those with one may share bytes at different times.
+    AllocShared = "tile.alloc_shared" () { align: u32, offset: Option<u32> } -> One : Special, Write;
     /// An array of each thread's own that lives as long as the block. Its elements are undetermined until written.
     AllocRegister = "tile.alloc_register" () {} -> One : Special, Write;
     /// Entry `index` of the first axis, without that axis. The same index in all threads of the role.

@@ -20,7 +20,7 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
     let mut manager = PassManager {
         verify_each: arguments.verify_each,
         print_after: if arguments.print_after_all { PrintAfter::All } else { PrintAfter::Never },
-        observer: None,
+        ..PassManager::default()
     };
     if arguments.diff {
         manager.observer = Some(&mut show);

@@ -9,7 +9,7 @@ impl Uses {
     pub(crate) fn of(func: &Func) -> Uses {
         let mut counts = vec![0; func.values.len()];
         for op in func.linked_ops() {
-            for operand in &func.ops[op].operands {
+            for operand in func.ops[op].used() {
                 counts[operand.index()] += 1;
             }
         }

@@ -105,7 +105,7 @@ impl Liveness<'_> {
             OpKind::Schedule(ScheduleOp::Loop {}) => 0,
             _ => data.operands.len(),
         };
-        data.operands[..decisive].iter().for_each(|&operand| self.value(operand));
+        data.operands[..decisive].iter().chain(&data.through).for_each(|&used| self.value(used));
         if data.row().effects != Effects::Regions {
             // The region of a reduction is part of what it computes.
             for &inner in data.regions.iter().flat_map(|&region| &self.func.blocks[region].ops) {

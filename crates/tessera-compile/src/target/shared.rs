@@ -36,7 +36,7 @@ impl Lowering<'_> {
         for op in self.func.linked_ops() {
             let data = self.data(op);
             let (bytes, align) = match (&data.kind, data.results.first().map(|&result| self.func.ty(result))) {
-                (OpKind::Tile(TileOp::AllocShared { align }), Some(Type::Shared(ty))) => {
+                (OpKind::Tile(TileOp::AllocShared { align, .. }), Some(Type::Shared(ty))) => {
                     let least = if buffer_bytes(ty) >= 1024 { 128 } else { 16 };
                     (buffer_bytes(ty), span(ty.swizzle).max(u64::from(*align)).max(least))
                 }

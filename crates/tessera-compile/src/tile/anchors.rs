@@ -246,7 +246,7 @@ impl Anchors {
         let Some(tile) = func.ty(value).as_tile().cloned() else { return value };
         let Some(elem) = tile.elem.num() else { return value };
         let ty = Type::Shared(Box::new(SharedType::new(tile.shape, elem)));
-        let alloc = func.make_op(TileOp::AllocShared { align: 16 }.into(), &[], [ty], [], span);
+        let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: None }.into(), &[], [ty], [], span);
         let buffer = func.ops[alloc].result();
         let store = func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[buffer]], [], [], span);
         out.extend([alloc, store]);

@@ -416,7 +416,7 @@ fn left_factor(func: &mut Func, chain: &Chain, queues: &Queues, link: &Link, ops
         (Left::Loaded(..), None) => func.ops[link.products[0]].one(0),
         (Left::Stored(value, ty), _) => {
             let ty = Type::Shared(Box::new(ty.clone()));
-            let alloc = func.make_op(TileOp::AllocShared { align: 1024 }.into(), &[], [ty], [], span);
+            let alloc = func.make_op(TileOp::AllocShared { align: 1024, offset: None }.into(), &[], [ty], [], span);
             let buffer = func.ops[alloc].result();
             let store = func.make_op(TileOp::StoreShared {}.into(), &[&[*value], &[buffer]], [], [], span);
             let fence = func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span);

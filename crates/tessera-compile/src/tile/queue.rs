@@ -35,7 +35,7 @@ impl Queue {
         let mut buffers = Vec::new();
         for slot in slots {
             let ty = Type::Shared(Box::new(staged(slot, stages)));
-            let alloc = func.make_op(TileOp::AllocShared { align: 1024 }.into(), &[], [ty], [], span);
+            let alloc = func.make_op(TileOp::AllocShared { align: 1024, offset: None }.into(), &[], [ty], [], span);
             buffers.push(func.ops[alloc].result());
             out.push(alloc);
         }

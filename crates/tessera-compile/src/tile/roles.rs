@@ -238,7 +238,8 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     };
     let mut before_turn = Vec::new();
     for ty in turned {
-        let alloc = func.make_op(TileOp::AllocShared { align: 1024 }.into(), &[], [Type::Shared(Box::new(ty))], [], span);
+        let alloc =
+            func.make_op(TileOp::AllocShared { align: 1024, offset: None }.into(), &[], [Type::Shared(Box::new(ty))], [], span);
         shared.push(alloc);
         before_turn.push(func.ops[alloc].result());
     }

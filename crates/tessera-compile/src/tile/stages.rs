@@ -223,7 +223,7 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
     let mut b = Builder { func, block: ahead, span };
     let buffers = candidate.slots.each_ref().map(|slot| {
         let ty = Type::Shared(Box::new(slots::staged(slot, stages)));
-        b.value(TileOp::AllocShared { align: 128 }, &[], ty)
+        b.value(TileOp::AllocShared { align: 128, offset: None }, &[], ty)
     });
     let index = |b: &mut Builder<'_>, value: u32| b.constant(Const::int(DType::I32, i64::from(value)), Shape::new());
     let (zero, one, last, count) = (index(&mut b, 0), index(&mut b, 1), index(&mut b, stages - 1), index(&mut b, stages));

@@ -445,6 +445,7 @@ impl<'a> FuncParser<'_, 'a> {
             groups.push(group);
         }
 
+        let through = if self.cursor.eat_word("through") { Some(self.used()?) } else { None };
         let mut attr_texts: IndexMap<&'a str, Cursor<'a>> = IndexMap::new();
         if self.cursor.eat("{") {
             while !self.cursor.eat("}") {
@@ -509,6 +510,7 @@ impl<'a> FuncParser<'_, 'a> {
         }
         let group_slices: SmallVec<[&[Value]; 6]> = groups.iter().map(SmallVec::as_slice).collect();
         let op = self.func.make_op(kind, &group_slices, types, regions, span);
+        self.func.ops[op].through = through;
         self.func.blocks[block].ops.push(op);
         for (position, (name, at)) in result_names.into_iter().enumerate() {
             let value = self.func.ops[op].results[position];

@@ -166,6 +166,9 @@ impl Printer<'_> {
                 OperandKind::Optional => write!(line, "{}={}", spec.name, names.join("")),
             };
         }
+        if let Some(through) = data.through {
+            let _ = write!(line, " through {}", self.used(through));
+        }
         let mut attrs = String::new();
         data.kind.print_attrs(&mut attrs);
         if !attrs.is_empty() {

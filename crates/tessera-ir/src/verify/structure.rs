@@ -129,7 +129,7 @@ impl Walk<'_, '_> {
             let defined = self.func.values[result].def == Def::Result(op, position as u32);
             ensure!(defined, "ir-structure", "a result is not defined by it");
         }
-        for &operand in &data.operands {
+        for operand in data.used() {
             let name = self.func.values[operand].name.as_deref().unwrap_or("value");
             ensure!(self.visible[operand.index()], "ir-dominance", "the operand `{name}` is not defined here");
         }
@@ -169,6 +169,14 @@ impl Walk<'_, '_> {
             }
         };
         ensure!(fits, "ir-level", "cannot stand in a {} function", self.func.level.word());
+        let Some(through) = data.through else { return Ok(()) };
+        let buffer = self.func.ty(through).as_shared().is_some() && self.func.level == Level::Tile;
+        ensure!(
+            buffer,
+            "ir-operand-type",
+            "exchanges elements through a shared buffer of a tile function, not `{}`",
+            self.func.ty(through)
+        );
         Ok(())
     }
 

@@ -21,8 +21,10 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             Ok(())
         }
 
-        TileOp::AllocShared { align } => {
+        TileOp::AllocShared { align, offset } => {
             ensure!(align.is_power_of_two(), "ir-attribute", "the alignment {align} is not a power of two");
+            let aligned = offset.is_none_or(|offset| offset % align == 0);
+            ensure!(aligned, "ir-attribute", "the offset {} is no multiple of the alignment {align}", offset.unwrap_or(0));
             ensure!(site.result(0).as_shared().is_some(), "ir-result-type", "the result must be a shared buffer");
             Ok(())
         }

@@ -161,7 +161,7 @@ impl Emit<'_> {
                 Space::Shared => {
                     let ty = Type::Shared(Box::new(SharedType::new(shape, elem)));
                     // An asynchronous copy of 16 bytes may begin where the array does.
-                    Home::Memory(self.tile_value(TileOp::AllocShared { align: 16 }, &[], ty))
+                    Home::Memory(self.tile_value(TileOp::AllocShared { align: 16, offset: None }, &[], ty))
                 }
                 Space::Register if apart[position] => self.variables(own.shape.iter().product::<u32>() as usize, own.dtype),
                 Space::Register => {
