@@ -21,11 +21,12 @@ use tessera_ir::{Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType,
 use tessera_types::DType;
 
 use super::anchors::Units;
+use super::around::carry;
 use super::factor::{Loaded, loaded, matrix};
 use super::guard::guard;
 use super::queue::{Queue, copied, mapped, over_same_range, role};
 use super::remark::Reason;
-use super::roles::{FEEDERS, Parts, carry, is_free, parts, signs};
+use super::roles::{FEEDERS, Parts, is_free, parts, signs};
 use super::slots;
 
 /// Slots of a ring that were found useful.

@@ -9,11 +9,12 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
+use super::around::Around;
 use super::feed::Way;
-use super::queue::{Queue, copied, mapped, over, over_same_range, range};
+use super::queue::{Queue, copied, mapped, over, range};
 use super::roles::{Candidate, RAW_STAGES};
 
 /// The barrier of the threads that compute factors: the last one, since roles take theirs from the first on.
@@ -37,167 +38,204 @@ impl Rings {
     }
 }
 
-/// The loop that has the copy engine fill slots: the loop again, with loads as copies.
-pub(super) fn feeder(func: &mut Func, candidate: &Candidate, rings: &Rings) -> Op {
-    let starts: Vec<Value> = rings.fed().map(|(queue, _)| queue.start).collect();
-    let body = func.ops[candidate.looped].regions[0];
-    over_same_range(func, candidate.looped, &starts, |func, counter, cursors| {
-        let mut ops = Vec::new();
-        let map = scalars(func, candidate, body, counter, &mut ops);
-        let mut next = Vec::new();
-        for (fed, &cursor) in rings.fed().zip(cursors) {
-            next.push(feed(func, candidate, fed, (&map, cursor), &mut ops));
-        }
-        (ops, next)
-    })
+/// What stands for values of the original function.
+type Names = FxHashMap<Value, Value>;
+
+/// The work of the role.
+pub(super) struct Feeding<'a> {
+    pub(super) candidate: &'a Candidate,
+    pub(super) around: Option<&'a Around>,
+    pub(super) rings: &'a Rings,
+    /// Buffers for factors before they are turned.
+    pub(super) before_turn: &'a [Value],
 }
 
-/// A round's copies into a ring; the cursor behind it.
-fn feed(
-    func: &mut Func,
-    candidate: &Candidate,
-    (queue, direct): (&Queue, bool),
-    (map, cursor): (&FxHashMap<Value, Value>, Value),
-    ops: &mut Vec<Op>,
-) -> Value {
-    queue.at(func, TileOp::Acquire {}, cursor, ops);
-    let factors = candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
-    let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
-    for (position, &(load, _)) in loads.enumerate() {
-        let data = func.ops[load].clone();
-        let index = mapped(map, data.group(1));
-        queue.load(func, (data.one(0), &index), (cursor, position), ops);
-    }
-    queue.at(func, TileOp::Commit {}, cursor, ops);
-    queue.next(func, cursor, ops)
-}
-
-/// The scalar arithmetic of the loop's body again; what stands for its values.
-fn scalars(func: &mut Func, candidate: &Candidate, body: Block, counter: Value, out: &mut Vec<Op>) -> FxHashMap<Value, Value> {
-    let mut map = FxHashMap::default();
-    map.insert(func.blocks[body].args[0], counter);
-    for op in func.blocks[body].ops.clone() {
-        let ends = matches!(func.ops[op].row().effects, Effects::Terminator);
-        if op != candidate.product && !ends && !candidate.computes(op) {
-            let copy = copied(func, op, &mut map);
-            out.push(copy);
+impl Feeding<'_> {
+    /// The role's operations.
+    pub(super) fn role(&self, func: &mut Func) -> Vec<Op> {
+        let starts: Vec<Value> = self.waiting().chain(self.rings.fed().map(|(queue, _)| queue.start)).collect();
+        match self.around {
+            None => self.loops(func, &Names::default(), &starts).0,
+            Some(around) => vec![around.again(func, &starts, |func, names, cursors| self.loops(func, names, cursors))],
         }
     }
-    map
-}
 
-/// The loop that fills slots from what the copy engine has brought, or from memory. The copies run ahead: some rounds before the loop,
-/// then one a round. What threads wait for comes as early as its ring allows; what the tensor cores wait for one round early, since
-/// to bring it earlier would be to wait for them.
-pub(super) fn maker(func: &mut Func, candidate: &Candidate, rings: &Rings, made: &Queue, before_turn: &[Value]) -> Vec<Op> {
-    let (looped, span) = (candidate.looped, func.ops[candidate.looped].span);
-    let body = func.ops[looped].regions[0];
-    let [lower, upper, step] = range(func, looped);
-    let OpKind::Schedule(ScheduleOp::For { unsigned }) = func.ops[looped].kind else { return Vec::new() };
-    let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
-    let overflow = Overflow::Wraps;
-    let ty = func.ty(step).clone();
-    let pair = |func: &mut Func, kind: ScheduleOp, ty: &Type, a: Value, b: Value, ops: &mut Vec<Op>| {
-        let op = func.make_op(kind.into(), &[&[a], &[b]], [ty.clone()], [], span);
-        ops.push(op);
-        func.ops[op].result()
-    };
-    let mut ops = Vec::new();
-    let mut starts: Vec<Value> = std::iter::once(made.start).chain(rings.raw.as_ref().map(|raw| raw.start)).collect();
-    let own = starts.len();
-    let mut distances = Vec::new();
-    for (queue, direct) in rings.fed() {
-        let ahead = if direct { 1 } else { RAW_STAGES };
-        let mut distance = step;
-        for _ in 1..ahead {
-            distance = pair(func, ScheduleOp::AddI { overflow }, &ty, distance, step, &mut ops);
+    /// The first cursors of the threads that fill slots: of the ring that they fill, and of the one that they read.
+    fn waiting(&self) -> impl Iterator<Item = Value> {
+        let made = self.rings.made.as_ref();
+        made.into_iter().chain(made.and(self.rings.raw.as_ref())).map(|queue| queue.start)
+    }
+
+    /// The loops over the product's rounds from cursors on, and the cursors behind them.
+    fn loops(&self, func: &mut Func, names: &Names, cursors: &[Value]) -> (Vec<Op>, Vec<Value>) {
+        let rounds = range(func, self.candidate.looped).map(|value| names.get(&value).copied().unwrap_or(value));
+        if let Some(made) = &self.rings.made {
+            return self.maker(func, made, (names, rounds), cursors);
         }
-        let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
-        let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
-        let first = over(func, looped, [lower, end, step], &[queue.start], |func, counter, cursors| {
+        let looped = over(func, self.candidate.looped, rounds, cursors, |func, counter, cursors| {
             let mut ops = Vec::new();
-            let map = scalars(func, candidate, body, counter, &mut ops);
-            let next = feed(func, candidate, (queue, direct), (&map, cursors[0]), &mut ops);
-            (ops, vec![next])
+            let names = self.scalars(func, names, counter, &mut ops);
+            let mut next = Vec::new();
+            for (fed, &cursor) in self.rings.fed().zip(cursors) {
+                next.push(self.feed(func, fed, (&names, cursor), &mut ops));
+            }
+            (ops, next)
         });
-        ops.push(first);
-        starts.push(func.ops[first].result());
-        distances.push(distance);
+        (vec![looped], func.ops[looped].results.to_vec())
     }
-    let all = over(func, looped, [lower, upper, step], &starts, |func, counter, cursors| {
-        let mut ops = Vec::new();
-        let raw = rings.raw.as_ref().zip(cursors.get(1).copied());
-        made_round(func, candidate, (made, raw), (counter, cursors[0]), before_turn, &mut ops);
-        let mut next = vec![made.next(func, cursors[0], &mut ops)];
-        if let Some((raw, cursor)) = raw {
-            raw.at(func, TileOp::Release {}, cursor, &mut ops);
-            next.push(raw.next(func, cursor, &mut ops));
-        }
-        for ((fed, &cursor), &distance) in rings.fed().zip(&cursors[own..]).zip(&distances) {
-            let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
-            let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
-            let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
-            let mut inside = Vec::new();
-            let map = scalars(func, candidate, body, later, &mut inside);
-            let behind = feed(func, candidate, fed, (&map, cursor), &mut inside);
-            let regions = [(inside, behind), (Vec::new(), cursor)].map(|(mut ops, value)| {
-                ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[value]], [], [], span));
-                let block = func.new_block();
-                func.blocks[block].ops = ops;
-                block
-            });
-            let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [Type::Cursor], regions, span);
-            ops.push(branch);
-            next.push(func.ops[branch].result());
-        }
-        (ops, next)
-    });
-    ops.push(all);
-    ops
-}
 
-/// A round of the threads that fill slots.
-fn made_round(
-    func: &mut Func,
-    candidate: &Candidate,
-    (made, raw): (&Queue, Option<(&Queue, Value)>),
-    (counter, cursor): (Value, Value),
-    before_turn: &[Value],
-    ops: &mut Vec<Op>,
-) {
-    let span = func.ops[candidate.looped].span;
-    let body = func.ops[candidate.looped].regions[0];
-    let threads = Arch::WARP * candidate.feeders(func);
-    let mut map = scalars(func, candidate, body, counter, ops);
-    if let Some((raw, cursor)) = raw {
-        raw.at(func, TileOp::Wait {}, cursor, ops);
+    /// A round's copies into a ring; the cursor behind it.
+    fn feed(
+        &self,
+        func: &mut Func,
+        (queue, direct): (&Queue, bool),
+        (names, cursor): (&Names, Value),
+        ops: &mut Vec<Op>,
+    ) -> Value {
+        queue.at(func, TileOp::Acquire {}, cursor, ops);
+        let factors = self.candidate.factors.iter().filter(|factor| (factor.way == Way::Brought) == direct);
+        let loads = factors.flat_map(|factor| factor.loads.iter().filter(|(_, buffer)| buffer.is_some()));
+        for (position, &(load, _)) in loads.enumerate() {
+            let data = func.ops[load].clone();
+            let (view, index) = (mapped(names, data.group(0))[0], mapped(names, data.group(1)));
+            queue.load(func, (view, &index), (cursor, position), ops);
+        }
+        queue.at(func, TileOp::Commit {}, cursor, ops);
+        queue.next(func, cursor, ops)
     }
-    made.at(func, TileOp::Acquire {}, cursor, ops);
-    let (mut brought, mut waiting) = (0, before_turn.iter());
-    for (position, factor) in candidate.made().enumerate() {
-        let mut buffers = Vec::new();
-        for (_, buffer) in &factor.loads {
-            let filled = raw.filter(|_| buffer.is_some());
-            buffers.push(filled.map(|(raw, cursor)| raw.slot(func, cursor, brought, ops)));
-            brought += usize::from(buffer.is_some());
+
+    /// The scalar arithmetic of the loop's body again; what stands for its values.
+    fn scalars(&self, func: &mut Func, names: &Names, counter: Value, out: &mut Vec<Op>) -> Names {
+        let body = func.ops[self.candidate.looped].regions[0];
+        let mut names = names.clone();
+        names.insert(func.blocks[body].args[0], counter);
+        for op in func.blocks[body].ops.clone() {
+            let ends = matches!(func.ops[op].row().effects, Effects::Terminator);
+            if op != self.candidate.product && !ends && !self.candidate.computes(op) {
+                let copy = copied(func, op, &mut names);
+                out.push(copy);
+            }
         }
-        let target = made.slot(func, cursor, position, ops);
-        let copy = |func: &mut Func, from: Value| func.make_op(TileOp::CopyShared {}.into(), &[&[from], &[target]], [], [], span);
-        if let (Way::Turned, Some(&Some(buffer))) = (factor.way, buffers.first()) {
-            let source = factor.looked_at(func, buffer, span, ops);
-            ops.push(copy(func, source));
-            continue;
-        }
-        let value = factor.computed(func, &buffers, &mut map, ops);
-        let between = factor.before_turn().and_then(|_| waiting.next().copied());
-        ops.push(func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[between.unwrap_or(target)]], [], [], span));
-        if let Some(between) = between {
-            let kind = TileOp::NamedBarrier { id: MAKERS_BARRIER, threads };
-            ops.push(func.make_op(kind.clone().into(), &[], [], [], span));
-            ops.push(copy(func, between));
-            ops.push(func.make_op(kind.into(), &[], [], [], span));
-        }
+        names
     }
-    ops.push(func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span));
-    made.at(func, TileOp::Commit {}, cursor, ops);
+
+    /// The loop that fills slots from what the copy engine has brought, or from memory. The copies run ahead: some rounds before the loop,
+    /// then one a round. What threads wait for comes as early as its ring allows; what the tensor cores wait for one round early, since
+    /// to bring it earlier would be to wait for them.
+    fn maker(
+        &self,
+        func: &mut Func,
+        made: &Queue,
+        (names, [lower, upper, step]): (&Names, [Value; 3]),
+        starts: &[Value],
+    ) -> (Vec<Op>, Vec<Value>) {
+        let (looped, span) = (self.candidate.looped, func.ops[self.candidate.looped].span);
+        let unsigned = matches!(func.ops[looped].kind, OpKind::Schedule(ScheduleOp::For { unsigned: true }));
+        let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
+        let overflow = Overflow::Wraps;
+        let ty = func.ty(step).clone();
+        let pair = |func: &mut Func, kind: ScheduleOp, ty: &Type, a: Value, b: Value, ops: &mut Vec<Op>| {
+            let op = func.make_op(kind.into(), &[&[a], &[b]], [ty.clone()], [], span);
+            ops.push(op);
+            func.ops[op].result()
+        };
+        let mut ops = Vec::new();
+        let (own, feeding) = starts.split_at(self.waiting().count());
+        let mut cursors = own.to_vec();
+        let mut distances = Vec::new();
+        for ((queue, direct), &start) in self.rings.fed().zip(feeding) {
+            let ahead = if direct { 1 } else { RAW_STAGES };
+            let mut distance = step;
+            for _ in 1..ahead {
+                distance = pair(func, ScheduleOp::AddI { overflow }, &ty, distance, step, &mut ops);
+            }
+            let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
+            let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
+            let first = over(func, looped, [lower, end, step], &[start], |func, counter, cursors| {
+                let mut ops = Vec::new();
+                let names = self.scalars(func, names, counter, &mut ops);
+                let next = self.feed(func, (queue, direct), (&names, cursors[0]), &mut ops);
+                (ops, vec![next])
+            });
+            ops.push(first);
+            cursors.push(func.ops[first].result());
+            distances.push(distance);
+        }
+        let all = over(func, looped, [lower, upper, step], &cursors, |func, counter, cursors| {
+            let mut ops = Vec::new();
+            let raw = self.rings.raw.as_ref().zip(cursors.get(1).copied());
+            self.made_round(func, (made, raw), names, (counter, cursors[0]), &mut ops);
+            let mut next = vec![made.next(func, cursors[0], &mut ops)];
+            if let Some((raw, cursor)) = raw {
+                raw.at(func, TileOp::Release {}, cursor, &mut ops);
+                next.push(raw.next(func, cursor, &mut ops));
+            }
+            for ((fed, &cursor), &distance) in self.rings.fed().zip(&cursors[own.len()..]).zip(&distances) {
+                let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
+                let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
+                let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
+                let mut inside = Vec::new();
+                let names = self.scalars(func, names, later, &mut inside);
+                let behind = self.feed(func, fed, (&names, cursor), &mut inside);
+                let regions = [(inside, behind), (Vec::new(), cursor)].map(|(mut ops, value)| {
+                    ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[value]], [], [], span));
+                    let block = func.new_block();
+                    func.blocks[block].ops = ops;
+                    block
+                });
+                let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [Type::Cursor], regions, span);
+                ops.push(branch);
+                next.push(func.ops[branch].result());
+            }
+            (ops, next)
+        });
+        ops.push(all);
+        (ops, func.ops[all].results.to_vec())
+    }
+
+    /// A round of the threads that fill slots.
+    fn made_round(
+        &self,
+        func: &mut Func,
+        (made, raw): (&Queue, Option<(&Queue, Value)>),
+        names: &Names,
+        (counter, cursor): (Value, Value),
+        ops: &mut Vec<Op>,
+    ) {
+        let span = func.ops[self.candidate.looped].span;
+        let threads = Arch::WARP * self.candidate.feeders(func);
+        let mut names = self.scalars(func, names, counter, ops);
+        if let Some((raw, cursor)) = raw {
+            raw.at(func, TileOp::Wait {}, cursor, ops);
+        }
+        made.at(func, TileOp::Acquire {}, cursor, ops);
+        let (mut brought, mut waiting) = (0, self.before_turn.iter());
+        for (position, factor) in self.candidate.made().enumerate() {
+            let mut buffers = Vec::new();
+            for (_, buffer) in &factor.loads {
+                let filled = raw.filter(|_| buffer.is_some());
+                buffers.push(filled.map(|(raw, cursor)| raw.slot(func, cursor, brought, ops)));
+                brought += usize::from(buffer.is_some());
+            }
+            let target = made.slot(func, cursor, position, ops);
+            let copy =
+                |func: &mut Func, from: Value| func.make_op(TileOp::CopyShared {}.into(), &[&[from], &[target]], [], [], span);
+            if let (Way::Turned, Some(&Some(buffer))) = (factor.way, buffers.first()) {
+                let source = factor.looked_at(func, buffer, span, ops);
+                ops.push(copy(func, source));
+                continue;
+            }
+            let value = factor.computed(func, &buffers, &mut names, ops);
+            let between = factor.before_turn().and_then(|_| waiting.next().copied());
+            ops.push(func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[between.unwrap_or(target)]], [], [], span));
+            if let Some(between) = between {
+                let kind = TileOp::NamedBarrier { id: MAKERS_BARRIER, threads };
+                ops.push(func.make_op(kind.clone().into(), &[], [], [], span));
+                ops.push(copy(func, between));
+                ops.push(func.make_op(kind.into(), &[], [], [], span));
+            }
+        }
+        ops.push(func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span));
+        made.at(func, TileOp::Commit {}, cursor, ops);
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
 //!    [`counted`] makes loops that count what they are.
-//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, [`chain`] one with two products of
+//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
+//!    [`chain`] one with two products of
 //!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
 //!    warps copy ahead of what they multiply, by tensor instructions of a warp or, with accumulators laid out by [`outer`], by
@@ -23,6 +24,7 @@
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod anchors;
+mod around;
 mod chain;
 mod counted;
 mod factor;

@@ -14,7 +14,8 @@
 //! tile.role { for the first rounds { load }  for ... { wait %raw; acquire %made; copy_shared; fence_async; commit %made; release %raw; load } }
 //! ```
 //!
-//! **Predicate.** The function has one product; its loop counts, stands at the top of the function, carries the accumulator alone, and
+//! **Predicate.** The function has one product; its loop counts, stands at the top of the function or of a loop there ([`around`](super::around):
+//! the copies for the next tile go on while this one is stored), carries the accumulator alone, and
 //! holds nothing but scalar arithmetic, the product and what computes its factors: loads of whole tiles and arithmetic of their
 //! elements; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of rows. Nothing else about the kernel matters.
 //! Blocks of a plane are taken in the order of [`order`].
@@ -25,8 +26,9 @@ use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, Sha
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
+use super::around::{Around, carry};
 use super::feed::{Factor, Way};
-use super::makers::{Rings, feeder, maker};
+use super::makers::{Feeding, Rings};
 use super::queue::{Queue, role};
 use super::relation::Relation;
 use super::remark::Reason;
@@ -48,6 +50,8 @@ pub(super) const RAW_STAGES: u32 = 2;
 /// A loop that fits.
 pub(super) struct Candidate {
     pub(super) looped: Op,
+    /// A loop around it, of the function's own body.
+    outer: Option<Op>,
     pub(super) product: Op,
     pub(super) factors: [Factor; 2],
     /// Warps that multiply.
@@ -85,9 +89,9 @@ impl Candidate {
 /// Splits the function into roles where its product allows; the warps of the role that computes.
 pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
     let candidate = find(func, units)?;
-    let (shared, moved) = partition(func, &candidate)?;
+    let (parts, around) = partition(func, &candidate)?;
     let warps = candidate.warps;
-    build(func, units, &candidate, shared, moved);
+    build(func, units, &candidate, (parts, around.as_ref()));
     order::by_groups(func);
     Ok(warps)
 }
@@ -103,12 +107,8 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
     if let Some(second) = products.next() {
         return Err(Reason::at("there is a second product", func.ops[second].span));
     }
-    let in_body = |op: &&Op| {
-        let data = &func.ops[**op];
-        matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. })) && func.blocks[data.regions[0]].ops.contains(&product)
-    };
-    let looped = func.blocks[func.body].ops.iter().find(in_body);
-    let looped = *looped.ok_or_else(|| Reason::at("the product stands in no counted loop of the function's own body", at))?;
+    let (looped, outer) = loops_around(func, product)
+        .ok_or_else(|| Reason::at("the product stands in no counted loop of the function's own body, or of a loop there", at))?;
     let body = func.ops[looped].regions[0];
     let (&[_, acc], mma) = (&func.blocks[body].args[..], &func.ops[product]) else {
         return Err(Reason::at("the product's loop carries more than the accumulator", func.ops[looped].span));
@@ -137,7 +137,7 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
         return Err(Reason::at(text, at));
     }
     let factors = [Factor::of(func, ops, mma.one(0), 1)?, Factor::of(func, ops, mma.one(1), 0)?];
-    let candidate = Candidate { looped, product, factors, warps: if m.is_multiple_of(128) { 8 } else { 4 } };
+    let candidate = Candidate { looped, outer, product, factors, warps: if m.is_multiple_of(128) { 8 } else { 4 } };
     let scalar = |op: &Op| {
         let data = &func.ops[*op];
         data.regions.is_empty() && is_free(func, *op) && data.results.iter().all(|&result| func.ty(result).is_scalar())
@@ -159,6 +159,24 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
         return Err(Reason::at("a factor is used outside the product, or by both sides", func.ops[op].span));
     }
     Ok(candidate)
+}
+
+/// The counted loop that a product stands in, and the loop around that, where it is not the function's own body.
+fn loops_around(func: &Func, product: Op) -> Option<(Op, Option<Op>)> {
+    let loops = |block: Block, open: bool| {
+        let loops = move |op: &Op| match func.ops[*op].kind {
+            OpKind::Schedule(ScheduleOp::For { .. }) => true,
+            OpKind::Schedule(ScheduleOp::Loop {}) => open,
+            _ => false,
+        };
+        func.blocks[block].ops.iter().copied().filter(loops)
+    };
+    let body = |op: Op| func.ops[op].regions[0];
+    let holds = |op: &Op| func.blocks[body(*op)].ops.contains(&product);
+    if let Some(looped) = loops(func.body, false).find(holds) {
+        return Some((looped, None));
+    }
+    loops(func.body, true).find_map(|outer| Some((loops(body(outer), false).find(holds)?, Some(outer))))
 }
 
 /// Formats whose products the tensor cores of warpgroups add with about 14 bits.
@@ -201,8 +219,12 @@ pub(super) fn parts(func: &Func) -> Result<Parts, Reason> {
 }
 
 /// What stays before the roles, and what the computing role does.
-fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), Reason> {
-    let Parts { shared, moved, inside } = parts(func)?;
+fn partition(func: &Func, candidate: &Candidate) -> Result<(Parts, Option<Around>), Reason> {
+    let Parts { shared, moved, mut inside } = parts(func)?;
+    let around = candidate.outer.map(|outer| Around::of(func, outer, &inside)).transpose()?;
+    if let Some(around) = &around {
+        inside.extend(around.own(func));
+    }
     let looped = &func.ops[candidate.looped];
     let own: FxHashSet<Op> = candidate.factors.iter().flat_map(|factor| factor.ops.iter().copied()).collect();
     let body = func.blocks[looped.regions[0]].ops.iter().copied().filter(|&op| op != candidate.product);
@@ -214,10 +236,11 @@ fn partition(func: &Func, candidate: &Candidate) -> Result<(Vec<Op>, Vec<Op>), R
     if looped.operands[..3].iter().copied().chain(needed).any(|value| !known(value) && inside.contains(&value)) {
         return Err(Reason::at("where to load from is computed from what the computing role holds", looped.span));
     }
-    Ok((shared, moved))
+    Ok((Parts { shared, moved, inside }, around))
 }
 
-fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<Op>, moved: Vec<Op>) {
+fn build(func: &mut Func, units: &Units, candidate: &Candidate, (parts, around): (Parts, Option<&Around>)) {
+    let Parts { mut shared, moved, .. } = parts;
     let span = func.ops[candidate.looped].span;
     let bytes = |slots: &[SharedType]| -> u32 { slots.iter().map(|slot| slot.bytes() as u32).sum() };
     let of_brought = candidate.factors.iter().filter(|factor| factor.way == Way::Brought).map(|factor| factor.slot.clone());
@@ -226,7 +249,8 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     let loads = candidate.made().flat_map(|factor| factor.loads.iter());
     let raw: Vec<SharedType> = loads.filter_map(|(_, buffer)| buffer.clone()).collect();
     let turned: Vec<SharedType> = candidate.made().filter_map(Factor::before_turn).collect();
-    let others = RAW_STAGES * bytes(&raw) + bytes(&turned) + epilogue_bytes(func, candidate, &moved);
+    let behind = around.map_or(moved.clone(), |around| func.blocks[func.ops[around.op].regions[0]].ops.to_vec());
+    let others = RAW_STAGES * bytes(&raw) + bytes(&turned) + epilogue_bytes(func, candidate, &behind);
     let stages = slots::stages(func, units, bytes(&brought) + bytes(&made), others);
     let ring = |func: &mut Func, slots: &[SharedType], stages, producer, shared: &mut Vec<Op>| {
         (!slots.is_empty()).then(|| Queue::new(func, slots, (stages, producer), span, shared))
@@ -245,11 +269,8 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, mut shared: Vec<
     }
     let feeders = candidate.feeders(func);
     let (few, many) = budgets(func, candidate);
-    let first = match &rings.made {
-        Some(made) => maker(func, candidate, &rings, made, &before_turn),
-        None => vec![feeder(func, candidate, &rings)],
-    };
-    computer(func, candidate, &rings);
+    let first = Feeding { candidate, around, rings: &rings, before_turn: &before_turn }.role(func);
+    computer(func, candidate, around, &rings);
     let feeding = role(func, (0, feeders), few, first, span);
     let computing = role(func, (feeders, candidate.warps), many, moved, span);
     shared.extend([feeding, computing]);
@@ -312,11 +333,11 @@ fn epilogue_bytes(func: &Func, candidate: &Candidate, ops: &[Op]) -> u32 {
 }
 
 /// The loop with slots in place of what computes the factors.
-fn computer(func: &mut Func, candidate: &Candidate, rings: &Rings) {
+fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rings: &Rings) {
     let looped = candidate.looped;
     let (body, span) = (func.ops[looped].regions[0], func.ops[looped].span);
     let queues: Vec<&Queue> = [&rings.brought, &rings.made].into_iter().flatten().collect();
-    let cursors: Vec<Value> = queues.iter().map(|queue| carry(func, looped, queue.start)).collect();
+    let cursors = carried(func, candidate.looped, around, &queues);
 
     let mut ops = Vec::new();
     for (queue, &cursor) in queues.iter().zip(&cursors) {
@@ -350,6 +371,21 @@ fn computer(func: &mut Func, candidate: &Candidate, rings: &Rings) {
     func.blocks[body].ops = ops;
 }
 
+/// The cursors that the product's loop carries; a loop around it carries them from one tile to the next.
+fn carried(func: &mut Func, looped: Op, around: Option<&Around>, queues: &[&Queue]) -> Vec<Value> {
+    let mut cursors = Vec::new();
+    for queue in queues {
+        let start = around.map_or(queue.start, |around| around.carry(func, queue.start));
+        cursors.push(carry(func, looped, start));
+    }
+    if let Some(around) = around {
+        let results = &func.ops[looped].results;
+        let behind = results[results.len() - cursors.len()..].to_vec();
+        around.hand_on(func, &behind);
+    }
+    cursors
+}
+
 /// The matrices of both factors in the slots at the cursors.
 fn factors_in(
     func: &mut Func,
@@ -368,20 +404,6 @@ fn factors_in(
         factors.push(if factor.way == Way::Brought { factor.looked_at(func, slot, span, out) } else { slot });
     }
     factors
-}
-
-/// Carries one more value around a loop; its name in the body.
-pub(super) fn carry(func: &mut Func, looped: Op, start: Value) -> Value {
-    let body = func.ops[looped].regions[0];
-    let ty = func.ty(start).clone();
-    let inside = func.add_arg(body, ty.clone(), None);
-    let position = func.ops[looped].results.len() as u32;
-    let result = func.values.push(tessera_ir::ValueData { ty, def: tessera_ir::Def::Result(looped, position), name: None });
-    let data = &mut func.ops[looped];
-    data.results.push(result);
-    data.operands.push(start);
-    data.segments[3] += 1;
-    inside
 }
 
 /// Attributes of a product, in the order of [`TileOp::MmaShared`].
