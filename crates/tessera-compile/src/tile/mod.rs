@@ -2,10 +2,8 @@
 //! a `tile.convert_layout`.
 //!
 //! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
-//!    [`counted`] makes loops that count what they are.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
-//!    [`chain`] one with two products of
-//!    which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
+//!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
 //!    warps copy ahead of what they multiply, by tensor instructions of a warp or, with accumulators laid out by [`outer`], by
 //!    multiply-adds of threads.
@@ -26,7 +24,6 @@
 mod anchors;
 mod around;
 mod chain;
-mod counted;
 mod factor;
 mod feed;
 mod flatten;
@@ -60,7 +57,6 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let mut func = func.clone();
     let mut remarks = Remarks::default();
     flatten::flatten(&mut func);
-    counted::count(&mut func);
     let split = remarks.ask("roles", || roles::separate(&mut func, units));
     let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));
     let split = split.or_else(|| remarks.ask("stages", || stages::pipeline(&mut func, units)));
