@@ -11,6 +11,7 @@ use crate::constant::Const;
 use crate::diag::{SourceMap, Span};
 use crate::dialect::{OperandKind, Row};
 use crate::entity::{Arena, entity};
+use crate::mesh::{Mesh, StatedSharding};
 use crate::op::OpKind;
 use crate::schedule::ScheduleOp;
 use crate::types::{Shape, Type};
@@ -200,6 +201,10 @@ pub struct Func {
     pub hints: FuncHints,
     /// Tile sizes and other choices of the schedule by name, such as `BLOCK_M`; what they mean is up to the stage that reads them.
     pub config: IndexMap<String, i64>,
+    /// The ranks that the function is for, where it is for several (Graph IR).
+    pub mesh: Option<Mesh>,
+    /// How arguments are divided over the ranks.
+    pub shardings: IndexMap<Value, StatedSharding>,
     /// Where it is defined.
     pub span: Span,
     /// The body; its arguments are the function's.
@@ -223,6 +228,8 @@ impl Func {
             abi: Abi::default(),
             hints: FuncHints::default(),
             config: IndexMap::new(),
+            mesh: None,
+            shardings: IndexMap::new(),
             span,
             body,
             values: Arena::new(),

@@ -19,6 +19,7 @@ mod dialect;
 pub mod attrs;
 pub mod diag;
 pub mod graph;
+pub mod mesh;
 pub mod schedule;
 pub mod tile;
 
@@ -42,6 +43,7 @@ pub use entity::{Arena, EntityId};
 pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
 pub use graph::GraphOp;
 pub use image::{Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan};
+pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
 pub use pass::{Changed, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};
 pub use schedule::ScheduleOp;

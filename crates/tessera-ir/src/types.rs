@@ -415,7 +415,9 @@ impl fmt::Display for Extent {
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Axis::Symbol(name) if name.contains('x') => write!(f, "@\"{name}\""),
+            Axis::Symbol(name) if !name.bytes().all(|b| b != b'x' && (b.is_ascii_alphanumeric() || b == b'_')) => {
+                write!(f, "@\"{name}\"")
+            }
             Axis::Symbol(name) => write!(f, "@{name}"),
             Axis::Fixed(extent) => write!(f, "{extent}"),
         }

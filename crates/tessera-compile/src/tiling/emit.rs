@@ -297,7 +297,8 @@ impl Emitter<'_> {
             OpKind::Graph(GraphOp::Contract {}) => return self.contract(op, coords),
             OpKind::Graph(GraphOp::Reduce { axis, combine }) => return self.reduce(op, *axis as usize, *combine, coords),
             OpKind::Graph(GraphOp::Broadcast {}) => return self.broadcast(op, coords),
-            OpKind::Graph(GraphOp::Store {}) | OpKind::Tile(_) => return self.zero,
+            // The plan refuses exchanges between ranks; a store has no value.
+            OpKind::Graph(_) | OpKind::Tile(_) => return self.zero,
             OpKind::Schedule(kind) => kind,
         };
         match kind {
@@ -459,8 +460,6 @@ impl Emitter<'_> {
         let data = &source.ops[op];
         match &data.kind {
             // What stands under a condition stays there; whole-operand operations depend on the open axes themselves.
-            OpKind::Graph(GraphOp::Load { .. } | GraphOp::Contract {} | GraphOp::Reduce { .. } | GraphOp::Store {}) => {}
-            OpKind::Tile(_) => {}
             OpKind::Schedule(ScheduleOp::If {}) => self.prefetch(data.one(0), &[]),
             OpKind::Graph(GraphOp::Broadcast {}) => {
                 let from = data.one(0);
@@ -473,6 +472,7 @@ impl Emitter<'_> {
                     .collect();
                 self.prefetch(from, &inner);
             }
+            OpKind::Graph(_) | OpKind::Tile(_) => {}
             OpKind::Schedule(_) => {
                 for &operand in &data.operands {
                     let inner = if tensor(source, operand).is_some() { coords } else { &[] };

@@ -46,6 +46,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn of(func: &Func) -> Result<Plan, Vec<Diagnostic>> {
+        alone(func)?;
         let mut stores = Vec::new();
         collect_stores(func, func.body, &mut stores);
         hazards(func, &stores)?;
@@ -76,6 +77,26 @@ impl Plan {
         }
         let rank = stores.first().map_or(0, |&store| axes(store).len());
         Ok(Plan { blocks: blocks(func, product, rank)?, parallel, first: stores.first().copied() })
+    }
+}
+
+/// A block program is one device's: what ranks exchange lies between such programs.
+fn alone(func: &Func) -> Result<(), Vec<Diagnostic>> {
+    let exchange = |op: &Op| match &func.ops[*op].kind {
+        OpKind::Graph(GraphOp::Load { .. } | GraphOp::Store {} | GraphOp::Contract {}) => false,
+        OpKind::Graph(GraphOp::Reduce { .. } | GraphOp::Broadcast {}) => false,
+        OpKind::Graph(_) => true,
+        OpKind::Schedule(_) | OpKind::Tile(_) => false,
+    };
+    match func.linked_ops().into_iter().find(exchange) {
+        Some(op) => {
+            let message = format!("`{}` is for several ranks, and no part of one device's kernel", func.ops[op].row().mnemonic);
+            Err(vec![
+                Diagnostic::error("ranks", func.ops[op].span, message)
+                    .help("run the program on its ranks, which exchange between kernels"),
+            ])
+        }
+        None => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
 use crate::dialect::{OperandKind, Results};
 use crate::func::{Block, Func, Global, Level, Module, Value};
+use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 use crate::op::{AttrTexts, OpKind};
 use crate::text::cursor::{Cursor, Parsed};
 use crate::types::{
@@ -321,6 +322,18 @@ impl<'a> FuncParser<'_, 'a> {
             })?;
             self.func.config = config.into_iter().collect();
         }
+        for program in [Program::Whole, Program::Rank] {
+            let start = self.cursor.offset();
+            if self.cursor.eat_word(program.word()) {
+                let axes = self.cursor.list("(", ")", |c| {
+                    let name = c.expect_word("the name of a mesh axis")?.to_string();
+                    c.expect("=")?;
+                    Ok(MeshAxis { name, size: c.integer()? })
+                })?;
+                let span = self.cursor.span_from(start);
+                self.func.mesh = Some(Mesh { axes: SmallVec::from_vec(axes), program, span });
+            }
+        }
         if self.cursor.eat_word("layouts") {
             let mut number = 0;
             self.layouts = self.cursor.list("(", ")", |c| {
@@ -363,11 +376,34 @@ impl<'a> FuncParser<'_, 'a> {
             let ty = parse_type(self.cursor, &self.layouts)?;
             let value = self.func.add_arg(block, ty, None);
             self.define(name, value, start)?;
+            if block == self.func.body && self.cursor.peek("{") {
+                self.sharding(value)?;
+            }
             if self.cursor.eat(")") {
                 return Ok(());
             }
             self.cursor.expect(",")?;
         }
+    }
+
+    /// `{sharding = "[_, tp]"}` behind an argument of the function.
+    fn sharding(&mut self, arg: Value) -> Parsed<()> {
+        let start = self.cursor.offset();
+        self.cursor.expect("{")?;
+        key(self.cursor, "sharding")?;
+        let text = self.cursor.string()?;
+        self.cursor.expect("}")?;
+        let span = self.cursor.span_from(start);
+        let rank = match self.func.ty(arg) {
+            Type::Operand(tensor) => tensor.axes.len(),
+            _ => 0,
+        };
+        let sharding = Sharding::parse(&text, rank).map_err(|message| {
+            let help = "write one entry a dimension, such as `[_, tp]`";
+            Box::new(Diagnostic::error("ir-sharding", span, message).help(help))
+        })?;
+        self.func.shardings.insert(arg, StatedSharding { sharding, span });
+        Ok(())
     }
 
     fn ops(&mut self, block: Block) -> Parsed<()> {

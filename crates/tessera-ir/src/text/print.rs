@@ -87,6 +87,9 @@ impl Printer<'_> {
             let config: Vec<String> = func.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let _ = write!(self.out, " config({})", config.join(", "));
         }
+        if let Some(mesh) = &func.mesh {
+            let _ = write!(self.out, " {mesh}");
+        }
         if !self.layouts.is_empty() {
             let layouts: Vec<String> = self.layouts.iter().enumerate().map(|(i, layout)| format!("#{i} = {layout}")).collect();
             let _ = write!(self.out, " layouts({})", layouts.join(", "));
@@ -136,6 +139,9 @@ impl Printer<'_> {
             }
             let name = self.name(arg);
             let _ = write!(self.out, "{name}: {}", self.ty(arg));
+            if let Some(stated) = self.func.shardings.get(&arg) {
+                let _ = write!(self.out, " {{sharding = \"{}\"}}", stated.sharding);
+            }
         }
         self.out.push(')');
     }

@@ -4,6 +4,7 @@
 use crate::graph::GraphOp;
 use crate::types::{Axis, TensorType, Type};
 use crate::verify::elementwise::computes;
+use crate::verify::mesh;
 use crate::verify::{Rule, Site, Wrong, ensure};
 
 pub(super) fn check(site: &Site<'_>, kind: &GraphOp) -> Rule {
@@ -51,6 +52,11 @@ pub(super) fn check(site: &Site<'_>, kind: &GraphOp) -> Rule {
             ensure!(fits, "ir-shape", "`{}` cannot become `tensor{result}`", site.operand(0));
             Ok(())
         }
+        GraphOp::AllReduce { .. }
+        | GraphOp::AllGather { .. }
+        | GraphOp::ReduceScatter { .. }
+        | GraphOp::AllToAll { .. }
+        | GraphOp::Shard { .. } => mesh::exchange(site, kind),
     }
 }
 

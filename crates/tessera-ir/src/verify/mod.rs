@@ -9,6 +9,7 @@
 //! | `memory` | views, loads, stores, atomics, tokens |
 //! | `control` | loops and conditions |
 //! | `graph` | whole operands |
+//! | `mesh` | ranks, shardings, exchanges between ranks |
 //! | `layout` | which layouts of tiles fit each other |
 //! | `tile` | threads, shared memory, barriers, rings, roles |
 //! | `wgmma` | products on the tensor cores of warpgroups |
@@ -40,6 +41,7 @@ mod elementwise;
 mod graph;
 mod layout;
 mod memory;
+mod mesh;
 mod structure;
 mod tile;
 mod tiles;
@@ -61,6 +63,7 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
 /// Everything that is wrong with one function of a module.
 pub fn verify_func(module: &Module, func: &Func) -> Vec<Diagnostic> {
     let mut found = types::signature(func);
+    found.extend(mesh::check(func));
     structure::check(module, func, &mut found);
     if found.is_empty() && func.level == Level::Tile {
         found = uniformity::check(func);
