@@ -20,7 +20,7 @@ pub(super) fn check(func: &Func) -> Vec<Diagnostic> {
         found.extend(axes(func, mesh));
     }
     for (&arg, stated) in &func.shardings {
-        found.extend(sharding(func, arg, &stated.sharding, stated.span).err());
+        found.extend(sharding(func, arg, &stated.sharding, stated.span));
     }
     found
 }
@@ -50,8 +50,8 @@ fn axes(func: &Func, mesh: &Mesh) -> Option<Diagnostic> {
     })
 }
 
-fn sharding(func: &Func, arg: Value, sharding: &Sharding, span: Span) -> Result<(), Diagnostic> {
-    let error = |message: String, help: String| Err(Diagnostic::error("ir-sharding", span, message).help(help));
+fn sharding(func: &Func, arg: Value, sharding: &Sharding, span: Span) -> Option<Diagnostic> {
+    let error = |message: String, help: String| Some(Diagnostic::error("ir-sharding", span, message).help(help));
     let Type::Operand(tensor) = func.ty(arg) else {
         let message = format!("a `{}` cannot be divided over ranks", func.ty(arg));
         return error(message, "state shardings of whole operands".to_string());
@@ -90,7 +90,7 @@ fn sharding(func: &Func, arg: Value, sharding: &Sharding, span: Span) -> Result<
             Program::Whole | Program::Rank => {}
         }
     }
-    Ok(())
+    None
 }
 
 /// The rule of an operation that ranks run together, or that depends on which rank runs it.
