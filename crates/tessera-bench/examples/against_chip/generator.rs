@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use tessera_bench::Random;
+
 use crate::rows::{FLOAT, INTEGER, MEMORY, TOGETHER};
 
 /// Threads of a kernel: two warps, in one block.
@@ -19,16 +21,16 @@ pub(crate) const INPUT_BYTES: usize = 8 * (8 + 8 + 4 + 4 + 4 + 4 + 4);
 /// Instructions of a kernel of the single kind.
 const SINGLES: usize = 24;
 
-/// A stream of numbers (splitmix64).
-pub(crate) struct Stream(pub(crate) u64);
+/// A stream of numbers.
+pub(crate) struct Stream(Random);
 
 impl Stream {
+    pub(crate) fn new(seed: u64) -> Stream {
+        Stream(Random::new(seed))
+    }
+
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
@@ -158,7 +160,7 @@ fn value(stream: &mut Stream, class: char) -> u64 {
 
 /// The inputs of every thread, class by class.
 pub(crate) fn inputs(seed: u64) -> Vec<u8> {
-    let mut stream = Stream(seed);
+    let mut stream = Stream::new(seed);
     let mut bytes = Vec::with_capacity(INPUT_BYTES * THREADS);
     for _ in 0..THREADS {
         for (class, width) in CLASSES {
@@ -449,7 +451,7 @@ fn widened(class: char, register: &str) -> (String, String) {
 
 /// A module of `count` kernels.
 pub(crate) fn module(seed: u64, kind: Kind, count: usize) -> (String, Vec<Program>) {
-    let mut stream = Stream(seed);
+    let mut stream = Stream::new(seed);
     let mut text = String::from(".version 8.6\n.target sm_90a\n.address_size 64\n");
     let programs = (0..count).map(|index| kernel(&mut stream, kind, &format!("k{index}"), &mut text)).collect();
     (text, programs)

@@ -132,7 +132,7 @@ pub(crate) fn agree(tables: &[Arc<DriverTable>; 2], count: usize, seed: u64, rep
     for kind in Kind::ALL {
         // Whole programs of integers are the most.
         let modules = if kind == Kind::Integer { count } else { count / 4 }.div_ceil(EACH);
-        let mut stream = Stream(seed ^ kind as u64);
+        let mut stream = Stream::new(seed ^ kind as u64);
         let seeds: Vec<u64> = (0..modules).map(|_| stream.bits()).collect();
         let (tally, next, failed) = (Mutex::new(Tally::default()), AtomicUsize::new(0), Mutex::new(None));
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
