@@ -5,5 +5,6 @@ pub(crate) mod exits;
 pub mod facts;
 pub(crate) mod masks;
 pub(crate) mod memory;
+pub(crate) mod neighbours;
 pub(crate) mod sharing;
 pub(crate) mod uses;

@@ -15,6 +15,7 @@ use super::frame::Files;
 use super::rings::Ring;
 use super::scratch::Scratch;
 use crate::analysis::masks::Masked;
+use crate::analysis::neighbours::Vector;
 use crate::facts::Facts;
 
 /// A user's mistake or a limit of the target.
@@ -37,6 +38,8 @@ pub(super) struct Lowering<'m> {
     pub(super) func: &'m Func,
     pub(super) arch: Arch,
     pub(super) facts: Facts,
+    /// Accesses by pointers that are known to touch neighbours.
+    pub(super) vectors: FxHashMap<Op, Vector>,
     pub(super) b: Builder,
     pub(super) bound: Vec<Option<Bound>>,
     pub(super) frames: Vec<Frame>,

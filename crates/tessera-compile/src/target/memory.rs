@@ -3,15 +3,19 @@
 //! Neighbours in memory that a thread holds in neighbouring registers move in one instruction of up to 16 bytes. What lies
 //! outside of an array is not touched: a predicate guards the instruction, and a load yields the padding there.
 
+use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{MemoryOrder, MemoryScope};
 use tessera_ir::{Elem, EntityId, Op, OpData, ScheduleOp, Value};
+use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
 
 use super::bound::{Bound, Regs, class_of};
 use super::lowering::{Lowered, Lowering};
+use super::place::Place;
 use super::scratch::element_bytes;
 use super::view::Run;
+use crate::analysis::neighbours::Vector;
 
 /// PTX's word for a scope.
 pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
@@ -48,10 +52,10 @@ impl Lowering<'_> {
             }
             ScheduleOp::StoreViewTko { order, scope, .. } => self.store_view(data, *order, *scope)?,
             ScheduleOp::LoadPtrTko { order, scope, .. } => {
-                let regs = self.load_pointers(data, *order, *scope)?;
+                let regs = self.load_pointers(op, data, *order, *scope)?;
                 self.bind_regs(data.results[0], regs);
             }
-            ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(data, *order, *scope)?,
+            ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(op, data, *order, *scope)?,
             ScheduleOp::MakeToken {} => {
                 self.settled.insert(data.result());
             }
@@ -369,7 +373,27 @@ impl Lowering<'_> {
         Ok(live)
     }
 
-    fn load_pointers(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+    /// The registers of an access by pointers, grouped into what one instruction can move: those of neighbours behind the first.
+    fn neighbours(&mut self, op: Op, pointers: Value, order: MemoryOrder) -> Lowered<Vec<Vec<usize>>> {
+        let layout = self.layout(pointers)?;
+        let place = self.place(&layout);
+        let bits = match self.vectors.get(&op) {
+            Some(&vector) if order == MemoryOrder::Weak => counting_bits(&layout, &place, vector),
+            _ => Vec::new(),
+        };
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); place.len()];
+        let all: usize = bits.iter().sum();
+        for register in 0..place.len() {
+            let position = bits.iter().enumerate().map(|(at, bit)| usize::from(register & bit != 0) << at).sum::<usize>();
+            let group = &mut groups[register & !all];
+            group.resize(group.len().max(position + 1), register);
+            group[position] = register;
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(groups)
+    }
+
+    fn load_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
         let pointers = data.one(0);
         let elem = self.pointee(pointers)?;
         let addresses = self.regs(pointers)?;
@@ -382,10 +406,20 @@ impl Lowering<'_> {
         // What may change meanwhile must be the same for all threads: one reads it.
         let once = self.func.ty(pointers).is_scalar() && !self.per_thread && order != MemoryOrder::Weak;
         let first = if once { Some(self.is_first_thread()) } else { None };
-        for (register, when) in self.live(pointers, data.optional(1))? {
-            let when = self.both(when, first);
-            let run = Run { registers: vec![register], address: addresses[register].into(), when };
-            regs[register] = self.load_run(&words, elem, &run, regs[register], false)[0];
+        let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(1))?.into_iter().collect();
+        for mut group in self.neighbours(op, pointers, order)? {
+            let padding = regs[group[0]];
+            let alone = group.iter().any(|&register| regs[register] != padding);
+            let rest = if alone { group.split_off(1) } else { Vec::new() };
+            for registers in std::iter::once(group).chain(rest.into_iter().map(|register| vec![register])) {
+                let Some(&when) = live.get(&registers[0]) else { continue };
+                let when = self.both(when, first);
+                let run = Run { address: addresses[registers[0]].into(), registers, when };
+                let loaded = self.load_run(&words, elem, &run, regs[run.registers[0]], false);
+                for (&register, value) in run.registers.iter().zip(loaded) {
+                    regs[register] = value;
+                }
+            }
         }
         if once {
             regs[0] = self.spread_scalar(elem, regs[0]);
@@ -395,7 +429,7 @@ impl Lowering<'_> {
         Ok(regs)
     }
 
-    fn store_pointers(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
+    fn store_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
         let pointers = data.one(0);
         let elem = self.pointee(pointers)?;
         let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
@@ -405,13 +439,16 @@ impl Lowering<'_> {
         }
         let mine = self.primary(pointers, &layout)?;
         let words = access_words(order, scope);
-        for (register, when) in self.live(pointers, data.optional(2))? {
-            if !layout.is_primary(register as u64, 0) {
+        let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(2))?.into_iter().collect();
+        for registers in self.neighbours(op, pointers, order)? {
+            let Some(&when) = live.get(&registers[0]) else { continue };
+            if !layout.is_primary(registers[0] as u64, 0) {
                 continue;
             }
             let when = self.both(when, mine);
-            let run = Run { registers: vec![register], address: addresses[register].into(), when };
-            self.store_run(&words, elem, &run, &[values[register]], false);
+            let moved: Vec<Reg> = registers.iter().map(|&register| values[register]).collect();
+            let run = Run { address: addresses[registers[0]].into(), registers, when };
+            self.store_run(&words, elem, &run, &moved, false);
         }
         Ok(())
     }
@@ -423,6 +460,30 @@ impl Lowering<'_> {
             (true, false) => Some(self.is_first_thread()),
             (false, _) => self.stores(layout),
         })
+    }
+}
+
+/// The register bits that count along a vector's axis, lowest first, where nothing else moves what lies within a vector.
+fn counting_bits(layout: &Distribution, place: &Place, vector: Vector) -> Vec<usize> {
+    let core = layout.core();
+    let mut bits = Vec::new();
+    loop {
+        let width = 2u64 << bits.len();
+        let whole = layout.shape()[vector.axis].is_multiple_of(width) && core.extent(vector.axis).is_multiple_of(width);
+        if width > vector.width || !whole || place.thread_bits[vector.axis] & (width - 1) != 0 {
+            return bits;
+        }
+        let wanted = width / 2;
+        let moves = |bit: &usize| core.basis(Axis::Register, *bit)[vector.axis] & wanted != 0;
+        let alone = |bit: &usize| {
+            let basis = core.basis(Axis::Register, *bit);
+            basis.iter().enumerate().all(|(axis, &value)| value == if axis == vector.axis { wanted } else { 0 })
+        };
+        let mut found = (0..core.bits(Axis::Register)).filter(moves);
+        match (found.next().filter(alone), found.next()) {
+            (Some(bit), None) => bits.push(1 << bit),
+            _ => return bits,
+        }
     }
 }
 

@@ -64,6 +64,7 @@ use self::frame::{Files, identifier};
 use self::lowering::{Lowered, Lowering, Team};
 use self::scratch::Scratch;
 use crate::analysis::masks::masked_loads;
+use crate::analysis::neighbours;
 use crate::facts::Facts;
 
 /// A kernel in Target IR with what a launch of it must know.
@@ -120,11 +121,13 @@ pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, D
 fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {
     let warps = func.hints.num_warps.unwrap_or(4);
     let name = identifier(&func.name);
+    let facts = Facts::of(func);
     let mut lowering = Lowering {
         module,
         func,
         arch,
-        facts: Facts::of(func),
+        vectors: neighbours::vectors(func, &facts),
+        facts,
         b: Builder::new(&name),
         bound: vec![None; func.values.len()],
         frames: Vec::new(),

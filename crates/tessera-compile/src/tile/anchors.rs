@@ -17,7 +17,9 @@ use tessera_types::DType;
 
 use super::outer;
 use super::relation::{Layout, has_layout, shape};
+use crate::analysis::neighbours::{self, Vector};
 use crate::analysis::sharing::Sharing;
+use crate::facts::Facts;
 
 /// Bytes of the widest access of one thread.
 const VECTOR_BYTES: u64 = 16;
@@ -76,6 +78,8 @@ pub(super) struct Anchors {
     products: FxHashMap<Op, Product>,
     /// Operations that a factor of a product is computed by.
     factors: FxHashSet<Op>,
+    /// Accesses by pointers that are known to touch neighbours.
+    vectors: FxHashMap<Op, Vector>,
 }
 
 impl Anchors {
@@ -88,8 +92,12 @@ impl Anchors {
         let views = || ops.iter().filter_map(|&op| view_of(func, op));
         let largest = views().map(|view| view.tile.iter().map(|&extent| u64::from(extent)).product()).max().unwrap_or(0);
         let neighbours = |view: &TileViewType| view.tensor.strides.contains(&Extent::Static(1));
-        let apart = views().next().is_some() && !views().any(neighbours);
+        let vectors = vectors(func);
+        let apart = vectors.is_empty() && views().next().is_some() && !views().any(neighbours);
+        // Neighbours that move one by one are taken by neighbouring threads.
+        let widest = vectors.values().map(|vector| vector.width).min();
         let team = Team::new(warps, bits);
+        let team = Team { vector: widest.map_or(team.vector, |width| team.vector.min(width)), ..team };
         let combined = ops.iter().filter_map(|&op| match func.ops[op].kind {
             OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) => Some((shape(func, func.ops[op].one(0)).len(), dim as usize)),
             _ => None,
@@ -101,6 +109,7 @@ impl Anchors {
             combined: combined.collect(),
             products: FxHashMap::default(),
             factors: FxHashSet::default(),
+            vectors,
         };
         for op in ops {
             let kind = &func.ops[op].kind;
@@ -203,6 +212,15 @@ impl Anchors {
         self.blocked(team, &shape, &order).map_err(|error| error.at_value(func, value))
     }
 
+    /// The layout of an access by pointers: along neighbours first.
+    pub(super) fn of_pointers(&self, func: &Func, op: Op, pointers: Value) -> Result<Layout, Diagnostic> {
+        let Some(vector) = self.vectors.get(&op) else { return self.default_of(func, pointers) };
+        let shape = shape(func, pointers);
+        let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != vector.axis).collect();
+        order.insert(0, vector.axis);
+        self.blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
+    }
+
     fn team_of(&self, op: Op) -> Team {
         self.roles.get(&op).copied().unwrap_or(self.team)
     }
@@ -266,7 +284,7 @@ fn moved_bits(func: &Func, op: Op) -> u32 {
     let buffer = match data.kind {
         OpKind::Tile(TileOp::LoadShared {}) => data.operands.first(),
         OpKind::Tile(TileOp::StoreShared {}) => data.operands.get(1),
-        _ => return view_of(func, op).map_or(0, |view| view.tensor.elem.bits()),
+        _ => return access_bits(func, op),
     };
     buffer.and_then(|&buffer| func.ty(buffer).as_shared()).map_or(0, |buffer| buffer.elem.bits())
 }
@@ -396,16 +414,32 @@ fn instructions(dtype: DType, units: &Units) -> &'static [(u64, u64, u64, u64)] 
     }
 }
 
-/// Bits of the widest element that the function's views have, a byte at least.
-pub(super) fn widest(func: &Func) -> u32 {
-    let bits = func.linked_ops().into_iter().filter_map(|op| view_of(func, op)).map(|view| view.tensor.elem.bits());
-    bits.max().unwrap_or(8).max(8)
+/// Bits of the elements of an access by a view or by a tile of pointers; 0 for other operations.
+fn access_bits(func: &Func, op: Op) -> u32 {
+    match (view_of(func, op), neighbours::pointers(func, op)) {
+        (Some(view), _) => view.tensor.elem.bits(),
+        (None, Some((pointers, _))) => neighbours::pointee_bits(func, pointers).unwrap_or(0),
+        (None, None) => 0,
+    }
 }
 
-/// The same for what threads hold: an address is wider than the element that it is of.
+/// Accesses by pointers that are known to touch neighbours.
+fn vectors(func: &Func) -> FxHashMap<Op, Vector> {
+    neighbours::vectors(func, &Facts::of(func))
+}
+
+/// Bits of the widest element that the function reads or writes, a byte at least.
+pub(super) fn widest(func: &Func) -> u32 {
+    func.linked_ops().into_iter().map(|op| access_bits(func, op)).max().unwrap_or(8).max(8)
+}
+
+/// The same for what threads hold: an address is wider than the element that it is of, unless one stands for several neighbours.
 pub(super) fn widest_held(func: &Func) -> u32 {
-    let gathers =
-        |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadPtrTko { .. } | ScheduleOp::StorePtrTko { .. }));
+    let vectors = vectors(func);
+    let gathers = |op: Op| {
+        let pointers = neighbours::pointers(func, op);
+        pointers.is_some() && vectors.get(&op).is_none_or(|vector| vector.width == 1)
+    };
     if func.linked_ops().into_iter().any(gathers) { widest(func).max(32) } else { widest(func) }
 }
 

@@ -87,7 +87,7 @@ impl Inference<'_> {
         let anchored = tiles.iter().find_map(|&value| self.layouts.get(value).cloned());
         let layout = match (anchored, tiles.first()) {
             (Some(layout), _) => Some(layout),
-            (None, Some(&first)) if !relation.repeats(func, op) => Some(self.layouts.anchors.default_of(func, first)?),
+            (None, Some(&first)) if !relation.repeats(func, op) => Some(self.layouts.anchors.of_pointers(func, op, first)?),
             (None, _) => None,
         };
         if let Some(layout) = layout.and_then(|layout| relation.forward(func, op, &layout)) {

@@ -88,7 +88,7 @@ impl Rewriter<'_> {
                     (Relation::Reduce(_), _) | (_, None) => {
                         match tiles.iter().find_map(|&value| self.layouts.get(value).cloned()) {
                             Some(layout) => layout,
-                            None => self.layouts.anchors.default_of(self.func, first)?,
+                            None => self.layouts.anchors.of_pointers(self.func, op, first)?,
                         }
                     }
                     (relation, Some(result)) => match relation.backward(self.func, first, &result) {
