@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use tessera_ir::{Diagnostic, Level, Module, verify};
+use tessera_ir::{Diagnostic, Level, Module, PassManager, verify};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
 
-use crate::driver::{Compiled, Stage};
+use crate::driver::{Compiled, Stage, failure};
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
 use crate::tile::{Remarks, Units, to_tile};
@@ -30,22 +30,24 @@ pub struct DeviceCompiled {
 /// What the architecture does not have; more threads or shared memory than a block has there.
 pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
-    let mut stage = |name: &'static str, start: Instant| {
+    let stage = |stages: &mut Vec<Stage>, name: &'static str, start: Instant| {
         stages.push(Stage { name, time: start.elapsed(), changed: true, text: None });
     };
     let start = Instant::now();
     let room = arch.limits().shared_per_block;
     let (mut tile, mut remarks) = laid_out(compiled, arch, room)?;
-    stage("layouts", start);
+    stage(&mut stages, "layouts", start);
+    stages.extend(improved(&mut tile, arch, level)?);
     let start = Instant::now();
     let mut lowered = lower(&tile, &tile.funcs[0], arch);
     // A recipe may leave too little for what the rest of the kernel borrows: then it gets half.
     if lowered.as_ref().is_err_and(|error| error.id == "target-shared-memory") && compiled.func().level != Level::Tile {
         (tile, remarks) = laid_out(compiled, arch, room / 2)?;
+        improved(&mut tile, arch, level)?;
         lowered = lower(&tile, &tile.funcs[0], arch);
     }
     let mut kernel = lowered.map_err(|error| vec![error])?;
-    stage("target", start);
+    stage(&mut stages, "target", start);
     let start = Instant::now();
     let level = match level {
         OptLevel::O0 => ssa::Level::O0,
@@ -53,8 +55,15 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         OptLevel::O2 | OptLevel::O3 => ssa::Level::O2,
     };
     ssa::optimize(&mut kernel.kernel, level);
-    stage("optimise-target", start);
+    stage(&mut stages, "optimise-target", start);
     Ok(DeviceCompiled { tile, kernel, remarks, stages })
+}
+
+/// Runs the passes over Tile IR.
+fn improved(tile: &mut Module, arch: Arch, level: OptLevel) -> Result<Vec<Stage>, Vec<Diagnostic>> {
+    let mut manager = PassManager { target: Some(arch), ..PassManager::default() };
+    let times = manager.run(tile, &level.tile_passes()).map_err(failure)?;
+    Ok(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }).collect())
 }
 
 /// The kernel in Tile IR, with what the recipes said; they may use `shared` bytes of shared memory.

@@ -197,7 +197,7 @@ fn run_pipeline(
 }
 
 /// A pass that breaks a module is our mistake; the message says so.
-fn failure(failure: PassFailure) -> Vec<Diagnostic> {
+pub(crate) fn failure(failure: PassFailure) -> Vec<Diagnostic> {
     if !failure.broke_module {
         return failure.diagnostics;
     }

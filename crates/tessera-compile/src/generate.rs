@@ -15,7 +15,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{GridAxis, MemoryOrder, NanOrder, Overflow, Predicate, ReduceOrder, Rounding, Signedness};
+use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, NanOrder, Overflow, Predicate, ReduceOrder, Rounding, Signedness};
 use tessera_ir::{
     Abi, AbiParam, Builder, Const, Elem, Extent, Func, IndexType, Level, Module, Padding, ParamKind, ScheduleOp, Shape, Span,
     TensorViewType, TileType, TileViewType, Type, Value, ViewKind,
@@ -298,8 +298,14 @@ impl Program<'_, '_> {
         let which = self.below(self.views.len());
         let index = self.index(builder, pool);
         let dtype = [DType::F32, DType::I32][which % 2];
-        let kind =
-            ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
+        let kind = ScheduleOp::LoadViewTko {
+            order: MemoryOrder::Weak,
+            scope: None,
+            latency: None,
+            allow_tma: None,
+            inbounds: false,
+            cache: CacheHint::Normal,
+        };
         let types = [Type::tile(Shape::from_slice(&[TILE]), dtype), Type::Token];
         let op = builder.op(kind, &[&[self.views[which]], &[index], &[]], types);
         builder.func.ops[op].results[0]
@@ -307,8 +313,14 @@ impl Program<'_, '_> {
 
     fn store(&mut self, builder: &mut Builder<'_>, pool: &[Value], target: usize, value: Value) {
         let index = self.index(builder, pool);
-        let kind =
-            ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
+        let kind = ScheduleOp::StoreViewTko {
+            order: MemoryOrder::Weak,
+            scope: None,
+            latency: None,
+            allow_tma: None,
+            inbounds: false,
+            cache: CacheHint::Normal,
+        };
         builder.op(kind, &[&[value], &[self.views[target]], &[index], &[]], [Type::Token]);
     }
 
@@ -367,7 +379,7 @@ impl Program<'_, '_> {
         });
         self.depth -= 1;
         let groups: [&[Value]; 4] = [&[lower], &[upper], &[step], &init];
-        let op = builder.op_with_regions(ScheduleOp::For { unsigned: false }, &groups, types, [region]);
+        let op = builder.op_with_regions(ScheduleOp::For { unsigned: false, unroll: None }, &groups, types, [region]);
         builder.func.ops[op].results[0]
     }
 }

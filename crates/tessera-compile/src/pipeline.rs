@@ -78,6 +78,19 @@ impl OptLevel {
         }
     }
 
+    /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target.
+    pub const fn tile_pass_names(self) -> &'static [&'static str] {
+        match self {
+            OptLevel::O0 => &[],
+            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => &["register-coalescing"],
+        }
+    }
+
+    /// The passes over Tile IR, in order.
+    pub fn tile_passes(self) -> Vec<&'static Pass> {
+        self.tile_pass_names().iter().filter_map(|name| find(name)).collect()
+    }
+
     /// The level's passes, in order.
     pub fn passes(self) -> Vec<&'static Pass> {
         self.pass_names().iter().filter_map(|name| find(name)).collect()
@@ -118,6 +131,7 @@ mod tests {
     fn every_name_in_a_pipeline_is_a_pass() {
         for level in OptLevel::ALL {
             assert_eq!(level.passes().len(), level.pass_names().len(), "{level}");
+            assert_eq!(level.tile_passes().len(), level.tile_pass_names().len(), "{level}");
         }
     }
 }

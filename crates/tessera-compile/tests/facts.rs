@@ -270,7 +270,7 @@ fn the_counter_of_a_loop_fits_its_fact_in_every_round() {
         let mut body = Builder { func: &mut program.func, block: region, span };
         let doubled = body.value(ScheduleOp::AddI { overflow: WRAPS }, &[&[counter], &[counter]], Type::scalar(DType::I32));
         body.op(ScheduleOp::Continue {}, &[&[]], []);
-        let kind = ScheduleOp::For { unsigned: false };
+        let kind = ScheduleOp::For { unsigned: false, unroll: None };
         let groups: [&[Value]; 4] = [&[lower.value], &[upper.value], &[by.value], &[]];
         Builder::new(&mut program.func).op_with_regions(kind, &groups, [], [region]);
         // The first rounds and the last ones.

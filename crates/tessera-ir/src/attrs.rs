@@ -161,6 +161,18 @@ word_enum! {
 }
 
 word_enum! {
+    /// What caches may expect of the memory that is touched. It changes no meaning.
+    CacheHint implied Normal {
+        /// Nothing in particular.
+        Normal = "normal",
+        /// It is touched once: it may leave the caches first.
+        Streamed = "streamed",
+        /// It is touched again, by other blocks or in later rounds: it shall leave the caches last.
+        Kept = "kept",
+    }
+}
+
+word_enum! {
     /// What an atomic update does.
     AtomicMode {
         /// Bitwise and.

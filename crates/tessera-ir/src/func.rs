@@ -264,6 +264,17 @@ impl Func {
         }
     }
 
+    /// How many rounds a `for` has whose bounds and step are constants.
+    pub fn known_rounds(&self, data: &OpData) -> Option<u64> {
+        let OpKind::Schedule(ScheduleOp::For { unsigned, .. }) = data.kind else { return None };
+        let number = |at: usize| self.constant(data.one(at)).and_then(Const::as_int).map(i128::from);
+        let (lower, upper, step) = (number(0)?, number(1)?, number(2)?);
+        if step <= 0 || (unsigned && (lower < 0 || upper < 0)) {
+            return None;
+        }
+        u64::try_from((upper - lower).max(0).div_euclid(step) + i128::from((upper - lower).max(0) % step != 0)).ok()
+    }
+
     /// A new block without arguments, linked nowhere.
     pub fn new_block(&mut self) -> Block {
         self.blocks.push(BlockData::default())
@@ -312,6 +323,14 @@ impl Func {
             self.ops[op].results.push(value);
         }
         op
+    }
+
+    /// Adds a result to an operation.
+    pub fn add_result(&mut self, op: Op, ty: Type) -> Value {
+        let position = self.ops[op].results.len() as u32;
+        let value = self.values.push(ValueData { ty, def: Def::Result(op, position), name: None });
+        self.ops[op].results.push(value);
+        value
     }
 
     /// Every linked block, a region after the block of its operation.

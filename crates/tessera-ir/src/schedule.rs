@@ -12,7 +12,8 @@
 //! ```
 
 use crate::attrs::{
-    Assumption, AtomicMode, GridAxis, MemoryOrder, MemoryScope, NanOrder, Overflow, Predicate, ReduceOrder, Rounding, Signedness,
+    Assumption, AtomicMode, CacheHint, GridAxis, MemoryOrder, MemoryScope, NanOrder, Overflow, Predicate, ReduceOrder, Rounding,
+    Signedness,
 };
 use crate::constant::Const;
 use crate::types::Shape;
@@ -211,19 +212,19 @@ dialect! {
     /// A tile of a view; what lies outside the array is the view's padding. With `inbounds` nothing does: else the behaviour is
     /// undefined.
     LoadViewTko = "load_view_tko" (view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool } -> Two : Special, Read;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> Two : Special, Read;
     /// Writes a tile to a view; what lies outside the array is dropped. With `inbounds` nothing does, as for loads.
     StoreViewTko = "store_view_tko" (tile, view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool } -> One : Special, Write;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> One : Special, Write;
     /// Combines a tile into a view, element by element, atomically.
     AtomicRedViewTko = "atomic_red_view_tko" (view, index: many, value, token: optional)
         { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> One : Special, Write;
     /// Loads through pointers; `padding` where the mask is false.
     LoadPtrTko = "load_ptr_tko" (source, mask: optional, padding: optional, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32> } -> Two : Special, Read;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> Two : Special, Read;
     /// Stores through pointers where the mask is true or absent.
     StorePtrTko = "store_ptr_tko" (destination, value, mask: optional, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32> } -> One : Special, Write;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> One : Special, Write;
     /// Atomic update; yields the old values.
     AtomicRmwTko = "atomic_rmw_tko" (pointers, value, mask: optional, token: optional)
         { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> Two : Special, Write;
@@ -240,7 +241,8 @@ dialect! {
     // Control
 
     /// Counts from `lower` to `upper` (exclusive) by a positive `step`; the region takes the counter and the carried values.
-    For = "for" (lower, upper, step, init: many) { unsigned: bool } -> Many regions 1 : Special, Regions, [Loop];
+    /// `unroll` copies of the body stand behind each other before the next comparison; their number divides the rounds.
+    For = "for" (lower, upper, step, init: many) { unsigned: bool, unroll: Option<u32> } -> Many regions 1 : Special, Regions, [Loop];
     /// Repeats until `break`; the region takes the carried values.
     Loop = "loop" (init: many) {} -> Many regions 1 : Special, Regions, [Loop];
     /// Runs the first region when the condition holds, else the second.

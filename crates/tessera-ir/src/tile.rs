@@ -30,7 +30,7 @@
 //! | consumer | `tile.wait` | waits until the slot is full |
 //! | consumer | `tile.release` | says that this consumer reads the slot no more |
 
-use crate::attrs::{AtomicMode, Combine, RingProducer, ShuffleMode, Signedness};
+use crate::attrs::{AtomicMode, CacheHint, Combine, RingProducer, ShuffleMode, Signedness};
 use crate::types::Shape;
 
 dialect! {
@@ -75,6 +75,13 @@ dialect! {
     /// Writes one element of a buffer or of a register array, chosen by each thread. Where threads write different values to
     /// one element at the same time, one of them stays.
     StoreElement = "tile.store_element" (value, buffer, indices: many) {} -> None : Special, Write;
+    /// Neighbouring elements in one access, one result each: what a pointer points to and what follows it, or an element of a
+    /// buffer and what follows along the fastest axis. Together they have 2, 4, 8 or 16 bytes; the first lies at a multiple of that.
+    LoadVector = "tile.load_vector" (source, indices: many) { cache: CacheHint } -> Many : Special, Read;
+    /// Writes neighbouring elements in one access, as for loads.
+    StoreVector = "tile.store_vector" (values: many, target, indices: many) { cache: CacheHint } -> None : Special, Write;
+    /// Asks for the memory at a pointer to be brought nearer. It changes no value; the pointer must be one that could be loaded from.
+    Prefetch = "tile.prefetch" (pointer) {} -> None : Special, Observable;
     /// Atomic update of one element of a buffer; yields the old value.
     AtomicElement = "tile.atomic_element" (value, buffer, indices: many) { mode: AtomicMode } -> One : Special, Write;
     /// Atomic compare and swap of one element of a buffer; yields the old value.

@@ -136,7 +136,7 @@ impl Facts {
             OpKind::Graph(_) => return,
         };
         match kind {
-            ScheduleOp::For { unsigned } => {
+            ScheduleOp::For { unsigned, .. } => {
                 let body = data.regions[0];
                 let (lower, upper, step) = (self.fact(data.one(0)), self.fact(data.one(1)), self.fact(data.one(2)));
                 if !unsigned || (lower.is_non_negative() && upper.is_non_negative()) {

@@ -3,6 +3,8 @@
 pub(crate) mod arrays;
 pub(crate) mod exits;
 pub mod facts;
+
+pub(crate) mod linear;
 pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod neighbours;

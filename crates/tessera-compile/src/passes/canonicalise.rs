@@ -32,7 +32,7 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
         swapped |= order_operands(func, op);
         match &kind {
             ScheduleOp::If {} => known_condition(func, op),
-            ScheduleOp::For { unsigned } => counted(func, op, *unsigned, &facts, &uses),
+            ScheduleOp::For { unsigned, .. } => counted(func, op, *unsigned, &facts, &uses),
             _ if func.ops[op].results.len() == 1 => match simpler(func, op, &kind, out) {
                 Some(value) => Step::value(value),
                 None => Step::Keep,

@@ -128,7 +128,7 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
     let types: Vec<Type> = args.iter().map(|&arg| func.ty(arg).clone()).collect();
     let init = data.group(0);
     let groups: [&[Value]; 4] = [&[init[counting.counter]], &[counting.upper], &[func.ops[step].result()], init];
-    let kind = ScheduleOp::For { unsigned: counting.unsigned };
+    let kind = ScheduleOp::For { unsigned: counting.unsigned, unroll: None };
     let counted = func.make_op(kind.into(), &groups, types, [body], data.span);
     for (&result, &value) in data.results.iter().zip(&counting.yields) {
         let value = match args.iter().position(|&arg| arg == value) {

@@ -11,6 +11,7 @@ mod dce;
 mod fma_contract;
 mod licm;
 mod narrow_integers;
+mod register_coalescing;
 pub(crate) mod rewrite;
 mod specialise_abi;
 mod token_order;
@@ -28,6 +29,7 @@ pub const ALL: &[&Pass] = &[
     &count_loops::PASS,
     &dce::PASS,
     &token_order::PASS,
+    &register_coalescing::PASS,
 ];
 
 /// The pass of a name.

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Block, Changed, Func, Op, OpKind, ScheduleOp, Value};
+use tessera_ir::{Block, Changed, Func, Op, OpKind, ScheduleOp, Type, Value};
 
 /// What becomes of an operation.
 pub(crate) enum Step {
@@ -127,17 +127,48 @@ impl<R: FnMut(&mut Func, Op, &mut Vec<Op>) -> Step> Walk<'_, R> {
 }
 
 /// Makes an operation with one result for a rule to push.
-pub(crate) fn make(
-    func: &mut Func,
-    at: Op,
-    kind: impl Into<OpKind>,
-    operands: &[Value],
-    ty: tessera_ir::Type,
-    out: &mut Vec<Op>,
-) -> Value {
+pub(crate) fn make(func: &mut Func, at: Op, kind: impl Into<OpKind>, operands: &[Value], ty: Type, out: &mut Vec<Op>) -> Value {
     let span = func.ops[at].span;
     let groups: SmallVec<[&[Value]; 4]> = operands.iter().map(std::slice::from_ref).collect();
     let op = func.make_op(kind.into(), &groups, [ty], [], span);
     out.push(op);
     func.ops[op].result()
+}
+
+/// Copies operations in order, with uses replaced; the map learns what their results become.
+pub(crate) fn copy(func: &mut Func, ops: &[Op], map: &mut FxHashMap<Value, Value>, out: &mut Vec<Op>) {
+    for &op in ops {
+        let made = deep(func, op, map);
+        out.push(made);
+    }
+}
+
+/// Copies an operation with its regions.
+pub(crate) fn deep(func: &mut Func, op: Op, map: &mut FxHashMap<Value, Value>) -> Op {
+    let data = func.ops[op].clone();
+    let mut regions: Vec<Block> = Vec::new();
+    for &region in &data.regions {
+        let block = func.new_block();
+        for arg in func.blocks[region].args.clone() {
+            let ty = func.ty(arg).clone();
+            let own = func.add_arg(block, ty, None);
+            map.insert(arg, own);
+        }
+        let mut ops = Vec::new();
+        copy(func, &func.blocks[region].ops.clone(), map, &mut ops);
+        func.blocks[block].ops = ops;
+        regions.push(block);
+    }
+    let mapped = |values: &[Value]| -> Vec<Value> { values.iter().map(|value| *map.get(value).unwrap_or(value)).collect() };
+    let groups: Vec<Vec<Value>> = (0..data.segments.len()).map(|at| mapped(data.group(at))).collect();
+    let through = data.through.map(|buffer| map.get(&buffer).copied().unwrap_or(buffer));
+    let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
+    let types: Vec<Type> = data.results.iter().map(|&result| func.ty(result).clone()).collect();
+    let made = func.make_op(data.kind, &groups, types, regions, data.span);
+    func.ops[made].through = through;
+    for (&old, new) in data.results.iter().zip(func.ops[made].results.clone()) {
+        func.values[new].name = func.values[old].name.clone();
+        map.insert(old, new);
+    }
+    made
 }

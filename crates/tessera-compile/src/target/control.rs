@@ -47,7 +47,7 @@ impl Lowering<'_> {
     pub(super) fn control(&mut self, op: Op, kind: &ScheduleOp) -> Lowered<bool> {
         let data = self.data(op);
         match kind {
-            ScheduleOp::For { unsigned } => self.for_loop(data, *unsigned)?,
+            ScheduleOp::For { unsigned, unroll } => self.for_loop(data, *unsigned, *unroll)?,
             ScheduleOp::Loop {} => self.open_loop(data)?,
             ScheduleOp::If {} => self.condition(data)?,
             ScheduleOp::Yield {} => match self.frames.last_mut() {
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn for_loop(&mut self, data: &OpData, unsigned: bool) -> Lowered<()> {
+    fn for_loop(&mut self, data: &OpData, unsigned: bool, unroll: Option<u32>) -> Lowered<()> {
         let (lower, upper, step) = (data.one(0), data.one(1), data.one(2));
         let dtype = self.dtype(lower)?;
         let extend = |this: &mut Self, value: Value| -> Lowered<Reg> {
@@ -128,8 +128,16 @@ impl Lowering<'_> {
         let region = data.regions[0];
         let args = self.func.blocks[region].args.clone();
         let counter_class = self.class(low);
+        let like = [&[lower][..], data.group(3)].concat();
+        if let Some(counters) = self.all_rounds(data, unroll) {
+            let mut values = init;
+            for counter in counters {
+                let number = self.b.constant(counter_class, counter as u64);
+                values = self.round(region, &args, &[&[number][..], &values].concat(), &like, &carried)?;
+            }
+            return self.receive(&data.results, &values, data.group(3));
+        }
         let body = self.b.new_block(&[&[counter_class][..], &carried].concat());
-        let latch = self.b.new_block(&carried);
         let exit = self.b.new_block(&carried);
 
         let enters = self.b.setp(Word::Lt, ordered, low, high);
@@ -138,21 +146,21 @@ impl Lowering<'_> {
 
         self.b.switch_to(body);
         let params = self.b.block_params(body);
-        self.receive(&args, &params, &[&[lower][..], data.group(3)].concat())?;
-        self.frames.push(Frame::For { latch });
-        self.conditional(|this| this.block(region))?;
-        self.frames.pop();
-
-        self.b.switch_to(latch);
-        let values = self.b.block_params(latch);
-        let next = self.b.add(flat, params[0], step_reg);
+        let (mut counter, mut values) = (params[0], params[1..].to_vec());
+        for copy in 1..=unroll.unwrap_or(1).max(1) {
+            values = self.round(region, &args, &[&[counter][..], &values].concat(), &like, &carried)?;
+            if copy < unroll.unwrap_or(1) {
+                counter = self.b.add(flat, counter, step_reg);
+            }
+        }
+        let next = self.b.add(flat, counter, step_reg);
         let again = if self.cannot_pass(upper, step, wide, unsigned) {
             if !unsigned {
                 self.b.mark_exact(next);
             }
             self.b.setp(Word::Lt, ordered, next, high)
         } else {
-            let left = self.b.sub(flat, high, params[0]);
+            let left = self.b.sub(flat, high, counter);
             self.b.setp(Word::Gt, natural, left, step_reg)
         };
         let round = [&[next][..], &values].concat();
@@ -161,6 +169,32 @@ impl Lowering<'_> {
         self.b.switch_to(exit);
         let results = self.b.block_params(exit);
         self.receive(&data.results, &results, data.group(3))
+    }
+
+    /// The numbers of all rounds of a loop whose body stands once for each of them.
+    fn all_rounds(&self, data: &OpData, unroll: Option<u32>) -> Option<Vec<i64>> {
+        let rounds = self.func.known_rounds(data)?;
+        let copies = unroll.filter(|&copies| u64::from(copies) == rounds)?;
+        let (lower, step) = (self.known(data.one(0))?, self.known(data.one(2))?);
+        Some((0..i64::from(copies)).map(|round| lower + round * step).collect())
+    }
+
+    /// One round: the counter and the carried values come in, and the next carried values go out.
+    fn round(
+        &mut self,
+        region: tessera_ir::Block,
+        args: &[Value],
+        regs: &[Reg],
+        like: &[Value],
+        carried: &[Class],
+    ) -> Lowered<Vec<Reg>> {
+        let latch = self.b.new_block(carried);
+        self.receive(args, regs, like)?;
+        self.frames.push(Frame::For { latch });
+        self.conditional(|this| this.block(region))?;
+        self.frames.pop();
+        self.b.switch_to(latch);
+        Ok(self.b.block_params(latch))
     }
 
     /// True where adding the step to a counter below the end cannot overflow.

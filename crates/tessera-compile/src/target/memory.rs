@@ -4,7 +4,7 @@
 //! outside of an array is not touched: a predicate guards the instruction, and a load yields the padding there.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::attrs::{MemoryOrder, MemoryScope};
+use tessera_ir::attrs::{CacheHint, MemoryOrder, MemoryScope};
 use tessera_ir::{Elem, EntityId, Op, OpData, ScheduleOp, Value};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
@@ -27,10 +27,19 @@ pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
 }
 
 /// What stands between `ld` or `st` and the type.
-fn access_words(order: MemoryOrder, scope: Option<MemoryScope>) -> String {
+pub(super) fn access_words(order: MemoryOrder, scope: Option<MemoryScope>, cache: CacheHint) -> String {
     match order {
-        MemoryOrder::Weak => "global".to_string(),
+        MemoryOrder::Weak => format!("global{}", cache_words(cache)),
         order => format!("{}.{}.global", order.word(), scope_word(scope)),
+    }
+}
+
+/// What stands behind the state space for a hint to the caches.
+fn cache_words(cache: CacheHint) -> &'static str {
+    match cache {
+        CacheHint::Normal => "",
+        CacheHint::Streamed => ".L1::evict_first",
+        CacheHint::Kept => ".L1::evict_last",
     }
 }
 
@@ -46,16 +55,22 @@ impl Lowering<'_> {
         };
         self.ordered(token, together);
         match kind {
-            ScheduleOp::LoadViewTko { order, scope, .. } => {
-                let regs = self.load_view(op, data, *order, *scope)?;
+            ScheduleOp::LoadViewTko { order, scope, cache, .. } => {
+                let words = access_words(*order, *scope, *cache);
+                let regs = self.load_view(op, data, *order, &words)?;
                 self.bind_regs(data.results[0], regs);
             }
-            ScheduleOp::StoreViewTko { order, scope, .. } => self.store_view(data, *order, *scope)?,
-            ScheduleOp::LoadPtrTko { order, scope, .. } => {
-                let regs = self.load_pointers(op, data, *order, *scope)?;
+            ScheduleOp::StoreViewTko { order, scope, cache, .. } => {
+                self.store_view(data, *order, &access_words(*order, *scope, *cache))?;
+            }
+            ScheduleOp::LoadPtrTko { order, scope, cache, .. } => {
+                let words = access_words(*order, *scope, *cache);
+                let regs = self.load_pointers(op, data, *order, &words)?;
                 self.bind_regs(data.results[0], regs);
             }
-            ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(op, data, *order, *scope)?,
+            ScheduleOp::StorePtrTko { order, scope, cache, .. } => {
+                self.store_pointers(op, data, *order, &access_words(*order, *scope, *cache))?;
+            }
             ScheduleOp::MakeToken {} => {
                 self.settled.insert(data.result());
             }
@@ -75,12 +90,11 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+    fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
         let layout = self.layout(data.results[0])?;
         let mut window = self.window(data.one(0), data.group(1), &layout)?;
         let elem = Elem::Num(window.dtype);
         let padding = self.padding(window.padding, window.dtype);
-        let words = access_words(order, scope);
         let mut regs: Regs = std::iter::repeat_n(padding, window.place.len()).collect();
         let base = window.packed;
         let needed = self.needed(op)?;
@@ -91,7 +105,7 @@ impl Lowering<'_> {
             }
             let loaded = match base {
                 Some(base) => vec![self.load_packed(base, elem, &run, padding)],
-                None => self.load_run(&words, elem, &run, padding, order != MemoryOrder::Weak),
+                None => self.load_run(words, elem, &run, padding, order != MemoryOrder::Weak),
             };
             for (&register, value) in run.registers.iter().zip(loaded) {
                 regs[register] = value;
@@ -121,13 +135,12 @@ impl Lowering<'_> {
         all
     }
 
-    fn store_view(&mut self, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
+    fn store_view(&mut self, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
         let layout = self.layout(data.one(0))?;
         let regs = self.regs(data.one(0))?;
         let mut window = self.window(data.one(1), data.group(2), &layout)?;
         let elem = Elem::Num(window.dtype);
         let mine = self.stores(&layout);
-        let words = access_words(order, scope);
         let base = window.packed;
         for mut run in self.runs(&mut window) {
             if !layout.is_primary(run.registers[0] as u64, 0) {
@@ -137,7 +150,7 @@ impl Lowering<'_> {
             let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
             match base {
                 Some(base) => self.store_packed(base, elem, &run, values[0]),
-                None => self.store_run(&words, elem, &run, &values, order != MemoryOrder::Weak),
+                None => self.store_run(words, elem, &run, &values, order != MemoryOrder::Weak),
             }
         }
         Ok(())
@@ -341,7 +354,7 @@ impl Lowering<'_> {
 
     // --- pointers
 
-    fn pointee(&self, value: Value) -> Lowered<Elem> {
+    pub(super) fn pointee(&self, value: Value) -> Lowered<Elem> {
         match self.elem(value)? {
             Elem::Ptr(to) if to.bits() >= 8 || to.is_byte_bool() => Ok(Elem::Num(to)),
             Elem::Ptr(to) => {
@@ -393,7 +406,7 @@ impl Lowering<'_> {
         Ok(groups)
     }
 
-    fn load_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<Regs> {
+    fn load_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
         let pointers = data.one(0);
         let elem = self.pointee(pointers)?;
         let addresses = self.regs(pointers)?;
@@ -402,7 +415,6 @@ impl Lowering<'_> {
             Some(padding) => self.regs(padding)?,
             None => std::iter::repeat_n(zero, addresses.len()).collect(),
         };
-        let words = access_words(order, scope);
         // What may change meanwhile must be the same for all threads: one reads it.
         let once = self.func.ty(pointers).is_scalar() && !self.per_thread && order != MemoryOrder::Weak;
         let first = if once { Some(self.is_first_thread()) } else { None };
@@ -415,7 +427,7 @@ impl Lowering<'_> {
                 let Some(&when) = live.get(&registers[0]) else { continue };
                 let when = self.both(when, first);
                 let run = Run { address: addresses[registers[0]].into(), registers, when };
-                let loaded = self.load_run(&words, elem, &run, regs[run.registers[0]], false);
+                let loaded = self.load_run(words, elem, &run, regs[run.registers[0]], false);
                 for (&register, value) in run.registers.iter().zip(loaded) {
                     regs[register] = value;
                 }
@@ -429,7 +441,7 @@ impl Lowering<'_> {
         Ok(regs)
     }
 
-    fn store_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, scope: Option<MemoryScope>) -> Lowered<()> {
+    fn store_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
         let pointers = data.one(0);
         let elem = self.pointee(pointers)?;
         let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
@@ -438,7 +450,6 @@ impl Lowering<'_> {
             self.meet();
         }
         let mine = self.primary(pointers, &layout)?;
-        let words = access_words(order, scope);
         let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(2))?.into_iter().collect();
         for registers in self.neighbours(op, pointers, order)? {
             let Some(&when) = live.get(&registers[0]) else { continue };
@@ -448,7 +459,7 @@ impl Lowering<'_> {
             let when = self.both(when, mine);
             let moved: Vec<Reg> = registers.iter().map(|&register| values[register]).collect();
             let run = Run { address: addresses[registers[0]].into(), registers, when };
-            self.store_run(&words, elem, &run, &moved, false);
+            self.store_run(words, elem, &run, &moved, false);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
+//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug` |
 //!
 //! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
@@ -48,6 +48,7 @@ mod shape;
 mod shared;
 mod threads;
 mod turn;
+mod vectors;
 mod view;
 mod warpgroup;
 
@@ -200,6 +201,7 @@ impl Lowering<'_> {
             }
             OpKind::Tile(kind) => {
                 self.shared(op, data, kind)?
+                    || self.vectors(data, kind)?
                     || self.threads(data, kind)?
                     || self.queues(op, data, kind)?
                     || self.engine(data, kind)?

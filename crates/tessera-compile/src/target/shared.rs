@@ -216,15 +216,21 @@ impl Lowering<'_> {
     }
 
     /// A buffer and the address of the element that the thread names.
-    fn chosen(&mut self, buffer: Value, indices: &[Value]) -> Lowered<(Buffer, Address)> {
+    pub(super) fn chosen(&mut self, buffer: Value, indices: &[Value]) -> Lowered<(Buffer, Address)> {
+        let (buffer, address) = self.unmixed(buffer, indices)?;
+        let address = self.mixed(buffer.swizzle, address);
+        Ok((buffer, address.into()))
+    }
+
+    /// The same before swizzling.
+    pub(super) fn unmixed(&mut self, buffer: Value, indices: &[Value]) -> Lowered<(Buffer, Reg)> {
         let buffer = self.buffer(buffer)?;
         let mut address = buffer.base;
         for (axis, &index) in indices.iter().enumerate() {
             let index = self.index_in_shared(index)?;
             address = self.along(&buffer, axis, index, address);
         }
-        let address = self.mixed(buffer.swizzle, address);
-        Ok((buffer, address.into()))
+        Ok((buffer, address))
     }
 
     /// An address moved by so many elements along an axis.

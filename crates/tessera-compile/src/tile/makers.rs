@@ -130,7 +130,7 @@ impl Feeding<'_> {
         starts: &[Value],
     ) -> (Vec<Op>, Vec<Value>) {
         let (looped, span) = (self.candidate.looped, func.ops[self.candidate.looped].span);
-        let unsigned = matches!(func.ops[looped].kind, OpKind::Schedule(ScheduleOp::For { unsigned: true }));
+        let unsigned = matches!(func.ops[looped].kind, OpKind::Schedule(ScheduleOp::For { unsigned: true, .. }));
         let signedness = if unsigned { Signedness::Unsigned } else { Signedness::Signed };
         let overflow = Overflow::Wraps;
         let ty = func.ty(step).clone();

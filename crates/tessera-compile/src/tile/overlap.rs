@@ -18,10 +18,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Block, Const, Def, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::queue::mapped;
+use crate::passes::rewrite::{copy, deep};
 
 /// Registers of a thread beside sums and factors.
 const OTHERS: usize = 40;
@@ -76,7 +77,7 @@ fn is(func: &Func, op: Op, what: impl Fn(&TileOp) -> bool) -> bool {
 
 fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let data = &func.ops[looped];
-    let OpKind::Schedule(ScheduleOp::For { unsigned: false }) = data.kind else { return None };
+    let OpKind::Schedule(ScheduleOp::For { unsigned: false, .. }) = data.kind else { return None };
     let by_one = func.constant(data.one(2)).and_then(Const::as_int) == Some(1);
     let body = data.regions[0];
     let (&end, ops) = func.blocks[body].ops.split_last()?;
@@ -211,46 +212,11 @@ fn legal(func: &Func, round: &Round, acc: Value) -> bool {
     in_order && plain && moves(&round.second) && moves(&round.second_done)
 }
 
-/// Copies operations in order.
-fn copy(func: &mut Func, ops: &[Op], map: &mut FxHashMap<Value, Value>, out: &mut Vec<Op>) {
-    for &op in ops {
-        let made = deep(func, op, map);
-        out.push(made);
-    }
-}
-
 /// Copies a wait for products, so many of which may go on.
 fn copy_wait(func: &mut Func, op: Op, pending: u32, map: &mut FxHashMap<Value, Value>, out: &mut Vec<Op>) {
     let made = deep(func, op, map);
     func.ops[made].kind = TileOp::WgmmaWait { pending }.into();
     out.push(made);
-}
-
-fn deep(func: &mut Func, op: Op, map: &mut FxHashMap<Value, Value>) -> Op {
-    let data = func.ops[op].clone();
-    let mut regions: Vec<Block> = Vec::new();
-    for &region in &data.regions {
-        let block = func.new_block();
-        for arg in func.blocks[region].args.clone() {
-            let ty = func.ty(arg).clone();
-            let own = func.add_arg(block, ty, None);
-            map.insert(arg, own);
-        }
-        let mut ops = Vec::new();
-        copy(func, &func.blocks[region].ops.clone(), map, &mut ops);
-        func.blocks[block].ops = ops;
-        regions.push(block);
-    }
-    let groups: Vec<Vec<Value>> = (0..data.segments.len()).map(|at| mapped(map, data.group(at))).collect();
-    let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
-    let types: Vec<Type> = data.results.iter().map(|&result| func.ty(result).clone()).collect();
-    let made = func.make_op(data.kind, &groups, types, regions, data.span);
-    for (position, (&old, new)) in data.results.iter().zip(func.ops[made].results.clone()).enumerate() {
-        debug_assert_eq!(func.values[new].def, Def::Result(made, position as u32));
-        func.values[new].name = func.values[old].name.clone();
-        map.insert(old, new);
-    }
-    made
 }
 
 /// The loop in its new form.

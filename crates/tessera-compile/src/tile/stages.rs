@@ -214,7 +214,7 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
     let span = looped.span;
     let (body, ahead) = (looped.regions[0], func.new_block());
     let round = func.blocks[body].ops.clone();
-    let OpKind::Schedule(ScheduleOp::For { unsigned }) = looped.kind else { return };
+    let OpKind::Schedule(ScheduleOp::For { unsigned, .. }) = looped.kind else { return };
     let (lower, upper, step) = (looped.one(0), looped.one(1), looped.one(2));
     let counter = func.ty(lower).clone();
     let dtype = counter.num().unwrap_or(DType::I32);
@@ -247,7 +247,12 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
         let next = plus(b, offset, step);
         b.op(ScheduleOp::Continue {}, &[&[next]], []);
     });
-    b.op_with_regions(ScheduleOp::For { unsigned: false }, &[&[zero], &[last], &[one], &[nothing]], [counter], [first]);
+    b.op_with_regions(
+        ScheduleOp::For { unsigned: false, unroll: None },
+        &[&[zero], &[last], &[one], &[nothing]],
+        [counter],
+        [first],
+    );
     let ops = std::mem::take(&mut func.blocks[ahead].ops);
     let list = &mut func.blocks[candidate.block].ops;
     let place = list.iter().position(|&op| op == candidate.looped).unwrap_or(0);

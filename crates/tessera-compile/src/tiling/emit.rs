@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tessera_ir::attrs::{GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
+use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
     Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileViewType, Type, Value,
     ViewKind,
@@ -234,6 +234,7 @@ impl Emitter<'_> {
                 latency: None,
                 allow_tma: None,
                 inbounds: false,
+                cache: CacheHint::Normal,
             };
             self.op(kind, &[&[result], &[view], &index, &[]], [Type::Token]);
             return;
@@ -266,7 +267,7 @@ impl Emitter<'_> {
             this.op(ScheduleOp::Continue {}, &[&next], []);
         });
         let groups: [&[Value]; 4] = [&[self.zero], &[count], &[one], init];
-        let op = self.build().op_with_regions(ScheduleOp::For { unsigned: false }, &groups, types, [region]);
+        let op = self.build().op_with_regions(ScheduleOp::For { unsigned: false, unroll: None }, &groups, types, [region]);
         self.func.ops[op].results.clone()
     }
 
@@ -355,8 +356,14 @@ impl Emitter<'_> {
         let view = self.view(operand, coords, transpose);
         let elem = self.signature.operands[&operand].ty.elem;
         let index: SmallVec<[Value; 4]> = coords.iter().map(|coord| coord.index).collect();
-        let kind =
-            ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
+        let kind = ScheduleOp::LoadViewTko {
+            order: MemoryOrder::Weak,
+            scope: None,
+            latency: None,
+            allow_tma: None,
+            inbounds: false,
+            cache: CacheHint::Normal,
+        };
         let op = self.op(kind, &[&[view], &index, &[]], [tile(shape_of(coords), elem), Type::Token]);
         self.func.ops[op].results[0]
     }

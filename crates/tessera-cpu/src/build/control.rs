@@ -245,7 +245,7 @@ impl Builder<'_> {
                     self.bind_dest(result, dest);
                 }
             }
-            ScheduleOp::For { unsigned } => {
+            ScheduleOp::For { unsigned, .. } => {
                 let region = data.regions[0];
                 let args = &func.blocks[region].args;
                 if args.len() != data.group(3).len() + 1 {

@@ -11,6 +11,7 @@ use tessera_ir::{Diagnostic, Op, OpData, Shape, SharedType, Span, TileType, Valu
 use super::machine::{Machine, fault};
 use super::mask::Mask;
 use super::micro::scalar_bytes;
+use super::schedule::pointee_bytes;
 use super::value::{Buffer, Data, SharedRef, element_bytes, read};
 use crate::exec::{Ran, Range};
 
@@ -53,6 +54,14 @@ pub(super) struct Registers {
     len: usize,
     bytes: Vec<u8>,
     written: Vec<bool>,
+}
+
+/// Where threads' neighbouring elements begin.
+enum Firsts {
+    /// In the launch's memory.
+    Addresses(Vec<(usize, u64)>),
+    /// In an allocation.
+    Elements { allocation: usize, parts: Vec<(usize, usize)> },
 }
 
 impl SharedRef {
@@ -303,6 +312,94 @@ impl Machine<'_> {
             let shared = self.shared(data.one(1), data.span)?;
             for (thread, at) in self.elements(&shared, data.group(2), active, data.span)? {
                 self.allocations[shared.allocation].store(at, element(thread));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where each thread's neighbouring elements begin: an address, or an element of an allocation. They must lie at a multiple of
+    /// what they take together, and in one line of a buffer.
+    fn first_of(&self, data: &OpData, at: usize, count: usize, active: &Mask) -> Ran<Firsts> {
+        let (source, indices, span) = (data.one(at), data.group(at + 1), data.span);
+        let unaligned = |thread: usize| {
+            let message = format!("thread {thread} moves {count} elements from where they are not aligned to their sum");
+            Err(fault("cpu-align", span, &message))
+        };
+        if self.func.ty(source).is_scalar() {
+            let bytes = count * pointee_bytes(self.func.ty(source));
+            let addresses = active.iter().map(|thread| Ok((thread, self.address(source, thread, span)?)));
+            let addresses = addresses.collect::<Ran<Vec<(usize, u64)>>>()?;
+            return match addresses.iter().find(|(_, address)| !address.is_multiple_of(bytes as u64)) {
+                Some(&(thread, _)) => unaligned(thread),
+                None => Ok(Firsts::Addresses(addresses)),
+            };
+        }
+        let shared = self.shared(source, span)?;
+        let parts = self.elements(&shared, indices, active, span)?;
+        let Some(axis) = shared.strides.iter().position(|&stride| stride == 1) else {
+            return Err(fault("cpu-bounds", span, "the buffer's fastest axis is none of its own"));
+        };
+        let lanes = self.lanes(indices[axis], span)?;
+        let size = scalar_bytes(self.func.ty(indices[axis]));
+        let first = |thread: usize| lanes.get_signed(thread, size);
+        if let Some(thread) = active.iter().find(|&thread| first(thread) + count as i64 > i64::from(shared.shape[axis])) {
+            return Err(fault("cpu-bounds", span, &format!("thread {thread} reaches beyond the end of the buffer's line")));
+        }
+        match parts.iter().find(|(_, element)| !element.is_multiple_of(count)) {
+            Some(&(thread, _)) => unaligned(thread),
+            None => Ok(Firsts::Elements { allocation: shared.allocation, parts }),
+        }
+    }
+
+    pub(super) fn load_vector(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
+        let count = data.results.len();
+        let size = scalar_bytes(self.func.ty(data.results[0]));
+        let mut lanes = vec![Buffer::new(size * self.program.threads); count];
+        let mut put = |thread: usize, bytes: &[u8]| {
+            for (lanes, element) in lanes.iter_mut().zip(bytes.chunks_exact(size)) {
+                lanes.bytes_mut()[thread * size..(thread + 1) * size].copy_from_slice(element);
+            }
+        };
+        match self.first_of(data, 0, count, active)? {
+            Firsts::Addresses(addresses) => {
+                for (thread, address) in addresses {
+                    put(thread, self.global(address, count * size, data.span)?);
+                }
+            }
+            Firsts::Elements { allocation, parts } => {
+                let allocation = &self.allocations[allocation];
+                for (thread, at) in parts {
+                    if self.checked && !allocation.written[at..at + count].iter().all(|&written| written) {
+                        return Err(unwritten(data.span, &format!("an element that thread {thread} reads")));
+                    }
+                    put(thread, &allocation.bytes()[at * size..(at + count) * size]);
+                }
+            }
+        }
+        for (&result, lanes) in data.results.iter().zip(lanes) {
+            self.set(result, Data::Lanes(lanes));
+        }
+        Ok(())
+    }
+
+    pub(super) fn store_vector(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
+        let values = data.group(0);
+        let size = scalar_bytes(self.func.ty(values[0]));
+        let lanes = values.iter().map(|&value| Ok(self.lanes(value, data.span)?.clone())).collect::<Ran<Vec<Buffer>>>()?;
+        let of = |thread: usize| -> Vec<u8> {
+            lanes.iter().flat_map(|lanes| lanes.bytes()[thread * size..(thread + 1) * size].iter().copied()).collect()
+        };
+        match self.first_of(data, 1, values.len(), active)? {
+            Firsts::Addresses(addresses) => {
+                for (thread, address) in addresses {
+                    let bytes = of(thread);
+                    self.global(address, bytes.len(), data.span)?;
+                    // SAFETY: the bytes lie in memory that `run` was promised to be valid, or in an allocation of the block.
+                    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+                }
+            }
+            Firsts::Elements { allocation, parts } => {
+                parts.into_iter().for_each(|(thread, at)| self.allocations[allocation].store(at, &of(thread)));
             }
         }
         Ok(())

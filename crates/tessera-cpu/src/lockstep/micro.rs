@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{
     Block, Builder, Const, Diagnostic, Elem, Extent, Func, Level, Module, OpKind, Padding, ScheduleOp, Shape, Span,
     TensorViewType, TileType, TileViewType, Type, Value, ViewKind,
@@ -167,6 +167,7 @@ fn receive(builder: &mut Builder<'_>, operand: &Operand) -> Value {
                 latency: None,
                 allow_tma: None,
                 inbounds: false,
+                cache: CacheHint::Normal,
             };
             let op = builder.op(kind, &[&[view], &index, &[]], [loaded, Type::Token]);
             let value = builder.func.ops[op].results[0];
@@ -213,8 +214,14 @@ fn deliver(builder: &mut Builder<'_>, result: Value, tile: &TileType) -> usize {
     }
     let view = static_view(builder, &tile);
     let index = indices(builder, &tile);
-    let kind =
-        ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, scope: None, latency: None, allow_tma: None, inbounds: false };
+    let kind = ScheduleOp::StoreViewTko {
+        order: MemoryOrder::Weak,
+        scope: None,
+        latency: None,
+        allow_tma: None,
+        inbounds: false,
+        cache: CacheHint::Normal,
+    };
     builder.op(kind, &[&[value], &[view], &index, &[]], [Type::Token]);
     tile_bytes(&tile)
 }

@@ -1,6 +1,6 @@
 //! A Tile function made ready, and its launches.
 
-use tessera_ir::attrs::{Combine, MemoryOrder, Overflow, Rounding, Signedness};
+use tessera_ir::attrs::{CacheHint, Combine, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
     Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpData, OpKind, Padding, ScheduleOp, Shape, TileOp, TileType, Type,
@@ -201,7 +201,14 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                 let tile = TileType { shape: view.tile.clone(), elem: Elem::Num(view.tensor.elem) };
                 let index = data.group(1).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
                 let order = MemoryOrder::Weak;
-                let kind = ScheduleOp::LoadViewTko { order, scope: None, latency: None, allow_tma: None, inbounds: false };
+                let kind = ScheduleOp::LoadViewTko {
+                    order,
+                    scope: None,
+                    latency: None,
+                    allow_tma: None,
+                    inbounds: false,
+                    cache: CacheHint::Normal,
+                };
                 let groups = vec![vec![Operand::View(Type::TileView(view))], index, vec![]];
                 made(kind, groups, vec![Type::Tile(tile), Type::Token])
             }
@@ -209,7 +216,14 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                 let tile = func.ty(data.one(0)).as_shared()?.tile();
                 let index = data.group(2).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
                 let order = MemoryOrder::Weak;
-                let kind = ScheduleOp::StoreViewTko { order, scope: None, latency: None, allow_tma: None, inbounds: false };
+                let kind = ScheduleOp::StoreViewTko {
+                    order,
+                    scope: None,
+                    latency: None,
+                    allow_tma: None,
+                    inbounds: false,
+                    cache: CacheHint::Normal,
+                };
                 let groups = vec![vec![Operand::Tile(tile)], vec![whole(func.ty(data.one(1)))?], index, vec![]];
                 made(kind, groups, vec![Type::Token])
             }

@@ -191,7 +191,7 @@ fn widened(lanes: &Buffer, size: usize, threads: usize) -> Buffer {
     wide
 }
 
-fn pointee_bytes(ty: &Type) -> usize {
+pub(super) fn pointee_bytes(ty: &Type) -> usize {
     match super::micro::scalar_elem(ty) {
         Some(tessera_ir::Elem::Ptr(to)) => to.unpacked_bytes(),
         _ => 1,

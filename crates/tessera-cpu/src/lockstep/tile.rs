@@ -61,6 +61,8 @@ impl Machine<'_> {
             }
             TileOp::LoadElement {} => self.load_element(data, active)?,
             TileOp::StoreElement {} => self.store_element(data, active)?,
+            TileOp::LoadVector { .. } => self.load_vector(data, active)?,
+            TileOp::StoreVector { .. } => self.store_vector(data, active)?,
             // SAFETY: passed on.
             TileOp::AtomicElement { .. } => unsafe { self.update(op, 1, active)? },
             // SAFETY: passed on.
@@ -110,7 +112,7 @@ impl Machine<'_> {
 
             // SAFETY: passed on.
             TileOp::Role { .. } => unsafe { self.roles(role, op)? },
-            TileOp::FenceAsync {} | TileOp::Mark { .. } => {}
+            TileOp::FenceAsync {} | TileOp::Mark { .. } | TileOp::Prefetch {} => {}
         }
         Ok(Step::Done)
     }

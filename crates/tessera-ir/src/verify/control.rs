@@ -8,7 +8,7 @@ use crate::verify::{Rule, Site, ensure};
 
 pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
     match kind {
-        ScheduleOp::For { .. } => {
+        ScheduleOp::For { unroll, .. } => {
             let counter = site.operand(0);
             let counts = counter.is_scalar() && counter.num().is_some_and(|dtype| dtype.is_integer() && dtype.bits() >= 8);
             ensure!(counts, "ir-operand-type", "counts with a scalar integer, not `{counter}`");
@@ -22,6 +22,12 @@ pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
                 "ir-results",
                 "results must have the types of the carried values"
             );
+            if let Some(copies) = unroll {
+                let rounds = site.func.known_rounds(site.op);
+                let divides = *copies > 0 && rounds.is_some_and(|rounds| rounds.is_multiple_of(u64::from(*copies)));
+                let found = rounds.map_or("an unknown number of".to_string(), |rounds| rounds.to_string());
+                ensure!(divides, "ir-attribute", "{copies} copies of the body do not divide {found} rounds");
+            }
             Ok(())
         }
         ScheduleOp::Loop {} => region(site, site.op.group(0).iter().map(|&value| site.ty(value))),

@@ -59,6 +59,24 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             site.result_is(0, &element)
         }
         TileOp::StoreElement {} => element(site, 1, 2).and_then(|element| value_is(site, 0, &element)),
+        TileOp::LoadVector { .. } => {
+            let element = neighbours(site, 0, 1, site.op.results.len())?;
+            (0..site.op.results.len()).try_for_each(|position| site.result_is(position, &element))
+        }
+        TileOp::StoreVector { .. } => {
+            let values = site.op.group(0);
+            let element = neighbours(site, 1, 2, values.len())?;
+            match values.iter().find(|&&value| *site.ty(value) != element) {
+                Some(&value) => Err(site.wrong_operand(0, &format!("`{element}`"), site.ty(value))),
+                None => Ok(()),
+            }
+        }
+        TileOp::Prefetch {} => {
+            let ty = site.operand(0);
+            let pointer = ty.is_scalar() && ty.as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+            ensure!(pointer, "ir-operand-type", "brings what a pointer points to nearer, not `{ty}`");
+            Ok(())
+        }
         TileOp::AtomicElement { mode } => {
             let buffer = shared(site, 1)?;
             memory::atomic(*mode, Elem::Num(buffer.elem))?;
@@ -218,6 +236,23 @@ fn element(site: &Site<'_>, at: usize, index: usize) -> Result<Type, Wrong> {
     let given = site.op.group(index).len();
     ensure!(given == rank, "ir-shape", "{given} indices are given for {rank} axes");
     dtype.map(Type::scalar).ok_or_else(|| site.wrong_operand(at, "an array of numbers", site.operand(at)))
+}
+
+/// The element type of an access to so many neighbours, after their number and the indices are checked.
+fn neighbours(site: &Site<'_>, at: usize, index: usize, count: usize) -> Result<Type, Wrong> {
+    let element = match site.operand(at) {
+        Type::Tile(TileType { shape, elem: Elem::Ptr(to) }) if shape.is_empty() => {
+            ensure!(site.op.group(index).is_empty(), "ir-shape", "a pointer takes no indices");
+            Type::scalar(*to)
+        }
+        Type::Shared(_) => element(site, at, index)?,
+        ty => return Err(site.wrong_operand(at, "a pointer or a shared buffer", ty)),
+    };
+    let bits = element.num().map_or(0, DType::bits);
+    let bytes = count as u32 * bits / 8;
+    let whole = bits >= 8 && count > 1 && matches!(bytes, 2 | 4 | 8 | 16);
+    ensure!(whole, "ir-results", "an access moves 2, 4, 8 or 16 bytes of whole elements, not {count} of `{element}`");
+    Ok(element)
 }
 
 fn subview(site: &Site<'_>, offsets: &Shape) -> Rule {

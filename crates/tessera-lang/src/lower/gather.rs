@@ -1,6 +1,6 @@
 //! Elements by index tiles: `gather`, `scatter`, and raw memory by offset.
 
-use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Diagnostic, ScheduleOp, Shape, Type, Value};
 use tessera_types::DType;
 
@@ -123,7 +123,7 @@ impl Lowerer<'_> {
         // Padding means something only where something is masked.
         let padding: Vec<Value> =
             if elements.mask.is_some() { vec![self.broadcast(padding_tile, &elements.shape).value] } else { Vec::new() };
-        let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency };
+        let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency, cache: CacheHint::Normal };
         let groups: [&[Value]; 4] = [&[elements.pointers], &elements.mask_group(), &padding, &[]];
         let op = self.emit(kind, &groups, [tile_type(elements.dtype, &elements.shape), Type::Token]);
         let value = self.func.ops[op].results[0];
@@ -134,7 +134,7 @@ impl Lowerer<'_> {
         let tile = self.implicit(value, elements.dtype, "the stored value")?;
         let tile = self.broadcast_exactly(tile, &elements.shape, value.1, "the stored value")?;
         let latency = self.latency(latency)?;
-        let kind = ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency };
+        let kind = ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency, cache: CacheHint::Normal };
         self.emit(kind, &[&[elements.pointers], &[tile.value], &elements.mask_group(), &[]], [Type::Token]);
         Ok(Val::None)
     }

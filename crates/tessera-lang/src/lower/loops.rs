@@ -305,7 +305,7 @@ impl Lowerer<'_> {
             let op = self.emit_with_regions(ScheduleOp::Loop {}, &[&init], types, [region]);
             self.func.ops[op].results[1..].to_vec()
         } else {
-            let kind = ScheduleOp::For { unsigned: !dtype.is_signed() };
+            let kind = ScheduleOp::For { unsigned: !dtype.is_signed(), unroll: None };
             let groups: [&[Value]; 4] = [&[lower.value], &[upper.value], &[step.value], &start.values];
             let op = self.emit_with_regions(kind, &groups, types, [region]);
             self.func.ops[op].results.to_vec()

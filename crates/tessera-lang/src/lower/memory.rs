@@ -1,7 +1,7 @@
 //! Tiles from and to memory by tile index: `load`, `store`, and the views they go through.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{MemoryOrder, MemoryScope};
+use tessera_ir::attrs::{CacheHint, MemoryOrder, MemoryScope};
 use tessera_ir::{Diagnostic, IndexType, Padding, ScheduleOp, Shape, TileViewType, Type, Value, ViewKind};
 use tessera_types::DType;
 
@@ -100,6 +100,7 @@ impl Lowerer<'_> {
             latency: access.latency,
             allow_tma: access.allow_tma,
             inbounds: access.inbounds,
+            cache: CacheHint::Normal,
         };
         let op = self.emit(kind, &[&[view], index, &[]], [tile_type(dtype, &shape), Type::Token]);
         Tile { value: self.func.ops[op].results[0], dtype, shape, known: None }
@@ -113,6 +114,7 @@ impl Lowerer<'_> {
             latency: access.latency,
             allow_tma: access.allow_tma,
             inbounds: access.inbounds,
+            cache: CacheHint::Normal,
         };
         self.emit(kind, &[&[tile], &[view], index, &[]], [Type::Token]);
     }

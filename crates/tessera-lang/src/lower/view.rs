@@ -1,7 +1,7 @@
 //! Tiled views with their methods, slices of arrays, advanced indexing and lists of arrays.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{AtomicMode, MemoryOrder, MemoryScope, Overflow};
+use tessera_ir::attrs::{CacheHint, AtomicMode, MemoryOrder, MemoryScope, Overflow};
 use tessera_ir::{Diagnostic, Extent, IndexType, Padding, ScheduleOp, Shape, Type, Value, ViewKind};
 use tessera_types::DType;
 
@@ -258,7 +258,7 @@ impl Lowerer<'_> {
             let step = lowerer.constant(Num::Int(at), DType::I64, Shape::new(), lowerer.span)?;
             let offset = lowerer.arith_tiles(Arith::Add, &start, &step, FloatMode::default(), lowerer.span)?;
             let pointer = lowerer.pointers(list.table, DType::I64, &offset);
-            let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency: None };
+            let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
             let op = lowerer.emit(kind, &[&[pointer], &[], &[], &[]], [tile_type(DType::I64, &[]), Type::Token]);
             Ok(lowerer.func.ops[op].results[0])
         };

@@ -301,7 +301,7 @@ impl Emit<'_> {
                 self.walk.emit_with_regions(ScheduleOp::Loop {}, &[&init], types, [region])
             }
             false => {
-                let kind = ScheduleOp::For { unsigned: !dtype.is_signed() };
+                let kind = ScheduleOp::For { unsigned: !dtype.is_signed(), unroll: None };
                 let groups: [&[Value]; 4] = [&[lower.value], &[upper.value], &[step.value], &init];
                 self.walk.emit_with_regions(kind, &groups, types, [region])
             }

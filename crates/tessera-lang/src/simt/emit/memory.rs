@@ -1,7 +1,7 @@
 //! Elements of arrays: addresses, loads, stores, atomic updates, asynchronous copies.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{AtomicMode, MemoryOrder, MemoryScope};
+use tessera_ir::attrs::{CacheHint, AtomicMode, MemoryOrder, MemoryScope};
 use tessera_ir::{IndexType, ParamKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
@@ -150,7 +150,7 @@ impl Emit<'_> {
 
     /// What a pointer points to.
     pub(super) fn load_from(&mut self, pointer: Value, dtype: DType) -> Value {
-        let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency: None };
+        let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
         let op = self.walk.emit(kind, &[&[pointer], &[], &[], &[]], [tile_type(dtype, &[]), Type::Token]);
         self.walk.func.ops[op].results[0]
     }
@@ -170,7 +170,7 @@ impl Emit<'_> {
     }
 
     pub(super) fn store_through(&mut self, pointer: Value, value: Value) {
-        let kind = ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency: None };
+        let kind = ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
         self.walk.emit(kind, &[&[pointer], &[value], &[], &[]], [Type::Token]);
     }
 
