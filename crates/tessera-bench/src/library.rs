@@ -480,7 +480,7 @@ fn value_of(argument: Argument, tensors: &[Guarded]) -> Value {
 }
 
 /// The number that the code of an element stands for.
-fn decoder(dtype: DType) -> fn(u64) -> f64 {
+pub(crate) fn decoder(dtype: DType) -> fn(u64) -> f64 {
     macro_rules! table {
         ($($variant:ident),*) => {
             match dtype { $(DType::$variant => |code| match (FloatFormat::of(DType::$variant), IntFormat::of(DType::$variant)) {

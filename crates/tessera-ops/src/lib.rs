@@ -6,11 +6,13 @@
 //! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
 
 mod element;
+mod matrix;
 mod operator;
 mod problem;
 mod set;
 mod work;
 
+pub use matrix::{Matrices, Matrix};
 pub use operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
     TensorSpec, Unsupported, find,

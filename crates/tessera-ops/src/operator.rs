@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use tessera_types::{DType, Policy};
 
+use crate::matrix::Matrices;
 use crate::problem::Problem;
 use crate::set;
 use crate::work::Work;
@@ -219,6 +220,25 @@ pub trait Inputs: Sync {
     fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]);
     /// Elements from `start` on as bits.
     fn codes(&self, tensor: usize, start: usize, out: &mut [u64]);
+
+    /// Elements here and there as numbers.
+    fn numbers_at(&self, tensor: usize, places: &[usize], out: &mut [f64]) {
+        for (&place, out) in places.iter().zip(out) {
+            self.numbers(tensor, place, std::slice::from_mut(out));
+        }
+    }
+
+    /// Elements here and there as bits.
+    fn codes_at(&self, tensor: usize, places: &[usize], out: &mut [u64]) {
+        for (&place, out) in places.iter().zip(out) {
+            self.codes(tensor, place, std::slice::from_mut(out));
+        }
+    }
+
+    /// Who makes sums over matrices faster than by reading them through this.
+    fn matrices(&self) -> Option<&dyn Matrices> {
+        None
+    }
 }
 
 /// Where a reference puts its answer for whole rows.

@@ -28,18 +28,41 @@ impl Tensor {
         }
     }
 
-    fn each_element(&self, start: usize, count: usize, mut visit: impl FnMut(usize, u64)) -> Result<(), TensorError> {
+    /// Codes of the elements at places, zero-extended.
+    pub fn read_codes_at(&self, places: &[usize], out: &mut [u64]) -> Result<(), TensorError> {
+        self.each_place(places, |at, code| out[at] = code)
+    }
+
+    /// Numbers of the elements at places.
+    pub fn read_f64_at(&self, places: &[usize], out: &mut [f64]) -> Result<(), TensorError> {
+        self.each_place(places, |at, code| out[at] = number(self.dtype, code))
+    }
+
+    fn each_element(&self, start: usize, count: usize, visit: impl FnMut(usize, u64)) -> Result<(), TensorError> {
         if start.checked_add(count).is_none_or(|end| end > self.len()) {
-            return Err(TensorError::Count {
-                shape: self.shape().to_vec(),
-                expected: self.len(),
-                found: start.saturating_add(count),
-            });
+            return Err(self.outside(start.saturating_add(count)));
         }
+        match self.layout.is_contiguous() {
+            true => self.visit(count, |at| self.layout.offset + start + at, visit),
+            false => self.visit(count, |at| offset_of(&self.layout, start + at), visit),
+        }
+    }
+
+    fn each_place(&self, places: &[usize], visit: impl FnMut(usize, u64)) -> Result<(), TensorError> {
+        if let Some(&place) = places.iter().find(|&&place| place >= self.len()) {
+            return Err(self.outside(place + 1));
+        }
+        self.visit(places.len(), |at| offset_of(&self.layout, places[at]), visit)
+    }
+
+    fn outside(&self, found: usize) -> TensorError {
+        TensorError::Count { shape: self.shape().to_vec(), expected: self.len(), found }
+    }
+
+    /// Calls `visit` with a number and the code of the element that lies at `place` of that number in memory.
+    fn visit(&self, count: usize, place: impl Fn(usize) -> usize, mut visit: impl FnMut(usize, u64)) -> Result<(), TensorError> {
         let reader = self.memory.reader()?;
         let bytes = reader.bytes()?;
-        let contiguous = self.layout.is_contiguous();
-        let place = |at: usize| if contiguous { self.layout.offset + start + at } else { offset_of(&self.layout, start + at) };
         if let Some(packing) = packing(self.dtype) {
             for at in 0..count {
                 visit(at, u64::from(packing.get(bytes, place(at))));
@@ -123,6 +146,9 @@ mod tests {
         t.read_f64(2, &mut out).expect("read");
         assert_eq!(out, [8.0, 1.0, 5.0, 9.0, 2.0]);
         assert!(t.read_f64(8, &mut out).is_err());
+        t.read_f64_at(&[6, 2, 2, 0, 11], &mut out).expect("read");
+        assert_eq!(out, [2.0, 8.0, 8.0, 0.0, 11.0]);
+        assert!(t.read_f64_at(&[12], &mut out).is_err());
     }
 
     #[test]

@@ -15,13 +15,15 @@
 //!
 //! Inputs beyond 2^26 elements repeat with a period that no power of two divides, so that a reference needs no host copy of
 //! them. Of outputs beyond 2^22 elements or 2^31 multiply-adds, a stratified sample of rows is compared; a digest over all of
-//! them, taken on the device under both poisons, shows what was not written.
+//! them, taken on the device under both poisons, shows what was not written. What a product's reference sums up is summed up on
+//! the device (`sums.rs`), by kernels that share nothing with those that are judged.
 
 mod blas;
 mod ceiling;
 mod kernels;
 mod library;
 mod subject;
+mod sums;
 mod supervise;
 mod tensor;
 mod timer;

@@ -4,12 +4,16 @@
 //! period is eight times a prime, so a displacement by any stride that a kernel has shows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use rayon::prelude::*;
 use tessera_driver::DevicePtr;
-use tessera_ops::{Fill, Inputs, Plan, Role, TensorSpec};
+use tessera_ops::{Fill, Inputs, Matrices, Matrix, Plan, Role, TensorSpec};
 use tessera_runtime::{Device, RandomStream, Tensor};
+use tessera_types::DType;
 
 use super::subject::fault;
+use super::sums::Sums;
 use crate::case::{Fault, Lane, Poison};
 use crate::library::{CHUNK, GUARD, filled, guard_byte, memory_fault};
 
@@ -35,6 +39,7 @@ struct Guarded {
 #[derive(Debug)]
 pub struct DeviceTensors {
     list: Vec<Guarded>,
+    sums: Option<Arc<Sums>>,
 }
 
 impl Guarded {
@@ -69,10 +74,18 @@ impl Guarded {
             Some(mirror) => mirror,
             None => Tensor::zeros(self.view.dtype(), &[period]).map_err(memory_fault)?,
         };
-        for (chunk, start) in (0..period).step_by(CHUNK).enumerate() {
-            let count = CHUNK.min(period - start);
-            let values = filled(RandomStream::named(seed, &format!("{}.{chunk}", self.name)), self.view.dtype(), count, fill);
-            let part = mirror.slice(0, start..start + count, 1);
+        let (name, dtype) = (self.name, self.view.dtype());
+        let starts: Vec<usize> = (0..period).step_by(CHUNK).collect();
+        let made: Vec<_> = starts
+            .par_iter()
+            .enumerate()
+            .map(|(chunk, start)| {
+                let count = CHUNK.min(period - start);
+                filled(RandomStream::named(seed, &format!("{name}.{chunk}")), dtype, count, fill)
+            })
+            .collect();
+        for (start, values) in starts.into_iter().zip(made) {
+            let part = mirror.slice(0, start..(start + CHUNK).min(period), 1);
             values.and_then(|values| part?.copy_from(&values)).map_err(memory_fault)?;
         }
         self.part(GUARD..GUARD + period)?.copy_from(&mirror).map_err(memory_fault)?;
@@ -107,16 +120,25 @@ impl Guarded {
     }
 }
 
+impl Guarded {
+    /// Calls `read` with the mirror and where in it elements lie.
+    fn at(&self, places: &[usize], read: impl FnOnce(&Tensor, &[usize]) -> bool) -> bool {
+        let Some(mirror) = &self.mirror else { return false };
+        let places: Vec<usize> = places.iter().map(|&place| place * self.step % mirror.len()).collect();
+        read(mirror, &places)
+    }
+}
+
 impl DeviceTensors {
-    /// Allocates a plan's tensors.
-    pub fn new(plan: &Plan, device: &Device) -> Result<DeviceTensors, Fault> {
+    /// Allocates a plan's tensors. Where the device makes sums over them, `sums` does.
+    pub(crate) fn new(plan: &Plan, device: &Device, sums: Option<Arc<Sums>>) -> Result<DeviceTensors, Fault> {
         let list = plan
             .tensors
             .iter()
             .enumerate()
             .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<_, _>>()?;
-        Ok(DeviceTensors { list })
+        Ok(DeviceTensors { list, sums })
     }
 
     /// The tensor at a position of the plan, as a kernel takes it.
@@ -207,5 +229,45 @@ impl Inputs for DeviceTensors {
         if !self.list[tensor].runs(start, out, |view, place, out| view.read_codes(place, out).is_ok()) {
             out.fill(u64::MAX);
         }
+    }
+
+    fn numbers_at(&self, tensor: usize, places: &[usize], out: &mut [f64]) {
+        if !self.list[tensor].at(places, |mirror, places| mirror.read_f64_at(places, out).is_ok()) {
+            out.fill(f64::NAN);
+        }
+    }
+
+    fn codes_at(&self, tensor: usize, places: &[usize], out: &mut [u64]) {
+        if !self.list[tensor].at(places, |mirror, places| mirror.read_codes_at(places, out).is_ok()) {
+            out.fill(u64::MAX);
+        }
+    }
+
+    fn matrices(&self) -> Option<&dyn Matrices> {
+        self.sums.is_some().then_some(self)
+    }
+}
+
+impl DeviceTensors {
+    /// What the device makes sums of, for a matrix whose elements it reads.
+    fn stored(&self, matrix: &Matrix) -> Option<(&Sums, DevicePtr, DType)> {
+        let tensor = &self.list[matrix.tensor];
+        let dtype = tensor.view.dtype();
+        let sums = self.sums.as_deref().filter(|_| tensor.step == 1 && Sums::reads(dtype))?;
+        Some((sums, tensor.view.device_pointer()?, dtype))
+    }
+}
+
+impl Matrices for DeviceTensors {
+    fn matrix_vector(&self, matrix: &Matrix, v: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
+        let (sums, data, dtype) = self.stored(matrix)?;
+        sums.matrix_vector(data, dtype, matrix, v).ok()
+    }
+
+    fn product(&self, left: &Matrix, rows: &[usize], right: &Matrix, sums: &mut [f64], magnitudes: &mut [f64]) -> bool {
+        let (Some((device, data, dtype)), Some((_, other, other_type))) = (self.stored(left), self.stored(right)) else {
+            return false;
+        };
+        device.product((data, dtype, left), rows, (other, other_type, right), (sums, magnitudes)).is_ok()
     }
 }

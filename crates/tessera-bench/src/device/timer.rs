@@ -11,6 +11,7 @@ use tessera_driver::{DeviceBuffer, DriverError, Event, PinnedBuffer, Result, Str
 use tessera_runtime::DriverDevice;
 
 use super::kernels::{Kernels, whole_blocks};
+use super::sums::Sums;
 use crate::case::DeviceState;
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
@@ -84,6 +85,8 @@ const STALL: Duration = Duration::from_secs(10);
 pub struct DeviceTimer {
     device: DriverDevice,
     kernels: Kernels,
+    /// Loaded when it is asked for; `None` inside where the device does not take it.
+    sums: Option<Option<Arc<Sums>>>,
     events: Vec<(Event, Event)>,
     /// Twice the second-level cache, all zero; made when a cold sample is asked for.
     flush: Option<DeviceBuffer>,
@@ -117,6 +120,7 @@ impl DeviceTimer {
         let watcher = bus_id.and_then(|bus_id| Some(Watcher(Nvml::load().ok()?.device(bus_id)?)));
         Ok(DeviceTimer {
             kernels: Kernels::load(context)?,
+            sums: None,
             events: Vec::new(),
             flush: None,
             gate,
@@ -136,6 +140,14 @@ impl DeviceTimer {
 
     pub(crate) fn kernels(&self) -> &Kernels {
         &self.kernels
+    }
+
+    /// Sums over matrices that the device makes for references. A back end whose queue cannot wait is no hardware: the host is as fast.
+    pub(crate) fn sums(&mut self) -> Option<Arc<Sums>> {
+        self.gate.as_ref()?;
+        let device = &self.device;
+        let load = || Sums::load(device.context(), device.stream()).ok().map(Arc::new);
+        self.sums.get_or_insert_with(load).clone()
     }
 
     /// The step of the events' clock and the time of an empty launch.

@@ -185,6 +185,9 @@ fn permuted(index: usize, n: usize) -> usize {
     }
 }
 
+/// Elements that are read at a time.
+const PART: usize = 4096;
+
 struct Stream {
     operation: &'static str,
     random: bool,
@@ -201,11 +204,16 @@ impl Stream {
             inputs.numbers(tensor, rows.start, &mut values);
             return values;
         }
-        let read = |(i, value): (usize, &mut f64)| {
-            inputs.numbers(tensor, permuted(rows.start + i, self.n), std::slice::from_mut(value));
+        let read = |(part, values): (usize, &mut [f64])| {
+            inputs.numbers_at(tensor, &self.places(rows.start + part * PART, values.len()), values);
         };
-        values.par_iter_mut().with_min_len(256).enumerate().for_each(read);
+        values.par_chunks_mut(PART).enumerate().for_each(read);
         values
+    }
+
+    /// Where the elements of `count` outputs from `first` on come from, in the random pattern.
+    fn places(&self, first: usize, count: usize) -> Vec<usize> {
+        (first..first + count).map(|index| permuted(index, self.n)).collect()
     }
 }
 
@@ -216,10 +224,10 @@ impl Reference for Stream {
                 if !self.random {
                     return inputs.codes(0, rows.start, codes);
                 }
-                let read = |(i, code): (usize, &mut u64)| {
-                    inputs.codes(0, permuted(rows.start + i, self.n), std::slice::from_mut(code));
+                let read = |(part, codes): (usize, &mut [u64])| {
+                    inputs.codes_at(0, &self.places(rows.start + part * PART, codes.len()), codes);
                 };
-                codes.par_iter_mut().with_min_len(256).enumerate().for_each(read);
+                codes.par_chunks_mut(PART).enumerate().for_each(read);
             }
             Expected::Codes(codes) => {
                 let a = self.numbers(inputs, 0, &rows);

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::element::storable;
+use crate::matrix::{self, Matrix};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, RowIdentity, TensorSpec,
     Unsupported,
@@ -208,59 +209,15 @@ fn error_model(storage: DType, acc: DType, machine: Machine) -> ErrorModel {
     }
 }
 
-/// K is walked in blocks of this many rows of B.
-const K_BLOCK: usize = 128;
-
 impl Product {
-    /// Elements of op(A): row `i` of matrix `batch`, columns `k0..k0 + out.len()`.
-    fn read_a(&self, inputs: &dyn Inputs, batch: usize, i: usize, k0: usize, out: &mut [f64]) {
-        let base = batch * self.m * self.k;
-        if self.ta {
-            for (step, value) in out.iter_mut().enumerate() {
-                inputs.numbers(0, base + (k0 + step) * self.m + i, std::slice::from_mut(value));
-            }
-        } else {
-            inputs.numbers(0, base + i * self.k + k0, out);
-        }
-    }
-
-    /// Rows `k0..k1` of op(B) of matrix `batch`, one after another.
-    fn read_b(&self, inputs: &dyn Inputs, batch: usize, k0: usize, k1: usize) -> Vec<f64> {
-        let base = batch * self.k * self.n;
-        let depth = k1 - k0;
-        let mut rows = vec![0.0; depth * self.n];
-        if self.tb {
-            let mut columns = vec![0.0; depth * self.n];
-            let read = |(j, column): (usize, &mut [f64])| inputs.numbers(1, base + j * self.k + k0, column);
-            columns.par_chunks_mut(depth).enumerate().for_each(read);
-            let turn =
-                |(step, row): (usize, &mut [f64])| row.iter_mut().enumerate().for_each(|(j, x)| *x = columns[j * depth + step]);
-            rows.par_chunks_mut(self.n).enumerate().for_each(turn);
-        } else {
-            let read = |(step, row): (usize, &mut [f64])| inputs.numbers(1, base + (k0 + step) * self.n, row);
-            rows.par_chunks_mut(self.n).enumerate().for_each(read);
-        }
-        rows
-    }
-
-    /// Sums of products and of their magnitudes for rows that lie in one matrix of the batch.
-    fn sums(&self, inputs: &dyn Inputs, rows: &[usize], sums: &mut [f64], magnitudes: &mut [f64]) {
-        let batch = rows[0] / self.m;
-        for k0 in (0..self.k).step_by(K_BLOCK) {
-            let k1 = (k0 + K_BLOCK).min(self.k);
-            let b = self.read_b(inputs, batch, k0, k1);
-            sums.par_chunks_mut(self.n).zip(magnitudes.par_chunks_mut(self.n)).enumerate().for_each(|(r, (sum, magnitude))| {
-                let mut a = vec![0.0; k1 - k0];
-                self.read_a(inputs, batch, rows[r] % self.m, k0, &mut a);
-                for (a, b) in a.iter().zip(b.chunks_exact(self.n)) {
-                    for ((sum, magnitude), b) in sum.iter_mut().zip(magnitude.iter_mut()).zip(b) {
-                        let product = a * b;
-                        *sum += product;
-                        *magnitude += product.abs();
-                    }
-                }
-            });
-        }
+    /// The stored factors and the result of one matrix of the batch.
+    fn matrices(&self, batch: usize) -> [Matrix; 3] {
+        let (m, n, k) = (self.m, self.n, self.k);
+        [
+            Matrix { tensor: 0, base: batch * m * k, rows: m, columns: k, transposed: self.ta },
+            Matrix { tensor: 1, base: batch * k * n, rows: k, columns: n, transposed: self.tb },
+            Matrix { tensor: 2, base: batch * m * n, rows: m, columns: n, transposed: false },
+        ]
     }
 }
 
@@ -287,21 +244,21 @@ impl Reference for Product {
         let tau = self.model.contraction(1.0, 1.0, self.k) + operand_rounding;
         let mut rows = Vec::new();
         for batch in 0..self.batch {
-            let (base_a, base_b) = (batch * self.m * self.k, batch * self.k * self.n);
-            let (bv, squares) = matrix_vector(inputs, 1, base_b, (self.k, self.n), self.tb, v);
-            let (abv, norms) = matrix_vector(inputs, 0, base_a, (self.m, self.k), self.ta, &bv);
+            let [a, b, c] = self.matrices(batch);
+            let (bv, squares) = b.times(inputs, v);
+            let (abv, norms) = a.times(inputs, &bv);
             let norm_b = squares.iter().sum::<f64>().sqrt();
+            let side = |i: usize, got: f64| RowIdentity { got, want: abv[i], bound: DEVIATIONS * tau * norms[i].sqrt() * norm_b };
+            if let Some((cv, _)) = inputs.matrices().and_then(|matrices| matrices.matrix_vector(&c, v)) {
+                rows.extend(cv.into_iter().enumerate().map(|(i, got)| side(i, got)));
+                continue;
+            }
             let sides: Option<Vec<RowIdentity>> = (0..self.m)
                 .into_par_iter()
                 .map(|i| {
                     let mut row = vec![0.0; self.n];
                     let place = batch * self.m + i;
-                    let bound = DEVIATIONS * tau * norms[i].sqrt() * norm_b;
-                    read(place..place + 1, &mut row).then(|| RowIdentity {
-                        got: row.iter().zip(v).map(|(c, v)| c * v).sum(),
-                        want: abv[i],
-                        bound,
-                    })
+                    read(place..place + 1, &mut row).then(|| side(i, row.iter().zip(v).map(|(c, v)| c * v).sum()))
                 })
                 .collect();
             rows.extend(sides?);
@@ -314,42 +271,6 @@ impl Reference for Product {
     }
 }
 
-/// `op(X) v` for a stored matrix, and the squares of op(X)'s rows added up; op(X) has `rows x columns` elements.
-fn matrix_vector(
-    inputs: &dyn Inputs,
-    tensor: usize,
-    base: usize,
-    (rows, columns): (usize, usize),
-    transposed: bool,
-    v: &[f64],
-) -> (Vec<f64>, Vec<f64>) {
-    if !transposed {
-        let row = |i: usize| {
-            let mut row = vec![0.0; columns];
-            inputs.numbers(tensor, base + i * columns, &mut row);
-            (row.iter().zip(v).map(|(x, v)| x * v).sum::<f64>(), row.iter().map(|x| x * x).sum::<f64>())
-        };
-        return (0..rows).into_par_iter().map(row).unzip();
-    }
-    // Stored rows are op(X)'s columns: each adds to every sum.
-    let nothing = || (vec![0.0; rows], vec![0.0; rows]);
-    let add = |(mut sums, mut squares): (Vec<f64>, Vec<f64>), j: usize| {
-        let mut column = vec![0.0; rows];
-        inputs.numbers(tensor, base + j * rows, &mut column);
-        for ((sum, square), x) in sums.iter_mut().zip(&mut squares).zip(&column) {
-            *sum += x * v[j];
-            *square += x * x;
-        }
-        (sums, squares)
-    };
-    let join = |mut left: (Vec<f64>, Vec<f64>), right: (Vec<f64>, Vec<f64>)| {
-        left.0.iter_mut().zip(right.0).for_each(|(a, b)| *a += b);
-        left.1.iter_mut().zip(right.1).for_each(|(a, b)| *a += b);
-        left
-    };
-    (0..columns).into_par_iter().fold(nothing, add).reduce(nothing, join)
-}
-
 impl Product {
     /// Rows in rising order; B is decoded once for all of them.
     fn answer(&self, inputs: &dyn Inputs, rows: &[usize], expected: Expected<'_>) {
@@ -358,7 +279,9 @@ impl Product {
         let mut start = 0;
         for matrix in rows.chunk_by(|a, b| a / self.m == b / self.m) {
             let part = start * self.n..(start + matrix.len()) * self.n;
-            self.sums(inputs, matrix, &mut sums[part.clone()], &mut magnitudes[part]);
+            let [a, b, _] = self.matrices(matrix[0] / self.m);
+            let rows: Vec<usize> = matrix.iter().map(|row| row % self.m).collect();
+            matrix::product(inputs, (&a, &rows, &b), &mut sums[part.clone()], &mut magnitudes[part]);
             start += matrix.len();
         }
         match expected {
