@@ -18,6 +18,7 @@ import language_kernels
 import language_programs
 
 TESSERA, FOLDER = sys.argv[1], sys.argv[2]
+os.makedirs(FOLDER, exist_ok=True)
 DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 ON_CPU = DEVICE == "cpu"
 VARIANTS = {"O3": ["-O", "3"], "O0": ["-O", "0"], "checked": ["--sanitize", "all"]} if ON_CPU else {"O3": []}

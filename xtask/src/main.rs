@@ -1,5 +1,6 @@
-//! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `tidy`, `fuzz`, `tools`.
+//! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `tidy`, `fuzz`, `tools`.
 
+mod bundle;
 mod tidy;
 mod tools;
 
@@ -16,6 +17,7 @@ usage: cargo xtask TASK
   bless [NAME...]       the same, rewriting expected outputs
   ci                    fmt, clippy, then test; a missing tool is an error instead of a skip, and nothing is sampled
   nightly [N]           every kernel of the library on the emulator under N schedules each (50), log in results/nightly.log
+  bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words
   fuzz TARGET SECONDS   runs one fuzz target
@@ -39,6 +41,13 @@ fn run(args: &[String]) -> Result<()> {
         "bless" => test(rest, Mode::Bless),
         "ci" => ci(),
         "nightly" => nightly(rest),
+        "bundle" => {
+            must(&mut cargo(&["build", "--release", "-p", "tessera-cli"]), "the build")?;
+            must(&mut cargo(&["build", "--release", "-p", "tessera-bench", "--example", "against_chip"]), "the build")?;
+            let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+            println!("{}", bundle::make(&root(), &built)?.display());
+            Ok(())
+        }
         "tools" => {
             for (name, value) in tools::install(&root())?.environment() {
                 println!("{name}={value}");

@@ -1,7 +1,7 @@
 //! Tiled views with their methods, slices of arrays, advanced indexing and lists of arrays.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{CacheHint, AtomicMode, MemoryOrder, MemoryScope, Overflow};
+use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow};
 use tessera_ir::{Diagnostic, Extent, IndexType, Padding, ScheduleOp, Shape, Type, Value, ViewKind};
 use tessera_types::DType;
 

@@ -1,7 +1,7 @@
 //! Elements of arrays: addresses, loads, stores, atomic updates, asynchronous copies.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{CacheHint, AtomicMode, MemoryOrder, MemoryScope};
+use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope};
 use tessera_ir::{IndexType, ParamKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
