@@ -11,7 +11,7 @@ use tessera_types::{Arch, DType, Device};
 
 use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
-use crate::target::SharedAccess;
+use crate::target::{SharedAccess, shared_accesses};
 use crate::tile::Remark;
 
 /// A kernel's facts.
@@ -27,7 +27,7 @@ pub struct DeviceReport {
     pub shared_bytes: u32,
     /// Tiles that change their layout.
     pub conversions: Vec<Conversion>,
-    /// Moves between registers and shared memory.
+    /// Instructions on shared memory, with their bank conflicts.
     pub accesses: Vec<SharedAccess>,
     /// PTX instructions by mnemonic.
     pub mix: BTreeMap<&'static str, usize>,
@@ -94,7 +94,7 @@ impl DeviceReport {
             threads: kernel.image.launch.threads[0],
             shared_bytes: kernel.image.launch.shared_bytes,
             conversions: conversions(tile),
-            accesses: kernel.accesses.clone(),
+            accesses: shared_accesses(&kernel.kernel),
             mix: kernel.instruction_mix(),
             round,
             bound: bound(&round, kernel.arch),
@@ -106,9 +106,9 @@ impl DeviceReport {
         self.recipes.iter().find(|remark| remark.refusal.is_none()).map_or("generic", |remark| remark.recipe)
     }
 
-    /// The worst bank conflict of all moves; 0 where nothing moves.
-    pub fn worst_degree(&self) -> u32 {
-        self.accesses.iter().map(|access| access.degree).max().unwrap_or(0)
+    /// The worst bank conflict of all instructions within at least so many loops; 0 where there is none.
+    pub fn worst_degree(&self, loops: u32) -> u32 {
+        self.accesses.iter().filter(|access| access.loops >= loops).filter_map(|access| access.degree).max().unwrap_or(0)
     }
 }
 

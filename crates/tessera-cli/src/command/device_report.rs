@@ -74,20 +74,16 @@ impl<'c> Report<'c> {
         }
         let _ = writeln!(
             out,
-            "\nmoves to and from shared memory: {}, conflicts of degree {}",
-            facts.accesses.len(),
-            facts.worst_degree()
+            "\ninstructions on shared memory: {}, conflicts of degree {}, in loops {}",
+            facts.accesses.iter().map(|access| access.instructions).sum::<u32>(),
+            facts.worst_degree(0),
+            facts.worst_degree(1)
         );
         for found in &facts.accesses {
-            let what = if found.stores { "stores" } else { "loads" };
-            let _ = writeln!(
-                out,
-                "  degree {:>2}  {} {what} of {} bytes a lane, {}",
-                found.degree,
-                found.instructions,
-                found.bytes,
-                self.place(found.span)
-            );
+            let degree = found.degree.map_or("  ?".to_string(), |degree| format!("{degree:>3}"));
+            let looped = if found.loops > 0 { ", in a loop" } else { "" };
+            let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
+            let _ = writeln!(out, "  degree {degree}  {:>4} {}{looped}{place}", found.instructions, found.operation);
         }
         let _ = writeln!(out, "\ninstructions of PTX: {}", facts.mix.values().sum::<usize>());
         let mut mix: Vec<_> = facts.mix.iter().collect();
@@ -151,12 +147,17 @@ impl<'c> Report<'c> {
             .accesses
             .iter()
             .map(|found| {
+                let place = found.place.map(|(_, line, column)| json!({ "line": line, "column": column }));
                 json!({
+                    "operation": found.operation,
                     "stores": found.stores,
                     "bytes": found.bytes,
                     "instructions": found.instructions,
+                    "loops": found.loops,
                     "degree": found.degree,
-                    "place": self.place(found.span),
+                    "wavefronts": found.wavefronts,
+                    "ideal": found.ideal,
+                    "place": place,
                 })
             })
             .collect();
@@ -191,7 +192,8 @@ impl<'c> Report<'c> {
             "assembler": assembly,
             "conversions": facts.conversions.iter().map(conversion).collect::<Vec<_>>(),
             "shared_accesses": accesses,
-            "worst_degree": facts.worst_degree(),
+            "worst_degree": facts.worst_degree(0),
+            "worst_degree_in_loops": facts.worst_degree(1),
             "instructions": facts.mix,
             "round": { "loop": facts.round.is_loop, "operations": facts.round.operations, "bytes": facts.round.bytes },
             "bound": bound,

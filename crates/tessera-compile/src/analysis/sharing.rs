@@ -5,6 +5,7 @@
 //! extents are no powers of two of instructions, warps take instructions in turn.
 
 use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};
+use tessera_types::{Arch, DType};
 
 /// An instruction and the grid of warps that repeat it over a product.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,29 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
+    /// The instruction of an architecture whose fragments an accumulator's layout has, and how warps share the product.
+    pub(crate) fn of(arch: Arch, dtype: DType, acc: &Distribution, contraction: u64) -> Option<Sharing> {
+        if acc.rank() != 2 || !has_instruction(arch, dtype) {
+            return None;
+        }
+        let warps = acc.warps();
+        let shape = [acc.shape()[0], acc.shape()[1]];
+        for &(m, n, k) in shapes(dtype) {
+            if !contraction.is_multiple_of(k) || (m == 16 && dtype == DType::F64 && !arch.has_bf16_add()) {
+                continue;
+            }
+            let Ok(atom) = MmaAtom::sync(m, n, k, u64::from(dtype.bits())) else { continue };
+            for rows in (1..=warps).filter(|rows| warps.is_multiple_of(*rows)) {
+                let grid = WarpGrid { m: rows, n: warps / rows };
+                let sharing = Sharing::new(atom, grid, [shape[0], shape[1], contraction]);
+                if sharing.operand(Operand::C, shape).is_some_and(|layout| layout == *acc) {
+                    return Some(sharing);
+                }
+            }
+        }
+        None
+    }
+
     /// A product of these extents: rows, columns, contraction.
     pub(crate) fn new(atom: MmaAtom, grid: WarpGrid, [m, n, k]: [u64; 3]) -> Sharing {
         let counts = [(m, grid.m * atom.m), (n, grid.n * atom.n), (k, atom.k)];
@@ -81,5 +105,28 @@ mod tests {
         let grid = WarpGrid { m: 2, n: 2 };
         let sharing = Sharing::new(atom, grid, [64, 96, 32]);
         assert_eq!(sharing.operand(Operand::C, [64, 96]), atom.operand(Operand::C, [64, 96], grid).ok());
+    }
+}
+
+/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
+fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
+    match dtype {
+        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
+        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
+        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
+        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
+        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
+        _ => &[],
+    }
+}
+
+fn has_instruction(arch: Arch, dtype: DType) -> bool {
+    match dtype {
+        DType::F16 | DType::BF16 => arch.has_bf16_mma(),
+        DType::TF32 => arch.has_tf32_mma(),
+        DType::F8E4M3 | DType::F8E5M2 => arch.has_fp8_mma(),
+        DType::I8 => arch.has_bf16_mma() && arch.has_i8_mma(),
+        DType::F64 => arch.has_f64_mma(),
+        _ => false,
     }
 }

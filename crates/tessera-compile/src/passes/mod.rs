@@ -10,6 +10,7 @@ mod cse;
 mod dce;
 mod fma_contract;
 mod licm;
+pub(crate) mod memory_management;
 mod narrow_integers;
 mod register_coalescing;
 pub(crate) mod rewrite;
@@ -30,6 +31,7 @@ pub const ALL: &[&Pass] = &[
     &dce::PASS,
     &token_order::PASS,
     &register_coalescing::PASS,
+    &memory_management::PASS,
 ];
 
 /// The pass of a name.

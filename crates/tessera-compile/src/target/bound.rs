@@ -10,10 +10,14 @@
 //! Registers by element type: truth values are predicates; `f16` and `bf16` take 16 bits; 64-bit numbers and pointers 64;
 //! everything else 32, and there the bits above the element's width mean nothing.
 
+use std::ops::Deref;
+
 use smallvec::SmallVec;
-use tessera_ir::{Elem, Extent, SharedType, Swizzle, TensorViewType, Type};
+use tessera_ir::{Elem, Extent, SharedType, TensorViewType, Type};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_types::DType;
+
+use crate::analysis::arrangement::Arrangement;
 
 /// The registers of a scalar or tile.
 pub(super) type Regs = SmallVec<[Reg; 4]>;
@@ -34,65 +38,23 @@ pub(super) struct Tensor {
 pub(super) struct Buffer {
     /// Address of the element at index zero before swizzling, 32 bits.
     pub(super) base: Reg,
-    /// Distance of neighbours along each axis, in elements, before swizzling.
-    pub(super) strides: SmallVec<[u64; 4]>,
-    /// How addresses are mixed.
-    pub(super) swizzle: Swizzle,
-    /// Extents.
-    pub(super) shape: SmallVec<[u32; 4]>,
-    /// Element type.
-    pub(super) elem: DType,
-    /// Alignment of the element at index zero in bytes.
-    pub(super) align: u64,
-    /// How the fastest axis is cut where its lines are longer than what the swizzle mixes.
-    pub(super) slabs: Option<Slabs>,
+    /// How elements lie from there on.
+    pub(super) lies: Arrangement,
 }
 
-/// Lines longer than a swizzle's span lie in slabs, one behind the other, as the copy engine writes and the tensor cores read
-/// them: a slab has the first elements of all lines, the next slab the next ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slabs {
-    /// The axis that is cut.
-    pub(super) axis: usize,
-    /// Elements of a line in one slab.
-    pub(super) elements: u64,
-    /// Bytes from a slab to the next.
-    pub(super) stride: u64,
+impl Deref for Buffer {
+    type Target = Arrangement;
+
+    fn deref(&self) -> &Arrangement {
+        &self.lies
+    }
 }
 
 impl Buffer {
     /// A whole buffer at an address that is aligned to 16 bytes.
     pub(super) fn whole(base: Reg, ty: &SharedType) -> Buffer {
-        let mut strides = ty.strides();
-        let mut slabs = None;
-        let bytes = ty.elem.unpacked_bytes() as u64;
-        if let (Some(span), [.., lines, fastest]) = (engine_span(ty.swizzle), ty.order.as_slice()) {
-            let (lines, fastest) = (*lines as usize, *fastest as usize);
-            let line = u64::from(ty.shape[fastest]) * bytes;
-            if line > span && line.is_multiple_of(span) && ty.pad == 0 {
-                strides[lines] = span / bytes;
-                slabs = Some(Slabs { axis: fastest, elements: span / bytes, stride: span * u64::from(ty.shape[lines]) });
-            }
-        }
-        Buffer { base, strides, swizzle: ty.swizzle, shape: ty.shape.clone(), elem: ty.elem, align: 16, slabs }
+        Buffer { base, lies: Arrangement::of(ty) }
     }
-
-    /// Bytes from the first element to the one at these coordinates, before swizzling.
-    pub(super) fn offset(&self, coordinates: &[u64]) -> u64 {
-        let bytes = self.elem.unpacked_bytes() as u64;
-        let along = |(axis, (&coordinate, &stride)): (usize, (&u64, &u64))| match self.slabs {
-            Some(slabs) if slabs.axis == axis => {
-                coordinate / slabs.elements * slabs.stride + coordinate % slabs.elements * stride * bytes
-            }
-            _ => coordinate * stride * bytes,
-        };
-        coordinates.iter().zip(&self.strides).enumerate().map(along).sum()
-    }
-}
-
-/// Bytes of a line that a swizzle of the copy engine mixes; `None` for other patterns.
-pub(super) fn engine_span(swizzle: Swizzle) -> Option<u64> {
-    [Swizzle::B32, Swizzle::B64, Swizzle::B128].contains(&swizzle).then_some(16 << swizzle.bits)
 }
 
 /// What a Tile value is bound to.

@@ -7,9 +7,10 @@ use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{CopyOptions, Value as Reg};
 use tessera_types::{L2Promotion, OutOfBounds};
 
-use super::bound::{Buffer, engine_span};
+use super::bound::Buffer;
 use super::lowering::{Lowered, Lowering};
 use super::view::step_of;
+use crate::analysis::arrangement::engine_span;
 use crate::analysis::arrays::own_array;
 
 /// Elements of a box along one dimension.

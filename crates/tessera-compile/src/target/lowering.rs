@@ -9,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::bound::{Bound, Buffer, Regs, Tensor, class_of, extent_class};
-use super::conflicts::SharedAccess;
 use super::control::Frame;
 use super::frame::Files;
 use super::rings::Ring;
@@ -64,8 +63,6 @@ pub(super) struct Lowering<'m> {
     /// Tokens seen so far, and those of them behind which all threads have met.
     pub(super) tokens: Vec<Value>,
     pub(super) settled: FxHashSet<Value>,
-    /// Moves between registers and shared memory so far.
-    pub(super) accesses: Vec<SharedAccess>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
     pub(super) waits_for_predecessor: bool,
@@ -299,7 +296,7 @@ impl<'m> Lowering<'m> {
             Type::Shared(ty) => {
                 let whole = Buffer::whole(regs[0], ty);
                 Bound::Buffer(match like.map(|like| self.buffer(like)) {
-                    Some(like) => Buffer { base: regs[0], ..like? },
+                    Some(like) => Buffer { base: regs[0], lies: like?.lies },
                     None => whole,
                 })
             }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::Elem;
-use tessera_layout::{Axis, Distribution, MatrixAccess, SharedLayout, matrix_access};
+use tessera_layout::{Axis, Distribution, MatrixAccess};
 use tessera_ptx::ssa::Value as Reg;
 
 use super::bound::{Buffer, Regs};
@@ -11,7 +11,7 @@ use super::lowering::Lowering;
 impl Lowering<'_> {
     /// A buffer's elements as a tile by matrix loads; `None` where they do not lie that way.
     pub(super) fn load_matrices(&mut self, buffer: &Buffer, layout: &Distribution) -> Option<Regs> {
-        let access = self.access(buffer, layout)?;
+        let access = buffer.matrix_access(layout).filter(|_| self.arch.has_ldmatrix())?;
         let elem = Elem::Num(buffer.elem);
         let zero = self.bits(elem, 0);
         let mut regs: Regs = std::iter::repeat_n(zero, layout.registers() as usize).collect();
@@ -29,23 +29,6 @@ impl Lowering<'_> {
             }
         }
         Some(regs)
-    }
-
-    fn access(&self, buffer: &Buffer, layout: &Distribution) -> Option<MatrixAccess> {
-        let bytes = buffer.elem.unpacked_bytes() as u64;
-        if !self.arch.has_ldmatrix() || buffer.strides.len() != 2 || bytes > 4 || buffer.align < 16 {
-            return None;
-        }
-        let fastest = buffer.strides.iter().position(|&stride| stride == 1)?;
-        let lines_fit =
-            buffer.strides.iter().enumerate().all(|(axis, stride)| axis == fastest || (stride * bytes).is_multiple_of(16));
-        let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
-        let granule = buffer.swizzle.bits == 0 || buffer.swizzle.base >= 4;
-        if !lines_fit || !granule || !(shape[fastest] * bytes).is_multiple_of(16) {
-            return None;
-        }
-        let dense = SharedLayout::dense(&shape, &[fastest, 1 - fastest], bytes).ok()?;
-        matrix_access(layout, &dense)
     }
 
     /// The part of the row's coordinates that a lane's address takes from the thread's number.

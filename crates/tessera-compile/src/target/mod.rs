@@ -60,7 +60,7 @@ use tessera_ptx::ssa::{self, Builder};
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
-pub use self::conflicts::SharedAccess;
+pub use self::conflicts::{SharedAccess, shared_accesses};
 use self::frame::{Files, identifier};
 use self::lowering::{Lowered, Lowering, Team};
 use self::scratch::Scratch;
@@ -79,8 +79,6 @@ pub struct TargetKernel {
     pub files: Vec<String>,
     /// Everything that a launch needs; its code is empty until it is printed.
     pub image: KernelImage,
-    /// How tiles move between registers and shared memory.
-    pub accesses: Vec<SharedAccess>,
 }
 
 impl TargetKernel {
@@ -145,7 +143,6 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         words: FxHashMap::default(),
         tokens: Vec::new(),
         settled: FxHashSet::default(),
-        accesses: Vec::new(),
         barriers: 1,
         waits_for_predecessor: false,
     };
@@ -179,7 +176,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         let note = "this is a mistake in the compiler, not in the kernel";
         Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
     })?;
-    Ok(TargetKernel { kernel, arch, files, image, accesses: lowering.accesses })
+    Ok(TargetKernel { kernel, arch, files, image })
 }
 
 impl Lowering<'_> {

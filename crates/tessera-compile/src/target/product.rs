@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::Signedness;
 use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
-use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_layout::{Distribution, MmaAtom, Operand};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_types::DType;
@@ -18,7 +18,6 @@ use tessera_types::DType;
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::Place;
-use super::remap::row_major;
 use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::sharing::Sharing;
@@ -27,18 +26,6 @@ use crate::analysis::sharing::Sharing;
 type Signs = (Signedness, Signedness);
 
 const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
-
-/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
-fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
-    match dtype {
-        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
-        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
-        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
-        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
-        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
-        _ => &[],
-    }
-}
 
 impl Lowering<'_> {
     /// Lowers a matrix product of tiles; false if the operation is none.
@@ -95,41 +82,6 @@ impl Lowering<'_> {
 
     // --- tensor instructions
 
-    /// The instruction whose fragments an accumulator's layout has, and how warps share the product.
-    fn sharing(&self, dtype: DType, acc: &Distribution, contraction: u64) -> Option<Sharing> {
-        if acc.rank() != 2 || !self.has_instruction(dtype) {
-            return None;
-        }
-        let warps = acc.warps();
-        let shape = [acc.shape()[0], acc.shape()[1]];
-        for &(m, n, k) in shapes(dtype) {
-            if !contraction.is_multiple_of(k) || (m == 16 && dtype == DType::F64 && !self.arch.has_bf16_add()) {
-                continue;
-            }
-            let Ok(atom) = MmaAtom::sync(m, n, k, u64::from(dtype.bits())) else { continue };
-            for rows in (1..=warps).filter(|rows| warps.is_multiple_of(*rows)) {
-                let grid = WarpGrid { m: rows, n: warps / rows };
-                let sharing = Sharing::new(atom, grid, [shape[0], shape[1], contraction]);
-                if sharing.operand(Operand::C, shape).is_some_and(|layout| layout == *acc) {
-                    return Some(sharing);
-                }
-            }
-        }
-        None
-    }
-
-    fn has_instruction(&self, dtype: DType) -> bool {
-        match dtype {
-            DType::F16 => self.arch.has_bf16_mma(),
-            DType::BF16 => self.arch.has_bf16_mma(),
-            DType::TF32 => self.arch.has_tf32_mma(),
-            DType::F8E4M3 | DType::F8E5M2 => self.arch.has_fp8_mma(),
-            DType::I8 => self.arch.has_bf16_mma() && self.arch.has_i8_mma(),
-            DType::F64 => self.arch.has_f64_mma(),
-            _ => false,
-        }
-    }
-
     fn by_fragments(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
         let (left, right, out) = (self.layout(lhs)?, self.layout(rhs)?, self.layout(acc)?);
         let dtype = self.dtype(lhs)?;
@@ -137,7 +89,7 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let depth = left.shape()[1];
-        let Some(sharing) = self.sharing(dtype, &out, depth) else { return Ok(None) };
+        let Some(sharing) = Sharing::of(self.arch, dtype, &out, depth) else { return Ok(None) };
         let Sharing { atom, grid, .. } = sharing;
         let fits = |operand, shape: [u64; 2], found: &Distribution| {
             sharing.operand(operand, shape).is_some_and(|layout| layout == *found)
@@ -245,7 +197,7 @@ impl Lowering<'_> {
         let out = self.layout(acc)?;
         let (depth, n) = (u64::from(right.shape[0]), u64::from(right.shape[1]));
         let dtype = right.elem;
-        let Some(sharing) = self.sharing(dtype, &out, depth) else { return Ok(None) };
+        let Some(sharing) = Sharing::of(self.arch, dtype, &out, depth) else { return Ok(None) };
         let Sharing { atom, grid, .. } = sharing;
         let m = out.shape()[0];
         let elem = Elem::Num(dtype);
@@ -326,15 +278,8 @@ impl Lowering<'_> {
             let corner = self.b.add(Ty::U32, base, start);
             self.spread(elem, (&layout, &regs), corner);
             let dtype = self.dtype(factor)?;
-            buffers.push(Buffer {
-                base: corner,
-                strides: row_major(layout.shape()),
-                swizzle: tessera_ir::Swizzle::NONE,
-                shape: layout.shape().iter().map(|&extent| extent as u32).collect(),
-                elem: dtype,
-                align: 16,
-                slabs: None,
-            });
+            let shape: tessera_ir::Shape = layout.shape().iter().map(|&extent| extent as u32).collect();
+            buffers.push(Buffer::whole(corner, &tessera_ir::SharedType::new(shape, dtype)));
             offset += size;
         }
         self.meet();

@@ -15,6 +15,7 @@ use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
+use crate::analysis::arrangement::Arrangement;
 use tessera_types::DType;
 
 /// Which element of the source an element of the result is.
@@ -133,7 +134,7 @@ impl Lowering<'_> {
         };
         let base = self.borrow(next * bytes);
         let shape = shape.iter().map(|&extent| extent as u32).collect();
-        let buffer = Buffer { base, strides, swizzle, shape, elem: dtype, align: 16, slabs: None };
+        let buffer = Buffer { base, lies: Arrangement { strides, swizzle, shape, elem: dtype, align: 16, slabs: None } };
         self.store_buffer(&buffer, source.0, source.1);
         self.meet();
         match self.load_matrices(&buffer, result) {

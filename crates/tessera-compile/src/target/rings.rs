@@ -102,7 +102,7 @@ impl Lowering<'_> {
             TileOp::Slot { buffer } => {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
                 let Some(whole) = ring.buffers.get(*buffer as usize) else { return Err(self.broken("a slot without buffers")) };
-                let part = self.slice(whole.clone(), slot);
+                let part = self.slice(whole, slot);
                 self.bind(data.result(), Bound::Buffer(part));
             }
             _ => return Ok(false),
@@ -276,15 +276,9 @@ impl Lowering<'_> {
     }
 
     /// One entry of a buffer's first axis.
-    pub(super) fn slice(&mut self, mut buffer: Buffer, index: Reg) -> Buffer {
-        let step = buffer.strides[0] * buffer.elem.unpacked_bytes() as u64;
-        let size = self.b.u32(step as u32);
-        buffer.base = self.b.mad(Ty::U32, index, size, buffer.base);
-        buffer.align = buffer.align.min(1 << step.trailing_zeros());
-        buffer.strides.remove(0);
-        buffer.shape.remove(0);
-        buffer.slabs = buffer.slabs.map(|slabs| super::bound::Slabs { axis: slabs.axis.saturating_sub(1), ..slabs });
-        buffer
+    pub(super) fn slice(&mut self, buffer: &Buffer, index: Reg) -> Buffer {
+        let size = self.b.u32(buffer.entry_bytes() as u32);
+        Buffer { base: self.b.mad(Ty::U32, index, size, buffer.base), lies: buffer.lies.clone().entry() }
     }
 
     /// The type of a view of tiles.

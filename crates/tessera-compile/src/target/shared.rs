@@ -1,44 +1,40 @@
 //! Buffers in shared memory, and arrays of each thread's own, which lie there too: element `i` of thread `t` at
 //! `i * threads + t`, so that a warp's accesses meet no bank twice.
 //!
-//! All buffers live as long as the block and have places of their own. Address bits are mixed in absolute addresses; a mixed
+//! `memory-management` has given buffers their places. Address bits are mixed in absolute addresses; a mixed
 //! buffer is aligned to the span of its pattern, so that offsets in it mix the same way.
 
 use smallvec::SmallVec;
-use tessera_ir::{Elem, Op, OpData, OpKind, SharedType, Swizzle, TileOp, Type, Value};
-use tessera_layout::{Axis, Distribution};
+use tessera_ir::{Elem, Op, OpData, OpKind, Swizzle, TileOp, Type, Value};
+use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Guard, Value as Reg};
 use tessera_types::Arch;
 
 use super::atomic::Update;
-use super::bound::{Bound, Buffer, Regs, Slabs};
+use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
-
-/// Bytes that a buffer takes; elements of fewer than 8 bits take one each.
-fn buffer_bytes(ty: &SharedType) -> u64 {
-    let elements = ty.bytes() * 8 / u64::from(ty.elem.bits());
-    ty.bytes().max(elements * ty.elem.unpacked_bytes() as u64)
-}
-
-/// Alignment that a pattern asks for.
-fn span(swizzle: Swizzle) -> u64 {
-    if swizzle.bits == 0 { 16 } else { 1 << (swizzle.base + swizzle.shift + swizzle.bits) }
-}
+use crate::analysis::arrangement::Arrangement;
+use crate::passes::memory_management::{buffer_align, buffer_bytes};
 
 impl Lowering<'_> {
-    /// Gives every buffer of the function its place.
+    /// Finds the place of everything that the function allocates: buffers have theirs from `memory-management`; what has none
+    /// (without that pass, all buffers; arrays of threads; the barriers of rings) follows behind, and lives as long as the block.
     pub(super) fn reserve_buffers(&mut self) -> Lowered<()> {
-        let mut end = 0u64;
+        let (mut end, mut behind) = (0u64, Vec::new());
         for op in self.func.linked_ops() {
             let data = self.data(op);
             let (bytes, align) = match (&data.kind, data.results.first().map(|&result| self.func.ty(result))) {
-                (OpKind::Tile(TileOp::AllocShared { align, .. }), Some(Type::Shared(ty))) => {
-                    let least = if buffer_bytes(ty) >= 1024 { 128 } else { 16 };
-                    (buffer_bytes(ty), span(ty.swizzle).max(u64::from(*align)).max(least))
+                (OpKind::Tile(TileOp::AllocShared { align, offset }), Some(Type::Shared(ty))) => {
+                    if let Some(offset) = offset {
+                        self.scratch.offsets.insert(op, u64::from(*offset));
+                        end = end.max(u64::from(*offset) + buffer_bytes(ty));
+                        continue;
+                    }
+                    (buffer_bytes(ty), buffer_align(ty, *align))
                 }
                 (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => {
                     let threads = u64::from(self.team.warps * Arch::WARP);
@@ -47,7 +43,10 @@ impl Lowering<'_> {
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
                 _ => continue,
             };
-            end = end.next_multiple_of(align.min(1024));
+            behind.push((op, bytes, align));
+        }
+        for (op, bytes, align) in behind {
+            end = end.next_multiple_of(align);
             self.scratch.offsets.insert(op, end);
             end += bytes;
         }
@@ -75,21 +74,18 @@ impl Lowering<'_> {
             TileOp::SliceShared {} => {
                 let buffer = self.buffer(data.one(0))?;
                 let index = self.index_in_shared(data.one(1))?;
-                let buffer = self.slice(buffer, index);
+                let buffer = self.slice(&buffer, index);
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::SubviewShared { offsets } => {
                 let buffer = self.buffer(data.one(0))?;
                 let Type::Shared(ty) = self.func.ty(data.result()) else { return Err(self.broken("no buffer")) };
-                let buffer = self.subview(buffer, offsets, ty.shape.clone())?;
+                let buffer = self.subview(&buffer, offsets, &ty.shape)?;
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::TransposeShared { permutation } => {
-                let mut buffer = self.buffer(data.one(0))?;
-                buffer.strides = permutation.iter().map(|&axis| buffer.strides[axis as usize]).collect();
-                buffer.shape = permutation.iter().map(|&axis| buffer.shape[axis as usize]).collect();
-                let axis_of = |old: usize| permutation.iter().position(|&axis| axis as usize == old).unwrap_or(old);
-                buffer.slabs = buffer.slabs.map(|slabs| Slabs { axis: axis_of(slabs.axis), ..slabs });
+                let Buffer { base, lies } = self.buffer(data.one(0))?;
+                let buffer = Buffer { base, lies: lies.permuted(permutation) };
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::LoadShared {} => {
@@ -147,21 +143,12 @@ impl Lowering<'_> {
     }
 
     /// The block of a buffer at some offsets.
-    fn subview(&mut self, mut buffer: Buffer, offsets: &[u32], shape: tessera_ir::Shape) -> Lowered<Buffer> {
-        let corner: SmallVec<[u64; 4]> = offsets.iter().map(|&offset| u64::from(offset)).collect();
-        let crosses = |slabs: Slabs| {
-            let (first, extent) = (corner[slabs.axis], u64::from(shape[slabs.axis]));
-            !first.is_multiple_of(slabs.elements) && first % slabs.elements + extent > slabs.elements
-        };
-        if buffer.slabs.is_some_and(crosses) {
+    fn subview(&mut self, buffer: &Buffer, offsets: &[u32], shape: &[u32]) -> Lowered<Buffer> {
+        let Some((lies, start)) = buffer.lies.clone().block(offsets, shape) else {
             return Err(self.unsupported("a part of a swizzled buffer begins within a line's slab"));
-        }
-        let start = buffer.offset(&corner);
+        };
         let bytes = self.b.u32(start as u32);
-        buffer.base = self.b.add(Ty::U32, buffer.base, bytes);
-        buffer.align = if start == 0 { buffer.align } else { buffer.align.min(1 << start.trailing_zeros()) };
-        buffer.shape = shape;
-        Ok(buffer)
+        Ok(Buffer { base: self.b.add(Ty::U32, buffer.base, bytes), lies })
     }
 
     /// Some neighbours along an axis of a buffer.
@@ -169,7 +156,7 @@ impl Lowering<'_> {
         let (mut offsets, mut shape) = (vec![0; buffer.shape.len()], buffer.shape.clone());
         offsets[axis] = first as u32;
         shape[axis] = count as u32;
-        self.subview(buffer.clone(), &offsets, shape)
+        self.subview(buffer, &offsets, &shape)
     }
 
     fn bind_update(&mut self, result: Value, update: &Update) -> Lowered<()> {
@@ -191,16 +178,9 @@ impl Lowering<'_> {
         for dim in (0..tile.shape.len().saturating_sub(1)).rev() {
             strides[dim] = strides[dim + 1] * u64::from(tile.shape[dim + 1]);
         }
-        let buffer = Buffer {
-            base,
-            strides,
-            swizzle: Swizzle::NONE,
-            shape: tile.shape.clone(),
-            elem,
-            align: elem.unpacked_bytes() as u64,
-            slabs: None,
-        };
-        self.bind(data.result(), Bound::Array(buffer));
+        let align = elem.unpacked_bytes() as u64;
+        let lies = Arrangement { strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align, slabs: None };
+        self.bind(data.result(), Bound::Array(Buffer { base, lies }));
         Ok(())
     }
 
@@ -280,7 +260,7 @@ impl Lowering<'_> {
     /// What a thread holds of a tile, grouped into what one instruction moves between registers and a buffer.
     pub(super) fn buffer_runs(&mut self, buffer: &Buffer, layout: &Distribution) -> Vec<Run> {
         let place = self.place(layout);
-        let bits = vector_bits(buffer, layout, &place, 16);
+        let bits = buffer.vector_bits(layout, 16);
         let mut seen = vec![false; place.len()];
         let mut runs = Vec::new();
         for first in 0..place.len() {
@@ -312,7 +292,6 @@ impl Lowering<'_> {
         let zero = self.bits(elem, 0);
         let mut regs: Regs = std::iter::repeat_n(zero, layout.registers() as usize).collect();
         let runs = self.buffer_runs(buffer, layout);
-        self.note_access(buffer, layout, runs.first().map_or(&[], |run| &run.registers), runs.len(), false);
         for run in runs {
             let loaded = self.load_run("shared", elem, &run, zero, false);
             for (&register, value) in run.registers.iter().zip(loaded) {
@@ -327,7 +306,6 @@ impl Lowering<'_> {
         let elem = Elem::Num(buffer.elem);
         let mine = self.stores(layout);
         let runs = self.buffer_runs(buffer, layout);
-        self.note_access(buffer, layout, runs.first().map_or(&[], |run| &run.registers), runs.len(), true);
         for mut run in runs {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
@@ -361,7 +339,7 @@ impl Lowering<'_> {
         if window.packed.is_some() {
             return Err(self.unsupported("elements that share bytes cannot be copied asynchronously"));
         }
-        let widest = vector_bits(&buffer, &layout, &place, 16);
+        let widest = buffer.vector_bits(&layout, 16);
         for run in self.runs(&mut window) {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
@@ -409,34 +387,5 @@ impl Lowering<'_> {
         let values = self.b.ld_vector("global", Ty::B32, words, from);
         self.b.st_vector("shared", Ty::B32, to, &values);
         Ok(())
-    }
-}
-
-/// The register bits that count along the axis whose neighbours are neighbours in a buffer, lowest first.
-pub(super) fn vector_bits(buffer: &Buffer, layout: &Distribution, place: &Place, most_bytes: u64) -> Vec<usize> {
-    let bytes = buffer.elem.unpacked_bytes() as u64;
-    let Some(dim) = buffer.strides.iter().position(|&stride| stride == 1) else { return Vec::new() };
-    let core = layout.core();
-    let granule = if buffer.swizzle.bits == 0 { most_bytes } else { most_bytes.min(1 << buffer.swizzle.base) };
-    let mut bits = Vec::new();
-    loop {
-        let width = 2u64 << bits.len();
-        let moved = width * bytes;
-        let others =
-            buffer.strides.iter().enumerate().all(|(other, stride)| other == dim || (stride * bytes).is_multiple_of(moved));
-        let fits = moved <= granule
-            && others
-            && buffer.align.is_multiple_of(moved)
-            && layout.shape()[dim].is_multiple_of(width)
-            && core.extent(dim).is_multiple_of(width)
-            && place.thread_bits[dim] & (width - 1) == 0;
-        let found = (0..core.bits(Axis::Register)).find(|&bit| {
-            let basis = core.basis(Axis::Register, bit);
-            basis.iter().enumerate().all(|(axis, &value)| value == if axis == dim { width / 2 } else { 0 })
-        });
-        match found {
-            Some(bit) if fits => bits.push(1 << bit),
-            _ => return bits,
-        }
     }
 }

@@ -13,8 +13,9 @@ use tessera_ptx::ssa::{Class, Value as Reg, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
-use super::bound::{Bound, Buffer, Regs, engine_span};
+use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use crate::analysis::arrangement::engine_span;
 
 /// Columns of a product whose sums are not the accumulator.
 const MOST_SUMS: u64 = 128;

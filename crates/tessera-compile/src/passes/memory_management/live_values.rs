@@ -1,0 +1,110 @@
+//! Which values are still wanted behind each operation of a Tile function: liveness backwards over its structure, loops until nothing
+//! changes.
+//!
+//! Invariant: a value is held over an operation when some way from there leads to a use of it without coming through its definition.
+
+use tessera_ir::{Block, EntityId, Func, Op, OpKind, ScheduleOp, Value};
+
+use super::pressure::{is_free, registers};
+use crate::analysis::set::Set;
+
+/// Wanted values by operation.
+pub(super) struct LiveValues {
+    behind: Vec<Set>,
+}
+
+/// What is wanted where control leaves a region.
+#[derive(Clone, Default)]
+struct Exits {
+    next: Set,
+    out: Set,
+}
+
+impl LiveValues {
+    /// Analyses a function.
+    pub(super) fn of(func: &Func) -> LiveValues {
+        let mut live = LiveValues { behind: vec![Set::default(); func.ops.len()] };
+        live.block(func, func.body, &Exits::default(), Set::default());
+        live
+    }
+
+    /// A value is there when an operation runs, and still wanted behind it.
+    pub(super) fn is_held(&self, op: Op, value: Value) -> bool {
+        self.behind[op.index()].contains(value.index())
+    }
+
+    /// The values that are held over an operation which has nothing to do with them.
+    pub(super) fn held_over(&self, func: &Func, op: Op) -> Vec<Value> {
+        let data = &func.ops[op];
+        let other = |value: &Value| !data.results.contains(value) && !data.used().any(|used| used == *value);
+        self.behind[op.index()].iter().map(Value::new).filter(other).collect()
+    }
+
+    /// Registers that hold what an operation uses, makes, or leaves alone.
+    pub(super) fn held(&self, func: &Func, op: Op) -> u64 {
+        let data = &func.ops[op];
+        let mut all = self.behind[op.index()].clone();
+        for value in data.used().chain(data.results.iter().copied()) {
+            all.insert(value.index());
+        }
+        // A result may take the registers of an operand that ends here.
+        let ends = data.used().filter(|used| !self.is_held(op, *used)).map(|used| registers(func, used)).max().unwrap_or(0);
+        let makes = data.results.iter().map(|&result| registers(func, result)).max().unwrap_or(0);
+        let counted = all.iter().map(Value::new).filter(|&value| !is_free(func, value));
+        counted.map(|value| registers(func, value)).sum::<u64>() - ends.min(makes)
+    }
+
+    fn block(&mut self, func: &Func, block: Block, exits: &Exits, end: Set) -> Set {
+        let mut live = end;
+        for &op in func.blocks[block].ops.iter().rev() {
+            live = self.before(func, op, exits, live);
+        }
+        for &arg in &func.blocks[block].args {
+            live.remove(arg.index());
+        }
+        live
+    }
+
+    fn before(&mut self, func: &Func, op: Op, exits: &Exits, mut live: Set) -> Set {
+        let data = &func.ops[op];
+        let end = match &data.kind {
+            OpKind::Schedule(ScheduleOp::Continue {}) => Some(exits.next.clone()),
+            OpKind::Schedule(ScheduleOp::Break {}) => Some(exits.out.clone()),
+            OpKind::Schedule(ScheduleOp::Return {}) => Some(Set::default()),
+            _ => None,
+        };
+        if let Some(end) = end {
+            live = end;
+        }
+        self.behind[op.index()].extend(&live);
+        for result in &data.results {
+            live.remove(result.index());
+        }
+        match &data.kind {
+            OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => {
+                let mut head = live.clone();
+                loop {
+                    let inner = Exits { next: head.clone(), out: live.clone() };
+                    let inside = self.block(func, data.regions[0], &inner, head.clone());
+                    if !head.extend(&inside) {
+                        break;
+                    }
+                }
+                live = head;
+                // What goes round stays.
+                self.behind[op.index()].extend(&live);
+            }
+            _ => {
+                let behind = live.clone();
+                for &region in &data.regions {
+                    let inside = self.block(func, region, exits, behind.clone());
+                    live.extend(&inside);
+                }
+            }
+        }
+        for used in data.used() {
+            live.insert(used.index());
+        }
+        live
+    }
+}

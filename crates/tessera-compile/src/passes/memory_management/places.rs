@@ -1,0 +1,135 @@
+//! The places of a function's buffers.
+//!
+//! First buffers share bytes only where that costs nothing. If fewer blocks are then resident than could be, those share too that
+//! cost a barrier outside of loops, then inside of them, the outermost first; the first choice that gives the most blocks is taken.
+
+use tessera_ir::{Changed, Diagnostic, Func, Op, OpKind, SharedType, Swizzle, TileOp, Type};
+use tessera_types::Arch;
+
+use super::lifetimes::Lifetimes;
+use super::packing::{Item, Packed, heaviest, pack};
+use super::resident;
+use crate::analysis::set::Set;
+
+/// What buffers are aligned to at least, and large ones, of which copies want whole lines.
+const LEAST_ALIGN: u64 = 16;
+const LARGE_ALIGN: u64 = 128;
+const LARGE: u64 = 1024;
+/// No buffer's alignment needs to be larger: the block's shared memory itself has no more.
+pub(crate) const MOST_ALIGN: u64 = 1024;
+
+/// Bytes that a buffer takes.
+pub(crate) fn buffer_bytes(ty: &SharedType) -> u64 {
+    let elements = ty.bytes() * 8 / u64::from(ty.elem.bits());
+    let bytes = ty.bytes().max(elements * ty.elem.unpacked_bytes() as u64);
+    // Mixing moves bytes within blocks of this size.
+    if ty.swizzle.bits == 0 { bytes } else { bytes.next_multiple_of(1 << (ty.swizzle.base + ty.swizzle.bits)) }
+}
+
+/// The alignment that a buffer's swizzle and size ask for: addresses must mix as offsets do.
+pub(crate) fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
+    let Swizzle { bits, base, shift } = ty.swizzle;
+    let span = if bits == 0 { LEAST_ALIGN } else { 1 << (base + shift + bits) };
+    let least = if buffer_bytes(ty) >= LARGE { LARGE_ALIGN } else { LEAST_ALIGN };
+    span.max(u64::from(wanted)).max(least).min(MOST_ALIGN)
+}
+
+/// Gives every buffer a place.
+pub(super) fn place(func: &mut Func, arch: Arch) -> Result<Changed, Box<Diagnostic>> {
+    let lifetimes = Lifetimes::of(func);
+    let allocs = &lifetimes.buffers.allocs;
+    let shared: Vec<usize> = (0..allocs.len()).filter(|&buffer| item(func, allocs[buffer]).is_some()).collect();
+    if shared.is_empty() {
+        return Ok(Changed(false));
+    }
+    let items: Vec<Item> = shared.iter().filter_map(|&buffer| item(func, allocs[buffer])).collect();
+    let others = other_bytes(func);
+    let packed = choose(func, arch, &lifetimes, &shared, &items, others);
+    let (bytes, limit) = (packed.bytes + others, u64::from(arch.limits().shared_per_block));
+    if bytes > limit {
+        return Err(Box::new(too_large(func, arch, &lifetimes, bytes, others)));
+    }
+    let mut changed = false;
+    for (&buffer, offset) in shared.iter().zip(packed.offsets) {
+        if let OpKind::Tile(TileOp::AllocShared { offset: place, align }) = &mut func.ops[allocs[buffer]].kind {
+            *align = (*align).min(MOST_ALIGN as u32);
+            changed |= *place != Some(offset as u32);
+            *place = Some(offset as u32);
+        }
+    }
+    Ok(Changed(changed))
+}
+
+fn item(func: &Func, alloc: Op) -> Option<Item> {
+    let data = &func.ops[alloc];
+    match (&data.kind, func.ty(data.result())) {
+        (OpKind::Tile(TileOp::AllocShared { align, .. }), Type::Shared(ty)) => {
+            Some(Item { bytes: buffer_bytes(ty), align: buffer_align(ty, *align) })
+        }
+        _ => None,
+    }
+}
+
+/// What lies in shared memory besides buffers: arrays of each thread's own, and the barriers of rings.
+fn other_bytes(func: &Func) -> u64 {
+    let threads = u64::from(func.hints.threads());
+    let of = |op: Op| match (&func.ops[op].kind, func.ops[op].results.first().map(|&result| func.ty(result))) {
+        (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => {
+            tile.len() as u64 * tile.elem.num().map_or(8, |dtype| dtype.unpacked_bytes() as u64) * threads
+        }
+        (OpKind::Tile(TileOp::Ring { stages, .. }), _) => 16 * u64::from(*stages),
+        _ => 0,
+    };
+    func.linked_ops().into_iter().map(|op| of(op).next_multiple_of(LEAST_ALIGN)).sum()
+}
+
+/// The packing that gives the most resident blocks, and of those the one whose barriers cost least.
+fn choose(func: &Func, arch: Arch, lifetimes: &Lifetimes, shared: &[usize], items: &[Item], others: u64) -> Packed {
+    let blocks = |packed: &Packed| resident::blocks(func, arch, packed.bytes + others);
+    let deepest = (0..shared.len()).flat_map(|a| (0..a).filter_map(move |b| lifetimes.barrier(shared[a], shared[b]))).max();
+    // Sharing is allowed where its barrier stands in fewer loops than this.
+    let with = |allowed: u32| {
+        pack(items, |a, b| {
+            let (a, b) = (shared[a], shared[b]);
+            lifetimes.are_apart(a, b) || lifetimes.barrier(a, b).is_some_and(|loops| loops >= allowed)
+        })
+    };
+    let all = deepest.map_or(0, |deepest| deepest + 1);
+    let tightest = with(all);
+    let most = blocks(&tightest);
+    (0..all).map(with).find(|packed| blocks(packed) >= most && blocks(packed) > 0).unwrap_or(tightest)
+}
+
+/// The error where buffers do not fit: what is needed at the fullest point.
+fn too_large(func: &Func, arch: Arch, lifetimes: &Lifetimes, bytes: u64, others: u64) -> Diagnostic {
+    let limit = u64::from(arch.limits().shared_per_block);
+    let size = |buffer: usize| item(func, lifetimes.buffers.allocs[buffer]).map_or(0, |item| item.bytes);
+    let sum = |set: &Set| set.iter().map(size).sum::<u64>();
+    let together = Set::of(heaviest(lifetimes.buffers.allocs.len(), size, |a, b| lifetimes.are_apart(a, b)));
+    let of_them = |set: &Set| {
+        let mut both = set.clone();
+        both.intersect(&together);
+        sum(&both)
+    };
+    let fullest = lifetimes.occupied.iter().rev().max_by_key(|(_, set)| of_them(set));
+    let message = format!("the kernel needs {bytes} bytes of shared memory, {} more than a block has on `{arch}`", bytes - limit);
+    let Some((peak, _)) = fullest else { return Diagnostic::error("target-shared-memory", func.span, message) };
+    let mut members: Vec<usize> = together.iter().filter(|&buffer| size(buffer) > 0).collect();
+    members.sort_by_key(|&buffer| std::cmp::Reverse(size(buffer)));
+    let mut error = Diagnostic::error("target-shared-memory", func.ops[*peak].span, message);
+    let mut listed = Vec::new();
+    for &buffer in &members {
+        let data = &func.ops[lifetimes.buffers.allocs[buffer]];
+        let name = func.values[data.result()].name.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
+        listed.push(format!("{} bytes{name} for `{}`", size(buffer), func.ty(data.result())));
+    }
+    if others > 0 {
+        listed.push(format!("{others} bytes for arrays of threads and for queues"));
+    }
+    error = error.note(format!("needed together here: {}", listed.join(", ")));
+    let halved = members.first().is_some_and(|&largest| bytes - size(largest) / 2 <= limit);
+    error.help(match halved {
+        true => "half the size of the largest of them would fit: make its tile smaller, or use fewer stages",
+        false => "make the tiles smaller, or use fewer stages",
+    })
+}
