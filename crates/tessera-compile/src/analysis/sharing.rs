@@ -81,6 +81,29 @@ impl Sharing {
     }
 }
 
+/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
+fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
+    match dtype {
+        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
+        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
+        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
+        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
+        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
+        _ => &[],
+    }
+}
+
+fn has_instruction(arch: Arch, dtype: DType) -> bool {
+    match dtype {
+        DType::F16 | DType::BF16 => arch.has_bf16_mma(),
+        DType::TF32 => arch.has_tf32_mma(),
+        DType::F8E4M3 | DType::F8E5M2 => arch.has_fp8_mma(),
+        DType::I8 => arch.has_bf16_mma() && arch.has_i8_mma(),
+        DType::F64 => arch.has_f64_mma(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,28 +128,5 @@ mod tests {
         let grid = WarpGrid { m: 2, n: 2 };
         let sharing = Sharing::new(atom, grid, [64, 96, 32]);
         assert_eq!(sharing.operand(Operand::C, [64, 96]), atom.operand(Operand::C, [64, 96], grid).ok());
-    }
-}
-
-/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
-fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
-    match dtype {
-        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
-        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
-        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
-        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
-        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
-        _ => &[],
-    }
-}
-
-fn has_instruction(arch: Arch, dtype: DType) -> bool {
-    match dtype {
-        DType::F16 | DType::BF16 => arch.has_bf16_mma(),
-        DType::TF32 => arch.has_tf32_mma(),
-        DType::F8E4M3 | DType::F8E5M2 => arch.has_fp8_mma(),
-        DType::I8 => arch.has_bf16_mma() && arch.has_i8_mma(),
-        DType::F64 => arch.has_f64_mma(),
-        _ => false,
     }
 }

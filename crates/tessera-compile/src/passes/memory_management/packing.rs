@@ -190,11 +190,9 @@ mod tests {
     fn instance(numbers: &mut Numbers, count: usize, density: u64) -> (Vec<Item>, Vec<Vec<bool>>) {
         let items = (0..count).map(|_| Item { bytes: 1 + numbers.below(9), align: 1 << numbers.below(3) }).collect();
         let mut apart = vec![vec![false; count]; count];
-        for a in 0..count {
-            for b in 0..a {
-                apart[a][b] = numbers.below(100) < density;
-                apart[b][a] = apart[a][b];
-            }
+        for (a, b) in (0..count).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            let is_apart = numbers.below(100) < density;
+            (apart[a][b], apart[b][a]) = (is_apart, is_apart);
         }
         (items, apart)
     }
