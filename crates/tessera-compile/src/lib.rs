@@ -7,6 +7,7 @@
 //! - [`tile_and_schedule`] turns a Graph function into a block program and says how many blocks it needs ([`Grid`]).
 //! - [`tile`] gives a block program's tiles layouts over threads, [`target`] makes one thread's instructions of that, and
 //!   [`compile_for`] is both and the optimiser of Target IR: a kernel for a GPU.
+//! - [`rank_program`] splits what `collective-insertion` made into kernels and exchanges between ranks ([`RankProgram`]).
 //! - [`report`] says what is known of such a kernel without running it.
 //!
 //! Invariants: a pass leaves a module that verifies; every level of optimisation computes the same bits; the same input and
@@ -22,6 +23,7 @@ pub mod generate;
 pub mod passes;
 mod pipeline;
 pub mod report;
+mod sharding;
 pub mod target;
 pub mod tile;
 mod tiling;
@@ -30,5 +32,6 @@ pub use analysis::facts;
 pub use device::{DeviceCompiled, compile_for};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use pipeline::{OptLevel, UnknownLevel};
+pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
 pub use tessera_ptx as ptx;
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

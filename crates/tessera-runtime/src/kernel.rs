@@ -42,6 +42,7 @@ use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
 use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal};
+use crate::ranks::ExchangeError;
 use crate::value::Value;
 use crate::written::written_params;
 
@@ -104,6 +105,9 @@ pub enum KernelError {
     /// The device refused the kernel, or stopped it.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Ranks could not exchange.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The file cannot be read.
     #[error("`{path}`: {error}")]
     Io {
@@ -323,7 +327,15 @@ impl Kernel {
         outcome.map_err(|diagnostic| self.rejected(vec![*diagnostic]))
     }
 
-    fn rejected(&self, diagnostics: Vec<Diagnostic>) -> KernelError {
+    /// The IR that the kernel was read from, where it was; the kernel is its only function.
+    pub(crate) fn module(&self) -> Option<&Module> {
+        match &*self.origin {
+            Origin::File(_) => None,
+            Origin::Ir(module) => Some(module),
+        }
+    }
+
+    pub(crate) fn rejected(&self, diagnostics: Vec<Diagnostic>) -> KernelError {
         KernelError::Rejected(Report { diagnostics, sources: self.origin.sources().clone() })
     }
 }

@@ -3,10 +3,12 @@
 //! - [`Tensor`] is typed, strided memory on a [`Device`]; [`RandomStream`] fills it reproducibly; [`npy`] and [`safetensors`] read
 //!   and write it.
 //! - [`Kernel`] compiles for the arguments of a launch, checks them and runs; [`argspec`] reads arguments from text.
+//! - [`ranks`] runs programs for several ranks.
 //! - [`Knobs`] are the environment variables.
 
 pub mod argspec;
 pub mod npy;
+pub mod ranks;
 pub mod safetensors;
 
 mod cache;

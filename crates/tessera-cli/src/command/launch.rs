@@ -129,6 +129,7 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
         other @ (KernelError::Memory { .. }
         | KernelError::Unsupported { .. }
         | KernelError::Device(_)
+        | KernelError::Exchange(_)
         | KernelError::Io { .. }) => Failure::environment(other),
     }
 }

@@ -11,5 +11,6 @@ mod emulation;
 mod launch;
 pub(crate) mod list;
 pub(crate) mod opt;
+mod ranks;
 pub(crate) mod report;
 pub(crate) mod run;

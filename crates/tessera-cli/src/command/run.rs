@@ -3,19 +3,24 @@
 use std::time::Instant;
 
 use serde_json::json;
+use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, KernelError, LaunchOptions, npy};
 
 use crate::arguments::Run;
 use crate::command::emulation::{open, tell, to_json, verdict};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
+use crate::command::ranks;
 use crate::failure::{Failure, Outcome};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
-    let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
     let saves = saves(&arguments.save, &subject)?;
+    if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
+        return ranks::run(&ranked, &arguments, &subject, &options, &saves);
+    }
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let grid = grid(arguments.launch.grid.as_deref())?;
 
     let there = subject.on(device)?;

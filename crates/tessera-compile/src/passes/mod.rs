@@ -19,6 +19,7 @@ mod token_order;
 
 /// Every pass.
 pub const ALL: &[&Pass] = &[
+    &crate::sharding::PASS,
     &crate::tiling::PASS,
     &fma_contract::PASS,
     &specialise_abi::PASS,

@@ -25,6 +25,8 @@ mod loops;
 mod operand;
 mod plan;
 
+pub(crate) use plan::yielded;
+
 /// Tiling with the facts that the function states.
 pub(crate) const PASS: Pass =
     Pass { name: "tile-and-schedule", doc: "Turns a function over whole operands into a block program.", run };

@@ -202,7 +202,7 @@ fn reads(func: &Func, value: Value, whole: bool, seen: &mut FxHashSet<(Value, bo
 }
 
 /// What the regions of an `if` yield for one of its results.
-pub(super) fn yielded(func: &Func, op: Op, result: Value) -> impl Iterator<Item = Value> + '_ {
+pub(crate) fn yielded(func: &Func, op: Op, result: Value) -> impl Iterator<Item = Value> + '_ {
     let position = func.ops[op].results.iter().position(|&other| other == result).unwrap_or(0);
     func.ops[op].regions.iter().filter_map(move |&region| {
         let last = *func.blocks[region].ops.last()?;

@@ -1,0 +1,71 @@
+//! `tessera run` of a function with a mesh: all its ranks on this machine.
+
+use std::time::Instant;
+
+use serde_json::json;
+use tessera::compile::{CompileOptions, RankStep};
+use tessera::runtime::ranks::RankedKernel;
+use tessera::runtime::{Device, LaunchOptions, npy};
+
+use crate::arguments::Run;
+use crate::command::launch::{Subject, kernel_failure};
+use crate::command::run::first_elements;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn run(
+    ranked: &RankedKernel,
+    arguments: &Run,
+    subject: &Subject,
+    options: &CompileOptions,
+    saves: &[(String, String)],
+) -> Outcome {
+    if arguments.device.as_deref().is_some_and(|device| device != "cpu") {
+        return Err(Failure::usage(format!(
+            "`{}` is for {} ranks, which are simulated on the CPU\nhelp: leave out `--device`, or write `--device cpu`",
+            subject.kernel.name(),
+            ranked.mesh().ranks()
+        )));
+    }
+    let start = Instant::now();
+    let checked = arguments.emulation.sanitize.is_some();
+    ranked.run(&subject.by_name(), &Device::Cpu, (options, &LaunchOptions { checked, threads: None })).map_err(kernel_failure)?;
+    let seconds = start.elapsed().as_secs_f64();
+    for (name, path) in saves {
+        npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;
+    }
+    let program = ranked.program();
+    let kernels = program.steps.iter().filter(|step| matches!(step, RankStep::Kernel(_))).count();
+    let exchanges: Vec<&str> = program
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            RankStep::Exchange { kind, .. } => Some(kind.row().mnemonic),
+            RankStep::Kernel(_) => None,
+        })
+        .collect();
+    if arguments.json {
+        let object = json!({
+            "kernel": subject.kernel.name(), "device": "cpu", "ranks": ranked.mesh().ranks(), "mesh": ranked.mesh().to_string(),
+            "kernels": kernels, "exchanges": exchanges, "checked": checked, "run_s": seconds,
+            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+        });
+        println!("{object}");
+        return Ok(());
+    }
+    println!(
+        "{} on {} simulated ranks, {}: {kernels} kernels a rank, exchanges: {}; compiled and ran in {:.3} ms",
+        subject.kernel.name(),
+        ranked.mesh().ranks(),
+        ranked.mesh(),
+        if exchanges.is_empty() { "none".to_string() } else { exchanges.join(", ") },
+        seconds * 1e3
+    );
+    let written = program.params.iter().zip(&program.written).filter(|(_, written)| **written);
+    for (name, tensor) in written.flat_map(|(param, _)| subject.arrays(&param.name)) {
+        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
+    }
+    for (name, path) in saves {
+        println!("  wrote {name} to {path}");
+    }
+    Ok(())
+}
