@@ -79,6 +79,9 @@ pub(crate) struct Run {
     /// Write an argument's final contents to a .npy file.
     #[arg(long, value_name = "NAME=FILE")]
     pub(crate) save: Vec<String>,
+    /// Write when the kernel's warps came to its marks: a trace for ui.perfetto.dev, or for `tessera report OUT -o OUT.svg`.
+    #[arg(long, value_name = "OUT.json")]
+    pub(crate) timeline: Option<String>,
     /// Fixes every choice of the emulator's random schedule.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

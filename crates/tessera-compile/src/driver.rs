@@ -39,6 +39,8 @@ pub struct CompileOptions {
     pub config: IndexMap<String, i64>,
     /// Threads a block of a per-thread kernel.
     pub block: Option<u32>,
+    /// Marks are put in and recorded, in every block whose number is a multiple of this.
+    pub timeline: Option<u32>,
     /// Verify after each pass.
     pub verify_each: bool,
     /// After which passes the text is kept.
@@ -192,6 +194,9 @@ fn run_pipeline(
         pipeline.retain(|pass| pass.name != "token-order");
     }
     let times = manager.run(&mut module, &pipeline).map_err(failure)?;
+    if let (Some(func), Some(every)) = (module.funcs.first_mut(), options.timeline) {
+        func.hints.timeline = Some(every);
+    }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     Ok(Compiled { module, grid, stages, notes: Vec::new() })
 }

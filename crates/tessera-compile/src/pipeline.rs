@@ -82,7 +82,7 @@ impl OptLevel {
     pub const fn tile_pass_names(self) -> &'static [&'static str] {
         match self {
             OptLevel::O0 => &[],
-            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => &["register-coalescing"],
+            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => &["register-coalescing", "performance-annotation"],
         }
     }
 

@@ -17,6 +17,7 @@ mod symbols;
 mod cublaslt;
 mod libcuda;
 mod nvml;
+mod nvtx;
 
 pub use cublaslt::{BlasLaunch, CublasLt, CublasLtError, Product};
 pub use libcuda::driver;

@@ -177,5 +177,6 @@ fn fill(name: &str, symbols: Arc<Symbols>) -> Result<DriverTable> {
     order::fill(&mut table, &symbols);
     module::fill(&mut table, &symbols);
     launch::fill(&mut table, &symbols);
+    crate::nvtx::fill(&mut table);
     Ok(table)
 }

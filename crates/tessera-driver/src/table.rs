@@ -58,6 +58,10 @@ macro_rules! table {
 table! {
     /// The driver's version, `1000 * major + 10 * minor`.
     driver_version() -> u32;
+    /// Tells a profiler that a range of this name begins in the calling thread.
+    range_push(name: &str);
+    /// Tells it that the thread's last range ends.
+    range_pop();
     /// How many devices there are.
     device_count() -> u32;
     /// A device's name.

@@ -173,6 +173,18 @@ word_enum! {
 }
 
 word_enum! {
+    /// What a mark says about the time that it stands at.
+    MarkPhase implied Instant {
+        /// Something happens.
+        Instant = "instant",
+        /// Something begins that ends at the next mark of its name.
+        Begin = "begin",
+        /// It ends.
+        End = "end",
+    }
+}
+
+word_enum! {
     /// What an atomic update does.
     AtomicMode {
         /// Bitwise and.

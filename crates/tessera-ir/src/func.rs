@@ -150,6 +150,8 @@ pub struct FuncHints {
     pub num_worker_warps: Option<u32>,
     /// The level of optimisation that the author asks of the device's compiler.
     pub opt_level: Option<u32>,
+    /// Marks are recorded, in every block whose number is a multiple of this.
+    pub timeline: Option<u32>,
 }
 
 impl FuncHints {
@@ -159,7 +161,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 7] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 8] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -168,6 +170,7 @@ impl FuncHints {
             ("num_stages", self.num_stages),
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
+            ("timeline", self.timeline),
         ]
     }
 
@@ -181,6 +184,7 @@ impl FuncHints {
             "num_stages" => &mut self.num_stages,
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
+            "timeline" => &mut self.timeline,
             _ => return false,
         };
         *slot = Some(value);

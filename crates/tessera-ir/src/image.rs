@@ -26,6 +26,7 @@
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
 
 use crate::abi::Abi;
+use crate::attrs::MarkPhase;
 use crate::diag::Span;
 
 /// A kernel that was compiled for a device.
@@ -91,6 +92,65 @@ pub enum HiddenParam {
     /// The address (`.u64`) of 16 bytes, zero at first, that the host can read when the kernel has faulted. An assertion that fails leaves its
     /// number in this list there, from 1 on, and its block along x, y and z, and stops the kernel.
     Assertions(Vec<Assertion>),
+    /// The address (`.u64`) of zeroed memory for the times at which blocks came to marks.
+    Timeline(TimelinePlan),
+}
+
+/// Which marks a kernel records, and where each of their times goes: words of 64 bits, nanoseconds, zero where nothing came.
+///
+/// Slot `s` of warp `w` of the `b`-th recorded block is word `(s * recorded + b) * warps + w`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimelinePlan {
+    /// Blocks are recorded whose number is a multiple of this.
+    pub every: u32,
+    /// Warps of a block.
+    pub warps: u32,
+    /// The marks, in order of their slots.
+    pub marks: Vec<TimelineMark>,
+}
+
+/// A mark that is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineMark {
+    /// What begins, ends or happens.
+    pub name: String,
+    /// Which of these.
+    pub phase: MarkPhase,
+    /// The first warp that comes here, and how many do.
+    pub warps: [u32; 2],
+    /// Its first slot.
+    pub slot: u32,
+    /// Recorded rounds of the loops around it, outermost first; a slot each.
+    pub rounds: Vec<u32>,
+}
+
+impl TimelineMark {
+    /// How many slots it has.
+    pub fn slots(&self) -> u32 {
+        self.rounds.iter().product()
+    }
+}
+
+impl TimelinePlan {
+    /// Slots of a warp.
+    pub fn slots(&self) -> u32 {
+        self.marks.last().map_or(0, |mark| mark.slot + mark.slots())
+    }
+
+    /// How many of a grid's blocks are recorded.
+    pub fn recorded(&self, blocks: u64) -> u64 {
+        blocks.div_ceil(u64::from(self.every.max(1)))
+    }
+
+    /// Bytes that a launch of so many blocks records.
+    pub fn bytes(&self, blocks: u64) -> u64 {
+        8 * u64::from(self.slots()) * self.recorded(blocks) * u64::from(self.warps)
+    }
+
+    /// The word that a slot of a warp of a recorded block is.
+    pub fn word(&self, slot: u32, block: u64, warp: u32, blocks: u64) -> u64 {
+        (u64::from(slot) * self.recorded(blocks) + block) * u64::from(self.warps) + u64::from(warp)
+    }
 }
 
 /// An assertion of a kernel, for who has to tell that it failed.

@@ -30,7 +30,7 @@
 //! | consumer | `tile.wait` | waits until the slot is full |
 //! | consumer | `tile.release` | says that this consumer reads the slot no more |
 
-use crate::attrs::{AtomicMode, CacheHint, Combine, RingProducer, ShuffleMode, Signedness};
+use crate::attrs::{AtomicMode, CacheHint, Combine, MarkPhase, RingProducer, ShuffleMode, Signedness};
 use crate::types::Shape;
 
 dialect! {
@@ -174,6 +174,6 @@ dialect! {
 
     // Profile
 
-    /// A named point in time.
-    Mark = "tile.mark" () { name: String } -> None : Special, Observable;
+    /// A named point in time, recorded by one lane of each warp that comes here where the function asks for a timeline; else nothing.
+    Mark = "tile.mark" () { name: String, phase: MarkPhase } -> None : Special, Observable;
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, PinnedBuffer, Stream, TensorMap, TensorMapSpec};
-use tessera_ir::{Assertion, HiddenParam, IndexType, ParamKind, TensorMapPlan};
+use tessera_ir::{Assertion, HiddenParam, IndexType, ParamKind, TensorMapPlan, TimelinePlan};
 
 use crate::check::Flat;
 use crate::device::Device;
@@ -16,6 +16,7 @@ use crate::error::TensorError;
 use crate::layout::storage_bits;
 use crate::pool::Pooled;
 use crate::tensor::Tensor;
+use crate::timeline::Timeline;
 
 /// A kernel with packed arguments.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct DeviceLaunch {
     _own: Vec<Pooled>,
     /// Where a failed assertion is noted.
     assertions: Option<(PinnedBuffer, Vec<Assertion>)>,
+    /// Where times are recorded.
+    timeline: Option<(Pooled, TimelinePlan)>,
 }
 
 fn dim([x, y, z]: [u32; 3]) -> Dim3 {
@@ -58,14 +61,15 @@ impl DeviceLaunch {
             arrays: Vec::new(),
             own: Vec::new(),
             assertions: None,
+            timeline: None,
         };
         packer.arguments(flat, written)?;
         for hidden in &image.hidden {
             packer.hidden(hidden, asked, grid)?;
         }
-        let Packer { params, tensors, own, assertions, .. } = packer;
+        let Packer { params, tensors, own, assertions, timeline, .. } = packer;
         let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(facts.threads), facts.cluster.map(dim));
-        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, tensors, _own: own, assertions, kernel })
+        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, tensors, _own: own, assertions, timeline, kernel })
     }
 
     /// The kernel.
@@ -92,6 +96,18 @@ impl DeviceLaunch {
         }
         let [number, x, y, z] = words.map(u32::from_le_bytes);
         Some((assertions.get(number.checked_sub(1)? as usize)?, [x, y, z]))
+    }
+
+    /// The times at which the kernel came to its marks, once it has run; `None` where it records none.
+    pub fn timeline(&self) -> Result<Option<Timeline>, DriverError> {
+        let Some((memory, plan)) = &self.timeline else { return Ok(None) };
+        let blocks: u64 = [self.grid.x, self.grid.y, self.grid.z].into_iter().map(u64::from).product();
+        let mut bytes = vec![0; plan.bytes(blocks) as usize];
+        let device = self.kernel.device();
+        memory.read(0, &mut bytes, device.stream())?;
+        device.synchronize()?;
+        let words = bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))).collect();
+        Ok(Some(Timeline { kernel: self.name.to_string(), plan: plan.clone(), blocks, words }))
     }
 
     /// Queues it on the device's stream.
@@ -123,8 +139,14 @@ impl DeviceLaunch {
 
     /// Queues it and waits until everything on the device's stream is done.
     pub fn run(&self) -> Result<(), DriverError> {
-        self.enqueue()?;
-        self.kernel.device().synchronize()
+        // A profiler shows the launch as a range of the kernel's name, where there is one to tell.
+        let table = self.kernel.device().context().table()?;
+        let told = table.range_push(&self.name).is_ok();
+        let done = self.enqueue().and_then(|()| self.kernel.device().synchronize());
+        if told {
+            table.range_pop()?;
+        }
+        done
     }
 }
 
@@ -137,6 +159,7 @@ struct Packer<'a> {
     arrays: Vec<Option<Tensor>>,
     own: Vec<Pooled>,
     assertions: Option<(PinnedBuffer, Vec<Assertion>)>,
+    timeline: Option<(Pooled, TimelinePlan)>,
 }
 
 impl Packer<'_> {
@@ -236,6 +259,14 @@ impl Packer<'_> {
                 let record = self.kernel.device().context().pinned(16)?;
                 self.push(&record.on_device().0.to_le_bytes());
                 self.assertions = Some((record, list.clone()));
+            }
+            HiddenParam::Timeline(plan) => {
+                let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
+                let device = self.kernel.device();
+                let memory = device.allocate(plan.bytes(blocks).max(8)).map_err(|error| self.memory(error))?;
+                memory.fill(0, device.stream())?;
+                self.push(&memory.pointer().0.to_le_bytes());
+                self.timeline = Some((memory, plan.clone()));
             }
             HiddenParam::TensorMap(plan) => {
                 let map = self.tensor_map(plan)?;

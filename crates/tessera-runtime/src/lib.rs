@@ -29,6 +29,7 @@ mod pool;
 mod random;
 mod specialise;
 mod tensor;
+mod timeline;
 mod value;
 mod window;
 mod written;
@@ -46,6 +47,7 @@ pub use numbers::Difference;
 pub use pool::PoolCounters;
 pub use random::RandomStream;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
+pub use timeline::{Span, Timeline};
 pub use value::Value;
 
 pub use tessera_compile::CompileOptions;

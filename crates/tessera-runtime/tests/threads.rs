@@ -516,3 +516,79 @@ fn the_examples_are_right() {
     }
     near(&results, &want, 1e-2, 1e-2);
 }
+
+#[test]
+fn neighbours_move_in_vectors_and_keep_their_bits() {
+    const SOURCE: &str = "
+import tessera
+from tessera import Tensor, tile
+
+@tessera.kernel
+def four(x: Tensor[\"N\", fp32], y: Tensor[\"N\", fp32]):
+    i = 4 * tile.linear_id()
+    for j in range(4):
+        if i + j < x.shape[0]:
+            y[i + j] = x[i + j] * 3.0
+
+@tessera.kernel
+def product(a: Tensor[\"M\", \"K\", fp32], b: Tensor[\"K\", \"N\", fp32], c: Tensor[\"M\", \"N\", fp32]):
+    left = tile.alloc_shared[fp32](32, 8)
+    right = tile.alloc_shared[fp32](8, 32)
+    acc = tile.alloc_register[fp32](4, 4)
+    for i in range(4):
+        for j in range(4):
+            acc[i, j] = 0.0
+    t = tile.thread_id()
+    row = 32 * tile.block_id(1)
+    column = 32 * tile.block_id(0)
+    for k in range(0, a.shape[1], 8):
+        for e in range(4):
+            left[t // 2, t % 2 * 4 + e] = a[row + t // 2, k + t % 2 * 4 + e]
+            right[t // 8, t % 8 * 4 + e] = b[k + t // 8, column + t % 8 * 4 + e]
+        tile.barrier()
+        for step in range(8):
+            for i in range(4):
+                for j in range(4):
+                    acc[i, j] += left[t // 8 * 4 + i, step] * right[step, t % 8 * 4 + j]
+        tile.barrier()
+    for i in range(4):
+        for j in range(4):
+            c[row + t // 8 * 4 + i, column + t % 8 * 4 + j] = acc[i, j]
+";
+    let mut random = RandomStream::new(5);
+    let x = random.rand(DType::F32, &[500]).unwrap();
+    let y = Tensor::ones(DType::F32, &[500]).unwrap();
+    let args: Args<'_> = vec![("x", Value::from(&x)), ("y", Value::from(&y))];
+    let [a, b, c] = everywhere(SOURCE, "four", &args, [2, 1, 1], Some(64), "y");
+    assert!(a == b && b == c);
+    let a = random.rand(DType::F32, &[64, 24]).unwrap();
+    let b = random.rand(DType::F32, &[24, 64]).unwrap();
+    let c = Tensor::ones(DType::F32, &[64, 64]).unwrap();
+    let args: Args<'_> = vec![("a", Value::from(&a)), ("b", Value::from(&b)), ("c", Value::from(&c))];
+    let [first, plain, emulated] = everywhere(SOURCE, "product", &args, [2, 2, 1], Some(64), "c");
+    assert!(first == plain && plain == emulated);
+
+    let device = Device::emulated(&EmuOptions::default()).unwrap();
+    let ptx = |name: &str, args: &Args<'_>| {
+        let own: Args<'_> = args
+            .iter()
+            .map(|(name, value)| match value {
+                Value::Tensor(tensor) => (*name, Value::Tensor(tensor.to_device(&device).unwrap())),
+                value => (*name, value.clone()),
+            })
+            .collect();
+        let kernel = Kernel::from_source("kernel.py", SOURCE, name).unwrap();
+        let options = CompileOptions { block: Some(64), ..CompileOptions::default() };
+        let launch = kernel.prepare(&own, LaunchGrid::Blocks([2, 2, 1]), &options, &device).unwrap();
+        match &launch.on_device().unwrap().kernel().image().code {
+            tessera_ir::ImageCode::Ptx(text) => text.clone(),
+            tessera_ir::ImageCode::Cubin(_) => String::new(),
+        }
+    };
+    let four = ptx("four", &vec![("x", Value::from(&x)), ("y", Value::from(&y))]);
+    assert!(four.contains("ld.global.v4") && four.contains("st.global.v4"), "{four}");
+    let product = ptx("product", &args);
+    for wide in ["ld.global.v4", "st.shared.v4", "ld.shared.v4", "st.global.v4"] {
+        assert!(product.contains(wide), "no {wide}: {product}");
+    }
+}

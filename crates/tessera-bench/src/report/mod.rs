@@ -9,9 +9,11 @@ mod plot;
 mod roofline;
 mod sweep;
 mod text;
+mod timeline;
 
 pub use html::{ReportError, html};
 pub use text::{comparison_markdown, csv, markdown};
+pub use timeline::{TraceError, timeline_picture};
 
 use crate::record::SummaryRecord;
 use crate::store::{Results, Row};

@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use serde_json::json;
 use tessera::runtime::ranks::RankedKernel;
-use tessera::runtime::{Device, KernelError, LaunchOptions, npy};
+use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, npy};
 
 use crate::arguments::Run;
 use crate::command::emulation::{open, tell, to_json, verdict};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
 use crate::command::ranks;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, write_text};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
-    let options = compile_options(&arguments.optimise, arguments.block)?;
+    let mut options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
     let saves = saves(&arguments.save, &subject)?;
     if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
@@ -22,6 +22,13 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let grid = grid(arguments.launch.grid.as_deref())?;
+    if arguments.timeline.is_some() {
+        if matches!(device, Device::Cpu) {
+            let help = "help: `--device emu` has a clock of its own, `--device cuda` the GPU's";
+            return Err(Failure::usage(format!("blocks on the CPU have no warps whose times could be shown\n{help}")));
+        }
+        options.timeline = Some(recorded_blocks(grid));
+    }
 
     let there = subject.on(device)?;
     let launch = there.kernel.prepare(&there.by_name(), grid, &options, device).map_err(kernel_failure)?;
@@ -38,6 +45,13 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         }
         Err(KernelError::Device(_)) if found => return tell(&launches),
         other => print!("{}", other.map_err(kernel_failure)?),
+    }
+    if let Some(path) = &arguments.timeline {
+        let recorded = launch.on_device().map(|launch| launch.timeline()).transpose().map_err(Failure::environment)?.flatten();
+        let Some(timeline) = recorded else {
+            return Err(Failure::usage("the kernel has no marks to show\nhelp: kernels compiled with `-O1` and more have them"));
+        };
+        write_text(path, &timeline.chrome_trace())?;
     }
     let checked = checked || opened.sanitizes();
     let subject = there.on(&Device::Cpu)?;
@@ -71,7 +85,21 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     for (name, path) in &saves {
         println!("  wrote {name} to {path}");
     }
+    if let Some(path) = &arguments.timeline {
+        println!("  wrote the timeline to {path}");
+    }
     tell(&launches)
+}
+
+/// Every how many-th block is recorded: all of a few, about a hundred of many.
+fn recorded_blocks(grid: LaunchGrid) -> u32 {
+    match grid {
+        LaunchGrid::Blocks(blocks) => {
+            let count: u64 = blocks.iter().map(|&n| u64::from(n)).product();
+            u32::try_from(count.div_ceil(128)).unwrap_or(u32::MAX).max(1)
+        }
+        LaunchGrid::Auto => 4,
+    }
 }
 
 /// `NAME=FILE` of every `--save`, checked before anything runs.

@@ -9,7 +9,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Overflow, Signedness};
-use tessera_ir::{Const, Func, OpKind, ScheduleOp, Value};
+use tessera_ir::{Const, Def, Func, IndexType, OpKind, ParamKind, ScheduleOp, Value};
 
 use super::facts::Facts;
 
@@ -23,6 +23,25 @@ pub(crate) enum Wraps {
     Ignored,
     /// It is a term of its own.
     Kept,
+}
+
+impl Wraps {
+    /// For indices from a pointer on: elements of an array with 32-bit sizes are less than 2^31 apart, so that what differs by one in
+    /// 32 bits differs by one.
+    pub(crate) fn within(func: &Func, mut pointer: Value) -> Wraps {
+        while let Some(op) = func.defining_op(pointer) {
+            match func.ops[op].kind {
+                OpKind::Schedule(ScheduleOp::Assume { .. }) => pointer = func.ops[op].one(0),
+                _ => return Wraps::Kept,
+            }
+        }
+        let Def::Argument(block, position) = func.values[pointer].def else { return Wraps::Kept };
+        let narrow = |(at, param): (usize, &tessera_ir::AbiParam)| {
+            func.abi.first_argument(at) == position as usize
+                && matches!(param.kind, ParamKind::Array { index: IndexType::I32, .. })
+        };
+        if block == func.body && func.abi.params.iter().enumerate().any(narrow) { Wraps::Ignored } else { Wraps::Kept }
+    }
 }
 
 /// A sum.

@@ -12,6 +12,7 @@ mod fma_contract;
 mod licm;
 pub(crate) mod memory_management;
 mod narrow_integers;
+mod performance_annotation;
 mod register_coalescing;
 pub(crate) mod rewrite;
 mod specialise_abi;
@@ -33,6 +34,7 @@ pub const ALL: &[&Pass] = &[
     &token_order::PASS,
     &register_coalescing::PASS,
     &memory_management::PASS,
+    &performance_annotation::PASS,
 ];
 
 /// The pass of a name.

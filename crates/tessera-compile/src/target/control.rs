@@ -22,6 +22,8 @@ pub(super) enum Frame {
     For {
         /// Takes the next values.
         latch: Block,
+        /// The counter, what it starts at, and its step.
+        counting: [Reg; 3],
     },
     /// A `loop`.
     Loop {
@@ -57,7 +59,7 @@ impl Lowering<'_> {
             },
             ScheduleOp::Continue {} => {
                 let target = self.frames.iter().rev().find_map(|frame| match frame {
-                    Frame::For { latch } => Some(*latch),
+                    Frame::For { latch, .. } => Some(*latch),
                     Frame::Loop { head, .. } => Some(*head),
                     Frame::If { .. } | Frame::Inline { .. } => None,
                 });
@@ -133,7 +135,7 @@ impl Lowering<'_> {
             let mut values = init;
             for counter in counters {
                 let number = self.b.constant(counter_class, counter as u64);
-                values = self.round(region, &args, &[&[number][..], &values].concat(), &like, &carried)?;
+                values = self.round(region, &args, &[&[number][..], &values].concat(), &like, &carried, [low, step_reg])?;
             }
             return self.receive(&data.results, &values, data.group(3));
         }
@@ -148,7 +150,7 @@ impl Lowering<'_> {
         let params = self.b.block_params(body);
         let (mut counter, mut values) = (params[0], params[1..].to_vec());
         for copy in 1..=unroll.unwrap_or(1).max(1) {
-            values = self.round(region, &args, &[&[counter][..], &values].concat(), &like, &carried)?;
+            values = self.round(region, &args, &[&[counter][..], &values].concat(), &like, &carried, [low, step_reg])?;
             if copy < unroll.unwrap_or(1) {
                 counter = self.b.add(flat, counter, step_reg);
             }
@@ -180,6 +182,7 @@ impl Lowering<'_> {
     }
 
     /// One round: the counter and the carried values come in, and the next carried values go out.
+    #[allow(clippy::too_many_arguments, reason = "what comes in, what it is like, and what it counts by")]
     fn round(
         &mut self,
         region: tessera_ir::Block,
@@ -187,10 +190,11 @@ impl Lowering<'_> {
         regs: &[Reg],
         like: &[Value],
         carried: &[Class],
+        bounds: [Reg; 2],
     ) -> Lowered<Vec<Reg>> {
         let latch = self.b.new_block(carried);
         self.receive(args, regs, like)?;
-        self.frames.push(Frame::For { latch });
+        self.frames.push(Frame::For { latch, counting: [regs[0], bounds[0], bounds[1]] });
         self.conditional(|this| this.block(region))?;
         self.frames.pop();
         self.b.switch_to(latch);

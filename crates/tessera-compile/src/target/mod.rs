@@ -9,7 +9,7 @@
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
-//! | control flow and threads | `control`, `threads`, `rings`, `debug` |
+//! | control flow and threads | `control`, `threads`, `rings`, `debug`, `timeline` |
 //!
 //! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
 //! elementwise IEEE arithmetic, conversions and reductions in tree order give the bits that the CPU executor gives.
@@ -47,6 +47,7 @@ mod scratch;
 mod shape;
 mod shared;
 mod threads;
+mod timeline;
 mod turn;
 mod vectors;
 mod view;

@@ -43,7 +43,7 @@ impl Lowering<'_> {
                             self.b.fence("proxy.async.shared::cta");
                         }
                     }
-                    TileOp::Mark { .. } => {}
+                    TileOp::Mark { name, phase } => self.mark(name, *phase),
                     _ => return Ok(false),
                 }
                 return Ok(true);

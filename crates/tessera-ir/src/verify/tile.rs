@@ -193,7 +193,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             ensure!(site.func.blocks[site.op.regions[0]].args.is_empty(), "ir-region", "its region takes no arguments");
             Ok(())
         }
-        TileOp::Mark { name } => {
+        TileOp::Mark { name, .. } => {
             ensure!(!name.is_empty(), "ir-attribute", "needs a name");
             Ok(())
         }

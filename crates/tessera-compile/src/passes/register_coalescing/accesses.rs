@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
-use tessera_ir::{Def, Effects, Elem, Func, IndexType, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Effects, Elem, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::DType;
 
 use crate::analysis::exits::can_leave;
@@ -105,8 +105,7 @@ impl<'f> Context<'f> {
             offsets.push(self.func.ops[op].one(1));
             pointer = self.func.ops[op].one(0);
         }
-        // Elements of an array with 32-bit sizes are less than 2^31 apart: what differs by one in 32 bits differs by one.
-        let wraps = if narrow_array(self.func, pointer) { Wraps::Ignored } else { Wraps::Kept };
+        let wraps = Wraps::within(self.func, pointer);
         let mut sum = Linear::default();
         for offset in offsets {
             sum = sum.plus(&Linear::of(self.func, &self.facts, offset, wraps));
@@ -271,20 +270,4 @@ fn whole_bytes(dtype: DType) -> Option<u64> {
 /// The largest power of two that divides a number, at most 2^20.
 pub(super) fn power(number: u64) -> u64 {
     if number == 0 { 1 << 20 } else { 1 << number.trailing_zeros().min(20) }
-}
-
-/// Whether a pointer is an array argument's whose sizes have 32 bits.
-fn narrow_array(func: &Func, mut pointer: Value) -> bool {
-    while let Some(op) = func.defining_op(pointer) {
-        match func.ops[op].kind {
-            OpKind::Schedule(ScheduleOp::Assume { .. }) => pointer = func.ops[op].one(0),
-            _ => return false,
-        }
-    }
-    let Def::Argument(block, position) = func.values[pointer].def else { return false };
-    block == func.body
-        && func.abi.params.iter().enumerate().any(|(at, param)| {
-            func.abi.first_argument(at) == position as usize
-                && matches!(param.kind, ParamKind::Array { index: IndexType::I32, .. })
-        })
 }

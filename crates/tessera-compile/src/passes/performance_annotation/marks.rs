@@ -1,0 +1,116 @@
+//! Marks of functions that ask for a timeline: when the function, its roles and their loops begin and end, and in them what
+//! is waited for and multiplied.
+//!
+//! Each pair has a name of what goes on, not of the operation: a role that fills slots *loads*, one that multiplies *multiplies*. Marks nest
+//! as what they are about does, so that a warp's times make one row of a picture.
+
+use tessera_ir::attrs::MarkPhase;
+use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, Span, TileOp};
+
+/// Puts marks in; true if there were any to put.
+pub(super) fn insert(func: &mut Func) -> bool {
+    let marked = func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Mark { .. })));
+    if func.hints.timeline.is_none() || marked {
+        return false;
+    }
+    let (name, span, body) = (func.name.clone(), func.span, func.body);
+    block(func, body, 0);
+    around_block(func, body, &name, span);
+    true
+}
+
+fn mark(func: &mut Func, name: &str, phase: MarkPhase, span: Span) -> Op {
+    func.make_op(TileOp::Mark { name: name.to_string(), phase }.into(), &[], [], [], span)
+}
+
+/// Marks a block's beginning and its end, also where a `return` leaves it.
+fn around_block(func: &mut Func, block: Block, name: &str, span: Span) {
+    let begin = mark(func, name, MarkPhase::Begin, span);
+    before_returns(func, block, name, span);
+    let ends = func.blocks[block].ops.last().copied();
+    let returns = ends.is_some_and(|last| matches!(func.ops[last].kind, OpKind::Schedule(ScheduleOp::Return {})));
+    if let Some(last) = ends.filter(|&last| !returns && func.ops[last].row().effects == Effects::Terminator) {
+        let end = mark(func, name, MarkPhase::End, span);
+        let ops = &mut func.blocks[block].ops;
+        let at = ops.iter().position(|&op| op == last).unwrap_or(ops.len());
+        ops.insert(at, end);
+    }
+    func.blocks[block].ops.insert(0, begin);
+}
+
+fn before_returns(func: &mut Func, block: Block, name: &str, span: Span) {
+    let mut out = Vec::new();
+    for op in func.blocks[block].ops.clone() {
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Return {})) {
+            out.push(mark(func, name, MarkPhase::End, span));
+        }
+        out.push(op);
+        for region in func.ops[op].regions.clone() {
+            before_returns(func, region, name, span);
+        }
+    }
+    func.blocks[block].ops = out;
+}
+
+/// What an operation is called while it runs; `None` for those that are not marked.
+fn named(func: &Func, op: Op, depth: u32) -> Option<&'static str> {
+    match &func.ops[op].kind {
+        OpKind::Tile(TileOp::Acquire {}) => Some("wait for a free slot"),
+        OpKind::Tile(TileOp::Wait {}) => Some("wait for data"),
+        OpKind::Tile(TileOp::WgmmaWait { .. }) => Some("wait for products"),
+        OpKind::Tile(TileOp::WaitGroup { .. }) => Some("wait for copies"),
+        OpKind::Tile(TileOp::TmaStoreWait { .. }) => Some("wait for stores"),
+        OpKind::Tile(TileOp::MmaShared { .. } | TileOp::WgmmaPromoted { .. })
+        | OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {}) => Some("multiply"),
+        OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) if depth == 0 => Some("loop"),
+        _ => None,
+    }
+}
+
+/// What a role does.
+fn role(func: &Func, block: Block) -> &'static str {
+    let mut ops = Vec::new();
+    let mut open = vec![block];
+    while let Some(block) = open.pop() {
+        for &op in &func.blocks[block].ops {
+            ops.push(op);
+            open.extend(&func.ops[op].regions);
+        }
+    }
+    let has = |what: fn(&TileOp) -> bool| ops.iter().any(|&op| func.ops[op].kind.tile().is_some_and(what));
+    if has(|op| matches!(op, TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } | TileOp::MmaShared { .. })) {
+        "multiplying warps"
+    } else if has(|op| matches!(op, TileOp::Acquire {})) {
+        "loading warps"
+    } else {
+        "warps"
+    }
+}
+
+/// Marks what stands in a block; `depth` counts the loops around it in its role.
+fn block(func: &mut Func, at: Block, depth: u32) {
+    let mut out = Vec::new();
+    for op in func.blocks[at].ops.clone() {
+        let data = &func.ops[op];
+        let (span, regions) = (data.span, data.regions.clone());
+        let is_loop = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
+        let is_role = matches!(data.kind, OpKind::Tile(TileOp::Role { .. }));
+        let reduces = matches!(data.kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
+        let name = named(func, op, depth);
+        if let Some(name) = name {
+            out.push(mark(func, name, MarkPhase::Begin, span));
+        }
+        out.push(op);
+        if let Some(name) = name {
+            out.push(mark(func, name, MarkPhase::End, span));
+        }
+        for region in regions.into_iter().filter(|_| !reduces) {
+            block(func, region, if is_role { 0 } else { depth + u32::from(is_loop) });
+            if is_role {
+                let name = role(func, region);
+                around_block(func, region, name, span);
+            }
+        }
+    }
+    func.blocks[at].ops = out;
+}
