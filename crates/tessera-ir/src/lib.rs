@@ -42,7 +42,9 @@ pub use dialect::{Class, Effects, OperandKind, OperandSpec, Results, Row, Trait,
 pub use entity::{Arena, EntityId};
 pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
 pub use graph::GraphOp;
-pub use image::{Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TimelineMark, TimelinePlan};
+pub use image::{
+    Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TimelineMark, TimelinePlan,
+};
 pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
 pub use pass::{Changed, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};

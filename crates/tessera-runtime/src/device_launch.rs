@@ -106,7 +106,8 @@ impl DeviceLaunch {
         let device = self.kernel.device();
         memory.read(0, &mut bytes, device.stream())?;
         device.synchronize()?;
-        let words = bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))).collect();
+        let words =
+            bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))).collect();
         Ok(Some(Timeline { kernel: self.name.to_string(), plan: plan.clone(), blocks, words }))
     }
 

@@ -192,8 +192,11 @@ mod tests {
             words[plan.word(slot, 1, 1, 3) as usize] = time;
         }
         let timeline = Timeline { kernel: "k".into(), plan, blocks: 3, words };
-        let shown: Vec<_> =
-            timeline.spans().into_iter().map(|span| (span.block, span.warp, span.name, span.rounds, span.start, span.length)).collect();
+        let shown: Vec<_> = timeline
+            .spans()
+            .into_iter()
+            .map(|span| (span.block, span.warp, span.name, span.rounds, span.start, span.length))
+            .collect();
         let wanted = [
             (2, 1, "work".to_string(), vec![], 0, Some(100)),
             (2, 1, "wait".to_string(), vec![0], 10, Some(20)),
@@ -201,7 +204,10 @@ mod tests {
         ];
         assert_eq!(shown, wanted);
         let trace = timeline.chrome_trace();
-        assert!(trace.contains(r#"{"name":"wait","ph":"X","pid":2,"tid":1,"ts":0.010,"dur":0.020,"args":{"round":"0"}}"#), "{trace}");
+        assert!(
+            trace.contains(r#"{"name":"wait","ph":"X","pid":2,"tid":1,"ts":0.010,"dur":0.020,"args":{"round":"0"}}"#),
+            "{trace}"
+        );
         assert!(trace.contains(r#""name":"warp 1: work""#), "{trace}");
     }
 }

@@ -555,7 +555,7 @@ def product(a: Tensor[\"M\", \"K\", fp32], b: Tensor[\"K\", \"N\", fp32], c: Ten
         for j in range(4):
             c[row + t // 8 * 4 + i, column + t % 8 * 4 + j] = acc[i, j]
 ";
-    let mut random = RandomStream::new(5);
+    let random = RandomStream::new(5);
     let x = random.rand(DType::F32, &[500]).unwrap();
     let y = Tensor::ones(DType::F32, &[500]).unwrap();
     let args: Args<'_> = vec![("x", Value::from(&x)), ("y", Value::from(&y))];

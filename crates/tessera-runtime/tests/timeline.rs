@@ -4,8 +4,25 @@ use std::sync::Arc;
 
 use tessera_emu::EmuOptions;
 use tessera_ir::{HiddenParam, ImageCode};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, LaunchGrid, PreparedLaunch, RandomStream, Tensor, Timeline, Value};
+use tessera_runtime::{
+    CompileOptions, Device, DriverDevice, Kernel, LaunchGrid, PreparedLaunch, RandomStream, Tensor, Timeline, Value,
+};
 use tessera_types::DType;
+
+const PRODUCT: &str = "
+import cuda.tile as ct
+
+@ct.kernel
+def product(A, B, C):
+    i = ct.bid(0)
+    j = ct.bid(1)
+    acc = ct.zeros((128, 128), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (i, k), (128, 64), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (64, 128), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (i, j), acc.astype(C.dtype))
+";
 
 fn emulated() -> Device {
     let table = tessera_emu::driver(&EmuOptions::default()).unwrap();
@@ -14,17 +31,16 @@ fn emulated() -> Device {
 
 fn product(timeline: Option<u32>) -> (PreparedLaunch, Vec<f64>) {
     let device = emulated();
-    let source = include_str!("../../../kernels/gemm.py");
-    let kernel = Kernel::from_source("gemm.py", source, "gemm").unwrap();
+    let kernel = Kernel::from_source("product.py", PRODUCT, "product").unwrap();
     let (m, n, k) = (128, 128, 256);
     let there = |tensor: Tensor| tensor.to_device(&device).unwrap();
-    let mut random = RandomStream::new(1);
+    let random = RandomStream::new(1);
     let a = there(random.rand(DType::BF16, &[m, k]).unwrap());
-    let b = there(random.rand(DType::BF16, &[n, k]).unwrap());
+    let b = there(random.rand(DType::BF16, &[k, n]).unwrap());
     let c = there(Tensor::empty(DType::BF16, &[m, n]).unwrap());
     let args: Vec<(&str, Value)> = vec![("A", Value::from(&a)), ("B", Value::from(&b)), ("C", Value::from(&c))];
     let options = CompileOptions { timeline, ..CompileOptions::default() };
-    let launch = kernel.prepare(&args, LaunchGrid::Auto, &options, &device).unwrap();
+    let launch = kernel.prepare(&args, LaunchGrid::Blocks([1, 1, 1]), &options, &device).unwrap();
     launch.run().unwrap();
     let result = c.to_f64().unwrap();
     (launch, result)
@@ -59,7 +75,8 @@ fn roles_and_stages_of_a_product_are_recorded_and_change_nothing() {
     assert!(named("multiplying warps").iter().all(|span| !loading.contains(&span.warp)));
     // What is waited for lies within its warp's role.
     for wait in named("wait for data") {
-        let role = spans.iter().find(|span| span.block == wait.block && span.warp == wait.warp && span.name == "multiplying warps");
+        let role =
+            spans.iter().find(|span| span.block == wait.block && span.warp == wait.warp && span.name == "multiplying warps");
         let role = role.expect("a role around it");
         let end = |span: &tessera_runtime::Span| span.start + span.length.unwrap_or(0);
         assert!(role.start <= wait.start && end(wait) <= end(role), "{role:?} {wait:?}");

@@ -67,8 +67,7 @@ pub fn timeline_picture(trace: &str) -> Result<String, TraceError> {
     let mut drawing = Drawing::new(frame, &format!("What the warps of {kernel} did, and when"));
     let width = (last - first).max(1e-3);
     let x = |time: f64| frame.left + (time - first) / width * (frame.x1() - frame.left);
-    let ticks: Vec<(f64, String)> =
-        linear_ticks(width, 8).into_iter().map(|tick| (x(first + tick), format!("{tick}"))).collect();
+    let ticks: Vec<(f64, String)> = linear_ticks(width, 8).into_iter().map(|tick| (x(first + tick), format!("{tick}"))).collect();
     drawing.x_axis(&ticks, "microseconds since the first mark");
     for (index, name) in names.iter().enumerate() {
         let (column, line) = (index % 4, index / 4);
@@ -78,7 +77,8 @@ pub fn timeline_picture(trace: &str) -> Result<String, TraceError> {
     }
     for (index, row) in rows.iter().enumerate() {
         let y = frame.top + ROW * index as f64;
-        let named = events.iter().find(|event| event["ph"] == "M" && event["name"] == "thread_name" && place(event) == Some(*row));
+        let named =
+            events.iter().find(|event| event["ph"] == "M" && event["name"] == "thread_name" && place(event) == Some(*row));
         let name = named.and_then(|event| event["args"]["name"].as_str()).unwrap_or("warp");
         let text = if blocks.len() > 1 { format!("block {}, {name}", row.0) } else { name.to_string() };
         drawing.text("tick", (frame.left - 8.0, y + 16.0), Anchor::End, &text);
@@ -86,12 +86,20 @@ pub fn timeline_picture(trace: &str) -> Result<String, TraceError> {
             // How many spans of the row hold this one.
             let holds = |other: &&Drawn| {
                 let end = other.start + other.length;
-                other.row == span.row && other.start <= span.start && end >= span.start + span.length && other.length > span.length
+                other.row == span.row
+                    && other.start <= span.start
+                    && end >= span.start + span.length
+                    && other.length > span.length
             };
             let depth = spans.iter().filter(holds).count().min(4) as f64;
             let colour = names.iter().position(|name| *name == span.name).unwrap_or(0);
             let hover = format!("{}: {:.3} us from {:.3} on", span.name, span.length, span.start - first);
-            drawing.bar(&class(colour), (x(span.start), x(span.start + span.length)), (y + 2.0 + 4.0 * depth, ROW - 4.0 - 4.0 * depth), &hover);
+            drawing.bar(
+                &class(colour),
+                (x(span.start), x(span.start + span.length)),
+                (y + 2.0 + 4.0 * depth, ROW - 4.0 - 4.0 * depth),
+                &hover,
+            );
         }
     }
     let style: String = COLOURS.iter().enumerate().map(|(at, colour)| format!(".m{at}{{fill:{colour}}}")).collect();

@@ -134,7 +134,7 @@ impl Lowering<'_> {
         if let Some(counters) = self.all_rounds(data, unroll) {
             let mut values = init;
             for counter in counters {
-                let number = self.b.constant(counter_class, counter as u64);
+                let number = if wide { self.b.s64(counter) } else { self.b.s32(counter as i32) };
                 values = self.round(region, &args, &[&[number][..], &values].concat(), &like, &carried, [low, step_reg])?;
             }
             return self.receive(&data.results, &values, data.group(3));

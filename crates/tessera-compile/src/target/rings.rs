@@ -267,7 +267,9 @@ impl Lowering<'_> {
         self.scratch.start = scratch;
         self.b.jump(join, &[]);
         self.b.switch_to(join);
-        let rest = ops.get(count).map(|&op| &self.data(op).kind);
+        // A mark is each warp's own.
+        let rest =
+            ops[count..].iter().map(|&op| &self.data(op).kind).find(|kind| !matches!(kind, OpKind::Tile(TileOp::Mark { .. })));
         let ends = rest.is_none_or(|kind| matches!(kind, OpKind::Schedule(tessera_ir::ScheduleOp::Return {})));
         if !ends {
             self.meet();

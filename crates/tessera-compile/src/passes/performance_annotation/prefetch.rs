@@ -80,7 +80,8 @@ fn moving(func: &Func, facts: &Facts, load: Op, counter: Value, step: i64) -> Op
     let sum = Linear::of(func, facts, made.one(1), Wraps::within(func, made.one(0)));
     let factor = sum.terms.iter().find(|(term, _)| *term == counter).map(|&(_, factor)| factor)?;
     // Nothing else may change: other terms stand before the loop.
-    let fixed = sum.terms.iter().all(|&(term, _)| term == counter || !inside(func, counter, term)) && !inside(func, counter, made.one(0));
+    let fixed =
+        sum.terms.iter().all(|&(term, _)| term == counter || !inside(func, counter, term)) && !inside(func, counter, made.one(0));
     fixed.then(|| factor.checked_mul(step)).flatten().map(|elements| (pointer, elements)).filter(|(_, elements)| *elements != 0)
 }
 

@@ -201,7 +201,9 @@ impl<'f> Analysis<'f> {
             }
             OpKind::Schedule(ScheduleOp::If {}) => depends.unknown = true,
             OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => depends.unknown = true,
-            _ if !matches!(data.row().effects, tessera_ir::Effects::Pure | tessera_ir::Effects::MayTrap) => depends.unknown = true,
+            _ if !matches!(data.row().effects, tessera_ir::Effects::Pure | tessera_ir::Effects::MayTrap) => {
+                depends.unknown = true
+            }
             _ => {}
         }
         for &result in &data.results {

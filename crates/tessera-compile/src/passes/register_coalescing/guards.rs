@@ -109,7 +109,7 @@ fn merge_block(func: &mut Func, block: Block, map: &mut FxHashMap<Value, Value>,
     // The last branch, where it stands in `out`, and what depends on it since.
     let mut open: Option<(Op, usize, FxHashSet<Value>)> = None;
     for op in func.blocks[block].ops.clone() {
-        replace(func, op, map);
+        replace_deep(func, op, map);
         let data = &func.ops[op];
         if let Some((first, at, after)) = &mut open {
             if data.row().effects == Effects::Pure && data.regions.is_empty() {

@@ -59,6 +59,10 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     if changed {
         (dce::PASS.run)(func, cx);
     }
+    if per_thread && !is_per_thread(func) {
+        // Nobody asks for its number any more, but scalars stay each thread's own.
+        func.hints.num_threads = Some(func.hints.threads());
+    }
     Changed(changed)
 }
 
