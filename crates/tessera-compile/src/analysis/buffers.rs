@@ -71,6 +71,8 @@ pub(crate) fn accesses(func: &Func, data: &OpData) -> SmallVec<[Access; 3]> {
             TileOp::StoreShared {} => smallvec![Access::write(data.one(1))],
             TileOp::CopyShared {} => smallvec![Access::read(data.one(0)), Access::write(data.one(1))],
             TileOp::StoreElement {} => smallvec![Access::write(data.one(1)).partly()],
+            TileOp::LoadVector { .. } if is_shared(data.one(0)) => smallvec![Access::read(data.one(0))],
+            TileOp::StoreVector { .. } if is_shared(data.one(1)) => smallvec![Access::write(data.one(1)).partly()],
             TileOp::AtomicElement { .. } => smallvec![Access { writes: true, ..Access::read(data.one(1)) }],
             TileOp::AtomicCasElement {} => smallvec![Access { writes: true, ..Access::read(data.one(2)) }],
             TileOp::CopyAsync {} => smallvec![Access::write(data.one(2)).in_queue(Queue::Copies)],

@@ -217,6 +217,8 @@ impl Walk<'_> {
             OpKind::Tile(TileOp::AtomicCasElement {}) => self.elements(data.one(2), data.group(3), loops),
             OpKind::Tile(TileOp::CopyAsync {}) => self.keep_whole(data.one(2), 16),
             OpKind::Tile(TileOp::CopyAsyncElement { bytes }) => self.keep_whole(data.one(1), u64::from(*bytes)),
+            OpKind::Tile(TileOp::LoadVector { .. }) => self.vector(data.one(0), data.results.len()),
+            OpKind::Tile(TileOp::StoreVector { .. }) => self.vector(data.one(1), data.group(0).len()),
             OpKind::Tile(TileOp::MmaShared { .. }) => self.product(data, loops),
             OpKind::Tile(TileOp::ConvertLayout {}) => self.exchange(data, loops),
             _ => {
@@ -238,6 +240,13 @@ impl Walk<'_> {
     fn dictated(&mut self, value: Value) {
         for buffer in self.buffers.parts(value).iter() {
             self.found[buffer].dictated = true;
+        }
+    }
+
+    /// Neighbours that one access moves stay neighbours.
+    fn vector(&mut self, value: Value, count: usize) {
+        if let Type::Shared(ty) = self.func.ty(value) {
+            self.keep_whole(value, (count * ty.elem.unpacked_bytes()) as u64);
         }
     }
 
