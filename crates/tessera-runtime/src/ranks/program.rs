@@ -14,6 +14,9 @@ use crate::ranks::simulated::Meeting;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
+/// More ranks than this are not simulated: each is a thread.
+const MAX_SIMULATED: usize = 256;
+
 /// A function for several ranks, split into kernels and exchanges.
 #[derive(Debug)]
 pub struct RankedKernel {
@@ -144,6 +147,10 @@ impl RankedKernel {
     ) -> Result<(), KernelError> {
         self.expect_arguments(args)?;
         let count = self.program.mesh.ranks();
+        if count > MAX_SIMULATED {
+            let message = format!("`{}` is for {count} ranks, and {MAX_SIMULATED} can be simulated", self.name);
+            return Err(refused(Diagnostic::bare("ranks", message).help("make the mesh smaller: shardings stay as they are")));
+        }
         let mut parts: Vec<Vec<(&str, Value)>> = Vec::with_capacity(count);
         for rank in 0..count {
             parts.push(
