@@ -9,7 +9,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::{Shape, SharedType, Swizzle};
-use tessera_layout::{Axis, Distribution, MatrixAccess, SharedLayout, matrix_access};
+use tessera_layout::{Axis, Distribution, LinearLayout, MatrixAccess, SharedLayout, matrix_access, wavefronts};
 use tessera_types::DType;
 
 /// A buffer's elements in memory.
@@ -134,6 +134,31 @@ impl Arrangement {
         }
         let dense = SharedLayout::dense(&shape, &[fastest, 1 - fastest], bytes).ok()?;
         matrix_access(layout, &dense)
+    }
+
+    /// A layout for moves to here, with two bits of the lane exchanged where the lanes of a phase then meet in fewer banks: the lines that
+    /// they write at the same time are others, and what each line gets is the same.
+    pub(crate) fn without_conflicts(&self, layout: Distribution) -> Distribution {
+        let bytes = self.element_bytes() << self.vector_bits(&layout, 16).len();
+        let passes = |layout: &Distribution| {
+            let address = |lane: usize| Some(self.swizzle.apply(self.offset(&layout.element(0, lane as u64)?)));
+            wavefronts(&std::array::from_fn(address), bytes).iter().sum::<u32>()
+        };
+        let exchanged = |low: usize, high: usize| {
+            let core = layout.core();
+            let bases = |axis: Axis| {
+                let mut bases: Vec<_> = (0..core.bits(axis)).map(|bit| core.basis(axis, bit)).collect();
+                if axis == Axis::Lane {
+                    bases.swap(low, high);
+                }
+                (axis, bases)
+            };
+            let core = LinearLayout::from_bases(&core.extents(), &[Axis::Register, Axis::Lane, Axis::Warp].map(bases)).ok()?;
+            Distribution::new(layout.shape(), core, layout.warps()).ok()
+        };
+        let others = (1..5).flat_map(|high| (0..high).map(move |low| (low, high))).filter_map(|(low, high)| exchanged(low, high));
+        let best = others.map(|other| (passes(&other), other)).min_by_key(|(passes, _)| *passes);
+        best.filter(|(found, _)| *found < passes(&layout)).map_or(layout.clone(), |(_, other)| other)
     }
 
     /// The axis whose neighbours are neighbours in memory.

@@ -331,6 +331,7 @@ impl Lowering<'_> {
         let vector = (16 / bytes).max(1).min(1 << shape.get(contiguous).map_or(0, |extent| extent.trailing_zeros()));
         let layout =
             Distribution::blocked(&shape, &order, vector, threads).map_err(|_| self.broken("a tile that cannot be laid out"))?;
+        let layout = buffer.without_conflicts(layout);
         let mut window = self.window(view, index, &layout)?;
         let place = self.place(&layout);
         let padding = self.padding(window.padding, window.dtype);

@@ -1,0 +1,75 @@
+//! Bank conflicts of the library's kernels: none in loops, at most two-way elsewhere and next to nothing of all.
+
+#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+#[allow(dead_code, reason = "each test file uses a part")]
+mod library;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use devices::lowered;
+use library::Case;
+use tessera_compile::target::shared_accesses;
+use tessera_types::Arch;
+
+/// How often a loop's body is taken to run, when the accesses in it are weighed against those outside.
+const ROUNDS: u64 = 32;
+
+/// Kernels whose products take the generic road, through exchanges that the lowering lays out by itself: factors of 8 bits without
+/// warpgroups, and single precision that is not staged.
+fn takes_generic_road(case: &Case, arch: Arch) -> bool {
+    let eight = case.policy.starts_with("fp8") || case.policy.starts_with("int8");
+    match case.operator {
+        "attention" => case.policy == "fp32",
+        "gemm" => eight && arch != Arch::Sm90a,
+        _ => false,
+    }
+}
+
+/// What is wrong with a kernel's accesses on a target.
+fn faults(case: &Case, arch: Arch) -> String {
+    let kernel = match lowered(&case.compiled(), arch) {
+        Ok(kernel) => kernel,
+        Err(error) => return format!("{error}\n"),
+    };
+    let mut text = String::new();
+    let (mut all, mut lost) = (0, 0);
+    for access in shared_accesses(&kernel.kernel) {
+        let weight = ROUNDS.pow(access.loops) * u64::from(access.instructions);
+        all += weight * u64::from(access.wavefronts);
+        lost += weight * u64::from(access.wavefronts - access.ideal);
+        let most = if access.loops > 0 { 1 } else { 2 };
+        if access.degree.is_none_or(|degree| degree > most) {
+            let _ = writeln!(
+                text,
+                "  degree {:?} of {} {} in {} loops at {:?}",
+                access.degree, access.instructions, access.operation, access.loops, access.place
+            );
+        }
+    }
+    if lost * 100 > all {
+        let _ = writeln!(text, "  {lost} of {all} wavefronts are conflicts");
+    }
+    text
+}
+
+#[test]
+fn library_kernels_have_no_conflicts_in_loops() {
+    let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
+    for case in library::cases() {
+        largest.insert((case.operator, case.kernel, case.policy), case);
+    }
+    let mut text = String::new();
+    for case in largest.values() {
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let found = faults(case, arch);
+            if !found.is_empty() && !takes_generic_road(case, arch) {
+                let _ = writeln!(text, "{} on {arch}\n{found}", case.name);
+            }
+        }
+    }
+    assert!(text.is_empty(), "{text}");
+}
