@@ -120,7 +120,7 @@ fn candidates(usage: &Usage, ty: &SharedType) -> Vec<SharedType> {
                 .iter()
                 .flat_map(|pattern| {
                     let weight = ROUNDS.pow(pattern.loops.min(3));
-                    pattern.plain(&plain, most).into_iter().map(move |access| Access { weight, ..access })
+                    pattern.plain(&plain, most).into_iter().map(move |access| Access { weight: weight * access.weight, ..access })
                 })
                 .collect();
             let (mixing, _) = Mixing::search(&accesses, limit);

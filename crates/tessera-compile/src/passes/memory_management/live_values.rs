@@ -5,7 +5,6 @@
 
 use tessera_ir::{Block, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
-use super::pressure::{is_free, registers};
 use crate::analysis::set::Set;
 
 /// Wanted values by operation.
@@ -38,20 +37,6 @@ impl LiveValues {
         let data = &func.ops[op];
         let other = |value: &Value| !data.results.contains(value) && !data.used().any(|used| used == *value);
         self.behind[op.index()].iter().map(Value::new).filter(other).collect()
-    }
-
-    /// Registers that hold what an operation uses, makes, or leaves alone.
-    pub(super) fn held(&self, func: &Func, op: Op) -> u64 {
-        let data = &func.ops[op];
-        let mut all = self.behind[op.index()].clone();
-        for value in data.used().chain(data.results.iter().copied()) {
-            all.insert(value.index());
-        }
-        // A result may take the registers of an operand that ends here.
-        let ends = data.used().filter(|used| !self.is_held(op, *used)).map(|used| registers(func, used)).max().unwrap_or(0);
-        let makes = data.results.iter().map(|&result| registers(func, result)).max().unwrap_or(0);
-        let counted = all.iter().map(Value::new).filter(|&value| !is_free(func, value));
-        counted.map(|value| registers(func, value)).sum::<u64>() - ends.min(makes)
     }
 
     fn block(&mut self, func: &Func, block: Block, exits: &Exits, end: Set) -> Set {

@@ -30,7 +30,8 @@ mod pressure;
 mod resident;
 
 pub(crate) use self::places::{buffer_align, buffer_bytes};
-use tessera_ir::{Changed, Func, Level, Pass, PassCx};
+use tessera_ir::{Changed, Diagnostic, Func, Level, Pass, PassCx};
+use tessera_types::Arch;
 
 /// The pass.
 pub(crate) const PASS: Pass = Pass {
@@ -44,13 +45,34 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
-    let relieved = pressure::relieve(func, arch);
-    let arranged = arrange::arrange(func, arch) || relieved;
-    match places::place(func, arch) {
-        Ok(placed) => Changed(arranged || placed.0),
+    // What goes from registers to shared memory must not cost a resident block.
+    let mut relieved = func.clone();
+    let lighter = pressure::relieve(&mut relieved, arch).then(|| settle(&mut relieved, arch).ok()).flatten();
+    match settle(func, arch) {
+        Ok(settled) => {
+            if let Some(lighter) = lighter.filter(|lighter| lighter.blocks >= settled.blocks) {
+                *func = relieved;
+                return Changed(lighter.changed || settled.changed);
+            }
+            Changed(settled.changed)
+        }
         Err(error) => {
             cx.diagnostics.push(*error);
-            Changed(arranged)
+            Changed(false)
         }
     }
+}
+
+/// What has become of a function's buffers.
+struct Settled {
+    changed: bool,
+    /// Blocks that a multiprocessor holds by their shared memory.
+    blocks: u64,
+}
+
+/// Arranges all buffers and gives them places.
+fn settle(func: &mut Func, arch: Arch) -> Result<Settled, Box<Diagnostic>> {
+    let arranged = arrange::arrange(func, arch);
+    let placed = places::place(func, arch)?;
+    Ok(Settled { changed: arranged || placed.changed, blocks: resident::blocks(func, arch, placed.bytes) })
 }

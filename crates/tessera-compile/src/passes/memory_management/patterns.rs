@@ -99,9 +99,9 @@ impl Pattern {
         self.each(&lies, start, &mut |access| {
             let phases = wavefronts(&access.addresses, access.bytes);
             cost.degree = cost.degree.max(phases.iter().copied().max().unwrap_or(0));
-            cost.wavefronts += u64::from(phases.iter().sum::<u32>());
-            cost.ideal += u64::from(access.ideal());
-            cost.instructions += 1;
+            cost.wavefronts += access.weight * u64::from(phases.iter().sum::<u32>());
+            cost.ideal += access.weight * u64::from(access.ideal());
+            cost.instructions += access.weight;
         });
         if lies.swizzle.bits > 0 && !matches!(self.moves, Moves::Elements { .. }) {
             cost.mixed = cost.instructions;
@@ -120,7 +120,8 @@ impl Pattern {
         found
     }
 
-    /// Every instruction of the first warp.
+    /// The instructions of the first warp. In a layout without holes they differ by what all lanes add or mix in alike, and the first stands for
+    /// all.
     fn each(&self, lies: &Arrangement, start: u64, see: &mut impl FnMut(Access)) {
         let at = |coordinates: &[u64]| lies.swizzle.apply(start + lies.offset(coordinates));
         match &self.moves {
@@ -133,13 +134,15 @@ impl Pattern {
             Moves::Matrices { layout } => match lies.matrix_access(layout) {
                 None => self.vectors(lies, layout, false, &at, see),
                 Some(access) => {
-                    for base in access.registers.bases(layout) {
+                    let all = access.registers.bases(layout).count() as u64;
+                    let few = if layout.has_holes() { all } else { 1 };
+                    for base in access.registers.bases(layout).take(few as usize) {
                         let row = |lane: u64| {
                             let taken = lane < 8 * access.matrices;
                             taken.then(|| access.row(layout, base, 0, lane)).flatten()
                         };
                         let addresses = std::array::from_fn(|lane| row(lane as u64).map(|row| at(&row)));
-                        see(Access { addresses, bytes: 16, weight: 1 });
+                        see(Access { addresses, bytes: 16, weight: all / few });
                     }
                 }
             },
@@ -158,7 +161,9 @@ impl Pattern {
         let bits = lies.vector_bits(layout, 16);
         let bytes = lies.element_bytes() << bits.len();
         let mask = bits.iter().fold(0, |mask, bit| mask | *bit as u64);
-        for register in (0..layout.registers()).filter(|register| register & mask == 0) {
+        let all = layout.registers() >> bits.len();
+        let few = if layout.has_holes() { all } else { 1 };
+        for register in (0..layout.registers()).filter(|register| register & mask == 0).take(few as usize) {
             let owns = |lane: u64| !stores || layout.is_primary(register, lane);
             let address = |lane: usize| {
                 let element = layout.element(register, lane as u64).filter(|_| owns(lane as u64))?;
@@ -166,7 +171,7 @@ impl Pattern {
             };
             let addresses: [Option<u64>; WARP as usize] = std::array::from_fn(address);
             if addresses.iter().any(Option::is_some) {
-                see(Access { addresses, bytes, weight: 1 });
+                see(Access { addresses, bytes, weight: all / few });
             }
         }
     }

@@ -3,7 +3,7 @@
 //! First buffers share bytes only where that costs nothing. If fewer blocks are then resident than could be, those share too that
 //! cost a barrier outside of loops, then inside of them, the outermost first; the first choice that gives the most blocks is taken.
 
-use tessera_ir::{Changed, Diagnostic, Func, Op, OpKind, SharedType, Swizzle, TileOp, Type};
+use tessera_ir::{Diagnostic, Func, Op, OpKind, SharedType, Swizzle, TileOp, Type};
 use tessera_types::Arch;
 
 use super::lifetimes::Lifetimes;
@@ -34,13 +34,21 @@ pub(crate) fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
     span.max(u64::from(wanted)).max(least).min(MOST_ALIGN)
 }
 
+/// What placing has come to.
+pub(super) struct Placed {
+    /// Some buffer has another place than before.
+    pub(super) changed: bool,
+    /// Bytes that a block needs.
+    pub(super) bytes: u64,
+}
+
 /// Gives every buffer a place.
-pub(super) fn place(func: &mut Func, arch: Arch) -> Result<Changed, Box<Diagnostic>> {
+pub(super) fn place(func: &mut Func, arch: Arch) -> Result<Placed, Box<Diagnostic>> {
     let lifetimes = Lifetimes::of(func);
     let allocs = &lifetimes.buffers.allocs;
     let shared: Vec<usize> = (0..allocs.len()).filter(|&buffer| item(func, allocs[buffer]).is_some()).collect();
     if shared.is_empty() {
-        return Ok(Changed(false));
+        return Ok(Placed { changed: false, bytes: other_bytes(func) });
     }
     let items: Vec<Item> = shared.iter().filter_map(|&buffer| item(func, allocs[buffer])).collect();
     let others = other_bytes(func);
@@ -57,7 +65,7 @@ pub(super) fn place(func: &mut Func, arch: Arch) -> Result<Changed, Box<Diagnost
             *place = Some(offset as u32);
         }
     }
-    Ok(Changed(changed))
+    Ok(Placed { changed, bytes })
 }
 
 fn item(func: &Func, alloc: Op) -> Option<Item> {

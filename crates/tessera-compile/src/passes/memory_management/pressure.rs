@@ -1,9 +1,9 @@
 //! Registers: how many a thread holds at each operation, and what goes elsewhere where that is more than it has.
 //!
-//! Counted is what must be in registers at once. Elementwise work is done piece by piece, so only *firm* operations count, for which all of a tile must
-//! be there: those that all threads run together (meetings, products, reductions, moves to shared memory), and loops, over which values are carried. A tile
-//! takes its layout's registers, halves and bytes several to one; constants and what is spread from a scalar take none. A thread has what its
-//! role has been given, else what the resident blocks that were asked for leave it, and [`OWN`] of these are addresses.
+//! Counted is what must be in registers at once. Work on elements is done piece by piece, so only what is held over an operation counts where
+//! all threads meet, which no piece can pass: barriers, waits for a slot, exchanges. A tile takes its layout's registers, halves and bytes several
+//! to one; constants and what is spread from a scalar take none. A thread has what its role has been given, else what the resident blocks
+//! that were asked for leave it, and [`OWN`] of these are addresses.
 //!
 //! Where more is held, values that are not touched there are made again behind it where their makers are cheap and their makers' operands are held
 //! anyway, else kept in shared memory: cheapest first, by instructions for each register that it frees, those in loops counted as often as
@@ -30,7 +30,7 @@ const ROUNDS: u64 = 16;
 const MOST: usize = 32;
 
 /// Registers that a value takes in a thread.
-pub(super) fn registers(func: &Func, value: Value) -> u64 {
+fn registers(func: &Func, value: Value) -> u64 {
     let bits = |elem: tessera_ir::Elem| elem.num().map_or(64, |dtype| u64::from(dtype.bits()));
     match func.ty(value) {
         Type::Tile(tile) => bits(tile.elem).div_ceil(32),
@@ -45,7 +45,7 @@ pub(super) fn registers(func: &Func, value: Value) -> u64 {
 }
 
 /// True for a value that the lowering makes out of nothing wherever it is wanted.
-pub(super) fn is_free(func: &Func, value: Value) -> bool {
+fn is_free(func: &Func, value: Value) -> bool {
     let Some(op) = func.defining_op(value) else { return false };
     let data = &func.ops[op];
     match &data.kind {
@@ -104,17 +104,13 @@ fn peak(func: &Func, arch: Arch, live: &LiveValues, places: &Places) -> Option<P
     let mut worst: Option<Peak> = None;
     for &op in &places.order {
         let (data, place) = (&func.ops[op], &places.at[&op]);
-        let firm = data.row().has(Trait::Together)
-            || data.row().has(Trait::Loop)
-            || data.through.is_some()
-            || matches!(
-                data.kind,
-                OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. } | ScheduleOp::MmaF { .. })
-            );
+        let meets = matches!(data.kind, OpKind::Tile(TileOp::Barrier {} | TileOp::Wait { .. }));
+        let firm = meets || data.through.is_some();
         if !firm {
             continue;
         }
-        let (held, budget) = (live.held(func, op), budget(func, arch, place.role));
+        let held = live.held_over(func, op).into_iter().filter(|&value| !is_free(func, value));
+        let (held, budget) = (held.map(|value| registers(func, value)).sum::<u64>(), budget(func, arch, place.role));
         let lacks = held.saturating_sub(budget);
         if lacks > 0 && worst.is_none_or(|worst| lacks > worst.held - worst.budget) {
             worst = Some(Peak { op, held, budget });
