@@ -37,17 +37,14 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     let room = arch.limits().shared_per_block;
     let (mut tile, mut remarks) = laid_out(compiled, arch, room)?;
     stage(&mut stages, "layouts", start);
-    stages.extend(improved(&mut tile, arch, level)?);
-    let start = Instant::now();
-    let mut lowered = lower(&tile, &tile.funcs[0], arch);
-    // A recipe may leave too little for what the rest of the kernel borrows: then it gets half.
-    if lowered.as_ref().is_err_and(|error| error.id == "target-shared-memory") && compiled.func().level != Level::Tile {
+    let mut lowered = on_target(&mut tile, arch, level, &mut stages);
+    // A recipe may leave too little for what the rest of the kernel exchanges: then it gets half.
+    let too_large = |found: &Vec<Diagnostic>| found.iter().any(|error| error.id == "target-shared-memory");
+    if lowered.as_ref().is_err_and(too_large) && compiled.func().level != Level::Tile {
         (tile, remarks) = laid_out(compiled, arch, room / 2)?;
-        improved(&mut tile, arch, level)?;
-        lowered = lower(&tile, &tile.funcs[0], arch);
+        lowered = on_target(&mut tile, arch, level, &mut stages);
     }
-    let mut kernel = lowered.map_err(|error| vec![error])?;
-    stage(&mut stages, "target", start);
+    let mut kernel = lowered?;
     let start = Instant::now();
     let level = match level {
         OptLevel::O0 => ssa::Level::O0,
@@ -59,11 +56,15 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     Ok(DeviceCompiled { tile, kernel, remarks, stages })
 }
 
-/// Runs the passes over Tile IR.
-fn improved(tile: &mut Module, arch: Arch, level: OptLevel) -> Result<Vec<Stage>, Vec<Diagnostic>> {
+/// Runs the passes over Tile IR, then lowers the kernel.
+fn on_target(tile: &mut Module, arch: Arch, level: OptLevel, stages: &mut Vec<Stage>) -> Result<TargetKernel, Vec<Diagnostic>> {
     let mut manager = PassManager { target: Some(arch), ..PassManager::default() };
     let times = manager.run(tile, &level.tile_passes()).map_err(failure)?;
-    Ok(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }).collect())
+    stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
+    let start = Instant::now();
+    let kernel = lower(tile, &tile.funcs[0], arch).map_err(|error| vec![error])?;
+    stages.push(Stage { name: "target", time: start.elapsed(), changed: true, text: None });
+    Ok(kernel)
 }
 
 /// The kernel in Tile IR, with what the recipes said; they may use `shared` bytes of shared memory.

@@ -81,8 +81,14 @@ impl OptLevel {
     /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target.
     pub const fn tile_pass_names(self) -> &'static [&'static str] {
         match self {
-            OptLevel::O0 => &[],
-            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => &["register-coalescing", "performance-annotation"],
+            OptLevel::O0 => &["exchange-buffers", "memory-management", "barrier-optimization"],
+            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => &[
+                "register-coalescing",
+                "exchange-buffers",
+                "memory-management",
+                "barrier-optimization",
+                "performance-annotation",
+            ],
         }
     }
 

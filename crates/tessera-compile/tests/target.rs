@@ -419,6 +419,7 @@ abi(x: array<bf16, [?, ?], [?, 1], i32, align=16>, y: array<bf16, [?, ?], [?, 1]
   %a = tile.alloc_shared {{align=1024}} : shared<3x64x64xbf16, swizzle=<3,4,3>>
   %b = tile.alloc_shared {{align=1024}} : shared<3x64x{n}xbf16, swizzle=<3,4,3>>
   %ring = tile.ring [%a, %b] {{stages=3, producer=tma, consumers=1, bytes={bytes}}} : ring<3, [shared<64x64xbf16, swizzle=<3,4,3>>, shared<64x{n}xbf16, swizzle=<3,4,3>>]>
+  tile.barrier
   tile.role {{first_warp=0, warps=4}} () {{
     %start = tile.ring_start %ring : cursor
     %last = for %zero, %steps, %one, [%start] : cursor (%i: tile<i32>, %c: cursor) {{

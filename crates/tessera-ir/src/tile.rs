@@ -98,7 +98,8 @@ dialect! {
 
     // Barriers
 
-    /// All threads of the block arrive before any goes on; what they wrote to memory before is seen by all after.
+    /// All threads of the role, outside of roles those of the block, arrive before any goes on; what they wrote to memory before is
+    /// seen by all of them after.
     Barrier = "tile.barrier" () {} -> None : Special, Observable, [Together];
     /// The same among `threads` threads, those that arrive at the barrier `id` (1 to 15).
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable, [Convergent];

@@ -3,11 +3,13 @@
 
 use tessera_ir::Pass;
 
+mod barrier_optimization;
 mod canonicalise;
 mod constant_fold;
 mod count_loops;
 mod cse;
 mod dce;
+mod exchange;
 mod fma_contract;
 mod licm;
 pub(crate) mod memory_management;
@@ -33,7 +35,9 @@ pub const ALL: &[&Pass] = &[
     &dce::PASS,
     &token_order::PASS,
     &register_coalescing::PASS,
+    &exchange::PASS,
     &memory_management::PASS,
+    &barrier_optimization::PASS,
     &performance_annotation::PASS,
 ];
 

@@ -34,14 +34,6 @@ impl Lowering<'_> {
             let order = if *order == MemoryOrder::Weak { MemoryOrder::Relaxed } else { *order };
             format!("{}.{}.global", order.word(), scope_word(Some(scope)))
         };
-        let (token, value) = match kind {
-            ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => {
-                (data.optional(3), data.one(1 + usize::from(matches!(kind, ScheduleOp::AtomicRedViewTko { .. }))))
-            }
-            ScheduleOp::AtomicCasTko { .. } => (data.optional(4), data.one(2)),
-            _ => return Ok(false),
-        };
-        self.ordered(token, !self.func.ty(value).is_scalar());
         match kind {
             ScheduleOp::AtomicRmwTko { order, scope, mode } => {
                 self.pointers(data, *mode, None, data.one(1), data.optional(2), words(order, *scope))?;
@@ -56,7 +48,6 @@ impl Lowering<'_> {
             }
             _ => return Ok(false),
         }
-        self.tokens.extend(data.results.last().copied());
         Ok(true)
     }
 
@@ -106,10 +97,6 @@ impl Lowering<'_> {
         };
         let layout = self.layout(pointers)?;
         let once = self.func.ty(pointers).is_scalar() && !self.per_thread;
-        if once || words.starts_with("release") || words.starts_with("acq_rel") {
-            // What all threads wrote before is seen by whoever sees the update.
-            self.meet();
-        }
         let mine = self.primary(pointers, &layout)?;
         let zero = self.bits(elem, 0);
         let mut old: Regs = std::iter::repeat_n(zero, addresses.len()).collect();
@@ -133,16 +120,13 @@ impl Lowering<'_> {
         }
         if once {
             old = match wanted {
-                true => std::iter::once(self.spread_scalar(elem, old[0])).collect(),
+                true => std::iter::once(self.spread_scalar(elem, old[0])?).collect(),
                 false => old,
             };
         } else if wanted && !self.func.ty(pointers).is_scalar() && layout.has_copies() {
             // The other owners of an element learn what its first owner found.
             let map = Remap::identity(layout.shape());
             old = self.through_shared(elem, (&layout, &old), &layout, &map, None)?;
-        }
-        if (words.starts_with("acquire") || words.starts_with("acq_rel")) && !self.per_thread {
-            self.meet();
         }
         self.bind_regs(data.results[0], old);
         self.bind(data.results[1], Bound::Token);

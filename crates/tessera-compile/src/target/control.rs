@@ -195,7 +195,7 @@ impl Lowering<'_> {
         let latch = self.b.new_block(carried);
         self.receive(args, regs, like)?;
         self.frames.push(Frame::For { latch, counting: [regs[0], bounds[0], bounds[1]] });
-        self.conditional(|this| this.block(region))?;
+        self.block(region)?;
         self.frames.pop();
         self.b.switch_to(latch);
         Ok(self.b.block_params(latch))
@@ -224,7 +224,7 @@ impl Lowering<'_> {
         let params = self.b.block_params(head);
         self.receive(&args, &params, init)?;
         self.frames.push(Frame::Loop { head, exit });
-        self.conditional(|this| this.block(region))?;
+        self.block(region)?;
         self.frames.pop();
         self.b.switch_to(exit);
         let regs = self.b.block_params(exit);
@@ -240,7 +240,7 @@ impl Lowering<'_> {
         for (block, &region) in [then, otherwise].into_iter().zip(&data.regions) {
             self.b.switch_to(block);
             self.frames.push(Frame::If { join });
-            self.conditional(|this| this.block(region))?;
+            self.block(region)?;
             self.frames.pop();
             if let Some(&last) = self.func.blocks[region].ops.last()
                 && matches!(self.func.ops[last].kind.schedule(), Some(ScheduleOp::Yield {}))
@@ -260,9 +260,9 @@ impl Lowering<'_> {
             self.bind_regs(param, [arg]);
         }
         self.frames.push(Frame::Inline { yielded: None });
-        let span = self.span;
+        let (span, op, last) = (self.span, self.op, self.scratch.last);
         self.block(region)?;
-        self.span = span;
+        (self.span, self.op, self.scratch.last) = (span, op, last);
         match self.frames.pop() {
             Some(Frame::Inline { yielded: Some(values) }) => values.iter().map(|&value| self.reg(value)).collect(),
             _ => Err(self.broken("a region that yields nothing")),

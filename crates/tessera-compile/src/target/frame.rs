@@ -165,10 +165,6 @@ impl Lowering<'_> {
             );
             return Err(Box::new(
                 tessera_ir::Diagnostic::error("target-shared-memory", self.func.span, message)
-                    .note(format!(
-                        "{} bytes of it are buffers, {} are borrowed by single operations",
-                        self.scratch.reserved, self.scratch.borrowed
-                    ))
                     .help("make the tiles smaller, or use fewer stages"),
             ));
         }

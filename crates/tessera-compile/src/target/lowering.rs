@@ -5,16 +5,16 @@ use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{Arch, DType};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bound::{Bound, Buffer, Regs, Tensor, class_of, extent_class};
 use super::control::Frame;
-use super::frame::Files;
+use super::frame::{Files, identifier};
 use super::rings::Ring;
 use super::scratch::Scratch;
-use crate::analysis::masks::Masked;
-use crate::analysis::neighbours::Vector;
+use crate::analysis::masks::{Masked, masked_loads};
+use crate::analysis::neighbours::{self, Vector};
 use crate::facts::Facts;
 
 /// A user's mistake or a limit of the target.
@@ -35,6 +35,8 @@ pub(super) struct Team {
 pub(super) struct Lowering<'m> {
     pub(super) module: &'m Module,
     pub(super) func: &'m Func,
+    /// The operation that is being lowered.
+    pub(super) op: Op,
     pub(super) arch: Arch,
     pub(super) facts: Facts,
     /// Accesses by pointers that are known to touch neighbours.
@@ -60,15 +62,42 @@ pub(super) struct Lowering<'m> {
     /// Scalars are each thread's own: the function says so, or asks for the number of its thread. Elsewhere the block runs one
     /// program, and what it does once, one thread does for all.
     pub(super) per_thread: bool,
-    /// Tokens seen so far, and those of them behind which all threads have met.
-    pub(super) tokens: Vec<Value>,
-    pub(super) settled: FxHashSet<Value>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
     pub(super) waits_for_predecessor: bool,
 }
 
 impl<'m> Lowering<'m> {
+    /// Before the first operation.
+    pub(super) fn new(module: &'m Module, func: &'m Func, arch: Arch) -> Lowering<'m> {
+        let warps = func.hints.num_warps.unwrap_or(4);
+        let facts = Facts::of(func);
+        Lowering {
+            module,
+            func,
+            op: Op::new(0),
+            arch,
+            vectors: neighbours::vectors(func, &facts),
+            facts,
+            b: Builder::new(&identifier(&func.name)),
+            bound: vec![None; func.values.len()],
+            frames: Vec::new(),
+            team: Team { first_warp: 0, warps, barrier: 0 },
+            scratch: Scratch::default(),
+            rings: Vec::new(),
+            hidden: Vec::new(),
+            maps: Vec::new(),
+            in_flight: Vec::new(),
+            files: Files::default(),
+            span: func.span,
+            per_thread: tessera_ir::uniformity::is_per_thread(func),
+            masked: masked_loads(func),
+            words: FxHashMap::default(),
+            barriers: 1,
+            waits_for_predecessor: false,
+        }
+    }
+
     /// A message about the current operation.
     pub(super) fn refuse(&self, id: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
         Box::new(Diagnostic::error(id, self.span, message))
@@ -196,8 +225,9 @@ impl<'m> Lowering<'m> {
 
     /// Waits for all threads of the team.
     pub(super) fn meet(&mut self) {
-        self.settled.extend(self.tokens.iter().copied());
-        if self.team.barrier == 0 {
+        if self.team.warps == 1 && self.func.hints.threads().is_multiple_of(Arch::WARP) {
+            self.b.warp_sync();
+        } else if self.team.barrier == 0 {
             self.b.bar_sync_all();
         } else {
             let id = self.b.u32(self.team.barrier);
@@ -205,29 +235,13 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Lets all threads meet before an access that is ordered behind another one: what it depends on may have been another
-    /// thread's. Accesses of single threads follow their own order.
-    pub(super) fn ordered(&mut self, token: Option<Value>, together: bool) {
-        if (together || !self.per_thread) && token.is_some_and(|token| !self.settled.contains(&token)) {
-            self.meet();
-        }
-    }
-
     /// A value that one thread has, in all threads of the team.
-    pub(super) fn spread_scalar(&mut self, elem: Elem, reg: Reg) -> Reg {
-        let base = self.borrow(8);
+    pub(super) fn spread_scalar(&mut self, elem: Elem, reg: Reg) -> Lowered<Reg> {
+        let base = self.exchange(8, 16)?;
         let first = self.is_first_thread();
         self.put(elem, base, reg, Some(first));
         self.meet();
-        self.take(elem, base)
-    }
-
-    /// Runs a region that may not run, or may run again: what all threads met behind there does not hold outside.
-    pub(super) fn conditional<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let settled = self.settled.clone();
-        let result = work(self);
-        self.settled = settled;
-        result
+        Ok(self.take(elem, base))
     }
 
     /// The classes of the registers that values of a type are carried in through loops and branches.
@@ -315,8 +329,11 @@ impl<'m> Lowering<'m> {
         let ops = &func.blocks[block].ops;
         while at < ops.len() {
             let op = ops[at];
+            (self.op, self.scratch.last) = (op, None);
             self.span = func.ops[op].span;
-            self.files.set_loc(&mut self.b, self.module, self.span);
+            if self.scratch.asked.is_none() {
+                self.files.set_loc(&mut self.b, self.module, self.span);
+            }
             at += match self.roles(&ops[at..])? {
                 0 => {
                     self.operation(op)?;

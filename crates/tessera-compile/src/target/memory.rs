@@ -46,14 +46,6 @@ fn cache_words(cache: CacheHint) -> &'static str {
 impl Lowering<'_> {
     /// Lowers a load or store; false if the operation is none.
     pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
-        let together = |value: Value| !self.func.ty(value).is_scalar();
-        let (token, together) = match kind {
-            ScheduleOp::LoadViewTko { .. } => (data.optional(2), together(data.results[0])),
-            ScheduleOp::StoreViewTko { .. } => (data.optional(3), together(data.one(0))),
-            ScheduleOp::LoadPtrTko { .. } | ScheduleOp::StorePtrTko { .. } => (data.optional(3), together(data.one(0))),
-            _ => (None, false),
-        };
-        self.ordered(token, together);
         match kind {
             ScheduleOp::LoadViewTko { order, scope, cache, .. } => {
                 let words = access_words(*order, *scope, *cache);
@@ -71,20 +63,12 @@ impl Lowering<'_> {
             ScheduleOp::StorePtrTko { order, scope, cache, .. } => {
                 self.store_pointers(op, data, *order, &access_words(*order, *scope, *cache))?;
             }
-            ScheduleOp::MakeToken {} => {
-                self.settled.insert(data.result());
-            }
-            ScheduleOp::JoinTokens {} => {
-                if data.operands.iter().all(|token| self.settled.contains(token)) {
-                    self.settled.insert(data.result());
-                }
-            }
+            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
             _ => return Ok(false),
         }
         for &result in &data.results {
             if *self.func.ty(result) == tessera_ir::Type::Token {
                 self.bind(result, Bound::Token);
-                self.tokens.push(result);
             }
         }
         Ok(true)
@@ -434,9 +418,7 @@ impl Lowering<'_> {
             }
         }
         if once {
-            regs[0] = self.spread_scalar(elem, regs[0]);
-        } else if order == MemoryOrder::Acquire && !self.per_thread {
-            self.meet();
+            regs[0] = self.spread_scalar(elem, regs[0])?;
         }
         Ok(regs)
     }
@@ -446,9 +428,6 @@ impl Lowering<'_> {
         let elem = self.pointee(pointers)?;
         let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
         let layout = self.layout(pointers)?;
-        if order == MemoryOrder::Release && !self.per_thread {
-            self.meet();
-        }
         let mine = self.primary(pointers, &layout)?;
         let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(2))?.into_iter().collect();
         for registers in self.neighbours(op, pointers, order)? {

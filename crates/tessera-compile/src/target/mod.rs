@@ -11,7 +11,8 @@
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `timeline` |
 //!
-//! Invariants: operations on memory keep the function's order, and threads meet where a token orders the accesses of several;
+//! Invariants: operations on memory keep the function's order; threads meet where the function says so, and within operations whose
+//! threads exchange elements;
 //! elementwise IEEE arithmetic, conversions and reductions in tree order give the bits that the CPU executor gives.
 //!
 //! ```text
@@ -55,19 +56,15 @@ mod warpgroup;
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
-use tessera_ptx::ssa::{self, Builder};
+use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
 pub use self::conflicts::{SharedAccess, shared_accesses};
-use self::frame::{Files, identifier};
-use self::lowering::{Lowered, Lowering, Team};
-use self::scratch::Scratch;
-use crate::analysis::masks::masked_loads;
-use crate::analysis::neighbours;
-use crate::facts::Facts;
+use self::frame::identifier;
+use self::lowering::{Lowered, Lowering};
+pub(crate) use self::scratch::Exchange;
 
 /// A kernel in Target IR with what a launch of it must know.
 #[derive(Clone, Debug)]
@@ -118,35 +115,21 @@ pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, D
     lower_boxed(module, func, arch).map_err(|diagnostic| *diagnostic)
 }
 
+/// What each operation of a Tile function exchanges elements through that has no buffer for it: a recording of the lowering.
+///
+/// # Errors
+/// What the target does not have.
+pub(crate) fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTreeMap<Op, Exchange>, Diagnostic> {
+    let mut lowering = Lowering::new(module, func, arch);
+    lowering.scratch.asked = Some(BTreeMap::new());
+    let recorded = lowering.reserve_buffers().and_then(|()| lowering.parameters()).and_then(|()| lowering.block(func.body));
+    recorded.map_err(|diagnostic| *diagnostic)?;
+    Ok(lowering.scratch.asked.unwrap_or_default())
+}
+
 fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {
     let warps = func.hints.num_warps.unwrap_or(4);
-    let name = identifier(&func.name);
-    let facts = Facts::of(func);
-    let mut lowering = Lowering {
-        module,
-        func,
-        arch,
-        vectors: neighbours::vectors(func, &facts),
-        facts,
-        b: Builder::new(&name),
-        bound: vec![None; func.values.len()],
-        frames: Vec::new(),
-        team: Team { first_warp: 0, warps, barrier: 0 },
-        scratch: Scratch::default(),
-        rings: Vec::new(),
-        hidden: Vec::new(),
-        maps: Vec::new(),
-        in_flight: Vec::new(),
-        files: Files::default(),
-        span: func.span,
-        per_thread: tessera_ir::uniformity::is_per_thread(func),
-        masked: masked_loads(func),
-        words: FxHashMap::default(),
-        tokens: Vec::new(),
-        settled: FxHashSet::default(),
-        barriers: 1,
-        waits_for_predecessor: false,
-    };
+    let mut lowering = Lowering::new(module, func, arch);
     if func.level != Level::Tile {
         return Err(lowering.broken("a function of another level"));
     }
@@ -155,8 +138,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
     lowering.limits(threads)?;
     lowering.parameters()?;
     lowering.block(func.body)?;
-    let shared = lowering.scratch.reserved + lowering.scratch.borrowed;
-    let shared_bytes = lowering.check_shared(shared)?;
+    let shared_bytes = lowering.check_shared(lowering.scratch.reserved)?;
     let files = lowering.files.names(module);
     let launch = LaunchFacts {
         threads: [threads, 1, 1],
@@ -166,7 +148,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         ..LaunchFacts::default()
     };
     let image = KernelImage {
-        entry: name,
+        entry: identifier(&func.name),
         target: arch.name().to_string(),
         code: ImageCode::Ptx(String::new()),
         abi: func.abi.clone(),

@@ -32,9 +32,8 @@ impl Lowering<'_> {
     pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         let signs = match kind {
             ScheduleOp::MmaFScaled {} => {
-                let sides = self.spread_factors(&data.operands[..2])?;
-                let scales = self.spread_behind(&[data.one(3), data.one(4)], &sides)?;
-                let regs = self.by_elements(&sides[0], &sides[1], Some(&scales), data.one(2), SIGNED)?;
+                let sides = self.spread_factors(&[data.one(0), data.one(1), data.one(3), data.one(4)])?;
+                let regs = self.by_elements(&sides[0], &sides[1], Some(&sides[2..]), data.one(2), SIGNED)?;
                 self.bind_regs(data.result(), regs);
                 return Ok(true);
             }
@@ -252,25 +251,13 @@ impl Lowering<'_> {
 
     /// Factors in shared memory, row-major, after all threads have written them.
     fn spread_factors(&mut self, factors: &[Value]) -> Lowered<Vec<Buffer>> {
-        self.spread_behind(factors, &[])
-    }
-
-    /// The same behind what lies there already.
-    fn spread_behind(&mut self, factors: &[Value], before: &[Buffer]) -> Lowered<Vec<Buffer>> {
-        let taken: u64 = before
-            .iter()
-            .map(|buffer| {
-                let elements: u64 = buffer.shape.iter().map(|&extent| u64::from(extent)).product();
-                (elements * element_bytes(Elem::Num(buffer.elem))).next_multiple_of(16)
-            })
-            .sum();
         let mut sizes = Vec::new();
         for &factor in factors {
             let bytes = element_bytes(self.elem(factor)?);
             sizes.push((self.layout(factor)?.elements() * bytes).next_multiple_of(16));
         }
-        let base = self.borrow(taken + sizes.iter().sum::<u64>());
-        let mut offset = taken;
+        let base = self.exchange(sizes.iter().sum(), 16)?;
+        let mut offset = 0;
         let mut buffers = Vec::new();
         for (&factor, size) in factors.iter().zip(&sizes) {
             let (layout, regs, elem) = (self.layout(factor)?, self.regs(factor)?, self.elem(factor)?);

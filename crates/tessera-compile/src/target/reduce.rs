@@ -229,7 +229,7 @@ impl Lowering<'_> {
         let bits: Vec<u32> = (0..5).filter(|bit| mask >> bit & 1 == 1).collect();
         let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| element_bytes(elem) * warps).collect();
         let total = sizes.iter().map(|size| (size * results.len() as u64).next_multiple_of(16)).sum();
-        let base = self.borrow_new(total);
+        let base = self.exchange(total, 16)?;
         let thread = self.thread();
         let (lanes, five, zero) = (self.b.u32(31), self.b.u32(5), self.b.u32(0));
         let lane = self.b.and(thread, lanes);
@@ -323,7 +323,7 @@ impl Lowering<'_> {
     }
 
     /// Writes every thread's items to shared memory; the address of the thread's own and bytes of one item of all threads.
-    fn published(&mut self, combiner: &Combiner<'_>, layout: &Distribution, items: &[Item]) -> (Vec<Reg>, Vec<u64>) {
+    fn published(&mut self, combiner: &Combiner<'_>, layout: &Distribution, items: &[Item]) -> Lowered<(Vec<Reg>, Vec<u64>)> {
         let threads = layout.threads();
         let mut starts = Vec::new();
         let mut total = 0;
@@ -331,7 +331,7 @@ impl Lowering<'_> {
             starts.push(total);
             total += (threads * element_bytes(*elem) * items.len() as u64).next_multiple_of(16);
         }
-        let base = self.borrow(total);
+        let base = self.exchange(total, 16)?;
         let thread = self.thread();
         let mut own = Vec::new();
         let mut strides = Vec::new();
@@ -347,7 +347,7 @@ impl Lowering<'_> {
             }
         }
         self.meet();
-        (own, strides)
+        Ok((own, strides))
     }
 
     /// Combines over the warp bits of a mask: every thread reads what its counterparts in the other warps have, in the same
@@ -360,7 +360,7 @@ impl Lowering<'_> {
         identity: &Item,
         results: Vec<Item>,
     ) -> Lowered<Vec<Item>> {
-        let (own, strides) = self.published(combiner, layout, &results);
+        let (own, strides) = self.published(combiner, layout, &results)?;
         let bits: Vec<u32> = (0..10).filter(|bit| mask >> bit & 1 == 1).collect();
         let thread = self.thread();
         let moving = self.b.u32(bits.iter().map(|bit| 32 << bit).sum());
@@ -455,7 +455,7 @@ impl Lowering<'_> {
             let others: Vec<Item> = if lane.is_some() {
                 flat.iter().map(|item| self.exchanged(combiner, item, 1 << bit)).collect()
             } else {
-                let (own, strides) = self.published(combiner, layout, &flat);
+                let (own, strides) = self.published(combiner, layout, &flat)?;
                 let mut others = Vec::new();
                 for group in 0..flat.len() {
                     let mut item = Item::new();
@@ -550,7 +550,7 @@ impl Lowering<'_> {
             combiner.elems.iter().map(|&elem| (layout.elements() * element_bytes(elem)).next_multiple_of(16)).collect();
         let mut reach = 1;
         while reach < extent {
-            let base = self.borrow(sizes.iter().sum());
+            let base = self.exchange(sizes.iter().sum(), 16)?;
             let mut corners = Vec::new();
             let mut offset = 0;
             for (position, &elem) in combiner.elems.iter().enumerate() {

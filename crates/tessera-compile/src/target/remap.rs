@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Elem, Swizzle};
+use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
@@ -15,7 +15,7 @@ use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
-use crate::analysis::arrangement::Arrangement;
+use crate::passes::memory_management::buffer_bytes;
 use tessera_types::DType;
 
 /// Which element of the source an element of the result is.
@@ -104,43 +104,55 @@ impl Lowering<'_> {
             return Ok(regs);
         }
         if source.0.shape() == result.shape() && map.offset == 0 && map.strides == row_major(result.shape()) {
-            return Ok(self.through_buffer(elem, source, result));
+            return self.through_buffer(elem, source, result);
         }
         self.through_shared(elem, source, result, map, None)
     }
 
     /// The same tile under another layout, through a buffer whose lines run along the axis of the source's vectors and are
     /// padded, so that a warp's rows start in different banks.
-    fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Regs {
+    fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Lowered<Regs> {
+        let mut ty = self.between(elem, source.0, result);
+        let align = if ty.swizzle == Swizzle::NONE { 16 } else { 128 };
+        let bytes = buffer_bytes(&ty);
+        let converts = matches!(self.data(self.op).kind, OpKind::Tile(TileOp::ConvertLayout {}));
+        let base = if converts {
+            // The buffer's type says how the tile lies there.
+            let given = self.data(self.op).through.and_then(|through| self.func.ty(through).as_shared());
+            ty = given.cloned().unwrap_or(ty);
+            self.exchanged_through(buffer_bytes(&ty), align, Some(ty.clone()))?
+        } else {
+            self.exchange(bytes, align)?
+        };
+        let buffer = Buffer::whole(base, &ty);
+        self.store_buffer(&buffer, source.0, source.1);
+        self.meet();
+        Ok(match self.load_matrices(&buffer, result) {
+            Some(regs) => regs,
+            None => self.load_buffer(&buffer, result),
+        })
+    }
+
+    /// How a tile lies in memory between two layouts.
+    fn between(&self, elem: Elem, source: &Distribution, result: &Distribution) -> SharedType {
         let bytes = element_bytes(elem);
-        let shape = result.shape();
-        let rank = shape.len();
-        let core = source.0.core();
+        let rank = result.rank();
+        let core = source.core();
         let vector_axis =
             (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
         let fastest = vector_axis.unwrap_or(rank - 1);
-        let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(1, rank);
-        let line = shape[fastest] * bytes;
-        let swizzle = self.across_lines(source.0, result, fastest, bytes);
-        let pad = if swizzle == Swizzle::NONE && rank > 1 && line.is_multiple_of(16) { 16 / bytes } else { 0 };
-        let mut next = shape[fastest] + pad;
-        for dim in (0..rank).rev().filter(|&dim| dim != fastest) {
-            strides[dim] = next;
-            next *= shape[dim];
-        }
+        let swizzle = self.across_lines(source, result, fastest, bytes);
+        let padded = swizzle == Swizzle::NONE && rank > 1 && (result.shape()[fastest] * bytes).is_multiple_of(16);
         let dtype = match elem {
             Elem::Num(dtype) => dtype,
             Elem::Ptr(_) => DType::I64,
         };
-        let base = self.borrow(next * bytes);
-        let shape = shape.iter().map(|&extent| extent as u32).collect();
-        let buffer = Buffer { base, lies: Arrangement { strides, swizzle, shape, elem: dtype, align: 16, slabs: None } };
-        self.store_buffer(&buffer, source.0, source.1);
-        self.meet();
-        match self.load_matrices(&buffer, result) {
-            Some(regs) => regs,
-            None => self.load_buffer(&buffer, result),
-        }
+        let shape: tessera_ir::Shape = result.shape().iter().map(|&extent| extent as u32).collect();
+        let mut ty = SharedType::new(shape, dtype);
+        ty.order = (0..rank as u32).filter(|&dim| dim as usize != fastest).chain([fastest as u32]).collect();
+        ty.pad = if padded { (16 / bytes) as u32 } else { 0 };
+        ty.swizzle = swizzle;
+        ty
     }
 
     /// The swizzle of a buffer that is written along its lines and read across them. A thread that reads vectors across takes its
@@ -162,7 +174,7 @@ impl Lowering<'_> {
             (0..).find(|&bit| !has(1 << bit)).unwrap_or(0)
         };
         let across = (0..shape.len()).find(|&axis| axis != fastest).map_or(0, |axis| vector(result, axis));
-        let whole = shape.len() == 2 && line.is_power_of_two() && line >= 128 && self.borrows_at().is_multiple_of(128);
+        let whole = shape.len() == 2 && line.is_power_of_two() && line >= 128;
         let wide = (1u64 << vector(source, fastest)) * bytes >= 16;
         if !whole || !wide || across < 2 || vector(result, fastest) > 0 {
             return Swizzle::NONE;
@@ -180,7 +192,7 @@ impl Lowering<'_> {
         moved: Option<Reg>,
     ) -> Lowered<Regs> {
         let bytes = element_bytes(elem);
-        let base = self.borrow(source.0.elements() * bytes);
+        let base = self.exchange(source.0.elements() * bytes, 16)?;
         self.spread(elem, source, base);
         self.meet();
         let place = self.place(result);

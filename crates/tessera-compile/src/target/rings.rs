@@ -180,7 +180,6 @@ impl Lowering<'_> {
             }
             b.fence("mbarrier_init.release.cluster");
         });
-        self.meet();
         self.rings.push(ring);
         self.bind(data.result(), Bound::Ring(self.rings.len() - 1));
         Ok(())
@@ -229,7 +228,6 @@ impl Lowering<'_> {
         // All lanes agree, and the assembler may know it.
         let zero = self.b.u32(0);
         let warp = self.b.shfl(Word::Idx, warp, zero, 31);
-        let scratch = self.scratch.start;
         for &op in &ops[..count] {
             let data = self.data(op);
             let OpKind::Tile(TileOp::Role { first_warp, warps, registers }) = &data.kind else { continue };
@@ -253,10 +251,8 @@ impl Lowering<'_> {
             }
             self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers };
             self.barriers += 1;
-            // Roles run at the same time: each borrows memory of its own.
-            self.scratch.start = self.scratch.borrowed.max(self.scratch.start);
             self.frames.push(Frame::If { join });
-            self.conditional(|this| this.block(data.regions[0]))?;
+            self.block(data.regions[0])?;
             self.frames.pop();
             if !self.b.is_ended() {
                 self.b.jump(join, &[]);
@@ -264,16 +260,8 @@ impl Lowering<'_> {
             self.b.switch_to(next);
         }
         self.team = outer;
-        self.scratch.start = scratch;
         self.b.jump(join, &[]);
         self.b.switch_to(join);
-        // A mark is each warp's own.
-        let rest =
-            ops[count..].iter().map(|&op| &self.data(op).kind).find(|kind| !matches!(kind, OpKind::Tile(TileOp::Mark { .. })));
-        let ends = rest.is_none_or(|kind| matches!(kind, OpKind::Schedule(tessera_ir::ScheduleOp::Return {})));
-        if !ends {
-            self.meet();
-        }
         Ok(count)
     }
 

@@ -1,30 +1,49 @@
-//! Shared memory that operations borrow: one region for the whole kernel. An operation waits for all threads before it writes
-//! there and before it reads, so that no two operations meet in it. What borrows little and runs once gets bytes of its own.
+//! Shared memory: its address, and the buffers that operations exchange elements through.
+//!
+//! An operation whose threads exchange elements names a buffer for that (`through`), and puts one exchange after the other into it. In an
+//! exchange threads write, meet, and read; nobody waits before it, since barriers of the function see to that. Exchanges of one operation take turns
+//! between two parts of the buffer where that is small: who writes the one part has met those who read it in the other's exchange.
+//!
+//! A recording ([`super::exchanges`]) lowers a function without such buffers, and notes what each operation asks for.
 //!
 //! Elements take whole bytes there: a truth value or a code of fewer bits is one byte.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
-use tessera_ir::{Elem, Op};
+use tessera_ir::{Elem, Op, SharedType};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
 use tessera_types::DType;
 
 use super::bound::class_of;
-use super::lowering::Lowering;
+use super::lowering::{Lowered, Lowering};
+use crate::passes::memory_management::buffer_bytes;
 
-/// Bytes that an operation may have of its own.
-const SMALL_BYTES: u64 = 1024;
+/// Bytes of a buffer whose exchanges take turns.
+const SMALL_BYTES: u64 = 8192;
+
+/// What an operation exchanges elements through.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Exchange {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Alignment in bytes.
+    pub(crate) align: u64,
+    /// How a tile lies there that changes its layout.
+    pub(crate) lies: Option<SharedType>,
+}
 
 /// What the kernel's shared memory is given out to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Bytes that operations borrow in all.
-    pub(super) borrowed: u64,
-    /// Where the borrowed region of the current team starts in it.
-    pub(super) start: u64,
+    /// What operations ask for, in a recording.
+    pub(super) asked: Option<BTreeMap<Op, Exchange>>,
+    /// The part of its buffer that the current operation's last exchange used: first byte and the one behind the last.
+    pub(super) last: Option<(u64, u64)>,
     /// Address of the dynamic shared memory.
     pub(super) base: Option<Reg>,
-    /// Bytes that the buffers of the function take in all: the borrowed region starts there.
+    /// Bytes that the buffers of the function take in all.
     pub(super) reserved: u64,
     /// Where each buffer starts, by the operation that allocates it.
     pub(super) offsets: FxHashMap<Op, u64>,
@@ -60,33 +79,40 @@ impl Lowering<'_> {
         base
     }
 
-    /// Borrows the scratch region: all threads meet, then it may be written. Its address.
-    pub(super) fn borrow(&mut self, bytes: u64) -> Reg {
-        let start = self.scratch.start.next_multiple_of(16);
-        self.scratch.borrowed = self.scratch.borrowed.max(start + bytes);
-        let base = self.shared_base();
-        let offset = self.b.u32((self.scratch.reserved + start) as u32);
-        let base = self.b.add(Ty::U32, base, offset);
-        self.meet();
-        base
+    /// The address of so many bytes that the current operation may write. Its threads meet before they read there.
+    pub(super) fn exchange(&mut self, bytes: u64, align: u64) -> Lowered<Reg> {
+        let start = match self.scratch.last {
+            Some((first, _)) if bytes <= first => 0,
+            Some((_, end)) if end.next_multiple_of(align) + bytes <= SMALL_BYTES => end.next_multiple_of(align),
+            Some(_) => {
+                self.meet();
+                0
+            }
+            None => 0,
+        };
+        self.scratch.last = Some((start, start + bytes));
+        let base = self.exchanged_through(start + bytes, align, None)?;
+        let offset = self.b.u32(start as u32);
+        Ok(self.b.add(Ty::U32, base, offset))
     }
 
-    /// Where the scratch region starts in shared memory.
-    pub(super) fn borrows_at(&self) -> u64 {
-        self.scratch.reserved + self.scratch.start.next_multiple_of(16)
-    }
-
-    /// Borrows a little memory that no operation has had before, so that nobody waits; the scratch region where that cannot be: in
-    /// code that may run again, in a role, and for more than a little.
-    pub(super) fn borrow_new(&mut self, bytes: u64) -> Reg {
-        if !self.frames.is_empty() || self.team.barrier != 0 || bytes > SMALL_BYTES {
-            return self.borrow(bytes);
+    /// The address of the buffer that the current operation exchanges elements through, of so many bytes at least.
+    pub(super) fn exchanged_through(&mut self, bytes: u64, align: u64, lies: Option<SharedType>) -> Lowered<Reg> {
+        if let Some(asked) = &mut self.scratch.asked {
+            let asked = asked.entry(self.op).or_default();
+            asked.bytes = asked.bytes.max(bytes);
+            asked.align = asked.align.max(align);
+            asked.lies = lies;
+            return Ok(self.shared_base());
         }
-        let start = self.scratch.borrowed.next_multiple_of(16);
-        self.scratch.borrowed = start + bytes;
-        let base = self.shared_base();
-        let offset = self.b.u32((self.scratch.reserved + start) as u32);
-        self.b.add(Ty::U32, base, offset)
+        let Some(through) = self.data(self.op).through else {
+            return Err(self.broken("an operation that exchanges elements and has no buffer for that"));
+        };
+        let room = self.func.ty(through).as_shared().map_or(0, buffer_bytes);
+        if room < bytes {
+            return Err(self.broken("a buffer that is too small for what is exchanged through it"));
+        }
+        Ok(self.buffer(through)?.base)
     }
 
     /// An element as it is kept in memory: truth values as bytes.

@@ -177,7 +177,7 @@ impl Lowering<'_> {
         let regs = self.regs(value)?;
         let strides = row_major(from.shape());
         let bytes = super::scratch::element_bytes(elem);
-        let base = self.borrow(from.elements() * bytes);
+        let base = self.exchange(from.elements() * bytes, 16)?;
         self.spread(elem, (from, &regs), base);
         self.meet();
         let place = self.place(to);
@@ -254,7 +254,7 @@ impl Lowering<'_> {
         let (offset, moved) = self.start_of(data.group(2), from.shape(), into.shape())?;
         let bytes = super::scratch::element_bytes(elem);
         let (part_regs, whole_regs) = (self.regs(part)?, self.regs(whole)?);
-        let base = self.borrow(into.elements() * bytes);
+        let base = self.exchange(into.elements() * bytes, 16)?;
         self.spread(elem, (&into, &whole_regs), base);
         self.meet();
         let strides = row_major(into.shape());
@@ -310,7 +310,7 @@ impl Lowering<'_> {
         };
         let (old_bytes, new_bytes) = (super::scratch::element_bytes(old), super::scratch::element_bytes(new));
         let regs = self.regs(source)?;
-        let base = self.borrow(from.elements() * old_bytes);
+        let base = self.exchange(from.elements() * old_bytes, 16)?;
         self.spread(old, (&from, &regs), base);
         self.meet();
         let strides = row_major(to.shape());

@@ -7,7 +7,7 @@ use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
-use tessera_ir::{HiddenParam, IndexType, ParamKind, verify};
+use tessera_ir::{HiddenParam, IndexType, Module, ParamKind, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -126,9 +126,15 @@ pub(crate) fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data])
     if let Some(first) = verify(&module).first() {
         return Err(first.render(&module.sources, false));
     }
+    lockstep_of(&module, launch.grid, data)?;
+    Ok(print_module(&module))
+}
+
+/// Executes a module's first function in lock-step, checked.
+pub(crate) fn lockstep_of(module: &Module, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
     let shown =
-        |diagnostic: &tessera_ir::Diagnostic| format!("{}\n{}", diagnostic.render(&module.sources, false), print_module(&module));
-    let program = lockstep::Program::prepare(&module, &module.funcs[0]).map_err(|diagnostic| shown(&diagnostic))?;
+        |diagnostic: &tessera_ir::Diagnostic| format!("{}\n{}", diagnostic.render(&module.sources, false), print_module(module));
+    let program = lockstep::Program::prepare(module, &module.funcs[0]).map_err(|diagnostic| shown(&diagnostic))?;
     let mut args = Vec::new();
     for item in data {
         match item {
@@ -145,8 +151,7 @@ pub(crate) fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data])
     }
     let options = RunOptions { checked: true, ..RunOptions::default() };
     // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
-    unsafe { program.run(launch.grid, &args, &options) }.map_err(|fault| shown(&fault.diagnostic))?;
-    Ok(print_module(&module))
+    unsafe { program.run(grid, &args, &options) }.map_err(|fault| shown(&fault.diagnostic))
 }
 
 /// The kernel in Target IR, optimised.
@@ -168,6 +173,12 @@ pub(crate) fn run(kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> R
 
 /// Executes a kernel's PTX under a schedule.
 pub(crate) fn run_under(schedule: Schedule, kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
+    let sanitize = tessera_emu::Sanitize { races: true, barriers: true, ..tessera_emu::Sanitize::NONE };
+    run_with(LaunchOptions { schedule, seed: 7, sanitize, ..LaunchOptions::default() }, kernel, grid, data)
+}
+
+/// Executes a kernel's PTX; the options' shared memory is the kernel's.
+pub(crate) fn run_with(options: LaunchOptions, kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
@@ -225,13 +236,7 @@ pub(crate) fn run_under(schedule: Schedule, kernel: &TargetKernel, grid: [u32; 3
         params = params.tensor_map(&table.tensor_map_encode(&spec).map_err(|e| explain(&e))?);
     }
     let facts = &kernel.image.launch;
-    let options = LaunchOptions {
-        shared_bytes: facts.shared_bytes,
-        schedule,
-        seed: 7,
-        sanitize: tessera_emu::Sanitize { races: true, barriers: true, ..tessera_emu::Sanitize::NONE },
-        ..LaunchOptions::default()
-    };
+    let options = LaunchOptions { shared_bytes: facts.shared_bytes, ..options };
     let [x, y, z] = grid;
     let report = emulator
         .launch(&module, &kernel.image.entry, Dim3::new(x, y, z), Dim3::new(facts.threads[0], 1, 1), &params, &options)

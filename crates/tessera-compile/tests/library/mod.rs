@@ -21,7 +21,19 @@ pub(crate) struct Case {
     pub(crate) policy: &'static str,
     pub(crate) kernel: &'static str,
     pub(crate) args: Args,
+    /// Blocks of the launch, and what it is given by name, as far as it is no type.
+    pub(crate) grid: [u32; 3],
+    pub(crate) given: Vec<(String, Given)>,
     source: &'static str,
+}
+
+/// A launch argument.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    /// An array's elements and sizes.
+    Array(DType, Vec<i64>),
+    /// A number; whole ones are exact.
+    Number(f64),
 }
 
 impl Case {
@@ -51,6 +63,8 @@ pub(crate) fn cases() -> Vec<Case> {
                         policy,
                         kernel: launch.kernel,
                         args: arguments(&file, operator, &plan, launch),
+                        grid: launch.grid,
+                        given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
                         source: operator.source,
                     };
                     if seen.insert(format!("{} {:?}", case.kernel, case.args)) {
@@ -61,6 +75,20 @@ pub(crate) fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(String, Given)> {
+    let given = match *argument {
+        Argument::Tensor(position) => {
+            let spec = &plan.tensors[position];
+            Given::Array(spec.dtype, spec.shape.iter().map(|&extent| extent as i64).collect())
+        }
+        Argument::Int(value) => Given::Number(value as f64),
+        Argument::Float(value) => Given::Number(value),
+        Argument::Bool(value) => Given::Number(f64::from(u8::from(value))),
+        Argument::Type(_) => return None,
+    };
+    Some((name.to_string(), given))
 }
 
 fn arguments(file: &ParsedFile, operator: &Operator, plan: &Plan, launch: &LaunchSpec) -> Args {

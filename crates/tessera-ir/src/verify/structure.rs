@@ -192,12 +192,6 @@ impl Walk<'_, '_> {
         };
         let nested = role.is_some() && matches!(site.op.kind, OpKind::Tile(TileOp::Role { .. }));
         ensure!(!nested, "ir-role", "cannot stand in a role");
-        let barrier = matches!(site.op.kind, OpKind::Tile(TileOp::Barrier {}));
-        ensure!(
-            !(barrier && role.is_some()),
-            "ir-role",
-            "waits for the whole block, and cannot stand in a role: `tile.named_barrier` waits for some warps"
-        );
         site.op.operands.iter().chain(&site.op.results).try_for_each(|&value| tile::layout_fits(site, value, u64::from(warps)))
     }
 

@@ -1,0 +1,309 @@
+//! Barriers and waits are where they are needed, and nowhere else: passes over Tile IR keep what lock-step says, the emulator computes the same
+//! without findings, and a kernel of the library in which any one barrier or wait is missing is found out.
+//!
+//! By default some dozens of random programs and two kernels of each operator; `TESSERA_TEST_ALL` takes 600 programs and every kernel.
+
+#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+#[allow(dead_code, reason = "each test file uses a part")]
+mod library;
+mod threads;
+
+use std::collections::BTreeMap;
+
+use devices::{Data, UNITS, lockstep_of, run_with, same};
+use library::{Case, Given};
+use tessera_compile::target::{TargetKernel, lower};
+use tessera_compile::tile::to_tile;
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_module, generate};
+use tessera_emu::{LaunchOptions, Sanitize, Schedule};
+use tessera_ir::text::print_module;
+use tessera_ir::{Const, Module, Op, OpKind, PassManager, ScheduleOp, SharedType, TileOp, Type, verify};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+/// Lines of the sample with a barrier that no run misses: it stands between buffers that share bytes, of which parts are used that the
+/// analysis does not tell apart. May fall, not rise.
+const IDLE: usize = 3;
+
+fn everything() -> bool {
+    std::env::var_os("TESSERA_TEST_ALL").is_some()
+}
+
+/// Numbers below their bounds, the same for a seed.
+fn chooser(seed: u64) -> impl FnMut(u32) -> u32 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 20) % u64::from(below)) as u32
+    }
+}
+
+/// The interleavings that a kernel is run under.
+fn schedules() -> Vec<LaunchOptions> {
+    let plain = LaunchOptions { sanitize: Sanitize::ALL, patience: 1 << 22, ..LaunchOptions::default() };
+    let mut list: Vec<LaunchOptions> =
+        [Schedule::Eager, Schedule::Lazy].into_iter().map(|schedule| LaunchOptions { schedule, ..plain.clone() }).collect();
+    let seeds = if everything() { 1..6 } else { 1..2 };
+    list.extend(seeds.map(|seed| LaunchOptions { schedule: Schedule::Random, seed, ..plain.clone() }));
+    list
+}
+
+fn differs(a: &[Data], b: &[Data], tolerance: f64) -> Option<String> {
+    a.iter().zip(b).enumerate().find_map(|(at, (a, b))| same(a, b, tolerance).err().map(|why| format!("argument {at}: {why}")))
+}
+
+/// Runs each pass alone on a Tile module; lock-step says the same after it. Then the kernel on the emulator.
+fn keeps_meaning(mut module: Module, arch: Arch, grid: [u32; 3], data: &[Data]) -> Result<(), String> {
+    let mut wanted = data.to_vec();
+    lockstep_of(&module, grid, &mut wanted)?;
+    for pass in OptLevel::O3.tile_passes() {
+        let name = pass.name;
+        let mut manager = PassManager { verify_each: true, target: Some(arch), ..PassManager::default() };
+        manager.run(&mut module, &[pass]).map_err(|failure| {
+            format!("{name}: {}\n{}", failure.diagnostics[0].render(&module.sources, false), print_module(&module))
+        })?;
+        let mut found = data.to_vec();
+        lockstep_of(&module, grid, &mut found).map_err(|why| format!("after {name}: {why}"))?;
+        if let Some(why) = differs(&wanted, &found, 0.0) {
+            return Err(format!("after {name}, {why}\n{}", print_module(&module)));
+        }
+    }
+    let compiled = Compiled { module, grid: None, stages: Vec::new(), notes: Vec::new() };
+    let device = compile_for(&compiled, arch, OptLevel::O2).map_err(|found| found[0].message.clone())?;
+    for options in schedules() {
+        let mut found = data.to_vec();
+        let how = format!("{:?} {}", options.schedule, options.seed);
+        run_with(options, &device.kernel, grid, &mut found)
+            .map_err(|why| format!("{how}: {}\n{}", first_lines(&why, 8), print_module(&device.tile)))?;
+        if let Some(why) = differs(&wanted, &found, 0.0) {
+            return Err(format!("{how}, {why}\n{}", print_module(&device.tile)));
+        }
+    }
+    Ok(())
+}
+
+fn first_lines(text: &str, count: usize) -> String {
+    text.lines().take(count).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn block_programs_keep_their_meaning() {
+    let count = if everything() { 300 } else { 24 };
+    let mut wrong = Vec::new();
+    for seed in 0..count {
+        let mut choose = chooser(seed + 1);
+        let size = 5 + choose(70) as usize;
+        let module = generate::program(size, &mut choose);
+        let data = [
+            Data::floats(DType::F32, &[21], 1),
+            Data::ints(DType::I32, &[21], 2),
+            Data::floats(DType::F32, &[21], 3),
+            Data::ints(DType::I32, &[21], 4),
+            Data::Scalar(1.5_f32.to_bits().to_le_bytes().to_vec()),
+            Data::Scalar(3_i32.to_le_bytes().to_vec()),
+        ];
+        let compiled = compile_module(module, &[], &CompileOptions::default()).expect("a well-formed program");
+        let (units, arch) = (&UNITS[seed as usize % 2], [Arch::Sm80, Arch::Sm90a][seed as usize % 2]);
+        let mut module = compiled.module.clone();
+        module.funcs = vec![to_tile(compiled.func(), units).expect("every program has layouts").0];
+        assert!(verify(&module).is_empty());
+        if let Err(why) = keeps_meaning(module, arch, [1, 1, 1], &data) {
+            wrong.push(format!("program {seed}: {why}"));
+        }
+    }
+    println!("{count} block programs, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong[0]);
+}
+
+#[test]
+fn programs_of_threads_keep_their_meaning() {
+    let count = if everything() { 300 } else { 30 };
+    let mut wrong = Vec::new();
+    for seed in 0..count {
+        let mut choose = chooser(1000 + seed);
+        let size = 4 + choose(24) as usize;
+        let module = threads::program(size, &mut choose);
+        let found = verify(&module);
+        assert!(found.is_empty(), "program {seed}: {}\n{}", found[0].message, print_module(&module));
+        let arch = [Arch::Sm80, Arch::Sm90a][seed as usize % 2];
+        let count = i64::from(threads::THREADS);
+        let data = [
+            Data::ints(DType::I32, &[count], seed),
+            Data::zeros(DType::I32, &[count]),
+            Data::Scalar(3_i32.to_le_bytes().to_vec()),
+        ];
+        if let Err(why) = keeps_meaning(module, arch, [1, 1, 1], &data) {
+            wrong.push(format!("program {seed}: {why}"));
+        }
+    }
+    println!("{count} programs of threads, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong[0]);
+}
+
+// --- the library
+
+/// The barriers and waits that a kernel could lack.
+fn removable(module: &Module) -> Vec<Op> {
+    let func = &module.funcs[0];
+    let removable = |op: &Op| {
+        matches!(
+            func.ops[*op].kind,
+            OpKind::Tile(
+                TileOp::Barrier {} | TileOp::NamedBarrier { .. } | TileOp::WaitGroup { .. } | TileOp::TmaStoreWait { .. }
+            )
+        )
+    };
+    func.linked_ops().into_iter().filter(removable).collect()
+}
+
+fn without(module: &Module, op: Op) -> Module {
+    let mut module = module.clone();
+    let func = &mut module.funcs[0];
+    for block in func.linked_blocks() {
+        func.blocks[block].ops.retain(|&other| other != op);
+    }
+    module
+}
+
+/// What a case is launched with, in the order of the kernel's parameters.
+fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
+    let given = |name: &str| case.given.iter().find(|(known, _)| known == name).map(|(_, given)| given);
+    let data = |(position, param): (usize, &tessera_ir::AbiParam)| match (given(&param.name)?, &param.kind) {
+        (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
+        (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {
+            DType::F32 => (*number as f32).to_le_bytes().to_vec(),
+            dtype if dtype.is_integer() => (*number as i64).to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
+            _ => return None,
+        })),
+        _ => None,
+    };
+    compiled.func().abi.params.iter().enumerate().map(data).collect()
+}
+
+fn array(dtype: DType, sizes: &[i64], seed: u64) -> Data {
+    match FloatFormat::of(dtype) {
+        Some(format) => {
+            let mut choose = chooser(seed + 1);
+            let number = move |_| f64::from(choose(65)) / 16.0 - 2.0;
+            let mut number = number;
+            Data::codes(dtype, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
+        }
+        None => Data::ints(dtype, sizes, seed),
+    }
+}
+
+/// Whether a run finds anything, or gives other numbers.
+fn is_found_out(kernel: &TargetKernel, grid: [u32; 3], data: &[Data], wanted: &[Data]) -> bool {
+    schedules().into_iter().any(|options| {
+        let mut found = data.to_vec();
+        run_with(options, kernel, grid, &mut found).is_err() || differs(wanted, &found, 0.0).is_some()
+    })
+}
+
+/// The kernel with a write that nobody may do in an operation's place.
+fn trapped(module: &Module, op: Op) -> Module {
+    let mut module = module.clone();
+    let func = &mut module.funcs[0];
+    let span = func.ops[op].span;
+    let int = |func: &mut tessera_ir::Func, value: i64| {
+        let kind = ScheduleOp::Constant { value: Const::int(DType::I32, value) };
+        func.make_op(kind.into(), &[], [Type::scalar(DType::I32)], [], span)
+    };
+    let far = int(func, 1 << 26);
+    let ty = Type::Shared(Box::new(SharedType::new(&[1][..], DType::I32)));
+    let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: Some(0) }.into(), &[], [ty], [], span);
+    let (index, buffer) = (func.ops[far].result(), func.ops[alloc].result());
+    let store = func.make_op(TileOp::StoreElement {}.into(), &[&[index], &[buffer], &[index]], [], [], span);
+    for block in func.linked_blocks() {
+        let ops = &mut func.blocks[block].ops;
+        if let Some(at) = ops.iter().position(|&other| other == op) {
+            ops.splice(at..=at, [far, alloc, store]);
+        }
+    }
+    module
+}
+
+/// The library's kernels on problems that the emulator does quickly: of each kernel the smallest and the largest, or those of every precision.
+fn library_cases() -> Vec<Case> {
+    let work = |case: &Case| -> i64 {
+        let elements = |given: &Given| match given {
+            Given::Array(_, sizes) => sizes.iter().product(),
+            Given::Number(_) => 0,
+        };
+        case.given.iter().map(|(_, given)| elements(given)).sum::<i64>().max(1) * i64::from(case.grid.iter().product::<u32>())
+    };
+    let most = if everything() { 1 << 23 } else { 1 << 20 };
+    let mut all = library::cases();
+    all.retain(|case| work(case) < most);
+    all.sort_by_key(work);
+    let mut ends: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    for (at, case) in all.iter().enumerate() {
+        let precision = if everything() { case.policy } else { "" };
+        ends.entry((case.kernel, precision)).or_insert((at, at)).1 = at;
+    }
+    let mut taken: Vec<usize> = ends.into_values().flat_map(|(first, last)| [first, last]).collect();
+    taken.sort_unstable();
+    taken.dedup();
+    taken.into_iter().map(|at| all[at].clone()).collect()
+}
+
+#[test]
+fn no_barrier_or_wait_of_the_library_can_go() {
+    let (mut wrong, mut removed, mut kernels) = (Vec::new(), 0, 0);
+    // Whether some case shows that a barrier is needed, and one in which it is reached.
+    let mut shown: BTreeMap<(&str, Arch, usize, &str), (bool, Option<String>)> = BTreeMap::new();
+    for case in library_cases() {
+        let compiled = case.compiled();
+        let Some(data) = data_of(&case, &compiled) else { continue };
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let name = format!("{} on {arch}", case.name);
+            let device = match compile_for(&compiled, arch, OptLevel::O2) {
+                Ok(device) => device,
+                Err(found) if ["target-unsupported", "target-shared-memory"].contains(&found[0].id) => continue,
+                Err(found) => panic!("{name}: {}", found[0].message),
+            };
+            let mut wanted = data.clone();
+            if let Err(why) = run_with(schedules()[0].clone(), &device.kernel, case.grid, &mut wanted) {
+                wrong.push(format!("{name}: {}", first_lines(&why, 6)));
+                continue;
+            }
+            kernels += 1;
+            for op in removable(&device.tile) {
+                let op_data = &device.tile.funcs[0].ops[op];
+                let line = device.tile.sources.get(op_data.span.source).line_column(op_data.span.start).0;
+                let entry = shown.entry((case.kernel, arch, line, op_data.row().mnemonic)).or_default();
+                let lowered = |module: &Module| {
+                    lower(module, &module.funcs[0], arch).unwrap_or_else(|error| panic!("{name}: {}", error.message))
+                };
+                removed += 1;
+                if is_found_out(&lowered(&without(&device.tile, op)), case.grid, &data, &wanted) {
+                    entry.0 = true;
+                } else if run_with(schedules()[0].clone(), &lowered(&trapped(&device.tile, op)), case.grid, &mut data.clone())
+                    .is_err()
+                {
+                    entry.1.get_or_insert(case.name.clone());
+                }
+            }
+        }
+    }
+    let idle: Vec<String> = shown
+        .iter()
+        .filter_map(|((kernel, arch, line, what), (needed, reached))| match (needed, reached) {
+            (false, Some(case)) => Some(format!("`{what}` of line {line} of {kernel} on {arch} can go: {case}")),
+            _ => None,
+        })
+        .collect();
+    let unreached = shown.values().filter(|(needed, reached)| !needed && reached.is_none()).count();
+    println!(
+        "{kernels} kernels, {removed} barriers and waits taken out, {} of different lines, {unreached} never reached, {} not needed\n{}",
+        shown.len(),
+        idle.len(),
+        idle.join("\n")
+    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(everything() || idle.len() <= IDLE, "{} not needed:\n{}", idle.len(), idle.join("\n"));
+}
