@@ -52,7 +52,11 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
             moved = true;
             (cse::PASS.run)(func, cx);
         }
-        moved |= guards::merge(func);
+        if guards::merge(func) {
+            // Branches that have become one compute the same things.
+            moved = true;
+            (cse::PASS.run)(func, cx);
+        }
         moved |= vectors::widen(func);
     }
     changed |= unrolled | moved;
