@@ -7,7 +7,7 @@
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Elem, OpData, TileOp};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::Value as Reg;
+use tessera_ptx::ssa::{Address, Value as Reg};
 
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
@@ -39,7 +39,7 @@ impl Lowering<'_> {
             }
             TileOp::Prefetch {} => {
                 let address = self.reg(data.one(0))?;
-                self.b.effect("prefetch.global.L2", &[address.into()]);
+                self.b.effect("prefetch.global.L2", &[Address::from(address).into()]);
             }
             _ => return Ok(false),
         }
