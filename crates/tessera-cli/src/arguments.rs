@@ -31,7 +31,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  tessera compile kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 --emit schedule")]
     Compile(Compile),
     /// Run passes over an IR file.
-    #[command(after_help = "Example:\n  tessera opt kernel.tir --pipeline O3 --verify-each --time")]
+    #[command(
+        after_help = "Example:\n  tessera opt kernel.tir --pipeline O3 --verify-each --time\n  tessera opt kernel.tir --pass intrinsic-lowering --target sm_90a --diff"
+    )]
     Opt(Opt),
     /// Run a kernel of a PTX file on the emulator, with its sanitizers.
     #[command(
@@ -308,9 +310,12 @@ pub(crate) struct Opt {
     /// Passes in order.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) pass: Vec<String>,
-    /// A named pipeline: `O0` to `O3`.
+    /// A named pipeline: `O0` to `O3` (block programs), `tile` (the passes of Tile IR), `default` (all the way to Tile IR).
     #[arg(long, conflicts_with = "pass")]
     pub(crate) pipeline: Option<String>,
+    /// What passes compile for, such as `sm_90a`.
+    #[arg(long)]
+    pub(crate) target: Option<String>,
     /// Verify after each pass.
     #[arg(long)]
     pub(crate) verify_each: bool,
@@ -323,6 +328,9 @@ pub(crate) struct Opt {
     /// Print how long each pass took.
     #[arg(long)]
     pub(crate) time: bool,
+    /// Write the result to a file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
 }
 
 #[derive(Debug, Args)]

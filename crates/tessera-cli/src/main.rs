@@ -5,6 +5,7 @@
 
 mod arguments;
 mod command;
+mod difference;
 mod failure;
 
 use std::io::IsTerminal;

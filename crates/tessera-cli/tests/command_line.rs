@@ -203,10 +203,47 @@ fn ir_is_printed_and_read_back() {
     assert_eq!(code, 0, "{optimised}");
     assert!(optimised.starts_with("schedule @softmax(") && optimised.contains("reduce"), "{optimised}");
     let (code, changes) = tessera(&["opt", &file, "--pipeline", "O3", "--diff", "--time"]);
-    assert!(code == 0 && changes.contains("--- ") && changes.contains(" us "), "{changes}");
+    assert!(code == 0 && changes.contains("--- before ") && changes.contains("@@ -") && changes.contains(" us "), "{changes}");
     std::fs::write(&file, "schedule @k() {\n  %a = addq : tile<f32>\n}").expect("written");
     let (code, wrong) = tessera(&["opt", &file]);
     assert!(code == 5 && wrong.contains(":2:8"), "{wrong}");
+}
+
+/// The document's form goes through one pass, a list and a pipeline; errors have their place.
+#[test]
+fn tile_passes_run_on_the_documents_form() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = "func @product(%A: memref<64x64xbf16, 3>, %B: memref<64x64xbf16, 3>) -> memref<64x64xf32, 5> {
+  %r = tile.mma %A, %B : memref<64x64xbf16, 3>, memref<64x64xbf16, 3> -> memref<64x64xf32, 5>
+  return %r : memref<64x64xf32, 5>
+}
+";
+    std::fs::write(folder.path().join("product.tir"), text).expect("written");
+    let opt = |rest: &[&str]| tessera_in(folder.path(), &[&["opt", "product.tir"], rest].concat());
+    let (code, plain) = opt(&[]);
+    assert!(code == 0 && plain.starts_with("tile @product(") && plain.contains("tile.mma_shared"), "{plain}");
+    let (code, lowered) = opt(&["--pass", "intrinsic-lowering", "--target", "sm_80", "--verify-each"]);
+    assert!(code == 0 && lowered.contains("tile.mma_sync"), "{lowered}");
+    let (code, changes) = opt(&["--pass", "intrinsic-lowering,dce", "--target", "sm_80", "--diff"]);
+    assert!(code == 0 && changes.contains("+++ after intrinsic-lowering") && changes.contains("\n-  "), "{changes}");
+    for pipeline in ["tile", "default"] {
+        let (code, text) = opt(&["--pipeline", pipeline, "--target", "sm_90a", "--verify-each", "--print-after-all", "--time"]);
+        assert!(code == 0 && text.contains("// after intrinsic-lowering") && text.contains("in all"), "{text}");
+    }
+    let (code, text) = opt(&["--pipeline", "tile", "--target", "sm_90a", "-o", "lowered.tir"]);
+    assert!(code == 0 && text.is_empty(), "{text}");
+    assert!(std::fs::read_to_string(folder.path().join("lowered.tir")).expect("written").contains("tile.mma_sync"));
+    let (code, text) = opt(&["--pass", "intrinsic-lowering"]);
+    assert!(code == 5 && text.contains("--target sm_90a"), "{text}");
+    let (code, text) = opt(&["--pass", "intrinsic-lowering", "--target", "sm_42"]);
+    assert!(code == 5 && text.contains("`sm_42` is not a target"), "{text}");
+    let (code, text) = opt(&["--pipeline", "nothing"]);
+    assert!(code == 5 && text.contains("the pipelines are"), "{text}");
+    std::fs::write(folder.path().join("product.tir"), "func @k() {\n  tile.fill %x, %y\n  return\n}").expect("written");
+    let (code, text) = opt(&[]);
+    assert!(code == 5 && text.contains("product.tir:2:13") && text.contains("`%x` is not defined before"), "{text}");
+    let (code, text) = tessera(&["list", "passes"]);
+    assert!(code == 0 && text.contains("intrinsic-lowering") && text.contains("layouts"), "{text}");
 }
 
 /// Runs `tessera` in a folder of the caller's.

@@ -73,8 +73,7 @@ fn laid_out(compiled: &Compiled, arch: Arch, shared: u32) -> Result<(Module, Rem
     if compiled.func().level == Level::Tile {
         return Ok((tile, Remarks::default()));
     }
-    let (major, minor) = arch.compute_capability();
-    let units = Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared };
+    let units = Units::of(arch, shared);
     let (func, remarks) = to_tile(compiled.func(), &units).map_err(|error| vec![error])?;
     tile.funcs = vec![func];
     let wrong = verify(&tile);

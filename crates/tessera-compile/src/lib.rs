@@ -31,7 +31,7 @@ mod tiling;
 pub use analysis::facts;
 pub use device::{DeviceCompiled, compile_for};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
-pub use pipeline::{OptLevel, UnknownLevel};
+pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
 pub use tessera_ptx as ptx;
 pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};

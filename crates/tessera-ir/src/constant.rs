@@ -106,7 +106,7 @@ fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, bits: u64) -> fmt::Re
     }
 }
 
-fn element(cursor: &mut Cursor<'_>, dtype: DType) -> Parsed<u64> {
+pub(crate) fn element(cursor: &mut Cursor<'_>, dtype: DType) -> Parsed<u64> {
     let start = cursor.offset();
     let text = cursor.number()?;
     let float = || text.parse::<f64>().ok().filter(|_| !text.contains("nan"));

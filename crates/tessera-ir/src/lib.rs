@@ -25,6 +25,7 @@ pub mod tile;
 
 mod abi;
 mod constant;
+mod document;
 mod entity;
 mod func;
 mod image;

@@ -89,10 +89,10 @@ dialect! {
 
     // Warps
 
-    /// Combines one value a lane over the warp; every lane gets the result. Round `r` of 16, 8, 4, 2, 1 combines each lane's
+    /// Combines one value a lane over the warp; every lane gets the result. With `redux` by one instruction, which integers of 32 bits have. Round `r` of 16, 8, 4, 2, 1 combines each lane's
     /// value with that of the lane whose number differs in bit `r`, so the order is the same everywhere. A NaN among floats
     /// is ignored by `min` and `max`.
-    WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness } -> One : Special, Observable, [Convergent];
+    WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness, redux: bool } -> One : Special, Observable, [Convergent];
     /// The value of another lane.
     Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable, [Convergent];
 
@@ -108,8 +108,9 @@ dialect! {
 
     // Asynchronous copies
 
-    /// Starts copying a tile of a view into a buffer of its shape; padding is written where the tile leaves the array.
-    CopyAsync = "tile.copy_async" (view, index: many, buffer) {} -> None : Special, Write, [Together];
+    /// Starts copying a tile of a view into a buffer of its shape; padding is written where the tile leaves the array. With
+    /// `bypass_l1`, what moves in whole 16 bytes is kept in L2 only.
+    CopyAsync = "tile.copy_async" (view, index: many, buffer) { bypass_l1: bool } -> None : Special, Write, [Together];
     /// Starts copying `bytes` bytes (4, 8 or 16) from each thread's pointer to consecutive elements of the buffer's fastest
     /// axis, from the element that each thread names.
     CopyAsyncElement = "tile.copy_async_element" (pointer, buffer, indices: many) { bytes: u32 } -> None : Special, Write;
@@ -154,6 +155,10 @@ dialect! {
     /// `lhs x rhs + acc` with operands read from shared memory: `lhs` is a tile or a buffer, `rhs` a buffer.
     MmaShared = "tile.mma_shared" (lhs, rhs, acc)
         { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+    /// The same by an instruction of each warp, of this shape (rows, columns, contraction): factors are tiles in its fragments, or buffers
+    /// that they are read from.
+    MmaSync = "tile.mma_sync" (lhs, rhs, acc)
+        { shape: Shape, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
     /// The same, started on the tensor cores of warpgroups; no operand may change before it has been waited for. Each is a
     /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other.
     Wgmma = "tile.wgmma" (lhs, rhs, acc)

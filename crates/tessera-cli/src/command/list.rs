@@ -1,7 +1,7 @@
 //! `tessera list`: what there is to name on the command line.
 
 use serde_json::{Value, json};
-use tessera::compile::{OptLevel, passes};
+use tessera::compile::{named_pipeline, passes, pipeline_names};
 use tessera::ops::OPERATORS;
 use tessera::runtime::Device;
 use tessera::types::{BlockScaled, DType, Device as Product, policy_name};
@@ -66,9 +66,9 @@ fn suites() -> Rows {
 
 fn pass_rows() -> Rows {
     let rows = passes::ALL.iter().map(|pass| {
-        let levels: Vec<String> =
-            OptLevel::ALL.iter().filter(|level| level.pass_names().contains(&pass.name)).map(|level| level.to_string()).collect();
-        vec![pass.name.to_string(), pass.doc.to_string(), levels.join(" ")]
+        let holds = |name: &&&str| named_pipeline(name).is_some_and(|passes| passes.iter().any(|own| own.name == pass.name));
+        let pipelines: Vec<&str> = pipeline_names().iter().filter(holds).copied().collect();
+        vec![pass.name.to_string(), pass.doc.to_string(), pipelines.join(" ")]
     });
     (vec!["pass", "what", "pipelines"], rows.collect())
 }

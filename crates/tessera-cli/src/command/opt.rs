@@ -1,13 +1,18 @@
 //! `tessera opt`: passes over an IR file.
 
-use tessera::compile::{OptLevel, passes};
-use tessera::ir::{Pass, PassManager, PrintAfter, text, verify};
+use std::io::IsTerminal;
+
+use tessera::compile::{named_pipeline, passes, pipeline_names};
+use tessera::ir::{Level, Pass, PassManager, PrintAfter, text, verify};
+use tessera::types::Arch;
 
 use crate::arguments::Opt;
-use crate::failure::{Failure, Outcome, read_text};
+use crate::difference::difference;
+use crate::failure::{Failure, Outcome, read_text, write_text};
 
 pub(crate) fn opt(arguments: Opt) -> Outcome {
-    let pipeline = pipeline(&arguments)?;
+    let mut pipeline = pipeline(&arguments)?;
+    let target = arguments.target.as_deref().map(target).transpose()?;
     let source = read_text(&arguments.file)?;
     let mut module = text::parse_module(&arguments.file, &source)
         .map_err(|(module, diagnostic)| Failure::diagnostics(&[*diagnostic], &module.sources))?;
@@ -16,46 +21,67 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
         return Err(Failure::diagnostics(&diagnostics, &module.sources));
     }
 
-    let mut show = |pass: &Pass, before: &str, after: &str| println!("--- {}\n{}", pass.name, difference(before, after));
+    if arguments.pipeline.as_deref() == Some("default") && module.funcs.iter().all(|func| func.level == Level::Tile) {
+        // What was spread over threads is past the passes of block programs.
+        pipeline = named_pipeline("tile").unwrap_or_default();
+    }
+    let coloured = std::io::stdout().is_terminal() && crate::colours();
+    let mut show = |pass: &Pass, before: &str, after: &str| {
+        println!("--- before {}\n+++ after {}\n{}", pass.name, pass.name, difference(before, after, coloured));
+    };
     let mut manager = PassManager {
         verify_each: arguments.verify_each,
         print_after: if arguments.print_after_all { PrintAfter::All } else { PrintAfter::Never },
+        target,
         ..PassManager::default()
     };
     if arguments.diff {
         manager.observer = Some(&mut show);
     }
     let times = manager.run(&mut module, &pipeline).map_err(|failure| {
+        let mut found = Failure::diagnostics(&failure.diagnostics, &module.sources);
         if failure.broke_module {
             // A pass that breaks a module that verified is our mistake, not the file's.
-            Failure { exit: crate::OUR_BUG, ..Failure::diagnostics(&failure.diagnostics, &module.sources) }
-        } else {
-            Failure::diagnostics(&failure.diagnostics, &module.sources)
+            found.exit = crate::OUR_BUG;
+            found.text.push_str(&format!(
+                "\n\n`{}` broke the module: this is a mistake in the compiler, not in the file",
+                failure.pass
+            ));
         }
+        found
     })?;
     for time in times.iter().filter(|time| time.text.is_some()) {
         println!("// after {}\n{}", time.pass, time.text.as_deref().unwrap_or_default());
     }
-    if !arguments.diff && !arguments.print_after_all {
-        print!("{}", text::print_module(&module));
+    let printed = text::print_module(&module);
+    match &arguments.output {
+        Some(path) => write_text(path, &printed)?,
+        None if !arguments.diff && !arguments.print_after_all => print!("{printed}"),
+        None => {}
     }
     if arguments.time {
         for time in &times {
-            eprintln!(
-                "{:>10.1} us  {}{}",
-                time.time.as_secs_f64() * 1e6,
-                time.pass,
-                if time.changed { "" } else { " (no change)" }
-            );
+            let unchanged = if time.changed { "" } else { " (no change)" };
+            eprintln!("{:>10.1} us  {}{unchanged}", time.time.as_secs_f64() * 1e6, time.pass);
         }
+        let all: f64 = times.iter().map(|time| time.time.as_secs_f64() * 1e6).sum();
+        eprintln!("{all:>10.1} us  in all");
     }
     Ok(())
 }
 
+fn target(name: &str) -> Result<Arch, Failure> {
+    name.parse().map_err(|_| {
+        let known: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
+        Failure::usage(format!("`{name}` is not a target\nhelp: the targets are {}", known.join(", ")))
+    })
+}
+
 fn pipeline(arguments: &Opt) -> Result<Vec<&'static Pass>, Failure> {
     if let Some(name) = &arguments.pipeline {
-        let level: OptLevel = name.parse().map_err(Failure::usage)?;
-        return Ok(level.passes());
+        return named_pipeline(name).ok_or_else(|| {
+            Failure::usage(format!("`{name}` is not a pipeline\nhelp: the pipelines are {}", pipeline_names().join(", ")))
+        });
     }
     arguments
         .pass
@@ -67,43 +93,4 @@ fn pipeline(arguments: &Opt) -> Result<Vec<&'static Pass>, Failure> {
             })
         })
         .collect()
-}
-
-/// Lines that went (`-`) and came (`+`), with two lines around each change.
-fn difference(before: &str, after: &str) -> String {
-    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    // Longest common subsequence by dynamic programming: functions have at most a few thousand lines.
-    let mut common = vec![vec![0u32; after.len() + 1]; before.len() + 1];
-    for i in (0..before.len()).rev() {
-        for j in (0..after.len()).rev() {
-            common[i][j] = if before[i] == after[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut lines: Vec<(char, &str)> = Vec::new();
-    while i < before.len() || j < after.len() {
-        if i < before.len() && j < after.len() && before[i] == after[j] {
-            lines.push((' ', before[i]));
-            (i, j) = (i + 1, j + 1);
-        } else if j == after.len() || i < before.len() && common[i + 1][j] >= common[i][j + 1] {
-            lines.push(('-', before[i]));
-            i += 1;
-        } else {
-            lines.push(('+', after[j]));
-            j += 1;
-        }
-    }
-    const AROUND: usize = 2;
-    let near = |at: usize| lines[at.saturating_sub(AROUND)..(at + AROUND + 1).min(lines.len())].iter().any(|line| line.0 != ' ');
-    let mut text = String::new();
-    let mut gap = false;
-    for (at, (mark, line)) in lines.iter().enumerate() {
-        if near(at) {
-            text.push_str(&format!("{mark} {line}\n"));
-            gap = false;
-        } else if !std::mem::replace(&mut gap, true) {
-            text.push_str("  ...\n");
-        }
-    }
-    text
 }

@@ -75,11 +75,11 @@ pub(crate) fn accesses(func: &Func, data: &OpData) -> SmallVec<[Access; 3]> {
             TileOp::StoreVector { .. } if is_shared(data.one(1)) => smallvec![Access::write(data.one(1)).partly()],
             TileOp::AtomicElement { .. } => smallvec![Access { writes: true, ..Access::read(data.one(1)) }],
             TileOp::AtomicCasElement {} => smallvec![Access { writes: true, ..Access::read(data.one(2)) }],
-            TileOp::CopyAsync {} => smallvec![Access::write(data.one(2)).in_queue(Queue::Copies)],
+            TileOp::CopyAsync { .. } => smallvec![Access::write(data.one(2)).in_queue(Queue::Copies)],
             TileOp::CopyAsyncElement { .. } => smallvec![Access::write(data.one(1)).partly().in_queue(Queue::Copies)],
             TileOp::TmaLoad {} => smallvec![Access::write(data.one(2)).in_queue(Queue::Loads)],
             TileOp::TmaStore {} => smallvec![Access::read(data.one(0)).in_queue(Queue::Stores)],
-            TileOp::MmaShared { .. } | TileOp::WgmmaPromoted { .. } | TileOp::Wgmma { .. } => {
+            TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::WgmmaPromoted { .. } | TileOp::Wgmma { .. } => {
                 let factors = [data.one(0), data.one(1)].into_iter().filter(|&factor| is_shared(factor)).map(Access::read);
                 let started = matches!(kind, TileOp::Wgmma { .. });
                 factors.map(|access| if started { access.in_queue(Queue::Products) } else { access }).collect()

@@ -7,53 +7,98 @@
 use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
 
+/// Shapes of `mma.sync` for factors of a type on a target, the best first: rows, columns, contraction (PTX ISA, "mma").
+pub(crate) fn instructions(dtype: DType, capability: u32) -> &'static [(u64, u64, u64)] {
+    match dtype {
+        DType::F16 | DType::BF16 if capability >= 80 => &[(16, 8, 16), (16, 8, 8)],
+        DType::TF32 if capability >= 80 => &[(16, 8, 8), (16, 8, 4)],
+        DType::F8E4M3 | DType::F8E5M2 if capability >= 89 => &[(16, 8, 32)],
+        DType::I8 if capability >= 80 => &[(16, 8, 32), (16, 8, 16)],
+        DType::F64 if capability >= 90 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
+        DType::F64 if capability >= 80 => &[(8, 8, 4)],
+        _ => &[],
+    }
+}
+
 /// An instruction and the grid of warps that repeat it over a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sharing {
     pub(crate) atom: MmaAtom,
     pub(crate) grid: WarpGrid,
+    /// How many warps do the same, where there are more than parts of the product.
+    pub(crate) copies: u64,
     together: bool,
 }
 
 impl Sharing {
     /// The instruction of an architecture whose fragments an accumulator's layout has, and how warps share the product.
     pub(crate) fn of(arch: Arch, dtype: DType, acc: &Distribution, contraction: u64) -> Option<Sharing> {
-        if acc.rank() != 2 || !has_instruction(arch, dtype) {
-            return None;
-        }
-        let warps = acc.warps();
-        let shape = [acc.shape()[0], acc.shape()[1]];
-        for &(m, n, k) in shapes(dtype) {
-            if !contraction.is_multiple_of(k) || (m == 16 && dtype == DType::F64 && !arch.has_bf16_add()) {
-                continue;
-            }
-            let Ok(atom) = MmaAtom::sync(m, n, k, u64::from(dtype.bits())) else { continue };
-            for rows in (1..=warps).filter(|rows| warps.is_multiple_of(*rows)) {
-                let grid = WarpGrid { m: rows, n: warps / rows };
-                let sharing = Sharing::new(atom, grid, [shape[0], shape[1], contraction]);
-                if sharing.operand(Operand::C, shape).is_some_and(|layout| layout == *acc) {
-                    return Some(sharing);
-                }
-            }
-        }
-        None
+        let (major, minor) = arch.compute_capability();
+        instructions(dtype, 10 * major + minor).iter().filter(|(_, _, k)| contraction.is_multiple_of(*k)).find_map(
+            |&(m, n, k)| {
+                let atom = MmaAtom::sync(m, n, k, u64::from(dtype.bits())).ok()?;
+                Sharing::by(atom, acc, contraction)
+            },
+        )
     }
 
     /// A product of these extents: rows, columns, contraction.
-    pub(crate) fn new(atom: MmaAtom, grid: WarpGrid, [m, n, k]: [u64; 3]) -> Sharing {
+    pub(crate) fn new(atom: MmaAtom, grid: WarpGrid, copies: u64, [m, n, k]: [u64; 3]) -> Sharing {
         let counts = [(m, grid.m * atom.m), (n, grid.n * atom.n), (k, atom.k)];
         let together = atom.warps == 1
             && grid.m.is_power_of_two()
             && grid.n.is_power_of_two()
+            && copies.is_power_of_two()
             && counts.iter().all(|&(extent, step)| extent.is_multiple_of(step) && (extent / step).is_power_of_two());
-        Sharing { atom, grid, together }
+        Sharing { atom, grid, copies, together }
+    }
+
+    /// How so many warps share a product by an instruction; `None` where its extents are not made of it.
+    pub(crate) fn among(atom: MmaAtom, warps: u64, [m, n, k]: [u64; 3]) -> Option<Sharing> {
+        let mut grid = WarpGrid { m: 1, n: 1 };
+        while grid.warps() < warps {
+            let (rows, columns) = (m / grid.m, n / grid.n);
+            let taller = rows >= columns && rows.is_multiple_of(2 * atom.m);
+            if taller || !columns.is_multiple_of(2 * atom.n) {
+                grid.m *= 2;
+            } else {
+                grid.n *= 2;
+            }
+        }
+        if m.is_multiple_of(grid.m * atom.m) && n.is_multiple_of(grid.n * atom.n) {
+            return Some(Sharing::new(atom, grid, 1, [m, n, k]));
+        }
+        // Fewer warps than there are cover it: the others do the same.
+        let fitting = |parts: u64, extent: u64, step: u64| extent.is_multiple_of(parts * step);
+        let grid = (0..=warps.ilog2()).rev().map(|bits| 1u64 << bits).filter(|parts| warps.is_multiple_of(*parts)).find_map(
+            |parts| {
+                (0..=parts.ilog2())
+                    .map(|bits| WarpGrid { m: 1 << bits, n: parts >> bits })
+                    .find(|grid| fitting(grid.m, m, atom.m) && fitting(grid.n, n, atom.n))
+            },
+        )?;
+        let sharing = Sharing::new(atom, grid, warps / grid.warps(), [m, n, k]);
+        (sharing.together && k.is_multiple_of(atom.k)).then_some(sharing)
+    }
+
+    /// The sharing by an instruction whose accumulator a layout is.
+    pub(crate) fn by(atom: MmaAtom, acc: &Distribution, contraction: u64) -> Option<Sharing> {
+        let (&[m, n], warps) = (acc.shape(), acc.warps()) else { return None };
+        let divides = |all: u64| move |part: &u64| all.is_multiple_of(*part);
+        (1..=warps).filter(divides(warps)).find_map(|copies| {
+            let parts = warps / copies;
+            (1..=parts).filter(divides(parts)).find_map(|rows| {
+                let sharing = Sharing::new(atom, WarpGrid { m: rows, n: parts / rows }, copies, [m, n, contraction]);
+                sharing.operand(Operand::C, [m, n]).is_some_and(|layout| layout == *acc).then_some(sharing)
+            })
+        })
     }
 
     /// The layout of an operand, or of some whole steps of the contraction of one: `[m, k]`, `[k, n]` or `[m, n]`.
     pub(crate) fn operand(&self, operand: Operand, shape: [u64; 2]) -> Option<Distribution> {
-        let Sharing { atom, grid, together } = self;
+        let Sharing { atom, grid, copies, together } = self;
         if !together {
-            return atom.operand(operand, shape, *grid).ok();
+            return if *copies == 1 { atom.operand(operand, shape, *grid).ok() } else { None };
         }
         let steps = match operand {
             Operand::A => [grid.m * atom.m, atom.k],
@@ -76,31 +121,9 @@ impl Sharing {
             .product(&LinearLayout::identity(Axis::Register, count(1), 1, 2))
             .product(&LinearLayout::identity(Axis::Register, count(0), 0, 2))
             .product(&warps(grid.m, 0))
-            .product(&warps(grid.n, 1));
-        Distribution::new(&shape, core, grid.warps()).ok()
-    }
-}
-
-/// Shapes of `mma.sync` by factor type: rows, columns, contraction.
-fn shapes(dtype: DType) -> &'static [(u64, u64, u64)] {
-    match dtype {
-        DType::F16 | DType::BF16 => &[(16, 8, 16), (16, 8, 8)],
-        DType::TF32 | DType::F32 => &[(16, 8, 8), (16, 8, 4)],
-        DType::F8E4M3 | DType::F8E5M2 => &[(16, 8, 32)],
-        DType::I8 => &[(16, 8, 32), (16, 8, 16)],
-        DType::F64 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
-        _ => &[],
-    }
-}
-
-fn has_instruction(arch: Arch, dtype: DType) -> bool {
-    match dtype {
-        DType::F16 | DType::BF16 => arch.has_bf16_mma(),
-        DType::TF32 => arch.has_tf32_mma(),
-        DType::F8E4M3 | DType::F8E5M2 => arch.has_fp8_mma(),
-        DType::I8 => arch.has_bf16_mma() && arch.has_i8_mma(),
-        DType::F64 => arch.has_f64_mma(),
-        _ => false,
+            .product(&warps(grid.n, 1))
+            .product(&LinearLayout::replicated(Axis::Warp, *copies, 2));
+        Distribution::new(&shape, core, grid.warps() * copies).ok()
     }
 }
 
@@ -111,7 +134,7 @@ mod tests {
     #[test]
     fn a_warp_holds_one_block_and_factors_fit_it() {
         let atom = MmaAtom::sync(16, 8, 16, 16).expect("an instruction");
-        let sharing = Sharing::new(atom, WarpGrid { m: 2, n: 4 }, [128, 128, 32]);
+        let sharing = Sharing::new(atom, WarpGrid { m: 2, n: 4 }, 1, [128, 128, 32]);
         let at = |operand, shape, register, thread| {
             sharing.operand(operand, shape).expect("a layout").position(register, thread).expect("a position").to_vec()
         };
@@ -126,7 +149,18 @@ mod tests {
     fn odd_extents_take_turns() {
         let atom = MmaAtom::sync(16, 8, 16, 16).expect("an instruction");
         let grid = WarpGrid { m: 2, n: 2 };
-        let sharing = Sharing::new(atom, grid, [64, 96, 32]);
+        let sharing = Sharing::new(atom, grid, 1, [64, 96, 32]);
         assert_eq!(sharing.operand(Operand::C, [64, 96]), atom.operand(Operand::C, [64, 96], grid).ok());
+    }
+
+    #[test]
+    fn warps_without_a_part_of_their_own_do_the_same() {
+        let atom = MmaAtom::sync(16, 8, 16, 16).expect("an instruction");
+        let sharing = Sharing::among(atom, 4, [16, 16, 16]).expect("shared");
+        assert_eq!((sharing.grid.warps(), sharing.copies), (2, 2));
+        let acc = sharing.operand(Operand::C, [16, 16]).expect("a layout");
+        assert_eq!(acc.warps(), 4);
+        let found = Sharing::by(atom, &acc, 16).expect("found again");
+        assert_eq!((found.grid, found.copies), (sharing.grid, 2));
     }
 }

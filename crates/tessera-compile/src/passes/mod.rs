@@ -11,6 +11,7 @@ mod cse;
 mod dce;
 mod exchange;
 mod fma_contract;
+mod intrinsic_lowering;
 mod licm;
 pub(crate) mod memory_management;
 mod narrow_integers;
@@ -34,6 +35,8 @@ pub const ALL: &[&Pass] = &[
     &count_loops::PASS,
     &dce::PASS,
     &token_order::PASS,
+    &crate::tile::PASS,
+    &intrinsic_lowering::PASS,
     &register_coalescing::PASS,
     &exchange::PASS,
     &memory_management::PASS,

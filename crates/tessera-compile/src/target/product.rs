@@ -1,5 +1,5 @@
-//! Matrix products: by a warp's tensor instruction where the operands' layouts are its fragments, else one element of the
-//! accumulator after the other from shared memory.
+//! Matrix products: by the tensor instruction of a warp that an operation names (`tile.mma_sync`), else by multiply-adds of threads or
+//! one element of the accumulator after the other from shared memory.
 //!
 //! A thread's registers of a fragment layout enumerate instructions row-major, each with its registers in the order that the
 //! instruction wants, so an operand of one instruction is a slice of them. Factors of 16 bits go two to a register, of 8 bits
@@ -20,7 +20,7 @@ use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::scratch::element_bytes;
 use super::view::Run;
-use crate::analysis::sharing::Sharing;
+use crate::analysis::sharing::{Sharing, instructions};
 
 /// How integers among the factors are read.
 type Signs = (Signedness, Signedness);
@@ -42,15 +42,10 @@ impl Lowering<'_> {
             _ => return Ok(false),
         };
         let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
-        let regs = match self.by_fragments(lhs, rhs, acc, signs)? {
+        let sides = self.spread_factors(&[lhs, rhs])?;
+        let regs = match self.by_threads(&sides[0], &sides[1], acc)? {
             Some(regs) => regs,
-            None => {
-                let sides = self.spread_factors(&[lhs, rhs])?;
-                match self.by_threads(&sides[0], &sides[1], acc)? {
-                    Some(regs) => regs,
-                    None => self.by_elements(&sides[0], &sides[1], None, acc, signs)?,
-                }
-            }
+            None => self.by_elements(&sides[0], &sides[1], None, acc, signs)?,
         };
         self.bind_regs(data.result(), regs);
         Ok(true)
@@ -58,12 +53,13 @@ impl Lowering<'_> {
 
     /// Lowers a product of factors in shared memory; false if the operation is none.
     pub(super) fn shared_products(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
-        let TileOp::MmaShared { lhs_signedness, rhs_signedness, .. } = kind else { return Ok(false) };
-        let signs = (*lhs_signedness, *rhs_signedness);
-        let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
-        let regs = match self.by_shared_fragments(lhs, rhs, acc, signs)? {
-            Some(regs) => regs,
-            None => {
+        let regs = match kind {
+            TileOp::MmaSync { shape, lhs_signedness, rhs_signedness } => {
+                self.by_instruction(data, shape, (*lhs_signedness, *rhs_signedness))?
+            }
+            TileOp::MmaShared { lhs_signedness, rhs_signedness, .. } => {
+                let signs = (*lhs_signedness, *rhs_signedness);
+                let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
                 let left = match self.get(lhs)? {
                     Bound::Buffer(buffer) => buffer.clone(),
                     _ => self.spread_factors(&[lhs])?.remove(0),
@@ -74,6 +70,7 @@ impl Lowering<'_> {
                     None => self.by_elements(&left, &right, None, acc, signs)?,
                 }
             }
+            _ => return Ok(false),
         };
         self.bind_regs(data.result(), regs);
         Ok(true)
@@ -81,15 +78,42 @@ impl Lowering<'_> {
 
     // --- tensor instructions
 
-    fn by_fragments(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
+    /// A product by the instruction that the operation names.
+    fn by_instruction(&mut self, data: &OpData, shape: &[u32], signs: Signs) -> Lowered<Regs> {
+        let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
+        let buffer = matches!(self.get(rhs)?, Bound::Buffer(_));
+        let (dtype, depth) = match buffer {
+            true => {
+                let right = self.buffer(rhs)?;
+                (right.elem, u64::from(right.shape[0]))
+            }
+            false => (self.dtype(rhs)?, self.layout(rhs)?.shape()[0]),
+        };
+        let (major, minor) = self.arch.compute_capability();
+        let &[m, n, k] = shape else { return Err(self.broken("an instruction without a shape")) };
+        let own = (u64::from(m), u64::from(n), u64::from(k));
+        if !instructions(dtype, 10 * major + minor).contains(&own) {
+            return Err(self.unsupported(format!("there is no product of {m} x {n} x {k} of `{dtype}`")));
+        }
+        let atom = MmaAtom::sync(own.0, own.1, own.2, u64::from(dtype.bits()));
+        let atom = atom.map_err(|_| self.broken("an instruction without fragments"))?;
+        let out = self.layout(acc)?;
+        let sharing = Sharing::by(atom, &out, depth);
+        let regs = match sharing {
+            Some(sharing) if buffer => self.by_shared_fragments(&sharing, lhs, rhs, acc, signs)?,
+            Some(sharing) => self.by_fragments(&sharing, lhs, rhs, acc, signs)?,
+            None => None,
+        };
+        regs.ok_or_else(|| {
+            self.unsupported("tiles that do not lie in registers as the instruction takes them are no factors of it")
+        })
+    }
+
+    fn by_fragments(&mut self, sharing: &Sharing, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
         let (left, right, out) = (self.layout(lhs)?, self.layout(rhs)?, self.layout(acc)?);
         let dtype = self.dtype(lhs)?;
-        if left.rank() != 2 {
-            return Ok(None);
-        }
         let depth = left.shape()[1];
-        let Some(sharing) = Sharing::of(self.arch, dtype, &out, depth) else { return Ok(None) };
-        let Sharing { atom, grid, .. } = sharing;
+        let Sharing { atom, grid, .. } = *sharing;
         let fits = |operand, shape: [u64; 2], found: &Distribution| {
             sharing.operand(operand, shape).is_some_and(|layout| layout == *found)
         };
@@ -187,17 +211,20 @@ impl Lowering<'_> {
         Ok(regs)
     }
 
-    /// A product by tensor instructions whose factors are read from shared memory; `None` where there is no instruction.
-    fn by_shared_fragments(&mut self, lhs: Value, rhs: Value, acc: Value, signs: Signs) -> Lowered<Option<Regs>> {
+    /// The same with factors that are read from shared memory.
+    fn by_shared_fragments(
+        &mut self,
+        sharing: &Sharing,
+        lhs: Value,
+        rhs: Value,
+        acc: Value,
+        signs: Signs,
+    ) -> Lowered<Option<Regs>> {
         let right = self.buffer(rhs)?;
-        if right.shape.len() != 2 {
-            return Ok(None);
-        }
         let out = self.layout(acc)?;
         let (depth, n) = (u64::from(right.shape[0]), u64::from(right.shape[1]));
         let dtype = right.elem;
-        let Some(sharing) = Sharing::of(self.arch, dtype, &out, depth) else { return Ok(None) };
-        let Sharing { atom, grid, .. } = sharing;
+        let Sharing { atom, grid, .. } = *sharing;
         let m = out.shape()[0];
         let elem = Elem::Num(dtype);
         let steps = (depth / atom.k) as usize;

@@ -125,7 +125,7 @@ impl Lowering<'_> {
                 let update = Update { words, dtype: buffer.elem, mode, address, expected: Some(expected), value, when: None };
                 self.bind_update(data.result(), &update)?;
             }
-            TileOp::CopyAsync {} => self.copy_async(data)?,
+            TileOp::CopyAsync { bypass_l1 } => self.copy_async(data, *bypass_l1)?,
             TileOp::CopyAsyncElement { bytes } => self.copy_async_element(data, *bytes)?,
             TileOp::CommitGroup {} => {
                 if self.arch.has_cp_async() {
@@ -319,7 +319,7 @@ impl Lowering<'_> {
     // --- asynchronous copies
 
     /// A tile of a view into a buffer, 4, 8 or 16 bytes at a time; what cannot move so goes through registers.
-    fn copy_async(&mut self, data: &OpData) -> Lowered<()> {
+    fn copy_async(&mut self, data: &OpData, bypass_l1: bool) -> Lowered<()> {
         let (view, index, buffer) = (data.one(0), data.group(1), self.buffer(data.one(2))?);
         let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
         let elem = Elem::Num(buffer.elem);
@@ -361,7 +361,8 @@ impl Lowering<'_> {
                         let (all, none) = (self.b.u32(moved as u32), self.b.u32(0));
                         self.b.select(when, all, none)
                     });
-                    let copy = |b: &mut tessera_ptx::ssa::Builder| b.cp_async(to.clone(), from.clone(), moved as u32, size);
+                    let copy =
+                        |b: &mut tessera_ptx::ssa::Builder| b.cp_async(to.clone(), from.clone(), moved as u32, size, bypass_l1);
                     match holds {
                         None => copy(&mut self.b),
                         Some(value) => self.b.under(Guard { value, negated: false }, copy),
@@ -381,7 +382,7 @@ impl Lowering<'_> {
         let from = self.reg(data.one(0))?;
         let (_, to) = self.chosen(data.one(1), data.group(2))?;
         if self.arch.has_cp_async() {
-            self.b.cp_async(to, from, bytes, None);
+            self.b.cp_async(to, from, bytes, None, true);
             return Ok(());
         }
         let words = (bytes / 4) as usize;

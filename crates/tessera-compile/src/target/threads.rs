@@ -24,7 +24,7 @@ impl Lowering<'_> {
                 let five = self.b.u32(5);
                 self.b.shr(Ty::U32, thread, five)
             }
-            TileOp::WarpReduce { combine, signedness } => self.warp_reduce(data, *combine, *signedness)?,
+            TileOp::WarpReduce { combine, signedness, redux } => self.warp_reduce(data, *combine, *signedness, *redux)?,
             TileOp::Shuffle { mode } => self.shuffle(data, *mode)?,
             other => {
                 match other {
@@ -59,7 +59,10 @@ impl Lowering<'_> {
         self.b.and(thread, mask)
     }
 
-    fn warp_reduce(&mut self, data: &OpData, combine: Combine, signedness: Signedness) -> Lowered<Reg> {
+    fn warp_reduce(&mut self, data: &OpData, combine: Combine, signedness: Signedness, redux: bool) -> Lowered<Reg> {
+        if redux {
+            return self.redux(data, combine, signedness);
+        }
         let (value, elem, dtype) = (data.one(0), self.elem(data.one(0))?, self.dtype(data.one(0))?);
         let mut reg = self.reg(value)?;
         let overflow = tessera_ir::attrs::Overflow::Wraps;
@@ -84,6 +87,22 @@ impl Lowering<'_> {
             reg = combined.ok_or_else(|| self.broken("a combination without instructions"))?;
         }
         Ok(reg)
+    }
+
+    /// The warp's sum, greatest or least integer by one instruction.
+    fn redux(&mut self, data: &OpData, combine: Combine, signedness: Signedness) -> Lowered<Reg> {
+        let ty = if signedness == Signedness::Signed { Ty::S32 } else { Ty::U32 };
+        let operation = match combine {
+            Combine::Sum => Word::Add,
+            Combine::Max => Word::Max,
+            Combine::Min => Word::Min,
+            Combine::Prod => return Err(self.unsupported("`redux` has no products")),
+        };
+        if !self.arch.has_redux() {
+            return Err(self.unsupported("there is no `redux`"));
+        }
+        let reg = self.reg(data.one(0))?;
+        Ok(self.b.redux(operation, ty, reg))
     }
 
     fn shuffle(&mut self, data: &OpData, mode: ShuffleMode) -> Lowered<Reg> {

@@ -11,14 +11,16 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, TileViewType, Type, Value};
+use tessera_ir::{
+    Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Swizzle, TileOp, TileViewType, Type, Value,
+};
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use super::outer;
 use super::relation::{Layout, has_layout, shape};
 use crate::analysis::neighbours::{self, Vector};
-use crate::analysis::sharing::Sharing;
+use crate::analysis::sharing::{Sharing, instructions};
 use crate::facts::Facts;
 
 /// Bytes of the widest access of one thread.
@@ -57,6 +59,14 @@ struct Team {
     threads: u64,
     /// Elements of a vector access.
     vector: u64,
+}
+
+impl Units {
+    /// What an architecture has, of whose shared memory a block may use so many bytes.
+    pub fn of(arch: Arch, shared: u32) -> Units {
+        let (major, minor) = arch.compute_capability();
+        Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }
+    }
 }
 
 impl Team {
@@ -134,8 +144,9 @@ impl Anchors {
 
     fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
         let warps = u64::from(warps);
-        let chosen =
-            warpgroups(func, op, warps).or_else(|| instruction(func, op, units, warps)).or_else(|| by_threads(func, op, warps));
+        let chosen = warpgroups(func, op, units, warps)
+            .or_else(|| instruction(func, op, units, warps))
+            .or_else(|| by_threads(func, op, warps));
         match chosen {
             Some(product) => Ok(product),
             None => Ok(Product::Shared { acc: self.default_of(func, func.ops[op].result())? }),
@@ -326,10 +337,13 @@ impl NoLayout {
 }
 
 /// The accumulator of a product of warpgroups from a ring's slots, in the widest instructions that divide it.
-fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
+fn warpgroups(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+    if !units.warpgroups {
+        return None;
+    }
     let data = &func.ops[op];
     let Type::Shared(rhs) = func.ty(data.one(1)) else { return None };
-    if !is_of_ring(func, data.one(1)) {
+    if !is_of_ring(func, data.one(1)) && !readable(func, data) {
         return None;
     }
     let &[m, n] = &shape(func, data.result())[..] else { return None };
@@ -346,6 +360,29 @@ fn warpgroups(func: &Func, op: Op, warps: u64) -> Option<Product> {
     Some(Product::Warpgroups { lhs, acc: Arc::new(acc) })
 }
 
+/// The tensor cores of warpgroups can read the factors where they lie, outside of rings: swizzled as the copy engine does, the
+/// contraction contiguous but for elements of 16 bits; and there are no other tiles than their layouts allow for.
+fn readable(func: &Func, data: &tessera_ir::OpData) -> bool {
+    let (Some(acc), Type::Shared(rhs)) = (func.ty(data.one(2)).as_tile(), func.ty(data.one(1))) else { return false };
+    let fits = |buffer: &SharedType, contraction: u32| {
+        let engine = [Swizzle::B32, Swizzle::B64, Swizzle::B128].contains(&buffer.swizzle) && buffer.pad == 0;
+        let line = buffer.order.last().map_or(0, |&axis| buffer.shape[axis as usize] * buffer.elem.bits() / 8);
+        let lines = line.is_multiple_of(16 << buffer.swizzle.bits);
+        engine && lines && buffer.shape.len() == 2 && (buffer.elem.bits() == 16 || buffer.order.last() == Some(&contraction))
+    };
+    let warps = u64::from(func.hints.num_warps.unwrap_or(0));
+    let rows = u64::from(acc.shape.first().copied().unwrap_or(0));
+    let step = 256 / rhs.elem.bits();
+    fits(rhs, 0)
+        && func.ty(data.one(0)).as_shared().is_none_or(|lhs| fits(lhs, 1))
+        && matches!(rhs.elem, DType::F16 | DType::BF16 | DType::TF32 | DType::I8 | DType::F8E4M3 | DType::F8E5M2)
+        && matches!(acc.elem.num(), Some(DType::F32 | DType::I32))
+        && warps.is_multiple_of(4)
+        && rows.is_multiple_of(16 * warps)
+        && rows >= 64
+        && rhs.shape[0].is_multiple_of(step)
+}
+
 /// The buffer is a slot's of a ring, or a part of one.
 fn is_of_ring(func: &Func, buffer: Value) -> bool {
     let Some(made) = func.defining_op(buffer).map(|op| &func.ops[op]) else { return false };
@@ -356,6 +393,13 @@ fn is_of_ring(func: &Func, buffer: Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the function's warps have an instruction for a product.
+pub(super) fn instruction_for(func: &Func, op: Op, units: &Units) -> bool {
+    let warps = u64::from(func.hints.num_warps.unwrap_or(4));
+    let buffers = matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }));
+    (buffers && warpgroups(func, op, units, warps).is_some()) || instruction(func, op, units, warps).is_some()
 }
 
 /// The accumulator of a product of buffers that threads do by themselves.
@@ -375,43 +419,18 @@ pub(super) fn instruction(func: &Func, op: Op, units: &Units, warps: u64) -> Opt
     };
     let (&[m, n], &[_, k]) = (&shape(func, data.result())[..], &factor.shape[..]) else { return None };
     let k = u64::from(k);
-    let atom = instructions(factor.elem.num()?, units)
+    let dtype = factor.elem.num()?;
+    let atom = instructions(dtype, units.capability)
         .iter()
-        .find(|&&(am, an, ak, _)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
-        .and_then(|&(am, an, ak, bits)| MmaAtom::sync(am, an, ak, bits).ok())?;
-    let mut grid = WarpGrid { m: 1, n: 1 };
-    while grid.warps() < warps {
-        let (rows, columns) = (m / grid.m, n / grid.n);
-        let taller = rows >= columns && rows.is_multiple_of(2 * atom.m);
-        if taller || !columns.is_multiple_of(2 * atom.n) {
-            grid.m *= 2;
-        } else {
-            grid.n *= 2;
-        }
-    }
-    if !m.is_multiple_of(grid.m * atom.m) || !n.is_multiple_of(grid.n * atom.n) {
-        return None;
-    }
-    let sharing = Sharing::new(atom, grid, [m, n, k]);
+        .find(|&&(am, an, ak)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
+        .and_then(|&(am, an, ak)| MmaAtom::sync(am, an, ak, u64::from(dtype.bits())).ok())?;
+    let sharing = Sharing::among(atom, warps, [m, n, k])?;
     let operand = |which, shape| sharing.operand(which, shape).map(Arc::new);
     Some(Product::Fragments {
         lhs: operand(Operand::A, [m, k])?,
         rhs: operand(Operand::B, [k, n])?,
         acc: operand(Operand::C, [m, n])?,
     })
-}
-
-/// Shapes of `mma.sync` for factors of a type, the best first: rows, columns, contraction, bits (PTX ISA, "mma").
-fn instructions(dtype: DType, units: &Units) -> &'static [(u64, u64, u64, u64)] {
-    match dtype {
-        DType::F16 | DType::BF16 if units.capability >= 80 => &[(16, 8, 16, 16), (16, 8, 8, 16)],
-        DType::TF32 if units.capability >= 80 => &[(16, 8, 8, 32), (16, 8, 4, 32)],
-        DType::F8E4M3 | DType::F8E5M2 if units.capability >= 89 => &[(16, 8, 32, 8)],
-        DType::I8 if units.capability >= 80 => &[(16, 8, 32, 8), (16, 8, 16, 8)],
-        DType::F64 if units.capability >= 90 => &[(16, 8, 16, 64), (16, 8, 8, 64), (16, 8, 4, 64), (8, 8, 4, 64)],
-        DType::F64 if units.capability >= 80 => &[(8, 8, 4, 64)],
-        _ => &[],
-    }
 }
 
 /// Bits of the elements of an access by a view or by a tile of pointers; 0 for other operations.

@@ -44,7 +44,7 @@ mod slots;
 mod stages;
 mod threads;
 
-use tessera_ir::{Diagnostic, Func, Level};
+use tessera_ir::{Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, TileOp, Type, Value};
 
 pub use anchors::Units;
 pub use remark::{Reason, Remark, Remarks};
@@ -73,4 +73,64 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
         func.hints.occupancy = residence::blocks(&func, units, warps);
     }
     Ok((func, remarks))
+}
+
+/// The pass that [`to_tile`] is on its own.
+pub(crate) const PASS: Pass = Pass {
+    name: "layouts",
+    doc: "Gives the tiles of block programs layouts over threads, by a recipe where one applies: Schedule IR becomes Tile IR.",
+    run: lay_out,
+};
+
+fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
+    if func.level != Level::Schedule {
+        return Changed(false);
+    }
+    let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
+    match to_tile(func, &Units::of(arch, arch.limits().shared_per_block)) {
+        Ok((laid_out, _)) => {
+            *func = laid_out;
+            Changed(true)
+        }
+        Err(diagnostic) => {
+            cx.diagnostics.push(diagnostic);
+            Changed(false)
+        }
+    }
+}
+
+/// A product that would have an instruction if its tiles lay otherwise.
+pub(crate) fn has_better_product(func: &Func, op: Op, units: &Units) -> bool {
+    anchors::instruction_for(func, op, units)
+}
+
+/// The function with its tiles laid out anew: the layouts that it has, and the conversions between them, are forgotten.
+///
+/// # Errors
+/// A tile that no layout covers.
+pub(crate) fn relay(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
+    let mut func = func.clone();
+    let warps = func.hints.num_warps.unwrap_or(4);
+    let mut sources: rustc_hash::FxHashMap<Value, Value> = rustc_hash::FxHashMap::default();
+    for op in func.linked_ops() {
+        if matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})) {
+            let source = func.ops[op].one(0);
+            let source = sources.get(&source).copied().unwrap_or(source);
+            sources.insert(func.ops[op].result(), source);
+        }
+    }
+    func.replace_uses(|value| sources.get(&value).copied().unwrap_or(value));
+    for block in func.linked_blocks() {
+        let kept = func.blocks[block].ops.iter().copied();
+        let kept = kept.filter(|&op| !matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {}))).collect();
+        func.blocks[block].ops = kept;
+    }
+    for value in func.values.ids().collect::<Vec<_>>() {
+        if let Type::Distributed(ty) = func.ty(value).clone() {
+            func.values[value].ty = Type::Tile(ty.tile);
+        }
+    }
+    let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
+    rewrite::rewrite(&mut func, &layouts)?;
+    Ok(func)
 }

@@ -313,7 +313,7 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, round: &[Op], when: Value, a
             let data = b.func.ops[op].clone();
             if let Some(side) = candidate.loads.iter().position(|&load| load == op) {
                 let buffer = slot_of(b, buffers[side], slot);
-                b.op(TileOp::CopyAsync {}, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
+                b.op(TileOp::CopyAsync { bypass_l1: true }, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
             } else if data.results.iter().all(|&result| b.func.ty(result).is_scalar()) && !data.results.is_empty() {
                 let copy = copied(b.func, op, &mut map);
                 b.func.blocks[then].ops.push(copy);

@@ -7,7 +7,7 @@ use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
-use tessera_ir::{HiddenParam, IndexType, Module, ParamKind, verify};
+use tessera_ir::{HiddenParam, IndexType, Level, Module, ParamKind, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -121,12 +121,19 @@ pub(crate) const UNITS: [Units; 2] = [
 /// Executes the Tile function, checked, and yields its text.
 pub(crate) fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {
     let mut module = launch.compiled.module.clone();
-    let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
-    module.funcs = vec![func];
+    if module.funcs[0].level == Level::Schedule {
+        let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
+        module.funcs = vec![func];
+    }
+    in_lockstep_as_it_is(module, launch.grid, data)
+}
+
+/// Executes a Tile function; its text.
+pub(crate) fn in_lockstep_as_it_is(module: Module, grid: [u32; 3], data: &mut [Data]) -> Result<String, String> {
     if let Some(first) = verify(&module).first() {
         return Err(first.render(&module.sources, false));
     }
-    lockstep_of(&module, launch.grid, data)?;
+    lockstep_of(&module, grid, data)?;
     Ok(print_module(&module))
 }
 

@@ -152,7 +152,7 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
         OpKind::Graph(_) => None,
         OpKind::Schedule(kind) => schedule(func, data, kind, &lanes),
         OpKind::Tile(kind) => match kind {
-            TileOp::WarpReduce { combine, signedness } => {
+            TileOp::WarpReduce { combine, signedness, .. } => {
                 let elem = micro::scalar_elem(func.ty(data.one(0)))?;
                 let float = elem.num().is_some_and(DType::is_float);
                 let (overflow, signedness, rounding) = (Overflow::Wraps, *signedness, Rounding::NearestEven);
@@ -192,7 +192,7 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                 ];
                 made(kind, groups, vec![Type::Tile(lanes(elem)), Type::Token])
             }
-            TileOp::CopyAsync {} | TileOp::TmaLoad {} => {
+            TileOp::CopyAsync { .. } | TileOp::TmaLoad {} => {
                 let Type::TileView(view) = func.ty(data.one(0)) else { return None };
                 let mut view = view.clone();
                 if matches!(kind, TileOp::TmaLoad {}) {
@@ -227,10 +227,11 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                 let groups = vec![vec![Operand::Tile(tile)], vec![whole(func.ty(data.one(1)))?], index, vec![]];
                 made(kind, groups, vec![Type::Token])
             }
-            TileOp::MmaShared { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } => {
+            TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } => {
                 let (fast_acc, lhs_signedness, rhs_signedness) = match kind {
                     TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
                     | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => (*fast_acc, *lhs_signedness, *rhs_signedness),
+                    TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => (false, *lhs_signedness, *rhs_signedness),
                     _ => (false, Signedness::Signed, Signedness::Signed),
                 };
                 let factor = |value: Value| match func.ty(value) {

@@ -83,7 +83,7 @@ impl Machine<'_> {
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
             TileOp::NamedArrive { id, threads } => return self.named_barrier(role, (*id, *threads), false, active, data.span),
 
-            TileOp::CopyAsync {} => self.start_copy(role, op, active)?,
+            TileOp::CopyAsync { .. } => self.start_copy(role, op, active)?,
             TileOp::CopyAsyncElement { bytes } => self.start_elements(role, data, *bytes, active)?,
             TileOp::CommitGroup {} => self.commit_group(role, active),
             // SAFETY: passed on.
@@ -105,7 +105,9 @@ impl Machine<'_> {
             TileOp::TmaStoreWait { pending, .. } => unsafe { self.wait_stores(role, *pending)? },
 
             // SAFETY: passed on.
-            TileOp::MmaShared { .. } | TileOp::WgmmaPromoted { .. } => unsafe { self.product(op, active)? },
+            TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::WgmmaPromoted { .. } => unsafe {
+                self.product(op, active)?
+            },
             TileOp::Wgmma { .. } => self.start_product(role, op)?,
             // SAFETY: passed on.
             TileOp::WgmmaWait { pending } => unsafe { self.wait_products(role, data, *pending, active)? },

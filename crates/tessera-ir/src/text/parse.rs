@@ -11,6 +11,7 @@ use crate::attrs::Attr;
 use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
 use crate::dialect::{OperandKind, Results};
+use crate::document;
 use crate::func::{Block, Func, Global, Level, Module, Value};
 use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 use crate::op::{AttrTexts, OpKind};
@@ -264,12 +265,24 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parse
         return Ok(());
     }
     let level = match cursor.word() {
+        Some(word) if document::WORDS.contains(&word) => {
+            let func = document::function(cursor)?;
+            if module.func(&func.name).is_some() {
+                return Err(Box::new(Diagnostic::error("ir-duplicate", func.span, format!("`@{}` is defined twice", func.name))));
+            }
+            module.funcs.push(func);
+            return Ok(());
+        }
         Some("schedule") => Level::Schedule,
         Some("graph") => Level::Graph,
         Some("tile") => Level::Tile,
         _ => {
             let span = Span { source, start: start as u32, end: cursor.position() as u32 };
-            return Err(Box::new(Diagnostic::error("ir-syntax", span, "expected `global`, `graph`, `schedule` or `tile`")));
+            return Err(Box::new(Diagnostic::error(
+                "ir-syntax",
+                span,
+                "expected `global`, `graph`, `schedule`, `tile` or `func`",
+            )));
         }
     };
     let name = cursor.sigil('@')?;

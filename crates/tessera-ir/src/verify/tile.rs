@@ -1,9 +1,10 @@
 //! The Tile dialect: buffers and their parts, what threads do with them, rings and their slots, roles.
 
 use smallvec::SmallVec;
+use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
-use crate::attrs::RingProducer;
+use crate::attrs::{Combine, RingProducer};
 use crate::func::Value;
 use crate::tile::TileOp;
 use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
@@ -93,8 +94,10 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             site.result_is(0, &element)
         }
 
-        TileOp::WarpReduce { .. } => {
+        TileOp::WarpReduce { combine, redux, .. } => {
             let ty = site.operand(0);
+            let one = !redux || (*ty == Type::scalar(DType::I32) && *combine != Combine::Prod);
+            ensure!(one, "ir-attribute", "`redux` takes `i32` and has no products");
             let right = ty.is_scalar() && ty.num().is_some_and(|dtype| computes(dtype) && dtype != DType::B1);
             ensure!(right, "ir-operand-type", "combines one number a lane, not `{ty}`");
             whole_warps(site)?;
@@ -117,7 +120,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             Ok(())
         }
 
-        TileOp::CopyAsync {} => {
+        TileOp::CopyAsync { .. } => {
             let tile = memory::access(site, 0, 1)?;
             copied(site, &tile, 2)
         }
@@ -159,6 +162,30 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::MmaShared { .. } => {
             let acc = spread(site, 2)?;
             product(site, acc)?;
+            site.result_is(0, site.operand(2))
+        }
+        TileOp::MmaSync { shape, .. } => {
+            let acc = spread(site, 2)?;
+            let rhs = match site.operand(1) {
+                Type::Shared(shared) => shared.tile(),
+                _ => spread(site, 1)?.clone(),
+            };
+            let [element, ..] = product_of(site, &rhs, acc)?;
+            let &[m, n, k] = &shape[..] else {
+                return Err(Wrong { id: "ir-attribute", message: "`shape` is rows, columns and contraction".to_string() });
+            };
+            let known = MmaAtom::sync(u64::from(m), u64::from(n), u64::from(k), u64::from(element.bits())).is_ok();
+            ensure!(known, "ir-attribute", "there is no instruction of {m} x {n} x {k} for `{element}`");
+            let &[rows, columns] = &acc.shape[..] else {
+                return Err(Wrong { id: "ir-shape", message: "multiplies matrices, without a batch axis".to_string() });
+            };
+            let whole = rows % m == 0 && columns % n == 0 && rhs.shape[0] % k == 0;
+            ensure!(
+                whole,
+                "ir-shape",
+                "{rows} x {columns} x {} is not made of whole instructions of {m} x {n} x {k}",
+                rhs.shape[0]
+            );
             site.result_is(0, site.operand(2))
         }
         TileOp::Wgmma { .. } => {
@@ -341,11 +368,16 @@ fn at<'m>(site: &Site<'m>, position: usize) -> Result<&'m RingType, Wrong> {
 
 /// Shapes and element types of a product whose operands may lie in shared memory; yields its element types.
 pub(super) fn product(site: &Site<'_>, acc: &TileType) -> Result<[DType; 3], Wrong> {
+    product_of(site, &shared(site, 1)?.tile(), acc)
+}
+
+/// The same, where the right factor may be a tile.
+fn product_of(site: &Site<'_>, rhs: &TileType, acc: &TileType) -> Result<[DType; 3], Wrong> {
     let lhs = match site.operand(0) {
         Type::Shared(shared) => shared.tile(),
         _ => spread(site, 0)?.clone(),
     };
-    let types = product_shapes(&lhs, &shared(site, 1)?.tile(), acc)?;
+    let types = product_shapes(&lhs, rhs, acc)?;
     let [a, b, c] = types;
     let integers = types == [DType::I8, DType::I8, DType::I32];
     ensure!(integers || accumulates(a, b, c), "ir-element-type", "no matrix product of `{a}` and `{b}` accumulates in `{c}`");

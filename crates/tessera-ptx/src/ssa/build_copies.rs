@@ -30,10 +30,17 @@ fn tensor(map: Value, coordinates: &[Value]) -> Arg {
 }
 
 impl Builder {
-    /// Copies 4, 8 or 16 bytes from global to shared memory. Only `source_bytes` of them are read, the rest is zero.
-    pub fn cp_async(&mut self, to: impl Into<Address>, from: impl Into<Address>, bytes: u32, source_bytes: Option<Value>) {
-        // Only whole 16 bytes may bypass L1.
-        let cache = if bytes == 16 { "cg" } else { "ca" };
+    /// Copies 4, 8 or 16 bytes from global to shared memory. Only `source_bytes` of them are read, the rest is zero. Whole 16 bytes may
+    /// bypass L1.
+    pub fn cp_async(
+        &mut self,
+        to: impl Into<Address>,
+        from: impl Into<Address>,
+        bytes: u32,
+        source_bytes: Option<Value>,
+        bypass_l1: bool,
+    ) {
+        let cache = if bytes == 16 && bypass_l1 { "cg" } else { "ca" };
         let mut args: Vec<Arg> = vec![to.into().into(), from.into().into(), i64::from(bytes).into()];
         args.extend(source_bytes.map(Arg::Use));
         self.effect(&format!("cp.async.{cache}.shared.global"), &args);

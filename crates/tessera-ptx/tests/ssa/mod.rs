@@ -278,8 +278,8 @@ pub(crate) fn families() -> Kernel {
     out.push(b.ballot(any));
     out.push(b.select(any, v, w));
     out.push(b.value("bfe.u32", &[v.into(), c.into(), c.into()]));
-    b.cp_async(tile, x, 16, Some(v));
-    b.cp_async((tile, 16), (x, 16), 4, None);
+    b.cp_async(tile, x, 16, Some(v), true);
+    b.cp_async((tile, 16), (x, 16), 4, None, true);
     b.cp_async_commit();
     b.cp_async_wait(0);
     b.mbarrier_init(bar, 32);

@@ -567,7 +567,7 @@ impl Reader<'_> {
                 let access = self.touch(op, list, memory, true, who);
                 self.program.accesses[access].atomic = Some(u32::MAX);
             }
-            TileOp::CopyAsync {} => {
+            TileOp::CopyAsync { .. } => {
                 let memory = self.buffer(data.one(2));
                 self.global_read(op, list, data.one(0));
                 let access = self.access(memory, true, Who::Anyone);

@@ -220,11 +220,11 @@ impl Walk<'_> {
             OpKind::Tile(TileOp::StoreElement {}) => self.elements(data.one(1), data.group(2), loops),
             OpKind::Tile(TileOp::AtomicElement { .. }) => self.elements(data.one(1), data.group(2), loops),
             OpKind::Tile(TileOp::AtomicCasElement {}) => self.elements(data.one(2), data.group(3), loops),
-            OpKind::Tile(TileOp::CopyAsync {}) => self.keep_whole(data.one(2), 16),
+            OpKind::Tile(TileOp::CopyAsync { .. }) => self.keep_whole(data.one(2), 16),
             OpKind::Tile(TileOp::CopyAsyncElement { bytes }) => self.keep_whole(data.one(1), u64::from(*bytes)),
             OpKind::Tile(TileOp::LoadVector { .. }) => self.vector(data.one(0), data.results.len()),
             OpKind::Tile(TileOp::StoreVector { .. }) => self.vector(data.one(1), data.group(0).len()),
-            OpKind::Tile(TileOp::MmaShared { .. }) => self.product(data, loops),
+            OpKind::Tile(TileOp::MmaShared { .. } | TileOp::MmaSync { .. }) => self.product(data, loops),
             OpKind::Tile(TileOp::ConvertLayout {}) => self.exchange(data, loops),
             _ => {
                 // Whoever else has a hand on the memory is not followed: the accelerator, warpgroups, rings, copies that turn.

@@ -60,7 +60,7 @@ fn named(func: &Func, op: Op, depth: u32) -> Option<&'static str> {
         OpKind::Tile(TileOp::WgmmaWait { .. }) => Some("wait for products"),
         OpKind::Tile(TileOp::WaitGroup { .. }) => Some("wait for copies"),
         OpKind::Tile(TileOp::TmaStoreWait { .. }) => Some("wait for stores"),
-        OpKind::Tile(TileOp::MmaShared { .. } | TileOp::WgmmaPromoted { .. })
+        OpKind::Tile(TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::WgmmaPromoted { .. })
         | OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {}) => Some("multiply"),
         OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) if depth == 0 => Some("loop"),
         _ => None,
@@ -78,7 +78,9 @@ fn role(func: &Func, block: Block) -> &'static str {
         }
     }
     let has = |what: fn(&TileOp) -> bool| ops.iter().any(|&op| func.ops[op].kind.tile().is_some_and(what));
-    if has(|op| matches!(op, TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } | TileOp::MmaShared { .. })) {
+    if has(|op| {
+        matches!(op, TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } | TileOp::MmaShared { .. } | TileOp::MmaSync { .. })
+    }) {
         "multiplying warps"
     } else if has(|op| matches!(op, TileOp::Acquire {})) {
         "loading warps"

@@ -103,7 +103,11 @@ impl Emit<'_> {
                     Combine::Min => attrs::Combine::Min,
                 };
                 self.walk.span = span;
-                self.tile_value(TileOp::WarpReduce { combine, signedness: signedness(dtype) }, &[&[x.value]], scalar)
+                self.tile_value(
+                    TileOp::WarpReduce { combine, signedness: signedness(dtype), redux: false },
+                    &[&[x.value]],
+                    scalar,
+                )
             }
             ExpressionKind::Shuffle(kind, parts) => {
                 let (x, lane) = (self.value(&parts[0])?, self.value(&parts[1])?);
