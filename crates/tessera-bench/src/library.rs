@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tessera_driver::DriverError;
 use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
-use tessera_types::{DType, FloatFormat, IntFormat, Policy};
+use tessera_types::{Arch, DType, FloatFormat, IntFormat, Policy};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Size, Subject, Work};
 use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, compiled, launch_fault};
@@ -203,7 +203,11 @@ fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option
 
 /// The kind of machine that a device is.
 fn machine(device: &Device) -> Machine {
-    if device.is_cpu() { Machine::Cpu } else { Machine::Gpu }
+    match device {
+        Device::Cpu => Machine::Cpu,
+        // What is newer than the list has at least what the oldest with these recipes has.
+        Device::Driver(device) => Machine::Gpu(device.properties().target().parse().unwrap_or(Arch::Sm80)),
+    }
 }
 
 fn case_of(entry: &Entry, device: &Device) -> CaseSpec {

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
     let assembler = Assembler::find(&source).ok();
     let mut rows: Vec<Case> = Vec::new();
-    for case in library::cases() {
+    for case in library::cases(Arch::Sm90a) {
         let long = |(name, ty): &(String, ArgType)| name == "N" && matches!(ty, ArgType::Const(ConstValue::Int(8193..)));
         if ["vector", "bandwidth"].contains(&case.operator) || case.args.iter().any(long) {
             continue;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use tessera_types::{DType, Policy};
+use tessera_types::{Arch, DType, Policy};
 
 use crate::matrix::Matrices;
 use crate::problem::Problem;
@@ -57,8 +57,8 @@ pub struct Operator {
 pub enum Machine {
     /// Few cores with large caches: a block is a core's work for microseconds.
     Cpu,
-    /// Many multiprocessors: a block's tiles live in registers and shared memory.
-    Gpu,
+    /// Many multiprocessors: a block's tiles live in registers and shared memory, of which architectures have more or less.
+    Gpu(Arch),
 }
 
 /// Why an operator does not do a problem.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use tessera_ops::{Argument, Expected, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role};
 use tessera_runtime::{CompileOptions, Device, Kernel, RandomStream, Tensor, Value};
-use tessera_types::Policy;
+use tessera_types::{Arch, Policy};
 
 use crate::Outcome;
 
@@ -96,7 +96,11 @@ struct Tally {
 }
 
 fn compare(operator: &Operator, problem: &Problem, policy: Policy, devices: &[Device; 2], tally: &mut Tally) -> Outcome<()> {
-    let Ok(plan) = (operator.plan)(problem, policy, Machine::Gpu) else { return Ok(()) };
+    let machine = match &devices[0] {
+        Device::Cpu => Machine::Cpu,
+        Device::Driver(device) => Machine::Gpu(device.properties().target().parse().unwrap_or(Arch::Sm80)),
+    };
+    let Ok(plan) = (operator.plan)(problem, policy, machine) else { return Ok(()) };
     if plan.tensor_bytes() > MOST_BYTES || plan.work.flops > MOST_FLOPS {
         return Ok(());
     }

@@ -174,6 +174,7 @@ mod tests {
     use tessera_emu::EmuOptions;
     use tessera_ops::{Expected, Machine, Matrices as _, Problem, find};
     use tessera_runtime::{Device, DriverDevice};
+    use tessera_types::Arch;
 
     use super::Sums;
     use crate::case::Lane;
@@ -199,7 +200,7 @@ mod tests {
             for variant in ["nn", "nt", "tn", "tt"] {
                 let batch = if variant == "nn" { 2 } else { 1 };
                 let problem = Problem::new(&[("batch", batch), ("m", 11), ("n", 37), ("k", 72)], variant);
-                let plan = (find("gemm").unwrap().plan)(&problem, precision.parse().unwrap(), Machine::Gpu).unwrap();
+                let plan = (find("gemm").unwrap().plan)(&problem, precision.parse().unwrap(), Machine::Gpu(Arch::Sm90a)).unwrap();
                 let target = Device::Driver(device.clone());
                 let mut with = DeviceTensors::new(&plan, &target, Some(sums.clone())).unwrap();
                 let mut without = DeviceTensors::new(&plan, &target, None).unwrap();

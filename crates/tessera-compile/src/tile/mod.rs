@@ -1,7 +1,7 @@
 //! Schedule IR to Tile IR, the generic road: every tile gets a layout over the block's threads, and where two layouts meet stands
 //! a `tile.convert_layout`.
 //!
-//! 0. [`flatten`] drops batch axes of extent 1 from matrix products.
+//! 0. [`flatten`] drops batch axes of extent 1 from matrix products. [`sink`] moves into branches what only they use.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
 //!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
@@ -40,6 +40,7 @@ mod remark;
 mod residence;
 mod rewrite;
 mod roles;
+mod sink;
 mod slots;
 mod stages;
 mod threads;
@@ -57,6 +58,7 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let mut func = func.clone();
     let mut remarks = Remarks::default();
     flatten::flatten(&mut func);
+    sink::into_branches(&mut func);
     let split = remarks.ask("roles", || roles::separate(&mut func, units));
     let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));
     let split = split.or_else(|| remarks.ask("stages", || stages::pipeline(&mut func, units)));

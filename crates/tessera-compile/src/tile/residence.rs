@@ -6,7 +6,7 @@
 //! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
 //! without, 0.98 with.)
 
-use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
 use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
@@ -20,10 +20,11 @@ const THREADS: u64 = 1024;
 /// Registers of a thread for addresses, and for the pieces that elementwise work is done in.
 const PIECES: u64 = 32;
 
-/// The same where a thread holds more elements than vectors divide evenly, of 8-bit formats or for the assembler's older targets.
+/// The same where elements take two registers, where a thread holds many of an 8-bit format, and for the assembler's older targets.
 const MORE_PIECES: u64 = 48;
 
-/// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere.
+/// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere, and where elements are moved or
+/// converted one by one, which takes as many registers as there are.
 pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let ops = &func.blocks[func.body].ops;
     let straight = |op: &Op| match &func.ops[*op].kind {
@@ -32,15 +33,31 @@ pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
         OpKind::Schedule(_) => func.ops[*op].regions.is_empty(),
         OpKind::Graph(_) => false,
     };
-    if !ops.iter().all(straight) {
+    let converts = widest(func) == 8 && units.capability < 89;
+    if !ops.iter().all(straight) || converts || !in_vectors(func) {
         return None;
     }
     let combines = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
     let live = (0..ops.len()).filter(|&at| combines(&ops[at])).map(|at| live_across(func, ops, at)).max()?;
     let threads = u64::from(warps * Arch::WARP);
-    let more = live > 32 && (widest(func) == 8 || units.capability < 90);
+    let more = widest(func) == 64 || units.capability < 90 || live > 32 && widest(func) == 8;
     let blocks = (REGISTERS / (threads * (live + if more { MORE_PIECES } else { PIECES }))).min(THREADS / threads);
     (blocks > 1).then_some(blocks as u32)
+}
+
+/// Lines of every array that the function has views of are whole vectors of 16 bytes, as far as their sizes are stated.
+fn in_vectors(func: &Func) -> bool {
+    let views =
+        func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.iter()).filter_map(|&value| match func.ty(value) {
+            Type::TileView(view) => Some(view),
+            _ => None,
+        });
+    let lines = views.flat_map(|view| {
+        let contiguous = view.tensor.strides.iter().zip(&view.tensor.shape).filter(|(stride, _)| **stride == Extent::Static(1));
+        contiguous.map(|(_, size)| (*size, i64::from(view.tensor.elem.bits())))
+    });
+    let mut lines = lines.collect::<Vec<_>>().into_iter();
+    lines.all(|(size, bits)| !matches!(size, Extent::Static(size) if size * bits % 128 != 0))
 }
 
 /// Registers of a thread that hold what is computed before an operation and used behind it.

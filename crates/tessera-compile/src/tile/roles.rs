@@ -40,8 +40,8 @@ pub(super) const FEEDERS: u32 = 4;
 const REGISTERS: (u32, u32) = (40, 232);
 /// Registers for addresses and for what an epilogue works with.
 const WORKING: u32 = 40;
-/// Registers a thread that multiplies while others of its block turn factors.
-const MOST: u32 = 208;
+/// Registers a thread that multiplies while others of its block turn one factor, and where they do more.
+const MOST: [u32; 2] = [216, 208];
 /// Registers of a multiprocessor.
 const FILE: u32 = 1 << 16;
 /// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
@@ -69,13 +69,17 @@ impl Candidate {
         self.factors.iter().filter(|factor| factor.way != Way::Brought)
     }
 
+    /// Whether sums of the tensor cores are added up beside them.
+    fn promotes(&self, func: &Func) -> bool {
+        is_coarse(self.factors[1].slot.elem) && !signs(&func.ops[self.product].kind).0
+    }
+
     /// The accumulator and the sums beside it, in elements a thread.
     fn sums(&self, func: &Func) -> u32 {
         let product = &func.ops[self.product];
         let elements = func.ty(product.result()).as_tile().map_or(0, |tile| tile.len() as u32);
-        let promoted = is_coarse(self.factors[1].slot.elem) && !signs(&product.kind).0;
         let own = elements / (Arch::WARP * self.warps);
-        own + if promoted { own.min(64) } else { 0 }
+        own + if self.promotes(func) { own.min(64) } else { 0 }
     }
 
     /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
@@ -296,7 +300,9 @@ fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
     let all = feeders + candidate.warps;
     let given = FILE / (all * Arch::WARP) / 8 * 8;
     let computes = candidate.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
-    let many = if computes { (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, MOST) } else { MOST };
+    let more = candidate.made().count() > 1 || candidate.promotes(func);
+    let most = MOST[usize::from(more)];
+    let many = if computes { (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, most) } else { most };
     let few = (given * all - many * candidate.warps) / feeders / 8 * 8;
     (Some(few.min(240)), Some(many))
 }

@@ -7,7 +7,7 @@ use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
 use tessera_ops::{Argument, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, TensorSpec};
-use tessera_types::{DType, Policy};
+use tessera_types::{Arch, DType, Policy};
 
 /// Named argument types.
 pub(crate) type Args = Vec<(String, ArgType)>;
@@ -43,8 +43,8 @@ impl Case {
     }
 }
 
-/// Every compilation that the suites ask for, each once, the largest problem of equal ones' kinds last.
-pub(crate) fn cases() -> Vec<Case> {
+/// Every compilation that the suites ask for on a target, each once, the largest problem of equal ones' kinds last.
+pub(crate) fn cases(arch: Arch) -> Vec<Case> {
     let mut seen = BTreeSet::new();
     let mut cases = Vec::new();
     for operator in OPERATORS {
@@ -55,7 +55,7 @@ pub(crate) fn cases() -> Vec<Case> {
         for policy in operator.precisions.iter().chain(operator.further_precisions) {
             for problem in &problems {
                 let parsed: Policy = policy.parse().expect("a policy of the grammar");
-                let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu) else { continue };
+                let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu(arch)) else { continue };
                 for launch in &plan.launches {
                     let case = Case {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),

@@ -69,8 +69,13 @@ fn edges() -> Vec<Problem> {
 fn tiles(queries: usize, dim: usize, storage: DType, machine: Machine) -> (i64, i64) {
     match machine {
         Machine::Cpu => (64, 64),
-        Machine::Gpu if storage.bits() > 16 => (32, 32),
-        Machine::Gpu => (if queries <= 64 { 64 } else { 128 }, if dim <= 128 { 128 } else { 64 }),
+        // Both tiles and the result's lie in shared memory.
+        Machine::Gpu(arch) if storage.bits() > 16 => {
+            (if dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32)
+        }
+        Machine::Gpu(arch) if arch.has_wgmma() => (if queries <= 64 { 64 } else { 128 }, if dim <= 128 { 128 } else { 64 }),
+        // A warp holds the queries, scores and result of 16 rows.
+        Machine::Gpu(_) => (64, if dim <= 64 { 64 } else { 32 }),
     }
 }
 

@@ -93,17 +93,22 @@ fn tiles([batch, m, n]: [u64; 3], storage: DType, machine: Machine) -> (i64, i64
     match machine {
         Machine::Cpu if large => (256, 256, 64),
         Machine::Cpu => (128, 128, 64),
-        Machine::Gpu if compute.bits() == 64 => (64, 64, 16),
-        Machine::Gpu if compute == DType::F32 && large && batch == 1 => (128, 128, 16),
+        Machine::Gpu(_) if compute.bits() == 64 => (64, 64, 16),
+        Machine::Gpu(_) if compute == DType::F32 && large && batch == 1 => (128, 128, 16),
         // Addresses of three axes leave registers for half as much.
-        Machine::Gpu if compute == DType::F32 && large => (128, 64, 16),
-        Machine::Gpu if compute == DType::F32 => (64, 64, 32),
-        Machine::Gpu => {
+        Machine::Gpu(_) if compute == DType::F32 && large => (128, 64, 16),
+        Machine::Gpu(_) if compute == DType::F32 => (64, 64, 32),
+        Machine::Gpu(arch) => {
             let time = |&(tm, tn, rate): &(u64, u64, f64)| {
                 let blocks = batch * m.div_ceil(tm) * n.div_ceil(tn);
                 blocks.div_ceil(MULTIPROCESSORS) as f64 * (tm * tn) as f64 / rate
             };
-            let fits = |&&(tm, tn, _): &&(u64, u64, f64)| compute == storage || tm * tn <= 128 * 128;
+            let most = match compute == storage {
+                false => 64 * 128,
+                true if arch.has_wgmma() => 128 * 256,
+                true => 128 * 128,
+            };
+            let fits = |&&(tm, tn, _): &&(u64, u64, f64)| tm * tn <= most;
             let best = GPU_TILES.iter().filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(&GPU_TILES[3]);
             (best.0 as i64, best.1 as i64, 1024 / i64::from(compute.bits()))
         }
@@ -204,7 +209,7 @@ struct Product {
 fn error_model(storage: DType, acc: DType, machine: Machine) -> ErrorModel {
     let model = ErrorModel::nearest(acc, acc);
     match (machine, storage) {
-        (Machine::Gpu, DType::F8E4M3 | DType::F8E5M2) => model.with_coarse_sums(),
+        (Machine::Gpu(_), DType::F8E4M3 | DType::F8E5M2) => model.with_coarse_sums(),
         _ => model,
     }
 }

@@ -17,13 +17,13 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
 pub(crate) fn rows_per_block(n: usize, machine: Machine) -> usize {
     match machine {
         Machine::Cpu => (16384 / n.max(1)).clamp(1, 16),
-        Machine::Gpu => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
+        Machine::Gpu(_) => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
     }
 }
 
 /// The pieces that a row goes by in where registers cannot hold it: as long as a block's threads can take at once.
 pub(crate) fn pieces(n: usize, storage: DType, machine: Machine) -> Option<usize> {
-    (machine == Machine::Gpu && n > 16384).then_some(if storage.bits() > 32 { 4096 } else { 16384 })
+    (matches!(machine, Machine::Gpu(_)) && n > 16384).then_some(if storage.bits() > 32 { 4096 } else { 16384 })
 }
 
 /// Elements one block of an elementwise kernel takes: blocks cost a few hundred nanoseconds each on a CPU, so large arrays get large
@@ -33,7 +33,7 @@ pub(crate) fn elementwise_tile(n: usize, machine: Machine) -> usize {
     match machine {
         Machine::Cpu if n >= 1 << 19 => 65536,
         Machine::Cpu => 4096,
-        Machine::Gpu => 2048,
+        Machine::Gpu(_) => 2048,
     }
 }
 

@@ -148,7 +148,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     let tiles = match machine {
         Machine::Cpu => TILES,
-        Machine::Gpu => n.div_ceil(TILE * GPU_BLOCKS).clamp(1, 64),
+        Machine::Gpu(_) => n.div_ceil(TILE * GPU_BLOCKS).clamp(1, 64),
     };
     let grid = rows::grid(n, TILE * tiles)?;
     let mut tensors: Vec<TensorSpec> = ["x", "y"][..operands].iter().map(|&name| vector(name, Role::Input)).collect();
