@@ -78,7 +78,9 @@ impl OptLevel {
         }
     }
 
-    /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target.
+    /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target. Which instructions there are decides
+    /// which accesses there are and in which layouts; copies that those made go and accesses become wide, so that they are final; memory is
+    /// given out when its buffers and their lives are; that makes hazards, so barriers follow; remarks change no meaning.
     pub const fn tile_pass_names(self) -> &'static [&'static str] {
         match self {
             OptLevel::O0 => &["intrinsic-lowering", "exchange-buffers", "memory-management", "barrier-optimization"],
@@ -104,19 +106,6 @@ impl OptLevel {
     }
 }
 
-/// The passes of Tile IR, in order. Which instructions there are decides which accesses there are and in which layouts; copies that
-/// those made go and accesses become wide, so that they are final; memory is given out when its buffers and their lives are; that
-/// makes hazards, so barriers follow; remarks change no meaning. Collectives belong to whole operands, before all of that.
-const TILE: &[&str] = &[
-    "collective-insertion",
-    "intrinsic-lowering",
-    "register-coalescing",
-    "exchange-buffers",
-    "memory-management",
-    "barrier-optimization",
-    "performance-annotation",
-];
-
 /// The names of pipelines.
 pub fn pipeline_names() -> &'static [&'static str] {
     &["O0", "O1", "O2", "O3", "tile", "default"]
@@ -124,16 +113,12 @@ pub fn pipeline_names() -> &'static [&'static str] {
 
 /// The passes of a pipeline: a level's, `tile` for those of Tile IR, `default` for the whole way to Tile IR.
 pub fn named_pipeline(name: &str) -> Option<Vec<&'static Pass>> {
-    let tile = || TILE.iter().filter_map(|name| find(name));
+    let level = OptLevel::default();
+    // Collectives belong to whole operands, before everything else.
+    let collectives = find("collective-insertion").into_iter();
     match name {
-        "tile" => Some(tile().collect()),
-        "default" => {
-            let mut all = OptLevel::default().passes();
-            all.extend(find("layouts"));
-            all.extend(tile().filter(|pass| pass.name != "collective-insertion"));
-            let first = find("collective-insertion");
-            Some(first.into_iter().chain(all).collect())
-        }
+        "tile" => Some(collectives.chain(level.tile_passes()).collect()),
+        "default" => Some(collectives.chain(level.passes()).chain(find("layouts")).chain(level.tile_passes()).collect()),
         name => name.parse::<OptLevel>().ok().map(OptLevel::passes),
     }
 }

@@ -251,11 +251,14 @@ fn library_cases() -> Vec<Case> {
     taken.into_iter().map(|at| all[at].clone()).collect()
 }
 
+/// A kernel, its target, a line of its source and an operation there.
+type Place<'n> = (&'n str, Arch, usize, &'n str);
+
 #[test]
 fn no_barrier_or_wait_of_the_library_can_go() {
     let (mut wrong, mut removed, mut kernels) = (Vec::new(), 0, 0);
     // Whether some case shows that a barrier is needed, and one in which it is reached.
-    let mut shown: BTreeMap<(&str, Arch, usize, &str), (bool, Option<String>)> = BTreeMap::new();
+    let mut shown: BTreeMap<Place<'_>, (bool, Option<String>)> = BTreeMap::new();
     for case in library_cases() {
         let compiled = case.compiled();
         let Some(data) = data_of(&case, &compiled) else { continue };

@@ -110,7 +110,8 @@ impl DeviceSubject {
         timing: Timing,
         launcher: impl FnOnce(&DeviceTensors) -> Result<Box<dyn Launcher>, Fault>,
     ) -> Result<DeviceSubject, Fault> {
-        let (device, sums) = (timer.borrow().device().clone(), timer.borrow_mut().sums());
+        let sums = timer.borrow_mut().sums();
+        let device = timer.borrow().device().clone();
         let tensors = DeviceTensors::new(&plan, &Device::Driver(device.clone()), sums)?;
         let launcher = launcher(&tensors)?;
         let outputs = outputs_of(&plan);

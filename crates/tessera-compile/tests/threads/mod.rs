@@ -37,7 +37,6 @@ pub(crate) fn program(size: usize, choose: &mut Choose<'_>) -> Module {
     };
     func.abi = Abi {
         params: vec![array("x"), array("y"), AbiParam { name: "n".into(), kind: ParamKind::Scalar { dtype: DType::I32 } }],
-        ..Abi::default()
     };
     let body = func.body;
     let mut arrays = Vec::new();
