@@ -129,7 +129,8 @@ fn nightly(args: &[String]) -> Result<()> {
     let mut arguments = vec!["test", "--no-fail-fast"];
     arguments
         .extend(["tessera-bench", "tessera-cli", "tessera-compile", "tessera-emu"].iter().flat_map(|package| ["-p", package]));
-    let targets = ["assemble", "barriers", "conflicts", "emulated", "generated", "systematic", "sanitizers", "mutants", "anchors"];
+    let targets =
+        ["assemble", "barriers", "conflicts", "emulated", "generated", "systematic", "sanitizers", "mutants", "anchors"];
     arguments.extend(targets.iter().flat_map(|target| ["--test", target]));
     arguments.extend(["--", "--nocapture"]);
     writeln!(log, "$ cargo xtask nightly {schedules}\n$ cargo {}", arguments.join(" "))?;
