@@ -1,7 +1,7 @@
 //! `exchange-buffers`: buffers for operations whose threads exchange elements.
 //!
 //! The lowering to the target knows which operations these are and how much each needs; it is asked by a recording
-//! ([`crate::target::exchanges`]). Each gets a buffer of its own, allocated where the function starts: what may share bytes is
+//! ([`crate::target::exchanges`]). Each that has none gets a buffer of its own, allocated where the function starts: what may share bytes is
 //! `memory-management`'s business, and who waits for whom is `barrier-optimization`'s.
 //!
 //! ```text
@@ -11,9 +11,10 @@
 //! %b = tile.convert_layout %a through %1 : tile<64x64xf16, #1>
 //! ```
 
-use tessera_ir::{Changed, Diagnostic, Func, Global, Level, Module, Pass, PassCx, SharedType, TileOp, Type};
+use tessera_ir::{Changed, Diagnostic, Func, Global, Level, Module, OpData, Pass, PassCx, SharedType, TileOp, Type};
 use tessera_types::{Arch, DType};
 
+use super::memory_management::buffer_bytes;
 use crate::target::exchanges;
 
 /// Buffers for exchanges.
@@ -43,6 +44,13 @@ fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch) -> Result<bool,
     let asked = exchanges(&module, func, arch)?;
     let mut allocs = Vec::with_capacity(asked.len());
     for (&op, exchange) in &asked {
+        if let Some(through) = func.ops[op].through {
+            let room = func.ty(through).as_shared().map_or(0, buffer_bytes);
+            if room < exchange.bytes {
+                return Err(too_small(&func.ops[op], exchange.bytes, room));
+            }
+            continue;
+        }
         let ty = match &exchange.lies {
             Some(ty) => ty.clone(),
             None => SharedType::new(&[exchange.bytes as u32][..], DType::I8),
@@ -52,6 +60,13 @@ fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch) -> Result<bool,
         func.ops[op].through = Some(func.ops[alloc].result());
         allocs.push(alloc);
     }
+    let changed = !allocs.is_empty();
     func.blocks[func.body].ops.splice(0..0, allocs);
-    Ok(!asked.is_empty())
+    Ok(changed)
+}
+
+fn too_small(data: &OpData, bytes: u64, room: u64) -> Diagnostic {
+    let message = format!("`{}` exchanges {bytes} bytes, the buffer behind `through` has {room}", data.row().mnemonic);
+    Diagnostic::error("exchange-too-small", data.span, message)
+        .help(format!("give it `shared<{bytes}xi8>`, or leave `through` out: this pass finds a buffer"))
 }

@@ -42,6 +42,9 @@ struct Side {
 impl Lowering<'_> {
     /// A product whose threads multiply by themselves; `None` where factors do not lie in memory as this takes them.
     pub(super) fn by_threads(&mut self, lhs: &Buffer, rhs: &Buffer, acc: Value) -> Lowered<Option<Regs>> {
+        if self.is_recording() {
+            return self.regs(acc).map(Some);
+        }
         let (layout, out) = (self.layout(acc)?, self.dtype(acc)?);
         let ty = match out {
             DType::F32 => Ty::F32,

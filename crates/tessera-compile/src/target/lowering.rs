@@ -331,7 +331,7 @@ impl<'m> Lowering<'m> {
             let op = ops[at];
             (self.op, self.scratch.last) = (op, None);
             self.span = func.ops[op].span;
-            if self.scratch.asked.is_none() {
+            if !self.is_recording() {
                 self.files.set_loc(&mut self.b, self.module, self.span);
             }
             at += match self.roles(&ops[at..])? {

@@ -5,7 +5,7 @@
 //!
 //! | subject | files |
 //! |---|---|
-//! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch` |
+//! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
@@ -41,6 +41,7 @@ mod memory;
 mod narrow;
 mod place;
 mod product;
+mod recording;
 mod reduce;
 mod remap;
 mod rings;
@@ -64,7 +65,7 @@ use tessera_types::Arch;
 pub use self::conflicts::{SharedAccess, shared_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
-pub(crate) use self::scratch::Exchange;
+pub(crate) use self::recording::exchanges;
 
 /// A kernel in Target IR with what a launch of it must know.
 #[derive(Clone, Debug)]
@@ -113,18 +114,6 @@ impl TargetKernel {
 /// What the target does not have, and more threads or shared memory than a block may have.
 pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, Diagnostic> {
     lower_boxed(module, func, arch).map_err(|diagnostic| *diagnostic)
-}
-
-/// What each operation of a Tile function exchanges elements through that has no buffer for it: a recording of the lowering.
-///
-/// # Errors
-/// What the target does not have.
-pub(crate) fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTreeMap<Op, Exchange>, Diagnostic> {
-    let mut lowering = Lowering::new(module, func, arch);
-    lowering.scratch.asked = Some(BTreeMap::new());
-    let recorded = lowering.reserve_buffers().and_then(|()| lowering.parameters()).and_then(|()| lowering.block(func.body));
-    recorded.map_err(|diagnostic| *diagnostic)?;
-    Ok(lowering.scratch.asked.unwrap_or_default())
 }
 
 fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {

@@ -158,6 +158,9 @@ impl Lowering<'_> {
         steps: usize,
         mut factors: impl FnMut(&mut Self, usize) -> Lowered<[Vec<Reg>; 2]>,
     ) -> Lowered<Regs> {
+        if self.is_recording() {
+            return Ok(accumulator.clone());
+        }
         let word = |dtype: DType, sign: Signedness| match dtype {
             DType::F8E4M3 => "e4m3",
             DType::F8E5M2 => "e5m2",
@@ -302,6 +305,9 @@ impl Lowering<'_> {
 
     /// Each thread multiplies rows by columns for the elements of the accumulator that it holds.
     fn by_elements(&mut self, lhs: &Buffer, rhs: &Buffer, scales: Option<&[Buffer]>, acc: Value, signs: Signs) -> Lowered<Regs> {
+        if self.is_recording() {
+            return self.regs(acc);
+        }
         let layout = self.layout(acc)?;
         let out = self.dtype(acc)?;
         let start = self.regs(acc)?;

@@ -4,7 +4,7 @@
 //! exchange threads write, meet, and read; nobody waits before it, since barriers of the function see to that. Exchanges of one operation take turns
 //! between two parts of the buffer where that is small: who writes the one part has met those who read it in the other's exchange.
 //!
-//! A recording ([`super::exchanges`]) lowers a function without such buffers, and notes what each operation asks for.
+//! A [recording](super::recording) notes what each operation asks for.
 //!
 //! Elements take whole bytes there: a truth value or a code of fewer bits is one byte.
 

@@ -87,6 +87,20 @@ impl Part {
         !self.axes.iter().zip(&other.axes).any(apart)
     }
 
+    /// Whether it and another part have an element in common for sure, at the same time.
+    pub(super) fn overlaps(&self, other: &Part) -> bool {
+        let meet = |(a, b): (&Extent, &Extent)| match (a, b) {
+            (Extent::Range(a, m), Extent::Range(b, n)) => a + m > *b && b + n > *a,
+            (Extent::Range(first, count), Extent::One(at)) | (Extent::One(at), Extent::Range(first, count)) => {
+                *at >= *first as i64 && *at < (first + count) as i64
+            }
+            (Extent::One(a), Extent::One(b)) => a == b,
+            (Extent::Named(a, _), Extent::Named(b, _)) => a == b,
+            _ => false,
+        };
+        self.alloc == other.alloc && self.axes.iter().zip(&other.axes).all(meet)
+    }
+
     /// Whether elements have the same coordinates in both, one-entry axes aside.
     fn same_window(&self, other: &Part) -> bool {
         let window = |part: &Part| part.own.iter().map(|&axis| part.axes[axis].clone()).collect::<SmallVec<[Extent; 4]>>();
@@ -133,6 +147,14 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    /// Whether some thread chooses the same element in both for sure.
+    pub(super) fn same(&self, other: &Choice) -> bool {
+        let known = self.indices.iter().all(Option::is_some) && self.base.is_none();
+        known
+            && self.indices == other.indices
+            && (0..self.threads).any(|thread| self.is_active(thread) && other.is_active(thread))
+    }
+
     fn is_active(&self, thread: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[thread])
     }

@@ -1,0 +1,203 @@
+//! Which memory an operand is, and which thread of an operation touches which element of it.
+//!
+//! ```text
+//! %s = tile.alloc_shared {offset=0} : shared<2x64xf32>      the whole of %s, bytes 0 to 512
+//! %p = tile.slice_shared %s, %one                           row 1 of it
+//! tile.store_element %v, %p, [%t]                           each thread the element of its number there
+//! ```
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use tessera_ir::attrs::{AtomicMode, MemoryOrder};
+use tessera_ir::{Const, Def, Effects, Op, OpData, OpKind, Padding, ScheduleOp, TileOp, TileViewType, Type, Value};
+
+use super::index::{Index, Turn};
+use super::place::{Choice, Extent, Memory, Part, Seen, Who};
+use super::program::ListId;
+use super::read::Reader;
+use crate::analysis::memory::root;
+use crate::passes::memory_management::buffer_bytes;
+
+impl Reader<'_> {
+    pub(super) fn global(&mut self, op: Op, data: &OpData, kind: &ScheduleOp, list: ListId) {
+        let (place, value, order) = match kind {
+            ScheduleOp::LoadViewTko { order, .. } => (data.one(0), data.results[0], *order),
+            ScheduleOp::StoreViewTko { order, .. } => (data.one(1), data.one(0), *order),
+            ScheduleOp::AtomicRedViewTko { order, .. } => (data.one(0), data.one(2), *order),
+            ScheduleOp::LoadPtrTko { order, .. } | ScheduleOp::StorePtrTko { order, .. } => (data.one(0), data.one(0), *order),
+            ScheduleOp::AtomicRmwTko { order, .. } | ScheduleOp::AtomicCasTko { order, .. } => (data.one(0), data.one(0), *order),
+            _ => return,
+        };
+        let releases = matches!(order, MemoryOrder::Release | MemoryOrder::AcqRel);
+        let acquires = matches!(order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
+        let ordering = (releases || acquires) && !self.program.per_thread;
+        let writes = data.row().effects == Effects::Write || order != MemoryOrder::Weak;
+        let memory = if ordering { Memory::All } else { Memory::Global(root(self.func, place)) };
+        let who = if ordering { Who::Anyone } else { self.who_of(data, kind, place, value, order) };
+        let access = self.touch(op, list, memory, writes, who);
+        // Sums may be made in any order, where nobody asks what was there before.
+        let mode = match kind {
+            ScheduleOp::AtomicRedViewTko { mode, .. } => Some(*mode),
+            ScheduleOp::AtomicRmwTko { mode, .. } if !self.is_used(data.results[0]) => Some(*mode),
+            _ => None,
+        };
+        if !ordering && mode != Some(AtomicMode::Xchg) {
+            self.program.accesses[access].atomic = mode.map(|mode| mode as u32);
+        }
+    }
+
+    fn is_used(&self, value: Value) -> bool {
+        self.func.linked_ops().into_iter().any(|op| self.func.ops[op].used().any(|used| used == value))
+    }
+
+    fn who_of(&mut self, data: &OpData, kind: &ScheduleOp, place: Value, value: Value, order: MemoryOrder) -> Who {
+        if self.func.ty(value).is_scalar() {
+            if self.program.per_thread {
+                return self.pointed(place, 1);
+            }
+            let read_by_all = data.row().effects == Effects::Read && order == MemoryOrder::Weak;
+            return if read_by_all { Who::Anyone } else { Who::First };
+        }
+        let (Some(layout), Type::TileView(view)) = (self.func.ty(value).layout(), self.func.ty(place)) else {
+            return Who::Anyone;
+        };
+        let index = match kind {
+            ScheduleOp::StoreViewTko { .. } => data.group(2),
+            _ => data.group(1),
+        };
+        let cut = TileViewType { padding: Padding::Zero, ..(**view).clone() };
+        let made = self.func.defining_op(place).map(|op| &self.func.ops[op]);
+        let array = match made.map(|made| (&made.kind, made)) {
+            Some((OpKind::Schedule(ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {}), made)) => made.one(0),
+            _ => place,
+        };
+        Who::Spread(layout.clone(), Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
+    }
+
+    /// The element that each thread's pointer points to: an array argument, moved.
+    pub(super) fn pointed(&mut self, pointer: Value, width: i64) -> Who {
+        let Some(op) = self.func.defining_op(pointer) else { return Who::Anyone };
+        let data = &self.func.ops[op];
+        match &data.kind {
+            OpKind::Schedule(ScheduleOp::Offset {}) if self.indices.is_common(data.one(0)) => {
+                let index = self.indices.of(data.one(1));
+                self.choice(Some(data.one(0)), vec![index], width)
+            }
+            _ => Who::Anyone,
+        }
+    }
+
+    fn choice(&self, base: Option<Value>, indices: Vec<Option<Index>>, width: i64) -> Who {
+        let threads = self.func.hints.threads() as usize;
+        Who::Each(Rc::new(Choice { base, indices, width, active: self.active.clone(), threads }))
+    }
+
+    // --- buffers
+
+    /// The part of a buffer that a value is.
+    pub(super) fn buffer(&self, value: Value) -> Memory {
+        Memory::Buffer(self.part(value).map(Box::new))
+    }
+
+    fn part(&self, value: Value) -> Option<Part> {
+        let Def::Result(op, _) = self.func.values[value].def else { return None };
+        let data = &self.func.ops[op];
+        let OpKind::Tile(kind) = &data.kind else { return None };
+        match kind {
+            TileOp::AllocShared { offset, .. } => {
+                let ty = self.func.ty(value).as_shared()?;
+                let bytes = offset.map(|offset| (u64::from(offset), u64::from(offset) + buffer_bytes(ty)));
+                Some(Part { slot: self.slots.contains(&value), ..Part::whole(op, ty, bytes) })
+            }
+            TileOp::SliceShared {} => {
+                let part = self.part(data.one(0))?;
+                let index = data.one(1);
+                let entry = match self.func.constant(index).and_then(Const::as_int) {
+                    Some(number) => Entry::Known(number),
+                    None => Entry::Named(index, Turn::of(self.func, index)),
+                };
+                sliced(part, entry)
+            }
+            TileOp::SubviewShared { offsets } => {
+                let mut part = self.part(data.one(0))?;
+                let ty = self.func.ty(value).as_shared()?;
+                for (own, (&offset, &extent)) in offsets.iter().zip(&ty.shape).enumerate() {
+                    if let Extent::Range(first, count) = &mut part.axes[part.own[own]] {
+                        *first += u64::from(offset);
+                        *count = u64::from(extent);
+                    }
+                }
+                Some(part)
+            }
+            TileOp::TransposeShared { permutation } => {
+                let mut part = self.part(data.one(0))?;
+                part.own = permutation.iter().map(|&axis| part.own[axis as usize]).collect();
+                Some(part)
+            }
+            TileOp::Slot { buffer } => {
+                let ring = self.func.defining_op(data.one(0))?;
+                let whole = *self.func.ops[ring].group(0).get(*buffer as usize)?;
+                sliced(self.part(whole)?, Entry::Named(data.one(1), None))
+            }
+            _ => None,
+        }
+    }
+
+    /// Elements that each thread names.
+    pub(super) fn chosen(&mut self, memory: &Memory, indices: &[Value], width: i64) -> Who {
+        let Memory::Buffer(Some(part)) = memory else { return Who::Anyone };
+        let mut all: Vec<Option<Index>> = Vec::new();
+        for extent in &part.axes {
+            all.push(match extent {
+                Extent::One(number) => Some(self.indices.number(*number)),
+                Extent::Named(value, _) => self.indices.of(*value),
+                Extent::Range(..) => None,
+            });
+        }
+        for (&axis, &index) in part.own.iter().zip(indices) {
+            let Extent::Range(first, _) = part.axes[axis] else { continue };
+            all[axis] = self.indices.of(index).map(|index| index.ahead(first as i64));
+        }
+        // Neighbours are counted along the last axis.
+        let last = part.own.last().copied().unwrap_or(0);
+        let whole = self.func.ty(self.func.ops[part.alloc].result()).as_shared();
+        let in_order = whole.is_some_and(|ty| ty.order.last().is_some_and(|&axis| axis as usize == last));
+        if width > 1 && !(in_order && last + 1 == all.len()) {
+            return Who::Anyone;
+        }
+        self.choice(None, all, width)
+    }
+
+    pub(super) fn spread(&self, value: Value) -> Who {
+        match self.func.ty(value).layout() {
+            Some(layout) => Who::Spread(layout.clone(), None),
+            None => Who::Anyone,
+        }
+    }
+
+    pub(super) fn buffers_of(&self, data: &OpData) -> SmallVec<[Value; 2]> {
+        data.operands.iter().copied().filter(|&value| self.is_buffer(value)).collect()
+    }
+
+    pub(super) fn is_buffer(&self, value: Value) -> bool {
+        matches!(self.func.ty(value), Type::Shared(_))
+    }
+}
+
+/// The entry of a part's first axis that a slice takes.
+enum Entry {
+    Known(i64),
+    Named(Value, Option<Turn>),
+}
+
+fn sliced(mut part: Part, entry: Entry) -> Option<Part> {
+    let axis = *part.own.first()?;
+    part.own.remove(0);
+    let Extent::Range(first, _) = part.axes[axis] else { return None };
+    part.axes[axis] = match entry {
+        Entry::Known(number) => Extent::One(number + first as i64),
+        Entry::Named(value, turn) => Extent::Named(value, turn.filter(|_| first == 0)),
+    };
+    Some(part)
+}
