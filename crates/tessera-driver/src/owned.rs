@@ -140,7 +140,12 @@ impl Context {
 
     /// Assembles PTX text to a cubin for this device.
     pub fn assemble(&self, ptx: &str) -> Result<Vec<u8>> {
-        self.table()?.assemble(ptx)
+        self.table()?.assemble(ptx, true)
+    }
+
+    /// The same instruction by instruction, so that the assembler's mistakes can be told from others.
+    pub fn assemble_unoptimized(&self, ptx: &str) -> Result<Vec<u8>> {
+        self.table()?.assemble(ptx, false)
     }
 
     /// Makes a stream.

@@ -156,8 +156,8 @@ table! {
     /// Milliseconds between two reached events.
     event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
 
-    /// Assembles PTX text to a cubin for a device of the current context.
-    assemble(ptx: &str) -> Vec<u8>;
+    /// Assembles PTX text to a cubin for a device of the current context; without `optimized`, instruction by instruction.
+    assemble(ptx: &str, optimized: bool) -> Vec<u8>;
     /// Loads PTX text or a cubin into the current context.
     module_load(image: &[u8]) -> ModuleHandle;
     /// Unloads a module.

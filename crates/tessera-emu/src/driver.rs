@@ -514,7 +514,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
         }
     });
     // The emulator's machine code is the PTX text itself.
-    slot!(assemble, |d, ptx: &str| {
+    slot!(assemble, |d, ptx: &str, _optimized| {
         let module = d.load(ptx.as_bytes())?;
         d.unload(module);
         Ok(ptx.as_bytes().to_vec())

@@ -2,45 +2,20 @@
 //!
 //! A kernel of the **single** kind does one instruction after the other, each from the inputs alone and each with a result of
 //! its own, so that a difference names its instruction. A **program** works on a handful of registers with branches, loops,
-//! guards, memory and warp instructions, and shows all registers at the end.
+//! guards, memory and warp instructions, and shows all registers at the end. A **traced** program is one that also writes down
+//! what every instruction gave, so that the first that differs can be named.
 
 use std::fmt::Write;
 
-use tessera_bench::Random;
+use crate::rows::{ALONE, FLOAT, INTEGER, MEMORY, TOGETHER, keeps_its_guard};
+use crate::values::{CLASSES, EACH, Form, INPUT_BYTES, PREDICATES, Stream, value};
 
-use crate::rows::{FLOAT, INTEGER, MEMORY, TOGETHER};
-
-/// Threads of a kernel: two warps, in one block.
-pub(crate) const THREADS: usize = 64;
-/// Registers of each class.
-const EACH: u64 = 8;
-/// The classes with inputs, and the bytes of a register there.
-pub(crate) const CLASSES: [(char, usize); 7] = [('d', 8), ('g', 8), ('r', 4), ('f', 4), ('q', 4), ('h', 4), ('e', 4)];
-/// Bytes of a thread's inputs.
-pub(crate) const INPUT_BYTES: usize = 8 * (8 + 8 + 4 + 4 + 4 + 4 + 4);
 /// Instructions of a kernel of the single kind.
 const SINGLES: usize = 24;
-
-/// A stream of numbers.
-pub(crate) struct Stream(Random);
-
-impl Stream {
-    pub(crate) fn new(seed: u64) -> Stream {
-        Stream(Random::new(seed))
-    }
-
-    pub(crate) fn bits(&mut self) -> u64 {
-        self.0.next_u64()
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound
-    }
-
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-}
+/// Bytes of a traced result: the step's number from one, and behind eight bytes the value.
+pub(crate) const RECORD: usize = 16;
+/// Results that a traced thread can give: all rows, three results each, in three loops of four turns.
+pub(crate) const RECORDS: usize = 34 * 3 * 64;
 
 /// What is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,48 +29,16 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 4] = [Kind::SingleInteger, Kind::SingleFloat, Kind::Integer, Kind::Float];
 
+    pub(crate) fn is_single(self) -> bool {
+        matches!(self, Kind::SingleInteger | Kind::SingleFloat)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::SingleInteger => "integer instructions",
             Kind::SingleFloat => "floating-point instructions",
             Kind::Integer => "integer programs",
             Kind::Float => "floating-point programs",
-        }
-    }
-}
-
-/// How the bits of a result are compared: NaNs are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Bits,
-    F32,
-    F64,
-    F16,
-    Bf16,
-}
-
-impl Form {
-    fn of(class: char, bf16: bool) -> Form {
-        match class {
-            'f' => Form::F32,
-            'g' => Form::F64,
-            'h' | 'q' if bf16 => Form::Bf16,
-            'h' | 'q' => Form::F16,
-            _ => Form::Bits,
-        }
-    }
-
-    /// The bits with every NaN made the same.
-    pub(crate) fn canonical(self, bits: u64) -> u64 {
-        let half = |bits: u64, infinity: u64| if bits & 0x7fff > infinity { 0x7fff } else { bits };
-        let pair = |infinity| half(bits & 0xffff, infinity) | half(bits >> 16 & 0xffff, infinity) << 16 | bits >> 32 << 32;
-        match self {
-            Form::Bits => bits,
-            Form::F32 if bits & 0x7fff_ffff > 0x7f80_0000 => 0x7fff_ffff,
-            Form::F64 if bits & !(1 << 63) > 0x7ff0_0000_0000_0000 => !(1 << 63),
-            Form::F32 | Form::F64 => bits,
-            Form::F16 => pair(0x7c00),
-            Form::Bf16 => pair(0x7f80),
         }
     }
 }
@@ -112,80 +55,58 @@ pub(crate) struct Shown {
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) results: Vec<Shown>,
+    /// Bytes of a thread's output; a trace is the last `RECORD * RECORDS` of them.
     pub(crate) bytes: usize,
+    /// What a traced program writes down: an instruction and one of its results.
+    pub(crate) steps: Vec<Step>,
 }
 
-const WORDS: [u64; 14] =
-    [0, 1, 2, 7, 31, 32, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x7f80_0000, 0x3f80_0000, 0x0080_0000, 0x7fff, 0x8000];
-
-/// Interesting and random bits of a class.
-fn value(stream: &mut Stream, class: char) -> u64 {
-    let float = |stream: &mut Stream, bits: u32, fraction: u32| {
-        let sign = stream.below(2) << (bits - 1);
-        let top = (1u64 << (bits - 1 - fraction)) - 1;
-        let bias = top >> 1;
-        let exponent = match stream.below(8) {
-            0 => 0,
-            1 => top,
-            2 => bias.saturating_sub(fraction.into()) + stream.below(2 * u64::from(fraction)),
-            3 => stream.below(top + 1),
-            _ => bias - 4 + stream.below(9),
-        };
-        let digits = match stream.below(4) {
-            0 => 0,
-            1 => stream.bits() & !((1 << (fraction * 2 / 3)) - 1),
-            _ => stream.bits(),
-        };
-        sign | exponent.min(top) << fraction | (digits & ((1 << fraction) - 1))
-    };
-    match class {
-        'f' => float(stream, 32, 23),
-        'g' => float(stream, 64, 52),
-        'q' => value(stream, 'h') << 16 | value(stream, 'h'),
-        'e' => stream.bits() & 0xffff,
-        'h' if stream.below(3) == 0 => float(stream, 16, 10),
-        'h' if stream.below(3) == 0 => float(stream, 16, 7),
-        'h' => stream.bits() >> stream.below(16) & 0xffff,
-        'r' if stream.below(4) == 0 => stream.pick(&WORDS),
-        'r' if stream.below(5) == 0 => float(stream, 16, 10) << 16 | float(stream, 16, 10),
-        'r' if stream.below(5) == 0 => float(stream, 32, 23),
-        'r' => stream.bits() & 0xffff_ffff & (u64::MAX >> (32 + stream.below(32))),
-        'd' if stream.below(4) == 0 => {
-            let word = stream.pick(&WORDS);
-            if stream.below(2) == 0 { word } else { word << 32 }
-        }
-        _ => stream.bits() >> stream.below(60),
-    }
+/// One result of one instruction.
+pub(crate) struct Step {
+    pub(crate) text: String,
+    pub(crate) register: String,
+    pub(crate) form: Form,
 }
 
-/// The inputs of every thread, class by class.
-pub(crate) fn inputs(seed: u64) -> Vec<u8> {
-    let mut stream = Stream::new(seed);
-    let mut bytes = Vec::with_capacity(INPUT_BYTES * THREADS);
-    for _ in 0..THREADS {
-        for (class, width) in CLASSES {
-            for _ in 0..EACH {
-                // A half lies in the low bits of a word.
-                bytes.extend(&value(&mut stream, class).to_le_bytes()[..width]);
-            }
-        }
-    }
-    bytes
+/// What is open around an instruction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// An arm of a branch on this predicate.
+    Arm(u64),
+    Loop,
 }
 
 struct Writer<'s> {
     stream: &'s mut Stream,
     text: String,
     labels: u32,
-    /// Loops that are open: each has a counter of its own.
-    depth: usize,
+    /// The loops and branches around: each loop has a counter of its own.
+    open: Vec<Open>,
     left: usize,
     float: bool,
     /// Whether the halves of a floating-point program are bf16.
     bf16: bool,
+    traced: bool,
+    steps: Vec<Step>,
 }
 
 impl Writer<'_> {
+    fn in_loop(&self) -> bool {
+        self.open.contains(&Open::Loop)
+    }
+
+    /// A predicate to write. In a loop inside of an arm, ptxas 13.0 takes the branch's own predicate to be what it was at the branch,
+    /// whatever the loop writes to it.
+    fn writable(&mut self) -> u64 {
+        loop {
+            let chosen = self.stream.below(PREDICATES);
+            let arm = self.open.iter().position(|&open| open == Open::Arm(chosen));
+            if arm.is_none_or(|arm| !self.open[arm..].contains(&Open::Loop)) {
+                return chosen;
+            }
+        }
+    }
+
     fn immediate(&mut self, class: char) -> String {
         let bits = value(self.stream, class);
         match class {
@@ -197,8 +118,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A row with its choices made. `own` gives destinations; without it they are random.
-    fn filled(&mut self, row: &str, own: Option<&mut Vec<(char, String)>>) -> String {
+    /// A row with its choices made, and what it writes: random registers, or `own` ones.
+    fn filled(&mut self, row: &str, own: bool) -> (String, Vec<(char, String)>) {
         let mut out = String::new();
         let mut results = Vec::new();
         let mut plain = String::new();
@@ -231,9 +152,10 @@ impl Writer<'_> {
             match c {
                 '=' => {
                     let class = chars.next().unwrap_or('r');
-                    let name = match &own {
-                        Some(_) => format!("%{class}d{}", results.len()),
-                        None => format!("%{class}{}", self.stream.below(if class == 'p' { 4 } else { EACH })),
+                    let name = match class {
+                        _ if own => format!("%{class}d{}", results.len()),
+                        'p' => format!("%p{}", self.writable()),
+                        _ => format!("%{class}{}", self.stream.below(EACH)),
                     };
                     results.push((class, name.clone()));
                     out.push_str(&name);
@@ -246,7 +168,7 @@ impl Writer<'_> {
                         let number = self.immediate(class);
                         out.push_str(&number);
                     } else {
-                        let count = if class == 'p' { 4 } else { EACH };
+                        let count = if class == 'p' { PREDICATES } else { EACH };
                         let _ = write!(out, "%{class}{}", self.stream.below(count));
                     }
                 }
@@ -271,43 +193,75 @@ impl Writer<'_> {
                 other => out.push(other),
             }
         }
-        if let Some(own) = own {
-            *own = results;
+        // Vectors of results are named in the row.
+        if let Some((_, named)) = row.split_once("{%") {
+            let names = named.split('}').next().unwrap_or_default();
+            results.extend(names.split(", %").filter_map(|name| Some((name.chars().next()?, format!("%{name}")))));
         }
-        out
+        (out, results)
     }
 
     fn row(&mut self) -> String {
-        let list = match (self.stream.below(10), self.depth) {
+        let list = match (self.stream.below(10), self.open.len()) {
             (0, 0) => TOGETHER,
             (1 | 2, _) => MEMORY,
             (3.., _) if self.float && self.stream.below(6) != 0 => FLOAT,
             _ => INTEGER,
         };
-        let mut row = self.stream.pick(list);
-        let mut text = self.filled(row, None);
-        // A half is read as what it was written as.
+        let floats = std::ptr::eq(list, FLOAT);
         let bf16 = self.bf16;
+        // A half is read as what it was written as. An integer that is narrowed may come from a float: ptxas makes one conversion of the
+        // two, and a NaN becomes another integer.
         let foreign = |row: &str, text: &str| {
             let other = if bf16 { text.replace("bf16", "").contains("f16") } else { text.contains("bf16") };
-            other || (!std::ptr::eq(list, FLOAT) && (row.contains("=h") || row.contains("$h") || row.contains("%h0")))
+            let half = row.contains("=h") || row.contains("$h") || row.contains("%h0") || row.contains("%short");
+            other || (!floats && (half || row.starts_with("cvt")))
         };
+        let mut row = self.stream.pick(list);
+        let (mut text, mut results) = self.filled(row, false);
         while self.float && foreign(row, &text) {
             row = self.stream.pick(list);
-            text = self.filled(row, None);
+            (text, results) = self.filled(row, false);
         }
         // One instruction may have a guard; those that lanes do together have none.
+        let single = !std::ptr::eq(list, TOGETHER) && text.matches(';').count() == 1;
+        let again = results.iter().any(|(_, name)| text.matches(name.as_str()).count() > 1);
         let guard = match self.stream.below(8) {
-            0 if !std::ptr::eq(list, TOGETHER) && text.matches(';').count() == 1 => {
-                format!("@{}%p{} ", self.stream.pick(&["", "!"]), self.stream.below(4))
+            0 if single && keeps_its_guard(row, again && self.in_loop()) => {
+                format!("@{}%p{} ", self.stream.pick(&["", "!"]), self.stream.below(PREDICATES))
             }
             _ => String::new(),
         };
-        format!("    {guard}{text}\n")
+        let mut line = format!("    {guard}{text}\n");
+        if self.traced {
+            for (class, register) in results {
+                let form = if self.float { Form::of(class, bf16) } else { Form::Bits };
+                line.push_str(&self.record(class, &register, format!("{guard}{text}"), form));
+            }
+        }
+        line
     }
 
-    fn block(&mut self, inside: usize) {
-        self.depth += inside;
+    /// Writes a result down, behind the last one.
+    fn record(&mut self, class: char, register: &str, text: String, form: Form) -> String {
+        self.steps.push(Step { text, register: register.to_owned(), form });
+        let (register, stores) = widened(class, register);
+        let bits = if matches!(class, 'd' | 'g') { 64 } else { 32 };
+        let number = self.steps.len();
+        format!(
+            "{stores}    st.global.b{bits} [%log+8], {register};\n    mov.b32 %half, {number};\n    st.global.b32 [%log], %half;\n    \
+             add.u64 %log, %log, {RECORD};\n"
+        )
+    }
+
+    /// A few rows in a loop or an arm, with what else opens there.
+    fn inside(&mut self, open: Open) {
+        self.open.push(open);
+        self.block();
+        self.open.pop();
+    }
+
+    fn block(&mut self) {
         let own = 2 + self.stream.below(8) as usize;
         for _ in 0..own {
             if self.left == 0 {
@@ -316,26 +270,27 @@ impl Writer<'_> {
             self.left -= 1;
             let row = self.row();
             self.text.push_str(&row);
-            if self.depth >= 3 {
+            let level = self.open.len();
+            if level >= 3 {
                 continue;
             }
             let label = self.labels;
             match self.stream.below(12) {
                 0 => {
                     self.labels += 1;
-                    let p = self.stream.below(4);
+                    let p = self.stream.below(PREDICATES);
                     let _ = writeln!(self.text, "    @%p{p} bra other{label};");
-                    self.block(1);
+                    self.inside(Open::Arm(p));
                     let _ = writeln!(self.text, "    bra.uni both{label};\nother{label}:");
-                    self.block(1);
+                    self.inside(Open::Arm(p));
                     let _ = writeln!(self.text, "both{label}:");
                 }
                 1 => {
                     self.labels += 1;
-                    let (level, r) = (self.depth, self.stream.below(EACH));
+                    let r = self.stream.below(EACH);
                     // Lanes go round between one and four times.
                     let _ = writeln!(self.text, "    and.b32 %turns{level}, %r{r}, 3;\nagain{label}:");
-                    self.block(1);
+                    self.inside(Open::Loop);
                     let _ = writeln!(self.text, "    sub.u32 %turns{level}, %turns{level}, 1;");
                     let _ = writeln!(self.text, "    setp.ge.s32 %more{level}, %turns{level}, 0;");
                     let _ = writeln!(self.text, "    @%more{level} bra again{label};");
@@ -343,16 +298,15 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        self.depth -= inside;
     }
 }
 
 const OPENING: &str = "
 {
     .reg .pred %p<4>, %more<4>, %pd<8>;
-    .reg .b16 %h<8>, %hd<8>, %e<8>, %ed<8>;
+    .reg .b16 %h<8>, %hd<8>, %e<8>, %ed<8>, %short;
     .reg .b32 %r<8>, %f<8>, %q<8>, %rd<8>, %fd<8>, %qd<8>, %turns<4>, %t, %mine, %half;
-    .reg .b64 %d<8>, %g<8>, %dd<8>, %gd<8>, %in, %out, %o;
+    .reg .b64 %d<8>, %g<8>, %dd<8>, %gd<8>, %in, %out, %o, %log, %long;
     .shared .align 8 .b8 memory[2048];
     .local .align 8 .b8 stack[32];
     mov.u32 %t, %tid.x;
@@ -363,7 +317,7 @@ const OPENING: &str = "
 ";
 
 /// One kernel behind another in `text`.
-fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Program {
+fn kernel(stream: &mut Stream, kind: Kind, name: &str, traced: bool, text: &mut String) -> Program {
     let mut bytes = 0_usize;
     let mut results = Vec::new();
     let _ = write!(text, ".visible .entry {name}(.param .u64 in, .param .u64 out)");
@@ -384,16 +338,17 @@ fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Pro
         let _ = writeln!(text, "    setp.lt.s32 %p{index}, %r{index}, %r{};", index + 4);
         let _ = writeln!(text, "    st.shared.b64 [%mine+{0}], %d{index};\n    st.local.b64 [stack+{0}], %g{index};", index * 8);
     }
-    let single = matches!(kind, Kind::SingleInteger | Kind::SingleFloat);
     let float = matches!(kind, Kind::SingleFloat | Kind::Float);
     let left = 6 + stream.below(28) as usize;
     let bf16 = stream.below(2) == 0;
-    let mut writer = Writer { stream, text: String::new(), labels: 0, depth: 0, left, float, bf16 };
+    let (open, steps) = (Vec::new(), Vec::new());
+    let mut writer = Writer { stream, text: String::new(), labels: 0, open, left, float, bf16, traced, steps };
     let mut body = String::new();
-    if single {
+    if kind.is_single() {
         for _ in 0..SINGLES {
-            let list = match writer.stream.below(10) {
-                0 => TOGETHER,
+            let list = match writer.stream.below(20) {
+                0 | 1 => TOGETHER,
+                2 => ALONE,
                 _ if float => FLOAT,
                 _ => INTEGER,
             };
@@ -402,8 +357,7 @@ fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Pro
             if row.contains("{%") {
                 continue;
             }
-            let mut own = Vec::new();
-            let line = writer.filled(row, Some(&mut own));
+            let (line, own) = writer.filled(row, true);
             let _ = writeln!(body, "    {line}");
             for (class, register) in own {
                 let (register, stores) = widened(class, &register);
@@ -419,11 +373,11 @@ fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Pro
         }
     } else {
         while writer.left > 0 {
-            writer.block(0);
+            writer.block();
         }
-        body = writer.text;
+        body = std::mem::take(&mut writer.text);
         for (class, width) in CLASSES.into_iter().chain([('p', 4)]) {
-            for index in 0..if class == 'p' { 4 } else { EACH } {
+            for index in 0..if class == 'p' { PREDICATES } else { EACH } {
                 let (register, stores) = widened(class, &format!("%{class}{index}"));
                 body.push_str(&stores);
                 let _ = writeln!(body, "    st.global.b{} [%out+{bytes}], {register};", width * 8);
@@ -434,10 +388,12 @@ fn kernel(stream: &mut Stream, kind: Kind, name: &str, text: &mut String) -> Pro
         }
     }
     bytes = bytes.next_multiple_of(8);
-    let _ = writeln!(text, "    mul.wide.u32 %o, %t, {bytes};\n    add.u64 %out, %out, %o;");
+    let log = bytes;
+    bytes += if traced { RECORD * RECORDS } else { 0 };
+    let _ = writeln!(text, "    mul.wide.u32 %o, %t, {bytes};\n    add.u64 %out, %out, %o;\n    add.u64 %log, %out, {log};");
     text.push_str(&body);
     text.push_str("    ret;\n}\n");
-    Program { name: name.to_owned(), results, bytes }
+    Program { name: name.to_owned(), results, bytes, steps: writer.steps }
 }
 
 /// A register that can be stored as 32 or 64 bits, and what makes it.
@@ -449,10 +405,23 @@ fn widened(class: char, register: &str) -> (String, String) {
     }
 }
 
+const HEAD: &str = ".version 8.6\n.target sm_90a\n.address_size 64\n";
+
 /// A module of `count` kernels.
 pub(crate) fn module(seed: u64, kind: Kind, count: usize) -> (String, Vec<Program>) {
     let mut stream = Stream::new(seed);
-    let mut text = String::from(".version 8.6\n.target sm_90a\n.address_size 64\n");
-    let programs = (0..count).map(|index| kernel(&mut stream, kind, &format!("k{index}"), &mut text)).collect();
+    let mut text = HEAD.to_owned();
+    let programs = (0..count).map(|index| kernel(&mut stream, kind, &format!("k{index}"), false, &mut text)).collect();
     (text, programs)
+}
+
+/// One kernel of that module, which writes down what every instruction gives.
+pub(crate) fn traced(seed: u64, kind: Kind, index: usize) -> (String, Program) {
+    let mut stream = Stream::new(seed);
+    for before in 0..index {
+        kernel(&mut stream, kind, &format!("k{before}"), false, &mut String::new());
+    }
+    let mut text = HEAD.to_owned();
+    let program = kernel(&mut stream, kind, &format!("k{index}"), true, &mut text);
+    (text, program)
 }

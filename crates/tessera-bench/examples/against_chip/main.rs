@@ -4,12 +4,15 @@
 //! against_chip [--out FILE] [--programs COUNT] [--seed SEED] [--chip emulator]
 //! ```
 //! Integers, copies and IEEE arithmetic must agree to the bit, sums that the chip orders in its own way within the reference's
-//! bound. With `--chip emulator` the emulator stands in for the chip, to try the comparison itself.
+//! bound. A random program counts where it differs without the assembler's optimisations, too; every difference is told. With
+//! `--chip emulator` the emulator stands in for the chip, to try the comparison itself.
 
 mod generator;
 mod library;
 mod programs;
 mod rows;
+mod trace;
+mod values;
 
 use std::sync::Arc;
 

@@ -129,14 +129,18 @@ impl ErrorLog {
 }
 
 fn fill_assembler(table: &mut DriverTable, symbols: &Arc<Symbols>) {
-    slot!(table, symbols, assemble, [link_create, link_add, link_complete, link_destroy], |cu, ptx| {
+    slot!(table, symbols, assemble, [link_create, link_add, link_complete, link_destroy], |cu, ptx, optimized| {
         const PTX: c_uint = 1;
+        const OPTIMIZATION_LEVEL: c_uint = 7;
         let mut text: Vec<u8> = ptx.bytes().chain([0]).collect();
         let mut log = ErrorLog::new();
-        let (mut options, mut values) = log.options();
+        let ([text_at, text_bytes], [at, bytes]) = log.options();
+        let mut options = [text_at, text_bytes, OPTIMIZATION_LEVEL];
+        // Full optimisation is 4, which is also the driver's default.
+        let mut values = [at, bytes, ptr::without_provenance_mut(if optimized { 4 } else { 0 })];
         let mut state = ptr::null_mut();
         // SAFETY: the log has the length that the second option states and outlives the linker's state.
-        let status = unsafe { link_create(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
+        let status = unsafe { link_create(3, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
         log.check(&cu, status)?;
         let (data, length, name) = (text.as_mut_ptr().cast(), text.len(), c"kernel".as_ptr());
         // SAFETY: the text is terminated and has the stated length; there are no further options.
