@@ -226,7 +226,7 @@ pub(crate) fn table(machine: &Machine) -> DriverTable {
     });
     slot!(event_synchronize, |_s, _| Ok(()));
     slot!(event_elapsed_ms, |s, start, end| Ok(((s.events[&end.0] - s.events[&start.0]) / 1e6) as f32));
-    slot!(assemble, |s, ptx| {
+    slot!(assemble, |s, ptx, _optimized| {
         s.assembled += 1;
         if ptx.contains("broken") {
             return Err(DriverError::Module { code: DriverCode::INVALID_PTX, name: "INVALID_PTX".into(), log: "line 1".into() });
