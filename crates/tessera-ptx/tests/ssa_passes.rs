@@ -10,7 +10,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use interpret::{MEMORY, Machine};
 use tessera_ptx::ssa::{Builder, Class, Kernel, Level, Value, module, optimize, verify};
-use tessera_ptx::{Special, Target, Type, Word, check, parse, print};
+use tessera_ptx::{Limit, Special, Target, Type, Word, check, parse, print};
 
 const BYTES: usize = 288;
 
@@ -390,8 +390,11 @@ fn optimised_programs_compute_the_same() {
         assert!(memory == reference.memory, "out of SSA:\n{text}");
         for constants_are_params in [true, false] {
             let (kernel, params) = program(&mut Unstructured::new(&bytes), constants_are_params).unwrap();
-            for level in [Level::O0, Level::O1, Level::O2] {
+            // With few registers, blocks are computed piece by piece.
+            let few = [Limit::MaxRegisters(26)];
+            for (level, limits) in [(Level::O0, &[][..]), (Level::O1, &[]), (Level::O2, &[]), (Level::O2, &few)] {
                 let mut kernel = kernel.clone();
+                kernel.limits.extend(limits);
                 optimize(&mut kernel, level);
                 assert_eq!(verify(&kernel), Vec::<String>::new());
                 let (memory, text) = run_ptx(&kernel, &params);
@@ -405,6 +408,38 @@ fn optimised_programs_compute_the_same() {
         Ok(())
     })
     .budget_ms(3000);
+}
+
+/// Elements that do not fit into the registers all at once are loaded and computed in pieces, between which the warp meets.
+#[test]
+fn much_is_computed_in_pieces() {
+    let build = |registers: u32| {
+        let mut b = Builder::new("pieces");
+        let (base, one) = (b.pointer_param("x", 16), b.u32(1));
+        let loaded: Vec<Value> = (0..128).map(|at| b.ld("global", Type::U32, (base, 4 * at))).collect();
+        let sums: Vec<Value> = (0..64).map(|at| b.add(Type::U32, loaded[at], loaded[64 + at])).collect();
+        let threads = b.special(Special::TidX);
+        let some = b.setp(Word::Lt, Type::U32, threads, one);
+        let stored = |b: &mut Builder| {
+            sums.iter().zip(0..).for_each(|(&sum, at)| b.st("global", Type::U32, (base, 4 * at), sum));
+            Vec::new()
+        };
+        b.if_(some, stored, |_| Vec::new());
+        b.ret();
+        let mut kernel = b.finish().unwrap();
+        kernel.limits.push(Limit::MaxRegisters(registers));
+        optimize(&mut kernel, Level::O2);
+        let (module, _) = module(std::slice::from_ref(&kernel), Target::SM_90A, &[]);
+        let text = print(&module);
+        assert_eq!(check(&module), [], "{text}");
+        text
+    };
+    assert!(!build(160).contains("bar.warp.sync"));
+    let text = build(96);
+    // 128 registers in pieces of 16.
+    assert_eq!(text.matches("bar.warp.sync").count(), 8, "{text}");
+    let place = |word: &str| text.find(word).unwrap();
+    assert!(place("add.u32") < text.rfind("ld.global").unwrap() && place("activemask") < place("bar.warp"), "{text}");
 }
 
 /// Divisors and dividends around every edge of the multipliers.

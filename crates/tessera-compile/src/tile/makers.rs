@@ -38,6 +38,12 @@ impl Rings {
     }
 }
 
+/// How many rounds the copies for a ring run ahead. What threads wait for comes as early as its ring allows; what the tensor cores wait
+/// for (`direct`) one round early, since to bring it earlier would be to wait for them.
+fn rounds_ahead(direct: bool) -> u32 {
+    if direct { 1 } else { RAW_STAGES }
+}
+
 /// What stands for values of the original function.
 type Names = FxHashMap<Value, Value>;
 
@@ -53,7 +59,10 @@ pub(super) struct Feeding<'a> {
 impl Feeding<'_> {
     /// The role's operations.
     pub(super) fn role(&self, func: &mut Func) -> Vec<Op> {
-        let starts: Vec<Value> = self.waiting().chain(self.rings.fed().map(|(queue, _)| queue.start)).collect();
+        let starts: Vec<Value> = match self.rings.made {
+            Some(_) => self.waiting().collect(),
+            None => self.rings.fed().map(|(queue, _)| queue.start).collect(),
+        };
         match self.around {
             None => self.loops(func, &Names::default(), &starts).0,
             Some(around) => vec![around.again(func, &starts, |func, names, cursors| self.loops(func, names, cursors))],
@@ -120,8 +129,7 @@ impl Feeding<'_> {
     }
 
     /// The loop that fills slots from what the copy engine has brought, or from memory. The copies run ahead: some rounds before the loop,
-    /// then one a round. What threads wait for comes as early as its ring allows; what the tensor cores wait for one round early, since
-    /// to bring it earlier would be to wait for them.
+    /// then one a round. The rings that are filled together have equally many slots, so that a cursor some rounds further is a copy's own.
     fn maker(
         &self,
         func: &mut Func,
@@ -140,28 +148,24 @@ impl Feeding<'_> {
             func.ops[op].result()
         };
         let mut ops = Vec::new();
-        let (own, feeding) = starts.split_at(self.waiting().count());
-        let mut cursors = own.to_vec();
         let mut distances = Vec::new();
-        for ((queue, direct), &start) in self.rings.fed().zip(feeding) {
-            let ahead = if direct { 1 } else { RAW_STAGES };
+        for (queue, direct) in self.rings.fed() {
             let mut distance = step;
-            for _ in 1..ahead {
+            for _ in 1..rounds_ahead(direct) {
                 distance = pair(func, ScheduleOp::AddI { overflow }, &ty, distance, step, &mut ops);
             }
             let end = pair(func, ScheduleOp::AddI { overflow }, &ty, lower, distance, &mut ops);
             let end = pair(func, ScheduleOp::MinI { signedness }, &ty, end, upper, &mut ops);
-            let first = over(func, looped, [lower, end, step], &[start], |func, counter, cursors| {
+            let first = over(func, looped, [lower, end, step], &[starts[usize::from(!direct)]], |func, counter, cursors| {
                 let mut ops = Vec::new();
                 let names = self.scalars(func, names, counter, &mut ops);
                 let next = self.feed(func, (queue, direct), (&names, cursors[0]), &mut ops);
                 (ops, vec![next])
             });
             ops.push(first);
-            cursors.push(func.ops[first].result());
             distances.push(distance);
         }
-        let all = over(func, looped, [lower, upper, step], &cursors, |func, counter, cursors| {
+        let all = over(func, looped, [lower, upper, step], starts, |func, counter, cursors| {
             let mut ops = Vec::new();
             let raw = self.rings.raw.as_ref().zip(cursors.get(1).copied());
             self.made_round(func, (made, raw), names, (counter, cursors[0]), &mut ops);
@@ -170,22 +174,24 @@ impl Feeding<'_> {
                 raw.at(func, TileOp::Release {}, cursor, &mut ops);
                 next.push(raw.next(func, cursor, &mut ops));
             }
-            for ((fed, &cursor), &distance) in self.rings.fed().zip(&cursors[own.len()..]).zip(&distances) {
+            for ((queue, direct), &distance) in self.rings.fed().zip(&distances) {
                 let later = pair(func, ScheduleOp::AddI { overflow }, &ty, counter, distance, &mut ops);
                 let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness };
                 let more = pair(func, kind, &Type::scalar(DType::B1), later, upper, &mut ops);
                 let mut inside = Vec::new();
                 let names = self.scalars(func, names, later, &mut inside);
-                let behind = self.feed(func, fed, (&names, cursor), &mut inside);
-                let regions = [(inside, behind), (Vec::new(), cursor)].map(|(mut ops, value)| {
-                    ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[value]], [], [], span));
+                let mut cursor = cursors[usize::from(!direct)];
+                for _ in 0..rounds_ahead(direct) {
+                    cursor = queue.next(func, cursor, &mut inside);
+                }
+                self.feed(func, (queue, direct), (&names, cursor), &mut inside);
+                let regions = [inside, Vec::new()].map(|mut ops| {
+                    ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[]], [], [], span));
                     let block = func.new_block();
                     func.blocks[block].ops = ops;
                     block
                 });
-                let branch = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [Type::Cursor], regions, span);
-                ops.push(branch);
-                next.push(func.ops[branch].result());
+                ops.push(func.make_op(ScheduleOp::If {}.into(), &[&[more]], [], regions, span));
             }
             (ops, next)
         });

@@ -6,7 +6,8 @@
 //! ... for ... iter(%cursor = %start) { tile.wait %ring, %cursor ... %next = tile.advance %ring, %cursor ... }
 //! ```
 //!
-//! Invariant: who goes through a queue carries one cursor for it around the loop and advances it once a round.
+//! Invariant: who goes through a queue carries a cursor around the loop and advances it once a round: its own, or that of a ring with as
+//! many slots.
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::RingProducer;

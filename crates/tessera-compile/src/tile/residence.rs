@@ -6,10 +6,11 @@
 //! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
 //! without, 0.98 with.)
 
-use tessera_ir::{Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Type, Value};
 use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
+use crate::analysis::arrays::own_array;
 
 /// Registers of a multiprocessor, the same on every architecture so far.
 const REGISTERS: u64 = 65536;
@@ -45,19 +46,18 @@ pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     (blocks > 1).then_some(blocks as u32)
 }
 
-/// Lines of every array that the function has views of are whole vectors of 16 bytes, as far as their sizes are stated.
+/// Lines of every array that the function has views of are whole vectors of 16 bytes: their stated sizes are, and the array is aligned so.
 fn in_vectors(func: &Func) -> bool {
-    let views =
-        func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.iter()).filter_map(|&value| match func.ty(value) {
-            Type::TileView(view) => Some(view),
-            _ => None,
-        });
-    let lines = views.flat_map(|view| {
-        let contiguous = view.tensor.strides.iter().zip(&view.tensor.shape).filter(|(stride, _)| **stride == Extent::Static(1));
-        contiguous.map(|(_, size)| (*size, i64::from(view.tensor.elem.bits())))
-    });
-    let mut lines = lines.collect::<Vec<_>>().into_iter();
-    lines.all(|(size, bits)| !matches!(size, Extent::Static(size) if size * bits % 128 != 0))
+    let results = func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.to_vec());
+    results.into_iter().all(|value| {
+        let Type::TileView(view) = func.ty(value) else { return true };
+        let array = own_array(func, value).map(|position| &func.abi.params[position].kind);
+        let aligned =
+            !matches!(array, Some(ParamKind::Array { align, .. }) if *align < 16) || view.tile.iter().all(|&extent| extent == 1);
+        let bits = i64::from(view.tensor.elem.bits());
+        let mut lines = view.tensor.strides.iter().zip(&view.tensor.shape).filter(|(stride, _)| **stride == Extent::Static(1));
+        aligned && lines.all(|(_, size)| !matches!(size, Extent::Static(size) if size * bits % 128 != 0))
+    })
 }
 
 /// Registers of a thread that hold what is computed before an operation and used behind it.

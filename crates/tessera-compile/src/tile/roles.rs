@@ -38,8 +38,8 @@ use super::{order, slots};
 pub(super) const FEEDERS: u32 = 4;
 /// Registers a thread of the feeding role and of two multiplying warpgroups: 128 x 40 + 256 x 232 fit a multiprocessor.
 const REGISTERS: (u32, u32) = (40, 232);
-/// Registers for addresses and for what an epilogue works with.
-const WORKING: u32 = 40;
+/// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
+const WORKING: [u32; 2] = [40, 64];
 /// Registers a thread that multiplies while others of its block turn one factor, and where they do more.
 const MOST: [u32; 2] = [216, 208];
 /// Registers of a multiprocessor.
@@ -85,7 +85,7 @@ impl Candidate {
     /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
     pub(super) fn feeders(&self, func: &Func) -> u32 {
         let computes = self.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
-        let room = FILE / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING;
+        let room = FILE / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING[0];
         if computes && room { self.warps } else { FEEDERS }
     }
 }
@@ -302,7 +302,8 @@ fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
     let computes = candidate.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
     let more = candidate.made().count() > 1 || candidate.promotes(func);
     let most = MOST[usize::from(more)];
-    let many = if computes { (candidate.sums(func) + WORKING).next_multiple_of(8).clamp(given, most) } else { most };
+    let working = WORKING[usize::from(!computes)];
+    let many = (candidate.sums(func) + working).next_multiple_of(8).clamp(given, most);
     let few = (given * all - many * candidate.warps) / feeders / 8 * 8;
     (Some(few.min(240)), Some(many))
 }

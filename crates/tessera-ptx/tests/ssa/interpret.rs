@@ -50,6 +50,7 @@ fn compute(text: &str, args: &[u64]) -> u64 {
         ("mul", "f32") => canonical(float(0) * float(1)),
         ("fma", "f32") => canonical(float(0).mul_add(float(1), float(2))),
         ("mov", _) => args[0],
+        ("activemask", _) => 1,
         ("add", _) => narrow(of(0) + of(1)),
         ("sub", _) => narrow(of(0) - of(1)),
         ("mul", _) if parts[1] == "wide" => (of(0) * of(1)) as u64 & mask(2 * bits),
@@ -223,6 +224,7 @@ impl Machine {
             let text = instruction.modifiers.iter().fold(mnemonic.to_owned(), |text, modifier| format!("{text}.{modifier}"));
             match mnemonic {
                 "ret" | "exit" => return,
+                "bar" => continue,
                 "bra" => {
                     let Operand::Symbol(label, _) = &instruction.operands[0] else { panic!() };
                     let found = |statement: &Statement| matches!(statement, Statement::Label(name) if name == label);

@@ -6,8 +6,9 @@
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
 use super::super::inst::{Target, Terminator};
-use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
+use super::super::kernel::{Block, Inst, Kernel, Origin, Value};
 use super::super::liveness::Liveness;
+use super::words;
 
 /// 32-bit registers that a loop may occupy before nothing more is moved in front of it.
 const WORDS: u32 = 160;
@@ -36,14 +37,6 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
         cfg = Cfg::new(kernel);
     }
     moved
-}
-
-fn words(class: Class) -> u32 {
-    match class {
-        Class::Pred => 0,
-        Class::B16 | Class::B32 => 1,
-        Class::B64 => 2,
-    }
 }
 
 /// The instructions to move, sorted by number, each with its place among them.

@@ -8,6 +8,7 @@ mod hoist;
 mod induct;
 mod narrow;
 mod number;
+mod pieces;
 mod ranges;
 mod vectors;
 
@@ -56,6 +57,7 @@ const PIPELINE: &[Pass] = &[
     pass("vectors", Level::O2, vectors::run),
     pass("flow", Level::O1, flow::run),
     pass("dead", Level::O1, dead::run),
+    pass("pieces", Level::O2, pieces::run),
 ];
 
 /// What one pass did.
@@ -78,6 +80,15 @@ pub fn optimize(kernel: &mut Kernel, level: Level) -> Vec<PassReport> {
         reports.push(PassReport { name: pass.name, changes, instructions: kernel.size() });
     }
     reports
+}
+
+/// 32-bit registers of a value; predicates have their own.
+fn words(class: Class) -> u32 {
+    match class {
+        Class::Pred => 0,
+        Class::B16 | Class::B32 => 1,
+        Class::B64 => 2,
+    }
 }
 
 /// Values that stand for others.
