@@ -145,13 +145,18 @@ fn programs_of_threads_keep_their_meaning() {
 /// The barriers and waits that a kernel could lack.
 fn removable(module: &Module) -> Vec<Op> {
     let func = &module.funcs[0];
-    let removable = |op: &Op| {
-        matches!(
-            func.ops[*op].kind,
-            OpKind::Tile(
-                TileOp::Barrier {} | TileOp::NamedBarrier { .. } | TileOp::WaitGroup { .. } | TileOp::TmaStoreWait { .. }
-            )
-        )
+    let removable = |op: &Op| match func.ops[*op].kind {
+        OpKind::Tile(
+            TileOp::Barrier {}
+            | TileOp::NamedBarrier { .. }
+            | TileOp::WaitGroup { .. }
+            | TileOp::WgmmaWait { .. }
+            | TileOp::TmaStoreWait { .. }
+            | TileOp::Wait {},
+        ) => true,
+        // Small problems fill no slot twice.
+        OpKind::Tile(TileOp::Acquire {}) => everything(),
+        _ => false,
     };
     func.linked_ops().into_iter().filter(removable).collect()
 }
@@ -159,6 +164,11 @@ fn removable(module: &Module) -> Vec<Op> {
 fn without(module: &Module, op: Op) -> Module {
     let mut module = module.clone();
     let func = &mut module.funcs[0];
+    if let OpKind::Tile(TileOp::WgmmaWait { pending }) = &mut func.ops[op].kind {
+        // Its values are needed; it waits for none of them.
+        *pending = 7;
+        return module;
+    }
     for block in func.linked_blocks() {
         func.blocks[block].ops.retain(|&other| other != op);
     }
@@ -214,10 +224,11 @@ fn trapped(module: &Module, op: Op) -> Module {
     let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: Some(0) }.into(), &[], [ty], [], span);
     let (index, buffer) = (func.ops[far].result(), func.ops[alloc].result());
     let store = func.make_op(TileOp::StoreElement {}.into(), &[&[index], &[buffer], &[index]], [], [], span);
+    let keeps = matches!(func.ops[op].kind, OpKind::Tile(TileOp::WgmmaWait { .. })).then_some(op);
     for block in func.linked_blocks() {
         let ops = &mut func.blocks[block].ops;
         if let Some(at) = ops.iter().position(|&other| other == op) {
-            ops.splice(at..=at, [far, alloc, store]);
+            ops.splice(at..=at, [far, alloc, store].into_iter().chain(keeps));
         }
     }
     module

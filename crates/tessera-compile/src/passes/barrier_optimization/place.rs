@@ -4,7 +4,7 @@
 //!
 //! | accesses | are one thread's where |
 //! |---|---|
-//! | tiles to a buffer | both have one layout, in which nobody holds copies |
+//! | tiles to a buffer, or to two of one type in one place | both have one layout, in which nobody holds copies |
 //! | elements | no two threads that can be active have the same indices, as numbers of threads and common values say |
 //! | what a block does once | always: its first thread does it |
 //!
@@ -37,6 +37,8 @@ pub(super) enum Memory {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) alloc: Op,
+    /// How elements lie in the buffer.
+    pub(super) ty: Rc<SharedType>,
     /// Where the buffer lies in the block's shared memory, if it has a place: first byte and the one behind the last.
     pub(super) bytes: Option<(u64, u64)>,
     /// What it takes of each axis of the buffer.
@@ -62,12 +64,17 @@ impl Part {
     /// The whole of a buffer.
     pub(super) fn whole(alloc: Op, ty: &SharedType, bytes: Option<(u64, u64)>) -> Part {
         let axes = ty.shape.iter().map(|&extent| Extent::Range(0, u64::from(extent))).collect();
-        Part { alloc, bytes, axes, own: (0..ty.shape.len()).collect(), slot: false }
+        Part { alloc, ty: Rc::new(ty.clone()), bytes, axes, own: (0..ty.shape.len()).collect(), slot: false }
+    }
+
+    /// Whether elements of equal coordinates in both buffers are the same bytes: one buffer, or two of a kind that have one place.
+    fn same_bytes(&self, other: &Part) -> bool {
+        self.alloc == other.alloc || self.bytes.is_some() && self.bytes == other.bytes && self.ty == other.ty
     }
 
     /// Whether it and another part, which is touched at the end of a way, may have an element in common.
     fn meets(&self, other: &Part, way: Way) -> bool {
-        if self.alloc != other.alloc {
+        if !self.same_bytes(other) {
             return match (self.bytes, other.bytes) {
                 (Some(a), Some(b)) => a.0 < b.1 && b.0 < a.1,
                 _ => false,
@@ -104,7 +111,7 @@ impl Part {
     /// Whether elements have the same coordinates in both, one-entry axes aside.
     fn same_window(&self, other: &Part) -> bool {
         let window = |part: &Part| part.own.iter().map(|&axis| part.axes[axis].clone()).collect::<SmallVec<[Extent; 4]>>();
-        self.alloc == other.alloc && self.own == other.own && window(self) == window(other)
+        self.same_bytes(other) && self.own == other.own && window(self) == window(other)
     }
 }
 
@@ -226,7 +233,7 @@ impl Pairs<'_> {
                     return None;
                 }
                 let chosen = matches!((&first.who, &then.who), (Who::Each(_), Who::Each(_)));
-                if a.alloc != b.alloc || !chosen && !a.same_window(b) {
+                if !a.same_bytes(b) || !chosen && !a.same_window(b) {
                     return Some(Need::Order);
                 }
                 Need::Order

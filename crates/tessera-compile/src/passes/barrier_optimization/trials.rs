@@ -19,7 +19,8 @@ pub(super) struct Changes {
 
 /// Puts barriers into a program where they are missing, and takes out what nothing needs.
 pub(super) fn improve(program: &mut Program) -> Changes {
-    let mut work = Work { program, changes: Changes::default() };
+    let found = analyse(program);
+    let mut work = Work { program, found, changes: Changes::default() };
     work.complete();
     work.wait_less();
     work.thin_out();
@@ -30,15 +31,18 @@ pub(super) fn improve(program: &mut Program) -> Changes {
 /// A program while it is changed.
 struct Work<'p> {
     program: &'p mut Program,
+    /// What is known of it as it is.
+    found: Findings,
     changes: Changes,
 }
 
 impl Work<'_> {
     /// Puts barriers in until no pair needs another one.
     fn complete(&mut self) {
-        while let Some(place) = self.missing(&analyse(self.program)) {
+        while let Some(place) = self.missing(&self.found) {
             let node = self.program.insert(place);
             self.changes.inserted.push(node);
+            self.found = analyse(self.program);
         }
     }
 
@@ -93,25 +97,24 @@ impl Work<'_> {
             }));
         }
         candidates.sort_by_key(|&node| (std::cmp::Reverse(self.program.weight(node)), node));
-        let mut base = analyse(self.program);
         for node in candidates {
-            if Self::is_pinned(&base, node) {
+            if self.is_pinned(node) {
                 continue;
             }
             let list = self.program.nodes[node].list;
             let kept = self.program.lists[list].nodes.clone();
             self.program.remove(node);
             let after = analyse(self.program);
-            if after.within(&base) {
+            if after.within(&self.found) {
                 self.forget(node);
-                base = after;
+                self.found = after;
                 continue;
             }
             // Others in its place, where they run less often.
             let (inserted, lists) = (self.changes.inserted.clone(), self.program.lists.clone());
             let limit = self.program.weight(node);
             let (mut now, mut weight) = (after, 0);
-            while !now.within(&base) && weight < limit {
+            while !now.within(&self.found) && weight < limit {
                 let Some(place) = self.missing(&now) else { break };
                 weight += self.program.weight(place);
                 if weight < limit {
@@ -120,9 +123,9 @@ impl Work<'_> {
                     now = analyse(self.program);
                 }
             }
-            if now.within(&base) && weight < limit {
+            if now.within(&self.found) && weight < limit {
                 self.forget(node);
-                base = now;
+                self.found = now;
             } else {
                 (self.changes.inserted, self.program.lists) = (inserted, lists);
                 self.program.lists[list].nodes = kept;
@@ -132,12 +135,11 @@ impl Work<'_> {
 
     /// Moves barriers out of branches, each before its branch, where that makes another one needless.
     fn lift(&mut self) {
-        let mut base = analyse(self.program);
         for node in 0..self.program.nodes.len() {
             let inner = self.program.nodes[node].list;
             let Some(branch) = self.program.lists[inner].parent.filter(|_| self.is_barrier(node)) else { continue };
             let Kind::Ways(ways) = self.program.nodes[branch].kind.clone() else { continue };
-            if !self.program.nodes[branch].together || Self::is_pinned(&base, node) {
+            if !self.program.nodes[branch].together || self.is_pinned(node) {
                 continue;
             }
             // Those on the other way, and the first one behind.
@@ -154,12 +156,15 @@ impl Work<'_> {
             let lifted = self.program.insert(branch);
             self.changes.inserted.push(lifted);
             let mut fewer = None;
-            if analyse(self.program).within(&base) {
-                for other in others.into_iter().filter(|&other| !Self::is_pinned(&base, other)) {
+            if analyse(self.program).within(&self.found) {
+                for other in others {
+                    if self.is_pinned(other) {
+                        continue;
+                    }
                     let lists = self.program.lists.clone();
                     self.program.remove(other);
                     let now = analyse(self.program);
-                    if now.within(&base) {
+                    if now.within(&self.found) {
                         self.forget(other);
                         fewer = Some(now);
                     } else {
@@ -168,7 +173,7 @@ impl Work<'_> {
                 }
             }
             match fewer {
-                Some(now) => base = now,
+                Some(now) => self.found = now,
                 None => (self.changes.inserted, self.changes.removed, self.program.lists) = kept,
             }
         }
@@ -190,27 +195,27 @@ impl Work<'_> {
     }
 
     /// Whether a barrier or wait may order a pair that has no order elsewhere, so that trials say nothing about it.
-    fn is_pinned(base: &Findings, node: NodeId) -> bool {
-        let ordered = |access| base.ordered.binary_search(&(node, access)).is_ok();
-        base.hazards.iter().any(|hazard| ordered(hazard.first))
+    fn is_pinned(&self, node: NodeId) -> bool {
+        let ordered = |access| self.found.ordered.binary_search(&(node, access)).is_ok();
+        self.found.hazards.iter().any(|hazard| ordered(hazard.first))
     }
 
     /// Takes out waits that nothing needs, and lets others wait for less.
     fn wait_less(&mut self) {
-        let base = analyse(self.program);
         for node in 0..self.program.nodes.len() {
             let Kind::Await(pending) = self.program.nodes[node].kind else { continue };
             let data = &self.program.nodes[node];
-            if !data.optional || !self.program.lists[data.list].nodes.contains(&node) || Self::is_pinned(&base, node) {
+            if !data.optional || !self.program.lists[data.list].nodes.contains(&node) || self.is_pinned(node) {
                 continue;
             }
             let mut least = pending;
             for more in pending + 1..=MOST_PENDING {
                 self.program.nodes[node].kind = Kind::Await(more);
-                if !analyse(self.program).within(&base) {
+                let now = analyse(self.program);
+                if !now.within(&self.found) {
                     break;
                 }
-                least = more;
+                (least, self.found) = (more, now);
             }
             self.program.nodes[node].kind = Kind::Await(least);
             if least == MOST_PENDING {
