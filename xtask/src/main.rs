@@ -15,7 +15,7 @@ usage: cargo xtask TASK
 
   test [NAME...]        installs the pinned test tools into the build folder, then runs every test (or those whose name matches)
   bless [NAME...]       the same, rewriting expected outputs
-  ci                    fmt, clippy, then test; a missing tool is an error instead of a skip, and nothing is sampled
+  ci                    fmt, clippy, then test; a missing tool is an error instead of a skip
   nightly [N]           every kernel of the library on the emulator under N schedules each (50), log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are

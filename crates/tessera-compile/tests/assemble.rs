@@ -21,24 +21,22 @@ use library::Case;
 use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_types::Arch;
 
-/// Products that are known to spill, and must assemble: factors that are decoded bit by bit from less than a byte (40 to 208 bytes), or from
-/// 8-bit floats where tensor cores have none (`sm_80`, 500); and on `sm_90a` products whose factors threads turn, 8 to 32 bytes of loop
-/// bounds and of a tile that is added to the result.
-fn may_spill(case: &Case, arch: Arch) -> bool {
-    let starts = |names: &[&str]| names.iter().any(|name| case.policy.starts_with(name));
-    case.operator == "gemm"
-        && match arch {
-            _ if starts(&["fp4", "fp6"]) => true,
-            Arch::Sm80 => starts(&["fp8"]),
-            Arch::Sm90a => starts(&["fp8", "int8", "tf32"]),
-            _ => false,
-        }
+/// Bytes that products are known to spill at most, and may not exceed: factors that are decoded bit by bit from less than a byte, or from 8-bit
+/// floats where tensor cores have none; and on `sm_90a` 8-bit factors that threads turn.
+fn known_spills(case: &Case, arch: Arch) -> u32 {
+    let starts = |names: &[&str]| case.operator == "gemm" && names.iter().any(|name| case.policy.starts_with(name));
+    match arch {
+        _ if starts(&["fp4", "fp6"]) => 208,
+        Arch::Sm80 if starts(&["fp8"]) => 484,
+        Arch::Sm90a if starts(&["fp8"]) => 32,
+        _ => 0,
+    }
 }
 
 /// What is wrong with a kernel on a target.
 fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {
     match lowered(&case.compiled(), arch) {
-        Ok(kernel) => assembly_fault(&kernel, assembler, Optimize::Full, may_spill(case, arch)),
+        Ok(kernel) => assembly_fault(&kernel, assembler, Optimize::Full, known_spills(case, arch)),
         Err(error) => Some(error),
     }
 }

@@ -1,4 +1,4 @@
-//! How a kernel is written does not decide what becomes of it: ten ways to write each of four kernels (other names, another order, `while`
+//! How a kernel is written does not decide what becomes of it: ten ways or more to write each of four kernels (other names, another order, `while`
 //! for `for`, helper functions, other shapes of the same tiles, a bias, a mask, a scale) get the same recipe.
 //!
 //! Those that do the same work stay within 5 % of the first in instructions, all of them and those of the tensor cores and of copies alone.
@@ -57,7 +57,7 @@ fn close(a: usize, b: usize) -> bool {
 fn rewrites_become_the_same() {
     let mut wrong = Vec::new();
     for (file, programs) in programs::read("rewrites") {
-        assert_eq!(programs.len(), 10, "{file}");
+        assert!(programs.len() >= 10, "{file}");
         for arch in [Arch::Sm80, Arch::Sm90a] {
             let first = outcome(&programs[0], arch);
             println!("{file} {arch}: {}, {} instructions, {OWN:?} {:?}", first.recipe, first.all, first.own);

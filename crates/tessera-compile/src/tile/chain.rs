@@ -100,7 +100,8 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
     Ok(chain.plan.warps)
 }
 
-fn is_product(func: &Func, op: Op) -> bool {
+/// A product of two tiles, before recipes.
+pub(super) fn is_product(func: &Func, op: Op) -> bool {
     let kind = &func.ops[op].kind;
     matches!(kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled { .. }))
 }

@@ -6,11 +6,13 @@
 //!        () { yield [%s] }
 //! ```
 //!
-//! With both `%acc` and `%s` alive in front of the branch, an accumulator would take its registers twice.
+//! With both `%acc` and `%s` alive in front of the branch, an accumulator would take its registers twice. Products stay: a recipe looks for
+//! them in the loop's own body.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, Value};
 
+use super::chain::is_product;
 use super::queue::copied;
 
 /// Moves operations into the regions that use them, in every block.
@@ -43,7 +45,8 @@ fn sink(func: &mut Func, block: Block, branch: Op) {
     for at in (0..end).rev() {
         let op = func.blocks[block].ops[at];
         let data = &func.ops[op];
-        let pure = data.row().effects == Effects::Pure && data.regions.is_empty() && data.results.len() == 1;
+        let pure =
+            data.row().effects == Effects::Pure && data.regions.is_empty() && data.results.len() == 1 && !is_product(func, op);
         let Some(&result) = data.results.first().filter(|_| pure) else { continue };
         let stays = users.get(&result).is_some_and(|users| users.iter().any(|user| !moved.contains(user)));
         if kept.contains(&result) || stays || !wanted.iter().any(|wanted| wanted.contains(&result)) {

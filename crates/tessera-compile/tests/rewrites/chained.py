@@ -1,4 +1,4 @@
-"""Ten ways to write softmax(Q K^T) V with online maxima. `more` marks those that do more than the first."""
+"""Eleven ways to write softmax(Q K^T) V with online maxima. `more` marks those that do more than the first."""
 import math
 
 import cuda.tile as ct
@@ -173,6 +173,32 @@ def masked(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int],
         k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
         s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
         s = ct.where(j * TN + columns <= rows, s, -math.inf)
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        m = top
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128; more
+@ct.kernel
+def masked_where_needed(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -math.inf, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    rows = i * TM + ct.arange(TM, dtype=ct.int32)[:, None]
+    columns = ct.arange(TN, dtype=ct.int32)[None, :]
+    for j in range(ct.cdiv(K.shape[1], TN)):
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        if j >= i * TM // TN:
+            keep = ct.full((TM, TN), True, dtype=ct.bool_) & (rows >= j * TN + columns)
+            s += ct.where(keep, 0.0, -math.inf)
         top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
         p = ct.exp2(s - top)
         alpha = ct.exp2(m - top)

@@ -29,8 +29,13 @@ const ROUNDS: u64 = 16;
 /// Values that are moved out of registers in one function: more is no repair.
 const MOST: usize = 32;
 
-/// Registers that a value takes in a thread.
+/// Registers that a value takes in a thread; what repeats elements has those of its source.
 fn registers(func: &Func, value: Value) -> u64 {
+    if let Some(op) = func.defining_op(value)
+        && matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Broadcast {}))
+    {
+        return registers(func, func.ops[op].one(0));
+    }
     let bits = |elem: tessera_ir::Elem| elem.num().map_or(64, |dtype| u64::from(dtype.bits()));
     match func.ty(value) {
         Type::Tile(tile) => bits(tile.elem).div_ceil(32),
@@ -50,8 +55,9 @@ fn is_free(func: &Func, value: Value) -> bool {
     let data = &func.ops[op];
     match &data.kind {
         OpKind::Schedule(ScheduleOp::Constant { .. }) => true,
-        OpKind::Schedule(ScheduleOp::Broadcast {}) => func.ty(data.one(0)).is_scalar() || is_free(func, data.one(0)),
-        OpKind::Schedule(ScheduleOp::Reshape {}) => is_free(func, data.one(0)),
+        OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => {
+            func.ty(data.one(0)).is_scalar() || is_free(func, data.one(0))
+        }
         _ => false,
     }
 }
