@@ -140,6 +140,51 @@ fn programs_of_threads_keep_their_meaning() {
     assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong[0]);
 }
 
+/// Two products of which the first is used while the second may still run.
+const PRODUCTS: &str = r"
+tile @products(%x: tile<ptr<bf16>>, %m: tile<i32>, %n: tile<i32>, %s: tile<i32>, %u: tile<i32>, %y: tile<ptr<f32>>, %o: tile<i32>, %p: tile<i32>, %q: tile<i32>, %r: tile<i32>) abi(x: array<bf16, [?, ?], [?, 1], i32, align=16, disjoint>, y: array<f32, [?, ?], [?, 1], i32, align=16, disjoint>) hints(num_warps=4) layouts(#0 = <reg=[1@1, 8@0, 8..32@1], lane=[2..4@1, 1..4@0], warp=[16..32@0]>, #1 = <reg=[1..4@1, 16..32@0], lane=[8..32@1, 1..2@0], warp=[4..8@0]>) {
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %xt = make_tensor_view %x, [%m, %n], [%s] : tensor_view<?x?xbf16, strides=[?,1]>
+  %xv = make_partition_view %xt : partition_view<tile=(64x64), tensor_view<?x?xbf16, strides=[?,1]>>
+  %yt = make_tensor_view %y, [%o, %p], [%q] : tensor_view<?x?xf32, strides=[?,1]>
+  %yv = make_partition_view %yt : partition_view<tile=(64x64), tensor_view<?x?xf32, strides=[?,1]>>
+  %acc = constant {value=f32(0.0)} : tile<64x64xf32, #0>
+  %two = constant {value=f32(2.0)} : tile<64x64xf32, #0>
+  %a = tile.alloc_shared {align=1024} : shared<64x64xbf16, swizzle=<3,4,3>>
+  %b = tile.alloc_shared {align=1024} : shared<64x64xbf16, swizzle=<3,4,3>>
+  %left, %t1 = load_view_tko %xv, [%zero, %zero] : tile<64x64xbf16, #1>, token
+  %right, %t2 = load_view_tko %xv, [%one, %zero] : tile<64x64xbf16, #1>, token
+  tile.store_shared %left, %a
+  tile.store_shared %right, %b
+  tile.fence_async
+  %f = tile.wgmma %a, %b, %acc : inflight<64x64xf32, #0>
+  %g = tile.wgmma %b, %a, %acc : inflight<64x64xf32, #0>
+  %d = tile.wgmma_wait [%f] {pending=0} : tile<64x64xf32, #0>
+  %w = mulf %two, %two : tile<64x64xf32, #0>
+  %h = mulf %d, %w : tile<64x64xf32, #0>
+  %i = tile.wgmma_wait [%g] {pending=0} : tile<64x64xf32, #0>
+  %j = addf %h, %i : tile<64x64xf32, #0>
+  tile.store_shared %right, %a
+  %c = tile.load_shared %a : tile<64x64xbf16, #1>
+  %k = store_view_tko %j, %yv, [%zero, %zero] : token
+  return
+}";
+
+#[test]
+fn products_left_in_flight_keep_their_meaning() {
+    let module =
+        tessera_ir::text::parse_module("products.tir", PRODUCTS).unwrap_or_else(|(_, error)| panic!("{}", error.message));
+    let mut optimised = module.clone();
+    let mut manager = PassManager { target: Some(Arch::Sm90a), ..PassManager::default() };
+    manager
+        .run(&mut optimised, &OptLevel::O3.tile_passes())
+        .unwrap_or_else(|failure| panic!("{}", failure.diagnostics[0].message));
+    assert!(print_module(&optimised).contains("[%f] {pending=1}"), "{}", print_module(&optimised));
+    let data = [array(DType::BF16, &[128, 64], 1), Data::zeros(DType::F32, &[64, 64])];
+    keeps_meaning(module, Arch::Sm90a, [1, 1, 1], &data).unwrap_or_else(|why| panic!("{why}"));
+}
+
 // --- the library
 
 /// The barriers and waits that a kernel could lack.
@@ -154,7 +199,7 @@ fn removable(module: &Module) -> Vec<Op> {
             | TileOp::TmaStoreWait { .. }
             | TileOp::Wait {},
         ) => true,
-        // Small problems fill no slot twice.
+        // Only long problems fill a slot twice.
         OpKind::Tile(TileOp::Acquire {}) => everything(),
         _ => false,
     };
@@ -234,7 +279,8 @@ fn trapped(module: &Module, op: Op) -> Module {
     module
 }
 
-/// The library's kernels on problems that the emulator does quickly: of each kernel the smallest and the largest, or those of every precision.
+/// The library's kernels on problems that the emulator does quickly: of each kernel the smallest and the largest; or those of every precision,
+/// and some with many rounds.
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
@@ -255,7 +301,11 @@ fn library_cases() -> Vec<Case> {
     let mut taken: Vec<usize> = ends.into_values().flat_map(|(first, last)| [first, last]).collect();
     taken.sort_unstable();
     taken.dedup();
-    taken.into_iter().map(|at| all[at].clone()).collect()
+    let mut taken: Vec<Case> = taken.into_iter().map(|at| all[at].clone()).collect();
+    if everything() {
+        taken.extend(library::long_cases(Arch::Sm90a));
+    }
+    taken
 }
 
 /// A kernel, its target, a line of its source and an operation there.

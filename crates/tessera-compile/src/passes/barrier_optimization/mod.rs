@@ -17,7 +17,7 @@
 //!    before a loop, before that loop; where not all threads come to the place, before the branch or role that they divide in.
 //! 2. **Waits**: one that nothing needs goes, one that waits for more than anything needs waits for less, and at last it moves down to
 //!    where it is needed ([`waits`]).
-//! 3. **Barriers that are not needed**: each is taken out on trial. It stays out where no pair of accesses loses its order, or where the pairs that
+//! 3. **Barriers that are not needed**: each is taken out on trial ([`trials`]). It stays out where no pair of accesses loses its order, or where the pairs that
 //!    do are put right by barriers that run less often. One in a branch goes before it where that saves another one.
 //!
 //! What no barrier puts right is reported before anything is changed: memory used while work goes on there ([`check`]), slots and barriers that
