@@ -1,12 +1,12 @@
 //! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `tidy`, `fuzz`, `tools`.
 
 mod bundle;
+mod nightly;
 mod tidy;
 mod tools;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,7 +16,8 @@ usage: cargo xtask TASK
   test [NAME...]        installs the pinned test tools into the build folder, then runs every test (or those whose name matches)
   bless [NAME...]       the same, rewriting expected outputs
   ci                    fmt, clippy, then test; a missing tool is an error instead of a skip
-  nightly [N]           every kernel of the library on the emulator under N schedules each (50), log in results/nightly.log
+  nightly [N] [NAME...] everything on the emulator: every case of the library under N schedules (50), every barrier, mutants, damaged files;
+                        in slices (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words
@@ -40,7 +41,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test(rest, Mode::Check),
         "bless" => test(rest, Mode::Bless),
         "ci" => ci(),
-        "nightly" => nightly(rest),
+        "nightly" => nightly::nightly(rest),
         "bundle" => {
             must(&mut cargo(&["build", "--release", "-p", "tessera-cli"]), "the build")?;
             must(&mut cargo(&["build", "--release", "-p", "tessera-bench", "--example", "against_chip"]), "the build")?;
@@ -118,39 +119,6 @@ fn ci() -> Result<()> {
         bail!("test tools are missing: {}", tools.missing.join("; "));
     }
     test(&[], Mode::Check)
-}
-
-/// Everything that runs on the emulator, which the test profile optimises: the library's kernels in every case, mutants, systematic
-/// schedules. What is printed is also kept.
-fn nightly(args: &[String]) -> Result<()> {
-    let schedules: u32 = args.first().map_or(Ok(50), |text| text.parse()).context("the number of schedules is a number")?;
-    let path = root().join("results/nightly.log");
-    let mut log = std::fs::File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
-    let mut arguments = vec!["test", "--no-fail-fast"];
-    arguments
-        .extend(["tessera-bench", "tessera-cli", "tessera-compile", "tessera-emu"].iter().flat_map(|package| ["-p", package]));
-    let targets =
-        ["assemble", "barriers", "conflicts", "emulated", "generated", "systematic", "sanitizers", "mutants", "anchors"];
-    arguments.extend(targets.iter().flat_map(|target| ["--test", target]));
-    arguments.extend(["--", "--nocapture"]);
-    writeln!(log, "$ cargo xtask nightly {schedules}\n$ cargo {}", arguments.join(" "))?;
-    let mut command = cargo(&arguments);
-    command
-        .env("TESSERA_LANE", "all")
-        .env("TESSERA_TEST_ALL", "1")
-        .env("TESSERA_SCHEDULES", schedules.to_string())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().context("can't start cargo")?;
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        let line = line?;
-        println!("{line}");
-        writeln!(log, "{line}")?;
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("a nightly test failed ({status}); see {}", path.display());
-    }
-    Ok(())
 }
 
 fn report(problems: Vec<String>) -> Result<()> {

@@ -32,7 +32,9 @@ impl Outcome {
 /// Runs all clusters. `resident` clusters may be live at once.
 pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError> {
     let clusters = launch.grid.count() / launch.cluster.count();
-    let serial = launch.options.sanitize.any() || launch.options.schedule == crate::options::Schedule::Random;
+    let serial = launch.options.sanitize.any()
+        || launch.options.schedule == crate::options::Schedule::Random
+        || launch.program.blocks_meet();
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = if serial { 1 } else { launch.options.threads.unwrap_or(available) };
     // No more clusters are live than the device holds, one a thread at least.
@@ -162,7 +164,8 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
             }
             Err(stopped) => Some(stopped),
         };
-        let stopped = match stopped {
+        let endless = own.cluster.executed > launch.options.most_instructions;
+        let stopped = match stopped.or_else(|| endless.then(|| own.cluster.livelock())) {
             Some(stopped) => stopped,
             None => {
                 let all = own.spun.is_some_and(|spun| live.iter().all(|other| other.spun.is_some_and(|at| at >= spun)));

@@ -48,7 +48,8 @@
 //! the waits allow, or at times that a seed picks. A job reads its operands and registers when it runs, not when it is
 //! issued; a kernel that does not wait for it, or overwrites what it reads, shows wrong results under some schedule.
 //!
-//! **Scheduling.** A cluster runs on one host thread; several run in parallel. A cluster that runs long without an end is put
+//! **Scheduling.** A cluster runs on one host thread; several run in parallel, unless the kernel has atomics or strong accesses
+//! to global memory: then one thread runs them all, so that their order is the same each time. A cluster that runs long without an end is put
 //! aside for the next one, up to as many blocks as the device holds, so blocks may wait for each other as they may on the
 //! chip. When nothing can go on, the report says who waits for what.
 //!

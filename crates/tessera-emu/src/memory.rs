@@ -193,10 +193,16 @@ impl Allocation {
         if self.written.all.load(Ordering::Relaxed) {
             return None;
         }
-        (address..address + bytes).find(|at| {
-            let at = at - self.base;
-            self.written.cell(at / 8).load(Ordering::Relaxed) >> (at % 8) & 1 == 0
-        })
+        let (mut at, end) = (address - self.base, address - self.base + bytes);
+        while at < end {
+            let bits = self.written.cell(at / 8).load(Ordering::Relaxed);
+            match (bits == 0xff, bits >> (at % 8) & 1) {
+                (true, _) => at = (at / 8 + 1) * 8,
+                (_, 1) => at += 1,
+                _ => return Some(self.base + at),
+            }
+        }
+        None
     }
 
     /// The contents, and which bytes were written.

@@ -120,6 +120,8 @@ pub struct LaunchOptions {
     pub most_findings: usize,
     /// Operations without any progress after which a cluster counts as stuck.
     pub patience: u64,
+    /// Thread-instructions of a cluster after which it counts as stuck, whatever it does.
+    pub most_instructions: u64,
     /// Executions of [`Schedule::Systematic`], after which it is not complete.
     pub most_schedules: u64,
 }
@@ -136,6 +138,7 @@ impl Default for LaunchOptions {
             trace: None,
             most_findings: 20,
             patience: 100_000_000,
+            most_instructions: u64::MAX,
             most_schedules: 2000,
         }
     }

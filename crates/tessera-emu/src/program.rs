@@ -294,6 +294,7 @@ pub(crate) enum Op {
         from: [u32; 4],
         to: Option<u32>,
         other: Option<u32>,
+        combine: Option<(Connective, Pred)>,
     },
     /// `set`: a condition as all ones, or as 1.0.
     Set {
@@ -301,7 +302,9 @@ pub(crate) enum Op {
         from: [u32; 4],
         to: Reg,
         value: u32,
-        combine: Option<(TestFn, u32)>,
+        /// The upper half's condition and value.
+        high: Option<(TestFn, u32)>,
+        combine: Option<(Connective, Pred)>,
     },
     Video {
         video: Video,
@@ -392,13 +395,14 @@ pub(crate) enum Op {
         barrier: Addr,
         reduce: Option<(Change, Type)>,
     },
+    /// An element of 128 bits is two values.
     Atomic {
-        to: Option<Reg>,
+        to: SmallVec<[Option<Reg>; 4]>,
         how: Change,
         ty: Type,
         addr: Addr,
         value: SmallVec<[Reg; 4]>,
-        second: Option<Reg>,
+        second: SmallVec<[Reg; 2]>,
         order: Order,
         scope: Scope,
     },
@@ -632,6 +636,19 @@ pub(crate) struct Program {
     pub(crate) max_registers: Option<u32>,
     pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) register_estimate: u32,
+}
+
+impl Program {
+    /// Whether blocks may meet in global memory in an order that decides something: by atomics, strong accesses or reductions.
+    pub(crate) fn blocks_meet(&self) -> bool {
+        let outside = |addr: &Addr| matches!(addr.space, Space::Global | Space::Generic);
+        self.code.iter().any(|inst| match &inst.op {
+            Op::Atomic { addr, .. } => outside(addr),
+            Op::Load { addr, order, .. } | Op::Store { addr, order, .. } => *order != Order::Weak && outside(addr),
+            Op::Bulk(bulk) => bulk.reduce.is_some(),
+            _ => false,
+        })
+    }
 }
 
 /// A parameter's place.

@@ -21,8 +21,8 @@ rows! {
     // Moving values
     "mov.pred" "q p" 1 0 Sm 20
     "mov.pred" "q i" 1 0 Sm 20
-    "mov.(b32|b64|b128)" "d v" 1 0 Sm 20
-    "mov.(b32|b64|b128)" "v a" 1 0 Sm 20
+    "mov.(b16|b32|b64|b128)" "d v" 1 0 Sm 20
+    "mov.(b16|b32|b64|b128)" "v a" 1 0 Sm 20
     "mov.(b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64)" "d a" 1 0 Sm 20
     "cvta.(global|shared|local|const|param|shared::cta|shared::cluster).(u32|u64)" "d a" 2 0 Sm 20
     "cvta.to.(global|shared|local|const|param|shared::cta|shared::cluster).(u32|u64)" "d a" 2 0 Sm 20
@@ -45,11 +45,13 @@ rows! {
     "mul.(lo|hi).INT" "d a a" 1 0 Sm 20
     "mul.wide.(u16|s16|u32|s32)" "d:w a a" 1 0 Sm 20
     "mad.(lo|hi).INT" "d a a a" 1 0 Sm 20
+    "mad.hi.sat.s32" "d a a a" 1 0 Sm 20
     "mad.wide.(u16|s16|u32|s32)" "d:w a a a:w" 1 0 Sm 20
     "mad.(lo|hi).cc.(u32|s32|u64|s64)" "d a a a" 3 0 Sm 20
     "madc.(lo|hi).cc?.(u32|s32|u64|s64)" "d a a a" 3 0 Sm 20
     "mul24.(lo|hi).(u32|s32)" "d a a" 1 0 Sm 20
     "mad24.(lo|hi).(u32|s32)" "d a a a" 1 0 Sm 20
+    "mad24.hi.sat.s32" "d a a a" 1 0 Sm 20
     "sad.INT" "d a a a" 1 0 Sm 20
     "div.INT" "d a a" 1 0 Sm 20
     "rem.INT" "d a a" 1 0 Sm 20
@@ -161,9 +163,12 @@ rows! {
     "setp.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi).(and|or|xor).(BITS|INT)" "q|q a a p" 1 0 Sm 20
     "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(f32|f64|f16)" "q|q a a" 1 0 Sm 20
     "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(and|or|xor).ftz?.(f32|f64|f16)" "q|q a a p" 1 0 Sm 20
-    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(f16x2|bf16|bf16x2)" "q|q a a" 7 8 Sm 53
+    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(f16x2|bf16|bf16x2)" "q|q a a" 7 8 Sm 53
+    "setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(and|or|xor).ftz?.(f16x2|bf16|bf16x2)" "q|q a a p" 7 8 Sm 53
     "set.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(u32|s32|f32).(BITS|INT|f32|f64)" "d:t0 a a" 1 0 Sm 20
+    "set.(eq|ne|lt|le|gt|ge|ls|hs|lo|hi|equ|neu|ltu|leu|gtu|geu|num|nan).(and|or|xor).ftz?.(u32|s32|f32).(BITS|INT|f32|f64)" "d:t0 a a p" 1 0 Sm 20
     "set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).ftz?.(f16|bf16|f16x2|bf16x2|u16|s16|u32|s32).(f16|bf16|f16x2|bf16x2)" "d:t0 a a" 4 2 Sm 53
+    "set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).(and|or|xor).ftz?.(f16|bf16|f16x2|bf16x2|u16|s16|u32|s32).(f16|bf16|f16x2|bf16x2)" "d:t0 a a p" 4 2 Sm 53
     "slct.ftz?.(BITS|INT|f32|f64).(s32|f32)" "d:t0 a:t0 a:t0 a:t1" 1 0 Sm 20
 
     // Conversions
@@ -186,10 +191,13 @@ rows! {
     "ld.(weak|volatile)?.(param|param::entry|param::func|global|shared|shared::cta|shared::cluster|local|const)?.(ca|cg|cs|lu|cv)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(L2::64B|L2::128B|L2::256B)?.(v2|v4)?.MEM" "D:t~ m a:b64?" 1 0 Sm 20
     "ld.(relaxed|acquire).SCOPE.(global|shared|shared::cta|shared::cluster)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(L2::64B|L2::128B|L2::256B)?.(v2|v4)?.MEM" "D:t~ m a:b64?" 6 0 Sm 70
     "ld.global.(ca|cg|cs)?.nc.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(L2::64B|L2::128B|L2::256B)?.(v2|v4)?.MEM" "D:t~ m a:b64?" 3 1 Sm 32
-    "ld.(weak|relaxed)?.SCOPE?.(global|shared|shared::cta)?.nc?.b128" "d m" 8 3 Sm 70
+    "ld.mmio.relaxed.sys.global?.MEM" "d:t~ m" 8 2 Sm 70
+    "ld.(weak|volatile|relaxed|acquire)?.SCOPE?.(param|global|shared|shared::cta|shared::cluster|local|const)?.(ca|cg|cs|lu|cv)?.nc?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::64B|L2::128B|L2::256B)?.b128" "d m" 8 3 Sm 70
     "ldu.global?.(v2|v4)?.MEM" "D:t~ m" 2 0 Sm 20
     "st.(weak|volatile)?.(param|param::func|global|shared|shared::cta|shared::cluster|local)?.(wb|cg|cs|wt)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(v2|v4)?.MEM" "m V:t~ a:b64?" 1 0 Sm 20
     "st.(relaxed|release).SCOPE.(global|shared|shared::cta|shared::cluster)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.(L2::cache_hint)?.(v2|v4)?.MEM" "m V:t~ a:b64?" 6 0 Sm 70
+    "st.mmio.relaxed.sys.global?.MEM" "m a:t~" 8 2 Sm 70
+    "st.(weak|volatile|relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster|local)?.(wb|cg|cs|wt)?.(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?.b128" "m a" 8 3 Sm 70
     "st.async.weak?.(shared::cluster)?.mbarrier::complete_tx::bytes.(v2|v4)?.(b32|b64|u32|u64|s32|s64|f32|f64)" "m V m" 8 1 Sm 90
     "red.async.relaxed.cluster.(shared::cluster)?.mbarrier::complete_tx::bytes.(inc|dec|min|max|add|and|or|xor).(u32|s32|b32|u64)" "m a m" 8 1 Sm 90
     "prefetch.(global|local)?.(L1|L2)" "m" 2 0 Sm 20
@@ -200,14 +208,21 @@ rows! {
     "discard.global?.L2" "m i" 7 4 Sm 80
     "createpolicy.fractional.(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).(L2::evict_first|L2::evict_unchanged)?.b64" "d a:f32?" 7 4 Sm 80
     "createpolicy.range.global?.(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).(L2::evict_first|L2::evict_unchanged)?.b64" "d m a:u32 a:u32" 7 4 Sm 80
-    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(and|or|xor|exch).(b32|b64)" "d m a" 1 1 Sm 20
-    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.cas.(b16|b32|b64)" "d m a a" 1 1 Sm 20
-    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(add|inc|dec|min|max).(u32|s32|u64|s64|f32|f64)" "d m a" 1 1 Sm 20
-    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.add.noftz.(f16|f16x2|bf16|bf16x2)" "d m a" 6 3 Sm 70
-    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(and|or|xor).(b32|b64)" "m a" 1 2 Sm 20
-    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(add|inc|dec|min|max).(u32|s32|u64|s64|f32|f64)" "m a" 1 2 Sm 20
-    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.add.noftz.(f16|f16x2|bf16|bf16x2)" "m a" 6 3 Sm 70
-    "red.(relaxed|release)?.SCOPE?.global.(add|min|max).noftz?.(v2|v4|v8).(f32|f16|f16x2|bf16|bf16x2)" "m v" 8 1 Sm 90
+    "createpolicy.cvt.L2.b64" "d a:b32" 7 4 Sm 80
+    "alloca.(u32|u64)" "d a i?" 7 3 Sm 52
+    "stacksave.(u32|u64)" "d" 7 3 Sm 52
+    "stackrestore.(u32|u64)" "a" 7 3 Sm 52
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(and|or|xor|exch).(L2::cache_hint)?.(b32|b64)" "d m a a:b64?" 1 1 Sm 20
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.cas.(L2::cache_hint)?.(b16|b32|b64)" "d m a a a:b64?" 1 1 Sm 20
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(add|inc|dec|min|max).(L2::cache_hint)?.(u32|s32|u64|s64|f32|f64)" "d m a a:b64?" 1 1 Sm 20
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.add.noftz.(L2::cache_hint)?.(f16|f16x2|bf16|bf16x2)" "d m a a:b64?" 6 3 Sm 70
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.exch.(L2::cache_hint)?.b128" "d m a a:b64?" 8 3 Sm 90
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.cas.(L2::cache_hint)?.b128" "d m a a a:b64?" 8 3 Sm 90
+    "atom.(relaxed|acquire|release|acq_rel)?.SCOPE?.global.(add|min|max).noftz?.(L2::cache_hint)?.(v2|v4|v8).(f32|f16|f16x2|bf16|bf16x2)" "D m V a:b64?" 8 1 Sm 90
+    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(and|or|xor).(L2::cache_hint)?.(b32|b64)" "m a a:b64?" 1 2 Sm 20
+    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.(add|inc|dec|min|max).(L2::cache_hint)?.(u32|s32|u64|s64|f32|f64)" "m a a:b64?" 1 2 Sm 20
+    "red.(relaxed|release)?.SCOPE?.(global|shared|shared::cta|shared::cluster)?.add.noftz.(L2::cache_hint)?.(f16|f16x2|bf16|bf16x2)" "m a a:b64?" 6 3 Sm 70
+    "red.(relaxed|release)?.SCOPE?.global.(add|min|max).noftz?.(L2::cache_hint)?.(v2|v4|v8).(f32|f16|f16x2|bf16|bf16x2)" "m v a:b64?" 8 1 Sm 90
 
     // Warp
     "shfl.sync.(up|down|bfly|idx).b32" "d|q a a:u32 a:u32 a:u32" 6 0 Sm 30
@@ -221,20 +236,25 @@ rows! {
     "elect.sync" "d|q:u32 a:u32" 8 0 Sm 90
 
     // Barriers and fences
-    "bar.sync" "a:u32 a:u32?" 1 0 Sm 20
-    "bar.arrive" "a:u32 a:u32" 2 0 Sm 20
-    "bar.red.popc.u32" "d a a? p" 2 0 Sm 20
-    "bar.red.(and|or).pred" "q a:u32 a:u32? p" 2 0 Sm 20
+    "bar.cta?.sync" "a:u32 a:u32?" 1 0 Sm 20
+    "bar.cta?.arrive" "a:u32 a:u32" 2 0 Sm 20
+    "bar.cta?.red.popc.u32" "d a a? p" 2 0 Sm 20
+    "bar.cta?.red.(and|or).pred" "q a:u32 a:u32? p" 2 0 Sm 20
     "bar.warp.sync" "a:u32" 6 0 Sm 30
-    "barrier.sync.aligned?" "a:u32 a:u32?" 6 0 Sm 30
-    "barrier.arrive.aligned?" "a:u32 a:u32" 6 0 Sm 30
+    "barrier.cta?.sync.aligned?" "a:u32 a:u32?" 6 0 Sm 30
+    "barrier.cta?.arrive.aligned?" "a:u32 a:u32" 6 0 Sm 30
+    "barrier.cta?.red.popc.aligned?.u32" "d a a? p" 6 0 Sm 30
+    "barrier.cta?.red.(and|or).aligned?.pred" "q a:u32 a:u32? p" 6 0 Sm 30
     "barrier.cluster.arrive.(release|relaxed)?.aligned?" "" 7 8 Sm 90
     "barrier.cluster.wait.acquire?.aligned?" "" 7 8 Sm 90
     "membar.(cta|gl|sys)" "" 1 4 Sm 20
     "fence.(sc|acq_rel).SCOPE" "" 6 0 Sm 70
+    "fence.(acquire|release).SCOPE" "" 8 6 Sm 70
+    "fence.(acquire|release).(sync_restrict::shared::cta|sync_restrict::shared::cluster).cluster" "" 8 6 Sm 90
     "fence.mbarrier_init.release.cluster" "" 8 0 Sm 90
     "fence.proxy.alias" "" 7 5 Sm 70
     "fence.proxy.async.(global|shared::cta|shared::cluster)?" "" 8 0 Sm 90
+    "fence.proxy.async::generic.(acquire|release).(sync_restrict::shared::cta|sync_restrict::shared::cluster).cluster" "" 8 6 Sm 90
     "fence.proxy.tensormap::generic.release.SCOPE" "" 8 3 Sm 90
     "fence.proxy.tensormap::generic.acquire.SCOPE" "m i" 8 3 Sm 90
     "nanosleep.u32" "a" 6 3 Sm 70
@@ -321,6 +341,7 @@ rows! {
     "exit" "" 1 0 Sm 20
     "trap" "" 1 0 Sm 20
     "brkpt" "" 1 0 Sm 20
+    "pmevent.mask?" "i" 1 4 Sm 20
     "setmaxnreg.(inc|dec).sync.aligned.u32" "i" 8 0 Exactly 90
     "griddepcontrol.(launch_dependents|wait)" "" 7 8 Sm 90
 }

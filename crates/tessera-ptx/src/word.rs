@@ -38,7 +38,7 @@ words! {
     // comparison and boolean
     Eq "eq" Ne "ne" Lt "lt" Le "le" Gt "gt" Ge "ge" Ls "ls" Hs "hs" Equ "equ" Neu "neu" Ltu "ltu" Leu "leu"
     Gtu "gtu" Geu "geu" Num "num" Unordered "nan" And "and" Or "or" Xor "xor" Popc "popc"
-    Finite "finite" Infinite "infinite" Number "number" Notanumber "notanumber" Normal "normal" Subnormal "subnormal"
+    Finite "finite" Infinite "infinite" Number "number" Notanumber "notanumber" Normal "normal" Subnormal "subnormal" Cvt "cvt" Mask "mask" Mmio "mmio"
     // spaces
     Param "param" ParamEntry "param::entry" ParamFunc "param::func" Global "global" Shared "shared"
     SharedCta "shared::cta" SharedCluster "shared::cluster" Local "local" Const "const" To "to"
@@ -58,7 +58,8 @@ words! {
     // synchronisation
     Sync "sync" Aligned "aligned" Arrive "arrive" Red "red" Warp "warp" Wait "wait" All "all" Any "any" Uni "uni"
     Ballot "ballot" Up "up" Down "down" Bfly "bfly" Idx "idx" Proxy "proxy" Alias "alias" Async "async"
-    MbarrierInit "mbarrier_init" GenericProxy "tensormap::generic" Init "init" Inval "inval"
+    SyncRestrictCta "sync_restrict::shared::cta" SyncRestrictCluster "sync_restrict::shared::cluster"
+    AsyncGeneric "async::generic" MbarrierInit "mbarrier_init" GenericProxy "tensormap::generic" Init "init" Inval "inval"
     ExpectTx "expect_tx" CompleteTx "complete_tx" ArriveDrop "arrive_drop" NoComplete "noComplete" TestWait "test_wait"
     TryWait "try_wait" Parity "parity" PendingCount "pending_count" Noinc "noinc" Mbarrier "mbarrier"
     // asynchronous copies and matrix instructions

@@ -74,9 +74,25 @@ impl Builder<'_> {
             return self.predicates(mnemonic, operands);
         }
         let [to, from @ ..] = operands else { return Ok(false) };
+        if let ("mad" | "mad24", Type::S32, true, [a, b, c]) = (mnemonic, ty, mods.has(Word::Sat), from) {
+            return self.saturated_sum(mnemonic, to, [a, b, c]);
+        }
         let from: SmallVec<[&Operand; 4]> = from.iter().collect();
         let Some(map) = operation(mnemonic, mods, ty, from.len()) else { return Ok(false) };
         self.map(&map, to, &from)?;
+        Ok(true)
+    }
+
+    /// `mad.hi.sat.s32` and `mad24.hi.sat.s32`: the upper part of a product, and a sum that saturates.
+    fn saturated_sum(&mut self, mnemonic: &str, to: &Operand, [a, b, c]: [&Operand; 3]) -> Result<bool> {
+        let multiply = if mnemonic == "mad" { "mul" } else { "mul24" };
+        let product = integer::two(multiply, Some(Word::Hi), Type::S32);
+        let (Some(product), Some(sum)) = (product, integer::two("add", Some(Word::Sat), Type::S32)) else { return Ok(false) };
+        let (a, b, c) = (self.source(a, false)?, self.source(b, false)?, self.source(c, false)?);
+        let part = self.scratch(false);
+        self.prepare(Op::Map { run: product.run, to: part, from: [a, b, b, b] });
+        let to = self.destination(to, false)?;
+        self.emit(Op::Map { run: sum.run, to, from: [part.slot, c, c, c] });
         Ok(true)
     }
 
@@ -102,10 +118,17 @@ impl Builder<'_> {
         if ty == Type::Pred {
             return self.predicates("mov", operands);
         }
-        if ty == Type::B128 {
-            return Ok(false);
-        }
         match (to, from) {
+            (Operand::Vector(parts), from) if ty == Type::B128 => {
+                let halves = self.pair_source(from)?;
+                let to = parts.iter().map(|part| self.target(part)).collect::<Result<SmallVec<[_; 2]>>>()?;
+                self.move_each(&to, &halves)?;
+            }
+            (to, Operand::Vector(_)) if ty == Type::B128 => {
+                let halves = self.sources(from, true)?;
+                let to = self.pair_target(to)?;
+                self.move_each(&to, &halves)?;
+            }
             (Operand::Vector(parts), from) => {
                 let bits = ty.bits() / parts.len().max(1) as u32;
                 let wide = ty.bits() == 64;
@@ -127,6 +150,24 @@ impl Builder<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Moves 64-bit registers, each from what it held before.
+    fn move_each(&mut self, to: &[Option<Reg>], from: &[Reg]) -> Result<()> {
+        let map = float::one_64("mov", Flags::default()).ok_or("no move of 64 bits")?;
+        if to.len() != from.len() || to.iter().flatten().chain(from).any(|reg| !reg.wide) {
+            return Err("two registers of 64 bits are needed".to_owned());
+        }
+        let held: SmallVec<[Reg; 2]> = from.iter().map(|_| self.scratch(true)).collect();
+        for (held, from) in held.iter().zip(from) {
+            self.prepare(Op::Map { run: map.run, to: *held, from: [from.slot; 4] });
+        }
+        for (to, held) in to.iter().zip(&held) {
+            if let Some(to) = to {
+                self.emit(Op::Map { run: map.run, to: *to, from: [held.slot; 4] });
+            }
+        }
+        Ok(())
     }
 
     fn cvt(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -299,25 +340,31 @@ impl Builder<'_> {
             let from = self.test_sources(&low, &[&operands[1], &operands[2]])?;
             let to = self.flag(first)?;
             let other = second.map(|operand| self.flag(operand)).transpose()?.flatten();
-            self.emit(Op::TestPair { run: [low.run, high.run], from, to, other });
+            let combine = self.connected(mods, operands.get(3))?;
+            self.emit(Op::TestPair { run: [low.run, high.run], from, to, other, combine });
             return Ok(true);
         }
         let Some(test) = comparison(how, ty, mods.has(Word::Ftz)) else { return Ok(false) };
         let from = self.test_sources(&test, &[&operands[1], &operands[2]])?;
-        let combine = match (connective(mods), operands.get(3)) {
-            (Some(how), Some(operand)) => Some((how, self.predicate(operand)?)),
-            _ => None,
-        };
+        let combine = self.connected(mods, operands.get(3))?;
         let to = self.flag(first)?;
         let other = second.map(|operand| self.flag(operand)).transpose()?.flatten();
         self.emit(Op::Test { run: test.run, from, to, other, combine });
         Ok(true)
     }
 
+    /// The predicate that a comparison is joined with.
+    fn connected(&mut self, mods: Mods<'_>, operand: Option<&Operand>) -> Result<Option<(Connective, Pred)>> {
+        match (connective(mods), operand) {
+            (Some(how), Some(operand)) => Ok(Some((how, self.predicate(operand)?))),
+            _ => Ok(None),
+        }
+    }
+
     fn set(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let (how, ty) = Self::compare(mods)?;
         let result = mods.types().next().unwrap_or(Type::U32);
-        let [to, a, b] = operands else { return Ok(false) };
+        let [to, a, b, rest @ ..] = operands else { return Ok(false) };
         let packed = matches!(ty, Type::F16x2 | Type::Bf16x2);
         let ftz = mods.has(Word::Ftz);
         let test = if packed { half::compare(how, ty, false, ftz) } else { comparison(how, ty, ftz) };
@@ -333,15 +380,16 @@ impl Builder<'_> {
             _ if packed => (0xffff, Some(0xffff_0000)),
             _ => (u32::MAX, None),
         };
-        let combine = match high {
+        let high = match high {
             Some(value) => match half::compare(how, ty, true, ftz) {
                 Some(test) => Some((test.run, value)),
                 None => return Ok(false),
             },
             None => None,
         };
+        let combine = self.connected(mods, rest.first())?;
         let to = self.destination(to, false)?;
-        self.emit(Op::Set { run: test.run, from, to, value, combine });
+        self.emit(Op::Set { run: test.run, from, to, value, high, combine });
         Ok(true)
     }
 

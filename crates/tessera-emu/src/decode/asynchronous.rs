@@ -18,6 +18,19 @@ impl Builder<'_> {
         }
     }
 
+    /// Where a predicate says to ignore the source: the bytes that are read all the same, none or all.
+    fn ignoring(&mut self, operand: &Operand, bytes: i64) -> Result<Option<Reg>> {
+        let (Operand::Register(id) | Operand::Not(id)) = operand else { return Ok(None) };
+        if self.predicate_of(*id).is_err() {
+            return Ok(None);
+        }
+        let by = self.predicate(operand)?;
+        let (none, all) = (self.constant(0, false), self.constant(bytes as u64, false));
+        let to = self.scratch(false);
+        self.prepare(Op::Select { to, a: none, b: all, by });
+        Ok(Some(to))
+    }
+
     fn narrow(&mut self, operand: &Operand) -> Result<Reg> {
         Ok(Reg { slot: self.source(operand, false)?, wide: false })
     }
@@ -112,7 +125,10 @@ impl Builder<'_> {
         if let Some(operand) = rest.first() {
             let policy = mods.has(Word::L2CacheHint) && rest.len() == 1;
             if !policy {
-                source = Some(self.narrow(operand)?);
+                source = Some(match self.ignoring(operand, *bytes)? {
+                    Some(size) => size,
+                    None => self.narrow(operand)?,
+                });
             }
         }
         self.emit(Op::CpAsync { to, from, bytes: *bytes as u32, source });

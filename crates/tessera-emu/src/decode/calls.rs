@@ -42,7 +42,7 @@ impl<'m> Builder<'m> {
             }
             "ret" | "exit" => self.emit(Op::Exit),
             "trap" => self.emit(Op::Trap),
-            "brkpt" => self.emit(Op::Nop),
+            "brkpt" | "pmevent" => self.emit(Op::Nop),
             "call" => self.call(operands)?,
             _ => return Ok(false),
         }

@@ -5,7 +5,8 @@ use tessera_ptx::{Operand, Type, Word};
 
 use super::operands::{order, space};
 use super::{Builder, Mods, Result};
-use crate::program::{Change, Op, Order, Reg, Space};
+use crate::ops::integer;
+use crate::program::{Change, Fill, Op, Order, Reg, Space};
 
 /// The read-modify-write that an instruction names.
 pub(super) fn change(mods: Mods<'_>) -> Option<Change> {
@@ -48,8 +49,19 @@ impl Builder<'_> {
             "createpolicy" => {
                 let to = self.destination(&operands[0], true)?;
                 let zero = self.constant(0, true);
-                let Some(map) = crate::ops::integer::one("mov", None, Type::U64) else { return Ok(false) };
+                let Some(map) = integer::one("mov", None, Type::U64) else { return Ok(false) };
                 self.emit(Op::Map { run: map.run, to, from: [zero; 4] });
+                Ok(true)
+            }
+            "alloca" => self.alloca(operands),
+            "stacksave" | "stackrestore" => {
+                let stack = Reg { slot: self.stack_slot(), wide: true };
+                let (to, from) = match mnemonic {
+                    "stacksave" => (self.destination(&operands[0], true)?, stack.slot),
+                    _ => (stack, self.source(&operands[0], true)?),
+                };
+                let Some(map) = integer::one("mov", None, Type::U64) else { return Ok(false) };
+                self.emit(Op::Map { run: map.run, to, from: [from; 4] });
                 Ok(true)
             }
             // Hints change no value.
@@ -61,28 +73,61 @@ impl Builder<'_> {
         }
     }
 
+    /// The slot of where `alloca` takes its next bytes.
+    fn stack_slot(&mut self) -> u32 {
+        let slot = match self.stack_slot {
+            Some(slot) => slot,
+            // The start is known when the kernel's other local memory is.
+            None => self.new_slot(Fill::Constant(0, true), "stack"),
+        };
+        self.stack_slot = Some(slot);
+        slot
+    }
+
+    /// Bytes of local memory until the function, or a `stackrestore`, gives them back; what lies beyond the thread's share is
+    /// found when it is touched.
+    fn alloca(&mut self, operands: &[Operand]) -> Result<bool> {
+        let align = match operands.get(2) {
+            Some(Operand::Int(align)) if *align > 0 && (*align as u64).is_power_of_two() => (*align as u64).max(8),
+            Some(_) => return Err("the alignment of `alloca` is a power of two".to_owned()),
+            None => 8,
+        };
+        let (Some(add), Some(and)) = (integer::two("add", None, Type::U64), integer::two("and", None, Type::B64)) else {
+            return Ok(false);
+        };
+        let size = self.source(&operands[1], true)?;
+        let stack = self.stack_slot();
+        let (up, mask) = (self.constant(align - 1, true), self.constant(!(align - 1), true));
+        let start = self.scratch(true);
+        self.prepare(Op::Map { run: add.run, to: start, from: [stack, up, up, up] });
+        self.prepare(Op::Map { run: and.run, to: start, from: [start.slot, mask, mask, mask] });
+        let to = self.destination(&operands[0], true)?;
+        self.emit(Op::Map { run: and.run, to, from: [start.slot; 4] });
+        self.emit(Op::Map { run: add.run, to: Reg { slot: stack, wide: true }, from: [start.slot, size, size, size] });
+        Ok(true)
+    }
+
     fn load(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let ty = mods.ty()?;
-        if ty == Type::B128 {
-            return Ok(false);
-        }
         let addr = self.address(&operands[1], space(mods))?;
-        let to: SmallVec<[Option<Reg>; 4]> =
-            Self::parts(&operands[0]).iter().map(|part| self.target(part)).collect::<Result<_>>()?;
+        let to: SmallVec<[Option<Reg>; 4]> = match ty {
+            Type::B128 => SmallVec::from_slice(&self.pair_target(&operands[0])?),
+            _ => Self::parts(&operands[0]).iter().map(|part| self.target(part)).collect::<Result<_>>()?,
+        };
         let (order, scope) = order(mods, Order::Weak);
-        self.emit(Op::Load { to, bytes: ty.bits() / 8, signed: signed(ty), addr, order, scope });
+        self.emit(Op::Load { to, bytes: (ty.bits() / 8).min(8), signed: signed(ty), addr, order, scope });
         Ok(true)
     }
 
     fn store(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let ty = mods.ty()?;
-        if ty == Type::B128 {
-            return Ok(false);
-        }
         let addr = self.address(&operands[0], space(mods))?;
-        let from = self.sources(&operands[1], ty.bits() == 64)?;
+        let from = match ty {
+            Type::B128 => SmallVec::from_slice(&self.pair_source(&operands[1])?),
+            _ => self.sources(&operands[1], ty.bits() == 64)?,
+        };
         let (order, scope) = order(mods, Order::Weak);
-        self.emit(Op::Store { from, bytes: ty.bits() / 8, addr, order, scope });
+        self.emit(Op::Store { from, bytes: (ty.bits() / 8).min(8), addr, order, scope });
         Ok(true)
     }
 
@@ -110,12 +155,19 @@ impl Builder<'_> {
         let Some(how) = change(mods) else { return Ok(false) };
         let rest = if returns { &operands[1..] } else { operands };
         let addr = self.address(&rest[0], space(mods))?;
-        let value = self.sources(&rest[1], ty.bits() == 64)?;
-        let second = match rest.get(2) {
-            Some(operand) if how == Change::Compare => Some(self.value(operand, ty.bits() == 64)?),
-            _ => None,
+        let operand = |builder: &mut Self, at: usize| -> Result<SmallVec<[Reg; 4]>> {
+            match ty {
+                Type::B128 => Ok(SmallVec::from_slice(&builder.pair_source(&rest[at])?)),
+                _ => builder.sources(&rest[at], ty.bits() == 64),
+            }
         };
-        let to = if returns { self.target(&operands[0])? } else { None };
+        let value = operand(self, 1)?;
+        let second = if how == Change::Compare { operand(self, 2)?.into_iter().collect() } else { SmallVec::new() };
+        let to: SmallVec<[Option<Reg>; 4]> = match (returns, ty) {
+            (false, _) => SmallVec::new(),
+            (true, Type::B128) => SmallVec::from_slice(&self.pair_target(&operands[0])?),
+            (true, _) => Self::parts(&operands[0]).iter().map(|part| self.target(part)).collect::<Result<_>>()?,
+        };
         let (order, scope) = order(mods, Order::Relaxed);
         self.emit(Op::Atomic { to, how, ty, addr, value, second, order, scope });
         Ok(true)

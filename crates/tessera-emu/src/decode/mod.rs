@@ -21,6 +21,9 @@ use tessera_ptx::{
 
 use crate::program::{FUNCTION_WINDOW, Fill, Inst, Meta, Op, ParamSlot, Pred, Program, Reg, Routine, SHARED_START, STACK_BYTES};
 
+/// Bytes of a thread's local memory that `alloca` may take.
+const ALLOCA_BYTES: u32 = 1 << 14;
+
 /// A kernel with more operations than this after inlining is refused.
 const MOST_OPERATIONS: usize = 4_000_000;
 
@@ -53,6 +56,8 @@ enum Place {
 enum Binding {
     None,
     Slot(Reg),
+    /// The halves of a 128-bit register, lower first.
+    Pair([Reg; 2]),
     Predicate(u32),
 }
 
@@ -124,6 +129,8 @@ struct Builder<'m> {
     calls: Vec<Name>,
     /// The slot of the running routine's frame.
     frame_slot: u32,
+    /// The slot of where `alloca` takes its next bytes, once one was seen.
+    stack_slot: Option<u32>,
     /// The 64-bit registers among the slots.
     wide_registers: BTreeSet<u32>,
     /// The routine under translation; none is the kernel.
@@ -193,6 +200,7 @@ pub(crate) fn translate(
         frame: Frame { registers: &entry.registers, bindings: vec![Binding::None; entry.registers.len()], returns: Vec::new() },
         calls: vec![entry.name.clone()],
         frame_slot: 0,
+        stack_slot: None,
         wide_registers: BTreeSet::new(),
         routine: None,
         routines: Vec::new(),
@@ -245,7 +253,11 @@ impl<'m> Builder<'m> {
                 *join = meets;
             }
         }
-        let stack = if self.routines.is_empty() { 0 } else { STACK_BYTES };
+        let mut stack = if self.routines.is_empty() { 0 } else { STACK_BYTES };
+        if let Some(slot) = self.stack_slot {
+            self.slots[slot as usize] = Fill::Constant(u64::from(kernel_frame + stack), true);
+            stack += ALLOCA_BYTES;
+        }
         let dynamic_start = self.shared_end.next_multiple_of(self.dynamic_align);
         for &(slot, offset) in &self.dynamic {
             if let Fill::Constant(value, _) = &mut self.slots[slot as usize] {
@@ -409,12 +421,14 @@ impl<'m> Builder<'m> {
         let mnemonic = row.mnemonic();
         let done = match mnemonic {
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank" | "prefetch" | "prefetchu"
-            | "applypriority" | "discard" | "createpolicy" => self.memory(mnemonic, mods, operands)?,
+            | "applypriority" | "discard" | "createpolicy" | "alloca" | "stacksave" | "stackrestore" => {
+                self.memory(mnemonic, mods, operands)?
+            }
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence"
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
             "mbarrier" | "cp" | "tensormap" => self.asynchronous(mnemonic, mods, operands)?,
             "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" => self.control(mnemonic, operands)?,
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "pmevent" => self.control(mnemonic, operands)?,
             _ => self.arithmetic(mnemonic, mods, operands)?,
         };
         if !done {
@@ -479,9 +493,7 @@ mod tests {
         let refused: Vec<String> = refused.into_keys().collect();
         let wanted = [
             "`cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes` is not executed by this emulator",
-            "`ld.relaxed.gpu.global.b128` is not executed by this emulator",
             "`mma.sp` is not executed by this emulator",
-            "`mov.b128` is not executed by this emulator",
         ];
         assert_eq!(refused, wanted);
     }

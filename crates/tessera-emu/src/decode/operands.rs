@@ -50,7 +50,10 @@ impl Builder<'_> {
                 self.predicate_names.push(name);
                 Binding::Predicate(self.predicate_names.len() as u32 - 1)
             }
-            Type::B128 => return Err("128-bit registers are not executed by this emulator".to_owned()),
+            Type::B128 => {
+                let low = self.new_register(&name, true);
+                Binding::Pair([low, self.new_register(&name, true)])
+            }
             ty => Binding::Slot(self.new_register(&name, ty.bits() == 64)),
         };
         self.frame.bindings[index] = made;
@@ -60,15 +63,44 @@ impl Builder<'_> {
     pub(super) fn predicate_of(&mut self, id: RegId) -> Result<u32> {
         match self.binding(id)? {
             Binding::Predicate(index) => Ok(index),
-            Binding::Slot(_) | Binding::None => Err("a predicate is needed".to_owned()),
+            Binding::Slot(_) | Binding::Pair(_) | Binding::None => Err("a predicate is needed".to_owned()),
         }
     }
 
     fn register(&mut self, id: RegId) -> Result<Reg> {
         match self.binding(id)? {
             Binding::Slot(reg) => Ok(reg),
+            Binding::Pair(_) => Err("a register of 128 bits stands where it cannot".to_owned()),
             Binding::Predicate(_) | Binding::None => Err("a register that holds numbers is needed".to_owned()),
         }
+    }
+
+    /// The halves of a 128-bit register, lower first.
+    pub(super) fn pair(&mut self, operand: &Operand) -> Result<[Reg; 2]> {
+        match operand {
+            Operand::Register(id) => match self.binding(*id)? {
+                Binding::Pair(halves) => Ok(halves),
+                _ => Err("a register of 128 bits is needed".to_owned()),
+            },
+            _ => Err("a register of 128 bits is needed".to_owned()),
+        }
+    }
+
+    /// The halves of a 128-bit source.
+    pub(super) fn pair_source(&mut self, operand: &Operand) -> Result<[Reg; 2]> {
+        let halves = self.pair(operand)?;
+        self.current.reads.extend(halves.map(|half| half.slot));
+        Ok(halves)
+    }
+
+    /// The halves of a 128-bit destination; none for `_`.
+    pub(super) fn pair_target(&mut self, operand: &Operand) -> Result<[Option<Reg>; 2]> {
+        if matches!(operand, Operand::Sink) {
+            return Ok([None; 2]);
+        }
+        let halves = self.pair(operand)?;
+        self.current.writes.extend(halves.map(|half| half.slot));
+        Ok(halves.map(Some))
     }
 
     /// A predicate as a source.

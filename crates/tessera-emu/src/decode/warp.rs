@@ -147,7 +147,11 @@ impl Builder<'_> {
         } else if mods.has(Word::GenericProxy) {
             Op::FenceTensorMap
         } else if mods.has(Word::Proxy) {
-            if mods.has(Word::Async) { Op::FenceProxy } else { Op::Fence { order: Order::AcqRel, scope: Scope::System } }
+            if mods.has(Word::Async) || mods.has(Word::AsyncGeneric) {
+                Op::FenceProxy
+            } else {
+                Op::Fence { order: Order::AcqRel, scope: Scope::System }
+            }
         } else {
             let (order, scope) = order(mods, Order::Sc);
             Op::Fence { order, scope }

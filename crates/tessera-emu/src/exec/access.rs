@@ -212,6 +212,26 @@ impl Cluster<'_> {
             return Ok(());
         }
         let extend = if signed { 64 - 8 * bytes } else { 0 };
+        if self.own_shared(warp, mask, addr.space, &at, total) {
+            let memory = &self.blocks[warp.rank].shared;
+            for (index, to) in to.iter().enumerate() {
+                let Some(to) = to else { continue };
+                let slot = &mut warp.regs[to.slot as usize];
+                let place = |lane: usize| at[lane] as usize + index * bytes as usize;
+                if bytes == 4 && !to.wide {
+                    let slot = slot.n_mut();
+                    for lane in lanes(mask) {
+                        slot[lane] = little(memory, place(lane), 4) as u32;
+                    }
+                    continue;
+                }
+                for lane in lanes(mask) {
+                    let value = little(memory, place(lane), bytes as usize);
+                    slot.set(to.wide, lane, ((value << extend) as i64 >> extend) as u64);
+                }
+            }
+            return Ok(());
+        }
         // One address in all lanes, as parameters have: one read.
         if mask == FULL && self.sanitizer.is_none() && addr.space != Space::Local && at.iter().all(|other| *other == at[0]) {
             let target = self.resolve(warp, addr.space, at[0], total, total, 0)?;
@@ -295,6 +315,17 @@ impl Cluster<'_> {
         true
     }
 
+    /// Whether all lanes touch the own block's shared memory as they may, and nobody watches.
+    fn own_shared(&self, warp: &Warp, mask: u32, space: Space, at: &[u64; LANES], bytes: u32) -> bool {
+        let end = self.blocks[warp.rank].shared.len() as u64;
+        let inside =
+            |at: u64| at >= u64::from(SHARED_START) && at + u64::from(bytes) <= end && at.is_multiple_of(u64::from(bytes));
+        space == Space::Shared
+            && self.sanitizer.is_none()
+            && end < 1 << RANK_SHIFT
+            && lanes(mask).all(|lane| at[lane] < 1 << RANK_SHIFT && inside(at[lane]))
+    }
+
     fn whole(&self, warp: &mut Warp, address: u64, bytes: u64) -> Option<usize> {
         if let Some(recent) = self.launch.heap.get(warp.recent)
             && !recent.freed
@@ -322,6 +353,18 @@ impl Cluster<'_> {
         let total = bytes * from.len() as u32;
         self.advise(warp, mask, pc, addr.space, &at, total);
         if self.store_rows(warp, mask, from, bytes, addr.space, &at) {
+            return Ok(());
+        }
+        if self.own_shared(warp, mask, addr.space, &at, total) {
+            let memory = &mut self.blocks[warp.rank].shared;
+            // Lane by lane: of lanes that meet, the last one's values stay together.
+            for lane in lanes(mask) {
+                for (index, reg) in from.iter().enumerate() {
+                    let place = at[lane] as usize + index * bytes as usize;
+                    let value = warp.value(*reg, lane).to_le_bytes();
+                    memory[place..place + bytes as usize].copy_from_slice(&value[..bytes as usize]);
+                }
+            }
             return Ok(());
         }
         for lane in lanes(mask) {
@@ -389,7 +432,11 @@ pub(crate) fn shifted(target: Target, bytes: u32) -> Target {
     }
 }
 
+#[inline(always)]
 fn little(memory: &[u8], at: usize, bytes: usize) -> u64 {
+    if let (4, Some(word)) = (bytes, memory.get(at..at + 4).and_then(|word| word.first_chunk::<4>())) {
+        return u64::from(u32::from_le_bytes(*word));
+    }
     let mut word = [0; 8];
     word[..bytes].copy_from_slice(&memory[at..at + bytes]);
     u64::from_le_bytes(word)

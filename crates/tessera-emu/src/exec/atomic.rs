@@ -17,9 +17,9 @@ pub(crate) fn apply(how: Change, ty: Type, old: u64, operand: u64, second: u64) 
         return sum;
     }
     let bits = ty.bits();
-    let cut = |value: u64| if bits == 64 { value } else { value & ((1 << bits) - 1) };
+    let cut = |value: u64| if bits >= 64 { value } else { value & ((1 << bits) - 1) };
     let signed = matches!(ty, Type::S32 | Type::S64);
-    let extend = |value: u64| (value << (64 - bits)) as i64 >> (64 - bits);
+    let extend = |value: u64| (value << (64 - bits.min(64))) as i64 >> (64 - bits.min(64));
     let (old, operand) = (cut(old), cut(operand));
     cut(match how {
         Change::Add => old.wrapping_add(operand),
@@ -114,16 +114,16 @@ impl Cluster<'_> {
         warp: &mut Warp,
         mask: u32,
         pc: u32,
-        to: Option<Reg>,
+        to: &[Option<Reg>],
         (how, ty): (Change, Type),
         addr: Addr,
         value: &[Reg],
-        second: Option<Reg>,
+        second: &[Reg],
         kind: Kind,
     ) -> Result<(), Fault> {
         let mut changed = false;
         let at = addresses(warp, addr);
-        let bytes = ty.bits() / 8;
+        let bytes = (ty.bits() / 8).min(8);
         let total = bytes * value.len() as u32;
         for lane in lanes(mask) {
             let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
@@ -131,16 +131,21 @@ impl Cluster<'_> {
                 self.observe(warp, target, total, lane, kind, pc);
             }
             let operands: SmallVec<[u64; 4]> = value.iter().map(|reg| warp.value(*reg, lane)).collect();
-            let other = second.map_or(0, |reg| warp.value(reg, lane));
+            let others: SmallVec<[u64; 2]> = second.iter().map(|reg| warp.value(*reg, lane)).collect();
+            // Two values that are one element: what is compared is both.
+            let whole = ty == Type::B128 && how == Change::Compare;
+            let found = |cluster: &Self, index: usize| cluster.read(warp, shifted(target, index as u32 * bytes), bytes, lane);
+            let differs = whole && (0..operands.len()).any(|index| found(self, index) != operands[index]);
             for (index, operand) in operands.into_iter().enumerate() {
                 let cell = shifted(target, index as u32 * bytes);
+                let other = others.get(index).copied().unwrap_or(0);
                 let old = self.update(cell, bytes, &mut |old| {
-                    let new = apply(how, ty, old, operand, other);
+                    let new = if differs { old } else { apply(how, ty, old, operand, other) };
                     changed |= new != old;
                     new
                 });
-                if let (Some(to), 0) = (to, index) {
-                    warp.set(to, lane, old);
+                if let Some(Some(to)) = to.get(index) {
+                    warp.set(*to, lane, old);
                 }
             }
         }

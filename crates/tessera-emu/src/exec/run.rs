@@ -32,6 +32,11 @@ impl Warp {
         if pred.negated { !lanes } else { lanes }
     }
 
+    /// A condition, joined with a predicate where the instruction says so.
+    fn combined(&self, holds: u32, with: Option<(Connective, Pred)>) -> u32 {
+        with.map_or(holds, |(how, with)| connect(how, holds, self.predicate(with)))
+    }
+
     pub(super) fn set_predicate(&mut self, index: u32, mask: u32, value: u32) {
         let lanes = &mut self.predicates[index as usize];
         *lanes = (*lanes & !mask) | (value & mask);
@@ -208,19 +213,19 @@ impl Cluster<'_> {
         match op {
             Op::Nop | Op::Map { .. } | Op::Test { .. } | Op::Select { .. } | Op::Branch { .. } | Op::Exit => {}
             Op::BranchTo { .. } | Op::Call(_) | Op::Return => {}
-            Op::TestPair { run, from, to, other } => {
+            Op::TestPair { run, from, to, other, combine } => {
                 let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = [run[0](&operands), run[1](&operands)];
+                let holds = [run[0](&operands), run[1](&operands)].map(|holds| warp.combined(holds, *combine));
                 for (index, holds) in [to, other].into_iter().zip(holds) {
                     if let Some(index) = index {
                         warp.set_predicate(*index, active, holds);
                     }
                 }
             }
-            Op::Set { run, from, to, value, combine } => {
+            Op::Set { run, from, to, value, high, combine } => {
                 let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = run(&operands);
-                let high = combine.map(|(run, value)| (run(&operands), value));
+                let holds = warp.combined(run(&operands), *combine);
+                let high = high.map(|(run, value)| (warp.combined(run(&operands), *combine), value));
                 for lane in lanes(active) {
                     let mut result = if holds >> lane & 1 == 1 { *value } else { 0 };
                     if let Some((holds, value)) = high
@@ -338,7 +343,7 @@ impl Cluster<'_> {
             Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
                 warp.strong = true;
                 let kind = Kind { write: true, atomic: true, updates: true, order: *order, scope: *scope };
-                self.atomic(warp, active, pc, *to, (*how, *ty), *addr, value, *second, kind)?;
+                self.atomic(warp, active, pc, to, (*how, *ty), *addr, value, second, kind)?;
             }
             Op::Generic { to, from, space, back } => {
                 let window = match space {

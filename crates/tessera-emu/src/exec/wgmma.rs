@@ -317,12 +317,13 @@ fn integer_product(warp: &mut Warp, wgmma: &Wgmma, product: &Product, a: &[i32],
 }
 
 /// Every element of a warp's part of D: row, column, register, lane, and the shift of a packed half.
+#[inline(always)]
 fn each_place(n: usize, packed: bool, mut visit: impl FnMut(usize, usize, usize, usize, u32)) {
-    for lane in 0..LANES {
-        for value in 0..n / 2 {
+    for value in 0..n / 2 {
+        let (reg, shift) = if packed { (value / 2, 16 * (value as u32 % 2)) } else { (value, 0) };
+        for lane in 0..LANES {
             let row = lane / 4 + 8 * (value / 2 % 2);
             let column = 8 * (value / 4) + 2 * (lane % 4) + value % 2;
-            let (reg, shift) = if packed { (value / 2, 16 * (value as u32 % 2)) } else { (value, 0) };
             visit(row, column, reg, lane, shift);
         }
     }

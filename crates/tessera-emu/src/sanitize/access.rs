@@ -157,13 +157,16 @@ impl Sanitizer {
                 if !self.options.races {
                     return;
                 }
+                let mut cells = std::mem::take(&mut self.shared[rank]);
                 for (at, mask) in words(u64::from(offset), bytes) {
-                    let mut cell = std::mem::take(&mut self.shared[rank][(at / 4) as usize]);
+                    let cell = &mut cells[(at / 4) as usize];
                     let new = Record { bytes: mask, ..record };
-                    self.check(cluster, &cell, &new, || format!("shared {at:#x} of block rank {rank}"));
+                    if let Some((kind, old)) = self.conflict(cell, &new) {
+                        self.report_conflict(cluster, kind, &new, &old, &format!("shared {at:#x} of block rank {rank}"));
+                    }
                     cell.add(new);
-                    self.shared[rank][(at / 4) as usize] = cell;
                 }
+                self.shared[rank] = cells;
             }
             Target::Global { allocation, address } => {
                 if self.options.uninitialized
@@ -181,49 +184,49 @@ impl Sanitizer {
                 if !self.options.races {
                     return;
                 }
+                let launch = cluster.launch;
+                let Ok(mut shadow) = launch.shadow.lock() else { return };
                 for (at, mask) in words(address, bytes) {
-                    let launch = cluster.launch;
-                    let Ok(mut shadow) = launch.shadow.lock() else { return };
                     shadow.time += 1;
                     let new = Record { bytes: mask, time: shadow.time, ..record };
-                    let mut cell = std::mem::take(shadow.cell(at));
-                    drop(shadow);
-                    self.check(cluster, &cell, &new, || format!("global {at:#x}"));
-                    cell.add(new);
-                    if let Ok(mut shadow) = launch.shadow.lock() {
-                        *shadow.cell(at) = cell;
+                    let cell = shadow.cell(at);
+                    if let Some((kind, old)) = self.conflict(cell, &new) {
+                        self.report_conflict(cluster, kind, &new, &old, &format!("global {at:#x}"));
                     }
+                    cell.add(new);
                 }
             }
             Target::Local { .. } | Target::Param { .. } => {}
         }
     }
 
-    fn check(&mut self, cluster: &mut Cluster<'_>, cell: &Cell, new: &Record, place: impl Fn() -> String) {
-        for old in &cell.records {
+    /// The first access to a word that a new one must come after and does not.
+    fn conflict(&self, cell: &Cell, new: &Record) -> Option<(FindingKind, Record)> {
+        cell.records.iter().find_map(|old| {
             if old.bytes & new.bytes == 0 || !(old.write || new.write) || (old.atomic && new.atomic) {
-                continue;
+                return None;
             }
-            let kind = match self.ordered(old, new) {
-                Relation::Before => continue,
-                Relation::Race => FindingKind::Race,
-                Relation::NoProxyFence => FindingKind::ProxyFence,
-            };
-            let what = |record: &Record| match (record.write, record.lane == ENGINE) {
-                (true, false) => "a write",
-                (false, false) => "a read",
-                (true, true) => "an asynchronous write",
-                (false, true) => "an asynchronous read",
-            };
-            let message = match kind {
-                FindingKind::ProxyFence => {
-                    format!("{} of {} comes after {} without `fence.proxy.async`", what(new), place(), what(old))
-                }
-                _ => format!("{} of {} and {} are not ordered", what(new), place(), what(old)),
-            };
-            self.report(cluster, kind, message, new, Some(old));
-            return;
-        }
+            match self.ordered(old, new) {
+                Relation::Before => None,
+                Relation::Race => Some((FindingKind::Race, *old)),
+                Relation::NoProxyFence => Some((FindingKind::ProxyFence, *old)),
+            }
+        })
+    }
+
+    #[cold]
+    fn report_conflict(&mut self, cluster: &mut Cluster<'_>, kind: FindingKind, new: &Record, old: &Record, place: &str) {
+        let what = |record: &Record| match (record.write, record.lane == ENGINE) {
+            (true, false) => "a write",
+            (false, false) => "a read",
+            (true, true) => "an asynchronous write",
+            (false, true) => "an asynchronous read",
+        };
+        let message = match kind {
+            FindingKind::ProxyFence => format!("{} of {place} comes after {} without `fence.proxy.async`", what(new), what(old)),
+            _ => format!("{} of {place} and {} are not ordered", what(new), what(old)),
+        };
+        self.report(cluster, kind, message, new, Some(old));
     }
 
     fn ordered(&self, old: &Record, new: &Record) -> Relation {
@@ -295,7 +298,11 @@ enum Relation {
 /// The words of a range, with the bytes of each that belong to it.
 fn words(start: u64, bytes: u32) -> impl Iterator<Item = (u64, u8)> {
     let end = start + u64::from(bytes);
+    let whole = start.is_multiple_of(4) && bytes.is_multiple_of(4);
     (start / 4..end.div_ceil(4)).map(move |word| {
+        if whole {
+            return (word * 4, 0b1111);
+        }
         let mask = (0..4).filter(|byte| (start..end).contains(&(word * 4 + byte))).fold(0, |mask, byte| mask | 1 << byte);
         (word * 4, mask)
     })

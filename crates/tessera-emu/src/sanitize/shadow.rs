@@ -41,6 +41,14 @@ impl Cell {
     /// one leaves plain ones in place: later atomic accesses are compared with those alone.
     pub(super) fn add(&mut self, new: Record) {
         if new.write {
+            // Mostly one access that all of it overwrites.
+            if let [old] = &mut self.records[..]
+                && old.bytes & !new.bytes == 0
+                && (old.atomic || !new.atomic)
+            {
+                *old = new;
+                return;
+            }
             self.records.retain(|old| {
                 if old.atomic || !new.atomic {
                     old.bytes &= !new.bytes;

@@ -11,6 +11,10 @@ use tessera_types::DType;
 pub(crate) enum Kernel {
     /// A product by warpgroups.
     Ring,
+    /// One whose blocks take several tiles.
+    Persistent,
+    /// Two chained products.
+    Attention,
     /// A product by warps.
     Warps,
     /// Rows reduced twice.
@@ -52,13 +56,16 @@ impl Machine {
         self.put(&random(count, seed).flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect::<Vec<u8>>())
     }
 
-    fn map(&self, address: DevicePtr, [width, rows]: [u64; 2], tile: [u32; 2]) -> [u8; 128] {
+    /// A map over a row-major array of bf16; boxes are of its first two dimensions.
+    fn map(&self, address: DevicePtr, extents: &[u64], [width, rows]: [u32; 2]) -> [u8; 128] {
+        let mut tile = vec![1; extents.len()];
+        tile[..2].copy_from_slice(&[width, rows]);
         let spec = TensorMapSpec {
             dtype: DType::BF16,
             address,
-            extents: vec![width, rows],
-            strides: vec![width * 2],
-            tile: tile.to_vec(),
+            extents: extents.to_vec(),
+            strides: (1..extents.len()).map(|axis| extents[..axis].iter().product::<u64>() * 2).collect(),
+            tile,
             swizzle: Swizzle::B128,
             l2: L2Promotion::None,
             outside: OutOfBounds::Zero,
@@ -74,11 +81,14 @@ fn array(params: Params, at: DevicePtr, sizes: &[u64]) -> Params {
 }
 
 impl Kernel {
-    pub(crate) const ALL: [Kernel; 4] = [Kernel::Ring, Kernel::Warps, Kernel::Rows, Kernel::Sum];
+    pub(crate) const ALL: [Kernel; 6] =
+        [Kernel::Ring, Kernel::Persistent, Kernel::Attention, Kernel::Warps, Kernel::Rows, Kernel::Sum];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kernel::Ring => "product_sm90a",
+            Kernel::Persistent => "persistent_sm90a",
+            Kernel::Attention => "attention_sm90a",
             Kernel::Warps => "product_sm80",
             Kernel::Rows => "rows_sm80",
             Kernel::Sum => "sum_sm80",
@@ -88,6 +98,8 @@ impl Kernel {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Kernel::Ring => include_str!("product_sm90a.ptx"),
+            Kernel::Persistent => include_str!("persistent_sm90a.ptx"),
+            Kernel::Attention => include_str!("attention_sm90a.ptx"),
             Kernel::Warps => include_str!("product_sm80.ptx"),
             Kernel::Rows => include_str!("rows_sm80.ptx"),
             Kernel::Sum => include_str!("sum_sm80.ptx"),
@@ -96,7 +108,7 @@ impl Kernel {
 
     /// The original's result.
     pub(crate) fn right(self) -> &'static [u8] {
-        static RESULTS: [OnceLock<Vec<u8>>; 4] = [const { OnceLock::new() }; 4];
+        static RESULTS: [OnceLock<Vec<u8>>; Kernel::ALL.len()] = [const { OnceLock::new() }; Kernel::ALL.len()];
         RESULTS[self as usize].get_or_init(|| self.run(self.text(), Schedule::Lazy, 0).result)
     }
 
@@ -111,15 +123,38 @@ impl Kernel {
                 let (a, b, c) = (machine.halves(m * k, 11), machine.halves(n * k, 13), empty(m * n * 2));
                 let params = array(array(array(Params::new(), a, &[m, k]), b, &[n, k]), c, &[m, n]);
                 let params = params.f32(1.0).f32(0.0).u32(k as u32);
-                let maps = [machine.map(a, [k, m], [64, 128]), machine.map(b, [k, n], [64, 128])];
+                let maps = [machine.map(a, &[k, m], [64, 128]), machine.map(b, &[k, n], [64, 128])];
                 let params = maps.iter().fold(params, |params, map| params.aligned(map, 64));
                 ("gemm", 2, 384, 6 * 32768 + 96, params, c, m * n * 2)
             }
-            Kernel::Warps => {
-                let (m, n, k) = (60, 56, 104);
+            Kernel::Persistent => {
+                // Four tiles for two blocks, seven steps each, through a ring of six.
+                let (m, n, k) = (150, 248, 424);
                 let (a, b, c) = (machine.halves(m * k, 11), machine.halves(n * k, 13), empty(m * n * 2));
                 let params = array(array(array(Params::new(), a, &[m, k]), b, &[k, n]), c, &[m, n]);
-                ("gemm", 1, 128, 20480, params.f32(1.0).f32(0.0).u32(k as u32), c, m * n * 2)
+                let maps = [machine.map(a, &[k, m], [64, 128]), machine.map(b, &[n, k], [64, 64])];
+                let params = maps.iter().fold(params, |params, map| params.aligned(map, 64));
+                ("persistent_matmul", 2, 384, 6 * 32768 + 96, params, c, m * n * 2)
+            }
+            Kernel::Attention => {
+                // Five whole tiles of keys and a ragged one: each ring goes round three times.
+                let (queries, keys, d) = (150, 340, 64);
+                let (q, k, v) = (machine.halves(queries * d, 11), machine.halves(keys * d, 13), machine.halves(keys * d, 17));
+                let o = empty(queries * d * 2);
+                let params = [(q, queries), (k, keys), (v, keys), (o, queries)]
+                    .into_iter()
+                    .fold(Params::new(), |params, (at, rows)| array(params, at, &[1, 1, rows, d]));
+                let maps = [(q, queries, 128), (k, keys, 64), (v, keys, 64)];
+                let params = maps.into_iter().fold(params.f32(0.125), |params, (at, rows, tile)| {
+                    params.aligned(&machine.map(at, &[d, rows, 1, 1], [64, tile]), 64)
+                });
+                ("attention", 2, 384, 49232, params, o, queries * d * 2)
+            }
+            Kernel::Warps => {
+                let (m, n, k) = (60, 56, 200);
+                let (a, b, c) = (machine.halves(m * k, 11), machine.halves(n * k, 13), empty(m * n * 2));
+                let params = array(array(array(Params::new(), a, &[m, k]), b, &[k, n]), c, &[m, n]);
+                ("gemm", 1, 128, 38912, params.f32(1.0).f32(0.0).u32(k as u32), c, m * n * 2)
             }
             Kernel::Rows => {
                 let (rows, columns) = (3, 1000);
