@@ -168,7 +168,9 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
         let stopped = match stopped.or_else(|| endless.then(|| own.cluster.livelock())) {
             Some(stopped) => stopped,
             None => {
-                let all = own.spun.is_some_and(|spun| live.iter().all(|other| other.spun.is_some_and(|at| at >= spun)));
+                // One that has not begun may be waited for.
+                let more = live.len() as u64 + 1 < share && shared.next.load(Ordering::Relaxed) < clusters;
+                let all = !more && own.spun.is_some_and(|spun| live.iter().all(|other| other.spun.is_some_and(|at| at >= spun)));
                 match if all && own.spun == Some(shared.moves.load(Ordering::SeqCst)) {
                     await_others(shared, before)
                 } else {

@@ -157,6 +157,8 @@ fn a_launch_that_needs_more_blocks_than_are_live_is_stuck() {
                 ld.acquire.gpu.global.u32 %r1, [%d];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra WAIT;\nDONE:\n";
     let options = LaunchOptions { shared_bytes: 200 << 10, patience: 1 << 21, ..LaunchOptions::default() };
     assert!(run_on(2, body, 2, 32, options.clone()).finished);
+    let watched = run_on(2, body, 2, 32, LaunchOptions { sanitize: Sanitize::ALL, ..options.clone() });
+    assert!(watched.finished && watched.kinds().is_empty(), "{:?}", watched.kinds());
     let stuck = run_on(1, body, 2, 32, options.clone());
     assert_eq!(stuck.kinds(), [FindingKind::Deadlock]);
     let stuck = run_on(1, body, 2, 32, LaunchOptions { schedule: Schedule::Systematic, ..options });
