@@ -4,10 +4,16 @@
 use tessera_driver::{Dim3, Params};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Sanitize, Schedule};
 
-/// Lane t's result of a body that leaves it in `%x`; memory behind the results starts at `%m`, 64 bytes a lane, word i being i.
+/// Lane t's result of a body without variables of its module.
 fn agrees(body: &str, wanted: impl Fn(u32) -> u32) {
+    agrees_with("", body, wanted);
+}
+
+/// Lane t's result of a body that leaves it in `%x`; memory behind the results starts at `%m`, 64 bytes a lane, word i being i.
+fn agrees_with(variables: &str, body: &str, wanted: impl Fn(u32) -> u32) {
     let text = format!(
         ".version 8.6\n.target sm_90a\n.address_size 64
+{variables}
 .visible .entry k(.param .u64 out)
 {{
     .reg .pred %p, %q, %r;
@@ -163,6 +169,19 @@ fn functions_take_local_memory() {
     setp.lt.u64 %p, %d5, %d7;
     @%p mov.u32 %x, 0;";
     agrees(body, |_| 1011);
+}
+
+#[test]
+fn variables_hold_addresses_of_others() {
+    let variables = ".global .attribute(.managed) .align 4 .u32 list[4] = {5, 6, 7, 8};
+.global .align 8 .u64 places[2] = {generic(list)+8, list+4};";
+    let body = "
+    ld.global.u64 %d0, [places];
+    ld.u32 %x, [%d0];
+    ld.global.u64 %d0, [places+8];
+    ld.global.u32 %y, [%d0];
+    mad.lo.u32 %x, %x, 10, %y;";
+    agrees_with(variables, body, |_| 76);
 }
 
 #[test]

@@ -253,6 +253,7 @@ impl<'a> Parser<'a> {
     /// `.shared .align 16 .b8 tile[1024]`, up to but not including what ends it.
     pub(crate) fn variable(&mut self, linkage: Linkage) -> Parsed<Variable> {
         let space = self.space().ok_or_else(|| self.expected("a variable, `.entry` or `.func`"))?;
+        self.attribute()?;
         let align = self.align()?;
         let ty = self.ty()?;
         let pointee = if self.eat_dotted("ptr") {
@@ -291,6 +292,24 @@ impl<'a> Parser<'a> {
         Ok(Variable { linkage, space, align, ty, pointee, name, extents, initial })
     }
 
+    /// `.attribute(.managed)`, `.attribute(.unified(1, 2))`: where the driver keeps a variable, which nothing here asks for.
+    fn attribute(&mut self) -> Parsed<()> {
+        if !self.eat_dotted("attribute") {
+            return Ok(());
+        }
+        self.expect('(')?;
+        if self.eat_dotted("unified") {
+            self.expect('(')?;
+            self.int("a number")?;
+            self.expect(',')?;
+            self.int("a number")?;
+            self.expect(')')?;
+        } else if !self.eat_dotted("managed") {
+            return Err(self.expected("`.managed` or `.unified`"));
+        }
+        self.expect(')')
+    }
+
     fn initial(&mut self) -> Parsed<Initial> {
         let initial = match self.token {
             Token::F32(bits) => Initial::F32(bits),
@@ -300,7 +319,9 @@ impl<'a> Parser<'a> {
                 self.expect('(')?;
                 let inner = self.address_initial()?;
                 self.expect(')')?;
-                return Ok(inner);
+                let Initial::Address(name, offset) = inner else { return Ok(inner) };
+                let behind = if self.eat('+') { self.int("an offset")? } else { 0 };
+                return Ok(Initial::Address(name, offset.wrapping_add(behind)));
             }
             Token::Ident(_) => return self.address_initial(),
             _ => return self.int("an initial value").map(Initial::Int),
