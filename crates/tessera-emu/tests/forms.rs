@@ -122,7 +122,7 @@ fn conditions_are_joined_with_predicates() {
     set.gt.xor.f32.u32 %f0, %t, 7, %p;
     cvt.rzi.u32.f32 %y, %f0;
     xor.b32 %x, %x, %y;";
-    agrees(body, |t| (if t < 4 || t >= 16 { u32::MAX } else { 0 }) ^ u32::from((t > 7) ^ (t < 16)));
+    agrees(body, |t| (if !(4..16).contains(&t) { u32::MAX } else { 0 }) ^ u32::from((t > 7) ^ (t < 16)));
     // Two halves, each joined.
     let body = "
     cvt.rn.bf16.u32 %h0, %t;
@@ -139,8 +139,8 @@ fn conditions_are_joined_with_predicates() {
     let body =
         &body.replace("set.ge.or.f16x2.bf16x2", "set.ge.or.u32.bf16x2").replace("shr.u32 %y, %y, 16;", "and.b32 %y, %y, 1;");
     agrees(body, |t| {
-        let low = u32::from(t < 20 && t >= 8);
-        let high = u32::from(t < 20 && t <= 8);
+        let low = u32::from((8..20).contains(&t));
+        let high = u32::from(t <= 8);
         low + 2 * high + 4 * u32::from(t >= 8 || t < 20)
     });
 }
@@ -190,7 +190,7 @@ fn sums_of_upper_parts_saturate() {
     mov.b32 %y, 0x7fffffff;
     mov.b32 %z, 0x7ffffff0;
     mad.hi.sat.s32 %x, %y, %t, %z;";
-    agrees(body, |t| (i64::from(0x7fff_fff0u32) + (i64::from(i32::MAX) * i64::from(t) >> 32)).min(i64::from(i32::MAX)) as u32);
+    agrees(body, |t| (i64::from(0x7fff_fff0u32) + ((i64::from(i32::MAX) * i64::from(t)) >> 32)).min(i64::from(i32::MAX)) as u32);
 }
 
 #[test]
