@@ -8,7 +8,7 @@
 //! == library_on_capability_9_0 3/16: ok, 50 schedules, 81.3 s, at 929874f
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,11 +102,13 @@ fn log(sections: &BTreeMap<String, String>, slices: &[Slice], schedules: u32) ->
     text
 }
 
-/// The test programs by their names.
-fn build() -> Result<BTreeMap<String, PathBuf>> {
+/// The test programs of slices by their names.
+fn build(slices: &VecDeque<&Slice>) -> Result<BTreeMap<String, PathBuf>> {
+    let packages: BTreeSet<&str> = slices.iter().map(|slice| slice.package).collect();
+    let targets: BTreeSet<&str> = slices.iter().map(|slice| slice.target).collect();
     let mut arguments = vec!["test", "--no-run", "--message-format=json"];
-    arguments.extend(["-p", "tessera-bench", "-p", "tessera-compile", "-p", "tessera-emu", "--test", "emulated"]);
-    arguments.extend(WHOLE.iter().flat_map(|&(_, target, _)| ["--test", target]));
+    arguments.extend(packages.into_iter().flat_map(|package| ["-p", package]));
+    arguments.extend(targets.into_iter().flat_map(|target| ["--test", target]));
     let output = cargo(&arguments).stderr(std::process::Stdio::inherit()).output().context("can't start cargo")?;
     if !output.status.success() {
         bail!("the tests do not compile");
@@ -160,7 +162,7 @@ pub(crate) fn nightly(args: &[String]) -> Result<()> {
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let tools = crate::tools::install(&root())?;
     let tools: Vec<(String, String)> = tools.environment().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let programs = build()?;
+    let programs = build(&waiting)?;
     let (waiting, known) = (Mutex::new(waiting), Mutex::new(known));
     let failed = Mutex::new(Vec::new());
     let work = || -> Result<()> {
