@@ -494,7 +494,6 @@ pub(crate) enum Op {
     },
     ClusterWait,
     Fence {
-        order: Order,
         scope: Scope,
     },
     FenceProxy,

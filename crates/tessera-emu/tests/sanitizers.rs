@@ -378,3 +378,35 @@ fn the_driver_reports_and_recovers() {
     let pointer = table.mem_alloc(4).unwrap();
     launch(pointer.0).unwrap();
 }
+
+#[test]
+fn blocks_hand_results_on_across_fences_alone() {
+    // The last of four blocks reads what all have written; a ticket says who that is.
+    let ticket = |before: &str, behind: &str| {
+        let body = format!(
+            "mul.wide.u32 %o, %b, 4;\nadd.u64 %o, %o, %g;\nst.global.u32 [%o+64], %b;\n{before}\n\
+             atom.global.add.u32 %x, [%g], 1;\nsetp.ne.u32 %p, %x, 16843012;\n@%p bra DONE;\n{behind}\n\
+             ld.global.u32 %y, [%g+68];\nst.global.u32 [%g+512], %y;\nDONE:"
+        );
+        kinds(4, 1, &body)
+    };
+    assert_eq!(ticket("membar.gl;", "membar.gl;"), []);
+    assert_eq!(ticket("fence.acq_rel.gpu;", "fence.acq_rel.gpu;"), []);
+    assert_eq!(ticket("", "membar.gl;"), [FindingKind::Race]);
+    assert_eq!(ticket("membar.gl;", ""), [FindingKind::Race]);
+    assert_eq!(ticket("membar.cta;", "membar.gl;"), [FindingKind::Race]);
+    // A block waits for the one before it.
+    let chain = |write: &str, read: &str| {
+        let body = format!(
+            "mul.wide.u32 %o, %b, 8;\nadd.u64 %o, %o, %g;\nmov.u32 %x, 0;\nsetp.eq.u32 %p, %b, 0;\n@%p bra FIRST;\nWAIT:\n\
+             {read} %y, [%o+-8];\nsetp.ne.u32 %q, %y, 7;\n@%q bra WAIT;\nld.global.u32 %x, [%o+-4];\nFIRST:\n\
+             add.u32 %x, %x, %b;\nst.global.u32 [%o+4], %x;\nmov.u32 %y, 7;\n{write} [%o], %y;"
+        );
+        kinds(4, 1, &body)
+    };
+    let (release, acquire) = ("st.release.gpu.global.u32", "ld.acquire.gpu.global.u32");
+    assert_eq!(chain(release, acquire), []);
+    assert_eq!(chain(release, "ld.relaxed.gpu.global.u32"), [FindingKind::Race]);
+    assert_eq!(chain("st.relaxed.gpu.global.u32", acquire), [FindingKind::Race]);
+    assert_eq!(chain("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32", acquire), []);
+}

@@ -38,7 +38,7 @@ impl Builder<'_> {
             "bar" | "barrier" => self.block_barrier(mnemonic, mods, operands),
             "membar" => {
                 let (_, scope) = order(mods, Order::Sc);
-                self.emit(Op::Fence { order: Order::Sc, scope });
+                self.emit(Op::Fence { scope });
                 Ok(true)
             }
             "fence" => self.fence(mods),
@@ -150,11 +150,11 @@ impl Builder<'_> {
             if mods.has(Word::Async) || mods.has(Word::AsyncGeneric) {
                 Op::FenceProxy
             } else {
-                Op::Fence { order: Order::AcqRel, scope: Scope::System }
+                Op::Fence { scope: Scope::System }
             }
         } else {
-            let (order, scope) = order(mods, Order::Sc);
-            Op::Fence { order, scope }
+            let (_, scope) = order(mods, Order::Sc);
+            Op::Fence { scope }
         };
         self.emit(op);
         Ok(true)

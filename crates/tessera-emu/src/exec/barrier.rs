@@ -10,7 +10,7 @@ use super::run::Outcome;
 use super::{Cluster, Fault, Wait, Warp};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
-use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Order, Scope, Space};
+use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Scope, Space};
 use crate::report::FindingKind;
 use crate::sanitize::{SyncObject, Touch};
 
@@ -116,7 +116,7 @@ impl Cluster<'_> {
                 warp.asynchronous.cluster_generation += 1;
                 self.sync_acquire(warp, active, SyncObject::Cluster);
             }
-            Op::Fence { order, scope } => self.fence(warp, active, *order, *scope),
+            Op::Fence { scope } => self.fence(warp, active, *scope),
             Op::FenceProxy => self.fence_proxy(warp, active),
             Op::FenceMbarrierInit => {
                 if let Some(sanitizer) = &mut self.sanitizer {
@@ -555,9 +555,9 @@ impl Cluster<'_> {
         }
     }
 
-    fn fence(&mut self, warp: &Warp, mask: u32, order: Order, scope: Scope) {
+    fn fence(&mut self, warp: &Warp, mask: u32, scope: Scope) {
         if let Some(sanitizer) = &mut self.sanitizer {
-            sanitizer.fence(warp.rank, Self::thread(warp, mask), order, scope);
+            sanitizer.fence(self.launch, warp.rank, Self::thread(warp, mask), scope);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::shadow::{Cell, ENGINE, Record, SEVERAL};
-use super::{Access, Sanitizer, Ticket};
+use super::{Access, Sanitizer, Ticket, later};
 use crate::exec::{Cluster, Target};
 use crate::lanes::LANES;
 use crate::program::{Order, Scope};
@@ -93,14 +93,11 @@ impl Sanitizer {
             }
         }
         if let (Target::Global { address, .. }, Ok(shadow)) = (target, cluster.launch.shadow.lock())
+            && access.scope >= Scope::Gpu
             && let Some(published) = shadow.published.get(&address)
         {
-            let mut other: Vec<(u64, u64)> = published.iter().map(|(cluster, time)| (*cluster, *time)).collect();
-            other.sort_unstable();
-            for (cluster, time) in other {
-                let own = self.visible.entry(cluster).or_insert(0);
-                *own = (*own).max(time);
-            }
+            let acquires = matches!(access.order, Order::Acquire | Order::AcqRel | Order::Sc);
+            later(if acquires { &mut self.visible } else { &mut self.noticed }, published);
         }
     }
 
@@ -118,16 +115,11 @@ impl Sanitizer {
         if let (Target::Global { address, .. }, Ok(mut shadow)) = (target, cluster.launch.shadow.lock())
             && access.scope >= Scope::Gpu
         {
-            let now = shadow.time;
-            let own = self.cluster;
+            let (time, seen) = if releases { (shadow.time, &self.visible) } else { (self.fenced.0, &self.fenced.1) };
             let published = shadow.published.entry(address).or_default();
-            published.insert(own, now);
-            let mut seen: Vec<(u64, u64)> = self.visible.iter().map(|(cluster, time)| (*cluster, *time)).collect();
-            seen.sort_unstable();
-            for (cluster, time) in seen {
-                let entry = published.entry(cluster).or_insert(0);
-                *entry = (*entry).max(time);
-            }
+            later(published, seen);
+            let own = published.entry(self.cluster).or_insert(0);
+            *own = (*own).max(time);
         }
         // Lanes that meet at the word are ordered by it.
         self.actors[actor].turn += turn;

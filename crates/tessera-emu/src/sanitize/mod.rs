@@ -16,8 +16,8 @@
 //!   generic reads have read without one. A completed operation needs none.
 //! - An mbarrier's initialisation is seen by the asynchronous proxy after `fence.mbarrier_init` or `fence.proxy.async`.
 //!
-//! Between clusters the order is coarser: a strong read takes over all that the writing cluster had done, so a race may be
-//! missed but none is invented.
+//! Between clusters the order is coarser: what a strong write hands on is all that its cluster had done, until then where it
+//! releases, until the cluster's last fence of `.gpu` or wider where it is relaxed. So a race may be missed but none is invented.
 
 mod access;
 mod clock;
@@ -107,6 +107,10 @@ pub(crate) struct Sanitizer {
     written: Vec<Vec<bool>>,
     /// Up to when other clusters' accesses are visible here.
     visible: HashMap<u64, u64>,
+    /// The same by relaxed reads: a fence makes it visible.
+    noticed: HashMap<u64, u64>,
+    /// When the cluster had its last fence that reaches others, and what was visible then: what relaxed writes hand on.
+    fenced: (u64, HashMap<u64, u64>),
     /// `cp.async` operations of a warp with their group, and bulk stores of a thread.
     /// Products of a warpgroup (block, warpgroup, number) with the count of warps that have waited.
     products: BTreeMap<(usize, usize, u64), (Ticket, u32)>,
@@ -150,6 +154,8 @@ impl Sanitizer {
             shared: vec![vec![Cell::default(); shared.div_ceil(4)]; blocks],
             written: vec![vec![false; shared]; blocks],
             visible: HashMap::new(),
+            noticed: HashMap::new(),
+            fenced: (0, HashMap::new()),
             products: BTreeMap::new(),
             copies: BTreeMap::new(),
             stores: BTreeMap::new(),
@@ -228,8 +234,13 @@ impl Sanitizer {
         self.actors[actor].turn += 1;
     }
 
-    pub(crate) fn fence(&mut self, rank: usize, thread: usize, order: Order, scope: Scope) {
-        let _ = (order, scope);
+    pub(crate) fn fence(&mut self, launch: &Launch<'_>, rank: usize, thread: usize, scope: Scope) {
+        if scope >= Scope::Gpu {
+            later(&mut self.visible, &self.noticed);
+            self.noticed.clear();
+            let now = launch.shadow.lock().map_or(0, |shadow| shadow.time);
+            self.fenced = (now, self.visible.clone());
+        }
         let actor = self.actor(rank, thread);
         let state = &mut self.actors[actor];
         let noticed = std::mem::take(&mut state.noticed);
@@ -311,5 +322,14 @@ impl Sanitizer {
         {
             memory.fill(true);
         }
+    }
+}
+
+/// Takes over the later of two times for each cluster.
+#[allow(clippy::iter_over_hash_type, reason = "the order of maxima does not matter")]
+fn later(own: &mut HashMap<u64, u64>, other: &HashMap<u64, u64>) {
+    for (&cluster, &time) in other {
+        let own = own.entry(cluster).or_insert(0);
+        *own = (*own).max(time);
     }
 }
