@@ -220,43 +220,52 @@ pub(super) struct Pairs<'p> {
 impl Pairs<'_> {
     /// Whether a later access must wait for other threads' part in an earlier one.
     pub(super) fn need(&self, first: &Access, then: &Access, way: Way) -> Option<Need> {
+        self.clash(first, then, way).filter(|_| !self.is_own(first, then, way))
+    }
+
+    /// The same where the first access is still under way: its own thread must wait too.
+    pub(super) fn need_apart(&self, first: &Access, then: &Access, way: Way) -> Option<Need> {
+        self.clash(first, then, way)
+    }
+
+    /// Whether two accesses need an order if different threads make them.
+    fn clash(&self, first: &Access, then: &Access, way: Way) -> Option<Need> {
         if !first.writes && !then.writes {
             return None;
         }
         if first.atomic.is_some() && first.atomic == then.atomic {
             return None;
         }
-        let need = match (&first.memory, &then.memory) {
-            (Memory::Buffer(None), Memory::Buffer(_)) | (Memory::Buffer(_), Memory::Buffer(None)) => return Some(Need::Order),
+        match (&first.memory, &then.memory) {
+            (Memory::Buffer(None), Memory::Buffer(_)) | (Memory::Buffer(_), Memory::Buffer(None)) => Some(Need::Order),
             (Memory::Buffer(Some(a)), Memory::Buffer(Some(b))) => {
-                if a.alloc == b.alloc && a.slot && b.slot || !a.meets(b, way) {
-                    return None;
-                }
-                let chosen = matches!((&first.who, &then.who), (Who::Each(_), Who::Each(_)));
-                if !a.same_bytes(b) || !chosen && !a.same_window(b) {
-                    return Some(Need::Order);
-                }
-                Need::Order
+                let ordered = a.alloc == b.alloc && a.slot && b.slot;
+                (!ordered && a.meets(b, way)).then_some(Need::Order)
             }
-            (Memory::Ring(a), Memory::Ring(b)) if a == b => return Some(Need::Order),
-            (Memory::All, Memory::All | Memory::Global(_)) | (Memory::Global(_), Memory::All) => return Some(Need::Order),
+            (Memory::Ring(a), Memory::Ring(b)) if a == b => Some(Need::Order),
+            (Memory::All, Memory::All | Memory::Global(_)) | (Memory::Global(_), Memory::All) => Some(Need::Order),
             (Memory::Global(a), Memory::Global(b)) if a.meets(*b) => match self.per_thread {
-                true => Need::Keep,
-                false => Need::Order,
+                true => Some(Need::Keep),
+                false => Some(Need::Order),
             },
-            _ => return None,
-        };
-        (!self.is_own(first, then, way)).then_some(need)
-    }
-
-    /// The same where the first access is still under way: its own thread must wait too.
-    pub(super) fn need_apart(&self, first: &Access, then: &Access, way: Way) -> Option<Need> {
-        let anyone = |access: &Access| Access { who: Who::Anyone, ..access.clone() };
-        self.need(&anyone(first), &anyone(then), way)
+            _ => None,
+        }
     }
 
     /// Whether elements that both touch are one thread's. An element that several hold is written by one of them.
     fn is_own(&self, first: &Access, then: &Access, way: Way) -> bool {
+        let same_elements = match (&first.memory, &then.memory) {
+            (Memory::Buffer(Some(a)), Memory::Buffer(Some(b))) => {
+                // Threads choose elements by indices into the whole.
+                let chosen = matches!((&first.who, &then.who), (Who::Each(_), Who::Each(_)));
+                a.same_bytes(b) && (chosen || a.same_window(b))
+            }
+            (Memory::Global(_), Memory::Global(_)) => true,
+            _ => false,
+        };
+        if !same_elements {
+            return false;
+        }
         let single = |layout: &Distribution| first.writes && then.writes || !layout.has_copies();
         match (&first.who, &then.who) {
             (Who::First, Who::First) => true,
