@@ -177,3 +177,48 @@ fn factors_are_converted_by_a_role_of_their_own() {
         Case { stored: [DType::F32; 2], computed: Some(DType::BF16), ..Case::new(DType::BF16, [false, false], [128, 128, 64]) };
     agrees(large, SIZES, &made);
 }
+
+/// Sums that blocks add up with atomics, which come behind every load; tiles whose number another array holds; a loop that tests a multiple of
+/// its counter: none of that is a reason against roles.
+#[test]
+fn what_stands_around_the_loop_decides_nothing() {
+    let split = "    s = ct.bid(2)
+    rounds = ct.cdiv(x.shape[1], 32)
+    for k in range(s * 2, min(s * 2 + 2, rounds)):
+        acc = ct.mma(ct.load(x, (i, k), (64, 32)), ct.load(y, (k, j), (32, 64)), acc)
+    rows, columns = i * 64 + ct.arange(64, dtype=ct.int32), j * 64 + ct.arange(64, dtype=ct.int32)
+    ct.atomic_add(out, (rows[:, None], columns[None, :]), acc)
+";
+    let chosen = "    e = ct.gather(at, i)
+    k = 0
+    while k * 32 < x.shape[1]:
+        acc = ct.mma(ct.load(x, (e, k), (64, 32)), ct.load(y, (k, j), (32, 64)), acc)
+        k += 1
+    ct.store(out, (i, j), acc)
+";
+    for (body, blocks) in [(split, 3), (chosen, 1)] {
+        let source = format!(
+            "import cuda.tile as ct\n\n@ct.kernel\ndef kernel(x, y, at, out):\n    i, j = ct.bid(0), ct.bid(1)\n    acc = ct.zeros((64, 64), ct.float32)\n{body}"
+        );
+        let file = parse_file("kernel.py", &source);
+        let args = [("x", DType::BF16, 2), ("y", DType::BF16, 2), ("at", DType::I32, 1), ("out", DType::F32, 2)]
+            .map(|(name, dtype, rank)| (name.to_string(), ArgType::array(dtype, rank)));
+        let compiled = compile(&file, "kernel", &args, &CompileOptions::default());
+        let compiled = compiled.unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)));
+        let data = [
+            fill(DType::BF16, &[128, 160], 1),
+            fill(DType::BF16, &[160, 128], 2),
+            Data::codes(DType::I32, &[2], |i| 1 - i as u64),
+            Data::zeros(DType::F32, &[128, 128]),
+        ];
+        let kernel = compile_for(&compiled, Arch::Sm90a, OptLevel::O2).unwrap_or_else(|found| panic!("{}", found[0].message));
+        let text = print_module(&kernel.tile);
+        assert!(text.contains("tile.tma_load") && text.contains("tile.role"), "{text}");
+        let launch = Launch { compiled: &compiled, grid: [2, 2, blocks] };
+        let (mut cpu, mut emulated) = (data.to_vec(), data.to_vec());
+        on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}"));
+        run(&kernel.kernel, launch.grid, &mut emulated).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        same(&cpu[3], &emulated[3], 1e-6).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assembled(&kernel.kernel);
+    }
+}

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use tessera_ir::Span;
 use tessera_ir::attrs::AtomicMode;
 use tessera_types::DType;
+use tessera_types::printf::Conversion;
 
 use crate::kernels::tape::Code;
 use crate::lanes::LaneOp;
@@ -342,7 +343,7 @@ pub(crate) enum Piece {
     Text(String),
     /// A conversion, and the value printed by it.
     Value {
-        conversion: String,
+        conversion: Conversion,
         place: Printed,
         dtype: DType,
     },

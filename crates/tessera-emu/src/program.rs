@@ -581,8 +581,8 @@ pub(crate) enum Op {
     GridLaunch,
     Sleep,
     Print {
-        format: StackPlace,
-        arguments: StackPlace,
+        format: Passed,
+        arguments: Passed,
     },
 }
 

@@ -18,6 +18,7 @@ mod dialect;
 
 pub mod attrs;
 pub mod diag;
+pub mod fragment;
 pub mod graph;
 pub mod mesh;
 pub mod schedule;

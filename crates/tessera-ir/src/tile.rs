@@ -96,6 +96,11 @@ dialect! {
     /// The value of another lane.
     Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable, [Convergent];
 
+    /// `acc + lhs x rhs` of 16 x 16 matrices of a warp by its tensor cores. Each lane gives and gets eight elements of a matrix, those that
+    /// [`crate::fragment`] says.
+    MmaFragment = "tile.mma_fragment" (lhs: many, rhs: many, acc: many) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> Many
+        : Special, Observable, [Convergent];
+
     // Barriers
 
     /// All threads of the role, outside of roles those of the block, arrive before any goes on; what they wrote to memory before is

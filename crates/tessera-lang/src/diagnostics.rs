@@ -79,7 +79,6 @@ diagnostics! {
     BLOCK_SIZE = "block-size-clash": "two sources give a different number of threads a block";
     DIVERGENT = "divergent-barrier": "threads of one block can disagree about reaching a barrier";
     SHARED_MEMORY = "shared-memory": "an allocation is misplaced or exceeds what a block has";
-    STYLE = "unsupported-style": "the kernel is written in a style that this stage does not lower";
     REFUSED = "refused-name": "a documented name that is not available in kernels";
 }
 

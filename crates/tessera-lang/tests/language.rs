@@ -28,7 +28,7 @@ fn every_diagnostic_has_a_block_that_provokes_it() {
     let expected: Vec<String> =
         support::blocks("language").iter().flat_map(|block| block.expectations()).map(|e| e.what).collect();
     // Notes, other stages' and other styles' diagnostics have tests of their own.
-    let elsewhere = ["ignored-code", "no-such-kernel", "unsupported-style", "nested-too-deeply", "kernel-too-large"];
+    let elsewhere = ["ignored-code", "no-such-kernel", "nested-too-deeply", "kernel-too-large"];
     let missing: Vec<&str> = tessera_lang::DIAGNOSTICS
         .iter()
         .map(|row| row.id)

@@ -3,6 +3,7 @@
 //! - [`DType`] names an element type; [`FloatFormat`] and [`IntFormat`] say what its bits mean and convert one element with
 //!   any rounding; [`convert`] and [`element`] do the usual conversions fast; [`packed`] stores sub-byte elements.
 //! - [`Policy`] pairs what is stored with what is accumulated: `fp8_e4m3@accum(fp32)`.
+//! - [`printf`] takes formats of C apart and prints numbers by them.
 //! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits and features and, where known, a [`Device`] with
 //!   clocks and peaks.
 
@@ -21,6 +22,7 @@ mod tolerance;
 pub mod convert;
 pub mod element;
 pub mod packed;
+pub mod printf;
 
 pub use arch::{Arch, Feature, Limits};
 pub use bulk_copy::{L2Promotion, OutOfBounds, Swizzle};

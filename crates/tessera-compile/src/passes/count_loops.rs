@@ -1,7 +1,8 @@
 //! `count-loops`: a `loop` that counts becomes a `for`, so that how a count was written decides nothing.
 //!
 //! A loop counts when it is left at one place, before anything of a round is done, as soon as a carried integer has come up to a value
-//! from before the loop, and each round adds one to that integer.
+//! from before the loop, and each round adds a positive constant to that integer. Where a multiple of the integer is compared, the value
+//! is divided.
 //!
 //! ```text
 //! %r = loop [%init, %zero] (%acc, %k) {          %r, %last = for %zero, %n, %one, [%init, %zero] (%i, %acc, %k) {
@@ -17,8 +18,8 @@
 //! come. What the integer was carried for is for `dce` to find out.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{Predicate, Signedness};
-use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
+use tessera_ir::attrs::{Predicate, Rounding, Signedness};
+use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpData, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
 use crate::analysis::exits::{can_leave, loop_exits};
 
@@ -42,6 +43,10 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
 struct Counting {
     /// Position of the integer among what is carried.
     counter: usize,
+    /// What a round adds to it.
+    step: i64,
+    /// What it is multiplied by where it is compared.
+    scale: Option<i64>,
     upper: Value,
     unsigned: bool,
     /// The condition that leaves the loop.
@@ -78,17 +83,34 @@ fn counting(func: &Func, op: Op) -> Option<Counting> {
         _ => return None,
     };
     let args = &func.blocks[body].args;
+    let positive = |value| func.constant(value).and_then(Const::as_int).filter(|&number| number > 0);
+    // The constant that an operation combines a value with.
+    let combined = |data: &OpData, value: Value| match (data.one(0), data.one(1)) {
+        (lhs, rhs) if lhs == value => positive(rhs),
+        (lhs, rhs) if rhs == value => positive(lhs),
+        _ => None,
+    };
+    let product = func.defining_op(counted).filter(|_| !args.contains(&counted)).map(|op| &func.ops[op]);
+    let (counted, scale) = match product {
+        None => (counted, None),
+        Some(product) if matches!(product.kind, OpKind::Schedule(ScheduleOp::MulI { .. })) => {
+            let counted = *product.operands.iter().find(|value| args.contains(value))?;
+            (counted, Some(combined(product, counted).filter(|_| signedness == Signedness::Signed)?))
+        }
+        Some(_) => return None,
+    };
     let counter = args.iter().position(|&arg| arg == counted)?;
-    let next = func.defining_op(func.ops[last].operands[counter])?;
-    let (sum, one) = (&func.ops[next], |value| func.constant(value).and_then(Const::as_int) == Some(1));
+    let sum = &func.ops[func.defining_op(func.ops[last].operands[counter])?];
     let adds = matches!(sum.kind, OpKind::Schedule(ScheduleOp::AddI { .. }));
-    let by_one = || sum.one(0) == counted && one(sum.one(1)) || sum.one(1) == counted && one(sum.one(0));
-    if inside.contains(&upper) || !adds || !by_one() || !func.ty(counted).is_scalar() {
+    if inside.contains(&upper) || !adds || !func.ty(counted).is_scalar() {
         return None;
     }
+    let step = combined(sum, counted)?;
     let yields = func.ops[left].operands.to_vec();
     yields.iter().all(|value| args.contains(value) || !inside.contains(value)).then(|| Counting {
         counter,
+        step,
+        scale,
         upper,
         unsigned: signedness == Signedness::Unsigned,
         exit: ops[at],
@@ -123,11 +145,23 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
     }
     func.blocks[body].ops = func.blocks[old].ops.iter().copied().filter(|&inner| inner != counting.exit).collect();
 
-    let one = Const::int(counter_type.num().unwrap_or(tessera_types::DType::I32), 1);
-    let step = func.make_op(ScheduleOp::Constant { value: one }.into(), &[], [counter_type], [], data.span);
+    let constant = |func: &mut Func, number: i64| {
+        let value = Const::int(counter_type.num().unwrap_or(tessera_types::DType::I32), number);
+        func.make_op(ScheduleOp::Constant { value }.into(), &[], [counter_type.clone()], [], data.span)
+    };
+    let step = constant(func, counting.step);
+    let mut before = vec![step];
+    let mut upper = counting.upper;
+    if let Some(scale) = counting.scale {
+        let scale = constant(func, scale);
+        let kind = ScheduleOp::DivI { signedness: Signedness::Signed, rounding: Rounding::PositiveInf };
+        let divided = func.make_op(kind.into(), &[&[upper], &[func.ops[scale].result()]], [counter_type.clone()], [], data.span);
+        upper = func.ops[divided].result();
+        before.extend([scale, divided]);
+    }
     let types: Vec<Type> = args.iter().map(|&arg| func.ty(arg).clone()).collect();
     let init = data.group(0);
-    let groups: [&[Value]; 4] = [&[init[counting.counter]], &[counting.upper], &[func.ops[step].result()], init];
+    let groups: [&[Value]; 4] = [&[init[counting.counter]], &[upper], &[func.ops[step].result()], init];
     let kind = ScheduleOp::For { unsigned: counting.unsigned, unroll: None };
     let counted = func.make_op(kind.into(), &groups, types, [body], data.span);
     for (&result, &value) in data.results.iter().zip(&counting.yields) {
@@ -141,7 +175,8 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
     let parent = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&op));
     if let Some(parent) = parent {
         let at = func.blocks[parent].ops.iter().position(|&inner| inner == op).unwrap_or(0);
-        func.blocks[parent].ops.splice(at..=at, [step, counted]);
+        before.push(counted);
+        func.blocks[parent].ops.splice(at..=at, before);
     }
     func.replace_uses(|value| map.get(&value).copied().unwrap_or(value));
 }

@@ -17,6 +17,11 @@ pub(super) const PASS: Pass =
     Pass { name: "dce", doc: "Removes operations whose results nobody uses, and values that loops carry for nobody.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
+    drop_dead(func)
+}
+
+/// Removes what nobody can see.
+pub(crate) fn drop_dead(func: &mut Func) -> Changed {
     let bypassed = bypass_dead_loads(func);
     let ops = func.linked_ops();
     let mut owners: FxHashMap<Block, Op> = FxHashMap::default();

@@ -3,6 +3,8 @@
 
 use tessera_ir::Pass;
 
+pub(crate) use self::dce::drop_dead;
+
 mod barrier_optimization;
 mod canonicalise;
 mod constant_fold;

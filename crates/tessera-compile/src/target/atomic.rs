@@ -32,7 +32,7 @@ impl Lowering<'_> {
     pub(super) fn atomics(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         let words = |order: &MemoryOrder, scope: MemoryScope| {
             let order = if *order == MemoryOrder::Weak { MemoryOrder::Relaxed } else { *order };
-            format!("{}.{}.global", order.word(), scope_word(Some(scope)))
+            format!("{}.{}{}", order.word(), scope_word(Some(scope)), self.space(data.one(0)).word())
         };
         match kind {
             ScheduleOp::AtomicRmwTko { order, scope, mode } => {
@@ -257,7 +257,11 @@ impl Lowering<'_> {
             64 => (Ty::B64, Ty::U64, Class::B64),
             _ => (Ty::B32, Ty::U32, Class::B32),
         };
-        let load = if shared { "volatile.shared" } else { "relaxed.gpu.global" };
+        let load = match (shared, update.words.ends_with(".global")) {
+            (true, _) => "volatile.shared",
+            (false, true) => "relaxed.gpu.global",
+            (false, false) => "relaxed.gpu",
+        };
         let first = self.b.ld(load, ty, address.clone());
         let (head, exit) = (self.b.new_block(&[swapped]), self.b.new_block(&[swapped]));
         self.b.jump(head, &[first]);

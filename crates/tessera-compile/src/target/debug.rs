@@ -1,6 +1,6 @@
-//! Assertions and the order of launches.
+//! What is seen outside: assertions, prints, the order of launches.
 
-use tessera_ir::{Assertion, HiddenParam, OpData, ScheduleOp};
+use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Special, Type as Ty};
 
@@ -29,7 +29,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers an operation that is seen outside; false if it is none.
-    pub(super) fn debug(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    pub(super) fn debug(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         match kind {
             ScheduleOp::Assert { message } => {
                 let (record, number) = self.assertion(message);
@@ -49,6 +49,7 @@ impl Lowering<'_> {
                     self.b.switch_to(right);
                 }
             }
+            ScheduleOp::PrintTko { format } => self.print(op, data, format)?,
             ScheduleOp::GdcWaitTko {} => {
                 if self.arch.has_grid_dependency_control() {
                     self.b.grid_wait();

@@ -1,6 +1,8 @@
 //! The state of a lowering: the function, the kernel under construction, and what each value is bound to.
 
-use tessera_ir::{Block, Const, Diagnostic, DistributedType, Elem, EntityId, Func, Module, Op, OpData, Span, Type, Value};
+use tessera_ir::{
+    Block, Const, Diagnostic, DistributedType, Elem, EntityId, Func, Module, Op, OpData, OpKind, ScheduleOp, Span, Type, Value,
+};
 use tessera_ptx::ssa::{Builder, Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{Arch, DType};
@@ -57,6 +59,8 @@ pub(super) struct Lowering<'m> {
     pub(super) span: Span,
     /// Loads of which a selection throws elements away.
     pub(super) masked: FxHashMap<Op, Masked>,
+    /// The block has memory of its own, to which pointers may lead.
+    pub(super) has_memory: bool,
     /// Words by the elements that they were taken apart into: putting those together again is the word.
     pub(super) words: FxHashMap<SmallVec<[Reg; 4]>, Reg>,
     /// Scalars are each thread's own: the function says so, or asks for the number of its thread. Elsewhere the block runs one
@@ -92,6 +96,7 @@ impl<'m> Lowering<'m> {
             span: func.span,
             per_thread: tessera_ir::uniformity::is_per_thread(func),
             masked: masked_loads(func),
+            has_memory: has_memory(func),
             words: FxHashMap::default(),
             barriers: 1,
             waits_for_predecessor: false,
@@ -354,6 +359,11 @@ impl<'m> Lowering<'m> {
     pub(super) fn data(&self, op: Op) -> &'m OpData {
         &self.func.ops[op]
     }
+}
+
+/// Whether a function allocates memory that pointers lead to.
+fn has_memory(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Alloca { .. })))
 }
 
 /// Elements of 16 bits go around loops two to a register.

@@ -5,16 +5,18 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{CacheHint, MemoryOrder, MemoryScope};
-use tessera_ir::{Elem, EntityId, Op, OpData, ScheduleOp, Value};
+use tessera_ir::{ConstData, Elem, EntityId, Global, Op, OpData, ScheduleOp, Value};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
 
 use super::bound::{Bound, Regs, class_of};
+use super::frame::identifier;
 use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::scratch::element_bytes;
 use super::view::Run;
+use crate::analysis::memory::{Root, root};
 use crate::analysis::neighbours::Vector;
 
 /// PTX's word for a scope.
@@ -27,10 +29,30 @@ pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
 }
 
 /// What stands between `ld` or `st` and the type.
-pub(super) fn access_words(order: MemoryOrder, scope: Option<MemoryScope>, cache: CacheHint) -> String {
-    match order {
-        MemoryOrder::Weak => format!("global{}", cache_words(cache)),
-        order => format!("{}.{}.global", order.word(), scope_word(scope)),
+pub(super) fn access_words(space: Space, order: MemoryOrder, scope: Option<MemoryScope>, cache: CacheHint) -> String {
+    match (order, space) {
+        (MemoryOrder::Weak, Space::Global) => format!("global{}", cache_words(cache)),
+        (MemoryOrder::Weak, Space::Any) => "weak".to_string(),
+        (order, space) => format!("{}.{}{}", order.word(), scope_word(scope), space.word()),
+    }
+}
+
+/// Where pointers and views lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Arrays and constants of the module.
+    Global,
+    /// Perhaps memory of the block, which stands in shared memory.
+    Any,
+}
+
+impl Space {
+    /// What stands behind an access's order and scope.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Space::Global => ".global",
+            Space::Any => "",
+        }
     }
 }
 
@@ -48,20 +70,35 @@ impl Lowering<'_> {
     pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
         match kind {
             ScheduleOp::LoadViewTko { order, scope, cache, .. } => {
-                let words = access_words(*order, *scope, *cache);
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
                 let regs = self.load_view(op, data, *order, &words)?;
                 self.bind_regs(data.results[0], regs);
             }
             ScheduleOp::StoreViewTko { order, scope, cache, .. } => {
-                self.store_view(data, *order, &access_words(*order, *scope, *cache))?;
+                let words = access_words(self.space(data.one(1)), *order, *scope, *cache);
+                self.store_view(data, *order, &words)?;
             }
             ScheduleOp::LoadPtrTko { order, scope, cache, .. } => {
-                let words = access_words(*order, *scope, *cache);
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
                 let regs = self.load_pointers(op, data, *order, &words)?;
                 self.bind_regs(data.results[0], regs);
             }
             ScheduleOp::StorePtrTko { order, scope, cache, .. } => {
-                self.store_pointers(op, data, *order, &access_words(*order, *scope, *cache))?;
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
+                self.store_pointers(op, data, *order, &words)?;
+            }
+            ScheduleOp::Alloca { .. } => {
+                let address = self.reserved(op)?;
+                let address = self.b.cvt(Ty::U64, Ty::U32, address);
+                let pointer = self.op("cvta.shared.u64", &[address]);
+                self.bind_regs(data.result(), [pointer]);
+            }
+            ScheduleOp::GetGlobal { name } => {
+                let Some(global) = self.module.globals.iter().find(|global| global.name == *name) else {
+                    return Err(self.broken("the name of a constant that the module does not have"));
+                };
+                let pointer = self.constant_data(global);
+                self.bind_regs(data.result(), [pointer]);
             }
             ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
             _ => return Ok(false),
@@ -72,6 +109,27 @@ impl Lowering<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Where the elements lie that a pointer or view leads to.
+    pub(super) fn space(&self, place: Value) -> Space {
+        match root(self.func, place) {
+            Root::Alloca(_) => Space::Any,
+            Root::Unknown if self.has_memory => Space::Any,
+            Root::Unknown | Root::ReadOnly | Root::Param(_) | Root::Shared => Space::Global,
+        }
+    }
+
+    /// The address of a constant of the module, as its elements lie in memory.
+    fn constant_data(&mut self, global: &Global) -> Reg {
+        let width = global.value.dtype.unpacked_bytes();
+        let count: usize = global.shape.iter().map(|&extent| extent as usize).product();
+        let codes = match &global.value.data {
+            ConstData::Splat(code) => vec![*code; count],
+            ConstData::Dense(codes) => codes.to_vec(),
+        };
+        let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()[..width].to_vec()).collect();
+        self.b.data(&identifier(&global.name), &bytes, 16)
     }
 
     fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {

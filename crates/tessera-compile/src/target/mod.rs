@@ -9,7 +9,7 @@
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
-//! | control flow and threads | `control`, `threads`, `rings`, `debug`, `timeline` |
+//! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
 //! Invariants: operations on memory keep the function's order; threads meet where the function says so, and within operations whose
 //! threads exchange elements;
@@ -40,6 +40,7 @@ mod matrix;
 mod memory;
 mod narrow;
 mod place;
+mod print;
 mod product;
 mod recording;
 mod reduce;
@@ -166,7 +167,7 @@ impl Lowering<'_> {
                     || self.reductions(data, kind)?
                     || self.products(data, kind)?
                     || self.program(data, kind)?
-                    || self.debug(data, kind)?
+                    || self.debug(op, data, kind)?
             }
             OpKind::Tile(kind) => {
                 self.shared(op, data, kind)?

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::Signedness;
+use tessera_ir::fragment::SIDE;
 use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
 use tessera_layout::{Distribution, MmaAtom, Operand};
 use tessera_ptx::Type as Ty;
@@ -54,6 +55,9 @@ impl Lowering<'_> {
     /// Lowers a product of factors in shared memory; false if the operation is none.
     pub(super) fn shared_products(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
         let regs = match kind {
+            TileOp::MmaFragment { lhs_signedness, rhs_signedness } => {
+                return self.fragments(data, (*lhs_signedness, *rhs_signedness));
+            }
             TileOp::MmaSync { shape, lhs_signedness, rhs_signedness } => {
                 self.by_instruction(data, shape, (*lhs_signedness, *rhs_signedness))?
             }
@@ -77,6 +81,38 @@ impl Lowering<'_> {
     }
 
     // --- tensor instructions
+
+    /// A product of matrices whose elements a warp's lanes hold as scalars.
+    fn fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<bool> {
+        let (first, acc) = (data.group(0)[0], self.dtype(data.group(2)[0])?);
+        let (elem, dtype) = (self.elem(first)?, self.dtype(first)?);
+        let (major, minor) = self.arch.compute_capability();
+        let depth = match (10 * major + minor, dtype) {
+            (80.., _) => 16,
+            (75.., DType::F16) => 8,
+            _ => return Err(self.unsupported(format!("there is no product of a warp's matrices of `{dtype}`"))),
+        };
+        let atom = MmaAtom::sync(16, 8, depth, u64::from(dtype.bits()));
+        let atom = atom.map_err(|_| self.broken("an instruction without fragments"))?;
+        let mut held = Vec::new();
+        for group in 0..3 {
+            let regs = data.group(group).iter().map(|&value| self.reg(value)).collect::<Lowered<Regs>>()?;
+            held.push(regs);
+        }
+        let (a, b) = (self.factors(elem, &held[0]), self.factors(elem, &held[1]));
+        // Words of a step along the contraction: of the left factor one behind the other, of the right one one for each half of its columns.
+        let steps = (u64::from(SIDE) / atom.k) as usize;
+        let (of_a, of_b) = (a.len() / steps, b.len() / 2 / steps);
+        let factors = |_: &mut Self, step: usize| {
+            let columns = b.chunks(b.len() / 2).flat_map(|half| half[step * of_b..][..of_b].iter().copied()).collect();
+            Ok([a[step * of_a..][..of_a].to_vec(), columns])
+        };
+        let regs = self.multiplied(&atom, dtype, acc, signs, &held[2], steps, factors)?;
+        for (&result, reg) in data.results.iter().zip(regs) {
+            self.bind_regs(result, [reg]);
+        }
+        Ok(true)
+    }
 
     /// A product by the instruction that the operation names.
     fn by_instruction(&mut self, data: &OpData, shape: &[u32], signs: Signs) -> Lowered<Regs> {

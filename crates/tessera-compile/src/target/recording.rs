@@ -57,6 +57,8 @@ fn may_exchange(func: &Func, data: &OpData) -> bool {
             | ScheduleOp::AtomicCasTko { .. } => true,
             // One thread reads for all.
             ScheduleOp::LoadPtrTko { order, .. } => *order != MemoryOrder::Weak,
+            // Printed by one thread.
+            ScheduleOp::PrintTko { .. } => tiles(),
             // Tiles as indices.
             ScheduleOp::LoadViewTko { .. } | ScheduleOp::StoreViewTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => tiles(),
             _ => false,

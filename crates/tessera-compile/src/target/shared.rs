@@ -5,7 +5,8 @@
 //! buffer is aligned to the span of its pattern, so that offsets in it mix the same way.
 
 use smallvec::SmallVec;
-use tessera_ir::{Elem, Op, OpData, OpKind, Swizzle, TileOp, Type, Value};
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
+use tessera_ir::{Elem, Op, OpData, OpKind, ScheduleOp, Swizzle, TileOp, Type, Value};
 use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Guard, Value as Reg};
@@ -14,6 +15,7 @@ use tessera_types::Arch;
 use super::atomic::Update;
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::memory::{Space, access_words};
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
@@ -41,6 +43,12 @@ impl Lowering<'_> {
                     (tile.len() as u64 * element_bytes(tile.elem) * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
+                (OpKind::Schedule(ScheduleOp::Alloca { count, align }), Some(ty)) => {
+                    let pointee = ty.as_tile().map_or(1, |tile| match tile.elem {
+                        Elem::Ptr(to) | Elem::Num(to) => to.unpacked_bytes() as u64,
+                    });
+                    (u64::from(*count) * pointee, u64::from(*align).max(16))
+                }
                 _ => continue,
             };
             behind.push((op, bytes, align));
@@ -356,7 +364,7 @@ impl Lowering<'_> {
                     Inside::Always => mine,
                     Inside::When(within) => self.both(Some(within), mine),
                 };
-                if self.arch.has_cp_async() && moved >= 4 && zero_padding {
+                if self.arch.has_cp_async() && moved >= 4 && zero_padding && self.space(view) == Space::Global {
                     let size = run.when.map(|when| {
                         let (all, none) = (self.b.u32(moved as u32), self.b.u32(0));
                         self.b.select(when, all, none)
@@ -370,7 +378,8 @@ impl Lowering<'_> {
                     continue;
                 }
                 let part = Run { registers: registers.to_vec(), address: from, when: run.when };
-                let values = self.load_run("global", elem, &part, padding, false);
+                let words = access_words(self.space(view), MemoryOrder::Weak, None, CacheHint::Normal);
+                let values = self.load_run(&words, elem, &part, padding, false);
                 let part = Run { registers: registers.to_vec(), address: to, when: holds };
                 self.store_run("shared", elem, &part, &values, false);
             }
@@ -381,12 +390,13 @@ impl Lowering<'_> {
     fn copy_async_element(&mut self, data: &OpData, bytes: u32) -> Lowered<()> {
         let from = self.reg(data.one(0))?;
         let (_, to) = self.chosen(data.one(1), data.group(2))?;
-        if self.arch.has_cp_async() {
+        if self.arch.has_cp_async() && self.space(data.one(0)) == Space::Global {
             self.b.cp_async(to, from, bytes, None, true);
             return Ok(());
         }
         let words = (bytes / 4) as usize;
-        let values = self.b.ld_vector("global", Ty::B32, words, from);
+        let space = access_words(self.space(data.one(0)), MemoryOrder::Weak, None, CacheHint::Normal);
+        let values = self.b.ld_vector(&space, Ty::B32, words, from);
         self.b.st_vector("shared", Ty::B32, to, &values);
         Ok(())
     }

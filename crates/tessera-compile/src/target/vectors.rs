@@ -52,7 +52,7 @@ impl Lowering<'_> {
         if self.func.ty(source).is_scalar() {
             let address = self.reg(source)?.into();
             let run = Run { registers: (0..count).collect(), address, when: None };
-            return Ok(vec![(access_words(MemoryOrder::Weak, None, cache), self.pointee(source)?, run)]);
+            return Ok(vec![(access_words(self.space(source), MemoryOrder::Weak, None, cache), self.pointee(source)?, run)]);
         }
         let (buffer, address) = self.chosen(source, data.group(at + 1))?;
         let bytes = buffer.elem.unpacked_bytes();

@@ -44,6 +44,7 @@ mod sink;
 mod slots;
 mod stages;
 mod threads;
+mod tokens;
 
 use tessera_ir::{Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, TileOp, Type, Value};
 
@@ -58,6 +59,7 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let mut func = func.clone();
     let mut remarks = Remarks::default();
     flatten::flatten(&mut func);
+    tokens::forget_reads(&mut func);
     sink::into_branches(&mut func);
     let split = remarks.ask("roles", || roles::separate(&mut func, units));
     let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));

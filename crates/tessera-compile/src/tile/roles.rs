@@ -21,8 +21,8 @@
 //! Blocks of a plane are taken in the order of [`order`].
 
 use rustc_hash::FxHashSet;
-use tessera_ir::attrs::{RingProducer, Signedness};
-use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
+use tessera_ir::attrs::{MemoryOrder, RingProducer, Signedness};
+use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, Span, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
@@ -30,7 +30,7 @@ use super::around::{Around, carry};
 use super::feed::{Factor, Way};
 use super::makers::{Feeding, Rings};
 use super::queue::{Queue, role};
-use super::relation::Relation;
+use super::relation::{Relation, has_layout};
 use super::remark::Reason;
 use super::{order, slots};
 
@@ -144,7 +144,7 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
     let candidate = Candidate { looped, outer, product, factors, warps: if m.is_multiple_of(128) { 8 } else { 4 } };
     let scalar = |op: &Op| {
         let data = &func.ops[*op];
-        data.regions.is_empty() && is_free(func, *op) && data.results.iter().all(|&result| func.ty(result).is_scalar())
+        data.regions.is_empty() && is_free(func, *op) && !data.results.iter().any(|&result| has_layout(func, result))
     };
     if let Some(&other) = ops.iter().find(|op| **op != product && !candidate.computes(**op) && !scalar(op)) {
         let name = func.ops[other].row().mnemonic;
@@ -188,9 +188,21 @@ pub(super) fn is_coarse(dtype: DType) -> bool {
     matches!(dtype, DType::F8E4M3 | DType::F8E5M2)
 }
 
-/// Pure, or at most an error for some inputs.
+/// Pure, at most an error for some inputs, or a scalar of memory that nobody writes: any role may do it, at any time.
 pub(super) fn is_free(func: &Func, op: Op) -> bool {
-    matches!(func.ops[op].row().effects, Effects::Pure | Effects::MayTrap)
+    let data = &func.ops[op];
+    matches!(data.row().effects, Effects::Pure | Effects::MayTrap) || reads_constant(func, data)
+}
+
+/// A load of a scalar that is ordered with no write.
+fn reads_constant(func: &Func, data: &OpData) -> bool {
+    let token = match &data.kind {
+        OpKind::Schedule(ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. }) => data.optional(2),
+        OpKind::Schedule(ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. }) => data.optional(3),
+        _ => return false,
+    };
+    let ordered = || func.linked_ops().into_iter().any(|op| func.ops[op].used().any(|used| used == data.results[1]));
+    token.is_none() && func.ty(data.results[0]).is_scalar() && !ordered()
 }
 
 /// The function's operations in order: what stays before the roles and what does not, and the values of the latter.

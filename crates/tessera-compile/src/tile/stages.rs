@@ -27,8 +27,9 @@ use tessera_types::{Arch, DType};
 
 use super::anchors::{Units, instruction};
 use super::queue::{copied, mapped};
+use super::relation::has_layout;
 use super::remark::Reason;
-use super::roles::signs;
+use super::roles::{is_free, signs};
 use super::{order, outer, slots, threads};
 
 /// The most slots that were found useful.
@@ -139,8 +140,7 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
     let own = |op: Op| op == product || loads.contains(&op) || lhs.1.contains(&op) || rhs.1.contains(&op);
     let scalar = |op: Op| {
         let data = &func.ops[op];
-        let free = matches!(data.row().effects, Effects::Pure | Effects::MayTrap);
-        free && data.regions.is_empty() && data.results.iter().all(|&result| func.ty(result).is_scalar())
+        is_free(func, op) && data.regions.is_empty() && !data.results.iter().any(|&result| has_layout(func, result))
     };
     if loads[0] == loads[1] || !loads.iter().all(|load| ops.contains(load)) {
         return Err(no("the factors are not two loads in the loop"));
@@ -295,7 +295,7 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
             data.operands.extend([next, reading]);
             data.segments[0] += 2;
             b.func.blocks[body].ops.push(op);
-        } else if b.func.ops[op].results.iter().all(|&result| b.func.ty(result).is_scalar()) {
+        } else if !b.func.ops[op].results.iter().any(|&result| has_layout(b.func, result)) {
             b.func.blocks[body].ops.push(op);
         }
     }
@@ -314,7 +314,7 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, round: &[Op], when: Value, a
             if let Some(side) = candidate.loads.iter().position(|&load| load == op) {
                 let buffer = slot_of(b, buffers[side], slot);
                 b.op(TileOp::CopyAsync { bypass_l1: true }, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
-            } else if data.results.iter().all(|&result| b.func.ty(result).is_scalar()) && !data.results.is_empty() {
+            } else if !data.results.iter().any(|&result| has_layout(b.func, result)) && !data.results.is_empty() {
                 let copy = copied(b.func, op, &mut map);
                 b.func.blocks[then].ops.push(copy);
             }

@@ -93,6 +93,11 @@ fn row_major(sizes: &[i64]) -> Vec<i64> {
 
 /// Executes the optimised Schedule function.
 pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
+    on_cpu_with(&RunOptions::default(), launch, data)
+}
+
+/// The same under options.
+pub(crate) fn on_cpu_with(options: &RunOptions<'_>, launch: &Launch<'_>, data: &mut [Data]) -> Result<(), String> {
     let program = Program::prepare(&launch.compiled.module, launch.compiled.func()).map_err(|diagnostic| diagnostic.message)?;
     let mut args = Vec::new();
     for item in data {
@@ -109,7 +114,7 @@ pub(crate) fn on_cpu(launch: &Launch<'_>, data: &mut [Data]) -> Result<(), Strin
         }
     }
     // SAFETY: the pointers are to vectors that live and are used by nothing else while the launch runs.
-    unsafe { program.run(launch.grid, &args, &RunOptions::default()) }.map_err(|fault| fault.to_string())
+    unsafe { program.run(launch.grid, &args, options) }.map_err(|fault| fault.to_string())
 }
 
 /// The units of two targets: without and with products of warpgroups.
@@ -186,6 +191,16 @@ pub(crate) fn run_under(schedule: Schedule, kernel: &TargetKernel, grid: [u32; 3
 
 /// Executes a kernel's PTX; the options' shared memory is the kernel's.
 pub(crate) fn run_with(options: LaunchOptions, kernel: &TargetKernel, grid: [u32; 3], data: &mut [Data]) -> Result<(), String> {
+    printed_with(options, kernel, grid, data).map(drop)
+}
+
+/// The same; what the kernel prints.
+pub(crate) fn printed_with(
+    options: LaunchOptions,
+    kernel: &TargetKernel,
+    grid: [u32; 3],
+    data: &mut [Data],
+) -> Result<String, String> {
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
@@ -256,7 +271,7 @@ pub(crate) fn run_with(options: LaunchOptions, kernel: &TargetKernel, grid: [u32
             emulator.read(pointer, bytes).map_err(|e| explain(&e))?;
         }
     }
-    Ok(())
+    Ok(report.output)
 }
 
 /// Whether two arrays hold the same bits; NaNs are equal. With a tolerance, numbers may differ by so many parts of the larger.

@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 use tessera_ir::attrs::{GridAxis, ReduceOrder, Signedness};
 use tessera_ir::{Block, Const, EntityId, Op, ScheduleOp, Shape, Value};
-use tessera_types::DType;
+use tessera_types::{DType, printf};
 
 use super::elementwise::is_narrow;
 use super::expr::{ExprId, ExprKind, Wanted};
@@ -485,30 +485,18 @@ impl Builder<'_> {
     /// Cuts a C format into texts and conversions.
     fn pieces(&mut self, format: &str, arguments: &[Value]) -> Built<Vec<Piece>> {
         let mut pieces = Vec::new();
-        let mut text = String::new();
         let mut arguments = arguments.iter();
-        let mut chars = format.chars().peekable();
-        while let Some(c) = chars.next() {
-            if c != '%' {
-                text.push(c);
-                continue;
-            }
-            if chars.peek() == Some(&'%') {
-                chars.next();
-                text.push('%');
-                continue;
-            }
-            let mut conversion = String::new();
-            for c in chars.by_ref() {
-                conversion.push(c);
-                if c.is_ascii_alphabetic() && !matches!(c, 'l' | 'h' | 'z') {
-                    break;
+        for part in printf::parts(format) {
+            let conversion = match part {
+                printf::Part::Text(text) => {
+                    pieces.push(Piece::Text(text));
+                    continue;
                 }
-            }
+                printf::Part::Value(conversion) => conversion,
+            };
             let Some(&value) = arguments.next() else {
                 return Err(self.refuse("cpu-print", "the format has more conversions than there are values to print"));
             };
-            pieces.push(Piece::Text(std::mem::take(&mut text)));
             let dtype = self.dtype(value)?;
             let place = match self.val(value)? {
                 Val::Reg(reg) => Printed::Scalar(reg),
@@ -516,7 +504,6 @@ impl Builder<'_> {
             };
             pieces.push(Piece::Value { conversion, place, dtype });
         }
-        pieces.push(Piece::Text(text));
         Ok(pieces)
     }
 }

@@ -1,6 +1,7 @@
 //! A Tile function made ready, and its launches.
 
 use tessera_ir::attrs::{CacheHint, Combine, MemoryOrder, Overflow, Rounding, Signedness};
+use tessera_ir::fragment;
 use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
     Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpData, OpKind, Padding, ScheduleOp, Shape, TileOp, TileType, Type,
@@ -167,6 +168,19 @@ fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f
                     (Combine::Min, false) => ScheduleOp::MinI { signedness },
                 };
                 made(kind, vec![vec![vector(elem)], vec![vector(elem)]], vec![Type::Tile(lanes(elem))])
+            }
+            TileOp::MmaFragment { lhs_signedness, rhs_signedness } => {
+                let matrix = |position: usize| {
+                    let elem = micro::scalar_elem(func.ty(*data.group(position).first()?))?;
+                    Some(TileType { shape: Shape::from_slice(&[fragment::SIDE, fragment::SIDE]), elem })
+                };
+                let (lhs, rhs, acc) = (matrix(0)?, matrix(1)?, matrix(2)?);
+                let kind = match acc.elem.num()?.is_float() {
+                    true => ScheduleOp::MmaF { fast_acc: false },
+                    false => ScheduleOp::MmaI { lhs_signedness: *lhs_signedness, rhs_signedness: *rhs_signedness },
+                };
+                let result = Type::Tile(acc.clone());
+                made(kind, [lhs, rhs, acc].map(|tile| vec![Operand::Tile(tile)]).into(), vec![result])
             }
             TileOp::AtomicElement { mode } => {
                 let elem = micro::scalar_elem(func.ty(data.one(0)))?;

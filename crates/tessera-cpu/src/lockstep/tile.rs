@@ -1,6 +1,7 @@
 //! Operations of the Tile dialect.
 
 use tessera_ir::attrs::ShuffleMode;
+use tessera_ir::fragment::{Fragment, PER_LANE, SIDE};
 use tessera_ir::{EntityId, Op, OpData, TileOp, Type};
 
 use super::machine::{Machine, Step, fault};
@@ -71,6 +72,8 @@ impl Machine<'_> {
             // SAFETY: passed on.
             TileOp::WarpReduce { .. } => unsafe { self.warp_reduce(op, active)? },
             TileOp::Shuffle { mode } => self.shuffle(data, *mode, active)?,
+            // SAFETY: passed on.
+            TileOp::MmaFragment { .. } => unsafe { self.fragments(op, active)? },
 
             TileOp::Barrier {} => {
                 let alive = self.roles[role].alive;
@@ -158,6 +161,43 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// A product of each warp's matrices, whose elements its lanes hold.
+    unsafe fn fragments(&mut self, op: Op, active: &Mask) -> Ran<()> {
+        let data = &self.func.ops[op];
+        let threads = self.program.threads;
+        whole_warps(active, threads, data.span)?;
+        let size = |position: usize| scalar_bytes(self.func.ty(data.group(position)[0]));
+        let sizes = [size(0), size(1), size(2)];
+        let kinds = [Fragment::Lhs, Fragment::Rhs, Fragment::Acc];
+        let mut outputs = vec![Buffer::new(sizes[2] * threads); PER_LANE];
+        for first in (0..threads).step_by(32).filter(|&first| active.iter().any(|thread| thread / 32 == first / 32)) {
+            let mut feeds = Vec::new();
+            for (position, (&size, kind)) in sizes.iter().zip(kinds).enumerate() {
+                let mut matrix = Buffer::new(size * (SIDE * SIDE) as usize);
+                for (at, &value) in data.group(position).iter().enumerate() {
+                    let lanes = self.lanes(value, data.span)?;
+                    for lane in 0..32 {
+                        let to = offset(kind, 8 * size, at, lane) * size;
+                        let from = (first + lane) * size;
+                        matrix.bytes_mut()[to..to + size].copy_from_slice(&lanes.bytes()[from..from + size]);
+                    }
+                }
+                feeds.push(Feed::Tile(matrix));
+            }
+            // SAFETY: passed on.
+            let product = unsafe { self.delegate(op, feeds)? };
+            for (at, output) in outputs.iter_mut().enumerate() {
+                for lane in 0..32 {
+                    let from = offset(Fragment::Acc, 8 * sizes[2], at, lane) * sizes[2];
+                    let to = (first + lane) * sizes[2];
+                    output.bytes_mut()[to..to + sizes[2]].copy_from_slice(&product[0].bytes()[from..from + sizes[2]]);
+                }
+            }
+        }
+        self.bind(op, outputs, true);
+        Ok(())
+    }
+
     /// Each thread's element from another thread.
     fn taken(&self, lanes: &Buffer, size: usize, from: impl Fn(usize) -> usize) -> Buffer {
         let mut moved = Buffer::new(size * self.program.threads);
@@ -188,4 +228,10 @@ impl Machine<'_> {
         self.set(data.result(), Data::Lanes(moved));
         Ok(())
     }
+}
+
+/// The number, row by row, of an element of a lane's in its matrix.
+fn offset(kind: Fragment, bits: usize, element: usize, lane: usize) -> usize {
+    let [row, column] = kind.element(bits as u32, element).place(lane as u32);
+    (row * SIDE + column) as usize
 }

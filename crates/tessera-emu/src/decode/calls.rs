@@ -105,7 +105,7 @@ impl<'m> Builder<'m> {
     fn call_system(&mut self, name: &Name, arguments: &[Operand]) -> Result<()> {
         match (&*name.0, arguments) {
             ("vprintf", [format, values]) => {
-                let (format, arguments) = (self.stack_place(format)?, self.stack_place(values)?);
+                let (format, arguments) = (self.passed(format, false)?, self.passed(values, false)?);
                 self.emit(Op::Print { format, arguments });
                 Ok(())
             }

@@ -33,7 +33,7 @@ impl Cluster<'_> {
         (at + bytes as usize <= size).then_some(lane * size + at)
     }
 
-    fn copy_in(&self, warp: &Warp, from: Passed, bytes: usize, lane: usize) -> Vec<u8> {
+    pub(super) fn copy_in(&self, warp: &Warp, from: Passed, bytes: usize, lane: usize) -> Vec<u8> {
         match from {
             Passed::Register(reg) => warp.value(reg, lane).to_le_bytes()[..bytes.min(8)].to_vec(),
             Passed::Bytes(place) => match self.local(warp, place, bytes as u32, lane) {

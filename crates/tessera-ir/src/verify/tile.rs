@@ -5,6 +5,7 @@ use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
 use crate::attrs::{Combine, RingProducer};
+use crate::fragment::PER_LANE;
 use crate::func::Value;
 use crate::tile::TileOp;
 use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
@@ -109,6 +110,24 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             whole_warps(site)?;
             value_is(site, 1, &Type::scalar(DType::I32))?;
             site.result_is(0, ty)
+        }
+
+        TileOp::MmaFragment { .. } => {
+            let groups = [0, 1, 2].map(|group| site.op.group(group));
+            let numbers = groups.map(|group| group.first().and_then(|&value| site.ty(value).num()));
+            let [Some(lhs), Some(rhs), Some(acc)] = numbers else {
+                return Err(Wrong { id: "ir-operand-type", message: "multiplies eight numbers of a lane by eight".to_string() });
+            };
+            for (group, dtype) in groups.iter().zip([lhs, rhs, acc]) {
+                let right = group.len() == PER_LANE && group.iter().all(|&value| *site.ty(value) == Type::scalar(dtype));
+                ensure!(right, "ir-operand-type", "a lane holds {PER_LANE} elements of one type of a fragment");
+            }
+            let halves = matches!(lhs, DType::F16 | DType::BF16) && (acc == DType::F32 || (lhs, acc) == (DType::F16, DType::F16));
+            let known = lhs == rhs && (halves || (lhs, acc) == (DType::I8, DType::I32));
+            ensure!(known, "ir-operand-type", "there is no product of fragments of `{lhs}` and `{rhs}` that adds up in `{acc}`");
+            whole_warps(site)?;
+            ensure!(site.op.results.len() == PER_LANE, "ir-results", "a lane gets {PER_LANE} elements");
+            (0..PER_LANE).try_for_each(|position| site.result_is(position, &Type::scalar(acc)))
         }
 
         TileOp::Barrier {} | TileOp::CommitGroup {} | TileOp::WaitGroup { .. } | TileOp::FenceAsync {} => Ok(()),

@@ -288,6 +288,13 @@ impl Check<'_> {
     }
 
     fn fragment_fits(&self, position: usize, place: &Place, span: Span) -> Res<()> {
+        if matches!(place.memory, Memory::Allocation(at) if self.allocations[at].space != Space::Shared) {
+            return Err(Box::new(
+                Diagnostic::error(id::MMA_TYPE, span, "a fragment moves to and from memory that threads share")
+                    .also(place.span, "this is each thread's own")
+                    .help("use an array argument or `tile.alloc_shared`"),
+            ));
+        }
         let own = self.allocations[position].dtype;
         if own == place.dtype && place.index.len() >= 2 {
             return Ok(());

@@ -5,7 +5,7 @@
 
 use super::builder::{Builder, Results};
 use super::inst::{Address, Arg, Guard};
-use super::kernel::{Class, Value};
+use super::kernel::{Class, Origin, Value};
 use crate::types::{Kind, Type};
 
 /// The type that a load or store names: formats that PTX does not move by name go as bits.
@@ -61,6 +61,21 @@ impl Builder {
         let text = format!("ld.{}", vector(space, defaults.len(), ty));
         let guard = Guard { value: predicate, negated: false };
         self.under(guard, |b| b.instruction(&text, results, &[address.into()]))
+    }
+
+    /// Prints by the driver's function: a format of C's, and its values, each of 64 bits.
+    pub fn print(&mut self, format: &str, values: &[Value]) {
+        let text = [format.as_bytes(), &[0]].concat();
+        let format = self.data("text", &text, 1);
+        let format = self.value("cvta.global.u64", &[format.into()]);
+        let frame = self.frame(8 * values.len().max(1) as u64);
+        for (&value, position) in values.iter().zip(0..) {
+            self.st("local", Type::B64, (frame, 8 * position), value);
+        }
+        let frame = self.value("cvta.local.u64", &[frame.into()]);
+        let printed = self.kernel.new_value(Class::B32, Origin::Undef);
+        let (result, sources) = (Arg::List(vec![Arg::Def(printed)]), Arg::List(vec![format.into(), frame.into()]));
+        self.effect("call", &[result, Arg::Function("vprintf"), sources]);
     }
 
     /// A store.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::effects::{Effects, is_steady};
 use super::fold::{Folded, fold};
 use super::inst::{Address, Arg, Guard, InstData, Terminator};
-use super::kernel::{Block, Class, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
+use super::kernel::{Block, Class, Data, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
 use super::op::Op;
 use crate::form::form;
 use crate::model::{self, Limit, Loc, RegId};
@@ -33,7 +33,7 @@ pub struct BuildError {
 /// What an instruction defines.
 #[derive(Clone, Copy, Debug)]
 pub enum Results<'a> {
-    /// Nothing.
+    /// Nothing, or what stands among the operands.
     None,
     /// One value, of the class that the row states.
     One,
@@ -120,6 +120,24 @@ impl Builder {
     /// A variable in shared memory: its 32-bit address.
     pub fn shared_variable(&mut self, name: &str, bytes: u64, align: u32) -> Value {
         self.add_shared(Shared { name: name.to_owned(), bytes: Some(bytes), align })
+    }
+
+    /// Constant data: its address in global memory. Equal data is kept once.
+    pub fn data(&mut self, name: &str, bytes: &[u8], align: u32) -> Value {
+        let known = self.kernel.data.iter().position(|data| data.bytes == bytes && data.align >= align);
+        let index = known.unwrap_or_else(|| {
+            let count = self.kernel.data.len();
+            let name = format!("{}_{name}{count}", self.kernel.name);
+            self.kernel.data.push(Data { name, bytes: bytes.to_vec(), align });
+            count
+        });
+        self.kernel.leaf(Class::B64, Origin::Data(index as u32))
+    }
+
+    /// The thread's frame of so many bytes of local memory at least: its address there.
+    pub fn frame(&mut self, bytes: u64) -> Value {
+        self.kernel.frame_bytes = self.kernel.frame_bytes.max(bytes);
+        self.kernel.leaf(Class::B64, Origin::Frame)
     }
 
     /// The dynamic part of shared memory, whose size the launch gives: its 32-bit address.
@@ -432,5 +450,7 @@ pub(crate) fn as_operand(arg: &Arg) -> model::Operand {
             coordinates: address.coordinates.as_ref().map(|list| list.iter().map(register).collect()),
         }),
         Arg::Vector(parts) => model::Operand::Vector(parts.iter().map(as_operand).collect()),
+        Arg::List(parts) => model::Operand::List(parts.iter().map(as_operand).collect()),
+        Arg::Function(name) => model::Operand::Symbol(model::Name::from(*name), 0),
     }
 }

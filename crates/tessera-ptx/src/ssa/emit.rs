@@ -10,19 +10,22 @@ use super::builder::as_operand;
 use super::cfg::Cfg;
 use super::copies::sequence;
 use super::inst::{Arg, Terminator};
-use super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
+use super::kernel::{Block, Class, Data, Inst, Kernel, Origin, ParamKind, Value};
 use super::liveness::Liveness;
 use super::names::{declarations, renumber};
 use super::op::OpTable;
 use super::registers::Registers;
 use crate::form::{form, types_of};
 use crate::model::{
-    Address, Base, Function, FunctionKind, Guard, Instruction, Item, Line, Linkage, Loc, Module, Name, Operand, RegId, Space,
-    Statement, Variable,
+    Address, Base, Function, FunctionKind, Guard, Initial, Instruction, Item, Line, Linkage, Loc, Module, Name, Operand, RegId,
+    Space, Statement, Variable,
 };
 use crate::operand_rule::{Immediate, assign};
 use crate::target::{PtxVersion, Target};
 use crate::types::{Kind, Type};
+
+/// The name of a thread's frame.
+const FRAME: &str = "frame";
 
 /// What the way out of SSA did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +69,10 @@ pub fn module(kernels: &[Kernel], target: Target, files: &[String]) -> (Module, 
     let mut items: Vec<Item> = files.iter().zip(1..).map(|(path, index)| Item::File { index, path: path.clone() }).collect();
     let mut reports = Vec::new();
     let mut dynamic: Vec<Variable> = Vec::new();
+    let mut prints = false;
     for kernel in kernels {
+        prints |=
+            kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts).any(|&inst| kernel.op(inst).mnemonic() == "call");
         let used = kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts);
         version = used.map(|&inst| kernel.ops.get(kernel.inst(inst).op).row.row().ptx).fold(version, Ord::max);
         for shared in kernel.shared.iter().filter(|shared| shared.bytes.is_none()) {
@@ -81,6 +87,8 @@ pub fn module(kernels: &[Kernel], target: Target, files: &[String]) -> (Module, 
         }
     }
     items.extend(dynamic.into_iter().map(Item::Variable));
+    items.extend(prints.then(vprintf).map(Item::Function));
+    items.extend(kernels.iter().flat_map(|kernel| &kernel.data).map(|data| Item::Variable(constant(data))));
     for kernel in kernels {
         let (function, report) = emit(kernel);
         items.push(Item::Function(function));
@@ -99,6 +107,30 @@ fn bytes(name: &str, space: Space, align: u32) -> Variable {
         name: Name::from(name),
         extents: Vec::new(),
         initial: Vec::new(),
+    }
+}
+
+/// Constant data as a variable.
+fn constant(data: &Data) -> Variable {
+    Variable {
+        extents: vec![Some(data.bytes.len() as u64)],
+        initial: data.bytes.iter().map(|&byte| Initial::Int(byte.into())).collect(),
+        ..bytes(&data.name, Space::Global, data.align)
+    }
+}
+
+/// The driver's function that prints: a format and the address of what it formats.
+fn vprintf() -> Function {
+    let param = |name, ty| Variable { ty, align: None, ..bytes(name, Space::Param, 1) };
+    Function {
+        kind: FunctionKind::Device,
+        linkage: Linkage::Extern,
+        name: Name::from("vprintf"),
+        results: vec![param("printed", Type::B32)],
+        params: vec![param("format", Type::B64), param("arguments", Type::B64)],
+        limits: Vec::new(),
+        registers: Vec::new(),
+        body: None,
     }
 }
 
@@ -147,6 +179,10 @@ impl Emitter<'_> {
                 let declared = bytes(&variable.name, Space::Shared, variable.align);
                 shared.push(Statement::Variable(Variable { extents: vec![Some(size)], ..declared }));
             }
+        }
+        if kernel.frame_bytes > 0 {
+            let frame = Variable { extents: vec![Some(kernel.frame_bytes)], ..bytes(FRAME, Space::Local, 8) };
+            shared.push(Statement::Variable(frame));
         }
         let mut body = self.entry;
         body.append(&mut self.body);
@@ -387,6 +423,8 @@ impl Emitter<'_> {
             Origin::Shared(index, offset) => {
                 (mov, Operand::Symbol(Name::from(self.kernel.shared[index as usize].name.as_str()), offset))
             }
+            Origin::Data(index) => (mov, Operand::Symbol(Name::from(self.kernel.data[index as usize].name.as_str()), 0)),
+            Origin::Frame => (mov, Operand::Symbol(Name::from(FRAME), 0)),
             Origin::Undef | Origin::BlockParam(..) | Origin::Result(_) => (mov, Operand::Int(0)),
         }
     }
@@ -446,6 +484,8 @@ impl Emitter<'_> {
             Arg::Special(special) => Operand::Special(*special),
             Arg::Address(address) => Operand::Address(self.address(address)),
             Arg::Vector(parts) => Operand::Vector(parts.iter().map(|part| self.operand(part, immediate)).collect()),
+            Arg::List(parts) => Operand::List(parts.iter().map(|part| self.operand(part, immediate)).collect()),
+            Arg::Function(name) => Operand::Symbol(Name::from(*name), 0),
         }
     }
 

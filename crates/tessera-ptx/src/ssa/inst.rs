@@ -60,6 +60,10 @@ pub enum Arg {
     Address(Address),
     /// `{a, b}`
     Vector(Vec<Arg>),
+    /// `(a, b)` of a call.
+    List(Vec<Arg>),
+    /// A function's name.
+    Function(&'static str),
 }
 
 impl From<Value> for Arg {
@@ -88,27 +92,27 @@ impl Arg {
 
     pub(crate) fn each_use(&self, each: &mut dyn FnMut(Value)) {
         match self {
-            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) => {}
+            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) | Arg::Function(_) => {}
             Arg::Tied { input, .. } => each(*input),
             Arg::Use(value) | Arg::Not(value) => each(*value),
             Arg::Address(address) => {
                 each(address.base);
                 address.coordinates.iter().flatten().for_each(|value| each(*value));
             }
-            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_use(each)),
+            Arg::Vector(parts) | Arg::List(parts) => parts.iter().for_each(|part| part.each_use(each)),
         }
     }
 
     fn each_use_mut(&mut self, each: &mut dyn FnMut(&mut Value)) {
         match self {
-            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) => {}
+            Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Int(_) | Arg::Special(_) | Arg::Function(_) => {}
             Arg::Tied { input, .. } => each(input),
             Arg::Use(value) | Arg::Not(value) => each(value),
             Arg::Address(address) => {
                 each(&mut address.base);
                 address.coordinates.iter_mut().flatten().for_each(each);
             }
-            Arg::Vector(parts) => parts.iter_mut().for_each(|part| part.each_use_mut(each)),
+            Arg::Vector(parts) | Arg::List(parts) => parts.iter_mut().for_each(|part| part.each_use_mut(each)),
         }
     }
 
@@ -120,16 +124,17 @@ impl Arg {
                 each(*second);
             }
             Arg::Tied { output, .. } => each(*output),
-            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_def(each)),
-            Arg::Sink | Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => {}
+            Arg::Vector(parts) | Arg::List(parts) => parts.iter().for_each(|part| part.each_def(each)),
+            Arg::Function(_) | Arg::Sink | Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => {}
         }
     }
 
     fn each_tied(&self, each: &mut dyn FnMut(Value, Value)) {
         match self {
             Arg::Tied { input, output } => each(*input, *output),
-            Arg::Vector(parts) => parts.iter().for_each(|part| part.each_tied(each)),
-            Arg::Def(_)
+            Arg::Vector(parts) | Arg::List(parts) => parts.iter().for_each(|part| part.each_tied(each)),
+            Arg::Function(_)
+            | Arg::Def(_)
             | Arg::Pair(..)
             | Arg::Sink
             | Arg::Use(_)

@@ -115,6 +115,10 @@ pub enum Origin {
     ParamAddress(u32),
     /// The address of a shared variable, with an offset in bytes.
     Shared(u32, i64),
+    /// The address in global memory of constant data.
+    Data(u32),
+    /// The address of the thread's frame in local memory.
+    Frame,
     /// A block's parameter with its position.
     BlockParam(Block, u32),
     /// A result of an instruction.
@@ -170,6 +174,17 @@ pub struct Shared {
     pub align: u32,
 }
 
+/// Constant data of the module, in global memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ValueData {
     pub(crate) class: Class,
@@ -185,6 +200,10 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Its shared variables.
     pub shared: Vec<Shared>,
+    /// Its constant data.
+    pub data: Vec<Data>,
+    /// Bytes of local memory that a thread has; aligned to 8.
+    pub frame_bytes: u64,
     /// Launch limits, as printed.
     pub limits: Vec<Limit>,
     /// The order in which blocks are printed; the first is the entry. Blocks that are not in it do not exist.
@@ -203,6 +222,8 @@ impl Kernel {
             name: name.to_owned(),
             params: Vec::new(),
             shared: Vec::new(),
+            data: Vec::new(),
+            frame_bytes: 0,
             limits: Vec::new(),
             layout: Vec::new(),
             values: Vec::new(),

@@ -103,6 +103,8 @@ impl Walk<'_> {
             Origin::Param(number) => Lanes::Same(if class == Class::B64 { (u64::from(number) + 1) << 32 } else { 4096 }),
             Origin::ParamAddress(number) => Lanes::Same((u64::from(number) + 1) << 40),
             Origin::Shared(_, offset) => Lanes::Same(offset as u64),
+            Origin::Data(number) => Lanes::Same((u64::from(number) + 1) << 48),
+            Origin::Frame => Lanes::Unknown,
             Origin::BlockParam(..) | Origin::Result(_) => self.values[value.index()].clone().unwrap_or(Lanes::Unknown),
         }
     }

@@ -36,6 +36,12 @@ impl Display for Kernel {
             let bytes = shared.bytes.map_or("dynamic".to_owned(), |bytes| bytes.to_string());
             writeln!(f, "shared {}: {bytes} align {}", shared.name, shared.align)?;
         }
+        for data in &self.data {
+            writeln!(f, "data {}: {} align {}", data.name, data.bytes.escape_ascii(), data.align)?;
+        }
+        if self.frame_bytes > 0 {
+            writeln!(f, "frame {}", self.frame_bytes)?;
+        }
         self.layout.iter().try_for_each(|&block| self.write_block(f, block))
     }
 }
@@ -106,6 +112,8 @@ impl Kernel {
             Origin::ParamAddress(index) => write!(f, "&{}", self.params[index as usize].name),
             Origin::Shared(index, 0) => write!(f, "&{}", self.shared[index as usize].name),
             Origin::Shared(index, offset) => write!(f, "&{}+{offset}", self.shared[index as usize].name),
+            Origin::Data(index) => write!(f, "&{}", self.data[index as usize].name),
+            Origin::Frame => write!(f, "&frame"),
             Origin::BlockParam(..) | Origin::Result(_) => write!(f, "%{}", value.0),
         }
     }
@@ -115,8 +123,8 @@ impl Kernel {
         f.write_str("    ")?;
         let defines = |arg: &&Arg| match arg {
             Arg::Def(_) | Arg::Pair(..) | Arg::Sink | Arg::Tied { .. } => true,
-            Arg::Vector(parts) => parts.iter().any(|part| matches!(part, Arg::Def(_) | Arg::Tied { .. })),
-            Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => false,
+            Arg::Vector(parts) | Arg::List(parts) => parts.iter().any(|part| matches!(part, Arg::Def(_) | Arg::Tied { .. })),
+            Arg::Function(_) | Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => false,
         };
         let results = data.args.iter().take_while(defines).count();
         list(f, &data.args[..results], |f, arg| self.write_arg(f, arg))?;
@@ -158,6 +166,12 @@ impl Kernel {
             Arg::Int(value) => write!(f, "{value}"),
             Arg::Special(special) => write!(f, "{special}"),
             Arg::Address(address) => self.write_address(f, address),
+            Arg::Function(name) => f.write_str(name),
+            Arg::List(parts) => {
+                f.write_str("(")?;
+                list(f, parts, |f, part| self.write_arg(f, part))?;
+                f.write_str(")")
+            }
             Arg::Vector(parts) => {
                 f.write_str("{")?;
                 list(f, parts, |f, part| self.write_arg(f, part))?;

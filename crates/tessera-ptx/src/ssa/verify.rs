@@ -137,10 +137,15 @@ impl Verifier<'_> {
             }
             let defines = |arg: &Arg| match arg {
                 Arg::Def(_) | Arg::Pair(..) => true,
-                Arg::Vector(parts) => parts.iter().any(|part| matches!(part, Arg::Def(_))),
-                Arg::Sink | Arg::Tied { .. } | Arg::Use(_) | Arg::Not(_) | Arg::Int(_) | Arg::Special(_) | Arg::Address(_) => {
-                    false
-                }
+                Arg::Vector(parts) | Arg::List(parts) => parts.iter().any(|part| matches!(part, Arg::Def(_))),
+                Arg::Function(_)
+                | Arg::Sink
+                | Arg::Tied { .. }
+                | Arg::Use(_)
+                | Arg::Not(_)
+                | Arg::Int(_)
+                | Arg::Special(_)
+                | Arg::Address(_) => false,
             };
             if data.args.iter().any(defines) {
                 wrong("a value is defined under a guard");

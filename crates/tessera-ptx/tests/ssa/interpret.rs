@@ -168,7 +168,7 @@ impl Machine {
             Origin::Undef => Some(0),
             Origin::Special(_) => Some(self.thread),
             Origin::Param(index) => Some(self.params[&kernel.params[index as usize].name]),
-            Origin::ParamAddress(_) | Origin::Shared(..) => panic!("not known here"),
+            Origin::ParamAddress(_) | Origin::Shared(..) | Origin::Data(_) | Origin::Frame => panic!("not known here"),
             Origin::BlockParam(..) | Origin::Result(_) => None,
         }
     }

@@ -186,6 +186,7 @@ impl<'f> Context<'f> {
                 | TileOp::AllocRegister {}
                 | TileOp::WarpReduce { .. }
                 | TileOp::Shuffle { .. }
+                | TileOp::MmaFragment { .. }
                 | TileOp::Prefetch {},
             ) => return Relation::Apart,
             OpKind::Tile(TileOp::LoadElement {} | TileOp::LoadShared {} | TileOp::LoadVector { .. }) => {

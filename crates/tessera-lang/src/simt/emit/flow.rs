@@ -41,7 +41,7 @@ pub(super) fn collect(emit: &Emit<'_>, list: &[Statement], found: &mut Vec<usize
             | Statement::FragmentLoad(position, _)
             | Statement::FragmentMma(position, ..) => {
                 if let Some(Home::Apart(first)) = emit.homes.get(*position) {
-                    found.extend(*first..first + super::fragment::PER_LANE);
+                    found.extend(*first..first + tessera_ir::fragment::PER_LANE);
                 }
             }
             Statement::Evaluate(_)

@@ -117,11 +117,16 @@ impl Emit<'_> {
 
     /// The buffer that an allocation is, and the index of an element.
     fn element(&mut self, position: usize, place: &Place) -> Res<(Value, Vec<Value>)> {
+        let index = place.index.iter().map(|index| self.value(index)).collect::<Res<Vec<Tile>>>()?;
+        self.element_at(position, place, &index)
+    }
+
+    /// The same for an index that was computed.
+    pub(super) fn element_at(&mut self, position: usize, place: &Place, tiles: &[Tile]) -> Res<(Value, Vec<Value>)> {
         let mut index = Vec::new();
-        for expression in &place.index {
-            let tile = self.value(expression)?;
+        for tile in tiles {
             let dtype = if tile.dtype.bits() > 32 { DType::I64 } else { DType::I32 };
-            index.push(self.walk.convert(tile, dtype, None, expression.span)?.value);
+            index.push(self.walk.convert(tile.clone(), dtype, None, place.span)?.value);
         }
         self.walk.span = place.span;
         match &self.homes[position] {

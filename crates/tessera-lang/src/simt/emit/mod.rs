@@ -18,6 +18,7 @@ mod values;
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
+use tessera_ir::fragment::PER_LANE;
 use tessera_ir::{
     Builder, Const, Diagnostic, Elem, Extent, Func, Level, Op, OpKind, ParamKind, ScheduleOp, Shape, SharedType, Span, TileOp,
     TileType, Type, Value,
@@ -168,7 +169,7 @@ impl Emit<'_> {
                     let ty = Type::Registers(Box::new(TileType { shape, elem: Elem::Num(elem) }));
                     Home::Memory(self.tile_value(TileOp::AllocRegister {}, &[], ty))
                 }
-                Space::Fragment(_) => self.variables(fragment::PER_LANE, own.dtype),
+                Space::Fragment(_) => self.variables(PER_LANE, own.dtype),
             };
             if let Home::Memory(value) = home
                 && !own.name.is_empty()

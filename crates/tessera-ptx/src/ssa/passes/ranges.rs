@@ -52,7 +52,7 @@ impl Ranges {
                 ParamKind::Scalar(crate::types::Type::U8) => (0, 255),
                 _ => all,
             },
-            Origin::Undef | Origin::ParamAddress(_) | Origin::Shared(..) => all,
+            Origin::Undef | Origin::ParamAddress(_) | Origin::Shared(..) | Origin::Data(_) | Origin::Frame => all,
             Origin::BlockParam(block, index) => self.param(kernel, value, block, index as usize, depth).unwrap_or(all),
             Origin::Result(inst) => self.result(kernel, inst, depth).unwrap_or(all),
         };

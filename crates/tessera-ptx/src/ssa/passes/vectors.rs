@@ -197,6 +197,8 @@ fn alignment(kernel: &Kernel, value: Value, depth: u32) -> u64 {
             ParamKind::Scalar(_) | ParamKind::TensorMap => 1,
         },
         Origin::Shared(index, offset) => low_bit(kernel.shared[index as usize].align.into()).min(low_bit(offset.unsigned_abs())),
+        Origin::Data(index) => low_bit(kernel.data[index as usize].align.into()),
+        Origin::Frame => 8,
         Origin::Undef | Origin::Special(_) | Origin::ParamAddress(_) | Origin::BlockParam(..) => 1,
         Origin::Result(_) => {
             let Some((text, sources)) = kernel.expression(value) else { return 1 };

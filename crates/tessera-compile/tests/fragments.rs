@@ -1,0 +1,86 @@
+//! Products of a warp's fragments in kernels of threads: lock-step and the emulator against sums computed here.
+
+#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+
+use devices::{Data, Launch, UNITS, in_lockstep, lowered, run};
+use tessera_compile::{CompileOptions, compile};
+use tessera_lang::{ArgType, parse_file};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+/// 32 x 48 by 48 x 16, two warps with 16 rows each; the right factor comes through shared memory.
+const SOURCE: &str = r#"
+@tessera.kernel
+def kernel(a: Tensor["M", "K", dtype], b: Tensor["K", "N", dtype], c: Tensor["M", "N", out]):
+    s = tile.alloc_shared[dtype](48, 16)
+    t = tile.thread_id()
+    for i in range(t, 48 * 16, 64):
+        s[i // 16, i % 16] = b[i // 16, i % 16]
+    tile.barrier()
+    row = tile.warp_id() * 16
+    x = tile.fragment[dtype]("a")
+    y = tile.fragment[dtype]("b")
+    total = tile.fragment[out]("accumulator")
+    tile.fragment_fill(total, 1)
+    for k in range(0, 48, 16):
+        tile.fragment_load(x, a[row, k])
+        tile.fragment_load(y, s[k, 0])
+        tile.fragment_mma(total, x, y)
+    tile.fragment_store(c[row, 0], total)
+"#;
+
+#[test]
+fn a_warp_multiplies_fragments() {
+    let cases = [
+        (DType::F16, DType::F32),
+        (DType::BF16, DType::F32),
+        (DType::F16, DType::F16),
+        (DType::I8, DType::I32),
+        (DType::U8, DType::I32),
+    ];
+    for (dtype, out) in cases {
+        // Small whole numbers, so that every sum is exact.
+        let number = |at: usize| (at * 7 % 5) as i64 - if dtype == DType::U8 { 0 } else { 2 };
+        let code = |dtype: DType, value: i64| match FloatFormat::of(dtype) {
+            Some(format) => format.encode(value as f64, Rounding::NearestEven, Overflow::Ieee),
+            None => value as u64,
+        };
+        let array = |rows: i64, columns: i64| Data::codes(dtype, &[rows, columns], |at| code(dtype, number(at)));
+        let args: Vec<(String, ArgType)> =
+            [("a", dtype), ("b", dtype), ("c", out)].map(|(name, dtype)| (name.to_string(), ArgType::array(dtype, 2))).into();
+        let options = CompileOptions { block: Some(64), ..CompileOptions::default() };
+        let file = parse_file("kernel.py", SOURCE);
+        let compiled =
+            compile(&file, "kernel", &args, &options).unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)));
+        let data = [array(32, 48), array(48, 16), Data::zeros(out, &[32, 16])];
+        let want: Vec<i64> = (0..32 * 16)
+            .map(|at| 1 + (0..48).map(|k| number(at / 16 * 48 + k) * number(k * 16 + at % 16)).sum::<i64>())
+            .collect();
+        let right = |data: &Data, place: &str| {
+            let Data::Array { bytes, .. } = data else { panic!() };
+            let width = out.unpacked_bytes();
+            for (at, (bytes, &want)) in bytes.chunks(width).zip(&want).enumerate() {
+                assert_eq!(bytes, &code(out, want).to_le_bytes()[..width], "{dtype} {out} {place}: element {at} is not {want}");
+            }
+        };
+        let launch = Launch { compiled: &compiled, grid: [1, 1, 1] };
+        let mut threads = data.to_vec();
+        in_lockstep(&launch, &UNITS[0], &mut threads).unwrap_or_else(|error| panic!("{dtype} {out}: {error}"));
+        right(&threads[2], "lock-step");
+        let archs = if (dtype, out) == (DType::F16, DType::F32) {
+            &[Arch::Sm75, Arch::Sm80, Arch::Sm90a][..]
+        } else {
+            &[Arch::Sm80, Arch::Sm100a]
+        };
+        for &arch in archs {
+            let kernel = lowered(&compiled, arch).unwrap_or_else(|error| panic!("{arch}: {error}"));
+            assert!(kernel.instruction_mix()["mma"] >= 2);
+            let mut emulated = data.to_vec();
+            run(&kernel, [1, 1, 1], &mut emulated).unwrap_or_else(|error| panic!("{arch} {dtype} {out}: {error}"));
+            right(&emulated[2], arch.name());
+            devices::assembled(&kernel);
+        }
+    }
+}
