@@ -1,11 +1,12 @@
-//! Products of a warp's fragments in kernels of threads: lock-step and the emulator against sums computed here.
+//! What a warp does together: products of fragments in kernels of threads, in lock-step and on the emulator, against sums computed here; and
+//! combinations of integers by one instruction.
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
-use devices::{Data, Launch, UNITS, in_lockstep, lowered, run};
+use devices::{Data, Launch, UNITS, in_lockstep, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, compile};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
@@ -82,5 +83,31 @@ fn a_warp_multiplies_fragments() {
             right(&emulated[2], arch.name());
             devices::assembled(&kernel);
         }
+    }
+}
+
+#[test]
+fn integers_of_a_warp_are_combined_by_one_instruction() {
+    let source = "
+import cuda.tile as ct
+
+
+@ct.kernel
+def kernel(x, y):
+    t = ct.load(x, (ct.bid(0), 0), (8, 512))
+    ct.store(y, (ct.bid(0), 0), ct.cat((ct.sum(t, 1, keepdims=True), ct.max(t, 1, keepdims=True)), 1))
+";
+    let args: Vec<(String, ArgType)> = ["x", "y"].map(|name| (name.to_string(), ArgType::array(DType::I32, 2))).into();
+    let compiled = compile(&parse_file("kernel.py", source), "kernel", &args, &CompileOptions::default()).unwrap();
+    let launch = Launch { compiled: &compiled, grid: [2, 1, 1] };
+    let data = [Data::ints(DType::I32, &[16, 512], 1), Data::zeros(DType::I32, &[16, 2])];
+    let mut cpu = data.to_vec();
+    on_cpu(&launch, &mut cpu).unwrap();
+    for arch in [Arch::Sm75, Arch::Sm80] {
+        let kernel = lowered(&compiled, arch).unwrap();
+        assert_eq!(kernel.instruction_mix().contains_key("redux"), arch == Arch::Sm80);
+        let mut emulated = data.to_vec();
+        run(&kernel, launch.grid, &mut emulated).unwrap_or_else(|error| panic!("{arch}: {error}"));
+        same(&cpu[1], &emulated[1], 0.0).unwrap_or_else(|error| panic!("{arch}: {error}"));
     }
 }

@@ -15,11 +15,12 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::attrs::ReduceOrder;
+use tessera_ir::attrs::{ReduceOrder, Signedness};
 use tessera_ir::{Block, Const, Elem, OpData, ScheduleOp, Trait};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
+use tessera_types::DType;
 
 use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
@@ -153,6 +154,22 @@ impl Lowering<'_> {
     }
 
     /// A register's item of all operands.
+    /// The instruction that combines an integer of each lane over the warp, and the type that it takes.
+    fn by_one_instruction(&self, combiner: &Combiner<'_>) -> Option<(Word, Ty)> {
+        let alone = combiner.commutative && combiner.elems[..] == [Elem::Num(DType::I32)] && self.arch.has_redux();
+        let op = self.func.blocks[combiner.region].ops.first().filter(|_| alone)?;
+        let signed = |signedness: &Signedness| if *signedness == Signedness::Signed { Ty::S32 } else { Ty::U32 };
+        match self.func.ops[*op].kind.schedule()? {
+            ScheduleOp::AddI { .. } => Some((Word::Add, Ty::S32)),
+            ScheduleOp::MaxI { signedness } => Some((Word::Max, signed(signedness))),
+            ScheduleOp::MinI { signedness } => Some((Word::Min, signed(signedness))),
+            ScheduleOp::AndI {} => Some((Word::And, Ty::B32)),
+            ScheduleOp::OrI {} => Some((Word::Or, Ty::B32)),
+            ScheduleOp::XorI {} => Some((Word::Xor, Ty::B32)),
+            _ => None,
+        }
+    }
+
     fn item(&self, operands: &[Regs], register: usize) -> Item {
         operands.iter().map(|regs| regs[register]).collect()
     }
@@ -200,7 +217,13 @@ impl Lowering<'_> {
             results.push(items.pop().unwrap_or_else(|| identity.clone()));
         }
         let along = layout.along(dim);
-        for bit in (0..5).filter(|bit| along.lanes >> bit & 1 == 1) {
+        let whole = self.by_one_instruction(combiner).filter(|_| along.lanes == 31);
+        if let Some((operation, ty)) = whole {
+            for result in &mut results {
+                *result = Item::from_elem(self.b.redux(operation, ty, result[0]), 1);
+            }
+        }
+        for bit in (0..5).filter(|bit| whole.is_none() && along.lanes >> bit & 1 == 1) {
             for result in &mut results {
                 let other = self.exchanged(combiner, result, 1 << bit);
                 *result = self.combine(combiner, result, &other)?;
