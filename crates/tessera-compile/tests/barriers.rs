@@ -190,18 +190,18 @@ fn products_left_in_flight_keep_their_meaning() {
 /// The barriers and waits that a kernel could lack.
 fn removable(module: &Module) -> Vec<Op> {
     let func = &module.funcs[0];
-    let removable = |op: &Op| match func.ops[*op].kind {
-        OpKind::Tile(
-            TileOp::Barrier {}
-            | TileOp::NamedBarrier { .. }
-            | TileOp::WaitGroup { .. }
-            | TileOp::WgmmaWait { .. }
-            | TileOp::TmaStoreWait { .. }
-            | TileOp::Wait {},
-        ) => true,
-        // Only long problems fill a slot twice.
-        OpKind::Tile(TileOp::Acquire {}) => everything(),
-        _ => false,
+    let removable = |op: &Op| {
+        matches!(
+            func.ops[*op].kind,
+            OpKind::Tile(
+                TileOp::Barrier {}
+                    | TileOp::NamedBarrier { .. }
+                    | TileOp::WaitGroup { .. }
+                    | TileOp::WgmmaWait { .. }
+                    | TileOp::TmaStoreWait { .. }
+                    | TileOp::Wait {}
+            )
+        )
     };
     func.linked_ops().into_iter().filter(removable).collect()
 }
@@ -279,8 +279,7 @@ fn trapped(module: &Module, op: Op) -> Module {
     module
 }
 
-/// The library's kernels on problems that the emulator does quickly: of each kernel the smallest and the largest; or those of every precision,
-/// and some with many rounds.
+/// The library's kernels on problems that the emulator does quickly: of each kernel the smallest and the largest, or those of every precision.
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
@@ -301,11 +300,7 @@ fn library_cases() -> Vec<Case> {
     let mut taken: Vec<usize> = ends.into_values().flat_map(|(first, last)| [first, last]).collect();
     taken.sort_unstable();
     taken.dedup();
-    let mut taken: Vec<Case> = taken.into_iter().map(|at| all[at].clone()).collect();
-    if everything() {
-        taken.extend(library::long_cases(Arch::Sm90a));
-    }
-    taken
+    taken.into_iter().map(|at| all[at].clone()).collect()
 }
 
 /// A kernel, its target, a line of its source and an operation there.

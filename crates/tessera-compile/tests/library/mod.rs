@@ -51,54 +51,30 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
         let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
         let problems: Vec<Problem> =
             (operator.edges)().into_iter().chain(quick).chain((operator.suite)()).chain((operator.further_suite)()).collect();
+        let file = parse_file(operator.file, operator.source);
         for policy in operator.precisions.iter().chain(operator.further_precisions) {
             for problem in &problems {
-                let launched = launched(operator, policy, problem, arch);
-                cases.extend(launched.into_iter().filter(|case| seen.insert(format!("{} {:?}", case.kernel, case.args))));
+                let parsed: Policy = policy.parse().expect("a policy of the grammar");
+                let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu(arch)) else { continue };
+                for launch in &plan.launches {
+                    let case = Case {
+                        name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
+                        operator: operator.name,
+                        policy,
+                        kernel: launch.kernel,
+                        args: arguments(&file, operator, &plan, launch),
+                        grid: launch.grid,
+                        given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
+                        source: operator.source,
+                    };
+                    if seen.insert(format!("{} {:?}", case.kernel, case.args)) {
+                        cases.push(case);
+                    }
+                }
             }
         }
     }
     cases
-}
-
-/// Small problems of each precision whose loops over contracted extents run many rounds.
-pub(crate) fn long_cases(arch: Arch) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for operator in OPERATORS {
-        let long = |problem: &Problem| {
-            let problem = problem.with("k", 2048).or_else(|| problem.with("keys", 1024))?;
-            let small = [("m", 64), ("n", 64), ("queries", 64), ("dim", 64)];
-            Some(small.into_iter().fold(problem, |problem, (name, extent)| problem.with(name, extent).unwrap_or(problem)))
-        };
-        let mut problems: Vec<Problem> = (operator.edges)().iter().filter_map(long).collect();
-        problems.sort_by_key(ToString::to_string);
-        problems.dedup_by_key(|problem| problem.to_string());
-        for policy in operator.precisions {
-            let mut kernels = BTreeSet::new();
-            for problem in &problems {
-                cases.extend(launched(operator, policy, problem, arch).into_iter().filter(|case| kernels.insert(case.kernel)));
-            }
-        }
-    }
-    cases
-}
-
-/// The compilations of a problem, none where the operator does not take it.
-fn launched(operator: &Operator, policy: &'static str, problem: &Problem, arch: Arch) -> Vec<Case> {
-    let file = parse_file(operator.file, operator.source);
-    let parsed: Policy = policy.parse().expect("a policy of the grammar");
-    let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu(arch)) else { return Vec::new() };
-    let case = |launch: &LaunchSpec| Case {
-        name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
-        operator: operator.name,
-        policy,
-        kernel: launch.kernel,
-        args: arguments(&file, operator, &plan, launch),
-        grid: launch.grid,
-        given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
-        source: operator.source,
-    };
-    plan.launches.iter().map(case).collect()
 }
 
 fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(String, Given)> {
