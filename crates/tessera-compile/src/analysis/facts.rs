@@ -106,8 +106,9 @@ impl Facts {
             let Some((&pointer, sizes)) = own.split_first() else { continue };
             let known = self.fact(pointer);
             self.set(pointer, Fact { divisor: u64::from(*align), ..known });
-            // Both are powers of two; elements of less than a byte lie several in each. One byte promises nothing of them.
-            let elements = if *align > 1 { (u64::from(*align) * 8 / u64::from(dtype.bits())).max(1) } else { 1 };
+            // So many elements fill whole vectors; 64 of 6 bits are three of 16 bytes. One byte promises nothing of them.
+            let vector = u64::from(*align) * 8;
+            let elements = if *align > 1 { vector >> dtype.bits().trailing_zeros().min(vector.trailing_zeros()) } else { 1 };
             for (position, (&value, extent)) in sizes.iter().zip(shape.iter().chain(strides)).enumerate() {
                 let known = self.fact(value);
                 match extent {

@@ -77,6 +77,9 @@ impl Lowering<'_> {
     fn in_pairs(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
         let ScheduleOp::FToF { rounding } = kind else { return Ok(None) };
         let (from, to) = (self.dtype(data.operands[0])?, self.dtype(data.result())?);
+        if let Some(numbers) = self.in_16_bits(from, to, &operands[0]) {
+            return Ok(Some(numbers));
+        }
         let nearest = super::float::rounding_word(*rounding) == "rn" && *rounding != tessera_ir::attrs::Rounding::NearestAway;
         let code_pair = |dtype: DType| match dtype {
             DType::F8E4M3 if self.arch.has_fp8_cvt() => Some(Ty::E4m3x2),

@@ -8,7 +8,7 @@ use tessera_ir::attrs::{CacheHint, MemoryOrder, MemoryScope};
 use tessera_ir::{ConstData, Elem, EntityId, Global, Op, OpData, ScheduleOp, Value};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{Address, Class, Guard, Value as Reg};
+use tessera_ptx::ssa::{Class, Guard, Value as Reg};
 
 use super::bound::{Bound, Regs, class_of};
 use super::frame::identifier;
@@ -146,7 +146,7 @@ impl Lowering<'_> {
                 run.when = self.both(run.when, any);
             }
             let loaded = match base {
-                Some(base) => vec![self.load_packed(base, elem, &run, padding)],
+                Some(base) => self.load_packed(base, elem, &run, padding)?,
                 None => self.load_run(words, elem, &run, padding, order != MemoryOrder::Weak),
             };
             for (&register, value) in run.registers.iter().zip(loaded) {
@@ -191,7 +191,7 @@ impl Lowering<'_> {
             run.when = self.both(run.when, mine);
             let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
             match base {
-                Some(base) => self.store_packed(base, elem, &run, values[0]),
+                Some(base) => self.store_packed(base, elem, &run, &values),
                 None => self.store_run(words, elem, &run, &values, order != MemoryOrder::Weak),
             }
         }
@@ -308,90 +308,6 @@ impl Lowering<'_> {
             }
         }
         values
-    }
-
-    // --- elements that share bytes
-
-    /// The address of the byte that an element's code starts in, and the bit where it does.
-    fn packed_place(&mut self, base: Reg, elem: Elem, address: &Address) -> (Reg, Reg) {
-        let bits = element_bits(elem);
-        let offset = self.b.s64(address.offset);
-        let number = self.b.add(Ty::S64, address.base, offset);
-        let width = self.b.u64(bits);
-        let position = self.b.mul(Ty::S64, number, width);
-        let three = self.b.u32(3);
-        let byte = self.b.shr(Ty::S64, position, three);
-        let low = self.b.cvt(Ty::U32, Ty::U64, position);
-        let seven = self.b.u32(7);
-        let shift = self.b.and(low, seven);
-        (self.b.add(Ty::S64, base, byte), shift)
-    }
-
-    fn load_packed(&mut self, base: Reg, elem: Elem, run: &Run, padding: Reg) -> Reg {
-        let (address, shift) = self.packed_place(base, elem, &run.address);
-        let bits = element_bits(elem) as u32;
-        let zero = self.b.u32(0);
-        let always = self.b.bool(true);
-        let when = run.when.unwrap_or(always);
-        let first = self.b.ld_if(when, "global", Ty::U8, address, zero);
-        let mut word = first;
-        if 8 % bits != 0 {
-            // The second byte is read only where the code reaches into it.
-            let last = self.b.u32(8 - bits);
-            let reaches = self.b.setp(tessera_ptx::Word::Gt, Ty::U32, shift, last);
-            let reaches = self.b.and(reaches, when);
-            let second = self.b.ld_if(reaches, "global", Ty::U8, (address, 1), zero);
-            let eight = self.b.u32(8);
-            let second = self.b.shl(second, eight);
-            word = self.b.or(word, second);
-        }
-        let code = self.b.shr(Ty::U32, word, shift);
-        match run.when {
-            None => code,
-            Some(when) => self.b.select(when, code, padding),
-        }
-    }
-
-    /// Neighbours in a byte may belong to other threads: their bits are kept whatever those do.
-    fn store_packed(&mut self, base: Reg, elem: Elem, run: &Run, value: Reg) {
-        let (address, shift) = self.packed_place(base, elem, &run.address);
-        let bits = element_bits(elem) as u32;
-        // The code lies in one or two aligned half words; each is changed by taking its bits out and putting the new ones in.
-        let one = self.b.u64(1);
-        let within = self.b.and(address, one);
-        let start = self.b.sub(Ty::S64, address, within);
-        let within = self.b.cvt(Ty::U32, Ty::U64, within);
-        let eight = self.b.u32(8);
-        let shift = self.b.mad(Ty::U32, within, eight, shift);
-        let mask = self.b.u32((1 << bits) - 1);
-        let code = self.b.and(value, mask);
-        let (code, mask) = (self.b.shl(code, shift), self.b.shl(mask, shift));
-        let (code, mask) = (self.b.unpack(code, Class::B16), self.b.unpack(mask, Class::B16));
-        let zero = self.b.b16(0);
-        let always = self.b.bool(true);
-        let mut when = run.when.unwrap_or(always);
-        for part in 0..2 {
-            if part == 1 {
-                if 8 % bits == 0 {
-                    break;
-                }
-                let touched = self.b.setp(tessera_ptx::Word::Ne, Ty::U16, mask[1], zero);
-                when = self.b.and(when, touched);
-            }
-            let (code, mask) = (code[part], mask[part]);
-            let address = self.b.at(start, 2 * part as i64);
-            self.b.when(when, |b| {
-                let old = b.ld("relaxed.gpu.global", Ty::B16, address.clone());
-                b.repeat_while(&[old], |b, carried| {
-                    let kept = b.not(mask);
-                    let kept = b.and(carried[0], kept);
-                    let new = b.or(kept, code);
-                    let found = b.atom_cas("relaxed.gpu.global", Ty::B16, address.clone(), carried[0], new);
-                    let again = b.setp(tessera_ptx::Word::Ne, Ty::U16, found, carried[0]);
-                    (again, vec![found])
-                });
-            });
-        }
     }
 
     // --- pointers
@@ -535,7 +451,7 @@ fn counting_bits(layout: &Distribution, place: &Place, vector: Vector) -> Vec<us
     }
 }
 
-fn element_bits(elem: Elem) -> u64 {
+pub(super) fn element_bits(elem: Elem) -> u64 {
     match elem {
         Elem::Ptr(_) => 64,
         Elem::Num(dtype) => u64::from(dtype.bits()),

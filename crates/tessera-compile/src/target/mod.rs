@@ -39,6 +39,8 @@ mod math64;
 mod matrix;
 mod memory;
 mod narrow;
+mod packed;
+mod pairs;
 mod place;
 mod print;
 mod product;

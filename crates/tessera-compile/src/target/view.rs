@@ -15,6 +15,7 @@ use tessera_types::{DType, FloatFormat};
 
 use super::bound::{Bound, Tensor, states_wide};
 use super::lowering::{Lowered, Lowering};
+use super::packed::fills_words;
 use super::place::{Inside, Place};
 
 /// Everything about one tile of a view.
@@ -424,10 +425,18 @@ impl Lowering<'_> {
     /// The register bits that count along the axis whose neighbours are neighbours in memory, lowest first, as far as one
     /// instruction can move them at once.
     fn vector_bits(&self, window: &Window) -> Vec<usize> {
-        let bytes = window.unit;
-        if window.packed.is_some() {
-            return Vec::new();
+        let bits = self.neighbours_of(window);
+        if window.packed.is_none() {
+            return bits;
         }
+        // The most of them that fill words.
+        let width = u64::from(window.dtype.bits());
+        let fits = (1..=bits.len()).rev().find(|&count| fills_words(width, 1 << count)).unwrap_or(0);
+        bits[..fits].to_vec()
+    }
+
+    fn neighbours_of(&self, window: &Window) -> Vec<usize> {
+        let bytes = window.unit;
         let Some(dim) = window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none()) else {
             return Vec::new();
         };

@@ -69,12 +69,19 @@ fn edges() -> Vec<Problem> {
     cases
 }
 
-/// The type products are taken in: storage-only formats are decoded, exactly, to bfloat16.
-fn compute_type(storage: DType) -> DType {
+/// The type products are taken in: storage-only formats are decoded, exactly, to bfloat16; 8-bit floats to float16 on a GPU whose tensor
+/// cores do not take them, or only by converting them themselves.
+fn compute_type(storage: DType, machine: Machine) -> DType {
     match storage {
+        DType::F8E4M3 | DType::F8E5M2 if converts_8_bits(machine) => DType::F16,
         DType::F6E2M3 | DType::F6E3M2 | DType::F4E2M1 => DType::BF16,
         other => other,
     }
+}
+
+/// Neither products of warpgroups nor, as on `sm_89` and `sm_120`, of warps take 8-bit floats as they are.
+fn converts_8_bits(machine: Machine) -> bool {
+    matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !matches!(arch.compute_capability(), (8, 9) | (12, _)))
 }
 
 /// Extents of a tile of C that tensor cores compute, with the share of their rate that one block reaches: a larger tile reads its
@@ -87,15 +94,15 @@ const MULTIPROCESSORS: u64 = 132;
 /// Tile extents: large enough that a block's operands are reused from cache, small enough that a small product has blocks for every core.
 /// On a GPU the accumulator lives in registers, and a line of an operand's tile has 128 bytes. What must be decoded before it is
 /// multiplied takes registers beside it.
-fn tiles([batch, m, n]: [u64; 3], storage: DType, machine: Machine) -> (i64, i64, i64) {
-    let compute = compute_type(storage);
+fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, i64, i64) {
+    let compute = compute_type(storage, machine);
     let large = m.min(n) >= 1024;
     match machine {
         Machine::Cpu if large => (256, 256, 64),
         Machine::Cpu => (128, 128, 64),
         Machine::Gpu(_) if compute.bits() == 64 => (64, 64, 16),
-        Machine::Gpu(_) if compute == DType::F32 && large && batch == 1 => (128, 128, 16),
-        // Addresses of three axes leave registers for half as much.
+        Machine::Gpu(_) if compute == DType::F32 && large && batch == 1 && m.max(n) * k <= i32::MAX as u64 => (128, 128, 16),
+        // Addresses of three axes, or of 64 bits, leave registers for half as much.
         Machine::Gpu(_) if compute == DType::F32 && large => (128, 64, 16),
         Machine::Gpu(_) if compute == DType::F32 => (64, 64, 32),
         Machine::Gpu(arch) => {
@@ -142,8 +149,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let compute = compute_type(storage);
-    let (tm, tn, tk) = tiles([batch, m, n], storage, machine);
+    let compute = compute_type(storage, machine);
+    let (tm, tn, tk) = tiles([batch, m, n, k], storage, machine);
     let mut arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),

@@ -1,4 +1,4 @@
-//! Where a block holds more at once than its registers, elements are loaded and computed piece by piece.
+//! Where a block holds more at once than the registers that it was left, elements are loaded and computed piece by piece.
 //!
 //! Operations on tiles come one after the other, each for all elements, so that between a load and what becomes of it every element is
 //! alive:
@@ -37,8 +37,11 @@ const PIECE: u32 = 16;
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let cfg = Cfg::new(kernel);
     let budgets = budgets(kernel, &cfg);
-    // A value takes two registers at most: short blocks hold no more than they find.
-    let long = |&(block, budget): &(Block, u32)| kernel.block(block).insts.len() as u32 > budget.saturating_sub(SPARE) / 2;
+    // A value takes two registers at most: short blocks hold no more than they find. With all that a thread may have, the assembler finds
+    // a better order itself.
+    let long = |&(block, budget): &(Block, u32)| {
+        budget < MOST && kernel.block(block).insts.len() as u32 > budget.saturating_sub(SPARE) / 2
+    };
     let long: Vec<(Block, u32)> = budgets.into_iter().filter(long).collect();
     if long.is_empty() {
         return 0;
