@@ -11,7 +11,7 @@ use tessera_types::{Arch, DType, Device};
 
 use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
-use crate::target::{SharedAccess, shared_accesses};
+use crate::target::{GlobalAccess, SharedAccess, global_accesses, shared_accesses};
 use crate::tile::Remark;
 
 /// A kernel's facts.
@@ -29,6 +29,8 @@ pub struct DeviceReport {
     pub conversions: Vec<Conversion>,
     /// Instructions on shared memory, with their bank conflicts.
     pub accesses: Vec<SharedAccess>,
+    /// Instructions on the device's memory, with the sectors that they move.
+    pub global: Vec<GlobalAccess>,
     /// PTX instructions by mnemonic.
     pub mix: BTreeMap<&'static str, usize>,
     /// Work and traffic of the innermost loop that touches memory, or of the whole kernel where no loop does.
@@ -95,6 +97,7 @@ impl DeviceReport {
             shared_bytes: kernel.image.launch.shared_bytes,
             conversions: conversions(tile),
             accesses: shared_accesses(&kernel.kernel),
+            global: global_accesses(&kernel.kernel),
             mix: kernel.instruction_mix(),
             round,
             bound: bound(&round, kernel.arch),

@@ -1,4 +1,6 @@
 //! Bank conflicts of the library's kernels: none in loops, at most two-way elsewhere and next to nothing of all.
+//!
+//! One compilation of each kernel in each precision, that of the largest problem; with `TESSERA_TEST_ALL` set, all of them.
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 
@@ -12,37 +14,44 @@ use std::fmt::Write;
 
 use devices::lowered;
 use library::Case;
+use tessera_compile::Compiled;
 use tessera_compile::target::shared_accesses;
-use tessera_types::Arch;
+use tessera_lang::{ArgType, ConstValue};
+use tessera_types::{Arch, DType};
 
 /// How often a loop's body is taken to run, when the accesses in it are weighed against those outside.
 const ROUNDS: u64 = 32;
 
-/// The worst conflict in loops of kernels whose products take the generic road, through exchanges that the lowering lays out by itself: factors
-/// of 8 bits without warpgroups, and single precision that is not staged. `None` where none is allowed.
-fn known_degree(case: &Case, arch: Arch) -> Option<u32> {
-    match (case.operator, arch) {
-        ("attention", _) if case.policy == "fp32" => Some(32),
-        ("gemm", Arch::Sm80) if case.policy.starts_with("fp8") => Some(32),
-        ("gemm", Arch::Sm80) if case.policy.starts_with("int8") => Some(4),
-        _ => None,
-    }
-}
+/// A tile turned by a block, and by a block that goes through a row of them.
+const TRANSPOSE: &str = "
+import cuda.tile as ct
 
-/// What is wrong with a kernel's accesses on a target.
-fn faults(case: &Case, arch: Arch) -> String {
-    let kernel = match lowered(&case.compiled(), arch) {
+@ct.kernel
+def block(x, y, T: ct.Constant[int], U: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    ct.store(y, (j, i), ct.transpose(ct.load(x, (i, j), (T, U))))
+
+@ct.kernel
+def row(x, y, T: ct.Constant[int], U: ct.Constant[int]):
+    i = ct.bid(0)
+    for j in range(ct.cdiv(x.shape[1], U)):
+        ct.store(y, (j, i), ct.permute(ct.load(x, (i, j), (T, U)), (1, 0)))
+";
+
+/// What is wrong with a kernel's accesses on a target: any conflict in a loop; outside of loops one of more than two ways, or
+/// conflicts that take a hundredth of all passes over the banks.
+fn faults(compiled: &Compiled, arch: Arch) -> String {
+    let kernel = match lowered(compiled, arch) {
         Ok(kernel) => kernel,
         Err(error) => return format!("{error}\n"),
     };
-    let known = known_degree(case, arch);
     let mut text = String::new();
     let (mut all, mut lost) = (0, 0);
     for access in shared_accesses(&kernel.kernel) {
         let weight = ROUNDS.pow(access.loops) * u64::from(access.instructions);
         all += weight * u64::from(access.wavefronts);
         lost += weight * u64::from(access.wavefronts - access.ideal);
-        let most = known.unwrap_or(if access.loops > 0 { 1 } else { 2 });
+        let most = if access.loops > 0 { 1 } else { 2 };
         if access.degree.is_none_or(|degree| degree > most) {
             let _ = writeln!(
                 text,
@@ -51,7 +60,7 @@ fn faults(case: &Case, arch: Arch) -> String {
             );
         }
     }
-    if known.is_none() && lost * 100 > all {
+    if lost * 100 > all {
         let _ = writeln!(text, "  {lost} of {all} wavefronts are conflicts");
     }
     text
@@ -61,14 +70,41 @@ fn faults(case: &Case, arch: Arch) -> String {
 fn library_kernels_have_no_conflicts_in_loops() {
     let mut text = String::new();
     for arch in [Arch::Sm80, Arch::Sm90a] {
-        let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
-        for case in library::cases(arch) {
-            largest.insert((case.operator, case.kernel, case.policy), case);
+        let mut cases = library::cases(arch);
+        if std::env::var_os("TESSERA_TEST_ALL").is_none() {
+            let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
+            for case in cases {
+                largest.insert((case.operator, case.kernel, case.policy), case);
+            }
+            cases = largest.into_values().collect();
         }
-        for case in largest.values() {
-            let found = faults(case, arch);
+        for case in &cases {
+            let found = faults(&case.compiled(), arch);
             if !found.is_empty() {
                 let _ = writeln!(text, "{} on {arch}\n{found}", case.name);
+            }
+        }
+    }
+    assert!(text.is_empty(), "{text}");
+}
+
+#[test]
+fn transposes_have_no_conflicts_in_loops() {
+    let file = tessera_lang::parse_file("transpose.py", TRANSPOSE);
+    let mut text = String::new();
+    for (dtype, kernel) in [DType::I8, DType::F16, DType::F32, DType::F64].into_iter().flat_map(|dtype| [(dtype, "block"), (dtype, "row")]) {
+        // A tile of at most 64 KiB.
+        let fits = |[t, u]: &[i64; 2]| t * u * i64::from(dtype.bits()) / 8 <= 64 << 10;
+        for [t, u] in [[32, 32], [64, 64], [128, 32], [32, 128], [64, 128], [128, 128], [256, 64]].into_iter().filter(fits) {
+            let array = || ArgType::array(dtype, 2);
+            let constant = |value| ArgType::Const(ConstValue::Int(value));
+            let args = [("x", array()), ("y", array()), ("T", constant(t)), ("U", constant(u))];
+            let compiled = library::compiled(&file, kernel, &args.map(|(name, ty)| (name.to_string(), ty)).to_vec());
+            for arch in [Arch::Sm80, Arch::Sm90a] {
+                let found = faults(&compiled, arch);
+                if !found.is_empty() {
+                    let _ = writeln!(text, "{kernel} {dtype} {t} x {u} on {arch}\n{found}");
+                }
             }
         }
     }

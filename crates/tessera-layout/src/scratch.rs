@@ -126,7 +126,7 @@ pub fn shared_for(
 fn candidates(plain: &SharedLayout, order: &[usize], users: &[(&Distribution, &Vector)]) -> impl Iterator<Item = SharedLayout> {
     let all: Vec<Access> = users.iter().flat_map(|(registers, vector)| accesses(registers, plain, vector, Some(1))).collect();
     let limit = plain.core().out_bits() as u32 + plain.element_bytes().trailing_zeros();
-    let swizzled = plain.swizzled(Swizzle::search(&all, limit).0);
+    let swizzled = plain.swizzled(Swizzle::search(&all, 1, limit).0);
     let widest = users.iter().map(|(_, vector)| vector.elements()).max().unwrap_or(1);
     let padding = widest.max(BANK_BYTES / plain.element_bytes());
     let padded = SharedLayout::padded(plain.shape(), order, padding, plain.element_bytes()).ok();

@@ -58,13 +58,14 @@ impl Swizzle {
     }
 
     /// The cheapest swizzle for accesses to unswizzled offsets: least total of wavefronts, then fewest bits, then the shortest
-    /// shift. It stays below bit `limit` and keeps every access' vector whole. The second value is its cost in wavefronts.
-    pub fn search(accesses: &[Access], limit: u32) -> (Swizzle, u64) {
+    /// shift. It stays below bit `limit` and keeps every access' vector whole, and runs of `least` bytes. The second value is its cost in
+    /// wavefronts.
+    pub fn search(accesses: &[Access], least: u64, limit: u32) -> (Swizzle, u64) {
         let patterns: Vec<Pattern> = accesses.iter().map(Pattern::new).collect();
         let cost = |swizzle: Swizzle| patterns.iter().map(|pattern| pattern.wavefronts(swizzle)).sum::<u64>();
         let ideal: u64 = accesses.iter().map(|access| access.weight * u64::from(access.ideal())).sum();
         let mut best = (Swizzle::NONE, cost(Swizzle::NONE));
-        let whole = accesses.iter().map(|access| access.bytes.max(4).ilog2()).max().unwrap_or(2);
+        let whole = accesses.iter().map(|access| access.bytes).fold(least.max(4), u64::max).ilog2();
         for bits in 1..=5 {
             for base in whole..=7u32.saturating_sub(bits) {
                 for shift in bits..limit.saturating_sub(base + bits) + 1 {

@@ -64,7 +64,7 @@ proptest! {
             }
             Access { addresses, bytes: 4 << vector, weight: 1 }
         }).collect();
-        let (swizzle, cost) = Swizzle::search(&accesses, 15);
+        let (swizzle, cost) = Swizzle::search(&accesses, 1, 15);
         let counted: u32 = accesses.iter().map(|access| {
             let swizzled = access.addresses.map(|address| address.map(|address| swizzle.apply(address)));
             simulated(&swizzled, access.bytes).iter().sum::<u32>()

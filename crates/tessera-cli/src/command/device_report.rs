@@ -85,6 +85,25 @@ impl<'c> Report<'c> {
             let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
             let _ = writeln!(out, "  degree {degree}  {:>4} {}{looped}{place}", found.instructions, found.operation);
         }
+        let count = |scattered: bool| {
+            let all = facts.global.iter().filter(|access| !scattered || access.is_scattered());
+            all.map(|access| access.instructions).sum::<u32>()
+        };
+        let _ = writeln!(out, "\ninstructions on device memory: {}, scattered {}", count(false), count(true));
+        for found in &facts.global {
+            let looped = if found.loops > 0 { ", in a loop" } else { "" };
+            let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
+            let cost = match found.sectors {
+                Some((moved, needed)) => format!("{:>4} bytes in {moved:>2} sectors, {needed:>2} needed", found.requested),
+                None => "   ? bytes where data says".to_string(),
+            };
+            let advice = match found.stride {
+                Some(stride) if found.is_scattered() => format!("; lanes are {stride} bytes apart: give neighbouring lanes neighbours"),
+                _ if found.is_scattered() => "; give neighbouring lanes neighbours".to_string(),
+                _ => String::new(),
+            };
+            let _ = writeln!(out, "  {cost}  {:>4} {}{looped}{place}{advice}", found.instructions, found.operation);
+        }
         let _ = writeln!(out, "\ninstructions of PTX: {}", facts.mix.values().sum::<usize>());
         let mut mix: Vec<_> = facts.mix.iter().collect();
         mix.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), **name));
@@ -161,6 +180,26 @@ impl<'c> Report<'c> {
                 })
             })
             .collect();
+        let global: Vec<Value> = facts
+            .global
+            .iter()
+            .map(|found| {
+                let place = found.place.map(|(_, line, column)| json!({ "line": line, "column": column }));
+                json!({
+                    "operation": found.operation,
+                    "stores": found.stores,
+                    "bytes": found.bytes,
+                    "instructions": found.instructions,
+                    "loops": found.loops,
+                    "requested_bytes": found.requested,
+                    "sectors": found.sectors.map(|(moved, _)| moved),
+                    "sectors_needed": found.sectors.map(|(_, needed)| needed),
+                    "lane_stride": found.stride,
+                    "scattered": found.is_scattered(),
+                    "place": place,
+                })
+            })
+            .collect();
         let stages: Vec<Value> =
             self.stages.iter().map(|stage| json!({ "name": stage.name, "seconds": stage.time.as_secs_f64() })).collect();
         let assembly = match &self.assembly {
@@ -192,6 +231,7 @@ impl<'c> Report<'c> {
             "assembler": assembly,
             "conversions": facts.conversions.iter().map(conversion).collect::<Vec<_>>(),
             "shared_accesses": accesses,
+            "global_accesses": global,
             "worst_degree": facts.worst_degree(0),
             "worst_degree_in_loops": facts.worst_degree(1),
             "instructions": facts.mix,

@@ -6,6 +6,7 @@ pub(crate) mod buffers;
 pub(crate) mod exits;
 pub mod facts;
 pub(crate) mod linear;
+pub(crate) mod lines;
 pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod neighbours;

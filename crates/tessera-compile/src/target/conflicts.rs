@@ -5,7 +5,7 @@
 //! bytes, 16 of 8, 8 of 16); 1 is free of conflicts.
 
 use tessera_layout::wavefronts;
-use tessera_ptx::ssa::{Kernel, SharedTouch, shared_touches};
+use tessera_ptx::ssa::{Kernel, Space, Touch, touches};
 
 /// Instructions of one kind that a warp reads or writes shared memory with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct SharedAccess {
 /// Every access of a kernel, equal ones together, in the order of the kernel's text.
 pub fn shared_accesses(kernel: &Kernel) -> Vec<SharedAccess> {
     let mut found: Vec<SharedAccess> = Vec::new();
-    for touch in shared_touches(kernel) {
+    for touch in touches(kernel).into_iter().filter(|touch| touch.space == Space::Shared) {
         let one = access(&touch);
         match found.iter_mut().find(|known| SharedAccess { instructions: 1, ..(*known).clone() } == one) {
             Some(known) => known.instructions += 1,
@@ -43,7 +43,7 @@ pub fn shared_accesses(kernel: &Kernel) -> Vec<SharedAccess> {
     found
 }
 
-fn access(touch: &SharedTouch) -> SharedAccess {
+fn access(touch: &Touch) -> SharedAccess {
     let mut one = SharedAccess {
         place: touch.loc.map(|loc| (loc.file, loc.line, loc.column)),
         operation: touch.text.clone(),

@@ -11,6 +11,7 @@
 //! ```
 
 use tessera_ir::{Elem, Value};
+use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_types::DType;
@@ -19,6 +20,7 @@ use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::view::Run;
+use crate::analysis::lines::Lines;
 
 /// Multiply-adds of a thread that are written out: enough that a loop around them costs nothing, few enough for the cache of
 /// instructions.
@@ -29,14 +31,15 @@ struct Side {
     elem: DType,
     /// Address of line 0, step 0 of the thread.
     corner: Reg,
-    /// What each line of the thread adds to the corner's line, ascending.
-    lines: Vec<u64>,
-    /// Bytes from a line to the next, and from a step to the next.
-    line: u64,
-    step: u64,
-    /// Elements of a load, along steps or across lines.
-    vector: usize,
-    deep: bool,
+    read: Lines,
+}
+
+impl std::ops::Deref for Side {
+    type Target = Lines;
+
+    fn deref(&self) -> &Lines {
+        &self.read
+    }
 }
 
 impl Lowering<'_> {
@@ -55,7 +58,7 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let place = self.place(&layout);
-        let (Some(rows), Some(columns)) = (self.side(lhs, &place, 0), self.side(rhs, &place, 1)) else { return Ok(None) };
+        let (Some(rows), Some(columns)) = (self.side(lhs, &layout, &place, 0), self.side(rhs, &layout, &place, 1)) else { return Ok(None) };
         let (depth, held) = (u64::from(lhs.shape[1]), place.len() as u64);
         let chunk = if rows.deep || columns.deep { 16 / out.unpacked_bytes() as u64 } else { 1 };
         // Where rows pass, assemblers keep more loads in flight than registers allow: a shorter stretch has fewer.
@@ -100,37 +103,10 @@ impl Lowering<'_> {
     }
 
     /// A factor whose lines are the accumulator's coordinate `dim`.
-    fn side(&mut self, buffer: &Buffer, place: &Place, dim: usize) -> Option<Side> {
-        let plain = buffer.swizzle.bits == 0 && buffer.slabs.is_none();
-        if !plain || buffer.shape.len() != 2 || (0..place.len()).any(|register| place.parts(register, dim).0 != 0) {
-            return None;
-        }
-        let bytes = buffer.elem.unpacked_bytes() as u64;
-        let (line, step) = (buffer.strides[dim] * bytes, buffer.strides[1 - dim] * bytes);
-        let mut lines: Vec<u64> = (0..place.len()).map(|register| place.parts(register, dim).1).collect();
-        lines.sort_unstable();
-        lines.dedup();
-        let deep = step == bytes;
-        let most = (16 / bytes) as usize;
-        let vector = if deep {
-            if !line.is_multiple_of(16) || buffer.align < 16 || !u64::from(buffer.shape[1 - dim]).is_multiple_of(most as u64) {
-                return None;
-            }
-            most
-        } else {
-            let runs = |width: usize| {
-                let bits = width as u64 - 1;
-                let whole = |run: &[u64]| run[0] & bits == 0 && run.len() == width && run[width - 1] == run[0] + bits;
-                line == bytes
-                    && place.thread_bits[dim] & bits == 0
-                    && step.is_multiple_of(width as u64 * bytes)
-                    && buffer.align.is_multiple_of(width as u64 * bytes)
-                    && lines.chunks(width).all(whole)
-            };
-            [4, 2].into_iter().find(|&width| width <= most && runs(width)).unwrap_or(1)
-        };
+    fn side(&mut self, buffer: &Buffer, layout: &Distribution, place: &Place, dim: usize) -> Option<Side> {
+        let read = Lines::of(&buffer.lies, layout, dim)?;
         let corner = self.along(buffer, dim, place.thread[dim], buffer.base);
-        Some(Side { elem: buffer.elem, corner, lines, line, step, vector, deep })
+        Some(Side { elem: buffer.elem, corner, read })
     }
 
     /// Adds `steps` outer products of columns of the left and rows of the right factor; `at` is the accumulator's register by row

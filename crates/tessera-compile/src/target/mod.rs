@@ -49,6 +49,7 @@ mod reduce;
 mod remap;
 mod rings;
 mod scratch;
+mod sectors;
 mod shape;
 mod shared;
 mod threads;
@@ -66,6 +67,7 @@ use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
 pub use self::conflicts::{SharedAccess, shared_accesses};
+pub use self::sectors::{GlobalAccess, SECTOR, global_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
 pub(crate) use self::recording::exchanges;

@@ -3,10 +3,11 @@
 //! - A tile of a view is spread so that neighbouring threads touch neighbouring memory, in vectors of 16 bytes of the widest
 //!   element that the function's views have: tiles of one shape and several element types then share one layout. Where no view has
 //!   neighbours in memory, neighbouring threads take neighbouring elements.
+//! - A tile that is stored along another axis than it is loaded along is spread in blocks ([`turned`]).
 //! - Warps lie along axes that nothing is combined over first: a row that a warp can hold needs no other warp's help.
 //! - A load of fewer elements than the largest tile, or of no more than an accumulator, is not an anchor unless it feeds a matrix
 //!   product: it takes its first user's layout.
-//! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory.
+//! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory ([`spread`]).
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use tessera_ir::{
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
 
-use super::outer;
+use super::{outer, spread, turned};
 use super::relation::{Layout, has_layout, shape};
 use crate::analysis::neighbours::{self, Vector};
 use crate::analysis::sharing::{Sharing, instructions};
@@ -47,10 +48,9 @@ pub(super) enum Product {
     Fragments { lhs: Layout, rhs: Layout, acc: Layout },
     /// By warpgroups, the right factor from shared memory, the left one from there or from registers.
     Warpgroups { lhs: Option<Layout>, acc: Layout },
-    /// By multiply-adds of each thread, from buffers that other operations fill.
-    Threads { acc: Layout },
-    /// From shared memory, one element of the accumulator after the other.
-    Shared { acc: Layout },
+    /// From shared memory: by multiply-adds of each thread, by a warp's instruction for a type that both factors are widened to, or one
+    /// element of the accumulator after the other. `slots` says how a factor lies that comes as a tile.
+    Shared { acc: Layout, slots: [SharedType; 2] },
 }
 
 /// The threads that run an operation.
@@ -90,6 +90,8 @@ pub(super) struct Anchors {
     factors: FxHashSet<Op>,
     /// Accesses by pointers that are known to touch neighbours.
     vectors: FxHashMap<Op, Vector>,
+    /// Loads whose tiles are stored along another axis, and that axis.
+    turned: FxHashMap<Op, usize>,
 }
 
 impl Anchors {
@@ -120,6 +122,7 @@ impl Anchors {
             products: FxHashMap::default(),
             factors: FxHashSet::default(),
             vectors,
+            turned: turned::loads(func),
         };
         for op in ops {
             let kind = &func.ops[op].kind;
@@ -128,9 +131,8 @@ impl Anchors {
                 OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
             ) {
                 let product = anchors.choose(func, op, units, warps)?;
-                if let Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Threads { acc } = &product {
-                    anchors.largest = anchors.largest.max(acc.elements() + 1);
-                }
+                let (Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }) = &product;
+                anchors.largest = anchors.largest.max(acc.elements() + 1);
                 anchors.products.insert(op, product);
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
@@ -146,10 +148,15 @@ impl Anchors {
         let warps = u64::from(warps);
         let chosen = warpgroups(func, op, units, warps)
             .or_else(|| instruction(func, op, units, warps))
-            .or_else(|| by_threads(func, op, warps));
+            .or_else(|| by_threads(func, op, warps))
+            .or_else(|| widened(func, op, units, warps));
         match chosen {
             Some(product) => Ok(product),
-            None => Ok(Product::Shared { acc: self.default_of(func, func.ops[op].result())? }),
+            None => {
+                let (acc, slots) = (self.default_of(func, func.ops[op].result())?, spread::plain(func, op));
+                let slots = slots.ok_or_else(|| Diagnostic::error("tile-layout", func.ops[op].span, "factors hold no numbers"))?;
+                Ok(Product::Shared { acc, slots })
+            }
         }
     }
 
@@ -180,8 +187,7 @@ impl Anchors {
                 Some(
                     Product::Fragments { acc, .. }
                     | Product::Warpgroups { acc, .. }
-                    | Product::Threads { acc }
-                    | Product::Shared { acc },
+                    | Product::Shared { acc, .. },
                 ),
                 _,
             ) => Ok(Some(acc.clone())),
@@ -249,6 +255,11 @@ impl Anchors {
         let fastest = fastest(view);
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
+        if let Some(&axis) = self.turned.get(&op).filter(|_| self.products.is_empty() && self.combined.is_empty()) {
+            let Team { threads, vector } = self.team_of(op);
+            let layout = Distribution::turned(&shape, &order, axis, vector, threads);
+            return layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span));
+        }
         self.blocked(self.team_of(op), &shape, &order).map_err(|error| error.at(func.ops[op].span))
     }
 
@@ -267,25 +278,6 @@ impl Anchors {
         let layout = Distribution::blocked_warps(shape, order, &warps, vector, team.threads)
             .map_err(|error| NoLayout(error.to_string()))?;
         Ok(Arc::new(layout))
-    }
-
-    /// Writes a tile to a buffer of its own and yields the buffer.
-    pub(super) fn through_shared(&self, func: &mut Func, at: Op, value: Value, out: &mut Vec<Op>) -> Value {
-        let span = func.ops[at].span;
-        let Some(tile) = func.ty(value).as_tile().cloned() else { return value };
-        let Some(elem) = tile.elem.num() else { return value };
-        let ty = Type::Shared(Box::new(SharedType::new(tile.shape, elem)));
-        let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: None }.into(), &[], [ty], [], span);
-        let buffer = func.ops[alloc].result();
-        let store = func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[buffer]], [], [], span);
-        out.extend([alloc, store]);
-        buffer
-    }
-
-    /// A barrier of the block.
-    pub(super) fn barrier(&self, func: &mut Func, at: Op, out: &mut Vec<Op>) {
-        let span = func.ops[at].span;
-        out.push(func.make_op(TileOp::Barrier {}.into(), &[], [], [], span));
     }
 }
 
@@ -402,12 +394,35 @@ pub(super) fn instruction_for(func: &Func, op: Op, units: &Units) -> bool {
     (buffers && warpgroups(func, op, units, warps).is_some()) || instruction(func, op, units, warps).is_some()
 }
 
-/// The accumulator of a product of buffers that threads do by themselves.
+/// A product that threads do by themselves, of buffers or of tiles in the type of the sums.
 fn by_threads(func: &Func, op: Op, warps: u64) -> Option<Product> {
     let data = &func.ops[op];
-    let (Type::Shared(lhs), Type::Shared(rhs)) = (func.ty(data.one(0)), func.ty(data.one(1))) else { return None };
     let &[m, n] = &shape(func, data.result())[..] else { return None };
-    outer::layout([m, n], outer::deep([lhs, rhs]), warps).map(|acc| Product::Threads { acc: Arc::new(acc) })
+    let out = func.ty(data.one(2)).num()?;
+    let slots = [spread::buffer(func, data.one(0), out, 1, true)?, spread::buffer(func, data.one(1), out, 0, true)?];
+    let elem = |value: Value| match func.ty(value) {
+        Type::Shared(_) => Some(out),
+        ty => ty.num(),
+    };
+    if [data.one(0), data.one(1)].into_iter().any(|factor| elem(factor) != Some(out)) || !matches!(out, DType::F32 | DType::F64) {
+        return None;
+    }
+    let acc = outer::layout([m, n], outer::deep(slots.each_ref()), warps)?;
+    Some(Product::Shared { acc: Arc::new(acc), slots })
+}
+
+/// A product whose factors are widened to a type that a warp's instruction multiplies.
+fn widened(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+    let data = &func.ops[op];
+    let (lhs, rhs) = (data.one(0), data.one(1));
+    let (wide, other) = (spread::wider(func.ty(lhs).num()?)?, spread::wider(func.ty(rhs).num()?)?);
+    let depth = u64::from(*func.ty(lhs).as_tile()?.shape.last()?);
+    if wide != other || func.ty(data.one(2)).num() != Some(DType::F32) {
+        return None;
+    }
+    let Product::Fragments { acc, .. } = instruction_of(wide, func, op, depth, units, warps)? else { return None };
+    let slots = [spread::buffer(func, lhs, wide, 1, false)?, spread::buffer(func, rhs, wide, 0, false)?];
+    Some(Product::Shared { acc, slots })
 }
 
 /// The fragments of a product that a warp's instruction does, shared among the warps of the block.
@@ -417,9 +432,13 @@ pub(super) fn instruction(func: &Func, op: Op, units: &Units, warps: u64) -> Opt
         Type::Shared(lhs) => lhs.tile(),
         ty => ty.as_tile()?.clone(),
     };
-    let (&[m, n], &[_, k]) = (&shape(func, data.result())[..], &factor.shape[..]) else { return None };
-    let k = u64::from(k);
-    let dtype = factor.elem.num()?;
+    let &[_, k] = &factor.shape[..] else { return None };
+    instruction_of(factor.elem.num()?, func, op, u64::from(k), units, warps)
+}
+
+/// The same for factors of a type, `k` steps of the contraction deep.
+fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warps: u64) -> Option<Product> {
+    let &[m, n] = &shape(func, func.ops[op].result())[..] else { return None };
     let atom = instructions(dtype, units.capability)
         .iter()
         .find(|&&(am, an, ak)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
@@ -475,7 +494,7 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
 }
 
 /// The tile axis along which memory is contiguous.
-fn fastest(view: &TileViewType) -> usize {
+pub(super) fn fastest(view: &TileViewType) -> usize {
     let contiguous = |&axis: &u32| view.tensor.strides.get(axis as usize) == Some(&Extent::Static(1));
     view.dim_map.iter().position(contiguous).unwrap_or(view.dim_map.len().saturating_sub(1))
 }

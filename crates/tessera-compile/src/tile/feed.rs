@@ -235,22 +235,31 @@ fn brought(func: &Func, load: Op) -> Option<SharedType> {
 }
 
 /// The load that a value comes from, and the value's axis along which the load's memory is contiguous.
-fn fastest_axis(func: &Func, value: Value) -> Option<(Op, usize)> {
+pub(super) fn fastest_axis(func: &Func, value: Value) -> Option<(Op, usize)> {
+    axis_behind(func, value, &mut FxHashSet::default())
+}
+
+/// The same; values that were `seen` led nowhere.
+fn axis_behind(func: &Func, value: Value, seen: &mut FxHashSet<Value>) -> Option<(Op, usize)> {
     let op = func.defining_op(value)?;
     let data = &func.ops[op];
     if let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind {
         return Some((op, slots::contiguous_axis(func, op)?));
     }
+    if !seen.insert(value) {
+        return None;
+    }
     match Relation::of(func, op) {
         Relation::Same => {
-            data.operands.iter().filter(|&&operand| has_layout(func, operand)).find_map(|&operand| fastest_axis(func, operand))
+            let mut tiles = data.operands.iter().filter(|&&operand| has_layout(func, operand));
+            tiles.find_map(|&operand| axis_behind(func, operand, seen))
         }
         Relation::Permute(permutation) => {
-            let (load, axis) = fastest_axis(func, data.one(0))?;
+            let (load, axis) = axis_behind(func, data.one(0), seen)?;
             Some((load, permutation.iter().position(|&from| from == axis)?))
         }
         Relation::Reshape => {
-            let (load, axis) = fastest_axis(func, data.one(0))?;
+            let (load, axis) = axis_behind(func, data.one(0), seen)?;
             let (from, to) = (shape(func, data.one(0)), shape(func, data.result()));
             let before = from[..axis].iter().filter(|&&extent| extent != 1).count();
             let kept = to.iter().enumerate().filter(|(_, extent)| **extent != 1).nth(before)?;

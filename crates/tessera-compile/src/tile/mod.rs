@@ -6,7 +6,7 @@
 //!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
 //!    warps copy ahead of what they multiply, by tensor instructions of a warp or, with accumulators laid out by [`outer`], by
-//!    multiply-adds of threads.
+//!    multiply-adds of threads; [`spread`] is how factors lie in shared memory where no recipe has brought them there.
 //! 1. [`threads`] chooses how many warps a block has.
 //! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
 //!    by their instruction's fragments.
@@ -42,9 +42,11 @@ mod rewrite;
 mod roles;
 mod sink;
 mod slots;
+mod spread;
 mod stages;
 mod threads;
 mod tokens;
+mod turned;
 
 use tessera_ir::{Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, TileOp, Type, Value};
 

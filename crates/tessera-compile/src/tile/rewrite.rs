@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
 
 use super::anchors::Product;
 use super::infer::{Layouts, carried, is_loop};
 use super::relation::{Layout, Relation, has_layout};
 use super::roles::{is_coarse, signs};
+use super::spread;
 
 /// Elements of the contraction that the tensor cores sum up by themselves where their sums have fewer bits than the accumulator.
 const PROMOTED: u32 = 128;
@@ -116,8 +117,7 @@ impl Rewriter<'_> {
                     self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
                 }
                 Product::Warpgroups { lhs, acc } => self.warpgroup_product(op, lhs.as_ref(), &acc),
-                Product::Threads { acc } => self.operands_in(op, |_, position| (position == 2).then(|| acc.clone())),
-                Product::Shared { acc } => self.shared_product(op, &acc),
+                Product::Shared { acc, slots } => self.shared_product(op, &acc, slots),
             };
         }
         let layouts = self.layouts;
@@ -164,16 +164,20 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Both factors go through shared memory, where every thread reads what its part of the product needs.
-    fn shared_product(&mut self, op: Op, acc: &Layout) -> Result<(), Diagnostic> {
+    /// Both factors lie in shared memory, where every thread reads what its part of the product needs; tiles are put there.
+    fn shared_product(&mut self, op: Op, acc: &Layout, slots: [SharedType; 2]) -> Result<(), Diagnostic> {
         let data = self.func.ops[op].clone();
+        if matches!(data.kind, OpKind::Tile(TileOp::MmaShared { .. })) {
+            let lhs = if has_layout(self.func, data.one(0)) { Some(self.layouts.or_default(self.func, data.one(0))?) } else { None };
+            return self.operands_in(op, |_, position| if position == 2 { Some(acc.clone()) } else { lhs.clone() });
+        }
         let mut factors = Vec::new();
-        for factor in [data.one(0), data.one(1)] {
+        for (factor, slot) in [data.one(0), data.one(1)].into_iter().zip(slots) {
             let layout = self.layouts.or_default(self.func, factor)?;
             let value = self.at(factor, &layout)?;
-            factors.push(self.layouts.anchors.through_shared(self.func, op, value, self.before.entry(op).or_default()));
+            factors.push(spread::put(self.func, op, value, slot, self.before.entry(op).or_default()));
         }
-        self.layouts.anchors.barrier(self.func, op, self.before.entry(op).or_default());
+        spread::barrier(self.func, op, self.before.entry(op).or_default());
         let acc = self.at(data.one(2), acc)?;
         let (fast_acc, lhs_signedness, rhs_signedness) = signs(&data.kind);
         let kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness };
@@ -181,7 +185,7 @@ impl Rewriter<'_> {
         target.kind = kind.into();
         target.operands = [factors[0], factors[1], acc].into_iter().collect();
         let mut behind = Vec::new();
-        self.layouts.anchors.barrier(self.func, op, &mut behind);
+        spread::barrier(self.func, op, &mut behind);
         self.behind.entry(op).or_default().splice(0..0, behind);
         Ok(())
     }

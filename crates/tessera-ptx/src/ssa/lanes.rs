@@ -1,4 +1,4 @@
-//! Which addresses of shared memory the lanes of a warp ask for.
+//! Which addresses of memory the lanes of a warp ask for.
 //!
 //! The kernel is walked once as the first warp would run it, with a value for each lane: the thread's number is the lane's, addresses of
 //! shared variables and all that the launch gives are numbers that are aligned as they are, and a loop's values are those of its first
@@ -20,9 +20,20 @@ use crate::word::{Modifier, Special, Word};
 /// Lanes of a warp.
 const LANES: usize = 32;
 
-/// One instruction that a warp reads or writes shared memory with.
+/// A memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// That of a block.
+    Shared,
+    /// That of the device.
+    Global,
+}
+
+/// One instruction that a warp reads or writes a memory with.
 #[derive(Clone, Debug)]
-pub struct SharedTouch {
+pub struct Touch {
+    /// The memory; a copy from one into the other touches both.
+    pub space: Space,
     /// Its place in the source.
     pub loc: Option<Loc>,
     /// Its operation, such as `ld.shared.v4.b32`.
@@ -60,17 +71,17 @@ impl Lanes {
     }
 }
 
-/// Every instruction of a kernel that reads or writes shared memory by lanes, in the order of the blocks.
-pub fn shared_touches(kernel: &Kernel) -> Vec<SharedTouch> {
+/// Every instruction of a kernel that reads or writes memory by lanes, in the order of the blocks.
+pub fn touches(kernel: &Kernel) -> Vec<Touch> {
     let cfg = Cfg::new(kernel);
     let mut walk = Walk { kernel, cfg: &cfg, values: vec![None; kernel.values.len()], active: vec![0; kernel.blocks.len()] };
-    let mut found: Vec<(Inst, SharedTouch)> = Vec::new();
+    let mut found: Vec<(Inst, Touch)> = Vec::new();
     for round in 0..2 {
         for &block in &cfg.order {
             walk.enter(block, round);
             for &inst in &kernel.block(block).insts {
-                if let Some(touch) = walk.touch(block, inst) {
-                    match found.iter_mut().find(|(known, _)| *known == inst) {
+                for touch in [Space::Shared, Space::Global].into_iter().filter_map(|space| walk.touch(block, inst, space)) {
+                    match found.iter_mut().find(|(known, other)| *known == inst && other.space == touch.space) {
                         Some((_, known)) if known.loops > 0 => known.rounds.extend(touch.rounds),
                         Some(_) => {}
                         None => found.push((inst, touch)),
@@ -195,22 +206,24 @@ impl Walk<'_> {
         self.values[result.index()] = Some(known);
     }
 
-    /// What an instruction asks of shared memory.
-    fn touch(&self, block: Block, inst: Inst) -> Option<SharedTouch> {
+    /// What an instruction asks of a memory.
+    fn touch(&self, block: Block, inst: Inst, space: Space) -> Option<Touch> {
         let (data, op) = (self.kernel.inst(inst), self.kernel.op(inst));
         let has = |word: Word| op.modifiers.contains(&Modifier::Word(word));
         let mnemonic = op.mnemonic();
         let matrices = matches!(mnemonic, "ldmatrix" | "stmatrix");
-        let by_lanes =
-            matrices || mnemonic == "cp" && op.text.starts_with("cp.async.c") || matches!(mnemonic, "ld" | "st" | "atom" | "red");
-        let shared = op.text.contains(".shared");
-        if !by_lanes || !shared || op.text.contains(".bulk") {
+        let copies = mnemonic == "cp" && op.text.starts_with("cp.async.c");
+        let by_lanes = matrices || copies || matches!(mnemonic, "ld" | "st" | "atom" | "red");
+        let named = op.text.contains(if space == Space::Shared { ".shared" } else { ".global" });
+        if !by_lanes || !named || op.text.contains(".bulk") {
             return None;
         }
-        let address = data.args.iter().find_map(|arg| match arg {
+        // A copy names where it goes to, in shared memory, before where it comes from.
+        let address = data.args.iter().filter_map(|arg| match arg {
             Arg::Address(address) => Some(address),
             _ => None,
-        })?;
+        });
+        let address = address.skip(usize::from(copies && space == Space::Global)).next()?;
         let count = |words: [(Word, u32); 3]| words.into_iter().find(|(word, _)| has(*word)).map_or(1, |(_, count)| count);
         let bytes = match mnemonic {
             "ldmatrix" | "stmatrix" => 16,
@@ -233,12 +246,13 @@ impl Walk<'_> {
         let active = self.active[block.index()];
         let lane = |lane: usize| {
             let there = lane < taking && (matrices || active >> lane & 1 == 1) && runs(lane);
-            base.get(lane).filter(|_| there).map(|base| base.wrapping_add(address.offset as u64) & 0xFFFF_FFFF)
+            let mask = if space == Space::Shared { 0xFFFF_FFFF } else { u64::MAX };
+            base.get(lane).filter(|_| there).map(|base| base.wrapping_add(address.offset as u64) & mask)
         };
         let rounds = if base == Lanes::Unknown { Vec::new() } else { vec![std::array::from_fn(lane)] };
-        let stores = matches!(mnemonic, "st" | "stmatrix" | "cp" | "atom" | "red");
+        let stores = matches!(mnemonic, "st" | "stmatrix" | "atom" | "red") || copies && space == Space::Shared;
         let loops = self.cfg.depth[block.index()];
-        Some(SharedTouch { loc: data.loc, text: op.text.to_string(), stores, bytes, loops, rounds })
+        Some(Touch { space, loc: data.loc, text: op.text.to_string(), stores, bytes, loops, rounds })
     }
 }
 
@@ -253,10 +267,25 @@ fn merged(old: &Lanes, new: &Lanes, lanes: u32) -> Lanes {
 
 #[cfg(test)]
 mod tests {
-    use super::shared_touches;
+    use super::{Space, touches};
     use crate::ssa::Builder;
     use crate::types::Type;
     use crate::word::Special;
+
+    #[test]
+    fn a_copy_touches_both_memories() {
+        let mut b = Builder::new("k");
+        let to = b.dynamic_shared("memory", 128);
+        let from = b.u64(1 << 20);
+        let thread = b.special(Special::TidX);
+        let sixteen = b.u32(16);
+        let to = b.mad(Type::U32, thread, sixteen, to);
+        b.cp_async(to, from, 16, None, true);
+        b.ret();
+        let found = touches(&b.finish().expect("a kernel"));
+        assert_eq!(found.iter().map(|touch| (touch.space, touch.stores)).collect::<Vec<_>>(), [(Space::Shared, true), (Space::Global, false)]);
+        assert_eq!((found[0].rounds[0][2], found[1].rounds[0][2]), (Some(32), Some(1 << 20)));
+    }
 
     #[test]
     fn addresses_follow_from_the_lane() {
@@ -271,7 +300,7 @@ mod tests {
         b.st_vector("shared", Type::B32, other, &[value, value]);
         b.ret();
         let kernel = b.finish().expect("a kernel");
-        let found = shared_touches(&kernel);
+        let found = touches(&kernel);
         assert_eq!(found.len(), 2);
         assert!(!found[0].stores && found[1].stores);
         assert_eq!((found[0].bytes, found[1].bytes), (4, 8));

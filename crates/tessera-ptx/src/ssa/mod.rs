@@ -70,7 +70,7 @@ pub use effects::Effects;
 pub use emit::{EmitReport, emit, module};
 pub use inst::{Address, Arg, Guard, InstData, Target, Terminator};
 pub use kernel::{Block, BlockData, Class, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
-pub use lanes::{SharedTouch, shared_touches};
+pub use lanes::{Space, Touch, touches};
 pub use op::{Op, OpData};
 pub use passes::{Level, PassReport, optimize};
 pub use verify::verify;

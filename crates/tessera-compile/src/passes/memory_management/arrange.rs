@@ -1,7 +1,7 @@
 //! How each buffer lies: the arrangement in which its accesses cost the fewest passes over the banks.
 //!
 //! A buffer that no instruction dictates about may have any order of axes, a mixing of its addresses, and padding behind its lines. Every access of the
-//! function is weighed by the loops around it. Of arrangements that cost the same the one with fewer instructions is taken, then the smaller one, then the
+//! function is weighed by the loops around it, and an arrangement without conflicts goes before one with, unless it costs a quarter more. Of arrangements that cost the same the one with fewer instructions is taken, then the smaller one, then the
 //! simpler one; a mixing counts half a pass for an access of a tile, whose registers' addresses are no longer a constant apart.
 //! What has no conflicts stays as it is.
 //!
@@ -19,6 +19,10 @@ use crate::analysis::buffers::Buffers;
 
 /// What a loop multiplies the weight of its accesses by.
 const ROUNDS: u64 = 16;
+
+/// What an arrangement without conflicts may cost at most, as a part of what the cheapest one costs: passes of one access that meet delay those of
+/// others, too.
+const DEAREST: (u64, u64) = (5, 4);
 
 /// Bits of an address below which a mixing may look and change: types have room for no more.
 const MOST_REACH: u32 = 14;
@@ -66,15 +70,12 @@ fn best(usage: &Usage, ty: &SharedType) -> Option<SharedType> {
     if cost.wavefronts <= cost.ideal {
         return None;
     }
-    let mut best = (now, None);
-    for candidate in candidates(usage, ty) {
-        if let Some((found, _)) = rank(usage, &candidate)
-            && found < best.0
-        {
-            best = (found, Some(candidate));
-        }
-    }
-    best.1.filter(|_| best.0.work < now.work)
+    let ranked = |candidate: SharedType| rank(usage, &candidate).map(|(rank, cost)| (rank, cost, candidate));
+    let all: Vec<(Rank, Cost, SharedType)> = candidates(usage, ty).into_iter().filter_map(ranked).collect();
+    let least = all.iter().min_by_key(|(rank, ..)| *rank).filter(|(rank, ..)| rank.work < now.work);
+    let most = least.map_or(now.work, |(rank, ..)| rank.work) * DEAREST.0 / DEAREST.1;
+    let free = all.iter().filter(|(rank, cost, _)| cost.degree <= 1 && rank.work <= most).min_by_key(|(rank, ..)| *rank);
+    free.or(least).map(|(.., ty)| ty.clone())
 }
 
 /// What all accesses of a buffer cost, and how that compares; `None` where one of them could not be made.
@@ -108,7 +109,7 @@ fn candidates(usage: &Usage, ty: &SharedType) -> Vec<SharedType> {
         order.push(fastest);
         let plain = SharedType { swizzle: tessera_ir::Swizzle::NONE, order, pad: 0, ..ty.clone() };
         if rank > 1 {
-            let widths = [1, 4 / element.min(4), 8 / element.min(8), 16 / element.min(16)];
+            let widths = [1, 4 / element.min(4), 8 / element.min(8), 16 / element.min(16), 32 / element.min(32)];
             let pads =
                 widths.into_iter().filter(|pad| usage.whole_bytes == 0 || (pad * element).is_multiple_of(usage.whole_bytes));
             found.extend(pads.map(|pad| SharedType { pad: pad as u32, ..plain.clone() }));
@@ -123,9 +124,8 @@ fn candidates(usage: &Usage, ty: &SharedType) -> Vec<SharedType> {
                     pattern.plain(&plain, most).into_iter().map(move |access| Access { weight: weight * access.weight, ..access })
                 })
                 .collect();
-            let (mixing, _) = Mixing::search(&accesses, limit);
-            let granule = 1u64 << mixing.base;
-            if mixing.bits > 0 && mixing.shift <= 10 && granule >= usage.whole_bytes.max(element) {
+            let (mixing, _) = Mixing::search(&accesses, usage.whole_bytes.max(element), limit);
+            if mixing.bits > 0 && mixing.shift <= 10 {
                 let swizzle = tessera_ir::Swizzle {
                     bits: u32::from(mixing.bits),
                     base: u32::from(mixing.base),

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a value is held over an operation when some way from there leads to a use of it without coming through its definition.
 
+use rustc_hash::FxHashMap;
 use tessera_ir::{Block, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
 use crate::analysis::set::Set;
@@ -10,6 +11,8 @@ use crate::analysis::set::Set;
 /// Wanted values by operation.
 pub(super) struct LiveValues {
     behind: Vec<Set>,
+    /// What each loop's rounds start with, besides what they hand to each other.
+    heads: FxHashMap<Op, Set>,
 }
 
 /// What is wanted where control leaves a region.
@@ -22,7 +25,7 @@ struct Exits {
 impl LiveValues {
     /// Analyses a function.
     pub(super) fn of(func: &Func) -> LiveValues {
-        let mut live = LiveValues { behind: vec![Set::default(); func.ops.len()] };
+        let mut live = LiveValues { behind: vec![Set::default(); func.ops.len()], heads: FxHashMap::default() };
         live.block(func, func.body, &Exits::default(), Set::default());
         live
     }
@@ -37,6 +40,11 @@ impl LiveValues {
         let data = &func.ops[op];
         let other = |value: &Value| !data.results.contains(value) && !data.used().any(|used| used == *value);
         self.behind[op.index()].iter().map(Value::new).filter(other).collect()
+    }
+
+    /// The values that stay while a loop runs: what its rounds and what is behind it want from before.
+    pub(super) fn around(&self, op: Op) -> Vec<Value> {
+        self.heads.get(&op).map_or(Vec::new(), |head| head.iter().map(Value::new).collect())
     }
 
     fn block(&mut self, func: &Func, block: Block, exits: &Exits, end: Set) -> Set {
@@ -75,6 +83,7 @@ impl LiveValues {
                         break;
                     }
                 }
+                self.heads.insert(op, head.clone());
                 live = head;
                 // What goes round stays.
                 self.behind[op.index()].extend(&live);

@@ -1,6 +1,6 @@
 //! `memory-management`: where buffers lie in shared memory.
 //!
-//! 1. [`pressure`]: what does not fit into registers is made again or gets a buffer.
+//! 1. [`registers`], [`pressure`]: what does not fit into registers is made again or gets a buffer; what cannot fit is an error.
 //! 2. [`arrange`]: how each buffer lies, so that its accesses meet in no bank.
 //! 3. [`lifetimes`]: when each buffer holds something that is needed, through loops, branches, roles and work that goes on after its
 //!    operation.
@@ -27,9 +27,12 @@ pub(crate) mod packing;
 mod patterns;
 mod places;
 mod pressure;
+mod registers;
 mod resident;
 
 pub(crate) use self::places::{buffer_align, buffer_bytes};
+use self::live_values::LiveValues;
+use self::registers::Peak;
 use tessera_ir::{Changed, Diagnostic, Func, Level, Pass, PassCx};
 use tessera_types::Arch;
 
@@ -45,22 +48,38 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
-    // What goes from registers to shared memory must not cost a resident block.
-    let mut relieved = func.clone();
-    let lighter = pressure::relieve(&mut relieved, arch).then(|| settle(&mut relieved, arch).ok()).flatten();
-    match settle(func, arch) {
-        Ok(settled) => {
-            if let Some(lighter) = lighter.filter(|lighter| lighter.blocks >= settled.blocks) {
-                *func = relieved;
-                return Changed(lighter.changed || settled.changed);
-            }
-            Changed(settled.changed)
-        }
+    match fit(func, arch) {
+        Ok(changed) => Changed(changed),
         Err(error) => {
             cx.diagnostics.push(*error);
             Changed(false)
         }
     }
+}
+
+/// Gives buffers their places, and values that do not fit into registers buffers.
+fn fit(func: &mut Func, arch: Arch) -> Result<bool, Box<Diagnostic>> {
+    // What goes from registers to shared memory must not cost a resident block.
+    let mut relieved = func.clone();
+    let lighter = pressure::relieve(&mut relieved, arch, Peak::tight).then(|| settle(&mut relieved, arch).ok()).flatten();
+    let mut settled = settle(func, arch);
+    if let Some(lighter) = lighter
+        && settled.as_ref().is_ok_and(|settled| lighter.blocks >= settled.blocks)
+    {
+        *func = relieved;
+        settled = Ok(lighter);
+    }
+    let settled = settled?;
+    let beyond = |func: &Func| Peak::beyond(func, arch, &LiveValues::of(func), &[]);
+    let Some(peak) = beyond(func) else { return Ok(settled.changed) };
+    // Unless it has to go.
+    let mut relieved = func.clone();
+    pressure::relieve(&mut relieved, arch, Peak::beyond);
+    match settle(&mut relieved, arch) {
+        Ok(_) if beyond(&relieved).is_none() => *func = relieved,
+        _ => return Err(Box::new(peak.error(func, arch))),
+    }
+    Ok(true)
 }
 
 /// What has become of a function's buffers.

@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 use tessera_ir::uniformity::UniformityMap;
 use tessera_ir::{Block, Func, Op, OpData, OpKind, ScheduleOp, Shape, SharedType, Swizzle, TileOp, Type, Value};
 use tessera_layout::{Access, Distribution, Operand, WARP, wavefronts};
-use tessera_types::Arch;
+use tessera_types::{Arch, DType};
 
 use super::lanes::{LANES, Lanes};
 use crate::analysis::arrangement::Arrangement;
 use crate::analysis::buffers::{Buffers, accesses};
+use crate::analysis::lines::Lines;
 use crate::analysis::sharing::Sharing;
 
 /// A step from a buffer to a part of it.
@@ -54,6 +55,8 @@ enum Moves {
     Tile { layout: Distribution, stores: bool },
     /// A tile, by `ldmatrix` where that is possible.
     Matrices { layout: Distribution },
+    /// Lines of a factor by the threads that multiply; the lines are the accumulator's coordinate `dim`.
+    Lines { acc: Distribution, dim: usize },
     /// One element a lane.
     Elements { rounds: Vec<[SmallVec<[u64; 4]>; LANES]> },
 }
@@ -95,6 +98,9 @@ impl Pattern {
     /// What it costs when the whole buffer is of a type; `None` where it could not be made.
     pub(super) fn cost(&self, whole: &SharedType) -> Option<Cost> {
         let (lies, start) = self.path.follow(whole)?;
+        if let Moves::Lines { acc, dim } = &self.moves {
+            Lines::of(&lies, acc, *dim)?;
+        }
         let mut cost = Cost::default();
         self.each(&lies, start, &mut |access| {
             let phases = wavefronts(&access.addresses, access.bytes);
@@ -147,6 +153,13 @@ impl Pattern {
                 }
             },
             Moves::Tile { layout, stores } => self.vectors(lies, layout, *stores, &at, see),
+            Moves::Lines { acc, dim } => {
+                if let Some(lines) = Lines::of(lies, acc, *dim) {
+                    let addresses = lines.offsets(acc, *dim).map(|offset| offset.map(|offset| start + offset));
+                    let weight = lines.loads(u64::from(lies.shape[1 - dim]));
+                    see(Access { addresses, bytes: lines.vector as u64 * lies.element_bytes(), weight });
+                }
+            }
         }
     }
 
@@ -337,7 +350,17 @@ impl Walk<'_> {
             Some((left, sharing.operand(Operand::B, [sharing.atom.k, n])?, sharing.atom.k))
         };
         let Some((left, right, step)) = fragments() else {
-            shared.into_iter().for_each(|factor| self.dictated(factor));
+            let by_threads = match (func.ty(rhs), func.ty(acc)) {
+                (Type::Shared(right), Type::Distributed(out)) if out.tile.elem.num() == Some(right.elem) && matches!(right.elem, DType::F32 | DType::F64) => Some(&out.layout),
+                _ => None,
+            };
+            for factor in shared {
+                let moves = by_threads.map(|acc| Moves::Lines { acc: acc.clone(), dim: usize::from(factor == rhs) });
+                match moves {
+                    Some(moves) => self.note(factor, loops, Some(moves)),
+                    None => self.dictated(factor),
+                }
+            }
             return;
         };
         for factor in shared {

@@ -1,13 +1,13 @@
-//! Registers: how many a thread holds at each operation, and what goes elsewhere where that is more than it has.
+//! What leaves the registers where a thread holds more than it has ([`super::registers`]).
 //!
-//! Counted is what must be in registers at once. Work on elements is done piece by piece, so only what is held over an operation counts where
-//! all threads meet, which no piece can pass: barriers, waits for a slot, exchanges. A tile takes its layout's registers, halves and bytes several
-//! to one; constants and what is spread from a scalar take none. A thread has what its role has been given, else what the resident blocks
-//! that were asked for leave it, and [`OWN`] of these are addresses.
+//! At the operation that lacks most, one value after the other that is not touched there goes, the cheapest first: by instructions for each
+//! register that it frees, those in loops counted as often as loops run.
 //!
-//! Where more is held, values that are not touched there are made again behind it where their makers are cheap and their makers' operands are held
-//! anyway, else kept in shared memory: cheapest first, by instructions for each register that it frees, those in loops counted as often as
-//! loops run.
+//! | a value | costs for each of its registers |
+//! |---|---|
+//! | whose maker is arithmetic of elements on what is held anyway is made again at each use | 1 a use |
+//! | else is kept in shared memory, in a buffer of its own | 4 for the store and 4 a use: a pass over the banks moves 128 bytes of a warp |
+//! | that goes round a loop, or is used where it is held | cannot go |
 //!
 //! ```text
 //! %x = .. : tile<128x256xf32, #0>            256 registers                 tile.store_shared %x, %spill
@@ -15,81 +15,29 @@
 //! %y = addf %x, %z                                                         %back = tile.load_shared %spill : tile<128x256xf32, #0>
 //! ```
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Block, Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
+use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
 use super::live_values::LiveValues;
+use super::registers::{Peak, Places, is_free, registers};
 
-/// Registers of a thread for addresses and for pieces of what is being computed.
-const OWN: u64 = 24;
 /// What a loop multiplies costs by.
 const ROUNDS: u64 = 16;
 /// Values that are moved out of registers in one function: more is no repair.
 const MOST: usize = 32;
 
-/// Registers that a value takes in a thread; what repeats elements has those of its source.
-fn registers(func: &Func, value: Value) -> u64 {
-    if let Some(op) = func.defining_op(value)
-        && matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Broadcast {}))
-    {
-        return registers(func, func.ops[op].one(0));
-    }
-    let bits = |elem: tessera_ir::Elem| elem.num().map_or(64, |dtype| u64::from(dtype.bits()));
-    match func.ty(value) {
-        Type::Tile(tile) => bits(tile.elem).div_ceil(32),
-        Type::Distributed(ty) | Type::InFlight(ty) => (ty.layout.registers() * bits(ty.tile.elem)).div_ceil(32),
-        Type::TensorView(view) => {
-            2 + view.shape.iter().chain(&view.strides).filter(|e| matches!(e, tessera_ir::Extent::Dynamic)).count() as u64
-        }
-        Type::Cursor => 2,
-        Type::Shared(_) => 1,
-        Type::TileView(_) | Type::Token | Type::Tensor(_) | Type::Operand(_) | Type::Registers(_) | Type::Ring(_) => 0,
-    }
-}
+/// Finds where registers are missing, but for some operations.
+pub(super) type Search = fn(&Func, Arch, &LiveValues, &[Op]) -> Option<Peak>;
 
-/// True for a value that the lowering makes out of nothing wherever it is wanted.
-fn is_free(func: &Func, value: Value) -> bool {
-    let Some(op) = func.defining_op(value) else { return false };
-    let data = &func.ops[op];
-    match &data.kind {
-        OpKind::Schedule(ScheduleOp::Constant { .. }) => true,
-        OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => {
-            func.ty(data.one(0)).is_scalar() || is_free(func, data.one(0))
-        }
-        _ => false,
-    }
-}
-
-/// Registers that a thread may use at an operation, by the role around it.
-fn budget(func: &Func, arch: Arch, role: Option<Op>) -> u64 {
-    let limits = arch.limits();
-    let given = role.and_then(|role| match &func.ops[role].kind {
-        OpKind::Tile(TileOp::Role { registers, .. }) => *registers,
-        _ => None,
-    });
-    let blocks = func.hints.occupancy.unwrap_or(1).max(1);
-    let even = (limits.registers_per_sm / (func.hints.threads().max(32) * blocks) / 8 * 8).min(limits.registers_per_thread);
-    u64::from(given.unwrap_or(even)).saturating_sub(OWN)
-}
-
-/// An operation at which a thread holds more than it has.
-#[derive(Clone, Copy, Debug)]
-struct Peak {
-    op: Op,
-    held: u64,
-    budget: u64,
-}
-
-/// Moves values out of registers until every operation has what it needs, or nothing more can be moved; whether any was moved.
-pub(super) fn relieve(func: &mut Func, arch: Arch) -> bool {
-    let mut left: Vec<Value> = Vec::new();
+/// Moves values out of registers until a search finds no operation that lacks any, or nothing more can be moved; whether any was moved.
+pub(super) fn relieve(func: &mut Func, arch: Arch, search: Search) -> bool {
+    let (mut left, mut given_up): (Vec<Value>, Vec<Op>) = (Vec::new(), Vec::new());
     let mut changed = false;
     for _ in 0..MOST {
         let live = LiveValues::of(func);
+        let Some(peak) = search(func, arch, &live, &given_up) else { break };
         let places = Places::of(func);
-        let Some(peak) = peak(func, arch, &live, &places) else { break };
         let mut choices: Vec<Choice> = live
             .held_over(func, peak.op)
             .into_iter()
@@ -97,77 +45,15 @@ pub(super) fn relieve(func: &mut Func, arch: Arch) -> bool {
             .filter_map(|value| Choice::of(func, &live, &places, peak.op, value))
             .collect();
         choices.sort_by(|a, b| (a.cost * b.frees).cmp(&(b.cost * a.frees)).then(a.value.cmp(&b.value)));
-        let Some(choice) = choices.first() else { break };
+        let Some(choice) = choices.first() else {
+            given_up.push(peak.op);
+            continue;
+        };
         left.push(choice.value);
         choice.apply(func);
         changed = true;
     }
     changed
-}
-
-/// The operation that lacks most.
-fn peak(func: &Func, arch: Arch, live: &LiveValues, places: &Places) -> Option<Peak> {
-    let mut worst: Option<Peak> = None;
-    for &op in &places.order {
-        let (data, place) = (&func.ops[op], &places.at[&op]);
-        let meets = matches!(data.kind, OpKind::Tile(TileOp::Barrier {} | TileOp::Wait { .. }));
-        let firm = meets || data.through.is_some();
-        if !firm {
-            continue;
-        }
-        let held = live.held_over(func, op).into_iter().filter(|&value| !is_free(func, value));
-        let (held, budget) = (held.map(|value| registers(func, value)).sum::<u64>(), budget(func, arch, place.role));
-        let lacks = held.saturating_sub(budget);
-        if lacks > 0 && worst.is_none_or(|worst| lacks > worst.held - worst.budget) {
-            worst = Some(Peak { op, held, budget });
-        }
-    }
-    worst
-}
-
-/// Where an operation stands.
-#[derive(Clone, Debug, Default)]
-struct Place {
-    /// Its number in the text.
-    number: usize,
-    /// Loops around it, outermost first.
-    loops: SmallVec<[Op; 4]>,
-    role: Option<Op>,
-}
-
-/// Where operations stand.
-struct Places {
-    order: Vec<Op>,
-    at: FxHashMap<Op, Place>,
-}
-
-impl Places {
-    fn of(func: &Func) -> Places {
-        let mut places = Places { order: Vec::new(), at: FxHashMap::default() };
-        places.block(func, func.body, &mut SmallVec::new(), None);
-        places
-    }
-
-    fn block(&mut self, func: &Func, block: Block, loops: &mut SmallVec<[Op; 4]>, role: Option<Op>) {
-        for &op in &func.blocks[block].ops {
-            let number = self.order.len();
-            self.at.insert(op, Place { number, loops: loops.clone(), role });
-            self.order.push(op);
-            let data = &func.ops[op];
-            if matches!(data.kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. })) {
-                continue;
-            }
-            let repeats = data.row().has(Trait::Loop);
-            let role = if matches!(data.kind, OpKind::Tile(TileOp::Role { .. })) { Some(op) } else { role };
-            if repeats {
-                loops.push(op);
-            }
-            data.regions.iter().for_each(|&region| self.block(func, region, loops, role));
-            if repeats {
-                loops.pop();
-            }
-        }
-    }
 }
 
 /// How a value leaves the registers over an operation.

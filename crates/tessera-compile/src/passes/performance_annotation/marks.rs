@@ -5,7 +5,7 @@
 //! as what they are about does, so that a warp's times make one row of a picture.
 
 use tessera_ir::attrs::MarkPhase;
-use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, Span, TileOp};
+use tessera_ir::{Block, Diagnostic, Effects, Func, Op, OpKind, ScheduleOp, Span, TileOp};
 
 /// Puts marks in; true if there were any to put.
 pub(super) fn insert(func: &mut Func) -> bool {
@@ -17,6 +17,61 @@ pub(super) fn insert(func: &mut Func) -> bool {
     block(func, body, 0);
     around_block(func, body, &name, span);
     true
+}
+
+/// Marks that do not pair up: what begins in a block ends in it, the innermost first; a block that a `return`, `break` or `continue` leaves may end
+/// what has begun around it too.
+pub(super) fn check(func: &Func) -> Vec<Diagnostic> {
+    let mut wrong = Vec::new();
+    pairs(func, func.body, &[], &mut wrong);
+    wrong
+}
+
+/// Checks a block; `around` are the marks that have begun around it, innermost last.
+fn pairs(func: &Func, block: Block, around: &[(&str, Span)], wrong: &mut Vec<Diagnostic>) {
+    let mut open = around.to_vec();
+    let mut ended_outer = false;
+    for &op in &func.blocks[block].ops {
+        let data = &func.ops[op];
+        match &data.kind {
+            OpKind::Tile(TileOp::Mark { name, phase: MarkPhase::Begin }) => {
+                if let Some(&(_, first)) = open.iter().find(|(known, _)| known == name) {
+                    let message = format!("`{name}` begins again before it has ended");
+                    wrong.push(Diagnostic::error("mark-again", data.span, message).also(first, "it began here").help("give the inner one a name of its own"));
+                }
+                open.push((name, data.span));
+            }
+            OpKind::Tile(TileOp::Mark { name, phase: MarkPhase::End }) => match open.iter().rposition(|(known, _)| known == name) {
+                Some(at) => {
+                    if let Some((inner, first)) = open.get(at + 1) {
+                        let message = format!("`{name}` ends while `{inner}` goes on, which began later");
+                        wrong.push(Diagnostic::error("mark-crossed", data.span, message).also(*first, "it began here").help("end the inner one first"));
+                    }
+                    ended_outer |= at < around.len();
+                    open.remove(at);
+                }
+                None => {
+                    let message = format!("`{name}` ends here and has not begun");
+                    wrong.push(Diagnostic::error("mark-unbegun", data.span, message).help("begin it in this block, or take this mark away"));
+                }
+            },
+            OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }) => {}
+            _ => data.regions.iter().for_each(|&region| pairs(func, region, &open, wrong)),
+        }
+    }
+    let leaves = func.blocks[block].ops.last().map(|&last| &func.ops[last]);
+    let jumps = leaves.is_some_and(|last| {
+        matches!(last.kind, OpKind::Schedule(ScheduleOp::Return {} | ScheduleOp::Break {} | ScheduleOp::Continue {}))
+    });
+    if ended_outer && !jumps {
+        let span = leaves.map_or(func.span, |last| last.span);
+        let message = "a mark that began around this block ends in it, and control may come behind the block without that";
+        wrong.push(Diagnostic::error("mark-unended", span, message).help("end it behind the block"));
+    }
+    for &(name, first) in open.iter().filter(|mark| !around.contains(mark)) {
+        let message = format!("`{name}` begins here and does not end where the block does");
+        wrong.push(Diagnostic::error("mark-unended", first, message).help("end it before control leaves the block"));
+    }
 }
 
 fn mark(func: &mut Func, name: &str, phase: MarkPhase, span: Span) -> Op {

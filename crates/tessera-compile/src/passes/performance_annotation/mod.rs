@@ -7,6 +7,8 @@
 //! | `tile.prefetch` ([`prefetch`]) | loads that a barrier keeps in their round | asks for the next round's line |
 //! | `tile.mark` ([`marks`]) | functions that ask for a timeline | records times |
 //!
+//! Marks that the author has set must pair up, or no timeline could show them.
+//!
 //! Everything is decided about the function as it came, and written afterwards.
 
 mod loops;
@@ -29,6 +31,11 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
+    let wrong = marks::check(func);
+    if !wrong.is_empty() {
+        cx.diagnostics.extend(wrong);
+        return Changed(false);
+    }
     let (unrolled, cached) = (loops::unrolled(func), reuse::hints(func, arch));
     let prefetched = prefetch::wanted(func);
     let mut changed = !(unrolled.is_empty() && cached.is_empty() && prefetched.is_empty());

@@ -1,5 +1,6 @@
 //! `register-coalescing`: what a thread holds is kept in registers, and moves in as few accesses as it can.
 //!
+//! 0. [`range`] refuses accesses that are wrong whatever the kernel is given.
 //! 1. [`unroll`] writes short loops out whose counter chooses registers or walks over neighbours.
 //! 2. [`arrays`] makes values of arrays of registers that only constants index, through loops and branches.
 //! 3. [`copies`] makes one array of two where one is a copy of the other and they are not needed at the same time.
@@ -20,6 +21,7 @@ mod arrays;
 mod conversions;
 mod copies;
 mod guards;
+mod range;
 mod unroll;
 mod vectors;
 
@@ -37,6 +39,11 @@ pub(super) const PASS: Pass = Pass {
 
 fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     if func.level != Level::Tile {
+        return Changed(false);
+    }
+    let wrong = range::check(func);
+    if !wrong.is_empty() {
+        cx.diagnostics.extend(wrong);
         return Changed(false);
     }
     let mut changed = conversions::remove(func);
