@@ -92,7 +92,9 @@ fn library_kernels_have_no_conflicts_in_loops() {
 fn transposes_have_no_conflicts_in_loops() {
     let file = tessera_lang::parse_file("transpose.py", TRANSPOSE);
     let mut text = String::new();
-    for (dtype, kernel) in [DType::I8, DType::F16, DType::F32, DType::F64].into_iter().flat_map(|dtype| [(dtype, "block"), (dtype, "row")]) {
+    for (dtype, kernel) in
+        [DType::I8, DType::F16, DType::F32, DType::F64].into_iter().flat_map(|dtype| [(dtype, "block"), (dtype, "row")])
+    {
         // A tile of at most 64 KiB.
         let fits = |[t, u]: &[i64; 2]| t * u * i64::from(dtype.bits()) / 8 <= 64 << 10;
         for [t, u] in [[32, 32], [64, 64], [128, 32], [32, 128], [64, 128], [128, 128], [256, 64]].into_iter().filter(fits) {

@@ -337,6 +337,26 @@ impl Func {
         value
     }
 
+    /// Appends to the last operand of an operation, which is variadic.
+    pub fn append_operands(&mut self, op: Op, values: &[Value]) {
+        let data = &mut self.ops[op];
+        data.operands.extend_from_slice(values);
+        if let Some(last) = data.segments.last_mut() {
+            *last += values.len() as u16;
+        }
+    }
+
+    /// Carries one more value around a loop: its name in the body. A loop that counts yields it, too. What rounds hand on is to be appended to
+    /// the ends of its body.
+    pub fn carry(&mut self, looped: Op, start: Value) -> Value {
+        let (body, ty) = (self.ops[looped].regions[0], self.ty(start).clone());
+        self.append_operands(looped, &[start]);
+        if matches!(self.ops[looped].kind, OpKind::Schedule(ScheduleOp::For { .. })) {
+            self.add_result(looped, ty.clone());
+        }
+        self.add_arg(body, ty, None)
+    }
+
     /// Every linked block, a region after the block of its operation.
     pub fn linked_blocks(&self) -> Vec<Block> {
         let mut order = vec![self.body];

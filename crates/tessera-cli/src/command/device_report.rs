@@ -98,7 +98,9 @@ impl<'c> Report<'c> {
                 None => "   ? bytes where data says".to_string(),
             };
             let advice = match found.stride {
-                Some(stride) if found.is_scattered() => format!("; lanes are {stride} bytes apart: give neighbouring lanes neighbours"),
+                Some(stride) if found.is_scattered() => {
+                    format!("; lanes are {stride} bytes apart: give neighbouring lanes neighbours")
+                }
                 _ if found.is_scattered() => "; give neighbouring lanes neighbours".to_string(),
                 _ => String::new(),
             };

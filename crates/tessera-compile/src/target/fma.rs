@@ -58,7 +58,9 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let place = self.place(&layout);
-        let (Some(rows), Some(columns)) = (self.side(lhs, &layout, &place, 0), self.side(rhs, &layout, &place, 1)) else { return Ok(None) };
+        let (Some(rows), Some(columns)) = (self.side(lhs, &layout, &place, 0), self.side(rhs, &layout, &place, 1)) else {
+            return Ok(None);
+        };
         let (depth, held) = (u64::from(lhs.shape[1]), place.len() as u64);
         let chunk = if rows.deep || columns.deep { 16 / out.unpacked_bytes() as u64 } else { 1 };
         // Where rows pass, assemblers keep more loads in flight than registers allow: a shorter stretch has fewer.

@@ -67,10 +67,10 @@ use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
 pub use self::conflicts::{SharedAccess, shared_accesses};
-pub use self::sectors::{GlobalAccess, SECTOR, global_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
 pub(crate) use self::recording::exchanges;
+pub use self::sectors::{GlobalAccess, SECTOR, global_accesses};
 
 /// A kernel in Target IR with what a launch of it must know.
 #[derive(Clone, Debug)]

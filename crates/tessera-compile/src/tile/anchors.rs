@@ -18,8 +18,8 @@ use tessera_ir::{
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
 
-use super::{outer, spread, turned};
 use super::relation::{Layout, has_layout, shape};
+use super::{outer, spread, turned};
 use crate::analysis::neighbours::{self, Vector};
 use crate::analysis::sharing::{Sharing, instructions};
 use crate::facts::Facts;
@@ -154,7 +154,8 @@ impl Anchors {
             Some(product) => Ok(product),
             None => {
                 let (acc, slots) = (self.default_of(func, func.ops[op].result())?, spread::plain(func, op));
-                let slots = slots.ok_or_else(|| Diagnostic::error("tile-layout", func.ops[op].span, "factors hold no numbers"))?;
+                let slots =
+                    slots.ok_or_else(|| Diagnostic::error("tile-layout", func.ops[op].span, "factors hold no numbers"))?;
                 Ok(Product::Shared { acc, slots })
             }
         }
@@ -183,14 +184,9 @@ impl Anchors {
             return Ok(None);
         }
         match (self.products.get(&op), view_of(func, op)) {
-            (
-                Some(
-                    Product::Fragments { acc, .. }
-                    | Product::Warpgroups { acc, .. }
-                    | Product::Shared { acc, .. },
-                ),
-                _,
-            ) => Ok(Some(acc.clone())),
+            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }), _) => {
+                Ok(Some(acc.clone()))
+            }
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
                 Ok(None)
             }

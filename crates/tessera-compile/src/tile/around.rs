@@ -11,7 +11,7 @@
 //! Invariant: whether another round comes is known to all roles alike.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value, ValueData};
+use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value};
 
 use super::queue::{copied, mapped};
 use super::relation::has_layout;
@@ -130,39 +130,12 @@ impl Around {
         func.make_op(data.kind, &[&init], [], [body], data.span)
     }
 
-    /// Carries a value around the loop of the computing role; its name in the body. What is handed on is for [`Around::hand_on`].
-    pub(super) fn carry(&self, func: &mut Func, start: Value) -> Value {
-        if self.counts(func) {
-            return carry(func, self.op, start);
-        }
-        let (body, ty) = (func.ops[self.op].regions[0], func.ty(start).clone());
-        let data = &mut func.ops[self.op];
-        data.operands.push(start);
-        data.segments[0] += 1;
-        func.add_arg(body, ty, None)
-    }
-
-    /// What a round of the computing role hands on for what [`Around::carry`] has added, in the same order.
+    /// What a round of the computing role hands on for what its loop was made to carry, in the same order.
     pub(super) fn hand_on(&self, func: &mut Func, values: &[Value]) {
         if let Some(&end) = func.blocks[func.ops[self.op].regions[0]].ops.last() {
-            func.ops[end].segments[0] += values.len() as u16;
-            func.ops[end].operands.extend(values.iter().copied());
+            func.append_operands(end, values);
         }
     }
-}
-
-/// Carries one more value around a loop that counts; its name in the body.
-pub(super) fn carry(func: &mut Func, looped: Op, start: Value) -> Value {
-    let body = func.ops[looped].regions[0];
-    let ty = func.ty(start).clone();
-    let inside = func.add_arg(body, ty.clone(), None);
-    let position = func.ops[looped].results.len() as u32;
-    let result = func.values.push(ValueData { ty, def: tessera_ir::Def::Result(looped, position), name: None });
-    let data = &mut func.ops[looped];
-    data.results.push(result);
-    data.operands.push(start);
-    data.segments[3] += 1;
-    inside
 }
 
 /// An `if` that does nothing but leave the loop on one side.

@@ -21,7 +21,7 @@ use tessera_ir::{Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType,
 use tessera_types::DType;
 
 use super::anchors::Units;
-use super::around::carry;
+
 use super::factor::{Loaded, loaded, matrix};
 use super::guard::guard;
 use super::queue::{Queue, copied, mapped, over_same_range, role};
@@ -433,7 +433,7 @@ fn left_factor(func: &mut Func, chain: &Chain, queues: &Queues, link: &Link, ops
 fn computing_loop(func: &mut Func, link: &Link, left: Value, queues: &Queues, cursors: [Value; 2]) {
     let looped = link.looped;
     let (body, span) = (func.ops[looped].regions[0], func.ops[looped].span);
-    let own = cursors.map(|cursor| carry(func, looped, cursor));
+    let own = cursors.map(|cursor| func.carry(looped, cursor));
     let mut ops = Vec::new();
     for op in func.blocks[body].ops.clone() {
         if link.right.iter().any(|factor| factor.covers(op)) {
@@ -456,8 +456,7 @@ fn computing_loop(func: &mut Func, link: &Link, left: Value, queues: &Queues, cu
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
             for (queue, cursor) in queues.right.iter().zip(own) {
                 let next = queue.next(func, cursor, &mut ops);
-                func.ops[op].operands.push(next);
-                func.ops[op].segments[0] += 1;
+                func.append_operands(op, &[next]);
             }
             ops.push(op);
         } else {

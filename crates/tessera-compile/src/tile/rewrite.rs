@@ -168,7 +168,8 @@ impl Rewriter<'_> {
     fn shared_product(&mut self, op: Op, acc: &Layout, slots: [SharedType; 2]) -> Result<(), Diagnostic> {
         let data = self.func.ops[op].clone();
         if matches!(data.kind, OpKind::Tile(TileOp::MmaShared { .. })) {
-            let lhs = if has_layout(self.func, data.one(0)) { Some(self.layouts.or_default(self.func, data.one(0))?) } else { None };
+            let lhs =
+                if has_layout(self.func, data.one(0)) { Some(self.layouts.or_default(self.func, data.one(0))?) } else { None };
             return self.operands_in(op, |_, position| if position == 2 { Some(acc.clone()) } else { lhs.clone() });
         }
         let mut factors = Vec::new();

@@ -26,7 +26,7 @@ use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, Schedul
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
-use super::around::{Around, carry};
+use super::around::Around;
 use super::feed::{Factor, Way};
 use super::makers::{Feeding, Rings};
 use super::queue::{Queue, role};
@@ -379,8 +379,7 @@ fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rin
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
             for (queue, &cursor) in queues.iter().zip(&cursors) {
                 let next = queue.next(func, cursor, &mut ops);
-                func.ops[op].operands.push(next);
-                func.ops[op].segments[0] += 1;
+                func.append_operands(op, &[next]);
             }
             ops.push(op);
         } else {
@@ -394,8 +393,8 @@ fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rin
 fn carried(func: &mut Func, looped: Op, around: Option<&Around>, queues: &[&Queue]) -> Vec<Value> {
     let mut cursors = Vec::new();
     for queue in queues {
-        let start = around.map_or(queue.start, |around| around.carry(func, queue.start));
-        cursors.push(carry(func, looped, start));
+        let start = around.map_or(queue.start, |around| func.carry(around.op, queue.start));
+        cursors.push(func.carry(looped, start));
     }
     if let Some(around) = around {
         let results = &func.ops[looped].results;

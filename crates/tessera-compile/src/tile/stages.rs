@@ -260,9 +260,7 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
 
     // The loop: slots to read and to fill are carried.
     let at = func.blocks[body].args[0];
-    let reading = func.add_arg(body, Type::scalar(DType::I32), None);
-    let filling = func.add_arg(body, Type::scalar(DType::I32), None);
-    carry(func, candidate.looped, &[zero, last]);
+    let [reading, filling] = [zero, last].map(|start| func.carry(candidate.looped, start));
     func.blocks[body].ops.clear();
     let mut b = Builder { func, block: body, span };
     b.op(TileOp::WaitGroup { pending: stages - 2 }, &[], []);
@@ -291,9 +289,7 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
                 Type::scalar(DType::B1),
             );
             let next = b.value(ScheduleOp::Select {}, &[&[wraps], &[zero], &[next]], Type::scalar(DType::I32));
-            let data = &mut b.func.ops[op];
-            data.operands.extend([next, reading]);
-            data.segments[0] += 2;
+            b.func.append_operands(op, &[next, reading]);
             b.func.blocks[body].ops.push(op);
         } else if !b.func.ops[op].results.iter().any(|&result| has_layout(b.func, result)) {
             b.func.blocks[body].ops.push(op);
@@ -338,19 +334,6 @@ fn without_unit_axes(b: &mut Builder<'_>, mut buffer: Value, zero: Value) -> Val
         buffer = slot_of(b, buffer, zero);
     }
     buffer
-}
-
-/// Carries further values through a loop from these on; its results are not used.
-fn carry(func: &mut Func, looped: Op, from: &[Value]) {
-    for &value in from {
-        let ty = func.ty(value).clone();
-        let position = func.ops[looped].results.len() as u32;
-        let result = func.values.push(tessera_ir::ValueData { ty, def: tessera_ir::Def::Result(looped, position), name: None });
-        let data = &mut func.ops[looped];
-        data.results.push(result);
-        data.operands.push(value);
-        data.segments[3] += 1;
-    }
 }
 
 fn plus(b: &mut Builder<'_>, lhs: Value, rhs: Value) -> Value {

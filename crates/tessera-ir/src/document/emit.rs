@@ -3,6 +3,8 @@
 //! Invariant: a register memref is a *cell* whose contents are an SSA value at every point of the text; nothing of it but these
 //! values reaches the function. Every tile of one shape has one layout, a blocked one: the text says nothing of layouts.
 
+use std::ops::{Deref, DerefMut};
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_layout::Distribution;
@@ -10,13 +12,12 @@ use tessera_types::DType;
 
 use crate::attrs::{Combine, Overflow, ReduceOrder};
 use crate::constant::Const;
-use crate::diag::{Diagnostic, Span};
+use crate::diag::Diagnostic;
 use crate::document::memref::{Memref, register};
 use crate::document::slices::Slice;
 use crate::document::syntax::{Attribute, Attributes, Operand, Statement, Word};
-use crate::func::{Block, Func, Level, Op, Value};
+use crate::func::{Block, Builder, Level, Value};
 use crate::graph::GraphOp;
-use crate::op::OpKind;
 use crate::schedule::ScheduleOp;
 use crate::text::cursor::Parsed;
 use crate::types::{Axis, Elem, Shape, TensorType, TensorViewType, TileType, Type};
@@ -64,9 +65,8 @@ pub(super) struct Cell {
 
 /// Builds one function.
 pub(super) struct Emit<'a, 'f> {
-    pub(super) func: &'f mut Func,
-    pub(super) block: Block,
-    pub(super) span: Span,
+    /// Where operations go.
+    pub(super) at: Builder<'f>,
     pub(super) names: FxHashMap<&'a str, Bound>,
     /// Names in the order of their definition, so that a region's can be forgotten.
     pub(super) defined: Vec<&'a str>,
@@ -74,6 +74,20 @@ pub(super) struct Emit<'a, 'f> {
     pub(super) arrays: Vec<Array>,
     /// Buffers that tiles of arrays with more axes are copied into: how many more, and of how many axes the tile is.
     pub(super) deep: FxHashMap<&'a str, (usize, usize)>,
+}
+
+impl<'f> Deref for Emit<'_, 'f> {
+    type Target = Builder<'f>;
+
+    fn deref(&self) -> &Builder<'f> {
+        &self.at
+    }
+}
+
+impl<'f> DerefMut for Emit<'_, 'f> {
+    fn deref_mut(&mut self) -> &mut Builder<'f> {
+        &mut self.at
+    }
 }
 
 impl<'a> Emit<'a, '_> {
@@ -138,34 +152,6 @@ impl<'a> Emit<'a, '_> {
     }
 
     // Operations
-
-    pub(super) fn op(&mut self, kind: impl Into<OpKind>, groups: &[&[Value]], results: impl IntoIterator<Item = Type>) -> Op {
-        self.op_with_regions(kind, groups, results, [])
-    }
-
-    pub(super) fn op_with_regions(
-        &mut self,
-        kind: impl Into<OpKind>,
-        groups: &[&[Value]],
-        results: impl IntoIterator<Item = Type>,
-        regions: impl IntoIterator<Item = Block>,
-    ) -> Op {
-        let op = self.func.make_op(kind.into(), groups, results, regions, self.span);
-        self.func.blocks[self.block].ops.push(op);
-        op
-    }
-
-    pub(super) fn value(&mut self, kind: impl Into<OpKind>, groups: &[&[Value]], ty: Type) -> Value {
-        let op = self.op(kind, groups, [ty]);
-        self.func.ops[op].result()
-    }
-
-    /// An operation on values of one type that yields that type.
-    pub(super) fn same(&mut self, kind: impl Into<OpKind>, operands: &[Value]) -> Value {
-        let ty = self.func.ty(operands[0]).clone();
-        let groups: SmallVec<[&[Value]; 4]> = operands.iter().map(std::slice::from_ref).collect();
-        self.value(kind, &groups, ty)
-    }
 
     /// Works in another block.
     pub(super) fn inside<T>(&mut self, block: Block, work: impl FnOnce(&mut Self) -> T) -> T {

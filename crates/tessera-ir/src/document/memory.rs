@@ -254,6 +254,28 @@ impl<'a> Emit<'a, '_> {
         Ok(())
     }
 
+    /// An operand that is an array or a part of one, with its lists of indices.
+    fn array_of(&mut self, statement: &Statement<'a>, position: usize) -> Parsed<(Slice, Vec<Vec<Index<'a>>>)> {
+        let Operand::Value { name, lists } = self.operand(statement, position)?.clone() else {
+            return Err(self.error("document-operands", "an array is needed"));
+        };
+        match self.look_up(name)? {
+            Bound::Slice(slice) => Ok((slice.clone(), lists)),
+            _ => Err(self.error("document-space", format!("`%{}` is no array", name.text))),
+        }
+    }
+
+    /// An operand that is a buffer, with its lists of indices.
+    fn buffer_of(&mut self, statement: &Statement<'a>, position: usize) -> Parsed<(Shared, Vec<Vec<Index<'a>>>)> {
+        let Operand::Value { name, lists } = self.operand(statement, position)?.clone() else {
+            return Err(self.error("document-operands", "a buffer is needed"));
+        };
+        match self.look_up(name)? {
+            Bound::Shared(shared) => Ok((shared.clone(), lists)),
+            _ => Err(self.error("document-space", format!("`%{}` does not lie in shared memory", name.text))),
+        }
+    }
+
     fn indices(&mut self, lists: &[Vec<Index<'a>>]) -> Parsed<Vec<Value>> {
         match lists {
             [list] => list.iter().map(|&index| self.entry(index)).collect(),
@@ -265,12 +287,7 @@ impl<'a> Emit<'a, '_> {
     pub(super) fn load_shared(&mut self, statement: &Statement<'a>) -> Parsed<Bound> {
         self.at_most(statement, 1)?;
         self.attributes(statement.name.text, &statement.attributes, &[])?;
-        let Operand::Value { name, lists } = self.operand(statement, 0)?.clone() else {
-            return Err(self.error("document-operands", "a buffer is needed"));
-        };
-        let Bound::Shared(shared) = self.look_up(name)?.clone() else {
-            return Err(self.error("document-space", format!("`%{}` does not lie in shared memory", name.text)));
-        };
+        let (shared, lists) = self.buffer_of(statement, 0)?;
         if lists.is_empty() {
             let (value, tile) = self.load_buffer(shared.value)?;
             return Ok(self.cell(tile, value));
@@ -287,12 +304,7 @@ impl<'a> Emit<'a, '_> {
         self.attributes(statement.name.text, &statement.attributes, &[])?;
         let operand = self.operand(statement, 0)?.clone();
         let (value, tile) = self.tile_of(&operand)?;
-        let Operand::Value { name, lists } = self.operand(statement, 1)?.clone() else {
-            return Err(self.error("document-operands", "a buffer is needed"));
-        };
-        let Bound::Shared(shared) = self.look_up(name)?.clone() else {
-            return Err(self.error("document-space", format!("`%{}` does not lie in shared memory", name.text)));
-        };
+        let (shared, lists) = self.buffer_of(statement, 1)?;
         if lists.is_empty() {
             return self.store_buffer(value, &tile, shared.value);
         }
@@ -305,12 +317,7 @@ impl<'a> Emit<'a, '_> {
     pub(super) fn load_global(&mut self, statement: &Statement<'a>) -> Parsed<Bound> {
         self.at_most(statement, 1)?;
         self.attributes(statement.name.text, &statement.attributes, &["coalesce"])?;
-        let Operand::Value { name, lists } = self.operand(statement, 0)?.clone() else {
-            return Err(self.error("document-operands", "an array is needed"));
-        };
-        let Bound::Slice(slice) = self.look_up(name)?.clone() else {
-            return Err(self.error("document-space", format!("`%{}` is no array", name.text)));
-        };
+        let (slice, lists) = self.array_of(statement, 0)?;
         if let [list] = lists.as_slice() {
             let pointer = self.element_of(&slice, list)?;
             let elem = self.arrays[slice.array].ty.elem;
@@ -337,12 +344,7 @@ impl<'a> Emit<'a, '_> {
         self.attributes(statement.name.text, &statement.attributes, &["coalesce"])?;
         let operand = self.operand(statement, 0)?.clone();
         let (value, tile) = self.tile_of(&operand)?;
-        let Operand::Value { name, lists } = self.operand(statement, 1)?.clone() else {
-            return Err(self.error("document-operands", "an array is needed"));
-        };
-        let Bound::Slice(slice) = self.look_up(name)?.clone() else {
-            return Err(self.error("document-space", format!("`%{}` is no array", name.text)));
-        };
+        let (slice, lists) = self.array_of(statement, 1)?;
         if let [list] = lists.as_slice() {
             let pointer = self.element_of(&slice, list)?;
             let kind =

@@ -365,7 +365,8 @@ impl<'a> Emit<'a, '_> {
         for axis in (0..rank).filter(|axis| !axes.contains(axis)) {
             if let Some(offset) = slice.offsets[axis] {
                 let moved = self.multiply(offset, array.strides[axis]);
-                base = self.value(ScheduleOp::Offset {}, &[&[base], &[moved]], self.func.ty(base).clone());
+                let ty = self.func.ty(base).clone();
+                base = self.value(ScheduleOp::Offset {}, &[&[base], &[moved]], ty);
             }
         }
         let (mut shape, mut strides): (SmallVec<[Extent; 4]>, SmallVec<[Extent; 4]>) = Default::default();

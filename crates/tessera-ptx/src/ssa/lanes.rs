@@ -283,7 +283,10 @@ mod tests {
         b.cp_async(to, from, 16, None, true);
         b.ret();
         let found = touches(&b.finish().expect("a kernel"));
-        assert_eq!(found.iter().map(|touch| (touch.space, touch.stores)).collect::<Vec<_>>(), [(Space::Shared, true), (Space::Global, false)]);
+        assert_eq!(
+            found.iter().map(|touch| (touch.space, touch.stores)).collect::<Vec<_>>(),
+            [(Space::Shared, true), (Space::Global, false)]
+        );
         assert_eq!((found[0].rounds[0][2], found[1].rounds[0][2]), (Some(32), Some(1 << 20)));
     }
 

@@ -30,8 +30,8 @@ mod pressure;
 mod registers;
 mod resident;
 
-pub(crate) use self::places::{buffer_align, buffer_bytes};
 use self::live_values::LiveValues;
+pub(crate) use self::places::{buffer_align, buffer_bytes};
 use self::registers::Peak;
 use tessera_ir::{Changed, Diagnostic, Func, Level, Pass, PassCx};
 use tessera_types::Arch;

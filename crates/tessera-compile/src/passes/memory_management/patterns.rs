@@ -351,7 +351,11 @@ impl Walk<'_> {
         };
         let Some((left, right, step)) = fragments() else {
             let by_threads = match (func.ty(rhs), func.ty(acc)) {
-                (Type::Shared(right), Type::Distributed(out)) if out.tile.elem.num() == Some(right.elem) && matches!(right.elem, DType::F32 | DType::F64) => Some(&out.layout),
+                (Type::Shared(right), Type::Distributed(out))
+                    if out.tile.elem.num() == Some(right.elem) && matches!(right.elem, DType::F32 | DType::F64) =>
+                {
+                    Some(&out.layout)
+                }
                 _ => None,
             };
             for factor in shared {

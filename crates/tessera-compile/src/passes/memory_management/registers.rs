@@ -70,7 +70,9 @@ fn source(func: &Func, value: Value) -> Value {
     let made = func.defining_op(value).map(|op| &func.ops[op]);
     match made.map(|data| (&data.kind, data)) {
         Some((
-            OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} | ScheduleOp::Permute { .. } | ScheduleOp::Assume { .. }),
+            OpKind::Schedule(
+                ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} | ScheduleOp::Permute { .. } | ScheduleOp::Assume { .. },
+            ),
             data,
         )) => source(func, data.one(0)),
         _ => value,
@@ -249,7 +251,11 @@ impl Peak {
             let fits = |more: &u32| held * u64::from(warps) / u64::from(*more) + OWN <= u64::from(even(arch, more * Arch::WARP));
             if let (None, Some(more)) = (self.role, more.into_iter().find(fits)) {
                 let warps = format!("spread them over {more} warps");
-                return if smaller.is_empty() { format!("{warps}, by `num_warps={more}`") } else { format!("{smaller} and {warps}") };
+                return if smaller.is_empty() {
+                    format!("{warps}, by `num_warps={more}`")
+                } else {
+                    format!("{smaller} and {warps}")
+                };
             }
         }
         "make the tiles smaller".to_string()

@@ -37,22 +37,34 @@ fn pairs(func: &Func, block: Block, around: &[(&str, Span)], wrong: &mut Vec<Dia
             OpKind::Tile(TileOp::Mark { name, phase: MarkPhase::Begin }) => {
                 if let Some(&(_, first)) = open.iter().find(|(known, _)| known == name) {
                     let message = format!("`{name}` begins again before it has ended");
-                    wrong.push(Diagnostic::error("mark-again", data.span, message).also(first, "it began here").help("give the inner one a name of its own"));
+                    wrong.push(
+                        Diagnostic::error("mark-again", data.span, message)
+                            .also(first, "it began here")
+                            .help("give the inner one a name of its own"),
+                    );
                 }
                 open.push((name, data.span));
             }
-            OpKind::Tile(TileOp::Mark { name, phase: MarkPhase::End }) => match open.iter().rposition(|(known, _)| known == name) {
+            OpKind::Tile(TileOp::Mark { name, phase: MarkPhase::End }) => match open.iter().rposition(|(known, _)| known == name)
+            {
                 Some(at) => {
                     if let Some((inner, first)) = open.get(at + 1) {
                         let message = format!("`{name}` ends while `{inner}` goes on, which began later");
-                        wrong.push(Diagnostic::error("mark-crossed", data.span, message).also(*first, "it began here").help("end the inner one first"));
+                        wrong.push(
+                            Diagnostic::error("mark-crossed", data.span, message)
+                                .also(*first, "it began here")
+                                .help("end the inner one first"),
+                        );
                     }
                     ended_outer |= at < around.len();
                     open.remove(at);
                 }
                 None => {
                     let message = format!("`{name}` ends here and has not begun");
-                    wrong.push(Diagnostic::error("mark-unbegun", data.span, message).help("begin it in this block, or take this mark away"));
+                    wrong.push(
+                        Diagnostic::error("mark-unbegun", data.span, message)
+                            .help("begin it in this block, or take this mark away"),
+                    );
                 }
             },
             OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }) => {}

@@ -219,7 +219,7 @@ impl Walk<'_> {
     /// Gives a terminator what variables hold.
     fn hand_on(&mut self, op: Op, slots: &[Slot]) {
         let values: Vec<Value> = slots.iter().map(|&slot| self.held[slot]).collect();
-        append(self.func, op, &values);
+        self.func.append_operands(op, &values);
     }
 
     fn branch(&mut self, op: Op) {
@@ -261,14 +261,5 @@ impl Walk<'_> {
             let ty = Type::scalar(self.types[slot]);
             self.held[slot] = self.func.add_result(op, ty);
         }
-    }
-}
-
-/// Appends to the last declared operand, which is variadic.
-fn append(func: &mut Func, op: Op, values: &[Value]) {
-    let data = &mut func.ops[op];
-    data.operands.extend_from_slice(values);
-    if let Some(last) = data.segments.last_mut() {
-        *last += values.len() as u16;
     }
 }

@@ -112,7 +112,9 @@ fn misplaced(func: &Func, facts: &Facts, op: Op) -> Option<Diagnostic> {
         ty if count > 1 && ty.is_scalar() => {
             let made = func.defining_op(target).map(|op| &func.ops[op])?;
             let tessera_ir::Elem::Ptr(dtype) = ty.as_tile()?.elem else { return None };
-            let (OpKind::Schedule(ScheduleOp::Offset {}), bytes) = (&made.kind, dtype.unpacked_bytes() as u64) else { return None };
+            let (OpKind::Schedule(ScheduleOp::Offset {}), bytes) = (&made.kind, dtype.unpacked_bytes() as u64) else {
+                return None;
+            };
             let sum = Linear::of(func, facts, made.one(1), Wraps::within(func, made.one(0)));
             let divisor = power(facts.fact(made.one(0)).divisor).min(sum.terms_divisor(facts).saturating_mul(bytes));
             (bytes, sum.constant.wrapping_mul(bytes as i64), divisor)
