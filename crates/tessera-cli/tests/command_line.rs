@@ -442,6 +442,28 @@ def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
     assert_eq!(facts["round"]["bytes"], 2 * 2 * 64 * 64, "{text}");
     let spills = &facts["assembler"]["spilled_bytes"];
     assert!(spills.is_null() || *spills == 0, "{text}");
+    let copies = facts["global_accesses"].as_array().expect("a list").iter().filter(|one| one["loops"] != 0);
+    let whole = |one: &serde_json::Value| one["requested_bytes"] == 512 && one["sectors"] == 16 && one["scattered"] == false;
+    assert!(copies.clone().count() > 0 && copies.into_iter().all(whole), "{text}");
+}
+
+#[test]
+fn a_report_advises_about_accesses_that_lie_apart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kernel = "import cuda.tile as ct
+
+@ct.kernel
+def column(x, y):
+    ct.store(y, (ct.bid(0), 0), ct.load(x, (0, ct.bid(0)), (128, 1)).reshape((1, 128)))
+";
+    std::fs::write(folder.path().join("column.py"), kernel).expect("written");
+    let types = ["x=f32[?,?];align=16", "y=f32[?,?];align=16"];
+    let arguments = ["compile", "column.py::column", types[0], types[1], "--target", "sm_90a", "--emit", "report"];
+    let (code, text) = tessera_in(folder.path(), &arguments);
+    assert_eq!(code, 0, "{text}");
+    for part in ["128 bytes in 32 sectors,  4 needed", "lanes are 16384 bytes apart", "scattered 1\n"] {
+        assert!(text.contains(part), "no {part:?}\n{text}");
+    }
 }
 
 #[test]
