@@ -251,8 +251,10 @@ impl Anchors {
         let fastest = fastest(view);
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
-        if let Some(&axis) = self.turned.get(&op).filter(|_| self.products.is_empty() && self.combined.is_empty()) {
-            let Team { threads, vector } = self.team_of(op);
+        let Team { threads, vector } = self.team_of(op);
+        let held = shape.iter().product::<u64>() / threads;
+        let free = self.products.is_empty() && self.combined.is_empty() && held >= 2 * vector;
+        if let Some(&axis) = self.turned.get(&op).filter(|_| free) {
             let layout = Distribution::turned(&shape, &order, axis, vector, threads);
             return layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span));
         }

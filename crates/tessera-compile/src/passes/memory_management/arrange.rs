@@ -25,7 +25,7 @@ const ROUNDS: u64 = 16;
 const DEAREST: (u64, u64) = (5, 4);
 
 /// Bits of an address below which a mixing may look and change: types have room for no more.
-const MOST_REACH: u32 = 14;
+const MOST_REACH: u32 = 17;
 
 /// What decides between arrangements, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
