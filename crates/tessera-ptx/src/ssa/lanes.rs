@@ -219,11 +219,11 @@ impl Walk<'_> {
             return None;
         }
         // A copy names where it goes to, in shared memory, before where it comes from.
-        let address = data.args.iter().filter_map(|arg| match arg {
+        let mut addresses = data.args.iter().filter_map(|arg| match arg {
             Arg::Address(address) => Some(address),
             _ => None,
         });
-        let address = address.skip(usize::from(copies && space == Space::Global)).next()?;
+        let address = addresses.nth(usize::from(copies && space == Space::Global))?;
         let count = |words: [(Word, u32); 3]| words.into_iter().find(|(word, _)| has(*word)).map_or(1, |(_, count)| count);
         let bytes = match mnemonic {
             "ldmatrix" | "stmatrix" => 16,
