@@ -28,6 +28,8 @@ fn known_spills(case: &Case, arch: Arch) -> u32 {
     match arch {
         Arch::Sm90a if product("fp32", " nt ") => 52,
         Arch::Sm90a if product("fp8", " tt ") => 32,
+        // Elements are read one by one, at addresses that are mixed so that no bank is met twice.
+        Arch::Sm100a if product("fp8", " tt ") => 24,
         _ => 0,
     }
 }
