@@ -7,7 +7,7 @@ mod devices;
 
 use devices::{Data, Launch, assembled, lowered, on_cpu, on_emulator, same};
 use tessera_compile::tile::{Units, to_tile};
-use tessera_compile::{CompileOptions, Compiled, compile};
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile};
 use tessera_ir::text::print_module;
 use tessera_ir::verify;
 use tessera_lang::{ArgType, ConstValue, parse_file};
@@ -57,7 +57,7 @@ const PLAIN: &str = "
 ";
 
 /// What is replaced in [`PLAIN`] by what.
-const REWRITES: [(&str, &[(&str, &str)]); 12] = [
+const REWRITES: [(&str, &[(&str, &str)]); 13] = [
     ("plain", &[]),
     (
         "renamed",
@@ -116,6 +116,7 @@ const REWRITES: [(&str, &[(&str, &str)]); 12] = [
             (" * factor\n        s", "\n        s"),
         ],
     ),
+    ("a mask behind a condition", &[("        s = ct.where(j", "        if j >= n // TN:\n            s = ct.where(j")]),
     (
         "two loops",
         &[(
@@ -131,9 +132,13 @@ const REWRITES: [(&str, &[(&str, &str)]); 12] = [
 ];
 
 fn compiled(text: &str, args: &[(&str, ArgType)]) -> Compiled {
+    compiled_at(OptLevel::default(), text, args)
+}
+
+fn compiled_at(level: OptLevel, text: &str, args: &[(&str, ArgType)]) -> Compiled {
     let file = parse_file("kernel.py", text);
     let args: Vec<(String, ArgType)> = args.iter().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
-    compile(&file, "kernel", &args, &CompileOptions::default())
+    compile(&file, "kernel", &args, &CompileOptions { level, ..CompileOptions::default() })
         .unwrap_or_else(|found| panic!("{}\n{text}", found[0].render(&file.sources, false)))
 }
 
@@ -188,7 +193,8 @@ fn however_it_is_written_it_gets_roles_and_is_right() {
             ("TN", constant(tn)),
             ("D", constant(d)),
         ];
-        let compiled = compiled(&format!("{HEAD}{body}{TAIL}"), &args);
+        let source = format!("{HEAD}{body}{TAIL}");
+        let compiled = compiled(&source, &args);
         let text = tile_text(&compiled);
         let loops = if name == "two loops" { 2 } else { 1 };
         assert_eq!(text.matches("tile.role ").count(), 2, "{name}\n{text}");
@@ -209,6 +215,9 @@ fn however_it_is_written_it_gets_roles_and_is_right() {
         on_emulator(&launch, Arch::Sm90a, &mut emulated).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
         same(&cpu[3], &emulated[3], 1e-2).unwrap_or_else(|difference| panic!("{name}: {difference}\n{text}"));
         assembled(&lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}")));
+        // Nothing has been moved out of the loop there.
+        let text = tile_text(&compiled_at(OptLevel::O0, &source, &args));
+        assert_eq!(text.matches("tile.role ").count(), if name == "while" { 0 } else { 2 }, "{name}\n{text}");
     }
 }
 

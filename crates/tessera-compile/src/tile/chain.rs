@@ -323,7 +323,7 @@ fn build(func: &mut Func, chain: &Chain, parts: Parts) {
 fn fill(func: &mut Func, load: Op, queue: &Queue, cursor: Value, map: &FxHashMap<Value, Value>, out: &mut Vec<Op>) {
     let data = func.ops[load].clone();
     queue.at(func, TileOp::Acquire {}, cursor, out);
-    queue.load(func, (data.one(0), &mapped(map, data.group(1))), (cursor, 0), out);
+    queue.load(func, (mapped(map, data.group(0))[0], &mapped(map, data.group(1))), (cursor, 0), out);
     queue.at(func, TileOp::Commit {}, cursor, out);
 }
 
