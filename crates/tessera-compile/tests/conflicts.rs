@@ -1,6 +1,6 @@
 //! Bank conflicts of the library's kernels: none in loops, at most two-way elsewhere and next to nothing of all.
 //!
-//! One compilation of each kernel in each precision, that of the largest problem; with `TESSERA_TEST_ALL` set, all of them.
+//! One compilation of each kernel in each precision, that of the largest problem.
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 
@@ -70,15 +70,11 @@ fn faults(compiled: &Compiled, arch: Arch) -> String {
 fn library_kernels_have_no_conflicts_in_loops() {
     let mut text = String::new();
     for arch in [Arch::Sm80, Arch::Sm90a] {
-        let mut cases = library::cases(arch);
-        if std::env::var_os("TESSERA_TEST_ALL").is_none() {
-            let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
-            for case in cases {
-                largest.insert((case.operator, case.kernel, case.policy), case);
-            }
-            cases = largest.into_values().collect();
+        let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
+        for case in library::cases(arch) {
+            largest.insert((case.operator, case.kernel, case.policy), case);
         }
-        for case in &cases {
+        for case in largest.values() {
             let found = faults(&case.compiled(), arch);
             if !found.is_empty() {
                 let _ = writeln!(text, "{} on {arch}\n{found}", case.name);
