@@ -11,7 +11,7 @@ use tessera_types::{Arch, DType, Device};
 
 use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
-use crate::target::{GlobalAccess, SharedAccess, global_accesses, shared_accesses};
+use crate::target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
 use crate::tile::Remark;
 
 /// A kernel's facts.
@@ -28,9 +28,9 @@ pub struct DeviceReport {
     /// Tiles that change their layout.
     pub conversions: Vec<Conversion>,
     /// Instructions on shared memory, with their bank conflicts.
-    pub accesses: Vec<SharedAccess>,
+    pub accesses: Vec<Access<BankCost>>,
     /// Instructions on the device's memory, with the sectors that they move.
-    pub global: Vec<GlobalAccess>,
+    pub global: Vec<Access<SectorCost>>,
     /// PTX instructions by mnemonic.
     pub mix: BTreeMap<&'static str, usize>,
     /// Work and traffic of the innermost loop that touches memory, or of the whole kernel where no loop does.
@@ -111,7 +111,7 @@ impl DeviceReport {
 
     /// The worst bank conflict of all instructions within at least so many loops; 0 where there is none.
     pub fn worst_degree(&self, loops: u32) -> u32 {
-        self.accesses.iter().filter(|access| access.loops >= loops).filter_map(|access| access.degree).max().unwrap_or(0)
+        self.accesses.iter().filter(|access| access.loops >= loops).filter_map(|access| access.cost.degree).max().unwrap_or(0)
     }
 }
 

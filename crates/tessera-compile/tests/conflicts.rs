@@ -49,14 +49,14 @@ fn faults(compiled: &Compiled, arch: Arch) -> String {
     let (mut all, mut lost) = (0, 0);
     for access in shared_accesses(&kernel.kernel) {
         let weight = ROUNDS.pow(access.loops) * u64::from(access.instructions);
-        all += weight * u64::from(access.wavefronts);
-        lost += weight * u64::from(access.wavefronts - access.ideal);
+        all += weight * u64::from(access.cost.wavefronts);
+        lost += weight * u64::from(access.cost.wavefronts - access.cost.ideal);
         let most = if access.loops > 0 { 1 } else { 2 };
-        if access.degree.is_none_or(|degree| degree > most) {
+        if access.cost.degree.is_none_or(|degree| degree > most) {
             let _ = writeln!(
                 text,
                 "  degree {:?} of {} {} in {} loops at {:?}",
-                access.degree, access.instructions, access.operation, access.loops, access.place
+                access.cost.degree, access.instructions, access.operation, access.loops, access.place
             );
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tessera::compile::ptx::Assembly;
 use tessera::compile::report::DeviceReport;
+use tessera::compile::target::Access;
 use tessera::compile::{Compiled, DeviceCompiled, OptLevel, Stage};
 use tessera::ir::{SourceMap, Span};
 
@@ -80,31 +81,29 @@ impl<'c> Report<'c> {
             facts.worst_degree(1)
         );
         for found in &facts.accesses {
-            let degree = found.degree.map_or("  ?".to_string(), |degree| format!("{degree:>3}"));
-            let looped = if found.loops > 0 { ", in a loop" } else { "" };
-            let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
-            let _ = writeln!(out, "  degree {degree}  {:>4} {}{looped}{place}", found.instructions, found.operation);
+            let degree = found.cost.degree.map_or("  ?".to_string(), |degree| format!("{degree:>3}"));
+            let behind = standing(found);
+            let _ = writeln!(out, "  degree {degree}  {:>4} {}{behind}", found.instructions, found.operation);
         }
         let count = |scattered: bool| {
-            let all = facts.global.iter().filter(|access| !scattered || access.is_scattered());
+            let all = facts.global.iter().filter(|access| !scattered || access.cost.is_scattered());
             all.map(|access| access.instructions).sum::<u32>()
         };
         let _ = writeln!(out, "\ninstructions on device memory: {}, scattered {}", count(false), count(true));
         for found in &facts.global {
-            let looped = if found.loops > 0 { ", in a loop" } else { "" };
-            let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
-            let cost = match found.sectors {
-                Some((moved, needed)) => format!("{:>4} bytes in {moved:>2} sectors, {needed:>2} needed", found.requested),
+            let behind = standing(found);
+            let cost = match found.cost.sectors {
+                Some((moved, needed)) => format!("{:>4} bytes in {moved:>2} sectors, {needed:>2} needed", found.cost.requested),
                 None => "   ? bytes where data says".to_string(),
             };
-            let advice = match found.stride {
-                Some(stride) if found.is_scattered() => {
+            let advice = match found.cost.stride {
+                Some(stride) if found.cost.is_scattered() => {
                     format!("; lanes are {stride} bytes apart: give neighbouring lanes neighbours")
                 }
-                _ if found.is_scattered() => "; give neighbouring lanes neighbours".to_string(),
+                _ if found.cost.is_scattered() => "; give neighbouring lanes neighbours".to_string(),
                 _ => String::new(),
             };
-            let _ = writeln!(out, "  {cost}  {:>4} {}{looped}{place}{advice}", found.instructions, found.operation);
+            let _ = writeln!(out, "  {cost}  {:>4} {}{behind}{advice}", found.instructions, found.operation);
         }
         let _ = writeln!(out, "\ninstructions of PTX: {}", facts.mix.values().sum::<usize>());
         let mut mix: Vec<_> = facts.mix.iter().collect();
@@ -164,44 +163,21 @@ impl<'c> Report<'c> {
             let place = self.place(found.span);
             json!({ "tile": found.tile, "bytes": found.bytes, "way": found.way, "in_loop": found.in_loop, "place": place })
         };
-        let accesses: Vec<Value> = facts
-            .accesses
-            .iter()
-            .map(|found| {
-                let place = found.place.map(|(_, line, column)| json!({ "line": line, "column": column }));
-                json!({
-                    "operation": found.operation,
-                    "stores": found.stores,
-                    "bytes": found.bytes,
-                    "instructions": found.instructions,
-                    "loops": found.loops,
-                    "degree": found.degree,
-                    "wavefronts": found.wavefronts,
-                    "ideal": found.ideal,
-                    "place": place,
-                })
-            })
-            .collect();
-        let global: Vec<Value> = facts
-            .global
-            .iter()
-            .map(|found| {
-                let place = found.place.map(|(_, line, column)| json!({ "line": line, "column": column }));
-                json!({
-                    "operation": found.operation,
-                    "stores": found.stores,
-                    "bytes": found.bytes,
-                    "instructions": found.instructions,
-                    "loops": found.loops,
-                    "requested_bytes": found.requested,
-                    "sectors": found.sectors.map(|(moved, _)| moved),
-                    "sectors_needed": found.sectors.map(|(_, needed)| needed),
-                    "lane_stride": found.stride,
-                    "scattered": found.is_scattered(),
-                    "place": place,
-                })
-            })
-            .collect();
+        let accesses = facts.accesses.iter().map(|found| {
+            let cost = &found.cost;
+            shown(found, json!({ "degree": cost.degree, "wavefronts": cost.wavefronts, "ideal": cost.ideal }))
+        });
+        let global = facts.global.iter().map(|found| {
+            let (cost, sectors) = (&found.cost, found.cost.sectors.unzip());
+            let own = json!({
+                "requested_bytes": cost.requested,
+                "sectors": sectors.0,
+                "sectors_needed": sectors.1,
+                "lane_stride": cost.stride,
+                "scattered": cost.is_scattered(),
+            });
+            shown(found, own)
+        });
         let stages: Vec<Value> =
             self.stages.iter().map(|stage| json!({ "name": stage.name, "seconds": stage.time.as_secs_f64() })).collect();
         let assembly = match &self.assembly {
@@ -232,8 +208,8 @@ impl<'c> Report<'c> {
             "ring_stages": facts.stages,
             "assembler": assembly,
             "conversions": facts.conversions.iter().map(conversion).collect::<Vec<_>>(),
-            "shared_accesses": accesses,
-            "global_accesses": global,
+            "shared_accesses": accesses.collect::<Vec<_>>(),
+            "global_accesses": global.collect::<Vec<_>>(),
             "worst_degree": facts.worst_degree(0),
             "worst_degree_in_loops": facts.worst_degree(1),
             "instructions": facts.mix,
@@ -242,4 +218,28 @@ impl<'c> Report<'c> {
         });
         format!("{report}\n")
     }
+}
+
+/// Where instructions stand, behind what they are.
+fn standing<C>(found: &Access<C>) -> String {
+    let looped = if found.loops > 0 { ", in a loop" } else { "" };
+    let place = found.place.map_or(String::new(), |(_, line, column)| format!(", line {line}:{column}"));
+    looped.to_string() + &place
+}
+
+/// Accesses of one kind as data, with what they cost.
+fn shown<C>(found: &Access<C>, cost: Value) -> Value {
+    let place = found.place.map(|(_, line, column)| json!({ "line": line, "column": column }));
+    let mut all = json!({
+        "operation": found.operation,
+        "stores": found.stores,
+        "bytes": found.bytes,
+        "instructions": found.instructions,
+        "loops": found.loops,
+        "place": place,
+    });
+    if let (Value::Object(all), Value::Object(cost)) = (&mut all, cost) {
+        all.extend(cost);
+    }
+    all
 }

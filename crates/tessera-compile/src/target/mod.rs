@@ -8,7 +8,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `conflicts`, `engine` |
+//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
 //! Invariants: operations on memory keep the function's order; threads meet where the function says so, and within operations whose
@@ -21,6 +21,7 @@
 //!     %10:b32 = add.rn.f32 %6, %8
 //! ```
 
+mod access;
 mod atomic;
 mod bound;
 mod cast;
@@ -66,11 +67,12 @@ use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
 
-pub use self::conflicts::{SharedAccess, shared_accesses};
+pub use self::access::Access;
+pub use self::conflicts::{BankCost, shared_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
 pub(crate) use self::recording::exchanges;
-pub use self::sectors::{GlobalAccess, SECTOR, global_accesses};
+pub use self::sectors::{SECTOR, SectorCost, global_accesses};
 
 /// A kernel in Target IR with what a launch of it must know.
 #[derive(Clone, Debug)]

@@ -10,26 +10,16 @@
 
 use std::collections::BTreeSet;
 
-use tessera_ptx::ssa::{Kernel, Space, Touch, touches};
+use tessera_ptx::ssa::{Kernel, Space, Touch};
+
+use super::access::{Access, accesses};
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 32;
 
-/// Instructions of one kind that a warp reads or writes the device's memory with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GlobalAccess {
-    /// File, by its number among the kernel's from 1 on, line and column of what they are made for.
-    pub place: Option<(u32, u32, u32)>,
-    /// The operation, such as `ld.global.v4.b32`.
-    pub operation: String,
-    /// They write.
-    pub stores: bool,
-    /// Bytes at each lane's address.
-    pub bytes: u32,
-    /// Loops around them.
-    pub loops: u32,
-    /// How many there are.
-    pub instructions: u32,
+/// What one instruction on the device's memory costs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SectorCost {
     /// Different bytes that a warp asks for, 0 where data decides.
     pub requested: u64,
     /// Sectors that they lie in, and the fewest that they could lie in; `None` where data decides.
@@ -38,50 +28,30 @@ pub struct GlobalAccess {
     pub stride: Option<i64>,
 }
 
-impl GlobalAccess {
+impl SectorCost {
     /// More than twice as many sectors move as are needed.
     pub fn is_scattered(&self) -> bool {
         self.sectors.is_some_and(|(moved, needed)| moved > 2 * needed)
     }
 }
 
-/// Every access of a kernel, equal ones together, in the order of the kernel's text.
-pub fn global_accesses(kernel: &Kernel) -> Vec<GlobalAccess> {
-    let mut found: Vec<GlobalAccess> = Vec::new();
-    for touch in touches(kernel).into_iter().filter(|touch| touch.space == Space::Global) {
-        let one = access(&touch);
-        match found.iter_mut().find(|known| GlobalAccess { instructions: 1, ..(*known).clone() } == one) {
-            Some(known) => known.instructions += 1,
-            None => found.push(one),
-        }
-    }
-    found
+/// Every access of a kernel to the device's memory.
+pub fn global_accesses(kernel: &Kernel) -> Vec<Access<SectorCost>> {
+    accesses(kernel, Space::Global, cost)
 }
 
-fn access(touch: &Touch) -> GlobalAccess {
-    let mut one = GlobalAccess {
-        place: touch.loc.map(|loc| (loc.file, loc.line, loc.column)),
-        operation: touch.text.clone(),
-        stores: touch.stores,
-        bytes: touch.bytes,
-        loops: touch.loops,
-        instructions: 1,
-        requested: 0,
-        sectors: None,
-        stride: None,
-    };
+fn cost(touch: &Touch) -> SectorCost {
+    let mut cost = SectorCost::default();
     for addresses in &touch.rounds {
         let asked: BTreeSet<u64> =
             addresses.iter().flatten().flat_map(|&first| first..first.saturating_add(u64::from(touch.bytes))).collect();
         let moved = asked.iter().map(|byte| byte / SECTOR).collect::<BTreeSet<_>>().len() as u32;
         let needed = (asked.len() as u64).div_ceil(SECTOR) as u32;
-        if moved > 0 && one.sectors.is_none_or(|(worst, _)| moved > worst) {
-            one.requested = asked.len() as u64;
-            one.sectors = Some((moved, needed));
-            one.stride = stride(addresses);
+        if moved > 0 && cost.sectors.is_none_or(|(worst, _)| moved > worst) {
+            cost = SectorCost { requested: asked.len() as u64, sectors: Some((moved, needed)), stride: stride(addresses) };
         }
     }
-    one
+    cost
 }
 
 fn stride(addresses: &[Option<u64>]) -> Option<i64> {
@@ -98,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn read(step: u32, words: usize) -> GlobalAccess {
+    fn read(step: u32, words: usize) -> SectorCost {
         let mut b = Builder::new("k");
         let base = b.u64(1 << 20);
         let thread = b.special(tessera_ptx::Special::TidX);
@@ -109,7 +79,7 @@ mod tests {
         let values = b.ld_vector("global", Type::B32, words, address);
         b.st_vector("global", Type::B32, address, &values);
         b.ret();
-        global_accesses(&b.finish().expect("a kernel")).remove(0)
+        global_accesses(&b.finish().expect("a kernel")).remove(0).cost
     }
 
     #[test]
