@@ -1,7 +1,7 @@
 //! The operator library as a suite: plans become subjects with guarded tensors and compiled kernels.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -111,7 +111,7 @@ impl Library {
         if entries.is_empty() {
             return Err(SelectionError::Empty("no chosen operator has a case in the chosen sizes and precisions".to_string()));
         }
-        let cases = entries.iter().map(|entry| case_of(entry, &device)).collect();
+        let (entries, cases) = distinct(entries, &device);
         let name = match selection.sizes {
             Sizes::Quick => "quick",
             Sizes::Seed => "seed",
@@ -139,6 +139,13 @@ impl Library {
         let mut flags = keep.iter();
         self.entries.retain(|_| flags.next() == Some(&true));
     }
+}
+
+/// Each problem once, with its case: a suite's lists overlap.
+fn distinct(entries: Vec<Entry>, device: &Device) -> (Vec<Entry>, Vec<CaseSpec>) {
+    let mut seen = BTreeSet::new();
+    let with_cases = entries.into_iter().map(|entry| (case_of(&entry, device), entry));
+    with_cases.filter(|(case, _)| seen.insert(case.key.id())).map(|(case, entry)| (entry, case)).unzip()
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Operator>, SelectionError> {

@@ -228,9 +228,11 @@ pub(crate) const ALONE: &[&str] = &[
 
 /// Whether ptxas, as of 13.5, keeps a guard over everything that it makes of an instruction.
 ///
-/// `testp` loses its guard, and so does the last of the instructions that stand for `set` to f32 and of halves. `accumulates` is an
-/// instruction in a loop that reads what it writes: where ptxas 13.0 unrolls the loop, it may take several turns for one.
+/// `testp` loses its guard, and so does the last of the instructions that stand for `set` to f32 and of halves, and for sums of video
+/// instructions. `accumulates` is an instruction in a loop that reads what it writes: where ptxas 13.0 unrolls the loop, it may take
+/// several turns for one.
 pub(crate) fn keeps_its_guard(row: &str, accumulates: bool) -> bool {
     let set = row.starts_with("set.") && (row.contains("f32 ") || row.contains("f16 "));
-    !accumulates && !set && !row.starts_with("testp")
+    let video_sum = row.starts_with('v') && row.contains(".add]");
+    !accumulates && !set && !video_sum && !row.starts_with("testp")
 }
