@@ -21,23 +21,10 @@ use library::Case;
 use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_types::Arch;
 
-/// Bytes that products are known to spill at most on `sm_90a`: of `fp32` with both factors along the contraction, where the assembler moves
-/// addresses of copies out of a loop that 128 sums and their factors fill; of 8-bit floats, a loop's bound beside 192 sums.
-fn known_spills(case: &Case, arch: Arch) -> u32 {
-    let product = |policy, variant| case.operator == "gemm" && case.policy.starts_with(policy) && case.name.contains(variant);
-    match arch {
-        Arch::Sm90a if product("fp32", " nt ") => 52,
-        Arch::Sm90a if product("fp8", " tt ") => 32,
-        // Elements are read one by one, at addresses that are mixed so that no bank is met twice.
-        Arch::Sm100a if product("fp8", " tt ") => 24,
-        _ => 0,
-    }
-}
-
 /// What is wrong with a kernel on a target.
 fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {
     match lowered(&case.compiled(), arch) {
-        Ok(kernel) => assembly_fault(&kernel, assembler, Optimize::Full, known_spills(case, arch)),
+        Ok(kernel) => assembly_fault(&kernel, assembler, Optimize::Full),
         Err(error) => Some(error),
     }
 }

@@ -22,6 +22,7 @@
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod anchors;
+mod apart;
 mod around;
 mod chain;
 mod factor;

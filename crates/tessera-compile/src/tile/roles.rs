@@ -32,7 +32,7 @@ use super::makers::{Feeding, Rings};
 use super::queue::{Queue, role};
 use super::relation::{Relation, has_layout};
 use super::remark::Reason;
-use super::{order, slots};
+use super::{apart, order, slots};
 
 /// Warps of the role that feeds the rings: a warpgroup, so that registers can be moved from it.
 pub(super) const FEEDERS: u32 = 4;
@@ -287,6 +287,11 @@ fn build(func: &mut Func, units: &Units, candidate: &Candidate, (parts, around):
     let (few, many) = budgets(func, candidate);
     let first = Feeding { candidate, around, rings: &rings, before_turn: &before_turn }.role(func);
     computer(func, candidate, around, &rings);
+    let mut parts = [first, moved];
+    if many.is_some_and(|many| candidate.sums(func) + WORKING[0] > many) {
+        apart::repeat(func, &mut shared, &mut parts);
+    }
+    let [first, moved] = parts;
     let feeding = role(func, (0, feeders), few, first, span);
     let computing = role(func, (feeders, candidate.warps), many, moved, span);
     shared.extend([feeding, computing]);
@@ -351,15 +356,17 @@ fn epilogue_bytes(func: &Func, candidate: &Candidate, ops: &[Op]) -> u32 {
     ops.iter().map(borrowed).max().unwrap_or(0)
 }
 
-/// The loop with slots in place of what computes the factors.
+/// The loop with slots in place of what computes the factors. All rings that it reads have equally many slots: one cursor goes through
+/// them.
 fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rings: &Rings) {
     let looped = candidate.looped;
     let (body, span) = (func.ops[looped].regions[0], func.ops[looped].span);
     let queues: Vec<&Queue> = [&rings.brought, &rings.made].into_iter().flatten().collect();
-    let cursors = carried(func, candidate.looped, around, &queues);
+    let Some(first) = queues.first() else { return };
+    let cursor = carried(func, looped, around, first.start);
 
     let mut ops = Vec::new();
-    for (queue, &cursor) in queues.iter().zip(&cursors) {
+    for queue in &queues {
         queue.at(func, TileOp::Wait {}, cursor, &mut ops);
     }
     for op in func.blocks[body].ops.clone() {
@@ -367,20 +374,18 @@ fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rin
             continue;
         }
         if op == candidate.product {
-            let factors = factors_in(func, candidate, &queues, &cursors, (rings.brought.is_some(), span), &mut ops);
+            let factors = factors_in(func, candidate, rings, (cursor, span), &mut ops);
             let (fast_acc, lhs_signedness, rhs_signedness) = signs(&func.ops[op].kind);
             let data = &mut func.ops[op];
             data.kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
             data.operands[..2].copy_from_slice(&factors);
             ops.push(op);
-            for (queue, &cursor) in queues.iter().zip(&cursors) {
+            for queue in &queues {
                 queue.at(func, TileOp::Release {}, cursor, &mut ops);
             }
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
-            for (queue, &cursor) in queues.iter().zip(&cursors) {
-                let next = queue.next(func, cursor, &mut ops);
-                func.append_operands(op, &[next]);
-            }
+            let next = first.next(func, cursor, &mut ops);
+            func.append_operands(op, &[next]);
             ops.push(op);
         } else {
             ops.push(op);
@@ -389,35 +394,31 @@ fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rin
     func.blocks[body].ops = ops;
 }
 
-/// The cursors that the product's loop carries; a loop around it carries them from one tile to the next.
-fn carried(func: &mut Func, looped: Op, around: Option<&Around>, queues: &[&Queue]) -> Vec<Value> {
-    let mut cursors = Vec::new();
-    for queue in queues {
-        let start = around.map_or(queue.start, |around| func.carry(around.op, queue.start));
-        cursors.push(func.carry(looped, start));
-    }
+/// The cursor that the product's loop carries from `start` on; a loop around it carries it from one tile to the next.
+fn carried(func: &mut Func, looped: Op, around: Option<&Around>, start: Value) -> Value {
+    let start = around.map_or(start, |around| func.carry(around.op, start));
+    let cursor = func.carry(looped, start);
     if let Some(around) = around {
-        let results = &func.ops[looped].results;
-        let behind = results[results.len() - cursors.len()..].to_vec();
+        let behind: Vec<Value> = func.ops[looped].results.last().copied().into_iter().collect();
         around.hand_on(func, &behind);
     }
-    cursors
+    cursor
 }
 
-/// The matrices of both factors in the slots at the cursors.
+/// The matrices of both factors in the slots at the cursor.
 fn factors_in(
     func: &mut Func,
     candidate: &Candidate,
-    queues: &[&Queue],
-    cursors: &[Value],
-    (any_brought, span): (bool, Span),
+    rings: &Rings,
+    (cursor, span): (Value, Span),
     out: &mut Vec<Op>,
 ) -> Vec<Value> {
     let mut positions = [0, 0];
     let mut factors = Vec::new();
     for factor in &candidate.factors {
-        let at = usize::from(any_brought && factor.way != Way::Brought);
-        let slot = queues[at].slot(func, cursors[at], positions[at], out);
+        let at = usize::from(factor.way != Way::Brought);
+        let Some(queue) = [&rings.brought, &rings.made][at] else { continue };
+        let slot = queue.slot(func, cursor, positions[at], out);
         positions[at] += 1;
         factors.push(if factor.way == Way::Brought { factor.looked_at(func, slot, span, out) } else { slot });
     }

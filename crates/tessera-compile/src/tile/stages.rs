@@ -258,9 +258,11 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
     let place = list.iter().position(|&op| op == candidate.looped).unwrap_or(0);
     list.splice(place..place, ops);
 
-    // The loop: slots to read and to fill are carried.
+    // The loop: the slot to read is carried, and the one read before, which is filled now. Where threads multiply, their sums and factors
+    // take all registers: it is counted back.
     let at = func.blocks[body].args[0];
-    let [reading, filling] = [zero, last].map(|start| func.carry(candidate.looped, start));
+    let reading = func.carry(candidate.looped, zero);
+    let before = (!candidate.by_threads).then(|| func.carry(candidate.looped, last));
     func.blocks[body].ops.clear();
     let mut b = Builder { func, block: body, span };
     b.op(TileOp::WaitGroup { pending: stages - 2 }, &[], []);
@@ -281,15 +283,17 @@ fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
             let left = minus(&mut b, upper, at);
             let more = less(&mut b, lead, left, Signedness::Unsigned);
             let far = plus(&mut b, at, lead);
+            let filling = before.unwrap_or_else(|| {
+                let back = minus(&mut b, reading, one);
+                where_equal(&mut b, (reading, zero), [last, back])
+            });
             fill(&mut b, candidate, &round, more, far, (buffers, filling));
             let next = plus(&mut b, reading, one);
-            let wraps = b.value(
-                ScheduleOp::CmpI { predicate: Predicate::Eq, signedness: Signedness::Signed },
-                &[&[next], &[count]],
-                Type::scalar(DType::B1),
-            );
-            let next = b.value(ScheduleOp::Select {}, &[&[wraps], &[zero], &[next]], Type::scalar(DType::I32));
-            b.func.append_operands(op, &[next, reading]);
+            let next = where_equal(&mut b, (next, count), [zero, next]);
+            b.func.append_operands(op, &[next]);
+            if before.is_some() {
+                b.func.append_operands(op, &[reading]);
+            }
             b.func.blocks[body].ops.push(op);
         } else if !b.func.ops[op].results.iter().any(|&result| has_layout(b.func, result)) {
             b.func.blocks[body].ops.push(op);
@@ -342,6 +346,13 @@ fn plus(b: &mut Builder<'_>, lhs: Value, rhs: Value) -> Value {
 
 fn minus(b: &mut Builder<'_>, lhs: Value, rhs: Value) -> Value {
     b.same(ScheduleOp::SubI { overflow: Overflow::Wraps }, &[lhs, rhs])
+}
+
+/// The first of two values where two numbers are equal, else the second.
+fn where_equal(b: &mut Builder<'_>, (lhs, rhs): (Value, Value), [then, otherwise]: [Value; 2]) -> Value {
+    let kind = ScheduleOp::CmpI { predicate: Predicate::Eq, signedness: Signedness::Signed };
+    let equal = b.value(kind, &[&[lhs], &[rhs]], Type::scalar(DType::B1));
+    b.value(ScheduleOp::Select {}, &[&[equal], &[then], &[otherwise]], Type::scalar(DType::I32))
 }
 
 fn less(b: &mut Builder<'_>, lhs: Value, rhs: Value, signedness: Signedness) -> Value {

@@ -328,25 +328,20 @@ pub(crate) fn assembler() -> Option<Assembler> {
 /// Assembles a kernel quickly: no spills, no products of warpgroups that wait for each other. Skips where there is no assembler.
 pub(crate) fn assembled(kernel: &TargetKernel) {
     let Some(assembler) = assembler() else { return };
-    if let Some(fault) = assembly_fault(kernel, &assembler, Optimize::Quick, 0) {
+    if let Some(fault) = assembly_fault(kernel, &assembler, Optimize::Quick) {
         panic!("{}: {fault}\n{}", kernel.arch, kernel.ptx());
     }
 }
 
 /// What is wrong with the machine code of a kernel.
-pub(crate) fn assembly_fault(
-    kernel: &TargetKernel,
-    assembler: &Assembler,
-    optimize: Optimize,
-    most_spilled: u32,
-) -> Option<String> {
+pub(crate) fn assembly_fault(kernel: &TargetKernel, assembler: &Assembler, optimize: Optimize) -> Option<String> {
     let target = Target::parse(kernel.arch.name())?;
     match assembler.assemble(&kernel.ptx(), target, optimize) {
         Err(error) => Some(error.to_string()),
         Ok(assembly) if assembly.report.serialises_wgmma() => Some("serialises wgmma".to_string()),
         Ok(assembly) => {
             let spilled = assembly.report.spilled_bytes();
-            (spilled > most_spilled).then(|| format!("spills {spilled} bytes, at most {most_spilled} are known"))
+            (spilled > 0).then(|| format!("spills {spilled} bytes"))
         }
     }
 }
@@ -358,7 +353,7 @@ pub(crate) const TARGETS: [Arch; 3] = [Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
 pub(crate) fn assembles_fully(compiled: &Compiled) -> Vec<String> {
     let Some(assembler) = assembler() else { return Vec::new() };
     let fault = |arch| match lowered(compiled, arch) {
-        Ok(kernel) => assembly_fault(&kernel, &assembler, Optimize::Full, 0),
+        Ok(kernel) => assembly_fault(&kernel, &assembler, Optimize::Full),
         Err(error) => Some(error),
     };
     TARGETS.into_iter().filter_map(|arch| fault(arch).map(|fault| format!("{arch}: {fault}"))).collect()
