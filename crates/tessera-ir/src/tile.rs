@@ -66,8 +66,8 @@ dialect! {
     TransposeShared = "tile.transpose_shared" (buffer) { permutation: Shape } -> One : Special, Pure;
     /// The buffer's elements as a tile.
     LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read, [Together];
-    /// Writes a tile to the whole buffer.
-    StoreShared = "tile.store_shared" (value, buffer) {} -> None : Special, Write, [Together];
+    /// Writes a tile to the whole buffer. With `matrices` by each warp's instruction for matrices of 8 rows of 16 bytes.
+    StoreShared = "tile.store_shared" (value, buffer) { matrices: bool } -> None : Special, Write, [Together];
     /// Writes a buffer's elements to another buffer of the same shape, in whatever order of axes each of them lies.
     CopyShared = "tile.copy_shared" (source, target) {} -> None : Special, Write, [Together];
     /// One element of a buffer or of a register array, chosen by each thread.

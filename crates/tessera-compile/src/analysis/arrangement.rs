@@ -118,7 +118,7 @@ impl Arrangement {
         self
     }
 
-    /// How a tile comes out of it by `ldmatrix`, where its lines are made of whole rows of matrices.
+    /// How a tile comes out of it by `ldmatrix`, or gets there by `stmatrix`, where its lines are made of whole rows of matrices.
     pub(crate) fn matrix_access(&self, layout: &Distribution) -> Option<MatrixAccess> {
         let bytes = self.element_bytes();
         if self.strides.len() != 2 || bytes > 4 || self.align < 16 {
@@ -134,6 +134,20 @@ impl Arrangement {
         }
         let dense = SharedLayout::dense(&shape, &[fastest, 1 - fastest], bytes).ok()?;
         matrix_access(layout, &dense)
+    }
+
+    /// How a tile gets here by `stmatrix`: where one thread alone holds each element, in fewer instructions than by vectors, and the rows of a
+    /// matrix lie in different banks.
+    pub(crate) fn matrix_store(&self, layout: &Distribution) -> Option<MatrixAccess> {
+        let access = self.matrix_access(layout).filter(|_| !layout.has_copies())?;
+        let vector = self.element_bytes() << self.vector_bits(layout, 16).len();
+        let row = |lane: usize| {
+            let taken = (lane as u64) < 8 * access.matrices;
+            let row = taken.then(|| access.row(layout, 0, 0, lane as u64)).flatten()?;
+            Some(self.swizzle.apply(self.offset(&row)))
+        };
+        let apart = wavefronts(&std::array::from_fn(row), 16).iter().all(|&degree| degree <= 1);
+        (apart && 4 * access.matrices > vector).then_some(access)
     }
 
     /// A layout for moves to here, with two bits of the lane exchanged where the lanes of a phase then meet in fewer banks: the lines that

@@ -68,7 +68,7 @@ pub(crate) fn accesses(func: &Func, data: &OpData) -> SmallVec<[Access; 3]> {
     let mut found: SmallVec<[Access; 3]> = match &data.kind {
         OpKind::Tile(kind) => match kind {
             TileOp::LoadShared {} | TileOp::LoadElement {} => smallvec![Access::read(data.one(0))],
-            TileOp::StoreShared {} => smallvec![Access::write(data.one(1))],
+            TileOp::StoreShared { .. } => smallvec![Access::write(data.one(1))],
             TileOp::CopyShared {} => smallvec![Access::read(data.one(0)), Access::write(data.one(1))],
             TileOp::StoreElement {} => smallvec![Access::write(data.one(1)).partly()],
             TileOp::LoadVector { .. } if is_shared(data.one(0)) => smallvec![Access::read(data.one(0))],

@@ -125,7 +125,9 @@ impl Lowering<'_> {
             self.exchange(bytes, align)?
         };
         let buffer = Buffer::whole(base, &ty);
-        self.store_buffer(&buffer, source.0, source.1);
+        if !self.store_matrices(&buffer, source.0, source.1) {
+            self.store_buffer(&buffer, source.0, source.1);
+        }
         self.meet();
         Ok(match self.load_matrices(&buffer, result) {
             Some(regs) => regs,

@@ -102,10 +102,14 @@ impl Lowering<'_> {
                 let regs = self.load_buffer(&buffer, &layout);
                 self.bind_regs(data.result(), regs);
             }
-            TileOp::StoreShared {} => {
+            TileOp::StoreShared { matrices } => {
                 let buffer = self.buffer(data.one(1))?;
                 let (layout, regs) = (self.layout(data.one(0))?, self.regs(data.one(0))?);
-                self.store_buffer(&buffer, &layout, &regs);
+                if !*matrices {
+                    self.store_buffer(&buffer, &layout, &regs);
+                } else if !self.store_matrices(&buffer, &layout, &regs) {
+                    return Err(self.unsupported("the tile and the buffer are not made of `stmatrix`'s matrices"));
+                }
             }
             TileOp::CopyShared {} => self.copy_shared(data)?,
             TileOp::LoadElement {} => {

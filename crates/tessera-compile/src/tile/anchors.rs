@@ -137,7 +137,7 @@ impl Anchors {
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
             }
-            if matches!(kind, OpKind::Tile(TileOp::StoreShared {})) {
+            if matches!(kind, OpKind::Tile(TileOp::StoreShared { .. })) {
                 anchors.trace(func, func.ops[op].one(0));
             }
         }
@@ -284,7 +284,7 @@ fn moved_bits(func: &Func, op: Op) -> u32 {
     let data = &func.ops[op];
     let buffer = match data.kind {
         OpKind::Tile(TileOp::LoadShared {}) => data.operands.first(),
-        OpKind::Tile(TileOp::StoreShared {}) => data.operands.get(1),
+        OpKind::Tile(TileOp::StoreShared { .. }) => data.operands.get(1),
         _ => return access_bits(func, op),
     };
     buffer.and_then(|&buffer| func.ty(buffer).as_shared()).map_or(0, |buffer| buffer.elem.bits())

@@ -420,7 +420,7 @@ fn left_factor(func: &mut Func, chain: &Chain, queues: &Queues, link: &Link, ops
             let ty = Type::Shared(Box::new(ty.clone()));
             let alloc = func.make_op(TileOp::AllocShared { align: 1024, offset: None }.into(), &[], [ty], [], span);
             let buffer = func.ops[alloc].result();
-            let store = func.make_op(TileOp::StoreShared {}.into(), &[&[*value], &[buffer]], [], [], span);
+            let store = func.make_op(TileOp::StoreShared { matrices: false }.into(), &[&[*value], &[buffer]], [], [], span);
             let fence = func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span);
             let kind = TileOp::NamedBarrier { id: BARRIER, threads: 32 * chain.plan.warps };
             let barrier = func.make_op(kind.into(), &[], [], [], span);

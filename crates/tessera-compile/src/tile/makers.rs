@@ -233,7 +233,13 @@ impl Feeding<'_> {
             }
             let value = factor.computed(func, &buffers, &mut names, ops);
             let between = factor.before_turn().and_then(|_| waiting.next().copied());
-            ops.push(func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[between.unwrap_or(target)]], [], [], span));
+            ops.push(func.make_op(
+                TileOp::StoreShared { matrices: false }.into(),
+                &[&[value], &[between.unwrap_or(target)]],
+                [],
+                [],
+                span,
+            ));
             if let Some(between) = between {
                 let kind = TileOp::NamedBarrier { id: MAKERS_BARRIER, threads };
                 ops.push(func.make_op(kind.clone().into(), &[], [], [], span));

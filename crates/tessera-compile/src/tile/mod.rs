@@ -53,6 +53,7 @@ use tessera_ir::{Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Til
 
 pub use anchors::Units;
 pub use remark::{Reason, Remark, Remarks};
+pub(crate) use slots::swizzle as engine_swizzle;
 
 /// Gives every tile of a Schedule function a layout over the threads of a block, and says what the recipes said.
 ///

@@ -63,7 +63,7 @@ pub(super) fn contiguous_axis(func: &Func, load: Op) -> Option<usize> {
 }
 
 /// How lines of so many bytes are mixed, for the copy engine and the tensor cores.
-pub(super) fn swizzle(line: u32) -> Option<Swizzle> {
+pub(crate) fn swizzle(line: u32) -> Option<Swizzle> {
     match line {
         line if line.is_multiple_of(128) => Some(Swizzle::B128),
         64 => Some(Swizzle::B64),

@@ -63,7 +63,7 @@ pub(super) fn put(func: &mut Func, at: Op, mut value: Value, ty: SharedType, out
     }
     let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: None }.into(), &[], [Type::Shared(Box::new(ty))], [], span);
     let buffer = func.ops[alloc].result();
-    let store = func.make_op(TileOp::StoreShared {}.into(), &[&[value], &[buffer]], [], [], span);
+    let store = func.make_op(TileOp::StoreShared { matrices: false }.into(), &[&[value], &[buffer]], [], [], span);
     out.extend([alloc, store]);
     buffer
 }

@@ -44,7 +44,7 @@ impl Machine<'_> {
                 let tile = self.gather(&shared, self.common(&shared, active, data.span)?, data.span)?;
                 self.bind(op, vec![tile], false);
             }
-            TileOp::StoreShared {} => {
+            TileOp::StoreShared { .. } => {
                 let shared = self.shared(data.one(1), data.span)?;
                 let value = match self.data(data.one(0), data.span)? {
                     Data::Lanes(lanes) => {

@@ -222,7 +222,7 @@ impl<'a> Emit<'a, '_> {
         }
         let ty = SharedType::new(tile.shape.clone(), tile.elem.num().unwrap_or(DType::F32));
         let buffer = self.value(TileOp::AllocShared { align: 128, offset: None }, &[], Type::Shared(Box::new(ty)));
-        self.op(TileOp::StoreShared {}, &[&[value], &[buffer]], []);
+        self.op(TileOp::StoreShared { matrices: false }, &[&[value], &[buffer]], []);
         self.define(parameter.name, Bound::Shared(Shared { value: buffer, deep: None }))
     }
 

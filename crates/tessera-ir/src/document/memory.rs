@@ -207,7 +207,7 @@ impl<'a> Emit<'a, '_> {
         if *tile != wanted {
             return Err(self.error("document-type", format!("`{tile}` is stored in a buffer of `{wanted}`")));
         }
-        self.op(TileOp::StoreShared {}, &[&[value], &[buffer]], []);
+        self.op(TileOp::StoreShared { matrices: false }, &[&[value], &[buffer]], []);
         Ok(())
     }
 

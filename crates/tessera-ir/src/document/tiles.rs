@@ -86,7 +86,7 @@ impl<'a> Emit<'a, '_> {
             let operand = self.operand(statement, 1)?.clone();
             let scalar = self.scalar_of(&operand)?;
             let value = self.splat(scalar, &tile.shape)?;
-            self.op(TileOp::StoreShared {}, &[&[value], &[shared.value]], []);
+            self.op(TileOp::StoreShared { matrices: false }, &[&[value], &[shared.value]], []);
             return Ok(true);
         }
         let cell = self.target(&first)?;

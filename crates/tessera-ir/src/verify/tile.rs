@@ -46,7 +46,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::SubviewShared { offsets } => subview(site, offsets),
         TileOp::TransposeShared { permutation } => transpose(site, permutation),
         TileOp::LoadShared {} => site.result_tile_is(0, &shared(site, 0)?.tile()),
-        TileOp::StoreShared {} => {
+        TileOp::StoreShared { .. } => {
             let (value, buffer) = (site.tile(0)?, shared(site, 1)?);
             ensure!(*value == buffer.tile(), "ir-operand-type", "stores `{value}` in `{buffer}`");
             Ok(())

@@ -202,8 +202,10 @@ impl Reader<'_> {
                 let (memory, who) = (self.buffer(data.one(0)), self.spread(data.result()));
                 self.touch(op, list, memory, false, who);
             }
-            TileOp::StoreShared {} => {
-                let (memory, who) = (self.buffer(data.one(1)), self.spread(data.one(0)));
+            TileOp::StoreShared { matrices } => {
+                // Matrices are written by the lanes that name their rows.
+                let who = if *matrices { Who::Anyone } else { self.spread(data.one(0)) };
+                let memory = self.buffer(data.one(1));
                 self.touch(op, list, memory, true, who);
             }
             TileOp::CopyShared {} => {

@@ -37,9 +37,9 @@ const AXES: usize = 5;
 /// Bytes that a line of a box and the distance between lines are multiples of.
 const GRANULE: u32 = 16;
 
-/// Whether the copy engine can move a buffer's tile from or to a view; if not, why.
-pub(super) fn addressable(func: &Func, view: Value, buffer: Value) -> Result<(), String> {
-    let (Type::TileView(ty), Some(shared)) = (func.ty(view), func.ty(buffer).as_shared()) else {
+/// Whether the copy engine can move a tile from a view to a buffer of a type, or back; if not, why.
+pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Result<(), String> {
+    let Type::TileView(ty) = func.ty(view) else {
         return Err("the copy engine moves tiles of views from and to buffers".to_string());
     };
     let bits = ty.tensor.elem.bits();
@@ -161,7 +161,7 @@ fn allocations(func: &Func, copies: &[Op]) -> Option<Vec<Op>> {
     for &copy in copies {
         let data = &func.ops[copy];
         let buffer = data.one(2);
-        addressable(func, data.one(0), buffer).ok()?;
+        addressable(func, data.one(0), func.ty(buffer).as_shared()?).ok()?;
         let alloc = func.defining_op(buffer)?;
         let makes = matches!(func.ops[alloc].kind, OpKind::Tile(TileOp::AllocShared { .. }));
         let outermost = func.blocks[func.body].ops.contains(&alloc);
@@ -326,7 +326,8 @@ fn engage(func: &mut Func, group: &Group) {
     func.blocks[group.block].ops = old.into_iter().flat_map(|op| replaced.remove(&op).unwrap_or_else(|| vec![op])).collect();
 }
 
-fn constant(func: &mut Func, span: tessera_ir::Span) -> Op {
+/// The number zero.
+pub(super) fn constant(func: &mut Func, span: tessera_ir::Span) -> Op {
     let value = tessera_ir::Const::int(tessera_types::DType::I32, 0);
     func.make_op(ScheduleOp::Constant { value }.into(), &[], [Type::scalar(tessera_types::DType::I32)], [], span)
 }

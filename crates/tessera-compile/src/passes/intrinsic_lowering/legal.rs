@@ -6,6 +6,7 @@ use tessera_types::{Arch, DType};
 
 use super::capability;
 use super::copies::addressable;
+use super::stores::is_made_of_matrices;
 use crate::analysis::sharing::{Sharing, instructions};
 
 /// Everything that the target cannot do as it is written.
@@ -45,9 +46,17 @@ fn operation(func: &Func, op: Op, arch: Arch) -> Option<Diagnostic> {
         }
         TileOp::TmaLoad {} | TileOp::TmaStore {} => {
             let (view, buffer) = if matches!(kind, TileOp::TmaLoad {}) { (0, 2) } else { (1, 0) };
-            let reason = addressable(func, data.one(view), data.one(buffer)).err()?;
+            let reason = addressable(func, data.one(view), func.ty(data.one(buffer)).as_shared()?).err()?;
             let help = "write `tile.copy_async`, or change what the reason names";
             Some(Diagnostic::error("target-tma", data.span, format!("`{name}`: {reason}")).help(help))
+        }
+        TileOp::StoreShared { matrices: true } if !arch.has_stmatrix() => {
+            lacks("`stmatrix`", "leave `matrices` out: threads write what they hold by vectors then")
+        }
+        TileOp::StoreShared { matrices: true } if is_made_of_matrices(func, op) == Some(false) => {
+            let message = format!("`{name}`: the tile and the buffer are not made of its matrices, or vectors are as good");
+            let help = "leave `matrices` out: threads write what they hold by vectors then";
+            Some(Diagnostic::error("target-layout", data.span, message).help(help))
         }
         TileOp::WarpReduce { redux: true, .. } if !arch.has_redux() => {
             lacks("`redux`", "leave `redux` out: lanes exchange their values then")

@@ -5,6 +5,8 @@
 //! | `tile.mma_shared` of buffers that warpgroups can read | `tile.wgmma`, `tile.wgmma_wait`, fences | sm_90a |
 //! | `tile.mma_shared`, `mmaf`, `mmai` made of whole instructions | `tile.mma_sync` | factors that the target's `mma.sync` takes |
 //! | `tile.copy_async` groups that are waited for at once | `tile.tma_load` into a ring of one slot | sm_90a, sm_100a |
+//! | `store_view_tko` of fragments | `tile.store_shared` by `stmatrix`, `tile.tma_store` | sm_90a, sm_100a |
+//! | `tile.store_shared` of fragments | the same with `matrices` | sm_90a, sm_100a |
 //! | `tile.warp_reduce` of `i32` | the same with `redux` | sm_80 and later |
 //!
 //! What has no instruction keeps its operation: the lowering does that by multiply-adds, `cp.async` or shuffles. An operation that names
@@ -23,6 +25,7 @@
 mod copies;
 mod legal;
 mod products;
+mod stores;
 
 use tessera_ir::attrs::Combine;
 use tessera_ir::{Changed, Func, Level, OpKind, Pass, PassCx, TileOp, Type};
@@ -56,6 +59,8 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         }
     };
     changed |= arch.has_tma() && copies::lower(func);
+    changed |= arch.has_tma() && stores::lower(func, arch);
+    changed |= arch.has_stmatrix() && stores::by_matrices(func);
     changed |= arch.has_redux() && reductions(func);
     Changed(changed)
 }

@@ -28,7 +28,7 @@ mod patterns;
 mod places;
 mod pressure;
 mod registers;
-mod resident;
+pub(crate) mod resident;
 
 use self::live_values::LiveValues;
 pub(crate) use self::places::{buffer_align, buffer_bytes};

@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 use tessera_ir::uniformity::UniformityMap;
 use tessera_ir::{Block, Func, Op, OpData, OpKind, ScheduleOp, Shape, SharedType, Swizzle, TileOp, Type, Value};
-use tessera_layout::{Access, Distribution, Operand, WARP, wavefronts};
+use tessera_layout::{Access, Distribution, MatrixAccess, Operand, WARP, wavefronts};
 use tessera_types::{Arch, DType};
 
 use super::lanes::{LANES, Lanes};
@@ -53,8 +53,10 @@ impl Path {
 enum Moves {
     /// A tile, by vectors.
     Tile { layout: Distribution, stores: bool },
-    /// A tile, by `ldmatrix` where that is possible.
-    Matrices { layout: Distribution },
+    /// A tile, by `ldmatrix` or `stmatrix` where that is possible.
+    Matrices { layout: Distribution, stores: bool },
+    /// A tile, by `stmatrix` and nothing else.
+    Stored { layout: Distribution },
     /// Lines of a factor by the threads that multiply; the lines are the accumulator's coordinate `dim`.
     Lines { acc: Distribution, dim: usize },
     /// One element a lane.
@@ -98,8 +100,10 @@ impl Pattern {
     /// What it costs when the whole buffer is of a type; `None` where it could not be made.
     pub(super) fn cost(&self, whole: &SharedType) -> Option<Cost> {
         let (lies, start) = self.path.follow(whole)?;
-        if let Moves::Lines { acc, dim } = &self.moves {
-            Lines::of(&lies, acc, *dim)?;
+        match &self.moves {
+            Moves::Lines { acc, dim } => drop(Lines::of(&lies, acc, *dim)?),
+            Moves::Stored { layout } => drop(lies.matrix_store(layout)?),
+            _ => {}
         }
         let mut cost = Cost::default();
         self.each(&lies, start, &mut |access| {
@@ -137,21 +141,18 @@ impl Pattern {
                     see(Access { addresses, bytes: lies.element_bytes(), weight: 1 });
                 }
             }
-            Moves::Matrices { layout } => match lies.matrix_access(layout) {
-                None => self.vectors(lies, layout, false, &at, see),
-                Some(access) => {
-                    let all = access.registers.bases(layout).count() as u64;
-                    let few = if layout.has_holes() { all } else { 1 };
-                    for base in access.registers.bases(layout).take(few as usize) {
-                        let row = |lane: u64| {
-                            let taken = lane < 8 * access.matrices;
-                            taken.then(|| access.row(layout, base, 0, lane)).flatten()
-                        };
-                        let addresses = std::array::from_fn(|lane| row(lane as u64).map(|row| at(&row)));
-                        see(Access { addresses, bytes: 16, weight: all / few });
-                    }
+            Moves::Matrices { layout, stores } => {
+                let access = if *stores { lies.matrix_store(layout) } else { lies.matrix_access(layout) };
+                match access {
+                    None => self.vectors(lies, layout, *stores, &at, see),
+                    Some(access) => matrices(layout, &access, &at, see),
                 }
-            },
+            }
+            Moves::Stored { layout } => {
+                if let Some(access) = lies.matrix_store(layout) {
+                    matrices(layout, &access, &at, see);
+                }
+            }
             Moves::Tile { layout, stores } => self.vectors(lies, layout, *stores, &at, see),
             Moves::Lines { acc, dim } => {
                 if let Some(lines) = Lines::of(lies, acc, *dim) {
@@ -187,6 +188,20 @@ impl Pattern {
                 see(Access { addresses, bytes, weight: all / few });
             }
         }
+    }
+}
+
+/// The rows that a warp's lanes name in an instruction that moves matrices.
+fn matrices(layout: &Distribution, access: &MatrixAccess, at: &impl Fn(&[u64]) -> u64, see: &mut impl FnMut(Access)) {
+    let all = access.registers.bases(layout).count() as u64;
+    let few = if layout.has_holes() { all } else { 1 };
+    for base in access.registers.bases(layout).take(few as usize) {
+        let row = |lane: u64| {
+            let taken = lane < 8 * access.matrices;
+            taken.then(|| access.row(layout, base, 0, lane)).flatten()
+        };
+        let addresses = std::array::from_fn(|lane| row(lane as u64).map(|row| at(&row)));
+        see(Access { addresses, bytes: 16, weight: all / few });
     }
 }
 
@@ -228,7 +243,11 @@ impl Walk<'_> {
         let data = &func.ops[op];
         match &data.kind {
             OpKind::Tile(TileOp::LoadShared {}) => self.tile(data.one(0), data.result(), false, loops),
-            OpKind::Tile(TileOp::StoreShared {}) => self.tile(data.one(1), data.one(0), true, loops),
+            OpKind::Tile(TileOp::StoreShared { matrices: false }) => self.tile(data.one(1), data.one(0), true, loops),
+            OpKind::Tile(TileOp::StoreShared { matrices: true }) => {
+                let layout = func.ty(data.one(0)).layout().cloned();
+                self.note(data.one(1), loops, layout.map(|layout| Moves::Stored { layout }));
+            }
             OpKind::Tile(TileOp::LoadElement {}) => self.elements(data.one(0), data.group(1), loops),
             OpKind::Tile(TileOp::StoreElement {}) => self.elements(data.one(1), data.group(2), loops),
             OpKind::Tile(TileOp::AtomicElement { .. }) => self.elements(data.one(1), data.group(2), loops),
@@ -330,8 +349,12 @@ impl Walk<'_> {
         let fits = self.func.ty(through).as_shared().is_some_and(|ty| from.as_tile() == Some(&ty.tile()));
         match (from.layout().cloned(), to.layout().cloned()) {
             (Some(from), Some(to)) if fits => {
-                self.note(through, loops, Some(Moves::Tile { layout: from, stores: true }));
-                self.note(through, loops, Some(Moves::Matrices { layout: to }));
+                let stored = match self.arch.has_stmatrix() {
+                    true => Moves::Matrices { layout: from, stores: true },
+                    false => Moves::Tile { layout: from, stores: true },
+                };
+                self.note(through, loops, Some(stored));
+                self.note(through, loops, Some(Moves::Matrices { layout: to, stores: false }));
             }
             _ => self.dictated(through),
         }
@@ -381,7 +404,11 @@ impl Walk<'_> {
                 offsets[axis] = (number * step) as u32;
                 let shape = layout.shape().iter().map(|&extent| extent as u32).collect();
                 path.0.push(Step::Block(offsets, shape));
-                self.found[buffer].patterns.push(Pattern { path, moves: Moves::Matrices { layout: layout.clone() }, loops });
+                self.found[buffer].patterns.push(Pattern {
+                    path,
+                    moves: Moves::Matrices { layout: layout.clone(), stores: false },
+                    loops,
+                });
             }
         }
     }

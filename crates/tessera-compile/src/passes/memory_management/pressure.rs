@@ -130,7 +130,7 @@ impl Choice {
             let shared = Type::Shared(Box::new(SharedType::new(spread.tile.shape.clone(), elem)));
             let alloc = func.make_op(TileOp::AllocShared { align: 16, offset: None }.into(), &[], [shared], [], span);
             let place = func.ops[alloc].result();
-            let store = func.make_op(TileOp::StoreShared {}.into(), &[&[self.value], &[place]], [], [], span);
+            let store = func.make_op(TileOp::StoreShared { matrices: false }.into(), &[&[self.value], &[place]], [], [], span);
             insert_behind(func, maker, store);
             let body = func.body;
             func.blocks[body].ops.insert(0, alloc);

@@ -7,7 +7,7 @@ use tessera_types::Arch;
 const FEW_REGISTERS: u32 = 32;
 
 /// The blocks that fit at once when each takes so many bytes of shared memory.
-pub(super) fn blocks(func: &Func, arch: Arch, shared: u64) -> u64 {
+pub(crate) fn blocks(func: &Func, arch: Arch, shared: u64) -> u64 {
     let limits = arch.limits();
     let threads = func.hints.threads().max(1);
     let bytes = (shared + u64::from(limits.shared_reserved_per_block)).max(1);

@@ -193,7 +193,7 @@ impl<'f> Context<'f> {
                 (area(self.func, data.one(0)), false)
             }
             OpKind::Tile(
-                TileOp::StoreElement {} | TileOp::StoreShared {} | TileOp::StoreVector { .. } | TileOp::AtomicElement { .. },
+                TileOp::StoreElement {} | TileOp::StoreShared { .. } | TileOp::StoreVector { .. } | TileOp::AtomicElement { .. },
             ) => (area(self.func, data.one(1)), true),
             OpKind::Schedule(_) => match access(self.func, op) {
                 Some(found) if found.root == Root::Unknown && found.writes => return Relation::Meets,

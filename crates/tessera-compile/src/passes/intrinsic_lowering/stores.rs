@@ -1,0 +1,269 @@
+//! Tiles that leave in fragments: by `stmatrix` into shared memory, and from there by the copy engine.
+//!
+//! A fragment of a product has two neighbours of 16 bits a thread: stored as it lies, each instruction writes half a sector of each of eight
+//! lines. By matrices of rows of 16 bytes the tile goes to a buffer in the engine's own arrangement, and one thread sends it on its way.
+//!
+//! ```text
+//! %t = store_view_tko %x, %view, [%i, %j]            %b = tile.alloc_shared .. : shared<128x256xbf16, swizzle=<3,4,3>>   (where the function begins)
+//!                                                    tile.store_shared %x, %b {matrices=true}
+//!                                              ->    tile.fence_async; tile.barrier
+//!                                                    tile.tma_store %b, %view, [%i, %j]
+//!                                                    tile.tma_store_wait {pending=0, read=true}
+//! ```
+//!
+//! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
+//! the loops.
+//!
+//! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices;
+//! the engine can address the view; the array is disjoint from all others, and nothing else writes it, nor reads it when the engine may be
+//! writing; the buffer costs no resident block.
+
+use rustc_hash::FxHashMap;
+use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind};
+use tessera_types::Arch;
+
+use super::copies::{addressable, constant};
+use crate::analysis::arrangement::Arrangement;
+use crate::analysis::exits::can_leave;
+use crate::analysis::memory::{Root, access, root};
+use crate::passes::memory_management::{buffer_bytes, resident};
+use crate::tile::engine_swizzle;
+
+/// Shared memory that is left for the barriers of rings and for aligning buffers.
+const FRAME: u64 = 2 << 10;
+
+/// A store that the engine does.
+struct Sent {
+    store: Op,
+    block: Block,
+    /// What is written to the buffer, a matrix.
+    matrix: Value,
+    /// The operations between that and the store, the last one first.
+    between: Vec<Op>,
+    buffer: SharedType,
+    /// The outermost loop around it, and the block that holds it.
+    looped: Option<(Op, Block)>,
+}
+
+/// Where every block stands: the operation that holds it, and the block of that.
+type Parents = FxHashMap<Block, (Op, Block)>;
+
+/// Has the engine store what fragments hold; true where it does.
+pub(super) fn lower(func: &mut Func, arch: Arch) -> bool {
+    if !arch.has_stmatrix() {
+        return false;
+    }
+    let parents = parents(func);
+    let mut sent: Vec<Sent> = Vec::new();
+    let mut bytes: u64 = func.linked_ops().into_iter().filter_map(|op| allocated(func, op)).sum();
+    for block in func.linked_blocks() {
+        for &op in &func.blocks[block].ops {
+            let Some(found) = Sent::of(func, &parents, block, op) else { continue };
+            let more = buffer_bytes(&found.buffer);
+            // What was converted went through shared memory, too.
+            let converted = found.between.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})));
+            let before = bytes + if converted { more } else { 0 };
+            let fits = bytes + more + FRAME <= u64::from(arch.limits().shared_per_block);
+            if fits && resident::blocks(func, arch, bytes + more) == resident::blocks(func, arch, before) {
+                bytes += more;
+                sent.push(found);
+            }
+        }
+    }
+    for found in &sent {
+        found.send(func);
+    }
+    !sent.is_empty()
+}
+
+/// Names the instruction where a tile is made of its matrices.
+pub(super) fn by_matrices(func: &mut Func) -> bool {
+    let open = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::StoreShared { matrices: false }));
+    let found: Vec<Op> =
+        func.linked_ops().into_iter().filter(open).filter(|&op| is_made_of_matrices(func, op) == Some(true)).collect();
+    for &op in &found {
+        func.ops[op].kind = TileOp::StoreShared { matrices: true }.into();
+    }
+    !found.is_empty()
+}
+
+/// Whether the instruction stores a tile to a buffer, and better than vectors do; `None` for parts of buffers, which lie otherwise than their
+/// types say.
+pub(super) fn is_made_of_matrices(func: &Func, store: Op) -> Option<bool> {
+    let data = &func.ops[store];
+    let (layout, ty) = (func.ty(data.one(0)).layout()?, func.ty(data.one(1)).as_shared()?);
+    let made = &func.ops[func.defining_op(data.one(1))?].kind;
+    let whole = matches!(made, OpKind::Tile(TileOp::AllocShared { .. } | TileOp::SliceShared {} | TileOp::Slot { .. }));
+    whole.then(|| Arrangement::of(ty).matrix_store(layout).is_some())
+}
+
+fn allocated(func: &Func, op: Op) -> Option<u64> {
+    let data = &func.ops[op];
+    let allocates = matches!(data.kind, OpKind::Tile(TileOp::AllocShared { .. }));
+    allocates.then(|| func.ty(data.result()).as_shared().map(buffer_bytes)).flatten()
+}
+
+fn parents(func: &Func) -> Parents {
+    let mut parents = Parents::default();
+    for block in func.linked_blocks() {
+        for &op in &func.blocks[block].ops {
+            parents.extend(func.ops[op].regions.iter().map(|&region| (region, (op, block))));
+        }
+    }
+    parents
+}
+
+impl Sent {
+    fn of(func: &Func, parents: &Parents, block: Block, op: Op) -> Option<Sent> {
+        let data = &func.ops[op];
+        let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
+        let buffer = buffer(func, data.one(1))?;
+        addressable(func, data.one(1), &buffer).ok()?;
+        let rank = buffer.shape.len();
+        let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
+        let (mut matrix, mut between) = (data.one(0), Vec::new());
+        while !func.ty(matrix).layout().is_some_and(|layout| layout.rank() == 2 && lies.matrix_store(layout).is_some()) {
+            let made = func.defining_op(matrix)?;
+            between.push(made);
+            matrix = match &func.ops[made].kind {
+                OpKind::Tile(TileOp::ConvertLayout {}) => func.ops[made].one(0),
+                OpKind::Schedule(ScheduleOp::Reshape {}) if drops_units(func, func.ops[made].one(0), matrix) => {
+                    func.ops[made].one(0)
+                }
+                _ => return None,
+            };
+        }
+        let looped = outermost_loop(func, parents, block);
+        let sent = Sent { store: op, block, matrix, between, buffer, looped };
+        sent.is_alone(func).then_some(sent)
+    }
+
+    /// Nobody else touches the array while the engine may write it.
+    fn is_alone(&self, func: &Func) -> bool {
+        let array = root(func, func.ops[self.store].one(1));
+        let Root::Param(_) = array else { return false };
+        let mut behind = false;
+        for op in func.linked_ops() {
+            let data = &func.ops[op];
+            if op == self.store {
+                behind = true;
+                continue;
+            }
+            let named = data.row().effects != Effects::Pure && data.used().any(|value| points_to(func, value, array));
+            let touched = access(func, op).filter(|access| access.root.meets(array));
+            let reads_before = matches!(
+                data.kind,
+                OpKind::Schedule(
+                    ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. }
+                        | ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. }
+                )
+            ) && !behind
+                && self.looped.is_none();
+            if (named || touched.is_some()) && !reads_before {
+                return false;
+            }
+        }
+        self.looped.is_none_or(|(looped, _)| !can_leave(func, looped))
+    }
+
+    fn send(&self, func: &mut Func) {
+        let data = func.ops[self.store].clone();
+        let span = data.span;
+        let ty = Type::Shared(Box::new(self.buffer.clone()));
+        let alloc = func.make_op(TileOp::AllocShared { align: 128, offset: None }.into(), &[], [ty], [], span);
+        let whole = func.ops[alloc].result();
+        let (mut first, mut part, mut ty) = (vec![alloc], whole, self.buffer.clone());
+        while ty.shape.len() > 2 {
+            ty = match ty.slice() {
+                Some(ty) => ty,
+                None => return,
+            };
+            let zero = constant(func, span);
+            let types = [Type::Shared(Box::new(ty.clone()))];
+            let slice = func.make_op(TileOp::SliceShared {}.into(), &[&[part], &[func.ops[zero].result()]], types, [], span);
+            part = func.ops[slice].result();
+            first.extend([zero, slice]);
+        }
+        let body = func.body;
+        func.blocks[body].ops.splice(0..0, first);
+
+        let wait = |func: &mut Func, read| func.make_op(TileOp::TmaStoreWait { pending: 0, read }.into(), &[], [], [], span);
+        let mut ops = Vec::new();
+        if self.looped.is_some() {
+            ops.push(wait(func, false));
+        }
+        let kinds: [TileOp; 2] = [TileOp::FenceAsync {}, TileOp::Barrier {}];
+        ops.push(func.make_op(TileOp::StoreShared { matrices: true }.into(), &[&[self.matrix], &[part]], [], [], span));
+        ops.extend(kinds.map(|kind| func.make_op(kind.into(), &[], [], [], span)));
+        ops.push(func.make_op(TileOp::TmaStore {}.into(), &[&[whole], &[data.one(1)], data.group(2)], [], [], span));
+        if self.looped.is_none() {
+            ops.push(wait(func, true));
+        }
+        // Whoever asks for the store's token gets one that says nothing more.
+        let token = func.make_op(ScheduleOp::MakeToken {}.into(), &[], [Type::Token], [], span);
+        let (old, new) = (data.result(), func.ops[token].result());
+        func.replace_uses(|value| if value == old { new } else { value });
+        ops.push(token);
+        let list = &mut func.blocks[self.block].ops;
+        if let Some(at) = list.iter().position(|&op| op == self.store) {
+            list.splice(at..=at, ops);
+        }
+        if let Some((looped, block)) = self.looped {
+            let last = wait(func, true);
+            let list = &mut func.blocks[block].ops;
+            if let Some(at) = list.iter().position(|&op| op == looped) {
+                list.insert(at + 1, last);
+            }
+        }
+        // What only led to the store is not needed any more.
+        for &op in &self.between {
+            let results = func.ops[op].results.clone();
+            if !func.linked_ops().iter().any(|&user| func.ops[user].used().any(|used| results.contains(&used))) {
+                for block in func.linked_blocks() {
+                    func.blocks[block].ops.retain(|&other| other != op);
+                }
+            }
+        }
+    }
+}
+
+/// How a view's tile, a matrix behind axes of extent 1, lies in a buffer that the engine reads.
+fn buffer(func: &Func, view: Value) -> Option<SharedType> {
+    let Type::TileView(ty) = func.ty(view) else { return None };
+    let (rank, elem) = (ty.tile.len(), ty.tensor.elem);
+    let leading = rank.checked_sub(2)?;
+    if ty.kind != ViewKind::Partition || ty.tile[..leading].iter().any(|&extent| extent != 1) || elem.bits() < 8 {
+        return None;
+    }
+    let unit = |axis: &usize| ty.tensor.strides.get(ty.dim_map[*axis] as usize) == Some(&Extent::Static(1));
+    let fastest = (leading..rank).find(unit)?;
+    let order = (0..rank).filter(|&axis| axis != fastest).chain([fastest]).map(|axis| axis as u32).collect();
+    let swizzle = engine_swizzle(ty.tile[fastest] * elem.bits() / 8)?;
+    Some(SharedType { swizzle, order, ..SharedType::new(ty.tile.clone(), elem) })
+}
+
+/// The result is the source, a matrix or more, behind axes of extent 1.
+fn drops_units(func: &Func, source: Value, result: Value) -> bool {
+    let (Some(from), Some(to)) = (func.ty(source).as_tile(), func.ty(result).as_tile()) else { return false };
+    let Some(more) = to.shape.len().checked_sub(from.shape.len()) else { return false };
+    from.shape.len() >= 2 && to.shape[..more].iter().all(|&extent| extent == 1) && to.shape[more..] == from.shape[..]
+}
+
+/// The value is a pointer into an array, or a view of it.
+fn points_to(func: &Func, value: Value, array: Root) -> bool {
+    let pointer = func.ty(value).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+    (pointer || matches!(func.ty(value), Type::TileView(_) | Type::TensorView(_))) && root(func, value) == array
+}
+
+fn outermost_loop(func: &Func, parents: &Parents, block: Block) -> Option<(Op, Block)> {
+    let mut found = None;
+    let mut at = block;
+    while let Some(&(op, outer)) = parents.get(&at) {
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {})) {
+            found = Some((op, outer));
+        }
+        at = outer;
+    }
+    found
+}
