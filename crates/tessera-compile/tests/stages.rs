@@ -135,6 +135,16 @@ fn eight_bits() {
     agrees(DType::F8E4M3, DType::F32, Arch::Sm89, true, PROBLEM, TILE);
 }
 
+/// Rounds that copy half of each line of 128 bytes ask for whole lines.
+#[test]
+fn halves_of_lines_bring_their_lines_to_the_cache() {
+    for (depth, whole) in [(32, true), (64, false)] {
+        let kernel = lowered(&product(DType::BF16, DType::F32, [false, true], true, [64, 64, depth]), Arch::Sm80);
+        let text = kernel.expect("a kernel").ptx();
+        assert_eq!(text.contains("cp.async.cg.shared.global.L2::128B"), whole, "{depth}");
+    }
+}
+
 /// Tiles of the sizes that large products have fit into registers and shared memory.
 #[test]
 fn large_tiles_are_assembled_without_spills() {

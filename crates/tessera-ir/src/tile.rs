@@ -114,8 +114,9 @@ dialect! {
     // Asynchronous copies
 
     /// Starts copying a tile of a view into a buffer of its shape; padding is written where the tile leaves the array. With
-    /// `bypass_l1`, what moves in whole 16 bytes is kept in L2 only.
-    CopyAsync = "tile.copy_async" (view, index: many, buffer) { bypass_l1: bool } -> None : Special, Write, [Together];
+    /// `bypass_l1`, what moves in whole 16 bytes is kept in L2 only; `cache` says how long, and with `lines` L2 gets all of each line of
+    /// 128 bytes of which a part is asked for.
+    CopyAsync = "tile.copy_async" (view, index: many, buffer) { bypass_l1: bool, cache: CacheHint, lines: bool } -> None : Special, Write, [Together];
     /// Starts copying `bytes` bytes (4, 8 or 16) from each thread's pointer to consecutive elements of the buffer's fastest
     /// axis, from the element that each thread names.
     CopyAsyncElement = "tile.copy_async_element" (pointer, buffer, indices: many) { bytes: u32 } -> None : Special, Write;

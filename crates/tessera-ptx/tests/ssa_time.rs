@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tessera_ptx::ssa::{Builder, Kernel, Level, module, optimize};
+use tessera_ptx::ssa::{Builder, CacheOptions, Kernel, Level, module, optimize};
 use tessera_ptx::{Special, Target, Type, print};
 
 /// A matrix product of `mma.sync` from shared memory, its loop unrolled so often.
@@ -24,7 +24,7 @@ fn product(unrolled: i64) -> Kernel {
             let stride = b.s64(4096 + k);
             let offset = b.mul(Type::S64, wide, stride);
             let from = b.add(Type::S64, x, offset);
-            b.cp_async((at, 16384), (from, 64 * k), 16, None, true);
+            b.cp_async((at, 16384), (from, 64 * k), 16, None, CacheOptions { bypass_l1: true, ..CacheOptions::default() });
             b.cp_async_commit();
             let a: Vec<_> = (0..2).map(|m| b.ldmatrix(4, false, (at, 512 * m + 16 * k))).collect();
             let right: Vec<_> = (0..4).map(|n| b.ldmatrix(4, true, (at, 8192 + 512 * n + 16 * k))).collect();

@@ -9,7 +9,7 @@ use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Elem, Op, OpData, OpKind, ScheduleOp, Swizzle, TileOp, Type, Value};
 use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{Address, Guard, Value as Reg};
+use tessera_ptx::ssa::{Address, CacheOptions, Guard, Value as Reg};
 use tessera_types::Arch;
 
 use super::atomic::Update;
@@ -137,7 +137,7 @@ impl Lowering<'_> {
                 let update = Update { words, dtype: buffer.elem, mode, address, expected: Some(expected), value, when: None };
                 self.bind_update(data.result(), &update)?;
             }
-            TileOp::CopyAsync { bypass_l1 } => self.copy_async(data, *bypass_l1)?,
+            TileOp::CopyAsync { bypass_l1, cache, lines } => self.copy_async(data, (*bypass_l1, *cache, *lines))?,
             TileOp::CopyAsyncElement { bytes } => self.copy_async_element(data, *bytes)?,
             TileOp::CommitGroup {} => {
                 if self.arch.has_cp_async() {
@@ -331,7 +331,7 @@ impl Lowering<'_> {
     // --- asynchronous copies
 
     /// A tile of a view into a buffer, 4, 8 or 16 bytes at a time; what cannot move so goes through registers.
-    fn copy_async(&mut self, data: &OpData, bypass_l1: bool) -> Lowered<()> {
+    fn copy_async(&mut self, data: &OpData, (bypass_l1, cache, lines): (bool, CacheHint, bool)) -> Lowered<()> {
         let (view, index, buffer) = (data.one(0), data.group(1), self.buffer(data.one(2))?);
         let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
         let elem = Elem::Num(buffer.elem);
@@ -353,6 +353,13 @@ impl Lowering<'_> {
             return Err(self.unsupported("elements that share bytes cannot be copied asynchronously"));
         }
         let widest = buffer.vector_bits(&layout, 16);
+        let priority = match cache {
+            CacheHint::Normal => None,
+            CacheHint::Streamed => Some("evict_first"),
+            CacheHint::Kept => Some("evict_last"),
+        };
+        let policy = priority.filter(|_| self.arch.has_cp_async()).map(|priority| self.b.cache_policy(priority));
+        let options = CacheOptions { bypass_l1, lines, policy };
         for run in self.runs(&mut window) {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
@@ -374,7 +381,7 @@ impl Lowering<'_> {
                         self.b.select(when, all, none)
                     });
                     let copy =
-                        |b: &mut tessera_ptx::ssa::Builder| b.cp_async(to.clone(), from.clone(), moved as u32, size, bypass_l1);
+                        |b: &mut tessera_ptx::ssa::Builder| b.cp_async(to.clone(), from.clone(), moved as u32, size, options);
                     match holds {
                         None => copy(&mut self.b),
                         Some(value) => self.b.under(Guard { value, negated: false }, copy),
@@ -395,7 +402,7 @@ impl Lowering<'_> {
         let from = self.reg(data.one(0))?;
         let (_, to) = self.chosen(data.one(1), data.group(2))?;
         if self.arch.has_cp_async() && self.space(data.one(0)) == Space::Global {
-            self.b.cp_async(to, from, bytes, None, true);
+            self.b.cp_async(to, from, bytes, None, CacheOptions { bypass_l1: true, ..CacheOptions::default() });
             return Ok(());
         }
         let words = (bytes / 4) as usize;

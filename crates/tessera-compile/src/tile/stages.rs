@@ -21,7 +21,7 @@
 //! kernel matters. A function may have several such loops.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::attrs::{Overflow, Predicate, Signedness};
+use tessera_ir::attrs::{CacheHint, Overflow, Predicate, Signedness};
 use tessera_ir::{Block, Builder, Const, Effects, Func, Op, OpKind, ScheduleOp, Shape, SharedType, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
@@ -313,7 +313,8 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, round: &[Op], when: Value, a
             let data = b.func.ops[op].clone();
             if let Some(side) = candidate.loads.iter().position(|&load| load == op) {
                 let buffer = slot_of(b, buffers[side], slot);
-                b.op(TileOp::CopyAsync { bypass_l1: true }, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
+                let copy = TileOp::CopyAsync { bypass_l1: true, cache: CacheHint::Normal, lines: false };
+                b.op(copy, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
             } else if !data.results.iter().any(|&result| has_layout(b.func, result)) && !data.results.is_empty() {
                 let copy = copied(b.func, op, &mut map);
                 b.func.blocks[then].ops.push(copy);

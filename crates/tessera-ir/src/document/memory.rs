@@ -168,7 +168,7 @@ impl<'a> Emit<'a, '_> {
         let deep = shared.deep.filter(|(_, units)| slice.kept.len() + units == slice.offsets.len() && self.leads(&slice));
         let (view, index) = self.view(&slice, &tile, deep.is_none())?;
         let buffer = deep.map_or(shared.value, |(full, _)| full);
-        self.op(TileOp::CopyAsync { bypass_l1 }, &[&[view], &index, &[buffer]], []);
+        self.op(TileOp::CopyAsync { bypass_l1, cache: CacheHint::Normal, lines: false }, &[&[view], &index, &[buffer]], []);
         Ok(())
     }
 

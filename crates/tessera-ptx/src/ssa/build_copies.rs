@@ -13,6 +13,17 @@ pub struct CopyOptions {
     pub policy: Option<Value>,
 }
 
+/// What a `cp.async` may say to the caches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheOptions {
+    /// Whole 16 bytes do not stay in L1.
+    pub bypass_l1: bool,
+    /// L2 gets the whole line of 128 bytes.
+    pub lines: bool,
+    /// An L2 policy, 64 bits.
+    pub policy: Option<Value>,
+}
+
 impl CopyOptions {
     fn modifiers(self) -> String {
         let multicast = if self.multicast.is_some() { ".multicast::cluster" } else { "" };
@@ -30,20 +41,26 @@ fn tensor(map: Value, coordinates: &[Value]) -> Arg {
 }
 
 impl Builder {
-    /// Copies 4, 8 or 16 bytes from global to shared memory. Only `source_bytes` of them are read, the rest is zero. Whole 16 bytes may
-    /// bypass L1.
+    /// How L2 treats what an access brings there: `evict_first`, `evict_last`.
+    pub fn cache_policy(&mut self, priority: &str) -> Value {
+        self.value(&format!("createpolicy.fractional.L2::{priority}.b64"), &[])
+    }
+
+    /// Copies 4, 8 or 16 bytes from global to shared memory. Only `source_bytes` of them are read, the rest is zero.
     pub fn cp_async(
         &mut self,
         to: impl Into<Address>,
         from: impl Into<Address>,
         bytes: u32,
         source_bytes: Option<Value>,
-        bypass_l1: bool,
+        options: CacheOptions,
     ) {
-        let cache = if bytes == 16 && bypass_l1 { "cg" } else { "ca" };
+        let cache = if bytes == 16 && options.bypass_l1 { "cg" } else { "ca" };
+        let hint = if options.policy.is_some() { ".L2::cache_hint" } else { "" };
+        let lines = if options.lines { ".L2::128B" } else { "" };
         let mut args: Vec<Arg> = vec![to.into().into(), from.into().into(), i64::from(bytes).into()];
-        args.extend(source_bytes.map(Arg::Use));
-        self.effect(&format!("cp.async.{cache}.shared.global"), &args);
+        args.extend(source_bytes.into_iter().chain(options.policy).map(Arg::Use));
+        self.effect(&format!("cp.async.{cache}.shared.global{hint}{lines}"), &args);
     }
 
     /// Closes a group of copies.

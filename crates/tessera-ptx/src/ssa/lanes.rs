@@ -268,7 +268,7 @@ fn merged(old: &Lanes, new: &Lanes, lanes: u32) -> Lanes {
 #[cfg(test)]
 mod tests {
     use super::{Space, touches};
-    use crate::ssa::Builder;
+    use crate::ssa::{Builder, CacheOptions};
     use crate::types::Type;
     use crate::word::Special;
 
@@ -280,7 +280,7 @@ mod tests {
         let thread = b.special(Special::TidX);
         let sixteen = b.u32(16);
         let to = b.mad(Type::U32, thread, sixteen, to);
-        b.cp_async(to, from, 16, None, true);
+        b.cp_async(to, from, 16, None, CacheOptions::default());
         b.ret();
         let found = touches(&b.finish().expect("a kernel"));
         assert_eq!(

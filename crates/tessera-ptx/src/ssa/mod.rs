@@ -63,7 +63,7 @@ mod registers;
 mod text;
 mod verify;
 
-pub use build_copies::CopyOptions;
+pub use build_copies::{CacheOptions, CopyOptions};
 pub use build_matrices::{WgmmaA, WgmmaOptions};
 pub use builder::{BuildError, Builder, Results};
 pub use effects::Effects;

@@ -1,6 +1,6 @@
 //! The kernels that the SSA tests build.
 
-use tessera_ptx::ssa::{Builder, Class, CopyOptions, Kernel, WgmmaA, WgmmaOptions};
+use tessera_ptx::ssa::{Builder, CacheOptions, Class, CopyOptions, Kernel, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Limit, Loc, Special, Type, Word};
 
 /// Every kernel.
@@ -278,8 +278,11 @@ pub(crate) fn families() -> Kernel {
     out.push(b.ballot(any));
     out.push(b.select(any, v, w));
     out.push(b.value("bfe.u32", &[v.into(), c.into(), c.into()]));
-    b.cp_async(tile, x, 16, Some(v), true);
-    b.cp_async((tile, 16), (x, 16), 4, None, true);
+    let bypasses = CacheOptions { bypass_l1: true, ..CacheOptions::default() };
+    b.cp_async(tile, x, 16, Some(v), bypasses);
+    b.cp_async((tile, 16), (x, 16), 4, None, bypasses);
+    let policy = Some(b.cache_policy("evict_first"));
+    b.cp_async((tile, 32), (x, 32), 16, None, CacheOptions { bypass_l1: true, lines: true, policy });
     b.cp_async_commit();
     b.cp_async_wait(0);
     b.mbarrier_init(bar, 32);

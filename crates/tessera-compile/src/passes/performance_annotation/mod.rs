@@ -3,7 +3,8 @@
 //! | hint | where | what the lowering does |
 //! |---|---|---|
 //! | `unroll=N` ([`loops`]) | innermost loops of few, known rounds | puts `N` bodies behind each other; all of them where `N` is the rounds |
-//! | `cache=...` ([`reuse`]) | loads and stores whose reuse is known | adds PTX's cache operators, where the target gains by them |
+//! | `cache=...` ([`reuse`]) | loads, stores and copies whose reuse is known | adds PTX's cache operators and policies, where the target gains by them |
+//! | `lines` ([`reuse`]) | copies of parts of lines that a later round reads on in | has L2 fetch whole lines |
 //! | `tile.prefetch` ([`prefetch`]) | loads that a barrier keeps in their round | asks for the next round's line |
 //! | `tile.mark` ([`marks`]) | functions that ask for a timeline | records times |
 //!
@@ -37,8 +38,8 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let (unrolled, cached) = (loops::unrolled(func), reuse::hints(func, arch));
-    let prefetched = prefetch::wanted(func);
-    let mut changed = !(unrolled.is_empty() && cached.is_empty() && prefetched.is_empty());
+    let (prefetched, lines) = (prefetch::wanted(func), reuse::whole_lines(func));
+    let mut changed = !(unrolled.is_empty() && cached.is_empty() && prefetched.is_empty() && lines.is_empty());
     for (op, copies) in unrolled {
         if let OpKind::Schedule(ScheduleOp::For { unroll, .. }) = &mut func.ops[op].kind {
             *unroll = Some(copies);
@@ -47,6 +48,11 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     for (op, hint) in cached {
         if let Some(cache) = cache_of(&mut func.ops[op].kind) {
             *cache = hint;
+        }
+    }
+    for op in lines {
+        if let OpKind::Tile(TileOp::CopyAsync { lines, .. }) = &mut func.ops[op].kind {
+            *lines = true;
         }
     }
     prefetch::insert(func, &prefetched);
@@ -63,7 +69,9 @@ fn cache_of(kind: &mut OpKind) -> Option<&mut CacheHint> {
             | ScheduleOp::LoadPtrTko { cache, .. }
             | ScheduleOp::StorePtrTko { cache, .. },
         )
-        | OpKind::Tile(TileOp::LoadVector { cache, .. } | TileOp::StoreVector { cache, .. }) => Some(cache),
+        | OpKind::Tile(TileOp::LoadVector { cache, .. } | TileOp::StoreVector { cache, .. } | TileOp::CopyAsync { cache, .. }) => {
+            Some(cache)
+        }
         _ => None,
     }
 }

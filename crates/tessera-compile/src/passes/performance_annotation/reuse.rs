@@ -6,12 +6,15 @@
 //!   loops around it.
 //! - Everything else is left to the caches: rows that several blocks of a grid's other axis read live in L2 by themselves.
 //!
+//! Asynchronous copies go past L1, and their hint is a policy of L2: there, what every block reads is *kept* whatever the round. Where a copy's lines are
+//! shorter than 128 bytes and a later round reads on in them, L2 is asked for whole [lines](whole_lines) at once.
+//!
 //! What a target does with a hint stands in [`honours`]. Streamed loads and stores without allocation cost up to 7 % on an H200
 //! (`docs/performance.md`), so that nothing is streamed there.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder};
-use tessera_ir::{Block, Def, EntityId, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Def, EntityId, Extent, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::Arch;
 
 use super::visit;
@@ -19,6 +22,9 @@ use crate::analysis::memory::{Root, root};
 
 /// Bytes of a tile that is worth keeping near.
 const KEPT: u64 = 16 << 10;
+
+/// Bytes that L2 fetches at most for one access.
+const LINE: u32 = 128;
 
 /// Whether hints of a kind gain anything on a target.
 fn honours(arch: Arch, hint: CacheHint) -> bool {
@@ -50,6 +56,27 @@ struct Touch {
     /// Bytes that a block touches at once.
     bytes: u64,
     hinted: bool,
+    /// It goes past L1, and its hint is one for L2.
+    copies: bool,
+}
+
+/// Copies of which L2 shall fetch whole lines of 128 bytes: a round copies a part of each line, and a loop around it goes along the line.
+pub(super) fn whole_lines(func: &Func) -> Vec<Op> {
+    let analysis = Analysis::new(func);
+    let mut found = Vec::new();
+    visit(func, &mut |op, around| {
+        let data = &func.ops[op];
+        let OpKind::Tile(TileOp::CopyAsync { lines: false, .. }) = data.kind else { return };
+        let Type::TileView(view) = func.ty(data.one(0)) else { return };
+        let unit = |axis: &usize| view.tensor.strides.get(view.dim_map[*axis] as usize) == Some(&Extent::Static(1));
+        let Some(axis) = (0..view.tile.len()).find(unit) else { return };
+        let along = data.group(1).get(axis).map(|&index| analysis.of(index));
+        let goes_on = along.is_some_and(|along| around.iter().any(|looped| along.loops.contains(looped)));
+        if goes_on && view.tile[axis] * view.tensor.elem.bits() < 8 * LINE {
+            found.push(op);
+        }
+    });
+    found
 }
 
 /// Accesses with the hint of each.
@@ -87,7 +114,7 @@ pub(super) fn hints(func: &Func, arch: Arch) -> Vec<(Op, CacheHint)> {
         let every_round = touch.around.iter().all(|looped| touch.depends.loops.contains(looped));
         let no_block = touch.depends.axes == [false; 3];
         let no_round = !touch.around.is_empty() && touch.around.iter().all(|looped| !touch.depends.loops.contains(looped));
-        let fixed = touch.depends.loops.is_empty() && (no_block || no_round);
+        let fixed = touch.depends.loops.is_empty() && (no_block || no_round) || touch.copies && no_block && used != [false; 3];
         let hint = if alone && every_block && every_round && used[0] {
             CacheHint::Streamed
         } else if !written && fixed && touch.bytes <= KEPT {
@@ -127,16 +154,21 @@ fn touch(func: &Func, analysis: &Analysis<'_>, op: Op, around: &[Op]) -> Option<
         OpKind::Tile(TileOp::StoreVector { cache, .. }) if is_pointer(func, data.one(1)) => {
             (data.one(1), &[][..], data.group(0)[0], true, cache)
         }
+        OpKind::Tile(TileOp::CopyAsync { cache, .. }) => (data.one(0), data.group(1), data.one(2), false, cache),
         _ => return None,
     };
+    let copies = matches!(data.kind, OpKind::Tile(TileOp::CopyAsync { .. }));
     let mut depends = analysis.of(place);
     index.iter().for_each(|&index| depends.merge(&analysis.of(index)));
-    let tile = func.ty(moved).as_tile()?;
+    let tile = match func.ty(moved) {
+        Type::Shared(buffer) => buffer.tile(),
+        ty => ty.as_tile()?.clone(),
+    };
     let count = if tile.shape.is_empty() { u64::from(func.hints.threads()) } else { tile.len() as u64 };
     let bits = tile.elem.num().map_or(64, |dtype| dtype.bits());
     let bytes = count * u64::from(bits).div_ceil(8);
     let root = root(func, place);
-    Some(Touch { op, root, writes, depends, around: around.to_vec(), bytes, hinted: *cache != CacheHint::Normal })
+    Some(Touch { op, root, writes, depends, around: around.to_vec(), bytes, hinted: *cache != CacheHint::Normal, copies })
 }
 
 impl Depends {
