@@ -21,6 +21,7 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind};
+use tessera_layout::Distribution;
 use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
@@ -32,6 +33,9 @@ use crate::tile::engine_swizzle;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.
 const FRAME: u64 = 2 << 10;
+
+/// Registers of a thread beside its part of a tile.
+const WORKING: u64 = 40;
 
 /// A store that the engine does.
 struct Sent {
@@ -65,7 +69,7 @@ pub(super) fn lower(func: &mut Func, arch: Arch) -> bool {
             let converted = found.between.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})));
             let before = bytes + if converted { more } else { 0 };
             let fits = bytes + more + FRAME <= u64::from(arch.limits().shared_per_block);
-            if fits && resident::blocks(func, arch, bytes + more) == resident::blocks(func, arch, before) {
+            if fits && found.resident(func, arch, bytes + more) == found.resident(func, arch, before) {
                 bytes += more;
                 sent.push(found);
             }
@@ -137,6 +141,14 @@ impl Sent {
         let looped = outermost_loop(func, parents, block);
         let sent = Sent { store: op, block, matrix, between, buffer, looped };
         sent.is_alone(func).then_some(sent)
+    }
+
+    /// Blocks that a multiprocessor holds: by so many bytes of shared memory, and by the registers of threads that hold the sums which the tile
+    /// was made of.
+    fn resident(&self, func: &Func, arch: Arch, bytes: u64) -> u64 {
+        let held = func.ty(self.matrix).layout().map_or(0, Distribution::registers) + WORKING;
+        let registers = u64::from(arch.limits().registers_per_sm) / (held * u64::from(func.hints.threads().max(1)));
+        resident::blocks(func, arch, bytes).min(registers.max(1))
     }
 
     /// Nobody else touches the array while the engine may write it.

@@ -1,0 +1,142 @@
+//! Results of 16 bits leave in fragments: by `stmatrix` and the copy engine where that may be, with what the CPU executor has as the result.
+
+#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+
+use devices::{Data, Launch, assembles_fully, in_lockstep_as_it_is, lowered, on_cpu, run_under, same};
+use tessera_compile::target::shared_accesses;
+use tessera_compile::{CompileOptions, OptLevel, compile, compile_for};
+use tessera_emu::Schedule;
+use tessera_ir::text::print_module;
+use tessera_lang::{ArgType, parse_file};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+const HEAD: &str = "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, y, out, other):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((64, 128), ct.float32)
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        a = ct.load(x, (i, k), (64, 32), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, ct.load(y, (k, j), (32, 128), padding_mode=ct.PaddingMode.ZERO), acc)
+";
+
+/// Extents that leave ragged tiles on both sides; lines are whole 16 bytes.
+const SIZES: [i64; 3] = [144, 264, 80];
+const SCHEDULES: [Schedule; 3] = [Schedule::Eager, Schedule::Lazy, Schedule::Random];
+
+/// What a product's tile goes through on its way, and what stores it.
+struct Way {
+    behind: &'static str,
+    /// The results' shapes: of `m` by `n`, turned, or in a batch of one.
+    shapes: [&'static [usize]; 2],
+    /// Stores by the copy engine.
+    sent: usize,
+}
+
+const PLAIN: &[usize] = &[0, 1];
+const TURNED: &[usize] = &[1, 0];
+const BATCH: &[usize] = &[2, 0, 1];
+
+const WAYS: [Way; 7] = [
+    Way { behind: "    ct.store(out, (i, j), acc.astype(out.dtype))\n", shapes: [PLAIN, PLAIN], sent: 1 },
+    Way { behind: "    ct.store(out, (j, i), ct.transpose(acc.astype(out.dtype)))\n", shapes: [TURNED, PLAIN], sent: 1 },
+    Way {
+        behind: "    acc = acc + ct.load(out, (i, j), (64, 128), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
+    ct.store(out, (i, j), acc.astype(out.dtype))\n",
+        shapes: [PLAIN, PLAIN],
+        sent: 1,
+    },
+    Way {
+        behind: "    ct.store(out, (0, i, j), acc.astype(out.dtype).reshape((1, 64, 128)))\n",
+        shapes: [BATCH, PLAIN],
+        sent: 1,
+    },
+    Way {
+        behind: "    ct.store(out, (i, j), acc.astype(out.dtype))
+    ct.store(other, (i, j), (acc * 2.0).astype(out.dtype))\n",
+        shapes: [PLAIN, PLAIN],
+        sent: 2,
+    },
+    // The second of two stores to one array has to come second.
+    Way {
+        behind: "    ct.store(out, (i, j), acc.astype(out.dtype))
+    ct.store(out, (i, j), (acc * 2.0).astype(out.dtype))\n",
+        shapes: [PLAIN, PLAIN],
+        sent: 0,
+    },
+    // What is read behind the store is what was stored, and in vectors.
+    Way {
+        behind: "    ct.store(out, (i, j), acc.astype(out.dtype))
+    again = ct.load(out, (i, j), (64, 128), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(other, (i, j), again + again)\n",
+        shapes: [PLAIN, PLAIN],
+        sent: 0,
+    },
+];
+
+fn fill(dtype: DType, sizes: &[i64], seed: usize) -> Data {
+    let format = FloatFormat::of(dtype).expect("a float");
+    Data::codes(dtype, sizes, |at| {
+        let value = ((at * 7 + seed + at / 29) % 23) as f64 / 8.0 - 1.25;
+        format.encode(value, Rounding::NearestEven, Overflow::Saturate)
+    })
+}
+
+fn agrees(dtype: DType, way: &Way) {
+    let source = format!("{HEAD}{}", way.behind);
+    let file = parse_file("kernel.py", &source);
+    let ranks = [2, 2, way.shapes[0].len(), way.shapes[1].len()];
+    let args: Vec<(String, ArgType)> = ["x", "y", "out", "other"]
+        .iter()
+        .zip(ranks)
+        .map(|(name, rank)| (name.to_string(), ArgType::array(dtype, rank)))
+        .collect();
+    let compiled = compile(&file, "kernel", &args, &CompileOptions::default())
+        .unwrap_or_else(|found| panic!("{}\n{source}", found[0].render(&file.sources, false)));
+    let [m, n, k] = SIZES;
+    let result = |axes: &[usize], seed| fill(dtype, &axes.iter().map(|&axis| [m, n, 1][axis]).collect::<Vec<_>>(), seed);
+    let start = [fill(dtype, &[m, k], 1), fill(dtype, &[k, n], 2), result(way.shapes[0], 3), result(way.shapes[1], 4)];
+    let launch = Launch { compiled: &compiled, grid: [(m as u32).div_ceil(64), (n as u32).div_ceil(128), 1] };
+    let mut wanted = start.clone();
+    on_cpu(&launch, &mut wanted).unwrap_or_else(|error| panic!("{error}\n{source}"));
+    let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O2);
+    let device = device.unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+    let text = print_module(&device.tile);
+    assert_eq!(text.matches("tile.tma_store ").count(), way.sent, "{text}");
+    let mut stepped = start.clone();
+    in_lockstep_as_it_is(device.tile.clone(), launch.grid, &mut stepped).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    // Four warps hold 64 x 128 elements, and a warp's instruction stores 512 bytes.
+    let matrices = |text: &str| text.starts_with("stmatrix");
+    let accesses = shared_accesses(&kernel.kernel);
+    assert!(accesses.iter().all(|access| access.cost.degree == Some(1)), "{accesses:?}\n{text}");
+    let stored: u32 = accesses.iter().filter(|access| matrices(&access.operation)).map(|access| access.instructions).sum();
+    assert_eq!(stored as usize, way.sent * 64 * 128 * 2 / 4 / 512, "{accesses:?}\n{text}");
+    let mut runs = vec![("lock-step".to_string(), stepped)];
+    for schedule in SCHEDULES {
+        let mut data = start.clone();
+        run_under(schedule, &kernel, launch.grid, &mut data).unwrap_or_else(|error| panic!("{schedule:?}: {error}\n{text}"));
+        runs.push((format!("{schedule:?}"), data));
+    }
+    for (name, data) in &runs {
+        for at in [2, 3] {
+            same(&wanted[at], &data[at], 1e-6).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        }
+    }
+    let faults = assembles_fully(&compiled);
+    assert!(faults.is_empty(), "{faults:?}\n{source}");
+}
+
+#[test]
+fn sixteen_bits_leave_by_matrices() {
+    WAYS.iter().for_each(|way| agrees(DType::BF16, way));
+}
+
+#[test]
+fn halves_leave_by_matrices() {
+    WAYS[..2].iter().for_each(|way| agrees(DType::F16, way));
+}
