@@ -7,7 +7,7 @@
 //! ```
 
 use rustc_hash::FxHashMap;
-use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::attrs::{MemoryOrder, Predicate, Signedness};
 use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, Trait, Value};
 
 /// A load all of whose elements go through one selection.
@@ -21,6 +21,60 @@ pub(crate) struct Masked {
     pub(crate) chain: Vec<Op>,
     /// The selection.
     pub(crate) selection: Op,
+}
+
+impl Masked {
+    /// The axis along which elements are needed up to some place only: the mask is `count <= limit` or `count < limit`, where the limit is one
+    /// along the axis.
+    pub(crate) fn falls_along(&self, func: &Func) -> Option<usize> {
+        let data = &func.ops[func.defining_op(self.mask)?];
+        let OpKind::Schedule(ScheduleOp::CmpI { predicate, signedness: Signedness::Signed }) = data.kind else { return None };
+        let (count, limit) = match predicate {
+            Predicate::Le | Predicate::Lt => (data.one(0), data.one(1)),
+            Predicate::Ge | Predicate::Gt => (data.one(1), data.one(0)),
+            Predicate::Eq | Predicate::Ne => return None,
+        };
+        let axis = counted_axis(func, count)?;
+        (self.needed && is_one_along(func, limit, axis)).then_some(axis)
+    }
+}
+
+/// The axis along which a tile is 0, 1, 2, ..
+fn counted_axis(func: &Func, value: Value) -> Option<usize> {
+    let data = &func.ops[func.defining_op(value)?];
+    match data.kind {
+        OpKind::Schedule(ScheduleOp::Iota {}) => Some(0),
+        OpKind::Schedule(ScheduleOp::Broadcast {}) => {
+            let axis = counted_axis(func, data.one(0))?;
+            (extent(func, data.one(0), axis)? == extent(func, value, axis)?).then_some(axis)
+        }
+        OpKind::Schedule(ScheduleOp::Reshape {}) => {
+            // Axes of extent 1 come and go.
+            let axis = counted_axis(func, data.one(0))?;
+            let all = extent(func, data.one(0), axis)?;
+            let shape = &func.ty(value).as_tile()?.shape;
+            let found = shape.iter().position(|&extent| extent == all)?;
+            (shape.iter().map(|&extent| u64::from(extent)).product::<u64>() == u64::from(all)).then_some(found)
+        }
+        _ => None,
+    }
+}
+
+/// All elements along the axis are the same one.
+fn is_one_along(func: &Func, value: Value, axis: usize) -> bool {
+    let Some(op) = func.defining_op(value) else { return false };
+    let data = &func.ops[op];
+    match &data.kind {
+        OpKind::Schedule(ScheduleOp::Broadcast {}) => {
+            extent(func, data.one(0), axis) == Some(1) || is_one_along(func, data.one(0), axis)
+        }
+        OpKind::Schedule(ScheduleOp::Constant { value }) => value.splat_bits().is_some(),
+        _ => func.ty(value).as_tile().is_some_and(|tile| tile.shape.is_empty() || tile.shape.get(axis) == Some(&1)),
+    }
+}
+
+fn extent(func: &Func, value: Value, axis: usize) -> Option<u32> {
+    func.ty(value).as_tile()?.shape.get(axis).copied()
 }
 
 /// The masked loads of a function, by load.

@@ -1,12 +1,16 @@
 //! Elementwise operations: one register at a time, by the operation's meaning for an element.
 
+use tessera_ir::attrs::Signedness;
 use tessera_ir::{Elem, OpData, ScheduleOp, Value};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{Class, Value as Reg};
+use tessera_ptx::ssa::{Arg, Class, Value as Reg};
 use tessera_types::DType;
 
 use super::bound::Regs;
 use super::lowering::{Lowered, Lowering};
+
+/// The largest number that is compared by its distance from another one.
+const MOST_COUNTED: i64 = 1 << 29;
 
 impl Lowering<'_> {
     /// Lowers an elementwise operation; false if it is none.
@@ -29,6 +33,10 @@ impl Lowering<'_> {
             return Err(self.broken("operands of different layouts"));
         }
         if let Some(regs) = self.in_pairs(data, kind, &operands)? {
+            self.bind_regs(data.result(), regs);
+            return Ok(true);
+        }
+        if let Some(regs) = self.count_compared(data, kind, &operands)? {
             self.bind_regs(data.result(), regs);
             return Ok(true);
         }
@@ -71,6 +79,46 @@ impl Lowering<'_> {
             }
         };
         done.ok_or_else(|| self.unsupported(format!("`{}` of `{from}` has no instructions", data.row().mnemonic)))
+    }
+
+    /// A comparison of what counts in steps from one place of the thread: `place + step < limit` is `step < limit - place`, where the
+    /// difference serves all steps and a step is a constant. Numbers far from the ends of their type do not wrap.
+    fn count_compared(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
+        let ScheduleOp::CmpI { predicate, signedness: Signedness::Signed } = kind else { return Ok(None) };
+        let small = |this: &Self, value: Value| {
+            let fact = this.facts.fact(value);
+            -MOST_COUNTED <= fact.least && fact.greatest <= MOST_COUNTED
+        };
+        if self.dtype(data.one(0))? != DType::I32 || !small(self, data.one(0)) || !small(self, data.one(1)) {
+            return Ok(None);
+        }
+        let pairs: Vec<_> = operands[0].iter().zip(&operands[1]).map(|(&count, &limit)| (self.stepped(count), limit)).collect();
+        let mut places: Vec<_> = pairs.iter().map(|&((place, _), limit)| (place, limit)).collect();
+        places.sort_unstable();
+        places.dedup();
+        if places.len() > pairs.len() / 2 {
+            return Ok(None);
+        }
+        let mut results = Regs::new();
+        for ((place, step), limit) in pairs {
+            let rest = self.b.sub(Ty::S32, limit, place);
+            results.push(self.b.setp(super::integer::compare_word(*predicate), Ty::S32, step, rest));
+        }
+        Ok(Some(results))
+    }
+
+    /// A number as one that several share and a constant.
+    fn stepped(&mut self, number: Reg) -> (Reg, Reg) {
+        let kernel = self.b.kernel();
+        let sum = kernel.definition(number).filter(|&inst| matches!(kernel.text(inst), "add.s32" | "add.u32"));
+        match sum.map(|inst| kernel.inst(inst).args.as_slice()) {
+            Some(&[_, Arg::Use(place), Arg::Use(step)])
+                if kernel.constant(step).is_some_and(|step| step <= MOST_COUNTED as u64) =>
+            {
+                (place, step)
+            }
+            _ => (number, self.b.u32(0)),
+        }
     }
 
     /// Conversions between `f32` and floats of 16 and 8 bits take two numbers at once.

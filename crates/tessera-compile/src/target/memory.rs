@@ -15,7 +15,7 @@ use super::frame::identifier;
 use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::scratch::element_bytes;
-use super::view::Run;
+use super::view::{Run, Window};
 use crate::analysis::memory::{Root, root};
 use crate::analysis::neighbours::Vector;
 
@@ -142,7 +142,9 @@ impl Lowering<'_> {
         let needed = self.needed(op)?;
         for mut run in self.runs(&mut window) {
             if let Some((mask, negated)) = &needed {
-                let any = self.any(run.registers.iter().map(|&register| mask[register]), *negated);
+                let whole = run.registers.len();
+                let decisive = if self.decided_by_first(op, &window, &run) { 1 } else { whole };
+                let any = self.any(run.registers[..decisive].iter().map(|&register| mask[register]), *negated);
                 run.when = self.both(run.when, any);
             }
             let loaded = match base {
@@ -162,6 +164,14 @@ impl Lowering<'_> {
             Some(masked) if self.bound[masked.mask.index()].is_some() => Ok(Some((self.regs(masked.mask)?, !masked.needed))),
             _ => Ok(None),
         }
+    }
+
+    /// Whether no element of a run is needed unless its first is: the mask compares a count along the run with one limit.
+    fn decided_by_first(&self, load: Op, window: &Window, run: &Run) -> bool {
+        let Some(axis) = self.masked.get(&load).and_then(|masked| masked.falls_along(self.func)) else { return false };
+        let place = |register: usize, dim| window.place.parts(register, dim);
+        let moves = |dim: usize| run.registers.iter().any(|&register| place(register, dim) != place(run.registers[0], dim));
+        (0..window.layout.rank()).all(|dim| dim == axis || !moves(dim))
     }
 
     /// Whether one of some conditions holds, or does not.

@@ -134,6 +134,18 @@ impl Lowering<'_> {
         self.b.add(Ty::S32, value, add)
     }
 
+    /// The least coordinate of the aligned row that a register is of: rows that divide the tile are in it as a whole or not at all.
+    fn first_of_row(&mut self, place: &Place, register: usize, dim: usize) -> Reg {
+        let (xor, add) = place.parts(register, dim);
+        let rows = (place.thread_bits[dim] | place.shape[dim]).trailing_zeros();
+        let within = (1u64 << rows.min(63)) - 1;
+        if xor != 0 {
+            return self.coordinate(place, register, dim);
+        }
+        let first = self.b.u32((add & !within) as u32);
+        self.b.add(Ty::S32, place.thread[dim], first)
+    }
+
     /// Whether a register holds an element of the tile.
     pub(super) fn inside(&mut self, place: &Place, register: usize) -> Inside {
         let mut all: Option<Reg> = None;
@@ -146,7 +158,7 @@ impl Lowering<'_> {
             if add >= extent {
                 return Inside::Never;
             }
-            let coordinate = self.coordinate(place, register, dim);
+            let coordinate = self.first_of_row(place, register, dim);
             let limit = self.b.u32(extent as u32);
             let within = self.b.setp(Word::Lt, Ty::U32, coordinate, limit);
             all = Some(match all {

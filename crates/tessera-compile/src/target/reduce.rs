@@ -15,8 +15,8 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::attrs::{ReduceOrder, Signedness};
-use tessera_ir::{Block, Const, Elem, OpData, ScheduleOp, Trait};
+use tessera_ir::attrs::{ReduceOrder, Rounding, Signedness};
+use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
@@ -27,6 +27,9 @@ use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::remap::{Remap, row_major};
 use super::scratch::element_bytes;
+
+/// Sums that a thread adds products to in turn, so that one need not wait for the other.
+const CHAINS: usize = 4;
 
 /// A register's coordinates, each in two parts (see [`Place::parts`]).
 type Parts = SmallVec<[(u64, u64); 4]>;
@@ -125,7 +128,8 @@ impl Lowering<'_> {
         let results = if tree {
             self.by_tree(&combiner, &layout, &place, dim, &operands, &lists)?
         } else {
-            self.freely(&combiner, &layout, &place, dim, &operands, &lists)?
+            let products = self.summed_products(data, &combiner, &layout)?;
+            self.freely(&combiner, &layout, &place, dim, (&operands, products.as_ref()), &lists)?
         };
         // Each group's result belongs to the coordinates of its registers without the axis.
         let from: Option<Distribution> = if layout.rank() == 1 {
@@ -176,13 +180,35 @@ impl Lowering<'_> {
 
     // --- any order
 
+    /// The factors of what is summed up, where it is products: sums in any order are then fused, as `fma-contract` does with two operations.
+    fn summed_products(&self, data: &OpData, combiner: &Combiner<'_>, layout: &Distribution) -> Lowered<Option<(Ty, [Regs; 2])>> {
+        let ty = match combiner.elems[..] {
+            [Elem::Num(DType::F32)] => Ty::F32,
+            [Elem::Num(DType::F64)] => Ty::F64,
+            _ => return Ok(None),
+        };
+        let kind = |op| self.data(op).kind.schedule();
+        let sum = self.func.blocks[combiner.region].ops.first().and_then(|&op| kind(op)).filter(|_| combiner.commutative);
+        let Some(product) = self.func.defining_op(data.operands[0]) else { return Ok(None) };
+        let nearest = |rounding: &Rounding, flush: &bool| *rounding == Rounding::NearestEven && !flush;
+        let fused = matches!(sum, Some(ScheduleOp::AddF { rounding, flush_to_zero }) if nearest(rounding, flush_to_zero))
+            && matches!(kind(product), Some(ScheduleOp::MulF { rounding, flush_to_zero }) if nearest(rounding, flush_to_zero));
+        let factors = self.data(product);
+        // Where the reduction alone is lowered, to see what it exchanges, there are none.
+        let bound = factors.operands.iter().all(|factor| self.bound[factor.index()].is_some());
+        if !fused || !bound || self.layout(data.operands[0])? != *layout {
+            return Ok(None);
+        }
+        Ok(Some((ty, [self.regs(factors.one(0))?, self.regs(factors.one(1))?])))
+    }
+
     fn freely(
         &mut self,
         combiner: &Combiner<'_>,
         layout: &Distribution,
         place: &Place,
         dim: usize,
-        operands: &[Regs],
+        (operands, products): (&[Regs], Option<&(Ty, [Regs; 2])>),
         groups: &[Vec<usize>],
     ) -> Lowered<Vec<Item>> {
         let identity: Item = combiner
@@ -195,12 +221,20 @@ impl Lowering<'_> {
             .collect();
         let mut results = Vec::new();
         for group in groups {
-            let mut items = Vec::new();
+            let mut items: Vec<Item> = Vec::new();
+            let mut fused = 0;
             for &register in group {
                 let item = self.item(operands, register);
                 match self.inside(place, register) {
                     Inside::Never => {}
-                    Inside::Always => items.push(item),
+                    Inside::Always => match products {
+                        Some((ty, [a, b])) if items.len() >= CHAINS => {
+                            let sum = &mut items[fused % CHAINS][0];
+                            *sum = self.b.fma(*ty, a[register], b[register], *sum);
+                            fused += 1;
+                        }
+                        _ => items.push(item),
+                    },
                     Inside::When(within) => items.push(self.choose(within, &item, &identity)),
                 }
             }

@@ -6,7 +6,7 @@
 //! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
 //! without, 0.98 with.)
 
-use tessera_ir::{Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Type, Value};
 use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
@@ -27,23 +27,30 @@ const MORE_PIECES: u64 = 48;
 /// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere, and where elements are moved or
 /// converted one by one, which takes as many registers as there are.
 pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
-    let ops = &func.blocks[func.body].ops;
-    let straight = |op: &Op| match &func.ops[*op].kind {
-        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::Scan { .. }) => false,
-        OpKind::Schedule(ScheduleOp::Reduce { .. }) | OpKind::Tile(_) => true,
-        OpKind::Schedule(_) => func.ops[*op].regions.is_empty(),
-        OpKind::Graph(_) => false,
-    };
+    let mut ways = Vec::new();
     let converts = widest(func) == 8 && units.capability < 89;
-    if !ops.iter().all(straight) || converts || !in_vectors(func) {
+    if !straight(func, func.body, &mut ways) || converts || !in_vectors(func) {
         return None;
     }
     let combines = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
-    let live = (0..ops.len()).filter(|&at| combines(&ops[at])).map(|at| live_across(func, ops, at)).max()?;
+    let most = |ops: &[Op]| (0..ops.len()).filter(|&at| combines(&ops[at])).map(|at| live_across(func, ops, at)).max();
+    let live = ways.iter().filter_map(|&way| most(&func.blocks[way].ops)).max()?;
     let threads = u64::from(warps * Arch::WARP);
     let more = widest(func) == 64 || units.capability < 90 || live > 32 && widest(func) == 8;
     let blocks = (REGISTERS / (threads * (live + if more { MORE_PIECES } else { PIECES }))).min(THREADS / threads);
     (blocks > 1).then_some(blocks as u32)
+}
+
+/// Whether a block goes its way once, and the ways through its branches do; each is noted.
+fn straight(func: &Func, block: Block, ways: &mut Vec<Block>) -> bool {
+    ways.push(block);
+    func.blocks[block].ops.iter().all(|&op| match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::Scan { .. }) => false,
+        OpKind::Schedule(ScheduleOp::Reduce { .. }) | OpKind::Tile(_) => true,
+        OpKind::Schedule(ScheduleOp::If {}) => func.ops[op].regions.iter().all(|&way| straight(func, way, ways)),
+        OpKind::Schedule(_) => func.ops[op].regions.is_empty(),
+        OpKind::Graph(_) => false,
+    })
 }
 
 /// Lines of every array that the function has views of are whole vectors of 16 bytes: their stated sizes are, and the array is aligned so.

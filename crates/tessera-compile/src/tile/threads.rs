@@ -46,8 +46,8 @@ pub(super) fn warps(func: &Func) -> u32 {
             let bytes = if combines && !loops { BYTES.1 } else { BYTES.0 };
             let elements = (bytes * 8 / widest_held(func) as usize).clamp(ELEMENTS.0, ELEMENTS.1);
             let threads = (tile / elements).next_power_of_two();
-            // Three eighths more a thread are better than half as many threads idle.
-            let threads = if tile <= threads / 2 * elements * 11 / 8 { threads / 2 } else { threads };
+            // Half as many more a thread are better than a quarter of the threads idle.
+            let threads = if tile <= threads / 2 * elements * 3 / 2 { threads / 2 } else { threads };
             // In a loop threads meet again and again: more of them at once.
             threads.clamp(128, if tile > 16 * 1024 || loops { 1024 } else { 512 })
         }

@@ -12,18 +12,59 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
     }
 }
 
-/// How many rows one block takes: enough elements that a block is worth starting, one row at least; on a GPU a power of two, since
-/// threads are shared out by halves.
-pub(crate) fn rows_per_block(n: usize, machine: Machine) -> usize {
-    match machine {
-        Machine::Cpu => (16384 / n.max(1)).clamp(1, 16),
-        Machine::Gpu(_) => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
-    }
+/// How the rows of a problem are divided among blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Division {
+    /// A block takes so many whole rows at once.
+    Whole(usize),
+    /// A block takes a row in pieces of so many elements, twice.
+    InTurn(usize),
+    /// A block takes a piece of so many elements of a row; what is common to the row goes through memory between two launches.
+    Shared(usize),
 }
 
-/// The pieces that a row goes by in where registers cannot hold it: as long as a block's threads can take at once.
-pub(crate) fn pieces(n: usize, storage: DType, machine: Machine) -> Option<usize> {
-    (matches!(machine, Machine::Gpu(_)) && n > 16384).then_some(if storage.bits() > 32 { 4096 } else { 16384 })
+/// Rows that leave multiprocessors without work where a block takes one, and from how many elements on a second launch costs less than that.
+const FEW: usize = 128;
+const LONG: usize = 65536;
+
+/// Elements of a row that a block's registers hold, by the bits of an element.
+fn held(bits: u32) -> usize {
+    if bits > 32 { 16384 } else { 32768 }
+}
+
+/// Bits of the widest access of a thread.
+pub(crate) const VECTOR_BITS: u32 = 128;
+
+impl Division {
+    /// Whole rows: enough elements that a block is worth starting, one row at least; on a GPU a power of two of rows, since threads are
+    /// shared out by halves, and a row for each warp as long as a warp can hold one.
+    pub(crate) fn whole(n: usize, machine: Machine) -> Division {
+        Division::Whole(match machine {
+            Machine::Cpu => (16384 / n.max(1)).clamp(1, 16),
+            Machine::Gpu(_) if (1025..2048).contains(&n) => 4,
+            Machine::Gpu(_) => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
+        })
+    }
+
+    /// The division of `count` rows of `n` elements.
+    pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
+        match machine {
+            Machine::Cpu => Division::whole(n, machine),
+            Machine::Gpu(_) if n <= held(storage.bits()) => Division::whole(n, machine),
+            Machine::Gpu(_) if count <= FEW && n > LONG => Division::Shared(8192),
+            // As long as a block's threads can take at once.
+            Machine::Gpu(_) => Division::InTurn(if storage.bits() > 32 { 4096 } else { 16384 }),
+        }
+    }
+
+    /// The grid for `count` rows of `n` elements.
+    pub(crate) fn grid(self, count: usize, n: usize) -> Result<[u32; 3], Unsupported> {
+        match self {
+            Division::Whole(rows) => grid(count, rows),
+            Division::InTurn(_) => grid(count, 1),
+            Division::Shared(piece) => grid(count, 1).map(|[rows, ..]| [rows, n.div_ceil(piece) as u32, 1]),
+        }
+    }
 }
 
 /// Elements one block of an elementwise kernel takes: blocks cost a few hundred nanoseconds each on a CPU, so large arrays get large

@@ -12,7 +12,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::rows::{self, Division};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static SOFTMAX: Operator = Operator {
@@ -63,8 +63,10 @@ fn edges() -> Vec<Problem> {
         cases.push(problem(1, 1, 5, n, ""));
         cases.push(problem(1, 2, n.min(200), n, "causal"));
     }
-    // More than registers hold.
-    cases.push(problem(1, 1, 2, 16500, ""));
+    // Rows that see half of the columns, in blocks of their own and not.
+    cases.extend([problem(1, 2, 128, 128, "causal"), problem(1, 2, 96, 192, "causal"), problem(1, 1, 40, 64, "causal")]);
+    // More than registers hold in the widest precisions, in all but packed ones, and in any.
+    cases.extend([problem(1, 1, 2, 16500, ""), problem(1, 1, 2, 33000, ""), problem(1, 1, 2, 66000, "")]);
     cases
 }
 
@@ -76,25 +78,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         return Err(Unsupported("causal softmax needs a key for every query".to_string()));
     }
     let count = batch * heads * queries;
-    let tensors = vec![
+    let mut tensors = vec![
         TensorSpec::new("x", storage, [count, keys], Role::Input),
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
-    let pieces = rows::pieces(keys, storage, machine).filter(|_| !causal);
-    let per_block = if pieces.is_some() { 1 } else { rows::rows_per_block(keys, machine) };
-    let mut arguments = vec![
-        ("x", Argument::Tensor(0)),
-        ("y", Argument::Tensor(1)),
-        ("ACC", Argument::Type(acc)),
-        match pieces {
-            Some(piece) => ("CHUNK", Argument::Int(piece as i64)),
-            None => ("ROWS", Argument::Int(per_block as i64)),
-        },
-        ("N", Argument::Int(keys as i64)),
-    ];
-    if causal {
-        arguments.push(("QUERIES", Argument::Int(queries as i64)));
-    }
+    let division = if causal { Division::whole(keys, machine) } else { Division::of(count, keys, storage, machine) };
+    let (launches, partial) = launches(division, causal.then_some(queries), [count, keys], storage, acc)?;
+    tensors.extend(partial);
     // A causal row reads what it keeps and writes all of it.
     let kept = if causal {
         (batch * heads) as u64 * (0..queries).map(|q| (q + keys - queries + 1) as u64).sum::<u64>()
@@ -103,15 +93,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec {
-            kernel: match pieces {
-                Some(_) => "softmax_wide",
-                None if causal => "softmax_causal",
-                None => "softmax",
-            },
-            arguments,
-            grid: rows::grid(count, per_block)?,
-        }],
+        launches,
         outputs: vec![OutputRows { tensor: 1, rows: count, row_len: keys, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, kept),
@@ -123,6 +105,46 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         },
         exact_lane: false,
         reference: Box::new(Probabilities { queries, keys, causal, out: storage, acc }),
+    })
+}
+
+/// The launches for rows that are divided so, and what lies between them; `queries` of a square where it is causal.
+fn launches(
+    division: Division,
+    queries: Option<usize>,
+    [count, keys]: [usize; 2],
+    storage: DType,
+    acc: DType,
+) -> Result<(Vec<LaunchSpec>, Vec<TensorSpec>), Unsupported> {
+    let grid = division.grid(count, keys)?;
+    let (x, y) = (("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)));
+    let (accumulator, n) = (("ACC", Argument::Type(acc)), ("N", Argument::Int(keys as i64)));
+    let launch = |kernel, arguments| LaunchSpec { kernel, arguments, grid };
+    Ok(match (division, queries) {
+        (Division::Whole(rows), None) => {
+            let arguments = vec![x, y, accumulator, ("ROWS", Argument::Int(rows as i64)), n];
+            (vec![launch("softmax", arguments)], Vec::new())
+        }
+        (Division::Whole(rows), Some(queries)) => {
+            let queries = ("QUERIES", Argument::Int(queries as i64));
+            let arguments = vec![x, y, accumulator, ("ROWS", Argument::Int(rows as i64)), n, queries];
+            (vec![launch("softmax_causal", arguments)], Vec::new())
+        }
+        (Division::InTurn(piece), _) => {
+            let group = ("GROUP", Argument::Int(i64::from(rows::VECTOR_BITS / storage.bits())));
+            let arguments = vec![x, y, accumulator, ("CHUNK", Argument::Int(piece as i64)), group, n];
+            (vec![launch("softmax_wide", arguments)], Vec::new())
+        }
+        (Division::Shared(piece), _) => {
+            let pieces = keys.div_ceil(piece);
+            let partial = |name| TensorSpec::new(name, acc, [count, pieces], Role::Workspace);
+            let (tops, sums) = (("tops", Argument::Tensor(2)), ("sums", Argument::Tensor(3)));
+            let piece = ("CHUNK", Argument::Int(piece as i64));
+            let pieces = ("PIECES", Argument::Int(pieces as i64));
+            let parts = launch("softmax_parts", vec![x, tops, sums, accumulator, piece, n]);
+            let join = launch("softmax_join", vec![x, tops, sums, y, accumulator, piece, pieces]);
+            (vec![parts, join], vec![partial("tops"), partial("sums")])
+        }
     })
 }
 

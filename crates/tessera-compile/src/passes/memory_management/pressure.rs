@@ -5,7 +5,7 @@
 //!
 //! | a value | costs for each of its registers |
 //! |---|---|
-//! | whose maker is arithmetic of elements on what is held anyway is made again at each use | 1 a use |
+//! | that follows by arithmetic of elements from what is held anyway or takes fewer registers is made again at each use | 1 a use and operation |
 //! | else is kept in shared memory, in a buffer of its own | 4 for the store and 4 a use: a pass over the banks moves 128 bytes of a warp |
 //! | that goes round a loop, or is used where it is held | cannot go |
 //!
@@ -15,6 +15,7 @@
 //! %y = addf %x, %z                                                         %back = tile.load_shared %spill : tile<128x256xf32, #0>
 //! ```
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
@@ -24,6 +25,8 @@ use super::registers::{Peak, Places, is_free, registers};
 
 /// What a loop multiplies costs by.
 const ROUNDS: u64 = 16;
+/// Operations that follow each other where a value is made again.
+const DEEPEST: u32 = 6;
 /// Values that are moved out of registers in one function: more is no repair.
 const MOST: usize = 32;
 
@@ -59,8 +62,8 @@ pub(super) fn relieve(func: &mut Func, arch: Arch, search: Search) -> bool {
 /// How a value leaves the registers over an operation.
 struct Choice {
     value: Value,
-    /// It is made again; else it goes through shared memory.
-    again: bool,
+    /// What makes it again, in order; else it goes through shared memory.
+    again: Vec<Op>,
     /// Operations behind the peak that get it back.
     uses: Vec<Op>,
     cost: u64,
@@ -96,25 +99,27 @@ impl Choice {
         }
         let weight = |op: &Op| ROUNDS.pow(places.at[op].loops.len().min(3) as u32);
         let count = ty.layout.registers();
-        let data = &func.ops[maker];
-        let cheap = data.row().has(Trait::Elementwise) && data.row().effects == tessera_ir::Effects::Pure
-            || matches!(data.kind, OpKind::Schedule(ScheduleOp::Iota {} | ScheduleOp::Broadcast {}));
-        let held_anyway = |operand: &Value| {
-            let held = live.is_held(peak, *operand) && uses.iter().all(|&at| live.is_held(at, *operand));
-            held || is_free(func, *operand)
+        let held_anyway = |operand: Value| {
+            let held = live.is_held(peak, operand) && uses.iter().all(|&at| live.is_held(at, operand));
+            held || is_free(func, operand)
         };
-        let again = cheap && data.operands.iter().all(held_anyway);
-        let frees = registers(func, value);
+        let mut way = Way::default();
+        way.follow(func, maker, &held_anyway, DEEPEST);
+        // What is not held anyway is held instead: the narrower type that was widened.
+        let instead: u64 = way.from.iter().map(|&from| registers(func, from)).sum();
+        let again = !way.ops.is_empty() && instead < registers(func, value);
+        let frees = registers(func, value) - if again { instead } else { 0 };
         let bits = ty.tile.elem.num()?.bits();
         let gets: u64 = uses.iter().map(weight).sum();
         let cost = if again {
-            gets * count
+            gets * count * way.ops.iter().filter(|&&op| costs(func, op)).count() as u64
         } else if bits >= 8 {
             // A pass over the banks moves 128 bytes of a warp; a store, and a load for each use.
             (weight(&maker) + gets) * count * u64::from(bits).div_ceil(32) * 4
         } else {
             return None;
         };
+        let again = if again { way.ops } else { Vec::new() };
         (frees > 0).then_some(Choice { value, again, uses, cost, frees })
     }
 
@@ -122,7 +127,7 @@ impl Choice {
         let Def::Result(maker, position) = func.values[self.value].def else { return };
         let ty = func.ty(self.value).clone();
         let mut buffer = None;
-        if !self.again
+        if self.again.is_empty()
             && let Type::Distributed(spread) = &ty
             && let Some(elem) = spread.tile.elem.num()
         {
@@ -137,26 +142,78 @@ impl Choice {
             buffer = Some(place);
         }
         for &at in &self.uses {
-            let span = func.ops[at].span;
-            let back = match buffer {
-                Some(buffer) => func.make_op(TileOp::LoadShared {}.into(), &[&[buffer]], [ty.clone()], [], span),
-                None => {
-                    let data = func.ops[maker].clone();
-                    let groups: Vec<SmallVec<[Value; 4]>> =
-                        (0..data.segments.len()).map(|group| data.group(group).into()).collect();
-                    let groups: Vec<&[Value]> = groups.iter().map(SmallVec::as_slice).collect();
-                    let types: Vec<Type> = data.results.iter().map(|&result| func.ty(result).clone()).collect();
-                    func.make_op(data.kind, &groups, types, [], span)
+            let result = match buffer {
+                Some(buffer) => {
+                    let back = func.make_op(TileOp::LoadShared {}.into(), &[&[buffer]], [ty.clone()], [], func.ops[at].span);
+                    insert_before(func, at, back);
+                    func.ops[back].result()
                 }
+                None => self.repeat(func, at, maker, position as usize),
             };
-            let result = func.ops[back].results[if buffer.is_some() { 0 } else { position as usize }];
-            insert_before(func, at, back);
             let data = &mut func.ops[at];
             for used in data.operands.iter_mut().chain(&mut data.through).filter(|used| **used == self.value) {
                 *used = result;
             }
         }
     }
+
+    /// Makes the value again before an operation.
+    fn repeat(&self, func: &mut Func, at: Op, maker: Op, position: usize) -> Value {
+        let mut made: FxHashMap<Value, Value> = FxHashMap::default();
+        for &op in &self.again {
+            let data = func.ops[op].clone();
+            let renamed = |group: &[Value]| group.iter().map(|value| made.get(value).copied().unwrap_or(*value)).collect();
+            let groups: Vec<SmallVec<[Value; 4]>> = (0..data.segments.len()).map(|group| renamed(data.group(group))).collect();
+            let groups: Vec<&[Value]> = groups.iter().map(SmallVec::as_slice).collect();
+            let types: Vec<Type> = data.results.iter().map(|&result| func.ty(result).clone()).collect();
+            let back = func.make_op(data.kind, &groups, types, [], func.ops[at].span);
+            insert_before(func, at, back);
+            made.extend(data.results.iter().copied().zip(func.ops[back].results.iter().copied()));
+        }
+        let value = func.ops[maker].results[position];
+        made.get(&value).copied().unwrap_or(value)
+    }
+}
+
+/// How a value is made again.
+#[derive(Default)]
+struct Way {
+    /// Operations in order, the last is the value's maker; none where it cannot be made again.
+    ops: Vec<Op>,
+    /// Values that are held for it.
+    from: Vec<Value>,
+}
+
+impl Way {
+    /// Takes in an operation on elements, and what makes its operands unless they are held anyway.
+    fn follow(&mut self, func: &Func, op: Op, held_anyway: &impl Fn(Value) -> bool, deepest: u32) -> bool {
+        let data = &func.ops[op];
+        let elementwise = data.row().has(Trait::Elementwise) && data.row().effects == tessera_ir::Effects::Pure;
+        if deepest == 0 || !elementwise && costs(func, op) || data.results.len() != 1 || data.through.is_some() {
+            return false;
+        }
+        if self.ops.contains(&op) {
+            return true;
+        }
+        for &operand in &data.operands {
+            if held_anyway(operand) || self.from.contains(&operand) {
+                continue;
+            }
+            let made = func.defining_op(operand).is_some_and(|maker| self.follow(func, maker, held_anyway, deepest - 1));
+            if !made {
+                self.from.push(operand);
+            }
+        }
+        self.ops.push(op);
+        true
+    }
+}
+
+/// Whether an operation is instructions, and not only other names for registers.
+fn costs(func: &Func, op: Op) -> bool {
+    let named =
+        matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} | ScheduleOp::Iota {}));
+    !named
 }
 
 fn insert_behind(func: &mut Func, at: Op, op: Op) {

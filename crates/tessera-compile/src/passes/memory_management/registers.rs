@@ -42,12 +42,20 @@ pub(super) fn registers(func: &Func, value: Value) -> u64 {
     }
 }
 
-/// True for a value that the lowering makes out of nothing wherever it is wanted.
+/// True for a value that the lowering makes out of nothing wherever it is wanted. A kernel's parameters, and views of nothing else, lie in
+/// memory that instructions read as they read registers.
 pub(super) fn is_free(func: &Func, value: Value) -> bool {
-    let Some(op) = func.defining_op(value) else { return false };
+    let Some(op) = func.defining_op(value) else { return func.blocks[func.body].args.contains(&value) };
     let data = &func.ops[op];
     match &data.kind {
         OpKind::Schedule(ScheduleOp::Constant { .. }) => true,
+        OpKind::Schedule(
+            ScheduleOp::Assume { .. }
+            | ScheduleOp::MakeTensorView {}
+            | ScheduleOp::MakePartitionView {}
+            | ScheduleOp::MakeStridedView {}
+            | ScheduleOp::MakeGatherScatterView {},
+        ) => data.operands.iter().all(|&operand| is_free(func, operand)),
         OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => {
             func.ty(data.one(0)).is_scalar() || is_free(func, data.one(0))
         }
