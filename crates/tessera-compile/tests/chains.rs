@@ -247,7 +247,20 @@ def kernel(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int],
         m = m_new
     ct.store(O, (b, i, 0, 0), (acc / l).astype(O.dtype).reshape((1, TM, 1, D)))
 ";
-    for (tm, tn, d, dtype) in [(128, 128, 64, DType::F16), (64, 64, 128, DType::BF16), (128, 64, 256, DType::BF16)] {
+    // The same in a loop over tiles, of which a block takes more than one.
+    let (head, body) = text.split_once("    i, b = ct.bid(0), ct.bid(1)\n").expect("where a block is");
+    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    let around = format!(
+        "{head}    tiles = ct.cdiv(Q.shape[1], TM)\n    for tile in range(ct.bid(0), 2 * tiles, ct.num_blocks(0)):\n        i, b = tile % tiles, tile // tiles\n{body}"
+    );
+    let cases = [
+        (128, 128, 64, DType::F16, text),
+        (64, 64, 128, DType::BF16, text),
+        (128, 64, 256, DType::BF16, text),
+        (64, 64, 64, DType::BF16, &around),
+        (128, 64, 128, DType::F16, &around),
+    ];
+    for (tm, tn, d, dtype, text) in cases {
         println!("{tm} {tn} {d}");
         let array = ArgType::array(dtype, 4);
         let args = [
@@ -271,7 +284,8 @@ def kernel(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int],
             Data::zeros(dtype, &[2, rows, 1, d]),
             Data::Scalar(0.25_f32.to_le_bytes().to_vec()),
         ];
-        let launch = Launch { compiled: &compiled, grid: [(rows as u32).div_ceil(tm as u32), 2, 1] };
+        let grid = if text.contains("num_blocks") { [2, 1, 1] } else { [(rows as u32).div_ceil(tm as u32), 2, 1] };
+        let launch = Launch { compiled: &compiled, grid };
         let (mut cpu, mut emulated) = (data.to_vec(), data.to_vec());
         on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}"));
         on_emulator(&launch, Arch::Sm90a, &mut emulated).unwrap_or_else(|error| panic!("{error}\n{tile}"));

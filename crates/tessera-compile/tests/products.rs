@@ -179,7 +179,7 @@ fn factors_are_converted_by_a_role_of_their_own() {
 }
 
 /// Sums that blocks add up with atomics, which come behind every load; tiles whose number another array holds; a loop that tests a multiple of
-/// its counter: none of that is a reason against roles.
+/// its counter; two products with a common factor; sums that a round scales; rows from anywhere: none of that is a reason against roles.
 #[test]
 fn what_stands_around_the_loop_decides_nothing() {
     let split = "    s = ct.bid(2)
@@ -196,7 +196,34 @@ fn what_stands_around_the_loop_decides_nothing() {
         k += 1
     ct.store(out, (i, j), acc)
 ";
-    for (body, blocks) in [(split, 3), (chosen, 1)] {
+    let element = "    e = ct.load(at, i, ())
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        acc += ct.mma(ct.load(x, (e, k), (64, 32)), ct.load(y, (k, j), (32, 64)), ct.zeros((64, 64), ct.float32))
+    ct.store(out, (i, j), acc)
+";
+    let gated = "    other, left = acc, x.shape[1]
+    k = 0
+    while left > 0:
+        a = ct.load(x, (i, k), (64, 32))
+        other = ct.mma(a, ct.load(y, (k, 1 - j), (32, 64)), other)
+        acc = ct.mma(a, ct.load(y, (k, j), (32, 64)), acc)
+        left, k = left - 32, k + 1
+    ct.store(out, (i, j), acc + 2 * other)
+";
+    let scaled = "    zero = acc
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        s = ct.load(at, (i,), (1,)).astype(ct.float32) + k
+        acc += ct.mma(ct.load(x, (i, k), (64, 32)), ct.load(y, (k, j), (32, 64)), zero) * s
+    ct.store(out, (i, j), acc)
+";
+    let gathered = "    rows = (i * 64 + ct.arange(64, dtype=ct.int32)) ^ 5
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        columns = k * 32 + ct.arange(32, dtype=ct.int32)
+        a = ct.gather(x, (rows[:, None], columns[None, :]), padding_value=0)
+        acc = ct.mma(a, ct.load(y, (k, j), (32, 64)), acc)
+    ct.store(out, (i, j), acc)
+";
+    for (body, blocks) in [(split, 3), (chosen, 1), (element, 1), (gated, 1), (scaled, 1), (gathered, 1)] {
         let source = format!(
             "import cuda.tile as ct\n\n@ct.kernel\ndef kernel(x, y, at, out):\n    i, j = ct.bid(0), ct.bid(1)\n    acc = ct.zeros((64, 64), ct.float32)\n{body}"
         );

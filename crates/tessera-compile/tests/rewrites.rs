@@ -1,5 +1,5 @@
-//! How a kernel is written does not decide what becomes of it: ten ways or more to write each of four kernels (other names, another order, `while`
-//! for `for`, helper functions, other shapes of the same tiles, a bias, a mask, a scale) get the same recipe.
+//! How a kernel is written does not decide what becomes of it: fifteen ways or more to write each of four kernels (other names, another order, `while`
+//! for `for`, helper functions, other shapes of the same tiles, pointers, a bias, a mask, a scale) get the same recipe.
 //!
 //! Those that do the same work stay within 5 % of the first in instructions, all of them and those of the tensor cores and of copies alone.
 //! Those that do more (a bias is loaded and added, a mask compared) have the same tensor and copy instructions.

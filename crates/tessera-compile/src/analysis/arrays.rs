@@ -21,7 +21,7 @@ pub(crate) fn own_array(func: &Func, view: Value) -> Option<usize> {
 }
 
 /// The value that assumptions were made about.
-fn behind_assumptions(func: &Func, mut value: Value) -> Value {
+pub(crate) fn behind_assumptions(func: &Func, mut value: Value) -> Value {
     while let Some(op) = func.defining_op(value)
         && matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Assume { .. }))
     {

@@ -5,6 +5,7 @@
 //! | `x + 0`, `x * 1`, `x \| 0`, `x << 0`, integers | `x` |
 //! | `x * 0`, `x & 0`, `x - x`, `x ^ x`, integers | `0` |
 //! | `x - 0.0`, `x + -0.0`, `x * 1.0`, `x / 1.0` | `x` (`x + 0.0` is not: it changes `-0.0`) |
+//! | `x ** 2`, floats | `x * x` |
 //! | a constant left of a commutative operation | right of it |
 //! | `broadcast`, `reshape`, `permute` that change nothing; two in a row | their source; one |
 //! | `select` with a known condition or equal choices | the choice |
@@ -12,6 +13,7 @@
 //! | a value that a loop hands on unchanged | the value itself |
 
 use smallvec::SmallVec;
+use tessera_ir::attrs::Rounding;
 use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Shape, Trait, Type, Value};
 use tessera_types::{DType, FloatFormat};
 
@@ -98,6 +100,10 @@ fn simpler(func: &mut Func, op: Op, kind: &ScheduleOp, out: &mut Vec<Op>) -> Opt
             if right_float().is_some_and(|(value, _)| value == 1.0) =>
         {
             Some(operands[0])
+        }
+        ScheduleOp::FPowI {} if right_int() == Some(2) => {
+            let kind = ScheduleOp::MulF { rounding: Rounding::NearestEven, flush_to_zero: false };
+            Some(make(func, op, kind, &[operands[0], operands[0]], ty, out))
         }
         ScheduleOp::NegF {} => inverse(func, operands[0], |kind| matches!(kind, ScheduleOp::NegF {})),
         ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} | ScheduleOp::Permute { .. } => {

@@ -2,7 +2,7 @@
 //!
 //! A loop counts when it is left at one place, before anything of a round is done, as soon as a carried integer has come up to a value
 //! from before the loop, and each round adds a positive constant to that integer. Where a multiple of the integer is compared, the value
-//! is divided.
+//! is divided. An integer that comes down to zero by a constant is what it started as, less a counter that goes up.
 //!
 //! ```text
 //! %r = loop [%init, %zero] (%acc, %k) {          %r, %last = for %zero, %n, %one, [%init, %zero] (%i, %acc, %k) {
@@ -18,7 +18,7 @@
 //! come. What the integer was carried for is for `dce` to find out.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{Predicate, Rounding, Signedness};
+use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpData, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
 use crate::analysis::exits::{can_leave, loop_exits};
@@ -49,6 +49,8 @@ struct Counting {
     scale: Option<i64>,
     upper: Value,
     unsigned: bool,
+    /// The integer comes down to zero from what it starts as, which is `upper`.
+    down: bool,
     /// The condition that leaves the loop.
     exit: Op,
     /// What the loop yields.
@@ -77,6 +79,17 @@ fn counting(func: &Func, op: Op) -> Option<Counting> {
     // Which comparison keeps the loop going: `counter < upper`, however it is turned.
     let (lhs, rhs) = (func.ops[test].one(0), func.ops[test].one(1));
     let goes_on_when_true = leaves(&exit.regions[1]);
+    let yields = func.ops[left].operands.to_vec();
+    let known = |value: &Value| func.blocks[body].args.contains(value) || !inside.contains(value);
+    if !yields.iter().all(known) {
+        return None;
+    }
+    if signedness == Signedness::Signed
+        && let Some((counter, step)) = down(func, op, last, [lhs, rhs], (predicate, goes_on_when_true))
+    {
+        let upper = func.ops[op].group(0)[counter];
+        return Some(Counting { counter, step, scale: None, upper, unsigned: false, down: true, exit: ops[at], yields });
+    }
     let (counted, upper) = match (predicate, goes_on_when_true) {
         (Predicate::Lt, true) | (Predicate::Ge, false) => (lhs, rhs),
         (Predicate::Gt, true) | (Predicate::Le, false) => (rhs, lhs),
@@ -106,16 +119,32 @@ fn counting(func: &Func, op: Op) -> Option<Counting> {
         return None;
     }
     let step = combined(sum, counted)?;
-    let yields = func.ops[left].operands.to_vec();
-    yields.iter().all(|value| args.contains(value) || !inside.contains(value)).then(|| Counting {
-        counter,
-        step,
-        scale,
-        upper,
-        unsigned: signedness == Signedness::Unsigned,
-        exit: ops[at],
-        yields,
-    })
+    let unsigned = signedness == Signedness::Unsigned;
+    Some(Counting { counter, step, scale, upper, unsigned, down: false, exit: ops[at], yields })
+}
+
+/// The position of a carried integer that keeps the loop going while it is above zero, and what a round takes from it.
+fn down(
+    func: &Func,
+    looped: Op,
+    last: Op,
+    [lhs, rhs]: [Value; 2],
+    (predicate, goes_on): (Predicate, bool),
+) -> Option<(usize, i64)> {
+    let (counted, bound) = match (predicate, goes_on) {
+        (Predicate::Gt, true) | (Predicate::Le, false) => (lhs, rhs),
+        (Predicate::Lt, true) | (Predicate::Ge, false) => (rhs, lhs),
+        _ => return None,
+    };
+    let number = |value| func.constant(value).and_then(Const::as_int);
+    let counter = func.blocks[func.ops[looped].regions[0]].args.iter().position(|&arg| arg == counted)?;
+    let next = &func.ops[func.defining_op(func.ops[last].operands[counter])?];
+    let step = match next.kind {
+        OpKind::Schedule(ScheduleOp::SubI { .. }) if next.one(0) == counted => number(next.one(1))?,
+        OpKind::Schedule(ScheduleOp::AddI { .. }) if next.one(0) == counted => number(next.one(1))?.checked_neg()?,
+        _ => return None,
+    };
+    (number(bound) == Some(0) && step > 0 && func.ty(counted).is_scalar()).then_some((counter, step))
 }
 
 fn defined(func: &Func, block: Block, found: &mut FxHashSet<Value>) {
@@ -139,11 +168,17 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
         func.values[own].name = name;
         map.insert(arg, own);
     }
-    let carried = map.insert(args[counting.counter], counter);
-    if let Some(carried) = carried {
+    let init = data.group(0);
+    if counting.down {
+        let kind = ScheduleOp::SubI { overflow: Overflow::Wraps };
+        let left = func.make_op(kind.into(), &[&[init[counting.counter]], &[counter]], [counter_type.clone()], [], data.span);
+        map.insert(args[counting.counter], func.ops[left].result());
+        func.blocks[body].ops.push(left);
+    } else if let Some(carried) = map.insert(args[counting.counter], counter) {
         func.values[counter].name = func.values[carried].name.take();
     }
-    func.blocks[body].ops = func.blocks[old].ops.iter().copied().filter(|&inner| inner != counting.exit).collect();
+    let kept = func.blocks[old].ops.clone().into_iter().filter(|&inner| inner != counting.exit);
+    func.blocks[body].ops.extend(kept);
 
     let constant = |func: &mut Func, number: i64| {
         let value = Const::int(counter_type.num().unwrap_or(tessera_types::DType::I32), number);
@@ -160,8 +195,13 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
         before.extend([scale, divided]);
     }
     let types: Vec<Type> = args.iter().map(|&arg| func.ty(arg).clone()).collect();
-    let init = data.group(0);
-    let groups: [&[Value]; 4] = [&[init[counting.counter]], &[upper], &[func.ops[step].result()], init];
+    let mut lower = init[counting.counter];
+    if counting.down {
+        let zero = constant(func, 0);
+        before.push(zero);
+        lower = func.ops[zero].result();
+    }
+    let groups: [&[Value]; 4] = [&[lower], &[upper], &[func.ops[step].result()], init];
     let kind = ScheduleOp::For { unsigned: counting.unsigned, unroll: None };
     let counted = func.make_op(kind.into(), &groups, types, [body], data.span);
     for (&result, &value) in data.results.iter().zip(&counting.yields) {

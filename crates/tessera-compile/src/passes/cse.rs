@@ -1,5 +1,5 @@
 //! `cse`: what was computed already is not computed again. Pure operations with equal kinds, operands and result types are
-//! one; two loads of one place are one when nothing between them may have written there. A value of an enclosing block
+//! one, and so are reductions whose regions say the same; two loads of one place are one when nothing between them may have written there. A value of an enclosing block
 //! serves nested ones, save the regions of reductions, which stay closed.
 
 use indexmap::IndexMap;
@@ -28,6 +28,43 @@ struct Key {
     results: SmallVec<[Type; 2]>,
     /// When the memory that a load reads was last written.
     version: u32,
+    regions: SmallVec<[Vec<Line>; 1]>,
+}
+
+/// An operation of a region, with the region's own values by number.
+#[derive(PartialEq, Eq, Hash)]
+struct Line {
+    kind: OpKind,
+    operands: SmallVec<[Named; 4]>,
+    segments: SmallVec<[u16; 6]>,
+    results: SmallVec<[Type; 2]>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Named {
+    Own(usize),
+    Outer(Value),
+}
+
+/// What a pure region without further regions says.
+fn lines(func: &Func, region: Block) -> Option<Vec<Line>> {
+    let mut own = func.blocks[region].args.to_vec();
+    let mut lines = Vec::new();
+    for &op in &func.blocks[region].ops {
+        let data = &func.ops[op];
+        if !data.regions.is_empty() || !matches!(data.row().effects, Effects::Pure | Effects::Terminator) {
+            return None;
+        }
+        let named = |&value: &Value| own.iter().position(|&other| other == value).map_or(Named::Outer(value), Named::Own);
+        lines.push(Line {
+            kind: data.kind.clone(),
+            operands: data.operands.iter().map(named).collect(),
+            segments: data.segments.clone(),
+            results: data.results.iter().map(|&result| func.ty(result).clone()).collect(),
+        });
+        own.extend(&data.results);
+    }
+    Some(lines)
 }
 
 struct Walk<'f> {
@@ -98,9 +135,7 @@ impl Walk<'_> {
 
     fn earlier(&mut self, op: Op) -> Option<Op> {
         let data = &self.func.ops[op];
-        if !data.regions.is_empty() {
-            return None;
-        }
+        let regions = data.regions.iter().map(|&region| lines(self.func, region)).collect::<Option<_>>()?;
         let version = match (data.row().effects, &data.kind) {
             // Each token names a place of its own in the order.
             (_, OpKind::Schedule(ScheduleOp::MakeToken {})) => return None,
@@ -123,6 +158,7 @@ impl Walk<'_> {
             segments: data.segments.clone(),
             results: data.results.iter().map(|&result| self.func.ty(result).clone()).collect(),
             version,
+            regions,
         };
         for (scope, closed) in self.scopes.iter().rev() {
             if let Some(&earlier) = scope.get(&key) {

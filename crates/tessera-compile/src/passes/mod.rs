@@ -17,6 +17,7 @@ mod intrinsic_lowering;
 mod licm;
 pub(crate) mod memory_management;
 mod narrow_integers;
+mod one_counter;
 mod performance_annotation;
 mod register_coalescing;
 pub(crate) mod rewrite;
@@ -35,6 +36,7 @@ pub const ALL: &[&Pass] = &[
     &cse::PASS,
     &licm::PASS,
     &count_loops::PASS,
+    &one_counter::PASS,
     &dce::PASS,
     &token_order::PASS,
     &crate::tile::PASS,

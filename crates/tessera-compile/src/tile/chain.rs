@@ -10,21 +10,21 @@
 //! tile.role {first_warp=4, warps=8} { wait   for ... { wait; mma_shared; release   ...   wait; mma_shared; release } ... the rest ... }
 //! ```
 //!
-//! **Predicate.** Every product of the function stands in a loop of two such products that counts and stands at the top of the function;
-//! right factors are loaded in the loop, as [`factor`](super::factor) says, at places that follow from scalars; the first left factor
+//! **Predicate.** Every product of the function stands in a loop of two such products that counts and stands at the top of the function, or
+//! in one loop there ([`around`](super::around): the next tile is fetched while this one is stored); right factors are loaded in the loop, as [`factor`](super::factor) says, at places that follow from scalars; the first left factor
 //! comes from outside of the loop; factors have 16 bits and sums 32; rows are whole warpgroups; sums fit the registers. Loops one
 //! behind the other share the rings. Nothing else about the kernel matters.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
+use tessera_ir::{Block, Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::anchors::Units;
-
+use super::around::Around;
 use super::factor::{Loaded, loaded, matrix};
 use super::guard::guard;
-use super::queue::{Queue, copied, mapped, over_same_range, role};
+use super::queue::{Queue, copied, mapped, over, range, role};
 use super::remark::Reason;
 use super::roles::{FEEDERS, Parts, is_free, parts, signs};
 use super::slots;
@@ -63,6 +63,8 @@ enum Left {
 
 /// What the recipe makes of a function.
 struct Chain {
+    /// The loop that the links stand in, if any.
+    outer: Option<Op>,
     links: Vec<Link>,
     left: Left,
     /// The slots of both rings.
@@ -84,10 +86,21 @@ struct Queues {
     left: Option<Queue>,
 }
 
+impl Queues {
+    /// The cursors before the first slots: of both right factors, then of the left one.
+    fn starts(&self) -> Vec<Value> {
+        self.right.iter().chain(&self.left).map(|queue| queue.start).collect()
+    }
+}
+
 /// Splits the function into roles where its products allow; the warps of the role that computes.
 pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
     let chain = find(func, units)?;
-    let parts = parts(func)?;
+    let mut parts = parts(func)?;
+    let around = chain.outer.map(|outer| Around::of(func, outer, &parts.inside)).transpose()?;
+    if let Some(around) = &around {
+        parts.inside.extend(around.own(func));
+    }
     if !feeds(func, &chain, &parts) {
         let at = func.ops[chain.links[0].looped].span;
         return Err(Reason::at("where to load from is computed from what the computing role holds", at));
@@ -96,7 +109,7 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
         let body = func.ops[link.looped].regions[0];
         guard(func, body);
     }
-    build(func, &chain, parts);
+    build(func, &chain, parts, around.as_ref());
     Ok(chain.plan.warps)
 }
 
@@ -110,17 +123,26 @@ fn find(func: &Func, units: &Units) -> Result<Chain, Reason> {
     if !units.warpgroups {
         return Err("the target has no products of warpgroups".into());
     }
-    let top = &func.blocks[func.body].ops;
     let holds = |op: &&Op| {
         let data = &func.ops[**op];
         let counts = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. }));
         counts && func.blocks[data.regions[0]].ops.iter().any(|&op| is_product(func, op))
     };
-    let links: Vec<Link> = top.iter().filter(holds).map(|&looped| link(func, looped)).collect::<Result<_, Reason>>()?;
-    let first = links.first().ok_or("no product stands in a counted loop of the function's own body")?;
+    let body = |op: Op| func.ops[op].regions[0];
+    let loops = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
+    let top = &func.blocks[func.body].ops;
+    let outer = match top.iter().any(|op| holds(&op)) {
+        true => None,
+        false => top.iter().filter(loops).find(|op| func.blocks[body(**op)].ops.iter().any(|op| holds(&op))).copied(),
+    };
+    let home = outer.map_or(func.body, body);
+    let links: Vec<Link> =
+        func.blocks[home].ops.iter().filter(holds).map(|&looped| link(func, looped)).collect::<Result<_, Reason>>()?;
+    let first = links.first().ok_or("no product stands in a counted loop of the function's own body, or of a loop there")?;
     let members: Vec<Op> = links.iter().flat_map(|link| link.products).collect();
     if let Some(other) = func.linked_ops().into_iter().find(|op| is_product(func, *op) && !members.contains(op)) {
-        return Err(Reason::at("the product stands in no counted loop of the function's own body", func.ops[other].span));
+        let text = "the product stands in no counted loop of the function's own body, or of a loop there";
+        return Err(Reason::at(text, func.ops[other].span));
     }
     let [inner, out] = first.products.map(|product| &func.ops[product]);
     let at = inner.span;
@@ -142,14 +164,17 @@ fn find(func: &Func, units: &Units) -> Result<Chain, Reason> {
             return Err(Reason::at("two loops differ in their factors", func.ops[other.looped].span));
         }
     }
-    let left = left_side(func, &links, inner.one(0))?;
+    let left = left_side(func, home, &links, inner.one(0))?;
+    if let (Left::Stored(..), Some(_)) = (&left, outer) {
+        return Err(Reason::at("the first product's left factor is computed for each tile", at));
+    }
     let bytes: u64 = buffers.iter().map(SharedType::bytes).sum();
     let others = 2 * m * k + SCRATCH + if stores_along_lines(func) { 0 } else { 2 * m * columns + 16 * m };
     if bytes + u64::from(others) > u64::from(units.shared) {
         return Err(Reason::at("one tile of each factor does not fit the shared memory of a block", at));
     }
     let stages = slots::stages(func, units, bytes as u32, others).min(func.hints.num_stages.unwrap_or(STAGES));
-    Ok(Chain { links, left, slots: buffers, stages, plan })
+    Ok(Chain { outer, links, left, slots: buffers, stages, plan })
 }
 
 /// Every store's lines lie as the last axis of its tile, which a warpgroup's sums fill by whole sectors: they need not go through shared
@@ -168,8 +193,8 @@ fn stores_along_lines(func: &Func) -> bool {
 }
 
 /// Where the first products' left factor comes from.
-fn left_side(func: &Func, links: &[Link], factor: Value) -> Result<Left, Reason> {
-    let top = &func.blocks[func.body].ops;
+fn left_side(func: &Func, home: Block, links: &[Link], factor: Value) -> Result<Left, Reason> {
+    let top = &func.blocks[home].ops;
     let users: Vec<Op> = links.iter().map(|link| link.products[0]).collect();
     if let Ok(left) = loaded(func, factor, &users)
         && top.contains(&left.load)
@@ -292,7 +317,7 @@ fn feeds(func: &Func, chain: &Chain, parts: &Parts) -> bool {
     !needed.iter().any(|value| parts.inside.contains(value))
 }
 
-fn build(func: &mut Func, chain: &Chain, parts: Parts) {
+fn build(func: &mut Func, chain: &Chain, parts: Parts, around: Option<&Around>) {
     let span = func.ops[chain.links[0].looped].span;
     let Parts { mut shared, moved, .. } = parts;
     let mut make = |func: &mut Func, slot: &SharedType, stages: u32| {
@@ -304,8 +329,24 @@ fn build(func: &mut Func, chain: &Chain, parts: Parts) {
         Left::Stored(..) => None,
     };
     let queues = Queues { right, left };
-    let feed = feeder(func, chain, &queues, &moved);
-    let compute = computer(func, chain, &queues, moved);
+    let (feed, compute) = match around {
+        None => {
+            let starts = queues.starts();
+            let feed = feeder(func, chain, &queues, &moved, (&FxHashMap::default(), &starts)).0;
+            (feed, computer(func, chain, &queues, &moved, &starts).0)
+        }
+        Some(around) => {
+            let home = func.ops[around.op].regions[0];
+            let ops = func.blocks[home].ops.clone();
+            let feed =
+                around.again(func, &queues.starts(), |func, names, cursors| feeder(func, chain, &queues, &ops, (names, cursors)));
+            let cursors: Vec<Value> = queues.starts().iter().map(|&start| func.carry(around.op, start)).collect();
+            let (ops, next) = computer(func, chain, &queues, &ops, &cursors);
+            func.blocks[home].ops = ops;
+            around.hand_on(func, &next);
+            (vec![feed], moved)
+        }
+    };
 
     let Plan { warps, registers } = chain.plan;
     let feeding = role(func, (0, FEEDERS), registers.map(|(feeding, _)| feeding), feed, span);
@@ -327,30 +368,48 @@ fn fill(func: &mut Func, load: Op, queue: &Queue, cursor: Value, map: &FxHashMap
     queue.at(func, TileOp::Commit {}, cursor, out);
 }
 
-/// What fills slots: the loops again, with nothing but the loads as copies.
-fn feeder(func: &mut Func, chain: &Chain, queues: &Queues, moved: &[Op]) -> Vec<Op> {
+/// What fills slots: the loops again, with nothing but the loads as copies, and the cursors behind them. `names` stand for values of the
+/// loop around.
+fn feeder(
+    func: &mut Func,
+    chain: &Chain,
+    queues: &Queues,
+    moved: &[Op],
+    (names, starts): (&FxHashMap<Value, Value>, &[Value]),
+) -> (Vec<Op>, Vec<Value>) {
     let mut ops = Vec::new();
-    let mut cursors = [queues.right[0].start, queues.right[1].start];
+    let mut next = starts.to_vec();
     for &op in moved {
         if let (Left::Loaded(factor, _), Some(queue)) = (&chain.left, &queues.left)
             && factor.load == op
         {
-            fill(func, op, queue, queue.start, &FxHashMap::default(), &mut ops);
+            fill(func, op, queue, starts[2], names, &mut ops);
+            if chain.outer.is_some() {
+                next[2] = queue.next(func, starts[2], &mut ops);
+            }
         }
         if let Some(link) = chain.links.iter().find(|link| link.looped == op) {
-            cursors = feeding_loop(func, link, queues, cursors, &mut ops);
+            let behind = feeding_loop(func, link, queues, ([next[0], next[1]], names), &mut ops);
+            next[..2].copy_from_slice(&behind);
         }
     }
-    ops
+    (ops, next)
 }
 
-fn feeding_loop(func: &mut Func, link: &Link, queues: &Queues, cursors: [Value; 2], out: &mut Vec<Op>) -> [Value; 2] {
+fn feeding_loop(
+    func: &mut Func,
+    link: &Link,
+    queues: &Queues,
+    (cursors, names): ([Value; 2], &FxHashMap<Value, Value>),
+    out: &mut Vec<Op>,
+) -> [Value; 2] {
     let looped = func.ops[link.looped].clone();
     let old = looped.regions[0];
     let scalars: Vec<Value> = link.carried.iter().map(|&position| looped.group(3)[position]).collect();
-    let starts = [&scalars[..], &cursors].concat();
-    let made = over_same_range(func, link.looped, &starts, |func, counter, carried| {
-        let mut map: FxHashMap<Value, Value> = FxHashMap::default();
+    let starts = [&mapped(names, &scalars)[..], &cursors].concat();
+    let rounds = range(func, link.looped).map(|value| names.get(&value).copied().unwrap_or(value));
+    let made = over(func, link.looped, rounds, &starts, |func, counter, carried| {
+        let mut map = names.clone();
         let args = func.blocks[old].args.clone();
         map.insert(args[0], counter);
         map.extend(link.carried.iter().zip(carried).map(|(&position, &own)| (args[position + 1], own)));
@@ -381,13 +440,13 @@ fn last_two(func: &Func, op: Op) -> [Value; 2] {
     [results[results.len() - 2], results[results.len() - 1]]
 }
 
-/// What computes: what the function did, with buffers in place of the loads.
-fn computer(func: &mut Func, chain: &Chain, queues: &Queues, moved: Vec<Op>) -> Vec<Op> {
+/// What computes: what the function did, with buffers in place of the loads, and the cursors behind it.
+fn computer(func: &mut Func, chain: &Chain, queues: &Queues, moved: &[Op], starts: &[Value]) -> (Vec<Op>, Vec<Value>) {
     let mut ops = Vec::new();
-    let mut cursors = [queues.right[0].start, queues.right[1].start];
+    let mut next = starts.to_vec();
     let mut buffer = None;
     let last = chain.links.last().map(|link| link.looped);
-    for op in moved {
+    for &op in moved {
         if matches!(&chain.left, Left::Loaded(factor, _) if factor.covers(op)) {
             continue;
         }
@@ -395,24 +454,31 @@ fn computer(func: &mut Func, chain: &Chain, queues: &Queues, moved: Vec<Op>) -> 
             ops.push(op);
             continue;
         };
-        let left = *buffer.get_or_insert_with(|| left_factor(func, chain, queues, link, &mut ops));
-        computing_loop(func, link, left, queues, cursors);
-        cursors = last_two(func, op);
+        let left = match buffer {
+            Some(left) => left,
+            None => left_factor(func, chain, queues, (link, starts), &mut ops),
+        };
+        buffer = Some(left);
+        computing_loop(func, link, left, queues, [next[0], next[1]]);
+        next[..2].copy_from_slice(&last_two(func, op));
         ops.push(op);
         if let (Some(queue), true) = (&queues.left, last == Some(op)) {
-            queue.at(func, TileOp::Release {}, queue.start, &mut ops);
+            queue.at(func, TileOp::Release {}, starts[2], &mut ops);
+            if chain.outer.is_some() {
+                next[2] = queue.next(func, starts[2], &mut ops);
+            }
         }
     }
-    ops
+    (ops, next)
 }
 
 /// The first product's left factor as a buffer.
-fn left_factor(func: &mut Func, chain: &Chain, queues: &Queues, link: &Link, ops: &mut Vec<Op>) -> Value {
+fn left_factor(func: &mut Func, chain: &Chain, queues: &Queues, (link, starts): (&Link, &[Value]), ops: &mut Vec<Op>) -> Value {
     let span = func.ops[link.looped].span;
     match (&chain.left, &queues.left) {
         (Left::Loaded(factor, _), Some(queue)) => {
-            queue.at(func, TileOp::Wait {}, queue.start, ops);
-            let slot = queue.slot(func, queue.start, 0, ops);
+            queue.at(func, TileOp::Wait {}, starts[2], ops);
+            let slot = queue.slot(func, starts[2], 0, ops);
             matrix(func, factor, slot, span, ops)
         }
         (Left::Loaded(..), None) => func.ops[link.products[0]].one(0),

@@ -5,6 +5,7 @@
 //! | a load | as the tensor cores read it | by the copy engine |
 //! | a load | with another axis fastest than the contraction, of 8 or 32 bits | by the copy engine, then turned by threads |
 //! | loads and arithmetic of elements | | computed by threads, from what the copy engine brings where that can |
+//! | loads by pointers | | gathered by threads |
 //!
 //! Reshapes that drop axes of extent 1 and permutations only change how a buffer is looked at.
 //!
@@ -13,6 +14,7 @@
 //! ```
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value};
 use tessera_types::DType;
 
@@ -20,11 +22,15 @@ use super::queue::copied;
 use super::relation::{Relation, has_layout, shape};
 use super::remark::Reason;
 use super::slots;
+use crate::analysis::facts::Facts;
+use crate::analysis::neighbours::vectors;
 
 /// A factor and its way.
 pub(super) struct Factor {
     /// The value that the product takes.
     pub(super) value: Value,
+    /// Its axis of contraction.
+    pub(super) inner: usize,
     /// What computes it, in order, of the loop's body and of what stands before the loop.
     pub(super) ops: Vec<Op>,
     /// Loads among those, each with the buffer that the copy engine fills for it, where it can.
@@ -54,7 +60,14 @@ impl Factor {
         let Found { ops, loads, .. } = found;
         let tile = func.ty(value).as_tile().ok_or("a factor is no tile")?;
         let elem = tile.elem.num().ok_or("a factor holds no numbers")?;
-        let (load, fastest) = fastest_axis(func, value).ok_or("neither axis of a factor is known to have unit stride")?;
+        let (load, fastest) = match fastest_axis(func, value) {
+            Some(found) => found,
+            // Elements from everywhere lie as well one way as the other.
+            None => match loads.first() {
+                Some(&load) if is_gather(func, load) => (load, 1),
+                _ => return Err("neither axis of a factor is known to have unit stride".into()),
+            },
+        };
         let contiguous = fastest == inner;
         let turned = elem.bits() != 16 && !contiguous;
         let order: [u32; 2] = if fastest == 1 { [0, 1] } else { [1, 0] };
@@ -71,7 +84,7 @@ impl Factor {
             Some((_, Some(_))) if only_looked_at => (plain(k_major)?, Way::Turned),
             _ => (plain(if turned { k_major } else { order })?, Way::Computed { turned }),
         };
-        Ok(Factor { value, ops, loads, slot, way })
+        Ok(Factor { value, inner, ops, loads, slot, way })
     }
 
     /// The buffer in which a factor lies before it is turned, where threads compute it.
@@ -182,6 +195,8 @@ struct Found {
     seen: FxHashSet<Op>,
     ops: Vec<Op>,
     loads: Vec<Op>,
+    /// What is collected says where to load from: what was loaded before the loop is loaded again.
+    places: bool,
 }
 
 impl Found {
@@ -196,13 +211,25 @@ impl Found {
         }
         let data = &func.ops[op];
         if let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind {
-            if !self.body.contains(&op) {
+            let inside = self.body.contains(&op);
+            if !inside && !self.places {
                 return Err(Reason::at("a factor comes from outside the loop", data.span));
             }
             if !data.group(2).is_empty() {
                 return Err(Reason::at("a factor's load is ordered behind a store", data.span));
             }
-            self.loads.push(op);
+            if inside {
+                self.loads.push(op);
+            }
+        } else if is_gather(func, op) {
+            let around = std::mem::replace(&mut self.places, true);
+            for &operand in &data.operands {
+                self.collect(func, operand)?;
+            }
+            self.places = around;
+            if self.body.contains(&op) {
+                self.loads.push(op);
+            }
         } else {
             let relation = Relation::of(func, op);
             let elements = matches!(
@@ -222,9 +249,17 @@ impl Found {
     }
 }
 
+/// A load by pointers that waits for no write.
+fn is_gather(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    matches!(data.kind, OpKind::Schedule(ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. })) && data.optional(3).is_none()
+}
+
 /// The buffer that the copy engine fills with a load's tile: the contiguous axis and the one other that counts.
 fn brought(func: &Func, load: Op) -> Option<SharedType> {
-    if matches!(func.ops[load].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { allow_tma: Some(false), .. })) {
+    if is_gather(func, load)
+        || matches!(func.ops[load].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { allow_tma: Some(false), .. }))
+    {
         return None;
     }
     let shape = shape(func, func.ops[load].results[0]);
@@ -245,6 +280,10 @@ fn axis_behind(func: &Func, value: Value, seen: &mut FxHashSet<Value>) -> Option
     let data = &func.ops[op];
     if let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind {
         return Some((op, slots::contiguous_axis(func, op)?));
+    }
+    if is_gather(func, op) {
+        let vector = vectors(func, &Facts::of(func)).get(&op).copied();
+        return vector.map(|vector| (op, vector.axis));
     }
     if !seen.insert(value) {
         return None;

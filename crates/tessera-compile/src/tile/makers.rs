@@ -9,7 +9,7 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
 use super::around::Around;
@@ -113,17 +113,14 @@ impl Feeding<'_> {
         queue.next(func, cursor, ops)
     }
 
-    /// The scalar arithmetic of the loop's body again; what stands for its values.
+    /// The scalar arithmetic of the loop's body that says where to load, again; what stands for its values.
     fn scalars(&self, func: &mut Func, names: &Names, counter: Value, out: &mut Vec<Op>) -> Names {
         let body = func.ops[self.candidate.looped].regions[0];
         let mut names = names.clone();
         names.insert(func.blocks[body].args[0], counter);
-        for op in func.blocks[body].ops.clone() {
-            let ends = matches!(func.ops[op].row().effects, Effects::Terminator);
-            if op != self.candidate.product && !ends && !self.candidate.computes(op) {
-                let copy = copied(func, op, &mut names);
-                out.push(copy);
-            }
+        for &op in &self.candidate.scalars {
+            let copy = copied(func, op, &mut names);
+            out.push(copy);
         }
         names
     }

@@ -1,7 +1,7 @@
 //! Schedule IR to Tile IR, the generic road: every tile gets a layout over the block's threads, and where two layouts meet stands
 //! a `tile.convert_layout`.
 //!
-//! 0. [`flatten`] drops batch axes of extent 1 from matrix products. [`sink`] moves into branches what only they use.
+//! 0. [`blocks`] makes tiles of views of pointers that cover one. [`flatten`] drops batch axes of extent 1 from matrix products and loads single elements as scalars. [`sink`] moves into branches what only they use.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
 //!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
@@ -15,15 +15,17 @@
 //! 4. [`rewrite`] gives each operand the layout that its operation needs: a flexible value is computed again in that layout,
 //!    any other is converted. Both stand directly behind the definition, so a conversion is made once and never in a loop that
 //!    it does not need.
-//! 5. [`overlap`] runs chained products of warpgroups under the work between them.
+//! 5. [`overlap`] runs chained products of warpgroups under the work between them, [`abreast`] others beside each other.
 //! 6. [`late`] moves loads behind the mask that throws some of their elements away.
 //! 7. [`residence`] says how many blocks shall be resident at once.
 //!
 //! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
+mod abreast;
 mod anchors;
 mod apart;
 mod around;
+mod blocks;
 mod chain;
 mod factor;
 mod feed;
@@ -62,6 +64,7 @@ pub(crate) use slots::swizzle as engine_swizzle;
 pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic> {
     let mut func = func.clone();
     let mut remarks = Remarks::default();
+    blocks::from_pointers(&mut func);
     flatten::flatten(&mut func);
     tokens::forget_reads(&mut func);
     sink::into_branches(&mut func);
@@ -76,6 +79,7 @@ pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic
     let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
     rewrite::rewrite(&mut func, &layouts)?;
     overlap::overlap(&mut func);
+    abreast::start_together(&mut func);
     late::delay_masked_loads(&mut func);
     if split.is_none() && func.hints.occupancy.is_none() {
         func.hints.occupancy = residence::blocks(&func, units, warps);

@@ -13,7 +13,7 @@
 //!
 //! A round's operations fall into four parts: what leads to the first product's start, the second product with its slot of the ring,
 //! what depends on the accumulator (*late*), and everything else. Every ring keeps its order, since each is used by one part alone.
-//! Applies where the accumulator is only rescaled on its way to the second product and the loop counts by one; values in flight
+//! Applies where the accumulator is only rescaled on its way to the second product and the loop counts by a constant; values in flight
 //! have to fit the registers of the role.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -61,11 +61,15 @@ pub(super) fn overlap(func: &mut Func) {
     for role in func.blocks[func.body].ops.clone() {
         let OpKind::Tile(TileOp::Role { registers, .. }) = func.ops[role].kind else { continue };
         let region = func.ops[role].regions[0];
-        for at in 0..func.blocks[region].ops.len() {
-            let op = func.blocks[region].ops[at];
-            if let Some(round) = find(func, op, registers.unwrap_or(MOST) as usize) {
-                let new = rearrange(func, &round);
-                func.blocks[region].ops.splice(at..=at, new);
+        let loops = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
+        let inner = func.blocks[region].ops.iter().filter(loops).map(|&op| func.ops[op].regions[0]);
+        for block in std::iter::once(region).chain(inner).collect::<Vec<_>>() {
+            for op in func.blocks[block].ops.clone() {
+                if let Some(round) = find(func, op, registers.unwrap_or(MOST) as usize) {
+                    let new = rearrange(func, &round);
+                    let at = func.blocks[block].ops.iter().position(|&other| other == op).unwrap_or(0);
+                    func.blocks[block].ops.splice(at..=at, new);
+                }
             }
         }
     }
@@ -78,7 +82,7 @@ fn is(func: &Func, op: Op, what: impl Fn(&TileOp) -> bool) -> bool {
 fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let data = &func.ops[looped];
     let OpKind::Schedule(ScheduleOp::For { unsigned: false, .. }) = data.kind else { return None };
-    let by_one = func.constant(data.one(2)).and_then(Const::as_int) == Some(1);
+    let by_constant = func.constant(data.one(2)).and_then(Const::as_int).is_some_and(|step| step > 0);
     let body = data.regions[0];
     let (&end, ops) = func.blocks[body].ops.split_last()?;
     let products: Vec<Op> = ops.iter().copied().filter(|&op| is(func, op, |kind| matches!(kind, TileOp::Wgmma { .. }))).collect();
@@ -96,7 +100,7 @@ fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let acc = carried[accumulator];
     let held = |value: Value| func.ty(value).layout().map_or(0, |layout| layout.registers() as usize);
     let in_flight = held(sums) + held(func.ops[first_done].result()) + held(factor) / 2;
-    if !by_one || func.ty(factor).layout().is_none() || in_flight + OTHERS > registers {
+    if !by_constant || func.ty(factor).layout().is_none() || in_flight + OTHERS > registers {
         return None;
     }
 

@@ -125,17 +125,6 @@ pub(super) fn over(
     func.make_op(data.kind, &groups, types, [body], data.span)
 }
 
-/// A loop over the same range as another.
-pub(super) fn over_same_range(
-    func: &mut Func,
-    looped: Op,
-    starts: &[Value],
-    work: impl FnOnce(&mut Func, Value, &[Value]) -> (Vec<Op>, Vec<Value>),
-) -> Op {
-    let range = range(func, looped);
-    over(func, looped, range, starts, work)
-}
-
 /// A copy of an operation without regions; `map` says what stands for its operands and learns what stands for its results.
 pub(super) fn copied(func: &mut Func, op: Op, map: &mut FxHashMap<Value, Value>) -> Op {
     let data = func.ops[op].clone();

@@ -1,4 +1,4 @@
-//! The recipe for a loop that is a matrix product: `acc = mma(factor, factor, acc)` on a target with warpgroup instructions.
+//! The recipe for a loop that multiplies what it loads: `acc = mma(factor, factor, acc)` on a target with warpgroup instructions.
 //!
 //! One role of four warps has the copy engine fill a ring of slots; a role of one or two warpgroups multiplies from slots and does
 //! everything else the kernel does. Where the tensor cores cannot read a factor as it comes ([`feed`](super::feed)), the first role
@@ -14,10 +14,11 @@
 //! tile.role { for the first rounds { load }  for ... { wait %raw; acquire %made; copy_shared; fence_async; commit %made; release %raw; load } }
 //! ```
 //!
-//! **Predicate.** The function has one product; its loop counts, stands at the top of the function or of a loop there ([`around`](super::around):
-//! the copies for the next tile go on while this one is stored), carries the accumulator alone, and
-//! holds nothing but scalar arithmetic, the product and what computes its factors: loads of whole tiles and arithmetic of their
-//! elements; the accumulator is `f32`, or `i32` of `i8`, with whole warpgroups of rows. Nothing else about the kernel matters.
+//! **Predicate.** All products of the function stand in one loop that counts, at the top of the function or of a loop there
+//! ([`around`](super::around): the copies for the next tile go on while this one is stored). Each factor is computed in a round by loads
+//! and arithmetic of elements, at places that follow from scalars and the counter, and goes into products alone; several products may
+//! share one. What else the loop does is the computing role's, unless it writes memory. Accumulators are `f32`, or `i32` of `i8`, with
+//! equally many rows, of whole warpgroups, and fit the registers. Nothing else about the kernel matters.
 //! Blocks of a plane are taken in the order of [`order`].
 
 use rustc_hash::FxHashSet;
@@ -33,6 +34,7 @@ use super::queue::{Queue, role};
 use super::relation::{Relation, has_layout};
 use super::remark::Reason;
 use super::{apart, order, slots};
+use crate::analysis::exits::{can_leave, loop_exits};
 
 /// Warps of the role that feeds the rings: a warpgroup, so that registers can be moved from it.
 pub(super) const FEEDERS: u32 = 4;
@@ -52,8 +54,14 @@ pub(super) struct Candidate {
     pub(super) looped: Op,
     /// A loop around it, of the function's own body.
     outer: Option<Op>,
-    pub(super) product: Op,
-    pub(super) factors: [Factor; 2],
+    products: Vec<Op>,
+    /// The left and the right factor of each product, by position among `factors`.
+    sides: Vec<[usize; 2]>,
+    pub(super) factors: Vec<Factor>,
+    /// Scalar operations of the loop's body that say where to load, in order.
+    pub(super) scalars: Vec<Op>,
+    /// What computes factors and something else besides.
+    kept: FxHashSet<Op>,
     /// Warps that multiply.
     warps: u32,
 }
@@ -71,15 +79,21 @@ impl Candidate {
 
     /// Whether sums of the tensor cores are added up beside them.
     fn promotes(&self, func: &Func) -> bool {
-        is_coarse(self.factors[1].slot.elem) && !signs(&func.ops[self.product].kind).0
+        self.products
+            .iter()
+            .zip(&self.sides)
+            .any(|(&product, &[_, right])| is_coarse(self.factors[right].slot.elem) && !signs(&func.ops[product].kind).0)
     }
 
-    /// The accumulator and the sums beside it, in elements a thread.
+    /// The accumulators, what else the loop carries, and the sums beside them, in elements a thread.
     fn sums(&self, func: &Func) -> u32 {
-        let product = &func.ops[self.product];
-        let elements = func.ty(product.result()).as_tile().map_or(0, |tile| tile.len() as u32);
-        let own = elements / (Arch::WARP * self.warps);
-        own + if self.promotes(func) { own.min(64) } else { 0 }
+        let elements = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u32) / (Arch::WARP * self.warps);
+        let of = |&product: &Op| elements(func.ops[product].result());
+        let carried = &func.blocks[func.ops[self.looped].regions[0]].args[1..];
+        let accumulator = |arg: &&Value| self.products.iter().any(|&product| func.ops[product].one(2) == **arg);
+        let others: u32 = carried.iter().filter(|arg| !accumulator(arg)).map(|&arg| elements(arg)).sum();
+        let beside = if self.promotes(func) { self.products.iter().map(of).max().unwrap_or(0).min(64) } else { 0 };
+        self.products.iter().map(of).sum::<u32>() + others + beside
     }
 
     /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
@@ -105,22 +119,115 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
         return Err("the target has no products of warpgroups".into());
     }
     let is_product = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }));
-    let mut products = func.linked_ops().into_iter().filter(is_product);
-    let product = products.next().ok_or("there is no product")?;
-    let at = func.ops[product].span;
-    if let Some(second) = products.next() {
-        return Err(Reason::at("there is a second product", func.ops[second].span));
-    }
-    let (looped, outer) = loops_around(func, product)
-        .ok_or_else(|| Reason::at("the product stands in no counted loop of the function's own body, or of a loop there", at))?;
+    let products: Vec<Op> = func.linked_ops().into_iter().filter(is_product).collect();
+    let &first = products.first().ok_or("there is no product")?;
+    let (looped, outer) = loops_around(func, first).ok_or_else(|| {
+        let text = "the product stands in no counted loop of the function's own body, or of a loop there";
+        Reason::at(text, func.ops[first].span)
+    })?;
     let body = func.ops[looped].regions[0];
-    let (&[_, acc], mma) = (&func.blocks[body].args[..], &func.ops[product]) else {
-        return Err(Reason::at("the product's loop carries more than the accumulator", func.ops[looped].span));
-    };
-    let (last, ops) = func.blocks[body].ops.split_last().ok_or("the product's loop has no end")?;
-    if mma.one(2) != acc || func.ops[*last].operands[..] != [mma.result()] {
-        return Err(Reason::at("the loop does not hand the product on as its own accumulator", at));
+    let (_, ops) = func.blocks[body].ops.split_last().ok_or("the product's loop has no end")?;
+    if let Some(other) = products.iter().find(|product| !ops.contains(product)) {
+        return Err(Reason::at("a second product stands outside the first one's loop", func.ops[*other].span));
     }
+    if can_leave(func, looped) || loop_exits(func, looped).len() != 1 {
+        return Err(Reason::at("the product's loop is left from within a round", func.ops[looped].span));
+    }
+    if let Some(&op) = ops.iter().find(|op| !is_quiet(func, **op)) {
+        let name = func.ops[op].row().mnemonic;
+        return Err(Reason::at(format!("the product's loop holds `{name}` too"), func.ops[op].span));
+    }
+    let mut rows = None;
+    let mut factors: Vec<Factor> = Vec::new();
+    let mut sides = Vec::new();
+    for &product in &products {
+        let m = rows_of(func, product)?;
+        if *rows.get_or_insert(m) != m {
+            return Err(Reason::at("two products have different rows", func.ops[product].span));
+        }
+        let mut side = |position: usize, inner: usize| -> Result<usize, Reason> {
+            let value = func.ops[product].one(position);
+            if let Some(at) = factors.iter().position(|factor| factor.value == value && factor.inner == inner) {
+                return Ok(at);
+            }
+            factors.push(Factor::of(func, ops, value, inner)?);
+            Ok(factors.len() - 1)
+        };
+        sides.push([side(0, 1)?, side(1, 0)?]);
+    }
+    let scalars = scalars(func, looped, &factors)?;
+    let warps = if rows.is_some_and(|m| m.is_multiple_of(128)) { 8 } else { 4 };
+    let kept = FxHashSet::default();
+    let candidate = Candidate { looped, outer, products, sides, factors, scalars, kept, warps };
+    let carried = func.blocks[body].args.len() - 1;
+    if (candidate.products.len() > 1 || carried > 1) && candidate.sums(func) + WORKING[0] > REGISTERS.1 {
+        return Err(Reason::at("the accumulators do not fit the registers", func.ops[first].span));
+    }
+    // What is loaded in a round goes into products alone, and by one way.
+    let loads = |op: Op| candidate.factors.iter().filter(|factor| factor.loads.iter().any(|&(load, _)| load == op)).count();
+    let others = used_by_others(func, &candidate);
+    let wrong = |op: &&Op| loads(**op) > 1 || loads(**op) > 0 && others.contains(*op);
+    if let Some(&op) = ops.iter().find(wrong) {
+        return Err(Reason::at("a factor is used outside the product, or by both sides", func.ops[op].span));
+    }
+    Ok(Candidate { kept: others, ..candidate })
+}
+
+/// Of what computes factors, what the rest of the function needs as well.
+fn used_by_others(func: &Func, candidate: &Candidate) -> FxHashSet<Op> {
+    let own = |op: Op| candidate.computes(op);
+    let rest = func.linked_ops().into_iter().filter(|&op| !own(op) && !candidate.products.contains(&op));
+    let mut needed: Vec<Value> = rest.flat_map(|op| func.ops[op].operands.to_vec()).collect();
+    needed.extend(candidate.products.iter().map(|&product| func.ops[product].one(2)));
+    let mut found = FxHashSet::default();
+    while let Some(value) = needed.pop() {
+        if let Some(op) = func.defining_op(value).filter(|&op| own(op))
+            && found.insert(op)
+        {
+            needed.extend(&func.ops[op].operands);
+        }
+    }
+    found
+}
+
+/// The operation, with what its regions hold, writes no memory.
+fn is_quiet(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    let quiet = match data.row().effects {
+        Effects::Pure | Effects::MayTrap | Effects::Read | Effects::Regions => true,
+        Effects::Terminator => !matches!(data.kind, OpKind::Schedule(ScheduleOp::Return {})),
+        Effects::Write | Effects::Observable => false,
+    };
+    quiet && data.regions.iter().all(|&region| func.blocks[region].ops.iter().all(|&inner| is_quiet(func, inner)))
+}
+
+/// Scalar operations of a loop's body that loads of factors need, in order.
+fn scalars(func: &Func, looped: Op, factors: &[Factor]) -> Result<Vec<Op>, Reason> {
+    let block = func.ops[looped].regions[0];
+    let (args, ops) = (&func.blocks[block].args, &func.blocks[block].ops);
+    let mut needed: Vec<Value> = Vec::new();
+    let computed: FxHashSet<Op> = factors.iter().flat_map(|factor| factor.ops.iter().copied()).collect();
+    needed.extend(computed.iter().flat_map(|&op| func.ops[op].operands.iter().copied()));
+    let mut found: FxHashSet<Op> = FxHashSet::default();
+    while let Some(value) = needed.pop() {
+        if args[1..].contains(&value) {
+            return Err(Reason::at("where to load from is carried around the product's loop", func.ops[looped].span));
+        }
+        let Some(op) = func.defining_op(value).filter(|op| ops.contains(op) && !computed.contains(op)) else { continue };
+        let data = &func.ops[op];
+        if !data.regions.is_empty() || !is_free(func, op) || data.results.iter().any(|&result| has_layout(func, result)) {
+            return Err(Reason::at("where to load from does not follow from scalars", data.span));
+        }
+        if found.insert(op) {
+            needed.extend(&data.operands);
+        }
+    }
+    Ok(ops.iter().copied().filter(|op| found.contains(op)).collect())
+}
+
+/// The rows of a product that has an instruction for warpgroups.
+fn rows_of(func: &Func, product: Op) -> Result<u32, Reason> {
+    let (mma, at) = (&func.ops[product], func.ops[product].span);
     let tile = |value| func.ty(value).as_tile().ok_or_else(|| Reason::at("an operand is no tile", at));
     let (lhs, rhs, out) = (tile(mma.one(0))?, tile(mma.one(1))?, tile(mma.result())?);
     let (&[m, n], &[_, k]) = (&out.shape[..], &lhs.shape[..]) else {
@@ -140,29 +247,7 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
             format!("a {m}x{n}x{k} product is not of whole instructions: 64 rows, 16 columns, 32 bytes of a factor's line");
         return Err(Reason::at(text, at));
     }
-    let factors = [Factor::of(func, ops, mma.one(0), 1)?, Factor::of(func, ops, mma.one(1), 0)?];
-    let candidate = Candidate { looped, outer, product, factors, warps: if m.is_multiple_of(128) { 8 } else { 4 } };
-    let scalar = |op: &Op| {
-        let data = &func.ops[*op];
-        data.regions.is_empty() && is_free(func, *op) && !data.results.iter().any(|&result| has_layout(func, result))
-    };
-    if let Some(&other) = ops.iter().find(|op| **op != product && !candidate.computes(**op) && !scalar(op)) {
-        let name = func.ops[other].row().mnemonic;
-        return Err(Reason::at(format!("the product's loop holds `{name}` too"), func.ops[other].span));
-    }
-    // What is computed in a round goes into the product alone, and by one way.
-    let inside = |op: &Op| candidate.computes(*op) && ops.contains(op);
-    let used_elsewhere = |op: Op| {
-        let results = &func.ops[op].results;
-        let uses = |user: &Op| func.ops[*user].operands.iter().any(|v| results.contains(v));
-        func.linked_ops().iter().any(|user| *user != product && !inside(user) && uses(user))
-    };
-    let [first, second] = &candidate.factors;
-    let shared = |op: &Op| first.ops.contains(op) && second.ops.contains(op);
-    if let Some(&op) = ops.iter().find(|op| inside(op) && (shared(op) || used_elsewhere(**op))) {
-        return Err(Reason::at("a factor is used outside the product, or by both sides", func.ops[op].span));
-    }
-    Ok(candidate)
+    Ok(m)
 }
 
 /// The counted loop that a product stands in, and the loop around that, where it is not the function's own body.
@@ -243,11 +328,12 @@ fn partition(func: &Func, candidate: &Candidate) -> Result<(Parts, Option<Around
     }
     let looped = &func.ops[candidate.looped];
     let own: FxHashSet<Op> = candidate.factors.iter().flat_map(|factor| factor.ops.iter().copied()).collect();
-    let body = func.blocks[looped.regions[0]].ops.iter().copied().filter(|&op| op != candidate.product);
-    let needed = body.chain(own.iter().copied()).flat_map(|op| func.ops[op].operands.iter().copied());
-    // The accumulator is the computing role's own, and what factors are computed by is repeated where they are.
+    let first = candidate.scalars.iter().copied();
+    let needed = first.chain(own.iter().copied()).flat_map(|op| func.ops[op].operands.iter().copied());
+    // What factors are computed by is repeated where they are.
     let known = |value: Value| {
-        value == func.ops[candidate.product].result() || func.defining_op(value).is_some_and(|op| own.contains(&op))
+        func.defining_op(value).is_some_and(|op| own.contains(&op) || candidate.scalars.contains(&op))
+            || value == func.blocks[looped.regions[0]].args[0]
     };
     if looped.operands[..3].iter().copied().chain(needed).any(|value| !known(value) && inside.contains(&value)) {
         return Err(Reason::at("where to load from is computed from what the computing role holds", looped.span));
@@ -328,7 +414,8 @@ fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
 /// Bytes of shared memory that the operations behind the loop borrow. Fragments of 32-bit elements fill whole sectors of memory, so
 /// such a result is stored as it lies; others go through shared memory once.
 fn epilogue_bytes(func: &Func, candidate: &Candidate, ops: &[Op]) -> u32 {
-    let out = func.ty(func.ops[candidate.product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
+    let length = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
+    let out = candidate.products.iter().map(length).max().unwrap_or(0);
     let borrowed = |&op: &Op| {
         let data = &func.ops[op];
         match (&data.kind, Relation::of(func, op)) {
@@ -369,19 +456,24 @@ fn computer(func: &mut Func, candidate: &Candidate, around: Option<&Around>, rin
     for queue in &queues {
         queue.at(func, TileOp::Wait {}, cursor, &mut ops);
     }
+    let mut factors = Vec::new();
     for op in func.blocks[body].ops.clone() {
-        if candidate.computes(op) {
+        if candidate.computes(op) && !candidate.kept.contains(&op) {
             continue;
         }
-        if op == candidate.product {
-            let factors = factors_in(func, candidate, rings, (cursor, span), &mut ops);
+        if let Some(at) = candidate.products.iter().position(|&product| product == op) {
+            if at == 0 {
+                factors = factors_in(func, candidate, rings, (cursor, span), &mut ops);
+            }
             let (fast_acc, lhs_signedness, rhs_signedness) = signs(&func.ops[op].kind);
             let data = &mut func.ops[op];
             data.kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
-            data.operands[..2].copy_from_slice(&factors);
+            data.operands[..2].copy_from_slice(&candidate.sides[at].map(|side| factors[side]));
             ops.push(op);
-            for queue in &queues {
-                queue.at(func, TileOp::Release {}, cursor, &mut ops);
+            if at + 1 == candidate.products.len() {
+                for queue in &queues {
+                    queue.at(func, TileOp::Release {}, cursor, &mut ops);
+                }
             }
         } else if matches!(func.ops[op].row().effects, Effects::Terminator) {
             let next = first.next(func, cursor, &mut ops);
@@ -405,7 +497,7 @@ fn carried(func: &mut Func, looped: Op, around: Option<&Around>, start: Value) -
     cursor
 }
 
-/// The matrices of both factors in the slots at the cursor.
+/// The matrices of the factors in the slots at the cursor.
 fn factors_in(
     func: &mut Func,
     candidate: &Candidate,

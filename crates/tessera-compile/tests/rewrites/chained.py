@@ -1,4 +1,4 @@
-"""Eleven ways to write softmax(Q K^T) V with online maxima. `more` marks those that do more than the first."""
+"""Seventeen ways to write softmax(Q K^T) V with online maxima. `more` marks those that do more than the first."""
 import math
 
 import cuda.tile as ct
@@ -251,3 +251,136 @@ def scaled_outputs(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Consta
         acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
         m = top
     ct.store(O, (h, i, 0), (acc / l * 0.5).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128
+@ct.kernel
+def added_up(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -math.inf, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    for j in range(ct.cdiv(K.shape[1], TN)):
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = acc * alpha + ct.mma(p.astype(V.dtype), v, ct.zeros((TM, D), ct.float32))
+        m = top
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128
+@ct.kernel
+def left_by_a_break(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -math.inf, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    j = 0
+    while True:
+        if j >= ct.cdiv(K.shape[1], TN):
+            break
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        m = top
+        j += 1
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128
+@ct.kernel
+def by_offsets(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -math.inf, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    for start in range(0, K.shape[1], TN):
+        j = start // TN
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        m = top
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128
+@ct.kernel
+def extremes_from_numbers(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -1e30, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    for j in range(ct.cdiv(K.shape[1], TN)):
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        own = ct.max(s, axis=1)[:, None]
+        top = ct.where(own > m, own, m)
+        p = ct.exp2(ct.sub(s, top))
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        m = top
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128; more
+@ct.kernel
+def guarded_edge(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), -math.inf, ct.float32)
+    l = ct.zeros((TM, 1), ct.float32)
+    acc = ct.zeros((TM, D), ct.float32)
+    for j in range(ct.cdiv(K.shape[1], TN)):
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        if (j + 1) * TN > K.shape[1]:
+            s = ct.where(j * TN + ct.arange(TN, dtype=ct.int32)[None, :] < K.shape[1], s, -math.inf)
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        m = top
+    ct.store(O, (h, i, 0), (acc / l).reshape((1, TM, D)).astype(O.dtype))
+
+
+# args: Q: f16[?,?,?], K: f16[?,?,?], V: f16[?,?,?], O: f16[?,?,?], scale: f32, TM = 128, TN = 64, D = 128
+@ct.kernel
+def by_tuples(Q, K, V, O, scale: float, TM: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int]):
+    i, h = ct.bid(0), ct.bid(1)
+    q = ct.load(Q, (h, i, 0), (1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    state = ct.full((TM, 1), -math.inf, ct.float32), ct.zeros((TM, 1), ct.float32), ct.zeros((TM, D), ct.float32)
+    for j in range(ct.cdiv(K.shape[1], TN)):
+        m, l, acc = state
+        k = ct.load(K, (h, 0, j), (1, D, TN), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
+        s = ct.mma(q, k, ct.zeros((TM, TN), ct.float32)) * scale
+        top = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
+        p = ct.exp2(s - top)
+        alpha = ct.exp2(m - top)
+        l = l * alpha + ct.sum(p, axis=1, keepdims=True)
+        v = ct.load(V, (h, j, 0), (1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
+        acc = ct.mma(p.astype(V.dtype), v, acc * alpha)
+        state = top, l, acc
+    ct.store(O, (h, i, 0), (state[2] / state[1]).reshape((1, TM, D)).astype(O.dtype))

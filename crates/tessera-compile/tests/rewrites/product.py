@@ -1,4 +1,4 @@
-"""Ten ways to write the product of two matrices. `more` marks those that do more than the first."""
+"""Nineteen ways to write the product of two matrices. `more` marks those that do more than the first."""
 import cuda.tile as ct
 
 
@@ -138,3 +138,127 @@ def masked(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[
     columns = j * TN + ct.arange(TN, dtype=ct.int32)[None, :]
     acc = ct.where(columns <= rows, acc, 0.0)
     ct.store(C, (i, j), ct.maximum(acc, 0.0).astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def added_up(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    zero = ct.zeros((TM, TN), ct.float32)
+    acc = zero
+    for k in range(ct.cdiv(A.shape[1], TK)):
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc += ct.mma(a, b, zero)
+    ct.store(C, (i, j), acc.astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def by_offsets(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.full((TM, TN), 0, ct.float32)
+    for start in range(0, A.shape[1], TK):
+        a = ct.load(A, (i, start // TK), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (start // TK, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (i, j), ct.astype(acc, ct.float16))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def with_a_batch_axis(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((1, TM, TN), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], TK)):
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a[None, :, :], ct.expand_dims(b, 0), acc)
+    ct.store(C, (i, j), acc.reshape((TM, TN)).astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def left_by_a_break(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((TM, TN), ct.float32)
+    k = 0
+    while True:
+        if k * TK >= A.shape[1]:
+            break
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+        k += 1
+    ct.store(C, (i, j), acc.astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def by_views(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    left = A.tiled_view((TM, TK), padding_mode=ct.PaddingMode.ZERO)
+    right = B.tiled_view((TK, TN), padding_mode=ct.PaddingMode.ZERO)
+    out = C.tiled_view((TM, TN))
+    acc = ct.zeros((TM, TN), ct.float32)
+    for k in range(left.num_tiles(1)):
+        acc = ct.mma(left.load((ct.bid(0), k)), right.load((k, ct.bid(1))), acc)
+    out.store((ct.bid(0), ct.bid(1)), acc.astype(C.dtype))
+
+
+def place(blocks_n, tile=0, *, width=1):
+    return tile // blocks_n, tile % blocks_n * width
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel(num_ctas=ct.ByTarget(sm_100=2), occupancy=1)
+def one_axis_of_blocks(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    M, K = A.shape
+    _, N = B.shape
+    i, j = place(ct.cdiv(N, TN), tile=ct.bid(0))
+    acc = ct.zeros((TM, TN), ct.float32)
+    for k in range(ct.cdiv(K, TK)):
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO, latency=4, allow_tma=True)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO, latency=4, allow_tma=True)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (i, j), acc.astype(C.dtype), latency=2)
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def gathered(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    rows = ct.bid(0) * TM + ct.arange(TM, dtype=ct.int32)
+    columns = ct.bid(1) * TN + ct.arange(TN, dtype=ct.int32)
+    acc = ct.zeros((TM, TN), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], TK)):
+        inner = k * TK + ct.arange(TK, dtype=ct.int32)
+        a = ct.gather(A, (rows[:, None], inner[None, :]), padding_value=0)
+        b = ct.gather(B, (inner[:, None], columns[None, :]), padding_value=0)
+        acc = ct.mma(a, b, acc)
+    ct.scatter(C, (rows[:, None], columns[None, :]), acc.astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], TM = 128, TN = 128, TK = 64
+@ct.kernel
+def carried_with_a_count(A, B, C, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    state = (ct.zeros((TM, TN), ct.float32), 0)
+    left = A.shape[1]
+    while left > 0:
+        acc, k = state
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        state = (ct.mma(a, b, acc), k + 1)
+        left -= TK
+    ct.store(C, (i, j), state[0].astype(C.dtype))
+
+
+# args: A: f16[?,?], B: f16[?,?], C: f16[?,?], D: f16[?,?], beta: f32, TM = 128, TN = 128, TK = 64; more
+@ct.kernel
+def starting_from_a_tile(A, B, C, D, beta: float, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.load(D, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32) * beta
+    for k in range(ct.cdiv(A.shape[1], TK)):
+        a = ct.load(A, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (i, j), acc.astype(C.dtype))

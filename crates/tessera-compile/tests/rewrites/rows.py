@@ -1,4 +1,4 @@
-"""Ten ways to write exp(x - max) / sum along rows. `more` marks those that do more than the first."""
+"""Fifteen ways to write exp(x - max) / sum along rows. `more` marks those that do more than the first."""
 import cuda.tile as ct
 
 
@@ -107,3 +107,53 @@ def biased(x, y, bias, N: ct.Constant[int]):
     v = v + ct.load(bias, (row, 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
     e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
     ct.store(y, (row, 0), e / ct.sum(e, axis=1, keepdims=True))
+
+
+# args: x: f32[?,?], y: f32[?,?], N = 2048
+@ct.kernel
+def gathered(x, y, N: ct.Constant[int]):
+    row = ct.bid(0)
+    columns = ct.arange(N, dtype=ct.int32)
+    v = ct.gather(x, (row, columns), padding_value=-float("inf"))
+    e = ct.exp(v - ct.max(v))
+    ct.scatter(y, (row, columns), e / ct.sum(e))
+
+
+# args: x: f32[?,?], y: f32[?,?], N = 2048; more
+@ct.kernel
+def gathered_by_a_mask(x, y, N: ct.Constant[int]):
+    row = ct.bid(0)
+    columns = ct.arange(N, dtype=ct.int32)
+    inside = columns < x.shape[1]
+    v = ct.gather(x, (row, columns), mask=inside, padding_value=-float("inf"))
+    e = ct.exp(v - ct.max(v, 0))
+    ct.scatter(y, (row, columns), e / ct.sum(e, 0), mask=inside)
+
+
+# args: x: f32[?,?], y: f32[?,?], N = 2048
+@ct.kernel
+def by_reduce(x, y, N: ct.Constant[int]):
+    row = ct.bid(0)
+    v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.NEG_INF)
+    e = ct.exp(v - ct.reduce(v, 1, lambda a, b: ct.maximum(a, b), -float("inf"), keepdims=True))
+    ct.store(y, (row, 0), e / ct.sum(e, axis=1, keepdims=True))
+
+
+# args: x: f32[?,?], y: f32[?,?], N = 2048; more
+@ct.kernel
+def over_blocks(x, y, N: ct.Constant[int]):
+    for row in range(ct.bid(0), x.shape[0], ct.num_blocks(0)):
+        v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.NEG_INF)
+        e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
+        ct.store(y, (row, 0), e / ct.sum(e, axis=1, keepdims=True))
+
+
+# args: x: f32[?,?], y: f32[?,?], N = 2048
+@ct.kernel
+def of_powers(x, y, N: ct.Constant[int]):
+    row = ct.bid(0)
+    v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.NEG_INF)
+    top = ct.max(v, axis=1, keepdims=True)
+    total = ct.sum(ct.exp(v - top), axis=1, keepdims=True)
+    e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
+    ct.store(y, (row, 0), e / total)

@@ -1,4 +1,4 @@
-"""Ten ways to write (x - mean) / sqrt(var + eps) * w + b along rows. `more` marks those that do more than the first."""
+"""Fifteen ways to write (x - mean) / sqrt(var + eps) * w + b along rows. `more` marks those that do more than the first."""
 import cuda.tile as ct
 
 
@@ -131,3 +131,73 @@ def with_a_residual(x, r, w, b, y, eps: float, N: ct.Constant[int]):
     scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
     out = d * scale * ct.load(w, (0,), (N,)).astype(ct.float32) + ct.load(b, (0,), (N,)).astype(ct.float32)
     ct.store(y, (row, 0), out.astype(y.dtype))
+
+
+# args: x: f16[?,?], w: f16[?], b: f16[?], y: f16[?,?], eps: f32, N = 2048; more
+@ct.kernel
+def gathered(x, w, b, y, eps: float, N: ct.Constant[int]):
+    row = ct.bid(0)
+    columns = ct.arange(N, dtype=ct.int32)
+    v = ct.gather(x, (row, columns), padding_value=0).astype(ct.float32)
+    mean = ct.sum(v) / N
+    d = v - mean
+    var = ct.sum(d * d) / N
+    scale = ct.rsqrt(var + eps)
+    out = d * scale * ct.gather(w, columns).astype(ct.float32) + ct.gather(b, columns).astype(ct.float32)
+    ct.scatter(y, (row, columns), out.astype(y.dtype))
+
+
+# args: x: f16[?,?], w: f16[?], b: f16[?], y: f16[?,?], eps: f32, N = 2048
+@ct.kernel
+def by_powers(x, w, b, y, eps: float, N: ct.Constant[int]):
+    row = ct.bid(0)
+    v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
+    mean = ct.sum(v, axis=1, keepdims=True) / N
+    d = v - mean
+    var = ct.sum(d ** 2, axis=1, keepdims=True) / N
+    scale = ct.rsqrt(var + eps)
+    out = d * scale * ct.load(w, (0,), (N,)).astype(ct.float32) + ct.load(b, (0,), (N,)).astype(ct.float32)
+    ct.store(y, (row, 0), out.astype(y.dtype))
+
+
+# args: x: f16[?,?], w: f16[?], b: f16[?], y: f16[?,?], eps: f32, N = 2048
+@ct.kernel
+def by_reduce(x, w, b, y, eps: float, N: ct.Constant[int]):
+    row = ct.bid(0)
+    v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
+    mean = ct.reduce(v, 1, lambda a, b: a + b, 0.0, keepdims=True) / N
+    d = v - mean
+    var = ct.reduce(d * d, 1, lambda a, b: a + b, 0.0, keepdims=True) / N
+    scale = ct.rsqrt(var + eps)
+    out = d * scale * ct.load(w, (0,), (N,)).astype(ct.float32) + ct.load(b, (0,), (N,)).astype(ct.float32)
+    ct.store(y, (row, 0), out.astype(y.dtype))
+
+
+# args: x: f16[?,?], w: f16[?], b: f16[?], y: f16[?,?], eps: f32, N = 2048
+@ct.kernel
+def in_place(x, w, b, y, eps: float, N: ct.Constant[int]):
+    row = ct.bid(0)
+    v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
+    mean = ct.sum(v, axis=1, keepdims=True) / N
+    v -= mean
+    d = v
+    var = ct.sum(d * d, axis=1, keepdims=True) / N
+    var += eps
+    scale = ct.rsqrt(var)
+    out = d * scale
+    out *= ct.load(w, (0,), (N,)).astype(ct.float32)
+    out += ct.load(b, (0,), (N,)).astype(ct.float32)
+    ct.store(y, (row, 0), out.astype(y.dtype))
+
+
+# args: x: f16[?,?], w: f16[?], b: f16[?], y: f16[?,?], eps: f32, N = 2048; more
+@ct.kernel
+def over_blocks(x, w, b, y, eps: float, N: ct.Constant[int]):
+    for row in range(ct.bid(0), x.shape[0], ct.num_blocks(0)):
+        v = ct.load(x, (row, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
+        mean = ct.sum(v, axis=1, keepdims=True) / N
+        d = v - mean
+        var = ct.sum(d * d, axis=1, keepdims=True) / N
+        scale = ct.rsqrt(var + eps)
+        out = d * scale * ct.load(w, (0,), (N,)).astype(ct.float32) + ct.load(b, (0,), (N,)).astype(ct.float32)
+        ct.store(y, (row, 0), out.astype(y.dtype))
