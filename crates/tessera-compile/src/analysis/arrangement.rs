@@ -12,6 +12,9 @@ use tessera_ir::{Shape, SharedType, Swizzle};
 use tessera_layout::{Axis, Distribution, LinearLayout, MatrixAccess, SharedLayout, matrix_access, wavefronts};
 use tessera_types::DType;
 
+/// Bytes that the device's memory moves at least.
+const SECTOR: u64 = 32;
+
 /// A buffer's elements in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrangement {
@@ -148,6 +151,27 @@ impl Arrangement {
         };
         let apart = wavefronts(&std::array::from_fn(row), 16).iter().all(|&degree| degree <= 1);
         (apart && 4 * access.matrices > vector).then_some(access)
+    }
+
+    /// Whether threads write a tile to here without conflicts, by vectors, and side by side so few bytes that they do not fill a sector of the
+    /// device's memory.
+    pub(crate) fn gathers_parts_of_sectors(&self, layout: &Distribution) -> bool {
+        let Some(dim) = self.fastest().filter(|_| !layout.has_copies() && !layout.has_holes()) else { return false };
+        let core = layout.core();
+        let mut run = 1u64 << self.vector_bits(layout, 16).len();
+        let vector = run * self.element_bytes();
+        let goes_on = |run: u64| {
+            (0..core.bits(Axis::Lane)).any(|bit| {
+                let basis = core.basis(Axis::Lane, bit);
+                basis.iter().enumerate().all(|(axis, &value)| value == if axis == dim { run } else { 0 })
+            })
+        };
+        while goes_on(run) {
+            run *= 2;
+        }
+        let address = |lane: usize| Some(self.swizzle.apply(self.offset(&layout.element(0, lane as u64)?)));
+        let apart = || wavefronts(&std::array::from_fn(address), vector).iter().all(|&degree| degree <= 1);
+        run * self.element_bytes() < SECTOR && apart()
     }
 
     /// A layout for moves to here, with two bits of the lane exchanged where the lanes of a phase then meet in fewer banks: the lines that

@@ -1,7 +1,8 @@
 //! Tiles that leave in fragments: by `stmatrix` into shared memory, and from there by the copy engine.
 //!
 //! A fragment of a product has two neighbours of 16 bits a thread: stored as it lies, each instruction writes half a sector of each of eight
-//! lines. By matrices of rows of 16 bytes the tile goes to a buffer in the engine's own arrangement, and one thread sends it on its way.
+//! lines. By matrices of rows of 16 bytes the tile goes to a buffer in the engine's own arrangement, and one thread sends it on its way. Fragments
+//! of 8 bits, of which an instruction would write a quarter of a sector, go there by vectors.
 //!
 //! ```text
 //! %t = store_view_tko %x, %view, [%i, %j]            %b = tile.alloc_shared .. : shared<128x256xbf16, swizzle=<3,4,3>>   (where the function begins)
@@ -14,8 +15,8 @@
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
 //! the loops.
 //!
-//! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices;
-//! the engine can address the view; the array is disjoint from all others, and nothing else writes it, nor reads it when the engine may be
+//! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices, or
+//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view; the array is disjoint from all others, and nothing else writes it, nor reads it when the engine may be
 //! writing; the buffer costs no resident block.
 
 use rustc_hash::FxHashMap;
@@ -43,6 +44,8 @@ struct Sent {
     block: Block,
     /// What is written to the buffer, a matrix.
     matrix: Value,
+    /// By the instruction for matrices.
+    by_matrices: bool,
     /// The operations between that and the store, the last one first.
     between: Vec<Op>,
     buffer: SharedType,
@@ -127,7 +130,15 @@ impl Sent {
         let rank = buffer.shape.len();
         let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
         let (mut matrix, mut between) = (data.one(0), Vec::new());
-        while !func.ty(matrix).layout().is_some_and(|layout| layout.rank() == 2 && lies.matrix_store(layout).is_some()) {
+        let fits = |value: Value| {
+            let layout = func.ty(value).layout().filter(|layout| layout.rank() == 2)?;
+            let matrices = lies.matrix_store(layout).is_some();
+            (matrices || lies.gathers_parts_of_sectors(layout)).then_some(matrices)
+        };
+        let by_matrices = loop {
+            if let Some(by_matrices) = fits(matrix) {
+                break by_matrices;
+            }
             let made = func.defining_op(matrix)?;
             between.push(made);
             matrix = match &func.ops[made].kind {
@@ -137,9 +148,9 @@ impl Sent {
                 }
                 _ => return None,
             };
-        }
+        };
         let looped = outermost_loop(func, parents, block);
-        let sent = Sent { store: op, block, matrix, between, buffer, looped };
+        let sent = Sent { store: op, block, matrix, by_matrices, between, buffer, looped };
         sent.is_alone(func).then_some(sent)
     }
 
@@ -206,7 +217,13 @@ impl Sent {
             ops.push(wait(func, false));
         }
         let kinds: [TileOp; 2] = [TileOp::FenceAsync {}, TileOp::Barrier {}];
-        ops.push(func.make_op(TileOp::StoreShared { matrices: true }.into(), &[&[self.matrix], &[part]], [], [], span));
+        ops.push(func.make_op(
+            TileOp::StoreShared { matrices: self.by_matrices }.into(),
+            &[&[self.matrix], &[part]],
+            [],
+            [],
+            span,
+        ));
         ops.extend(kinds.map(|kind| func.make_op(kind.into(), &[], [], [], span)));
         ops.push(func.make_op(TileOp::TmaStore {}.into(), &[&[whole], &[data.one(1)], data.group(2)], [], [], span));
         if self.looped.is_none() {
