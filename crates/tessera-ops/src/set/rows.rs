@@ -37,11 +37,11 @@ pub(crate) const VECTOR_BITS: u32 = 128;
 
 impl Division {
     /// Whole rows: enough elements that a block is worth starting, one row at least; on a GPU a power of two of rows, since threads are
-    /// shared out by halves, and a row for each warp as long as a warp can hold one.
-    pub(crate) fn whole(n: usize, machine: Machine) -> Division {
+    /// shared out by halves. Rows in 8 bits get a warp each as long as it can hold one, in whole vectors of 16.
+    pub(crate) fn whole(n: usize, storage: DType, machine: Machine) -> Division {
         Division::Whole(match machine {
             Machine::Cpu => (16384 / n.max(1)).clamp(1, 16),
-            Machine::Gpu(_) if (1025..2048).contains(&n) => 4,
+            Machine::Gpu(_) if storage.bits() <= 8 && (1025..2048).contains(&n) => 4,
             Machine::Gpu(_) => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
         })
     }
@@ -49,8 +49,8 @@ impl Division {
     /// The division of `count` rows of `n` elements.
     pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
         match machine {
-            Machine::Cpu => Division::whole(n, machine),
-            Machine::Gpu(_) if n <= held(storage.bits()) => Division::whole(n, machine),
+            Machine::Cpu => Division::whole(n, storage, machine),
+            Machine::Gpu(_) if n <= held(storage.bits()) => Division::whole(n, storage, machine),
             Machine::Gpu(_) if count <= FEW && n > LONG => Division::Shared(8192),
             // As long as a block's threads can take at once.
             Machine::Gpu(_) => Division::InTurn(if storage.bits() > 32 { 4096 } else { 16384 }),

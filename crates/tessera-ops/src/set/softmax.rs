@@ -82,7 +82,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("x", storage, [count, keys], Role::Input),
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
-    let division = if causal { Division::whole(keys, machine) } else { Division::of(count, keys, storage, machine) };
+    let division = if causal { Division::whole(keys, storage, machine) } else { Division::of(count, keys, storage, machine) };
     let (launches, partial) = launches(division, causal.then_some(queries), [count, keys], storage, acc)?;
     tensors.extend(partial);
     // A causal row reads what it keeps and writes all of it.
