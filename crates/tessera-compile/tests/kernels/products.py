@@ -27,6 +27,19 @@ def product_with_bias_and_cut(A, B, C):
     ct.store(C, (i, j), ct.maximum(acc, 0).astype(C.dtype))
 
 
+# args: A: bf16[130, 72], B: bf16[72, 264], C: bf16[130, 264]; grid: 3, 2; near: 1e-1
+@ct.kernel
+def product_with_gelu(A, B, C):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((64, 256), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (i, k), (64, 64), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, j), (64, 256), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    inner = 0.7978845608 * (acc + 0.044715 * acc * acc * acc)
+    ct.store(C, (i, j), (0.5 * acc * (1 + ct.tanh(inner))).astype(C.dtype))
+
+
 # args: A: i8[64, 96], B: i8[96, 64], C: i32[64, 64]; grid: 1
 @ct.kernel
 def product_i8(A, B, C):

@@ -11,18 +11,23 @@
 //! An instruction moves down to the first one that needs it, loads a piece ahead of that. Between pieces the warp meets: that costs next
 //! to nothing, and no load moves up over it, where the assembler would otherwise hoist them all.
 //!
-//! Invariant: such a block has no effects, so that its instructions may stand in any order; the threads that meet are those that run
-//! the block together.
+//! Where a block that begins with half of its registers full has effects, as an epilogue with arithmetic has that stores a product's
+//! sums, only arithmetic moves down, so that one element goes all the way before the next. Outside of loops a jump that is never taken stands
+//! between pieces of such a block: an assembler sees each element's arithmetic ready at once, and starts it all.
+//!
+//! Invariant: instructions with effects, and reads between them, keep their order, and what products of warpgroups read is computed before
+//! they start; the threads that meet are those that run the block together.
 
 use rustc_hash::FxHashMap;
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
-use super::super::inst::{Arg, InstData};
+use super::super::inst::{Arg, InstData, Target, Terminator};
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::super::liveness::Liveness;
 use super::words;
 use crate::model::Limit;
+use crate::word::Special;
 
 /// Registers of a multiprocessor, and the most of a thread.
 const FILE: u32 = 1 << 16;
@@ -34,30 +39,76 @@ const SPARE: u32 = 24;
 /// Registers that a piece loads.
 const PIECE: u32 = 16;
 
+/// Instructions of a piece that only computes and stores.
+const ALONE: usize = 256;
+
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let cfg = Cfg::new(kernel);
     let budgets = budgets(kernel, &cfg);
-    // A value takes two registers at most: short blocks hold no more than they find. With all that a thread may have, the assembler finds
-    // a better order itself.
-    let long = |&(block, budget): &(Block, u32)| {
-        budget < MOST && kernel.block(block).insts.len() as u32 > budget.saturating_sub(SPARE) / 2
-    };
+    // A value takes two registers at most: short blocks hold no more than they find.
+    let long = |&(block, budget): &(Block, u32)| kernel.block(block).insts.len() as u32 > budget.saturating_sub(SPARE) / 2;
     let long: Vec<(Block, u32)> = budgets.into_iter().filter(long).collect();
     if long.is_empty() {
         return 0;
     }
     let live = Liveness::new(kernel, &cfg);
     let better = |(block, budget): (Block, u32)| {
-        let most = held(kernel, &live, block, &kernel.block(block).insts);
-        let pieces = if most + SPARE > budget { in_pieces(kernel, block)? } else { return None };
-        (held(kernel, &live, block, &pieces.concat()) < most).then_some((block, pieces))
+        let (most, first) = held(kernel, &live, block, &kernel.block(block).insts);
+        let (loads, pieces) = if most + SPARE <= budget {
+            return None;
+        } else if budget < MOST && has_no_effects(kernel, block) {
+            (true, in_pieces(kernel, block))
+        } else if most > budget && 2 * first >= budget {
+            let inside_loop = cfg.depth[block.index()] > 0;
+            (false, one_by_one(kernel, block, if inside_loop { usize::MAX } else { ALONE }))
+        } else {
+            return None;
+        };
+        (held(kernel, &live, block, &pieces.concat()).0 < most).then_some((block, loads, pieces))
     };
-    let better: Vec<(Block, Vec<Vec<Inst>>)> = long.into_iter().filter_map(better).collect();
+    let better: Vec<(Block, bool, Vec<Vec<Inst>>)> = long.into_iter().filter_map(better).collect();
     let count = better.len();
-    for (block, pieces) in better {
-        kernel.block_mut(block).insts = meetings(kernel, pieces);
+    for (block, loads, pieces) in better {
+        if loads {
+            kernel.block_mut(block).insts = meetings(kernel, pieces);
+        } else {
+            separate(kernel, block, pieces);
+        }
     }
     count
+}
+
+/// The pieces as blocks of their own, each behind a jump to the end that no thread takes: no launch has 2^31 blocks along an axis. Each jump
+/// asks for another number, since what one of them has found out decides all that ask the same.
+fn separate(kernel: &mut Kernel, block: Block, pieces: Vec<Vec<Inst>>) {
+    let blocks = kernel.leaf(Class::B32, Origin::Special(Special::NctaidX));
+    let loc = kernel.block(block).insts.first().and_then(|&inst| kernel.inst(inst).loc);
+    let end = kernel.new_block();
+    kernel.block_mut(end).terminator = Some(Terminator::Return);
+    let last = kernel.block_mut(block).terminator.take();
+    let to = |block| Target { block, args: Vec::new() };
+    let (mut current, mut number) = (block, u64::from(u32::MAX));
+    kernel.block_mut(block).insts.clear();
+    for piece in pieces {
+        let (never, none) = (kernel.new_value(Class::Pred, Origin::Undef), kernel.leaf(Class::B32, Origin::Const(number)));
+        let args = vec![Arg::Def(never), Arg::Use(blocks), Arg::Use(none)];
+        let test = kernel.resolve("setp.eq.u32", &args).filter(|_| !kernel.block(current).insts.is_empty());
+        if let Some(op) = test {
+            let test = kernel.new_inst(InstData { op, guard: None, args, hidden: Vec::new(), loc, exact: false });
+            let next = kernel.new_block();
+            let data = kernel.block_mut(current);
+            data.insts.push(test);
+            data.terminator = Some(Terminator::Branch { condition: never, then: to(end), otherwise: to(next) });
+            let place = kernel.layout.iter().position(|&other| other == current).unwrap_or_default();
+            kernel.layout.insert(place + 1, next);
+            (current, number) = (next, number - 1);
+        }
+        kernel.block_mut(current).insts.extend(piece);
+    }
+    kernel.block_mut(current).terminator = last;
+    if current != block {
+        kernel.layout.push(end);
+    }
 }
 
 /// The pieces in a row. The warp's threads that run the block meet between them.
@@ -100,8 +151,8 @@ fn budgets(kernel: &Kernel, cfg: &Cfg) -> Vec<(Block, u32)> {
     cfg.order.iter().map(|&block| (block, behind[block.index()])).collect()
 }
 
-/// The most 32-bit registers that are held at once in a block whose instructions stand in this order.
-fn held(kernel: &Kernel, live: &Liveness, block: Block, order: &[Inst]) -> u32 {
+/// The most 32-bit registers that are held at once in a block whose instructions stand in this order, and those at its start.
+fn held(kernel: &Kernel, live: &Liveness, block: Block, order: &[Inst]) -> (u32, u32) {
     let mut alive = vec![false; kernel.values.len()];
     let mut now = 0;
     let enter = |value: Value, alive: &mut [bool], now: &mut u32| {
@@ -124,7 +175,7 @@ fn held(kernel: &Kernel, live: &Liveness, block: Block, order: &[Inst]) -> u32 {
         data.each_use(|value| enter(value, &mut alive, &mut now));
         most = most.max(now);
     }
-    most
+    (most, now)
 }
 
 /// A block's instructions, by their places in it.
@@ -138,28 +189,63 @@ struct Pieces<'k> {
     order: Vec<usize>,
 }
 
-/// A block's instructions in their new order, in pieces between which the warp meets; none where it has effects.
-fn in_pieces(kernel: &Kernel, block: Block) -> Option<Vec<Vec<Inst>>> {
-    let insts = &kernel.block(block).insts[..];
-    let movable = |&inst: &Inst| matches!(kernel.effects(inst), Effects::Pure | Effects::ReadConstant | Effects::Read);
-    if !insts.iter().all(movable) {
-        return None;
-    }
-    let mut home: FxHashMap<Value, usize> = FxHashMap::default();
-    let mut needed = vec![false; insts.len()];
-    for (at, &inst) in insts.iter().enumerate() {
-        kernel.inst(inst).each_use(|value| home.get(&value).into_iter().for_each(|&place| needed[place] = true));
-        kernel.inst(inst).each_def(|value| {
-            home.insert(value, at);
-        });
-    }
-    let pieces = Pieces { kernel, insts, home, placed: vec![false; insts.len()], order: Vec::new() };
-    let mut late = pieces.clone();
-    (0..insts.len()).filter(|&at| !needed[at]).for_each(|at| late.place(at));
-    Some(pieces.ahead(&late.order))
+fn has_no_effects(kernel: &Kernel, block: Block) -> bool {
+    let none = |&inst: &Inst| matches!(kernel.effects(inst), Effects::Pure | Effects::ReadConstant | Effects::Read);
+    kernel.block(block).insts.iter().all(none)
 }
 
-impl Pieces<'_> {
+/// The instructions of a block without effects in their new order, in pieces between which the warp meets.
+fn in_pieces(kernel: &Kernel, block: Block) -> Vec<Vec<Inst>> {
+    let pieces = Pieces::of(kernel, block);
+    let needed = pieces.needed();
+    let mut late = pieces.clone();
+    (0..needed.len()).filter(|&at| !needed[at]).for_each(|at| late.place(at));
+    pieces.ahead(&late.order)
+}
+
+/// The instructions of a block with arithmetic moved down to the first one that needs it, in pieces of so many.
+fn one_by_one(kernel: &Kernel, block: Block, size: usize) -> Vec<Vec<Inst>> {
+    let mut late = Pieces::of(kernel, block);
+    let (insts, needed) = (late.insts, late.needed());
+    let (mut first, mut pieces) = (0, Vec::new());
+    for (at, &inst) in insts.iter().enumerate() {
+        // Products of warpgroups read and write registers while they run: what stands before them is done before them.
+        if kernel.text(inst).starts_with("wgmma") {
+            (first..at).for_each(|before| late.place(before));
+            first = at;
+        }
+        if !needed[at] || !matches!(kernel.effects(inst), Effects::Pure | Effects::ReadConstant) {
+            late.place(at);
+            if late.order.len() >= size {
+                pieces.push(late.taken());
+            }
+        }
+    }
+    pieces.push(late.taken());
+    pieces
+}
+
+impl<'k> Pieces<'k> {
+    fn of(kernel: &'k Kernel, block: Block) -> Pieces<'k> {
+        let insts = &kernel.block(block).insts[..];
+        let mut home: FxHashMap<Value, usize> = FxHashMap::default();
+        for (at, &inst) in insts.iter().enumerate() {
+            kernel.inst(inst).each_def(|value| {
+                home.insert(value, at);
+            });
+        }
+        Pieces { kernel, insts, home, placed: vec![false; insts.len()], order: Vec::new() }
+    }
+
+    /// Which instructions others of the block need.
+    fn needed(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.insts.len()];
+        for &inst in self.insts {
+            self.kernel.inst(inst).each_use(|value| self.home.get(&value).into_iter().for_each(|&place| needed[place] = true));
+        }
+        needed
+    }
+
     /// Places an instruction behind what it needs.
     fn place(&mut self, at: usize) {
         let mut stack = vec![at];
