@@ -13,7 +13,7 @@ const SHORT: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 31)];
 const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), ("keys", 130)];
 
 const VARIANCE: &str = "var = ct.sum(d * d, axis=1, keepdims=True) / N";
-const MAXIMUM: &str = "v - ct.max(v, axis=1, keepdims=True)";
+const MAXIMUM: &str = "exp(v, ct.max(v, axis=1, keepdims=True),";
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -80,9 +80,9 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| normal(plan, 200.0, 1.0),
         text: &[],
         mutants: &[
-            edit("the maximum is not subtracted", &[(MAXIMUM, "v")]),
+            edit("the maximum is not subtracted", &[(MAXIMUM, "exp(v, 0.0,")]),
             edit("probabilities are not normalised", &[("(e * (1.0 / ct.sum(e, axis=1, keepdims=True)))", "e")]),
-            edit("the base is 2", &[("distance * 1.4426950408889634", "distance")]),
+            edit("the base is 2", &[("(v - top) * 1.4426950408889634", "(v - top)")]),
             edit("sums run over the wrong axis", &[("ct.sum(e, axis=1,", "ct.sum(e, axis=0,")]),
         ],
     },
