@@ -80,6 +80,8 @@ fn row_kernels_have_enough_in_flight() {
     // 43 elements a thread rather than 22 of twice as many threads.
     assert_eq!(rows(DType::BF16, 1, 11008), (8, Some(3), false));
     assert_eq!(rows(DType::BF16, 4, 1024), (4, Some(8), true));
+    // The masks of the last vector are held, too.
+    assert_eq!(rows(DType::BF16, 4, 1000), (4, Some(7), true));
     assert_eq!(rows(DType::BF16, 2, 2048), (4, Some(8), false));
 }
 

@@ -24,6 +24,10 @@ const PIECES: u64 = 32;
 /// The same where elements take two registers, where a thread holds many of an 8-bit format, and for the assembler's older targets.
 const MORE_PIECES: u64 = 48;
 
+/// Registers of a thread for the masks of a tile's end, next to the pieces (more pieces leave room for them): decided before the load, asked
+/// for again by each reduction and by the store. They are bits, and lie in one register together.
+const MASKS: u64 = 1;
+
 /// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere, and where elements are moved or
 /// converted one by one, which takes as many registers as there are.
 pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
@@ -37,7 +41,9 @@ pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let live = ways.iter().filter_map(|&way| most(&func.blocks[way].ops)).max()?;
     let threads = u64::from(warps * Arch::WARP);
     let more = widest(func) == 64 || units.capability < 90 || live > 32 && widest(func) == 8;
-    let blocks = (REGISTERS / (threads * (live + if more { MORE_PIECES } else { PIECES }))).min(THREADS / threads);
+    let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
+    let pieces = if more { MORE_PIECES } else { PIECES + if masked { MASKS } else { 0 } };
+    let blocks = (REGISTERS / (threads * (live + pieces))).min(THREADS / threads);
     (blocks > 1).then_some(blocks as u32)
 }
 
@@ -83,4 +89,9 @@ fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
         _ => 0,
     });
     bits.sum::<u64>().div_ceil(32)
+}
+
+/// Whether what an operation combines is no whole number of its layout's boxes.
+fn has_holes(func: &Func, op: Op) -> bool {
+    func.ty(func.ops[op].one(0)).layout().is_some_and(|layout| layout.has_holes())
 }
