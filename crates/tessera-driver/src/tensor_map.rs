@@ -121,7 +121,9 @@ impl TensorMapSpec {
         if !bytes.is_multiple_of(16) || span.is_some_and(|span| bytes > span) {
             return Err(TensorMapError::Row { bytes, span });
         }
-        if self.outside == OutOfBounds::Nan && self.dtype.class() != tessera_types::NumberClass::Float {
+        // Formats of 8 bits are bytes to the engine.
+        let has_nan = self.dtype.class() == tessera_types::NumberClass::Float && self.dtype.bits() > 8;
+        if self.outside == OutOfBounds::Nan && !has_nan {
             return Err(TensorMapError::Fill(self.dtype));
         }
         Ok(())

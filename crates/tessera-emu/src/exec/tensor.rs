@@ -108,7 +108,7 @@ impl Cluster<'_> {
                         let mut address = map.address as i64 + first * i64::from(element);
                         let mut within = inside.clone();
                         for (dim, step) in [(1, b), (2, c), (3, d), (4, e)] {
-                            let index = i64::from(at[dim]) + i64::from(step);
+                            let index = i64::from(at[dim]) + i64::from(step * map.steps[dim]);
                             if index < 0 || index >= map.extents[dim] as i64 {
                                 within = 0..0;
                             }
