@@ -36,6 +36,8 @@ pub(crate) enum Fill {
     Register,
     /// A value; whether it is a 64-bit one.
     Constant(u64, bool),
+    /// A place in the own block's shared memory as the chip addresses it: with the block's rank (see [`RANK_SHIFT`]).
+    Shared(u32, bool),
     /// A special register that does not change while the warp runs.
     Special(Special),
 }
@@ -45,7 +47,10 @@ pub(crate) enum Fill {
 pub(crate) enum Space {
     Generic,
     Global,
+    /// `.shared` and `.shared::cta`: the own block's.
     Shared,
+    /// `.shared::cluster`: any block's of the cluster.
+    Cluster,
     Local,
     Param,
 }
@@ -416,7 +421,6 @@ pub(crate) enum Op {
         to: u32,
         from: Reg,
         space: Space,
-        cluster: bool,
     },
     MapRank {
         to: Reg,
@@ -665,7 +669,7 @@ pub(crate) const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
 pub(crate) const PARAM_WINDOW: u64 = 0x7d00_0000_0000;
 /// Bytes at the start of shared memory that belong to nobody.
 pub(crate) const SHARED_START: u32 = 1024;
-/// Where a block's rank in its cluster stands in a shared address: rank plus one, zero is the own block.
+/// Where a block's rank in its cluster stands in a shared address, in those of its own variables too (seen on an H200).
 pub(crate) const RANK_SHIFT: u32 = 24;
 /// Where functions stand, for pointers to them.
 pub(crate) const FUNCTION_WINDOW: u64 = 0x7c00_0000_0000;

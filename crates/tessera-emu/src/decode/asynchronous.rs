@@ -185,7 +185,7 @@ impl Builder<'_> {
         let mut signal = Signal::Group;
         if !mods.has(Word::BulkGroup) {
             let Some((first, later)) = rest.split_first() else { return Ok(false) };
-            signal = Signal::Mbarrier(self.address(first, Space::Shared)?);
+            signal = Signal::Mbarrier(self.address(first, Space::Cluster)?);
             rest = later;
         }
         let mut multicast = None;

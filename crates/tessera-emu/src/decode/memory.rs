@@ -133,9 +133,9 @@ impl Builder<'_> {
 
     fn store_async(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let ty = mods.ty()?;
-        let addr = self.address(&operands[0], Space::Shared)?;
+        let addr = self.address(&operands[0], Space::Cluster)?;
         let from = self.sources(&operands[1], ty.bits() == 64)?;
-        let barrier = self.address(&operands[2], Space::Shared)?;
+        let barrier = self.address(&operands[2], Space::Cluster)?;
         self.emit(Op::StoreAsync { from, bytes: ty.bits() / 8, addr, barrier, reduce: None });
         Ok(true)
     }
@@ -143,9 +143,9 @@ impl Builder<'_> {
     fn reduce_async(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let ty = mods.ty()?;
         let Some(how) = change(mods) else { return Ok(false) };
-        let addr = self.address(&operands[0], Space::Shared)?;
+        let addr = self.address(&operands[0], Space::Cluster)?;
         let from = self.sources(&operands[1], ty.bits() == 64)?;
-        let barrier = self.address(&operands[2], Space::Shared)?;
+        let barrier = self.address(&operands[2], Space::Cluster)?;
         self.emit(Op::StoreAsync { from, bytes: ty.bits() / 8, addr, barrier, reduce: Some((how, ty)) });
         Ok(true)
     }
@@ -185,7 +185,7 @@ impl Builder<'_> {
     fn is_space(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let from = self.value(&operands[1], true)?;
         if let Some(to) = self.flag(&operands[0])? {
-            self.emit(Op::IsSpace { to, from, space: space(mods), cluster: mods.has(Word::SharedCluster) });
+            self.emit(Op::IsSpace { to, from, space: space(mods) });
         }
         Ok(true)
     }

@@ -260,8 +260,8 @@ impl<'m> Builder<'m> {
         }
         let dynamic_start = self.shared_end.next_multiple_of(self.dynamic_align);
         for &(slot, offset) in &self.dynamic {
-            if let Fill::Constant(value, _) = &mut self.slots[slot as usize] {
-                *value = i64::from(dynamic_start).wrapping_add(offset) as u64;
+            if let Fill::Shared(at, _) = &mut self.slots[slot as usize] {
+                *at = i64::from(dynamic_start).wrapping_add(offset) as u32;
             }
         }
         let mut program = Program {

@@ -200,7 +200,12 @@ impl Builder<'_> {
         let place = self.place(name).ok_or_else(|| format!("`{name}` is no variable that is known here"))?;
         let (base, space) = match place {
             Place::Global(address) => (address, Space::Global),
-            Place::Shared(at) => (u64::from(at), Space::Shared),
+            Place::Shared(at) => {
+                let at = (i64::from(at) + offset) as u32;
+                let known = self.slots.iter().position(|fill| *fill == Fill::Shared(at, wide));
+                let slot = known.map_or_else(|| self.new_slot(Fill::Shared(at, wide), &name.to_string()), |slot| slot as u32);
+                return Ok((Reg { slot, wide }, Space::Shared));
+            }
             Place::Local(at) => (u64::from(at), Space::Local),
             Place::Param(at) => (u64::from(at), Space::Param),
             Place::Function(address) => (address, Space::Generic),
@@ -212,7 +217,7 @@ impl Builder<'_> {
                 return Ok((Reg { slot: self.viewed(to, wide), wide }, Space::Local));
             }
             Place::Dynamic => {
-                let slot = self.new_slot(Fill::Constant(0, wide), &name.to_string());
+                let slot = self.new_slot(Fill::Shared(0, wide), &name.to_string());
                 self.dynamic.push((slot, offset));
                 return Ok((Reg { slot, wide }, Space::Shared));
             }
@@ -320,7 +325,8 @@ pub(super) fn space(mods: Mods<'_>) -> Space {
 pub(super) fn space_of(word: Word) -> Option<Space> {
     match word {
         Word::Global | Word::Const => Some(Space::Global),
-        Word::Shared | Word::SharedCta | Word::SharedCluster => Some(Space::Shared),
+        Word::Shared | Word::SharedCta => Some(Space::Shared),
+        Word::SharedCluster => Some(Space::Cluster),
         Word::Local => Some(Space::Local),
         Word::Param | Word::ParamEntry | Word::ParamFunc => Some(Space::Param),
         _ => None,

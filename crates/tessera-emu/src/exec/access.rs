@@ -65,7 +65,15 @@ impl Cluster<'_> {
             return Err(misaligned(&what(), address, align, lane));
         }
         match space {
-            Space::Shared => self.resolve_shared(warp.rank, address, bytes, lane),
+            Space::Shared if address >> RANK_SHIFT != warp.rank as u64 && address >> 32 == 0 => {
+                let message = format!(
+                    "{} at shared address {address:#x}, which is block {}'s of the cluster: `.shared::cluster` reaches it",
+                    what(),
+                    address >> RANK_SHIFT
+                );
+                Err(Fault::new(FindingKind::OutOfBounds, lane, message))
+            }
+            Space::Shared | Space::Cluster => self.resolve_shared(warp.rank, address, bytes, lane),
             Space::Generic if address >> 32 == SHARED_WINDOW >> 32 => {
                 self.resolve_shared(warp.rank, address - SHARED_WINDOW, bytes, lane)
             }
@@ -101,7 +109,6 @@ impl Cluster<'_> {
 
     pub(crate) fn resolve_shared(&self, own: usize, address: u64, bytes: u32, lane: usize) -> Result<Target, Fault> {
         let rank = (address >> RANK_SHIFT) as usize;
-        let rank = if rank == 0 { own } else { rank - 1 };
         let offset = (address & ((1 << RANK_SHIFT) - 1)) as u32;
         let Some(block) = self.blocks.get(rank) else {
             let message = format!("an access of {bytes} bytes at shared address {address:#x}: the cluster has no block {rank}");
@@ -212,12 +219,12 @@ impl Cluster<'_> {
             return Ok(());
         }
         let extend = if signed { 64 - 8 * bytes } else { 0 };
-        if self.own_shared(warp, mask, addr.space, &at, total) {
+        if let Some(start) = self.own_shared(warp, mask, addr.space, &at, total) {
             let memory = &self.blocks[warp.rank].shared;
             for (index, to) in to.iter().enumerate() {
                 let Some(to) = to else { continue };
                 let slot = &mut warp.regs[to.slot as usize];
-                let place = |lane: usize| at[lane] as usize + index * bytes as usize;
+                let place = |lane: usize| (at[lane] - start) as usize + index * bytes as usize;
                 if bytes == 4 && !to.wide {
                     let slot = slot.n_mut();
                     for lane in lanes(mask) {
@@ -272,7 +279,7 @@ impl Cluster<'_> {
         let Some(counts) = &mut self.advice else { return };
         let first = at[mask.trailing_zeros() as usize % LANES];
         let kind = match space {
-            Space::Shared => AdviceKind::BankConflicts,
+            Space::Shared | Space::Cluster => AdviceKind::BankConflicts,
             Space::Global => AdviceKind::Uncoalesced,
             Space::Generic if first >> 32 == SHARED_WINDOW >> 32 => AdviceKind::BankConflicts,
             Space::Generic if first >> 32 >= PARAM_WINDOW >> 32 => return,
@@ -315,15 +322,18 @@ impl Cluster<'_> {
         true
     }
 
-    /// Whether all lanes touch the own block's shared memory as they may, and nobody watches.
-    fn own_shared(&self, warp: &Warp, mask: u32, space: Space, at: &[u64; LANES], bytes: u32) -> bool {
-        let end = self.blocks[warp.rank].shared.len() as u64;
-        let inside =
-            |at: u64| at >= u64::from(SHARED_START) && at + u64::from(bytes) <= end && at.is_multiple_of(u64::from(bytes));
-        space == Space::Shared
+    /// The address of the own block's shared memory, where all lanes touch it as they may and nobody watches.
+    fn own_shared(&self, warp: &Warp, mask: u32, space: Space, at: &[u64; LANES], bytes: u32) -> Option<u64> {
+        let start = (warp.rank as u64) << RANK_SHIFT;
+        let end = start + self.blocks[warp.rank].shared.len() as u64;
+        let inside = |at: u64| {
+            at >= start + u64::from(SHARED_START) && at + u64::from(bytes) <= end && at.is_multiple_of(u64::from(bytes))
+        };
+        let all = matches!(space, Space::Shared | Space::Cluster)
             && self.sanitizer.is_none()
-            && end < 1 << RANK_SHIFT
-            && lanes(mask).all(|lane| at[lane] < 1 << RANK_SHIFT && inside(at[lane]))
+            && end - start < 1 << RANK_SHIFT
+            && lanes(mask).all(|lane| inside(at[lane]));
+        all.then_some(start)
     }
 
     fn whole(&self, warp: &mut Warp, address: u64, bytes: u64) -> Option<usize> {
@@ -355,12 +365,12 @@ impl Cluster<'_> {
         if self.store_rows(warp, mask, from, bytes, addr.space, &at) {
             return Ok(());
         }
-        if self.own_shared(warp, mask, addr.space, &at, total) {
+        if let Some(start) = self.own_shared(warp, mask, addr.space, &at, total) {
             let memory = &mut self.blocks[warp.rank].shared;
             // Lane by lane: of lanes that meet, the last one's values stay together.
             for lane in lanes(mask) {
                 for (index, reg) in from.iter().enumerate() {
-                    let place = at[lane] as usize + index * bytes as usize;
+                    let place = (at[lane] - start) as usize + index * bytes as usize;
                     let value = warp.value(*reg, lane).to_le_bytes();
                     memory[place..place + bytes as usize].copy_from_slice(&value[..bytes as usize]);
                 }

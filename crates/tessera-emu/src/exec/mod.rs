@@ -31,7 +31,7 @@ use crate::advice::Counts;
 use crate::lanes::{FULL, LANES, Slot};
 use crate::memory::Heap;
 use crate::options::{LaunchOptions, Schedule};
-use crate::program::{Fill, NOWHERE, Program, SHARED_START};
+use crate::program::{Fill, NOWHERE, Program, RANK_SHIFT, SHARED_START};
 use crate::report::{Finding, FindingKind};
 use crate::sanitize::{GlobalShadow, Sanitizer};
 
@@ -317,6 +317,8 @@ impl Warp {
                 Fill::Register => Slot::ZERO,
                 Fill::Constant(value, true) => Slot::wide(value),
                 Fill::Constant(value, false) => Slot::narrow(value as u32),
+                Fill::Shared(at, true) => Slot::wide(u64::from(at) | (rank as u64) << RANK_SHIFT),
+                Fill::Shared(at, false) => Slot::narrow(at | (rank as u32) << RANK_SHIFT),
                 Fill::Special(special) => fill_special(launch, rank, block, index, special),
             })
             .collect();

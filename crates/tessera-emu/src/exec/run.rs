@@ -347,7 +347,7 @@ impl Cluster<'_> {
             }
             Op::Generic { to, from, space, back } => {
                 let window = match space {
-                    Space::Shared => SHARED_WINDOW,
+                    Space::Shared | Space::Cluster => SHARED_WINDOW,
                     Space::Local => LOCAL_WINDOW,
                     Space::Param => PARAM_WINDOW,
                     Space::Generic | Space::Global => 0,
@@ -358,15 +358,15 @@ impl Cluster<'_> {
                     warp.set(*to, lane, value);
                 }
             }
-            Op::IsSpace { to, from, space, cluster } => {
+            Op::IsSpace { to, from, space } => {
                 for lane in lanes(active) {
                     let address = warp.value(*from, lane);
                     let window = address >> 32;
                     let inside = match space {
                         Space::Shared => {
-                            let rank = (address & 0xffff_ffff) >> RANK_SHIFT;
-                            window == SHARED_WINDOW >> 32 && (*cluster || rank == 0 || rank as usize == warp.rank + 1)
+                            window == SHARED_WINDOW >> 32 && (address & 0xffff_ffff) >> RANK_SHIFT == warp.rank as u64
                         }
+                        Space::Cluster => window == SHARED_WINDOW >> 32,
                         Space::Local => window == LOCAL_WINDOW >> 32,
                         Space::Param => window == PARAM_WINDOW >> 32,
                         Space::Generic | Space::Global => {
@@ -384,14 +384,12 @@ impl Cluster<'_> {
                         return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
                     }
                     let address = warp.value(*from, lane) & !(0xff << RANK_SHIFT);
-                    warp.set(*to, lane, address | (rank + 1) << RANK_SHIFT);
+                    warp.set(*to, lane, address | rank << RANK_SHIFT);
                 }
             }
             Op::RankOf { to, from } => {
                 for lane in lanes(active) {
-                    let rank = warp.value(*from, lane) >> RANK_SHIFT & 0xff;
-                    let rank = if rank == 0 { warp.rank as u64 } else { rank - 1 };
-                    warp.set(*to, lane, rank);
+                    warp.set(*to, lane, warp.value(*from, lane) >> RANK_SHIFT & 0xff);
                 }
             }
             Op::Trap => {

@@ -116,7 +116,8 @@ impl Cluster<'_> {
 
     pub(super) fn start_bulk(&mut self, warp: &mut Warp, lane: usize, pc: u32, bulk: &Bulk) -> Result<(), Fault> {
         let bytes = bulk.bytes.map(|reg| warp.value(reg, lane) as u32);
-        let is_shared = |end: &BulkEnd| matches!(end, BulkEnd::Line(addr) if addr.space == Space::Shared);
+        let is_shared =
+            |end: &BulkEnd| matches!(end, BulkEnd::Line(addr) if matches!(addr.space, Space::Shared | Space::Cluster));
         let what = match (is_shared(&bulk.to), bulk.signal) {
             (true, Signal::Mbarrier(signal)) => {
                 let (to, offset) = self.shared_line(warp, &bulk.to, lane)?;
