@@ -115,6 +115,29 @@ pub(crate) struct Emulation {
     /// Write down what one warp executes, with values: the block's number in the grid, the warp's in the block.
     #[arg(long, value_name = "BLOCK,WARP")]
     pub(crate) trace: Option<String>,
+    /// The least class of the emulator's findings that ends the command with exit code 2: `wrong` (values can differ; the
+    /// default), `formal` (against the rules, and no value differs in practice), `advice`, or `none`.
+    #[arg(long, value_enum, value_name = "CLASS")]
+    pub(crate) fail_on: Option<FailOn>,
+    /// Go on behind the emulator's findings where that is meaningful, and tell all of them, each place once with a count.
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    /// Let pass the findings that a file lists, one `FINDING KERNEL PLACE -- REASON` a line (`docs/emulator.md`).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) suppress: Option<String>,
+}
+
+/// What `--fail-on` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Values can differ.
+    Wrong,
+    /// Formal findings, too.
+    Formal,
+    /// Advice, too.
+    Advice,
+    /// No finding fails.
+    None,
 }
 
 #[derive(Debug, Args)]

@@ -37,6 +37,15 @@ impl Failure {
         Failure::new(Exit::Incorrect, format!("error: {message}"))
     }
 
+    /// Says the failure as JSON on the standard output, where it was not said yet: `error` and `exit`.
+    pub(crate) fn told_as_json(self) -> Failure {
+        if !self.text.is_empty() {
+            let message = self.text.strip_prefix("error: ").unwrap_or(&self.text);
+            println!("{}", serde_json::json!({ "passed": false, "error": message, "exit": self.exit, "findings": [] }));
+        }
+        self
+    }
+
     /// Everything was said; only the code is left.
     pub(crate) fn silent(exit: Exit) -> Failure {
         Failure::new(exit, String::new())

@@ -145,7 +145,7 @@ fn ptx_runs_on_the_emulator() {
     assert!(text.contains("race: a write of shared") && text.contains("PTX line 21") && text.contains("against racy"), "{text}");
     let (code, text) = emu(&["arange:i32[32]", "empty:i32[64]", "64", "--json"]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("\"kind\":\"out-of-bounds\"") && text.contains("\"thread\":[32,0,0]"), "{text}");
+    assert!(text.contains("\"id\":\"out-of-bounds\"") && text.contains("\"thread\":[32,0,0]"), "{text}");
     let (code, text) = emu(&["arange:i32[64]", "empty:i32[64]", "64", "--trace", "0,1"]);
     assert!(code == 0 && text.contains("mov.u32  %t = 20 21 22"), "{text}");
     for wrong in
@@ -156,6 +156,76 @@ fn ptx_runs_on_the_emulator() {
     let (code, text) =
         tessera(&["run", "kernels.py::double", "--schedule", "lazy", "x=ones:f32[16]", "--grid", "1", "--device", "cpu"]);
     assert!(code == 5 && text.contains("is for the emulator"), "{text}");
+}
+
+/// One warp leaves by itself, two threads write different words to one place, all threads write one word to another.
+const FINDINGS: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry found(.param .u64 x)
+{
+    .reg .pred %p;
+    .reg .b32 %t, %u;
+    .reg .b64 %x, %o;
+    ld.param.u64 %x, [x];
+    mov.u32 %t, %tid.x;
+    and.b32 %u, %t, 31;
+    setp.ne.u32 %p, %u, 0;
+    @%p bra DONE;
+    mov.u32 %u, 7;
+    st.global.u32 [%x], %u;
+    st.global.u32 [%x+4], %t;
+DONE:
+    ret;
+}
+";
+
+#[test]
+fn findings_fail_by_class_and_are_let_pass_by_rules() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(place("k.ptx"), FINDINGS).expect("written");
+    std::fs::write(place("rules"), "race fo* ptx:17 -- known\nmbarrier * * -- never\n").expect("written");
+    std::fs::write(place("wrong"), "race found ptx:16\n").expect("written");
+    let (file, rules, wrong) = (place("k.ptx"), place("rules"), place("wrong"));
+    let emu = |rest: &[&str]| {
+        let mut arguments = vec!["emu", &file, "--grid", "1", "--block", "64", "zeros:i32[4]", "--sanitize", "all"];
+        arguments.extend(rest);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_tessera")).args(&arguments).output().expect("runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, told) = emu(&["--keep-going"]);
+    assert_eq!(code, Some(2), "{out}{told}");
+    assert!(out.contains("formal: race: ") && out.contains("PTX line 16"), "{out}");
+    assert!(told.starts_with("error: race: ") && told.contains("PTX line 17"), "{told}");
+    // The rule lets the wrong one pass; the formal one fails where that is asked for.
+    let (code, out, told) = emu(&["--suppress", &rules]);
+    assert_eq!(code, Some(0), "{out}{told}");
+    assert!(out.contains("1 findings are let pass") && told.contains("rules:2: nothing was found"), "{out}{told}");
+    let (code, _, told) = emu(&["--suppress", &rules, "--fail-on", "formal"]);
+    assert!(code == Some(2) && told.contains("error: formal: race: "), "{told}");
+    assert_eq!(emu(&["--fail-on", "none"]).0, Some(0));
+    let (code, _, told) = emu(&["--suppress", &wrong]);
+    assert!(code == Some(5) && told.contains("wrong:1:18: the reason is missing"), "{told}");
+    // As data, and nothing else, whatever happens.
+    let (code, out, told) = emu(&["--json", "--suppress", &rules]);
+    let data: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!((code, data["passed"].as_bool(), told.as_str()), (Some(0), Some(true), ""));
+    let (formal, passed) = (&data["findings"][0], &data["suppressed"][0]);
+    assert_eq!(
+        (formal["class"].as_str(), formal["id"].as_str(), formal["line"].as_u64()),
+        (Some("formal"), Some("race"), Some(16))
+    );
+    assert!(formal["file"].as_str() == Some(&file) && formal["kernel"] == "found" && formal["count"] == 1, "{formal}");
+    assert!(passed["class"] == "wrong" && passed["reason"] == "known" && passed["rule"].as_str().unwrap().ends_with("rules:1"));
+    assert_eq!(data["unused_suppressions"].as_array().map(Vec::len), Some(1));
+    for rest in [&["--json", "--suppress", &wrong][..], &["--json", "more"]] {
+        let (code, out, _) = emu(rest);
+        let data: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        assert!(code == Some(5) && data["exit"] == 5 && data["error"].is_string(), "{out}");
+    }
 }
 
 #[test]

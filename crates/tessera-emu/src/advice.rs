@@ -14,8 +14,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
-use crate::report::AdviceKind;
 
 /// What one instruction took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,21 +30,21 @@ pub(crate) struct Count {
 
 /// Counts by instruction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts(BTreeMap<(u32, AdviceKind), Count>);
+pub(crate) struct Counts(BTreeMap<(u32, FindingKind), Count>);
 
 impl Counts {
     /// Notes an access of `bytes` bytes a lane.
     pub(crate) fn note(
         &mut self,
-        (pc, kind): (u32, AdviceKind),
+        (pc, kind): (u32, FindingKind),
         (block, warp): ([u32; 3], u32),
         mask: u32,
         addresses: &[u64; LANES],
         bytes: u32,
     ) {
         let (transactions, needed) = match kind {
-            AdviceKind::BankConflicts => passes(mask, addresses, bytes),
-            AdviceKind::Uncoalesced => sectors(mask, addresses, bytes),
+            FindingKind::BankConflicts => passes(mask, addresses, bytes),
+            _ => sectors(mask, addresses, bytes),
         };
         let thread = warp * LANES as u32 + mask.trailing_zeros();
         let first = Count { block, thread, ..Count::default() };
@@ -66,7 +66,7 @@ impl Counts {
     }
 
     /// Instructions that take at least a quarter more than they need, the most wasteful first.
-    pub(crate) fn wasteful(&self) -> Vec<(u32, AdviceKind, Count)> {
+    pub(crate) fn wasteful(&self) -> Vec<(u32, FindingKind, Count)> {
         let waste = |count: &Count| count.transactions - count.needed;
         let mut rows: Vec<_> = self.0.iter().map(|(&(pc, kind), &count)| (pc, kind, count)).collect();
         rows.retain(|(.., count)| 4 * waste(count) >= count.needed && waste(count) > 0);

@@ -16,9 +16,10 @@ use tessera_driver::{
 
 use crate::console::Console;
 use crate::emulator::{Emulator, Module};
+use crate::finding::FindingKind;
 use crate::options::{EmuOptions, LaunchOptions};
 use crate::program::SHARED_START;
-use crate::report::{EmuError, FindingKind};
+use crate::report::EmuError;
 
 const PTX_VERSION: (u32, u32) = (9, 0);
 
@@ -154,9 +155,9 @@ impl Driver {
                         if !report.output.is_empty() {
                             print!("{}", report.output);
                         }
-                        match report.findings.first() {
-                            None => return Ok(()),
-                            Some(finding) => fault(finding.kind, finding.to_string()),
+                        match report.failing(options.fail_on).next() {
+                            Some(finding) if !options.keep_going => fault(finding.kind, finding.to_string()),
+                            _ => return Ok(()),
                         }
                     }
                     Err(EmuError::Fault { finding, report }) => {
@@ -332,7 +333,9 @@ fn fault(kind: FindingKind, message: String) -> DriverError {
         | FindingKind::Mbarrier
         | FindingKind::BulkCopy
         | FindingKind::Matrix
-        | FindingKind::Nondeterministic => (DriverCode(719), "CUDA_ERROR_LAUNCH_FAILED"),
+        | FindingKind::Nondeterministic
+        | FindingKind::BankConflicts
+        | FindingKind::Uncoalesced => (DriverCode(719), "CUDA_ERROR_LAUNCH_FAILED"),
     };
     failed("launch", code, name, message)
 }

@@ -22,8 +22,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::advice::Counts;
 use crate::exec::{Actor, Cluster, Launch};
-use crate::launch::finding;
-use crate::report::{EmuError, Explored, Finding, FindingKind, Report};
+use crate::finding::{Finding, FindingKind};
+use crate::findings::Findings;
+use crate::report::{EmuError, Explored, Report};
 use crate::sanitize::Footprint;
 
 /// An actor of one of the clusters.
@@ -79,7 +80,8 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
     let mut outcomes: BTreeMap<u64, u64> = BTreeMap::new();
     let mut report = Report::default();
     let mut advice = Counts::default();
-    let mut stopped: Option<Finding> = None;
+    let mut findings = Findings::default();
+    let mut stopped: Option<Box<Finding>> = None;
     // Memory is left as the first execution that ran to its end leaves it.
     let mut result: Option<Saved> = None;
     loop {
@@ -88,18 +90,7 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
         let mut execution = Execution { launch: &launch, resident, live: VecDeque::new(), next: 0, spins: BTreeMap::new() };
         let (end, done) = execution.run(&mut path);
         report.instructions += done.instructions;
-        let known = |finding: &Finding, list: &[Finding]| {
-            let same = |other: &Finding| {
-                (other.kind, other.place.line) == (finding.kind, finding.place.line)
-                    && other.earlier.as_ref().map(|place| place.line) == finding.earlier.as_ref().map(|place| place.line)
-            };
-            list.iter().any(same)
-        };
-        for found in done.findings {
-            if report.findings.len() < launch.options.most_findings && !known(&found, &report.findings) {
-                report.findings.push(found);
-            }
-        }
+        findings.merge(done.findings);
         match end {
             End::Done => {
                 explored.executions += 1;
@@ -115,11 +106,7 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
             }
             End::Seen => explored.pruned += 1,
             End::Stopped(found) => {
-                let found = *found;
                 explored.executions += 1;
-                if !known(&found, &report.findings) {
-                    report.findings.push(found.clone());
-                }
                 stopped.get_or_insert(found);
             }
         }
@@ -127,9 +114,7 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
             explored.complete = true;
             break;
         }
-        if explored.executions + explored.pruned >= launch.options.most_schedules
-            || report.findings.len() >= launch.options.most_findings
-        {
+        if explored.executions + explored.pruned >= launch.options.most_schedules || findings.is_full(launch.options) {
             break;
         }
     }
@@ -137,15 +122,15 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
         result.restore(&launch);
     }
     explored.outcomes = outcomes.len() as u64;
-    let races = |finding: &Finding| finding.kind == FindingKind::Race || finding.kind == FindingKind::ProxyFence;
-    if explored.outcomes > 1 && !report.findings.iter().any(races) {
-        report.findings.push(nondeterministic(&launch, &explored));
+    if explored.outcomes > 1 && !findings.any(&[FindingKind::Race, FindingKind::ProxyFence]) {
+        note_nondeterministic(&launch, &explored, &mut findings);
     }
-    report.advice = launch.advice(&advice);
+    launch.advise(&advice, &mut findings);
+    (report.findings, report.suppressed) = findings.told();
     report.explored = Some(explored);
     match stopped {
         None => Ok(report),
-        Some(finding) => Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) }),
+        Some(finding) => Err(EmuError::Fault { finding, report: Box::new(report) }),
     }
 }
 
@@ -165,14 +150,16 @@ fn digest(launch: &Launch<'_>) -> u64 {
     hasher.finish()
 }
 
-fn nondeterministic(launch: &Launch<'_>, explored: &Explored) -> Finding {
+fn note_nondeterministic(launch: &Launch<'_>, explored: &Explored, findings: &mut Findings) {
     let atomics = launch.program.code.iter().position(|inst| matches!(inst.op, crate::program::Op::Atomic { .. }));
     let message = format!(
         "{} schedules end with {} different results, and no race among them: the order of atomic operations decides",
         explored.executions, explored.outcomes
     );
-    let place = launch.place([0; 3], None, atomics.unwrap_or(0) as u32);
-    Finding { kind: FindingKind::Nondeterministic, message, place, earlier: None }
+    let (kind, pc) = (FindingKind::Nondeterministic, atomics.unwrap_or(0) as u32);
+    findings.note(launch.options, u64::MAX, ((kind, pc, None), kind.class()), || {
+        Finding::new(kind, message, launch.place([0; 3], None, pc), None)
+    });
 }
 
 /// Leaves the path at the last choice that has to be made another way too; whether there is one.
@@ -194,14 +181,14 @@ fn back_up(path: &mut Vec<Choice>) -> bool {
 #[derive(Default)]
 struct Done {
     instructions: u64,
-    findings: Vec<Finding>,
+    findings: Findings,
     advice: Counts,
 }
 
 impl Done {
     fn add(&mut self, mut cluster: Cluster<'_>) {
         self.instructions += cluster.executed;
-        self.findings.append(&mut cluster.findings);
+        self.findings.merge(std::mem::take(&mut cluster.findings));
         if let Some(counts) = cluster.advice.take() {
             self.advice.add(counts);
         }
@@ -237,8 +224,11 @@ impl<'a> Execution<'a> {
                 continue;
             }
             if enabled.is_empty() || depth >= LONGEST {
-                let stuck = self.live.iter().find(|cluster| !cluster.is_over());
-                let found = stuck.map(|cluster| finding(cluster, &cluster.livelock()));
+                let stuck = self.live.iter_mut().find(|cluster| !cluster.is_over());
+                let found = stuck.map(|cluster| {
+                    let stopped = cluster.livelock();
+                    cluster.note_stop(&stopped)
+                });
                 break found.map_or(End::Seen, |found| End::Stopped(Box::new(found)));
             }
             if depth == path.len() {
@@ -305,7 +295,7 @@ impl<'a> Execution<'a> {
         let Some(cluster) = self.live.iter_mut().find(|cluster| cluster.number == number) else {
             return (Footprint::default(), None);
         };
-        let stopped = cluster.step(actor).err().map(|stopped| finding(cluster, &stopped));
+        let stopped = cluster.step(actor).err().map(|stopped| cluster.note_stop(&stopped));
         let footprint = cluster.footprint();
         let digest = cluster.digest_of(actor);
         if footprint.is_silent() {

@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::advice::{Count, Counts};
 use crate::exec::{Cluster, Launch, Progress, Stopped};
-use crate::report::{Advice, EmuError, Finding, Place, Report};
+use crate::finding::{Class, Finding, FindingKind, Place, Traffic};
+use crate::findings::{Findings, Key};
+use crate::lanes::LANES;
+use crate::report::{EmuError, Report};
 
 /// Operations after which a cluster lets the next one run.
 const BUDGET: u64 = 1 << 20;
 
 struct Outcome {
     instructions: u64,
-    findings: Vec<Finding>,
+    findings: Findings,
     advice: Counts,
+    /// What ended a cluster's run, with its number.
     stopped: Option<(u64, Finding)>,
 }
 
@@ -22,7 +26,7 @@ impl Outcome {
     /// Takes over what a cluster did that runs no more.
     fn add(&mut self, mut cluster: Cluster<'_>) {
         self.instructions += cluster.executed;
-        self.findings.append(&mut cluster.findings);
+        self.findings.merge(std::mem::take(&mut cluster.findings));
         if let Some(counts) = cluster.advice.take() {
             self.advice.add(counts);
         }
@@ -64,11 +68,11 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
         });
     }
     let mut report = Report::default();
-    let mut advice = Counts::default();
+    let (mut findings, mut advice) = (Findings::default(), Counts::default());
     let mut stopped: Option<(u64, Finding)> = None;
     for outcome in results.into_inner().unwrap_or_default() {
         report.instructions += outcome.instructions;
-        report.findings.extend(outcome.findings);
+        findings.merge(outcome.findings);
         advice.add(outcome.advice);
         if let Some(found) = outcome.stopped
             && stopped.as_ref().is_none_or(|first| found.0 < first.0)
@@ -76,17 +80,14 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
             stopped = Some(found);
         }
     }
-    report.findings.truncate(launch.options.most_findings);
-    report.advice = launch.advice(&advice);
+    launch.advise(&advice, &mut findings);
+    (report.findings, report.suppressed) = findings.told();
     let output: BTreeMap<u64, String> = launch.output.lock().map(|output| output.clone()).unwrap_or_default();
     report.output = output.into_values().collect();
     report.trace = launch.trace.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
     match stopped {
         None => Ok(report),
-        Some((_, finding)) => {
-            report.findings.push(finding.clone());
-            Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) })
-        }
+        Some((_, finding)) => Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) }),
     }
 }
 
@@ -120,11 +121,11 @@ enum Next {
 }
 
 fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Outcome {
-    let mut outcome = Outcome { instructions: 0, findings: Vec::new(), advice: Counts::default(), stopped: None };
+    let mut outcome = Outcome { instructions: 0, findings: Findings::default(), advice: Counts::default(), stopped: None };
     let mut live: VecDeque<Live<'_>> = VecDeque::new();
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
     loop {
-        if shared.stop.load(Ordering::Relaxed) || outcome.findings.len() >= launch.options.most_findings {
+        if shared.stop.load(Ordering::Relaxed) || outcome.findings.is_full(launch.options) {
             break;
         }
         let started = if (live.len() as u64) < share {
@@ -189,7 +190,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
             }
         };
         shared.stop.store(true, Ordering::Relaxed);
-        outcome.stopped = Some((own.cluster.number, finding(&own.cluster, &stopped)));
+        outcome.stopped = Some((own.cluster.number, own.cluster.note_stop(&stopped)));
         outcome.add(own.cluster);
         break;
     }
@@ -215,16 +216,6 @@ fn await_others(shared: &Shared, moves: u64) -> Next {
     }
 }
 
-/// What stopped a cluster, with its place.
-pub(crate) fn finding(cluster: &Cluster<'_>, stopped: &Stopped) -> Finding {
-    Finding {
-        kind: stopped.fault.kind,
-        message: stopped.fault.message.clone(),
-        place: cluster.place(stopped.rank, Some(stopped.warp as usize * 32 + stopped.fault.lane), stopped.pc),
-        earlier: stopped.fault.earlier.map(|pc| cluster.place(stopped.rank, Some(stopped.warp as usize * 32), pc)),
-    }
-}
-
 impl Launch<'_> {
     /// An operation's place, with the block and the thread that executed it.
     pub(crate) fn place(&self, block: [u32; 3], thread: Option<usize>, pc: u32) -> Place {
@@ -245,14 +236,18 @@ impl Launch<'_> {
         }
     }
 
-    /// What the counts of all clusters come to.
-    pub(crate) fn advice(&self, counts: &Counts) -> Vec<Advice> {
-        let rows = counts.wasteful().into_iter().take(self.options.most_findings);
-        rows.map(|(pc, kind, Count { accesses, transactions, needed, block, thread })| {
-            let place = self.place(block, Some(thread as usize), pc);
-            Advice { kind, place, accesses, transactions, needed }
-        })
-        .collect()
+    /// Notes what the counts of all clusters come to, behind everything else.
+    pub(crate) fn advise(&self, counts: &Counts, findings: &mut Findings) {
+        for (pc, kind, Count { accesses, transactions, needed, block, thread }) in
+            counts.wasteful().into_iter().take(self.options.most_findings)
+        {
+            let unit = if kind == FindingKind::BankConflicts { "passes over the banks" } else { "sectors of 32 bytes" };
+            let message = format!("{accesses} accesses take {transactions} {unit} where {needed} would do");
+            findings.note(self.options, u64::MAX, ((kind, pc, None), kind.class()), || {
+                let finding = Finding::new(kind, message, self.place(block, Some(thread as usize), pc), None);
+                Finding { count: accesses, traffic: Some(Traffic { transactions, needed }), ..finding }
+            });
+        }
     }
 }
 
@@ -260,5 +255,29 @@ impl Cluster<'_> {
     /// An operation's place, with the thread of a block of the cluster.
     pub(crate) fn place(&self, rank: usize, thread: Option<usize>, pc: u32) -> Place {
         self.launch.place(self.blocks[rank].index, thread, pc)
+    }
+
+    /// Notes a finding at an operation of a thread.
+    pub(crate) fn note(&mut self, key: Key, class: Class, make: impl FnOnce(&Self) -> Finding) -> bool {
+        let mut findings = std::mem::take(&mut self.findings);
+        let passed = findings.note(self.launch.options, self.number, (key, class), || make(self));
+        self.findings = findings;
+        passed
+    }
+
+    /// A fault as a finding, with its place.
+    fn finding(&self, stopped: &Stopped) -> Finding {
+        let Stopped { fault, pc, rank, warp } = stopped;
+        let thread = *warp as usize * LANES;
+        let earlier = fault.earlier.map(|pc| self.place(*rank, Some(thread), pc));
+        Finding::new(fault.kind, fault.message.clone(), self.place(*rank, Some(thread + fault.lane), *pc), earlier)
+    }
+
+    /// Notes what stops the cluster.
+    pub(crate) fn note_stop(&mut self, stopped: &Stopped) -> Finding {
+        let finding = self.finding(stopped);
+        let kind = stopped.fault.kind;
+        self.note((kind, stopped.pc, stopped.fault.earlier), kind.class(), |_| finding.clone());
+        finding
     }
 }

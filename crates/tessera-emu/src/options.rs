@@ -1,9 +1,13 @@
 //! How a launch is executed and what is looked for.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tessera_driver::Dim3;
+
+use crate::finding::Class;
+use crate::suppress::Suppressions;
 
 /// Which interleaving is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -118,6 +122,13 @@ pub struct LaunchOptions {
     pub trace: Option<(u64, u32)>,
     /// Findings after which a launch is stopped.
     pub most_findings: usize,
+    /// Goes on behind findings where that is meaningful, however many there are: what an access outside memory reads is
+    /// undefined, what it writes is lost.
+    pub keep_going: bool,
+    /// The least class that makes a launch through the driver table fail; none: no finding does.
+    pub fail_on: Option<Class>,
+    /// Findings that are let pass.
+    pub suppress: Arc<Suppressions>,
     /// Operations without any progress after which a cluster counts as stuck.
     pub patience: u64,
     /// Thread-instructions of a cluster after which it counts as stuck, whatever it does.
@@ -137,6 +148,9 @@ impl Default for LaunchOptions {
             threads: None,
             trace: None,
             most_findings: 20,
+            keep_going: false,
+            fail_on: Some(Class::Wrong),
+            suppress: Arc::default(),
             patience: 100_000_000,
             most_instructions: u64::MAX,
             most_schedules: 2000,

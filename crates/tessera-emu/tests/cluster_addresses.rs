@@ -105,7 +105,7 @@ fn code_may_put_the_rank_together_itself() {
         st.global.v2.u32 [%g+16], {%r7, %r8};";
     for (rank, words) in words(body).into_iter().enumerate() {
         let rank = 100 + rank as u32;
-        assert_eq!(words[..6], [100, 100 + (rank - 100 ^ 1), rank, rank, 100, rank]);
+        assert_eq!(words[..6], [100, 100 + ((rank - 100) ^ 1), rank, rank, 100, rank]);
     }
 }
 

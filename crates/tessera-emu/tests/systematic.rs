@@ -2,7 +2,7 @@
 //! that can get stuck; and launches that need more blocks at once than the device holds.
 
 use tessera_driver::{DevicePtr, Dim3, Params};
-use tessera_emu::{AdviceKind, EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Report, Sanitize, Schedule};
+use tessera_emu::{Class, EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Report, Sanitize, Schedule};
 
 /// A kernel over one array of zeros: `%b` is the block, `%t` the thread, `%d` the array.
 fn text(body: &str) -> String {
@@ -190,8 +190,10 @@ fn advice_counts_banks_and_sectors() {
                 add.u64 %e1, %d, %e1;\nld.global.u32 %r4, [%e1];";
     let options = LaunchOptions { sanitize: Sanitize { advice: true, ..Sanitize::NONE }, ..LaunchOptions::default() };
     let ran = run_on(1, body, 2, 32, options);
-    let [advice] = &ran.report.advice[..] else { panic!("{:?}", ran.report.advice) };
-    assert_eq!((advice.kind, advice.accesses, advice.transactions, advice.needed), (AdviceKind::BankConflicts, 2, 64, 2));
+    let [advice] = &ran.report.findings[..] else { panic!("{:?}", ran.report.findings) };
+    let traffic = advice.traffic.unwrap();
+    assert_eq!((advice.kind, advice.class, advice.count), (FindingKind::BankConflicts, Class::Advice, 2));
+    assert_eq!((traffic.transactions, traffic.needed), (64, 2));
     assert_eq!(advice.place.instruction, "st.shared.u32");
     // Rows of 4096 bytes: a sector a lane.
     let body =
@@ -203,5 +205,6 @@ fn advice_counts_banks_and_sectors() {
         32,
         LaunchOptions { sanitize: Sanitize { advice: true, ..Sanitize::NONE }, ..LaunchOptions::default() },
     );
-    assert!(ran.report.advice.iter().all(|advice| advice.kind == AdviceKind::Uncoalesced && advice.transactions == 2));
+    let scattered = |finding: &Finding| finding.kind == FindingKind::Uncoalesced && finding.traffic.unwrap().transactions == 2;
+    assert!(ran.report.findings.iter().all(scattered));
 }

@@ -7,7 +7,7 @@ use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions, Tensor,
 
 use crate::arguments::Check;
 use crate::command::bench::selection;
-use crate::command::emulation::{Opened, open, shown, tell};
+use crate::command::emulation::{Opened, open};
 use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel_failure};
 use crate::failure::{Failure, Outcome};
 
@@ -51,7 +51,7 @@ fn check_operators(arguments: &Check) -> Outcome {
             Err(fault) => Some(fault.to_string()),
         };
         let launches = opened.launches();
-        let findings: Vec<String> = launches.iter().flat_map(|launched| &launched.report.findings).map(shown).collect();
+        let findings = opened.judge.failing(&launches);
         let why = if findings.is_empty() { why } else { Some(findings.join("\n")) };
         if arguments.json {
             println!("{}", case_json(&case.key.to_string(), &outcome.as_ref().ok(), why.as_deref()));
@@ -99,7 +99,7 @@ fn check_kernel(arguments: &Check) -> Outcome {
     let ended = |outcome: Result<String, KernelError>| {
         let launches = opened.launches();
         // What the emulator found says more than the driver's error for it.
-        tell(&launches)?;
+        opened.judge.tell(&launches)?;
         outcome.map_err(kernel_failure)
     };
     print!("{}", ended(launch.run_with(&LaunchOptions::default()))?);

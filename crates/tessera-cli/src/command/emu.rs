@@ -2,14 +2,15 @@
 
 use serde_json::json;
 use tessera::driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMapSpec};
-use tessera::emu::{EmuError, Emulator, LaunchOptions, Launched, Parameter};
+use tessera::emu::{EmuError, Emulator, LaunchOptions, Launched, Parameter, Sanitize};
 use tessera::ir::SourceMap;
 use tessera::lang::ConstValue;
 use tessera::runtime::argspec::{self, Fill, Value};
 use tessera::runtime::{Tensor, npy};
 
 use crate::arguments::Emu;
-use crate::command::emulation::{how, options, tell, to_json, verdict};
+use crate::command::emulation::{how, options};
+use crate::command::findings::Judge;
 use crate::failure::{Failure, Outcome, read_text};
 
 /// An array of the launch.
@@ -20,6 +21,11 @@ struct Array {
 }
 
 pub(crate) fn emu(arguments: Emu) -> Outcome {
+    let json = arguments.json;
+    launch(arguments).map_err(|failure| if json { failure.told_as_json() } else { failure })
+}
+
+fn launch(arguments: Emu) -> Outcome {
     let machine = options(&arguments.emulation, arguments.seed)?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
     let module =
@@ -51,6 +57,7 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
     let saves = saves.collect::<Result<Vec<_>, Failure>>()?;
     let (grid, block) = (extents("--grid", &arguments.grid)?, extents("--block", &arguments.block)?);
     let cluster = arguments.cluster.as_deref().map(|text| extents("--cluster", text)).transpose()?;
+    let judge = Judge::new(&machine.launch, &arguments.emulation);
     let how_to = LaunchOptions { cluster, shared_bytes: arguments.shared, ..machine.launch.clone() };
 
     let (report, finished) = match emulator.launch(&module, entry, grid, block, &launch.params, &how_to) {
@@ -71,8 +78,17 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
         npy::write(path, &launch.after(&launch.arrays[*index])?).map_err(Failure::environment)?;
     }
     if arguments.json {
-        println!("{}", json!({ "file": arguments.file, "launches": to_json(&launched) }));
-        return verdict(&launched);
+        let mut object = judge.json(&launched);
+        object.insert("file".to_owned(), json!(arguments.file));
+        object.insert("device".to_owned(), json!(emulator.device().name));
+        // Without `.loc` the text itself is the source.
+        for list in ["findings", "suppressed"] {
+            for finding in object.get_mut(list).and_then(|list| list.as_array_mut()).into_iter().flatten() {
+                name_file(finding, &arguments.file);
+            }
+        }
+        println!("{}", json!(object));
+        return judge.silent_verdict(&launched);
     }
     let report = &launched[0].report;
     print!("{}", report.output);
@@ -81,11 +97,7 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
         emulator.device().name,
         how(&how_to),
         report.instructions,
-        if finished && report.findings.is_empty() && how_to.sanitize != tessera::emu::Sanitize::NONE {
-            ", nothing found"
-        } else {
-            ""
-        }
+        if finished && report.findings.is_empty() && how_to.sanitize != Sanitize::NONE { ", nothing found" } else { "" }
     );
     for array in &launch.arrays {
         let after = launch.after(array)?;
@@ -95,7 +107,18 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
             println!("  {}: {}{:?} = {elements}", array.name, after.dtype(), after.shape());
         }
     }
-    tell(&launched)
+    judge.tell(&launched)
+}
+
+/// Gives a finding and what it conflicts with the PTX file as their file, where `.loc` names none.
+fn name_file(finding: &mut serde_json::Value, path: &str) {
+    if let Some(earlier) = finding.get_mut("earlier").filter(|earlier| !earlier.is_null()) {
+        name_file(earlier, path);
+    }
+    if finding["file"].is_null() {
+        finding["file"] = json!(path);
+        finding["line"] = finding["ptx_line"].clone();
+    }
 }
 
 /// A launch whose arguments are being made.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use tessera::emu::{Console, EmuOptions, Finding, LaunchOptions, Launched, Place, Schedule};
+use tessera::emu::{Class, Console, EmuOptions, LaunchOptions, Launched, Schedule, Suppressions};
 use tessera::runtime::Device;
 use tessera::types::Device as Product;
 
-use crate::arguments::Emulation;
+use crate::arguments::{Emulation, FailOn};
+use crate::command::findings::Judge;
 use crate::command::launch::{device, sanitize};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, read_text};
 
 /// A device, and the emulator's console where it is the emulator.
 pub(crate) struct Opened {
@@ -18,32 +18,49 @@ pub(crate) struct Opened {
     pub(crate) reason: String,
     /// Whether the CPU executor checks its run.
     pub(crate) checked: bool,
+    /// What becomes of findings.
+    pub(crate) judge: Judge,
     console: Option<Arc<Console>>,
 }
 
 /// Opens the device asked for; options of the emulator need the emulator.
 pub(crate) fn open(asked: Option<&str>, emulation: &Emulation, seed: u64) -> Result<Opened, Failure> {
     if asked == Some("emu") {
-        let (device, console) = Device::watched_emulator(&options(emulation, seed)?).map_err(Failure::environment)?;
-        return Ok(Opened { device, reason: "asked for".to_string(), checked: false, console: Some(console) });
+        let options = options(emulation, seed)?;
+        let judge = Judge::new(&options.launch, emulation);
+        let (device, console) = Device::watched_emulator(&options).map_err(Failure::environment)?;
+        return Ok(Opened { device, reason: "asked for".to_string(), checked: false, judge, console: Some(console) });
     }
     let given = [
         ("--schedule", emulation.schedule.is_some()),
         ("--sms", emulation.sms.is_some()),
         ("--target", emulation.target.is_some()),
         ("--trace", emulation.trace.is_some()),
+        ("--fail-on", emulation.fail_on.is_some()),
+        ("--keep-going", emulation.keep_going),
+        ("--suppress", emulation.suppress.is_some()),
     ];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("`{name}` is for the emulator\nhelp: add `--device emu`")));
     }
     let checked = sanitize(emulation.sanitize.as_deref())?;
     let (device, reason) = device(asked)?;
-    Ok(Opened { device, reason, checked, console: None })
+    Ok(Opened { device, reason, checked, judge: Judge::default(), console: None })
 }
 
 /// The emulated machine and how its launches run.
 pub(crate) fn options(emulation: &Emulation, seed: u64) -> Result<EmuOptions, Failure> {
-    let mut launch = LaunchOptions { seed, ..LaunchOptions::default() };
+    let mut launch = LaunchOptions { seed, keep_going: emulation.keep_going, ..LaunchOptions::default() };
+    launch.fail_on = match emulation.fail_on {
+        None | Some(FailOn::Wrong) => Some(Class::Wrong),
+        Some(FailOn::Formal) => Some(Class::Formal),
+        Some(FailOn::Advice) => Some(Class::Advice),
+        Some(FailOn::None) => None,
+    };
+    if let Some(path) = &emulation.suppress {
+        let rules = Suppressions::parse(&read_text(path)?).map_err(|error| Failure::usage(format!("{path}:{error}")))?;
+        launch.suppress = Arc::new(rules);
+    }
     if let Some(checks) = &emulation.sanitize {
         launch.sanitize = checks.parse().map_err(Failure::usage)?;
     }
@@ -80,58 +97,6 @@ impl Opened {
     pub(crate) fn sanitizes(&self) -> bool {
         self.console.as_ref().is_some_and(|console| console.options().sanitize != tessera::emu::Sanitize::NONE)
     }
-}
-
-/// Prints what launches did: traces, advice, schedules; findings end the command.
-pub(crate) fn tell(launches: &[Launched]) -> Outcome {
-    for launched in launches {
-        launched.report.trace.iter().for_each(|line| println!("{line}"));
-        launched.report.advice.iter().for_each(|advice| println!("advice: {advice}"));
-        if let Some(explored) = launched.report.explored {
-            println!(
-                "{}: {} schedules executed, {} given up as seen, {} different results{}",
-                launched.kernel,
-                explored.executions,
-                explored.pruned,
-                explored.outcomes,
-                if explored.complete { "; there are no others" } else { "; there are more" }
-            );
-        }
-    }
-    verdict(launches)
-}
-
-/// The findings of launches as the command's end.
-pub(crate) fn verdict(launches: &[Launched]) -> Outcome {
-    let findings: Vec<String> = launches.iter().flat_map(|launched| &launched.report.findings).map(shown).collect();
-    if findings.is_empty() { Ok(()) } else { Err(Failure::incorrect(findings.join("\nerror: "))) }
-}
-
-/// Reports as a program reads them.
-pub(crate) fn to_json(launches: &[Launched]) -> Value {
-    json!(launches)
-}
-
-/// A finding with the lines of source that it names.
-pub(crate) fn shown(finding: &Finding) -> String {
-    let mut text = finding.to_string();
-    let mut told = Vec::new();
-    for place in std::iter::once(&finding.place).chain(&finding.earlier) {
-        if let Some(line) = source_line(place)
-            && !told.contains(&line)
-        {
-            text.push_str(&format!("\n  {line}"));
-            told.push(line);
-        }
-    }
-    text
-}
-
-fn source_line(place: &Place) -> Option<String> {
-    let (file, number, _) = place.source.as_ref()?;
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().nth((*number as usize).checked_sub(1)?)?;
-    Some(format!("{number} | {}", line.trim_end()))
 }
 
 /// The schedule's name and seed, for a line that says how something was run.

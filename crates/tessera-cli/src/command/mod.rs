@@ -8,6 +8,7 @@ mod device_report;
 pub(crate) mod doctor;
 pub(crate) mod emu;
 mod emulation;
+pub(crate) mod findings;
 mod launch;
 pub(crate) mod list;
 pub(crate) mod opt;

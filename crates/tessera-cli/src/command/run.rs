@@ -7,7 +7,7 @@ use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, npy};
 
 use crate::arguments::Run;
-use crate::command::emulation::{open, tell, to_json, verdict};
+use crate::command::emulation::open;
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
 use crate::command::ranks;
 use crate::failure::{Failure, Outcome, write_text};
@@ -37,13 +37,15 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let seconds = start.elapsed().as_secs_f64();
     let launches = opened.launches();
     // What the emulator found says more than the driver's error for it.
-    let found = launches.iter().any(|launched| !launched.report.findings.is_empty());
+    let found = opened.judge.explains(&launches);
     match outcome {
         Err(KernelError::Device(_)) if found && arguments.json => {
-            println!("{}", json!({ "kernel": there.kernel.name(), "launches": to_json(&launches) }));
-            return verdict(&launches);
+            let mut object = opened.judge.json(&launches);
+            object.insert("kernel".to_owned(), json!(there.kernel.name()));
+            println!("{}", json!(object));
+            return opened.judge.silent_verdict(&launches);
         }
-        Err(KernelError::Device(_)) if found => return tell(&launches),
+        Err(KernelError::Device(_)) if found => return opened.judge.tell(&launches),
         other => print!("{}", other.map_err(kernel_failure)?),
     }
     if let Some(path) = &arguments.timeline {
@@ -64,13 +66,15 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     if arguments.json {
         let stages: serde_json::Map<String, serde_json::Value> =
             launch.stages().iter().map(|stage| (stage.name.to_string(), json!(stage.time.as_secs_f64()))).collect();
-        let object = json!({
+        let own = json!({
             "kernel": subject.kernel.name(), "device": device.to_string(), "grid": [x, y, z], "checked": checked,
-            "compile_s": compile, "run_s": seconds, "launches": to_json(&launches), "stages_s": stages, "notes": launch.notes(),
+            "compile_s": compile, "run_s": seconds, "stages_s": stages, "notes": launch.notes(),
             "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
         });
-        println!("{object}");
-        return Ok(());
+        let mut object = opened.judge.json(&launches);
+        object.extend(own.as_object().cloned().unwrap_or_default());
+        println!("{}", json!(object));
+        return opened.judge.silent_verdict(&launches);
     }
     println!(
         "{} on {device} ({reason}): grid {x}x{y}x{z}, compiled in {:.2} ms, ran in {:.3} ms{}",
@@ -88,7 +92,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     if let Some(path) = &arguments.timeline {
         println!("  wrote the timeline to {path}");
     }
-    tell(&launches)
+    opened.judge.tell(&launches)
 }
 
 /// Every how many-th block is recorded: all of a few, about a hundred of many.

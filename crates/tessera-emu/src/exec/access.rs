@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::{Cluster, Fault, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES, lanes};
 use crate::program::{Addr, LOCAL_WINDOW, Order, PARAM_WINDOW, RANK_SHIFT, Reg, SHARED_START, SHARED_WINDOW, Scope, Space};
-use crate::report::{AdviceKind, FindingKind};
 use crate::sanitize::Access;
 
 /// A place in one of the memories.
@@ -24,6 +24,8 @@ pub(crate) struct Kind {
     pub(crate) atomic: bool,
     /// Reads and writes.
     pub(crate) updates: bool,
+    /// A write of what the memory holds already.
+    pub(crate) same: bool,
     pub(crate) order: Order,
     pub(crate) scope: Scope,
 }
@@ -194,6 +196,7 @@ impl Cluster<'_> {
             write: kind.write,
             atomic: kind.atomic,
             updates: kind.updates,
+            same: kind.same,
             order: kind.order,
             scope: kind.scope,
         };
@@ -279,11 +282,11 @@ impl Cluster<'_> {
         let Some(counts) = &mut self.advice else { return };
         let first = at[mask.trailing_zeros() as usize % LANES];
         let kind = match space {
-            Space::Shared | Space::Cluster => AdviceKind::BankConflicts,
-            Space::Global => AdviceKind::Uncoalesced,
-            Space::Generic if first >> 32 == SHARED_WINDOW >> 32 => AdviceKind::BankConflicts,
+            Space::Shared | Space::Cluster => FindingKind::BankConflicts,
+            Space::Global => FindingKind::Uncoalesced,
+            Space::Generic if first >> 32 == SHARED_WINDOW >> 32 => FindingKind::BankConflicts,
             Space::Generic if first >> 32 >= PARAM_WINDOW >> 32 => return,
-            Space::Generic => AdviceKind::Uncoalesced,
+            Space::Generic => FindingKind::Uncoalesced,
             Space::Local | Space::Param => return,
         };
         counts.note((pc, kind), (self.blocks[warp.rank].index, warp.index), mask, at, bytes);
@@ -379,10 +382,15 @@ impl Cluster<'_> {
         }
         for lane in lanes(mask) {
             let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
+            let values: SmallVec<[u64; 4]> = from.iter().map(|reg| warp.regs[reg.slot as usize].get(reg.wide, lane)).collect();
             if self.sanitizer.is_some() {
+                let same = |(index, value): (usize, &u64)| {
+                    let held = self.read(warp, shifted(target, index as u32 * bytes), bytes, lane);
+                    (held ^ value) << (64 - 8 * bytes) == 0
+                };
+                let kind = Kind { same: values.iter().enumerate().all(same), ..kind };
                 self.observe(warp, target, total, lane, kind, pc);
             }
-            let values: SmallVec<[u64; 4]> = from.iter().map(|reg| warp.regs[reg.slot as usize].get(reg.wide, lane)).collect();
             for (index, value) in values.into_iter().enumerate() {
                 self.write(warp, shifted(target, index as u32 * bytes), bytes, lane, value)?;
             }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use super::access::{Target, addresses};
 use super::run::Outcome;
 use super::{Cluster, Fault, Wait, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, BarrierKind, MbarrierOp, Op, Scope, Space};
-use crate::report::FindingKind;
 use crate::sanitize::{SyncObject, Touch};
 
 /// One of a block's 16 barriers.

@@ -6,9 +6,9 @@
 //! their own.
 
 use super::{Cluster, Fault, Fragment, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{Slot, lanes};
 use crate::program::{Call, Callee, Formal, Op, Passed, Reg, Routine, StackPlace};
-use crate::report::FindingKind;
 
 /// A call that has not returned in all lanes.
 pub(crate) struct Open {

@@ -5,9 +5,9 @@
 
 use super::run::Outcome;
 use super::{Cluster, Fault, Wait, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{FULL, lanes};
 use crate::program::{Change, Op, Shuffle, Vote};
-use crate::report::FindingKind;
 
 impl Cluster<'_> {
     /// The lanes that execute a collective instruction now, or none where the fragment must wait for others.

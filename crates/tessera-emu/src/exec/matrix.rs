@@ -10,11 +10,11 @@ use tessera_types::element;
 
 use super::access::{Kind, Target, addresses};
 use super::{Cluster, Fault, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES};
 use crate::ops::half::to_f16;
 use crate::ops::round::NAN_F32;
 use crate::program::{Addr, Mma, Op, Order, Reg, Scope};
-use crate::report::FindingKind;
 
 /// Refuses what is not executed.
 pub(crate) fn supported(mma: &Mma) -> Result<(), String> {
@@ -143,7 +143,8 @@ impl Cluster<'_> {
             match self.resolve(warp, addr.space, *address, 16, 16, lane)? {
                 Target::Shared { rank, offset } => {
                     if self.sanitizer.is_some() {
-                        let kind = Kind { write, atomic: false, updates: false, order: Order::Weak, scope: Scope::Cta };
+                        let kind =
+                            Kind { write, atomic: false, updates: false, same: false, order: Order::Weak, scope: Scope::Cta };
                         self.observe(warp, Target::Shared { rank, offset }, 16, lane, kind, pc);
                     }
                     rows.push((rank, offset));

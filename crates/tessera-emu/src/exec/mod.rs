@@ -28,11 +28,12 @@ use tessera_driver::Dim3;
 use tessera_ptx::Special;
 
 use crate::advice::Counts;
+use crate::finding::FindingKind;
+use crate::findings::Findings;
 use crate::lanes::{FULL, LANES, Slot};
 use crate::memory::Heap;
 use crate::options::{LaunchOptions, Schedule};
 use crate::program::{Fill, NOWHERE, Program, RANK_SHIFT, SHARED_START};
-use crate::report::{Finding, FindingKind};
 use crate::sanitize::{GlobalShadow, Sanitizer};
 
 pub(crate) use access::Target;
@@ -226,7 +227,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) jobs: Vec<asynchronous::Job>,
     pub(crate) cluster_barrier: barrier::ClusterBarrier,
     pub(crate) next_warp: usize,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Findings,
     pub(crate) sanitizer: Option<Box<Sanitizer>>,
     /// Transactions of memory accesses, where advice is asked for.
     pub(crate) advice: Option<Counts>,
@@ -278,7 +279,7 @@ impl<'a> Cluster<'a> {
             jobs: Vec::new(),
             cluster_barrier: barrier::ClusterBarrier::default(),
             next_warp: 0,
-            findings: Vec::new(),
+            findings: Findings::default(),
             advice: launch.options.sanitize.advice.then(Counts::default),
             sanitizer: (launch.options.sanitize.any() || launch.options.schedule == Schedule::Systematic)
                 .then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),

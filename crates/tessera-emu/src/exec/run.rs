@@ -5,11 +5,11 @@ use tessera_ptx::Special;
 
 use super::access::Kind;
 use super::{Cluster, Fault, Fragment, Wait, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::lanes;
 use crate::program::{
     Connective, Inst, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space,
 };
-use crate::report::FindingKind;
 
 /// What becomes of a fragment behind an operation.
 pub(super) enum Outcome {
@@ -333,16 +333,30 @@ impl Cluster<'_> {
             }
             Op::Load { to, bytes, signed, addr, order, scope } => {
                 warp.strong |= *order != Order::Weak;
-                let kind = Kind { write: false, atomic: *order != Order::Weak, updates: false, order: *order, scope: *scope };
+                let kind = Kind {
+                    write: false,
+                    atomic: *order != Order::Weak,
+                    updates: false,
+                    same: false,
+                    order: *order,
+                    scope: *scope,
+                };
                 self.load(warp, active, pc, to, (*bytes, *signed), *addr, kind)?;
             }
             Op::Store { from, bytes, addr, order, scope } => {
-                let kind = Kind { write: true, atomic: *order != Order::Weak, updates: false, order: *order, scope: *scope };
+                let kind = Kind {
+                    write: true,
+                    atomic: *order != Order::Weak,
+                    updates: false,
+                    same: false,
+                    order: *order,
+                    scope: *scope,
+                };
                 self.store(warp, active, pc, from, *bytes, *addr, kind)?;
             }
             Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
                 warp.strong = true;
-                let kind = Kind { write: true, atomic: true, updates: true, order: *order, scope: *scope };
+                let kind = Kind { write: true, atomic: true, updates: true, same: false, order: *order, scope: *scope };
                 self.atomic(warp, active, pc, to, (*how, *ty), *addr, value, second, kind)?;
             }
             Op::Generic { to, from, space, back } => {

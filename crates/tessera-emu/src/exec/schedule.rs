@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::run::Failed;
 use super::{Cluster, Fault, Wait, Warp};
+use crate::finding::FindingKind;
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::report::FindingKind;
 use crate::sanitize::{SyncObject, Touch};
 
 /// How far a cluster came.

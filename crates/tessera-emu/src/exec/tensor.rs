@@ -8,8 +8,8 @@ use tessera_types::DType;
 
 use super::access::Target;
 use super::{Cluster, Fault};
+use crate::finding::FindingKind;
 use crate::program::{Change, SHARED_START};
-use crate::report::FindingKind;
 use crate::tensor_map::{Map, outside, swizzle};
 
 /// A side in global memory.

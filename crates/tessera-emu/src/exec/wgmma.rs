@@ -21,10 +21,11 @@ use super::access::Target;
 use super::asynchronous::{Busy, Product};
 use super::matrix::{decode, finished, integer};
 use super::{Cluster, Fault, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::LANES;
 use crate::ops::half::to_f16;
 use crate::program::{Program, Reg, SHARED_START, Wgmma, WgmmaA};
-use crate::report::FindingKind;
+use crate::sanitize::JobAccess;
 use crate::tensor_map::swizzle;
 use tessera_types::element;
 
@@ -196,7 +197,14 @@ impl Cluster<'_> {
         }
         if let Some(mut sanitizer) = self.sanitizer.take() {
             for (offset, bytes) in chunks {
-                sanitizer.job_access(self, product.ticket, product.pc, Target::Shared { rank: warp.rank, offset }, bytes, false);
+                sanitizer.job_access(
+                    self,
+                    product.ticket,
+                    product.pc,
+                    Target::Shared { rank: warp.rank, offset },
+                    bytes,
+                    JobAccess::Read,
+                );
             }
             self.sanitizer = Some(sanitizer);
         }

@@ -9,9 +9,9 @@ use tessera_ptx::Type;
 use super::access::{Kind, addresses};
 use super::matrix::{dot, width};
 use super::{Cluster, Fault, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::LANES;
 use crate::program::{Addr, Mma, Order, Piece, Reg, Scope};
-use crate::report::FindingKind;
 
 /// Elements of a type in one register.
 fn each(ty: Type) -> usize {
@@ -72,7 +72,7 @@ fn offsets(warp: &Warp, stride: Option<Reg>, piece: Piece) -> Vec<u64> {
 
 impl Cluster<'_> {
     fn piece_kind(write: bool) -> Kind {
-        Kind { write, atomic: false, updates: false, order: Order::Weak, scope: Scope::Cta }
+        Kind { write, atomic: false, updates: false, same: false, order: Order::Weak, scope: Scope::Cta }
     }
 
     fn piece_start(warp: &Warp, addr: Addr) -> Result<u64, Fault> {

@@ -4,9 +4,9 @@ use super::clock::Clock;
 use super::shadow::{Cell, ENGINE, Record, SEVERAL};
 use super::{Access, Sanitizer, Ticket, later};
 use crate::exec::{Cluster, Target};
+use crate::finding::{Class, Finding, FindingKind};
 use crate::lanes::LANES;
 use crate::program::{Order, Scope};
-use crate::report::{Finding, FindingKind};
 
 impl Sanitizer {
     /// A thread's access.
@@ -22,6 +22,7 @@ impl Sanitizer {
             lane: (access.thread % LANES) as u8,
             bytes: 0,
             write: access.write,
+            same: access.same,
             atomic: access.atomic,
             asynchronous: false,
             pc: access.pc,
@@ -46,7 +47,7 @@ impl Sanitizer {
         pc: u32,
         target: Target,
         bytes: u32,
-        write: bool,
+        how: JobAccess,
     ) {
         let number = self.number(ticket);
         let operation = &self.operations[ticket.0 as usize];
@@ -58,14 +59,15 @@ impl Sanitizer {
             turn: 0,
             lane: ENGINE,
             bytes: 0,
-            write,
-            atomic: false,
+            write: how != JobAccess::Read,
+            same: how == JobAccess::SameWrite,
+            atomic: how == JobAccess::Update,
             asynchronous: operation.asynchronous,
             pc,
             rank: operation.rank as u16,
             thread: operation.thread as u32,
         };
-        self.touch(cluster, target, bytes, record, !write);
+        self.touch(cluster, target, bytes, record, matches!(how, JobAccess::Read | JobAccess::Update));
     }
 
     /// A word that strong accesses synchronise through.
@@ -135,11 +137,10 @@ impl Sanitizer {
                 if self.options.uninitialized {
                     let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
                     if reads && let Some(at) = memory.iter().position(|written| !written) {
-                        let message = format!(
-                            "shared memory at {:#x} of block rank {rank} is read before anything was written to it",
-                            offset + at as u32
-                        );
-                        self.report(cluster, FindingKind::Uninitialized, message, &record, None);
+                        let at = offset + at as u32;
+                        self.report(cluster, (FindingKind::Uninitialized, Class::Wrong), &record, None, || {
+                            format!("shared memory at {at:#x} of block rank {rank} is read before anything was written to it")
+                        });
                     }
                     let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
                     if record.write {
@@ -152,38 +153,45 @@ impl Sanitizer {
                 let mut cells = std::mem::take(&mut self.shared[rank]);
                 for (at, mask) in words(u64::from(offset), bytes) {
                     let cell = &mut cells[(at / 4) as usize];
-                    let new = Record { bytes: mask, ..record };
-                    if let Some((kind, old)) = self.conflict(cell, &new) {
-                        self.report_conflict(cluster, kind, &new, &old, &format!("shared {at:#x} of block rank {rank}"));
+                    let same = record.same && cell.is_written(mask);
+                    let mut new = Record { bytes: mask, same, ..record };
+                    if let Some((kind, class, old)) = self.conflict(cell, &mut new) {
+                        let place = || format!("shared {at:#x} of block rank {rank}");
+                        self.report_conflict(cluster, (kind, class), &new, &old, place);
                     }
                     cell.add(new);
                 }
                 self.shared[rank] = cells;
             }
             Target::Global { allocation, address } => {
+                let launch = cluster.launch;
+                let found = launch.heap.get(allocation);
                 if self.options.uninitialized
-                    && let Some(found) = cluster.launch.heap.get(allocation)
+                    && let Some(found) = found
                 {
                     let unwritten = if reads { found.unwritten(address, u64::from(bytes)) } else { None };
                     if record.write {
                         found.mark(address, u64::from(bytes));
                     }
                     if let Some(at) = unwritten {
-                        let message = format!("global memory at {at:#x} is read before anything was written to it");
-                        self.report(cluster, FindingKind::Uninitialized, message, &record, None);
+                        self.report(cluster, (FindingKind::Uninitialized, Class::Wrong), &record, None, || {
+                            format!("global memory at {at:#x} is read before anything was written to it")
+                        });
                     }
                 }
                 if !self.options.races {
                     return;
                 }
-                let launch = cluster.launch;
                 let Ok(mut shadow) = launch.shadow.lock() else { return };
                 for (at, mask) in words(address, bytes) {
                     shadow.time += 1;
-                    let new = Record { bytes: mask, time: shadow.time, ..record };
+                    let time = shadow.time;
                     let cell = shadow.cell(at);
-                    if let Some((kind, old)) = self.conflict(cell, &new) {
-                        self.report_conflict(cluster, kind, &new, &old, &format!("global {at:#x}"));
+                    let known = || found.is_none_or(|found| found.unwritten(address, u64::from(bytes)).is_none());
+                    let same = record.same && (cell.is_written(mask) || known());
+                    let mut new = Record { bytes: mask, time, same, ..record };
+                    if let Some((kind, class, old)) = self.conflict(cell, &mut new) {
+                        self.report_conflict(cluster, (kind, class), &new, &old, || format!("global {at:#x}"));
                     }
                     cell.add(new);
                 }
@@ -192,33 +200,55 @@ impl Sanitizer {
         }
     }
 
-    /// The first access to a word that a new one must come after and does not.
-    fn conflict(&self, cell: &Cell, new: &Record) -> Option<(FindingKind, Record)> {
-        cell.records.iter().find_map(|old| {
+    /// The first access to a word that a new one must come after and does not, of those that weigh most. Where a write leaves
+    /// the word as it was, nobody can tell who came first.
+    fn conflict(&self, cell: &Cell, new: &mut Record) -> Option<(FindingKind, Class, Record)> {
+        let mut found: Option<(FindingKind, Class, Record)> = None;
+        for old in &cell.records {
             if old.bytes & new.bytes == 0 || !(old.write || new.write) || (old.atomic && new.atomic) {
-                return None;
+                continue;
             }
-            match self.ordered(old, new) {
-                Relation::Before => None,
-                Relation::Race => Some((FindingKind::Race, *old)),
-                Relation::NoProxyFence => Some((FindingKind::ProxyFence, *old)),
+            let (kind, class) = match self.ordered(old, new) {
+                Relation::Before => continue,
+                Relation::Race if new.same || (old.same && !new.write) => (FindingKind::Race, Class::Formal),
+                Relation::Race => (FindingKind::Race, Class::Wrong),
+                Relation::NoProxyFence => (FindingKind::ProxyFence, Class::Wrong),
+            };
+            if found.is_none_or(|(_, most, _)| class > most) {
+                found = Some((kind, class, *old));
             }
-        })
+        }
+        // Of two writers of one value, the one that comes first does change the word.
+        if let Some((.., old)) = found
+            && old.write
+            && !old.same
+        {
+            new.same = false;
+        }
+        found
     }
 
     #[cold]
-    fn report_conflict(&mut self, cluster: &mut Cluster<'_>, kind: FindingKind, new: &Record, old: &Record, place: &str) {
+    fn report_conflict(
+        &self,
+        cluster: &mut Cluster<'_>,
+        (kind, class): (FindingKind, Class),
+        new: &Record,
+        old: &Record,
+        place: impl FnOnce() -> String,
+    ) {
         let what = |record: &Record| match (record.write, record.lane == ENGINE) {
             (true, false) => "a write",
             (false, false) => "a read",
             (true, true) => "an asynchronous write",
             (false, true) => "an asynchronous read",
         };
-        let message = match kind {
-            FindingKind::ProxyFence => format!("{} of {place} comes after {} without `fence.proxy.async`", what(new), what(old)),
-            _ => format!("{} of {place} and {} are not ordered", what(new), what(old)),
-        };
-        self.report(cluster, kind, message, new, Some(old));
+        self.report(cluster, (kind, class), new, Some(old), || match kind {
+            FindingKind::ProxyFence => {
+                format!("{} of {} comes after {} without `fence.proxy.async`", what(new), place(), what(old))
+            }
+            _ => format!("{} of {} and {} are not ordered", what(new), place(), what(old)),
+        });
     }
 
     fn ordered(&self, old: &Record, new: &Record) -> Relation {
@@ -251,20 +281,16 @@ impl Sanitizer {
         if clock.seen.get(actor) >= needed { Relation::Before } else { Relation::Race }
     }
 
-    /// Reports once for each pair of instructions.
+    /// Notes a finding; `message` is asked the first time for each pair of instructions.
     pub(super) fn report(
-        &mut self,
+        &self,
         cluster: &mut Cluster<'_>,
-        kind: FindingKind,
-        message: String,
+        (kind, class): (FindingKind, Class),
         new: &Record,
         old: Option<&Record>,
+        message: impl FnOnce() -> String,
     ) {
-        let pair = (kind, new.pc, old.map_or(0, |old| old.pc));
-        if cluster.findings.len() >= cluster.launch.options.most_findings || !self.reported.insert(pair) {
-            return;
-        }
-        let place = |record: &Record| {
+        let place = |cluster: &Cluster<'_>, record: &Record| {
             let mut place =
                 cluster.place(usize::from(record.rank).min(cluster.blocks.len() - 1), Some(record.thread as usize), record.pc);
             if record.cluster != self.cluster {
@@ -276,8 +302,27 @@ impl Sanitizer {
             }
             place
         };
-        let finding = Finding { kind, message, place: place(new), earlier: old.map(place) };
-        cluster.findings.push(finding);
+        cluster.note((kind, new.pc, old.map(|old| old.pc)), class, |cluster| {
+            Finding::new(kind, message(), place(cluster, new), old.map(|old| place(cluster, old)))
+        });
+    }
+}
+
+/// What an asynchronous operation does at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobAccess {
+    Read,
+    Write,
+    /// A write of what the memory holds already.
+    SameWrite,
+    /// A reduction: one step for each element, in any order among its kind.
+    Update,
+}
+
+impl JobAccess {
+    /// A write; `same` where it changes nothing.
+    pub(crate) fn writing(same: bool) -> JobAccess {
+        if same { JobAccess::SameWrite } else { JobAccess::Write }
     }
 }
 

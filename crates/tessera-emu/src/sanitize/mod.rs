@@ -25,13 +25,14 @@ mod footprint;
 mod operations;
 mod shadow;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::exec::{Cluster, Launch};
+use crate::finding::{Class, FindingKind};
 use crate::lanes::LANES;
 use crate::options::{Sanitize, Schedule};
 use crate::program::{Order, SHARED_START, Scope};
-use crate::report::FindingKind;
+pub(crate) use access::JobAccess;
 use clock::{Clock, Pair};
 pub(crate) use footprint::{Footprint, Touch};
 pub(crate) use shadow::GlobalShadow;
@@ -44,6 +45,8 @@ pub(crate) struct Access {
     pub(crate) thread: usize,
     pub(crate) pc: u32,
     pub(crate) write: bool,
+    /// A write of what the memory holds already.
+    pub(crate) same: bool,
     pub(crate) atomic: bool,
     /// Whether it reads too: `atom`.
     pub(crate) updates: bool,
@@ -117,7 +120,6 @@ pub(crate) struct Sanitizer {
     copies: BTreeMap<usize, Vec<(Ticket, u32)>>,
     stores: BTreeMap<(usize, usize), Vec<(Ticket, u32)>>,
     made: BTreeMap<(usize, u32), Made>,
-    reported: BTreeSet<(FindingKind, u32, u32)>,
     /// What was touched since somebody asked, for systematic schedules.
     footprint: Option<Footprint>,
 }
@@ -160,7 +162,6 @@ impl Sanitizer {
             copies: BTreeMap::new(),
             stores: BTreeMap::new(),
             made: BTreeMap::new(),
-            reported: BTreeSet::new(),
             footprint: None,
         }
     }
@@ -273,11 +274,14 @@ impl Sanitizer {
         if made.fenced || operation.before.fenced.get(made.actor) >= made.clock {
             return;
         }
+        // Behind a barrier the engine finds the mbarrier made, whatever the manual asks for.
+        let class = if operation.before.seen.get(made.actor) >= made.clock { Class::Formal } else { Class::Wrong };
         let (new, old) = (self.bare(pc, operation.rank, operation.thread), self.bare(made.pc, made.rank, made.thread));
-        let message = format!(
-            "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
-        );
-        self.report(cluster, FindingKind::ProxyFence, message, &new, Some(&old));
+        self.report(cluster, (FindingKind::ProxyFence, class), &new, Some(&old), || {
+            format!(
+                "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
+            )
+        });
     }
 
     /// A thread uses an mbarrier: its initialisation must have happened before.
@@ -287,9 +291,10 @@ impl Sanitizer {
         if made.actor == actor || self.actors[actor].clock.seen.get(made.actor) >= made.clock {
             return;
         }
-        let message = format!("the mbarrier at shared {:#x} is used, and nothing orders that behind its initialisation", at.1);
         let (new, old) = (self.bare(pc, rank, thread), self.bare(made.pc, made.rank, made.thread));
-        self.report(cluster, FindingKind::Race, message, &new, Some(&old));
+        self.report(cluster, (FindingKind::Race, Class::Wrong), &new, Some(&old), || {
+            format!("the mbarrier at shared {:#x} is used, and nothing orders that behind its initialisation", at.1)
+        });
     }
 
     /// A place without an access.
@@ -303,6 +308,7 @@ impl Sanitizer {
             lane: 0,
             bytes: 0,
             write: true,
+            same: false,
             atomic: false,
             asynchronous: false,
             pc,

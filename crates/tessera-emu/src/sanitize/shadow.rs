@@ -19,6 +19,8 @@ pub(super) struct Record {
     /// Bytes of the word.
     pub(super) bytes: u8,
     pub(super) write: bool,
+    /// A write after which the word held what it held before, whoever else wrote it meanwhile.
+    pub(super) same: bool,
     pub(super) atomic: bool,
     /// Through the asynchronous proxy.
     pub(super) asynchronous: bool,
@@ -37,6 +39,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// Whether each of the bytes has a write that nothing has overwritten.
+    pub(super) fn is_written(&self, bytes: u8) -> bool {
+        self.records.iter().filter(|record| record.write).fold(bytes, |rest, record| rest & !record.bytes) == 0
+    }
+
     /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor. An atomic
     /// one leaves plain ones in place: later atomic accesses are compared with those alone.
     pub(super) fn add(&mut self, new: Record) {

@@ -9,11 +9,11 @@ use tessera_ptx::{Type, Word};
 use crate::exec::access::{Target, addresses, shifted};
 use crate::exec::tensor::Far;
 use crate::exec::{Cluster, Fault, Warp, atomic};
+use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, Bulk, BulkEnd, Change, Reg, Signal, Space};
-use crate::report::FindingKind;
-use crate::sanitize::Ticket;
+use crate::sanitize::{JobAccess, Ticket};
 use crate::tensor_map;
 
 /// A bulk copy or an asynchronous store.
@@ -225,6 +225,12 @@ impl Cluster<'_> {
                 };
                 let (to, offset, signal) = (to.clone(), *offset, *signal);
                 for rank in to {
+                    let how = match reduce {
+                        Some(_) => JobAccess::Update,
+                        None => JobAccess::writing(
+                            self.sanitizer.is_some() && self.read_near(rank, offset, data.len() as u32, mode) == data,
+                        ),
+                    };
                     match reduce {
                         None => self.write_near(rank, offset, &data, mode),
                         Some((how, ty)) => {
@@ -241,7 +247,7 @@ impl Cluster<'_> {
                         }
                     }
                     let written = (Target::Shared { rank, offset }, data.len() as u32);
-                    self.observe_job(job.pc, job.ticket, &source, &[written]);
+                    self.observe_job((job.pc, job.ticket), &source, &[written], how);
                     // A multicast reads once.
                     source.clear();
                     if let Some(sanitizer) = &mut self.sanitizer {
@@ -258,31 +264,35 @@ impl Cluster<'_> {
                     let bytes = to.bytes();
                     *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
                     let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
-                    self.observe_job(job.pc, job.ticket, &[source], &[]);
+                    self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
                     self.jobs.push(job);
                     return Ok(());
                 }
                 Some(data) => {
                     let written = self.far_places(to);
+                    let before = if self.sanitizer.is_some() { self.fetch(to, job.lane).ok() } else { None };
                     self.deliver(to, data, *reduce, job.lane).map_err(failed)?;
-                    if reduce.is_none() {
-                        self.observe_job(job.pc, job.ticket, &[], &written);
-                    }
+                    let how = match reduce {
+                        Some(_) => JobAccess::Update,
+                        None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
+                    };
+                    self.observe_job((job.pc, job.ticket), &[], &written, how);
                 }
             },
             JobKind::Word { to, values, bytes, reduce, signal } => {
                 let (to, bytes, reduce, signal) = (*to, *bytes, *reduce, *signal);
+                let mut same = true;
                 for (index, value) in values.iter().copied().enumerate() {
                     let cell = shifted(to, index as u32 * bytes);
-                    self.update(cell, bytes, &mut |old| match reduce {
+                    let old = self.update(cell, bytes, &mut |old| match reduce {
                         Some((how, ty)) => atomic::apply(how, ty, old, value, 0),
                         None => value,
                     });
+                    same &= (old ^ value) << (64 - 8 * bytes) == 0;
                 }
                 let total = bytes * values.len() as u32;
-                if reduce.is_none() {
-                    self.observe_job(job.pc, job.ticket, &[], &[(to, total)]);
-                }
+                let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
+                self.observe_job((job.pc, job.ticket), &[], &[(to, total)], how);
                 if let Some(sanitizer) = &mut self.sanitizer {
                     sanitizer.signal(job.ticket, signal.0, signal.1);
                 }

@@ -2,11 +2,11 @@
 
 use crate::exec::access::{Target, addresses, shifted};
 use crate::exec::{Cluster, Fault, Warp};
+use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, Reg, Space};
-use crate::report::FindingKind;
-use crate::sanitize::Ticket;
+use crate::sanitize::{JobAccess, Ticket};
 
 /// A `cp.async`, or the arrival that follows earlier ones.
 #[derive(Clone, Debug)]
@@ -146,15 +146,17 @@ impl Cluster<'_> {
     fn run_copy(&mut self, warp: &mut Warp, part: &CopyLane, pc: u32) -> Result<(), Fault> {
         match part.what {
             CopyKind::Copy { from, to, bytes, taken } => {
+                let mut same = true;
                 for at in 0..bytes {
                     let byte = match from {
                         Some(from) if at < taken => self.read(warp, shifted(from, at), 1, part.lane),
                         _ => 0,
                     };
+                    same = same && self.sanitizer.is_some() && self.read(warp, shifted(to, at), 1, part.lane) == byte;
                     self.write(warp, shifted(to, at), 1, part.lane, byte)?;
                 }
                 let read = from.map(|from| (from, taken));
-                self.observe_job(pc, part.ticket, read.as_slice(), &[(to, bytes)]);
+                self.observe_job((pc, part.ticket), read.as_slice(), &[(to, bytes)], JobAccess::writing(same));
                 Ok(())
             }
             CopyKind::Arrive { rank, offset } => {

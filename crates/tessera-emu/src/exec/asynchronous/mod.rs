@@ -13,11 +13,11 @@ use super::access::Target;
 use super::run::Outcome;
 use super::schedule::Stopped;
 use super::{Cluster, Fault, Fragment, Wait, Warp};
+use crate::finding::{Finding, FindingKind};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::report::{Finding, FindingKind};
-use crate::sanitize::Ticket;
+use crate::sanitize::{JobAccess, Ticket};
 
 pub(crate) use bulk::Job;
 use copies::Copy;
@@ -112,14 +112,14 @@ impl Cluster<'_> {
         }
     }
 
-    /// Tells the sanitizer what a job reads and writes.
-    fn observe_job(&mut self, pc: u32, ticket: Ticket, read: &[(Target, u32)], write: &[(Target, u32)]) {
+    /// Tells the sanitizer what a job reads and writes, and how it writes.
+    fn observe_job(&mut self, (pc, ticket): (u32, Ticket), read: &[(Target, u32)], write: &[(Target, u32)], how: JobAccess) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
         for &(target, bytes) in read {
-            sanitizer.job_access(self, ticket, pc, target, bytes, false);
+            sanitizer.job_access(self, ticket, pc, target, bytes, JobAccess::Read);
         }
         for &(target, bytes) in write {
-            sanitizer.job_access(self, ticket, pc, target, bytes, true);
+            sanitizer.job_access(self, ticket, pc, target, bytes, how);
         }
         self.sanitizer = Some(sanitizer);
     }
@@ -234,20 +234,19 @@ impl Cluster<'_> {
     /// Shared memory ends with the block's last warp: a copy into it that nobody waited for may come later.
     fn note_unawaited(&mut self, warp: &Warp) {
         let block = &self.blocks[warp.rank];
-        if block.live_warps > 1 || self.findings.len() >= self.launch.options.most_findings {
+        if block.live_warps > 1 {
             return;
         }
         let under_way = self.jobs.iter().find(|job| job.writes_to(warp.rank)).map(|job| job.pc);
         let arrived = || block.mbarriers.values().find_map(|barrier| barrier.unawaited);
         let Some(copy) = under_way.or_else(arrived) else { return };
-        let thread = warp.index as usize * LANES;
-        let finding = Finding {
-            kind: FindingKind::InFlight,
-            message: "the block ends, and nobody has waited for a bulk copy into its shared memory".to_owned(),
-            place: self.place(warp.rank, Some(thread), self.launch.program.code.len() as u32 - 1),
-            earlier: Some(self.place(warp.rank, None, copy)),
-        };
-        self.findings.push(finding);
+        let (thread, end) = (warp.index as usize * LANES, self.launch.program.code.len() as u32 - 1);
+        let kind = FindingKind::InFlight;
+        self.note((kind, end, Some(copy)), kind.class(), |cluster| {
+            let message = "the block ends, and nobody has waited for a bulk copy into its shared memory".to_owned();
+            let (place, earlier) = (cluster.place(warp.rank, Some(thread), end), cluster.place(warp.rank, None, copy));
+            Finding::new(kind, message, place, Some(earlier))
+        });
     }
 
     /// No progress for a long time.

@@ -6,10 +6,10 @@
 use crate::exec::run::Outcome;
 use crate::exec::wgmma::Operands;
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
+use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES};
 use crate::options::Schedule;
 use crate::program::{NOWHERE, Op, Reg, Wgmma, WgmmaA};
-use crate::report::FindingKind;
 use crate::sanitize::Ticket;
 
 /// What products in flight do with a register.
