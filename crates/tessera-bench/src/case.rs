@@ -267,6 +267,17 @@ impl Poison {
     }
 }
 
+/// How timed launches follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// Each by itself, as the subject times launches.
+    Isolated,
+    /// Many without a pause, so that what a launch costs the device's front end is not what is measured: for launches that
+    /// take hardly longer than one that does nothing.
+    Steady,
+}
+
 /// Which inputs a subject generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -342,7 +353,7 @@ pub struct Phase {
 }
 
 /// Why a subject could not do what it was told.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{status}: {message}")]
 pub struct Fault {
     /// The status of the row: one of `unsupported`, `oom`, `timeout`, `compile_error`, `runtime_error`, `harness_error`.
@@ -430,6 +441,20 @@ pub trait Subject {
     fn output_digest(&self) -> Result<Option<u64>, Fault> {
         Ok(None)
     }
+
+    /// The same for tensors whose elements are all read by the gate, where that is faster than handing them out.
+    fn result_digest(&self) -> Result<Option<u64>, Fault> {
+        self.output_digest()
+    }
+
+    /// Moves every tensor to fresh memory and keeps what it holds; `key` decides where in that memory it begins. Subjects
+    /// whose tensors are part of themselves stay where they are.
+    fn relocate(&mut self, _key: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// How launches are timed from now on. Where the harness's clock is used there is one way: batches.
+    fn set_pace(&mut self, _pace: Pace) {}
 
     /// The most launches that one sample may time together.
     fn most_launches(&self) -> usize {

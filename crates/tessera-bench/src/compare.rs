@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `FASTER`, `SLOWER` | the interval excludes 0, `\|d\| >= m`, and it is a discovery at a false-discovery rate of 5 % over all rows |
 //! | `SAME` | the interval lies within `+-m/2` |
-//! | `INCONCLUSIVE` | neither |
+//! | `UNDECIDED` | neither |
 //! | `BROKEN`, `FIXED` | a right row became wrong, a wrong one right |
 //! | `INVALID` | one side has no time that may be compared |
 //! | `MISSING`, `NEW` | in one file only |
@@ -41,7 +41,7 @@ pub enum Verdict {
     /// No time that may be compared.
     Invalid,
     /// Neither changed nor surely the same.
-    Inconclusive,
+    Undecided,
     /// Less time, surely and by more than the margin.
     Faster,
     /// A wrong row became right.
@@ -59,7 +59,7 @@ impl Verdict {
         Verdict::Slower,
         Verdict::Missing,
         Verdict::Invalid,
-        Verdict::Inconclusive,
+        Verdict::Undecided,
         Verdict::Faster,
         Verdict::Fixed,
         Verdict::New,
@@ -73,7 +73,7 @@ impl Verdict {
             Verdict::Slower => "SLOWER",
             Verdict::Missing => "MISSING",
             Verdict::Invalid => "INVALID",
-            Verdict::Inconclusive => "INCONCLUSIVE",
+            Verdict::Undecided => "UNDECIDED",
             Verdict::Faster => "FASTER",
             Verdict::Fixed => "FIXED",
             Verdict::New => "NEW",
@@ -286,7 +286,7 @@ impl Shift {
         } else if self.log.abs() + self.half <= margin / 2.0 {
             Verdict::Same
         } else {
-            Verdict::Inconclusive
+            Verdict::Undecided
         }
     }
 

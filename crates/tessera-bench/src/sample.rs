@@ -223,32 +223,8 @@ impl Sampler<'_> {
     /// First launches: until two successive groups of four agree within 5 %, or for 100 ms. Fixes batch and block length.
     fn warm_up(&self, subject: &mut dyn Subject, track: &mut Track) -> Result<(), Fault> {
         let begin = self.clock.now_ns();
-        subject.launch()?;
-        track.timed.first_launch_ns = self.clock.now_ns() - begin;
-        let (mut recent, mut previous) = (Vec::new(), f64::INFINITY);
-        let mut launch_ns = track.timed.first_launch_ns;
-        while self.clock.now_ns() - begin < 100e6 {
-            match subject.time(1, 1) {
-                Some(times) => recent.extend(times?),
-                None => {
-                    let start = self.clock.now_ns();
-                    subject.launch()?;
-                    recent.push(self.clock.now_ns() - start);
-                }
-            }
-            if recent.len() == 4 {
-                launch_ns = median(&recent);
-                if (launch_ns - previous).abs() <= 0.05 * previous {
-                    break;
-                }
-                previous = launch_ns;
-                recent.clear();
-            }
-        }
-        if !recent.is_empty() && recent.len() < 4 {
-            launch_ns = launch_ns.min(median(&recent));
-        }
-        let launch_ns = launch_ns.max(1.0);
+        let (launch_ns, first_ns) = first_launches(self.clock, subject, 100e6)?;
+        track.timed.first_launch_ns = first_ns;
         let sample_ns = (self.plan.min_sample.as_nanos() as f64).max(200.0 * self.facts.tick_ns);
         let needed = (sample_ns / launch_ns).ceil().clamp(1.0, 1e6) as usize;
         track.timed.batch = needed.min(subject.most_launches()).max(1);
@@ -274,22 +250,8 @@ impl Sampler<'_> {
             launches += 1;
             elapsed = self.clock.now_ns() - begin;
         }
-        let batch = track.timed.batch;
         let start_ns = self.clock.now_ns();
-        let samples_ns = match subject.time(track.samples, batch) {
-            Some(times) => times?,
-            None => {
-                let mut samples_ns = Vec::with_capacity(track.samples);
-                for _ in 0..track.samples {
-                    let start = self.clock.now_ns();
-                    for _ in 0..batch {
-                        subject.launch()?;
-                    }
-                    samples_ns.push((self.clock.now_ns() - start) / batch as f64);
-                }
-                samples_ns
-            }
-        };
+        let samples_ns = samples(self.clock, subject, track.samples, track.timed.batch)?;
         track.timed.warmup_ns += start_ns - begin;
         track.spent_ns += self.clock.now_ns() - begin;
         let device = subject.device_state();
@@ -307,6 +269,47 @@ impl Sampler<'_> {
         }
         Ok(())
     }
+}
+
+/// Times `count` samples of `launches` launches each, by the subject's clock or by `clock`.
+pub(crate) fn samples(clock: &dyn Clock, subject: &mut dyn Subject, count: usize, launches: usize) -> Result<Vec<f64>, Fault> {
+    if let Some(times) = subject.time(count, launches) {
+        return times;
+    }
+    let mut samples_ns = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = clock.now_ns();
+        for _ in 0..launches {
+            subject.launch()?;
+        }
+        samples_ns.push((clock.now_ns() - start) / launches as f64);
+    }
+    Ok(samples_ns)
+}
+
+/// Launches a subject that was not launched before, in groups of four until two successive ones agree within 5 %, or for
+/// `most_ns`: the time of one launch, roughly, and that of the very first.
+pub(crate) fn first_launches(clock: &dyn Clock, subject: &mut dyn Subject, most_ns: f64) -> Result<(f64, f64), Fault> {
+    let begin = clock.now_ns();
+    subject.launch()?;
+    let first_ns = clock.now_ns() - begin;
+    let (mut recent, mut previous) = (Vec::new(), f64::INFINITY);
+    let mut launch_ns = first_ns;
+    while clock.now_ns() - begin < most_ns {
+        recent.extend(samples(clock, subject, 1, 1)?);
+        if recent.len() == 4 {
+            launch_ns = median(&recent);
+            if (launch_ns - previous).abs() <= 0.05 * previous {
+                break;
+            }
+            previous = launch_ns;
+            recent.clear();
+        }
+    }
+    if !recent.is_empty() && recent.len() < 4 {
+        launch_ns = launch_ns.min(median(&recent));
+    }
+    Ok((launch_ns.max(1.0), first_ns))
 }
 
 impl Track {

@@ -40,8 +40,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy"
     )]
     Emu(Emu),
-    /// Compare two results files; exit code 1 when something got slower.
-    #[command(after_help = "Example:\n  tessera compare base.jsonl new.jsonl")]
+    /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
+    #[command(
+        after_help = "Examples:\n  tessera compare base.jsonl new.jsonl\n  tessera compare --run ./tessera-before ./tessera-after gemm softmax --device cuda\n  tessera compare --run old.py::softmax new.py::softmax x=randn:f32[4096,1000] y=empty:f32[4096,1000] N=1024 --grid 4096\n  tessera compare --run self self gemm --config num_stages=2 --config num_stages=3 --least 2%"
+    )]
     Compare(Compare),
     /// Make an HTML report (or CSV or Markdown) of results files.
     #[command(after_help = "Example:\n  tessera report results.jsonl -o report.html")]
@@ -259,6 +261,9 @@ pub(crate) struct Bench {
     /// Measure in this process, which a fault ends; without it, a watched one does.
     #[arg(long, hide = true)]
     pub(crate) unwatched: bool,
+    /// Be one process of a side of `compare --run`, which asks on the standard input.
+    #[arg(long, hide = true)]
+    pub(crate) serve: bool,
     /// How much time to take.
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) mode: Mode,
@@ -358,13 +363,62 @@ pub(crate) struct Opt {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// The results to compare with.
+    /// The results to compare with. With `--run` a side: a program (`self` is this one), or `FILE::KERNEL`.
     pub(crate) base: String,
-    /// The results to judge.
+    /// The results to judge, or the side.
     pub(crate) new: String,
+    /// With `--run`: operators or a suite as `bench` takes them, or the arguments of the kernels.
+    #[arg(requires = "run")]
+    pub(crate) subjects: Vec<String>,
+    /// Measure both sides now, pair after pair of processes in turn, until the verdict is as sure as was asked.
+    #[arg(long)]
+    pub(crate) run: bool,
+    #[command(flatten)]
+    pub(crate) duel: Duel,
     /// Print one JSON object a case.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How `compare --run` measures.
+#[derive(Debug, Args)]
+pub(crate) struct Duel {
+    /// Where to run: `cpu`, `cuda` or `cuda:N`; the best that works when absent.
+    #[arg(long, requires = "run")]
+    pub(crate) device: Option<String>,
+    /// Precision policies, such as `fp32,bf16`.
+    #[arg(long, value_delimiter = ',', requires = "run")]
+    pub(crate) precision: Vec<String>,
+    /// `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`.
+    #[arg(long, requires = "run")]
+    pub(crate) sizes: Option<String>,
+    /// Blocks along each axis, for kernels.
+    #[arg(long, requires = "run")]
+    pub(crate) grid: Option<String>,
+    /// Threads a block of SIMT kernels.
+    #[arg(long, requires = "run")]
+    pub(crate) block: Option<u32>,
+    /// Schedule choices, `K=V,...`: once for both sides, or twice, for the one and the other.
+    #[arg(long, value_name = "K=V,...", requires = "run")]
+    pub(crate) config: Vec<String>,
+    /// Optimisation level, 0 to 3.
+    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(crate) level: u8,
+    /// How sure all verdicts together must be.
+    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    pub(crate) sure: f64,
+    /// The smallest change of a time that matters: `1%` or `0.01`. A row within it is the same.
+    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    pub(crate) least: String,
+    /// Begin no pair of processes that would end after this many seconds.
+    #[arg(long, value_name = "S", default_value_t = 120.0)]
+    pub(crate) time_limit: f64,
+    /// Decides who begins, the order of rows and where memory lies; chosen by the time when absent, and told.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Write what every pair measured here, one JSON object a line.
+    #[arg(long, value_name = "FILE", requires = "run")]
+    pub(crate) out: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -17,11 +17,8 @@
 //! samples.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -32,6 +29,7 @@ use super::subject::{Launcher, fault};
 use super::tensor::DeviceTensors;
 use super::timer::Timing;
 use crate::case::{CaseKey, Fault};
+use crate::conversation::{Conversation, Silence};
 use crate::status::Status;
 use crate::suite::CaseSpec;
 
@@ -40,9 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A baseline process.
 pub struct Worker {
-    child: Child,
-    input: ChildStdin,
-    answers: Receiver<String>,
+    talk: Conversation,
     name: String,
     operators: Vec<String>,
     /// Cases prepared so far.
@@ -54,21 +50,9 @@ impl Worker {
     pub fn start(command: &str) -> Result<Worker, String> {
         let mut words = command.split_whitespace();
         let program = words.next().ok_or("the command is empty")?;
-        let spawned = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| format!("`{program}`: {error}"))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(format!("`{program}` has no input or output"));
-        };
-        let (send, answers) = channel();
-        // A thread reads, so that waiting for an answer can end.
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut worker = Worker { child, input, answers, name: String::new(), operators: Vec::new(), cases: 0 };
+        let talk =
+            Conversation::start(Command::new(program).args(words), true).map_err(|error| format!("`{program}`: {error}"))?;
+        let mut worker = Worker { talk, name: String::new(), operators: Vec::new(), cases: 0 };
         let description = worker.ask(&json!({"ask": "describe"})).map_err(|fault| fault.message)?;
         worker.name = description["name"].as_str().unwrap_or(program).to_string();
         let operators = description["operators"].as_array().into_iter().flatten();
@@ -87,13 +71,12 @@ impl Worker {
     }
 
     fn ask(&mut self, request: &Value) -> Result<Value, Fault> {
-        writeln!(self.input, "{request}").and_then(|()| self.input.flush()).map_err(fault)?;
-        let line = self.answers.recv_timeout(PATIENCE).map_err(|error| match error {
-            RecvTimeoutError::Timeout => {
-                let _ = self.child.kill();
-                Fault::new(Status::Timeout, format!("the baseline did not answer within {} s", PATIENCE.as_secs()))
+        let heard = self.talk.say(&request.to_string()).and_then(|()| self.talk.hear(PATIENCE));
+        let line = heard.map_err(|silence| match silence {
+            Silence::Patience(patience) => {
+                Fault::new(Status::Timeout, format!("the baseline did not answer within {} s", patience.as_secs()))
             }
-            RecvTimeoutError::Disconnected => Fault::new(Status::RuntimeError, "the baseline process ended"),
+            Silence::Ended { how, .. } => Fault::new(Status::RuntimeError, format!("the baseline process ended ({how})")),
         })?;
         let answer: Value = serde_json::from_str(&line).map_err(|error| fault(format!("`{line}`: {error}")))?;
         match answer["error"].as_str() {
@@ -101,13 +84,6 @@ impl Worker {
             Some(why) => Err(Fault::new(Status::RuntimeError, why)),
             None => Ok(answer),
         }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

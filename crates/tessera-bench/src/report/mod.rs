@@ -12,7 +12,7 @@ mod text;
 mod timeline;
 
 pub use html::{ReportError, html};
-pub use text::{comparison_markdown, csv, markdown};
+pub use text::{comparison_markdown, csv, duel_markdown, markdown};
 pub use timeline::{TraceError, timeline_picture};
 
 use crate::record::SummaryRecord;

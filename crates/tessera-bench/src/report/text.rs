@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::compare::{Comparison, Verdict};
+use crate::compare::{Change, Comparison, Verdict};
+use crate::duel::DuelOutcome;
 use crate::record::SummaryRecord;
 use crate::store::{Results, Row};
 use crate::table::{COLUMNS, footer, table};
@@ -136,9 +137,36 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
     for note in &comparison.notes {
         let _ = writeln!(out, "- {}", piped(note));
     }
-    let quiet = |v: Verdict| matches!(v, Verdict::Same | Verdict::Inconclusive | Verdict::New);
+    changes_markdown(&mut out, &comparison.changes);
+    out
+}
+
+/// The same for a duel.
+pub fn duel_markdown(outcome: &DuelOutcome) -> String {
+    let mut out = String::new();
+    let counts: Vec<String> = outcome.counts().iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    let [a, b] = &outcome.names;
+    let _ = writeln!(
+        out,
+        "**{}**: {b} against {a}, {} pairs of processes in {:.0} s, all verdicts together {} % sure, changes from {} % on\n",
+        counts.join(", "),
+        outcome.pairs,
+        outcome.seconds,
+        units::significant(outcome.sure * 100.0, 3),
+        units::significant(outcome.least * 100.0, 2),
+    );
+    for note in &outcome.notes {
+        let _ = writeln!(out, "- {}", piped(note));
+    }
+    changes_markdown(&mut out, &outcome.changes());
+    out
+}
+
+/// Tables of what changed (at most twenty rows) and, folded, of the rest.
+fn changes_markdown(out: &mut String, changes: &[Change]) {
+    let quiet = |v: Verdict| matches!(v, Verdict::Same | Verdict::Undecided | Verdict::New);
     let header = "\n| case | impl | verdict | base | new | change of time | 95 % interval |\n|---|---|---|---|---|---|---|\n";
-    let line = |c: &crate::compare::Change| {
+    let line = |c: &Change| {
         let time = |ns: Option<f64>| ns.map_or(String::new(), units::time);
         let change = c.estimate_pct.map_or_else(|| c.note.clone().unwrap_or_default(), |p| format!("{p:+.1} %"));
         let ci = c.ci95_pct.map_or(String::new(), |i| format!("{:+.1} to {:+.1} %", i.lo, i.hi));
@@ -146,7 +174,7 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
             [&c.title, &c.implementation, &c.verdict.to_string(), &time(c.median_ns.0), &time(c.median_ns.1), &change, &ci];
         format!("| {} |\n", cells.map(|cell| piped(cell)).join(" | "))
     };
-    let changed: Vec<_> = comparison.changes.iter().filter(|c| !quiet(c.verdict)).collect();
+    let changed: Vec<_> = changes.iter().filter(|c| !quiet(c.verdict)).collect();
     if !changed.is_empty() {
         out.push_str(header);
         changed.iter().take(20).for_each(|c| out.push_str(&line(c)));
@@ -154,13 +182,12 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
     if changed.len() > 20 {
         let _ = writeln!(out, "\nand {} more.", changed.len() - 20);
     }
-    let rest: Vec<_> = comparison.changes.iter().filter(|c| quiet(c.verdict)).collect();
+    let rest: Vec<_> = changes.iter().filter(|c| quiet(c.verdict)).collect();
     if !rest.is_empty() {
         let _ = write!(out, "\n<details><summary>{} other rows</summary>\n{header}", rest.len());
         rest.iter().for_each(|c| out.push_str(&line(c)));
         out.push_str("\n</details>\n");
     }
-    out
 }
 
 /// Text that cannot end a table cell or begin markup.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
+use tessera::bench::duel::{LocalSitting, serve};
 use tessera::bench::{
     COLUMNS, EndRecord, Exit, Library, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Suite, Writer,
     footer, run, table,
@@ -33,6 +34,9 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Publish => Mode::Publish,
     };
     let opened = open(arguments.device.as_deref(), &arguments.emulation, SEED)?;
+    if arguments.serve {
+        return sit(&arguments, opened.device);
+    }
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
     }
@@ -72,6 +76,20 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
     }
+}
+
+/// One process of a side of `compare --run`: does what its standard input asks.
+fn sit(arguments: &Bench, device: Device) -> Outcome {
+    let (options, selection) = asked(arguments)?;
+    let name = device.to_string();
+    let library = Library::select(&selection, options, device).map_err(Failure::usage)?;
+    if !library.has_time() {
+        let help = "help: `--device cpu` or `--device cuda` do";
+        return Err(Failure::usage(format!("the emulator's launches do not take the time of any machine\n{help}")));
+    }
+    let clock = Monotonic::default();
+    let mut sitting = LocalSitting::new(&library, &name, &clock, SEED);
+    serve(&mut sitting, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failure::environment)
 }
 
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.

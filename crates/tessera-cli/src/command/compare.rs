@@ -9,6 +9,9 @@ use crate::arguments::Compare;
 use crate::failure::{Failure, Outcome};
 
 pub(crate) fn compare(arguments: Compare) -> Outcome {
+    if arguments.run {
+        return super::duel::duel(&arguments);
+    }
     let base = load(&arguments.base)?;
     let new = load(&arguments.new)?;
     let comparison = tessera::bench::compare(&base, &new, CompareOptions::default()).map_err(Failure::usage)?;

@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod compile;
 mod device_report;
 pub(crate) mod doctor;
+pub(crate) mod duel;
 pub(crate) mod emu;
 mod emulation;
 pub(crate) mod findings;
