@@ -60,7 +60,10 @@ fn subject(operator: &str, precision: &str, extents: &[(&str, u64)], variant: &s
     let selection = Selection {
         operators: vec![operator.to_string()],
         precisions: vec![precision.to_string()],
-        sizes: Sizes::Given(extents.iter().map(|(name, value)| (name.to_string(), *value)).collect(), Some(variant.to_string())),
+        sizes: Sizes::Given(
+            extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
+            Some(variant.to_string()),
+        ),
     };
     let library = Library::select(&selection, CompileOptions::default(), Device::Cpu).expect("a case of the library");
     let case = &library.cases()[0];

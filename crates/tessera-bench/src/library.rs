@@ -6,34 +6,22 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role};
 use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
-use tessera_types::{Arch, DType, FloatFormat, IntFormat, Policy};
+use tessera_types::{Arch, DType, FloatFormat, IntFormat};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Size, Subject, Work};
 use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, compiled, launch_fault};
+use crate::guarded::{Guarded, memory_fault};
+use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 
 /// The name of the product's own implementation in results.
 pub const TESSERA: &str = "tessera";
 
-/// Elements of the guard on either side of a tensor: at least 4 KiB, and whole cache lines in every type.
-pub(crate) const GUARD: usize = 8192;
 /// Elements generated at a time.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// What guards of the tensor at a position of a plan are filled with. Each has its own: a kernel that copies one guard over
-/// another would not be seen.
-pub(crate) const fn guard_byte(position: usize) -> u8 {
-    0xc3 ^ (position as u8).wrapping_mul(2)
-}
-
-/// One row of the suite before it is built.
-struct Entry {
-    operator: &'static Operator,
-    problem: Problem,
-    policy: Policy,
-}
 
 /// Cases of the operator library.
 pub struct Library {
@@ -45,81 +33,12 @@ pub struct Library {
     timer: OnceCell<Rc<RefCell<DeviceTimer>>>,
 }
 
-/// Why a selection of cases makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SelectionError {
-    /// No operator has that name.
-    #[error("`{0}` is not an operator; `tessera list ops` lists them")]
-    Operator(String),
-    /// The policy grammar does not have it.
-    #[error("`{0}` is not a precision; `tessera list precisions` lists them")]
-    Precision(String),
-    /// Nothing is left after the filters.
-    #[error("no case is left: {0}")]
-    Empty(String),
-    /// An extent that no chosen operator has.
-    #[error("`{extent}` is not an extent of {operator}, which has {known}")]
-    Extent {
-        /// The extent.
-        extent: String,
-        /// The operator.
-        operator: &'static str,
-        /// Its extents.
-        known: String,
-    },
-}
-
-/// Which problem sizes are taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sizes {
-    /// The quick subset.
-    Quick,
-    /// The seed suite.
-    Seed,
-    /// The seed suite and what goes beyond.
-    All,
-    /// Small problems at the edges of the kernels' tiles.
-    Edges,
-    /// One problem with these extents, in the plain variant or in that of the word.
-    Given(Vec<(String, u64)>, Option<String>),
-}
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct Selection {
-    /// Operators by name; all when empty.
-    pub operators: Vec<String>,
-    /// Precisions; those of the sizes when empty.
-    pub precisions: Vec<String>,
-    /// Sizes.
-    pub sizes: Sizes,
-}
-
 impl Library {
     /// The selected cases, to be run on a device.
     pub fn select(selection: &Selection, options: CompileOptions, device: Device) -> Result<Library, SelectionError> {
-        let operators = chosen(&selection.operators)?;
-        let wanted: Vec<Policy> = selection
-            .precisions
-            .iter()
-            .map(|text| text.parse().map_err(|_| SelectionError::Precision(text.clone())))
-            .collect::<Result<_, _>>()?;
-        let mut entries = Vec::new();
-        for operator in operators {
-            entries.extend(entries_of(operator, &selection.sizes, &wanted)?);
-        }
-        if entries.is_empty() {
-            return Err(SelectionError::Empty("no chosen operator has a case in the chosen sizes and precisions".to_string()));
-        }
-        let (entries, cases) = distinct(entries, &device);
-        let name = match selection.sizes {
-            Sizes::Quick => "quick",
-            Sizes::Seed => "seed",
-            Sizes::All => "all",
-            Sizes::Edges => "edges",
-            Sizes::Given(..) => "given",
-        };
-        Ok(Library { name: name.to_string(), entries, cases, options, device, timer: OnceCell::new() })
+        let (entries, cases) = distinct(entries(selection, &device)?, &device);
+        let name = selection.sizes.name().to_string();
+        Ok(Library { name, entries, cases, options, device, timer: OnceCell::new() })
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
@@ -148,68 +67,8 @@ fn distinct(entries: Vec<Entry>, device: &Device) -> (Vec<Entry>, Vec<CaseSpec>)
     with_cases.filter(|(case, _)| seen.insert(case.key.id())).map(|(case, entry)| (entry, case)).unzip()
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Operator>, SelectionError> {
-    if names.is_empty() {
-        return Ok(OPERATORS.to_vec());
-    }
-    names.iter().map(|name| tessera_ops::find(name).ok_or_else(|| SelectionError::Operator(name.clone()))).collect()
-}
-
-fn entries_of(operator: &'static Operator, sizes: &Sizes, wanted: &[Policy]) -> Result<Vec<Entry>, SelectionError> {
-    let suite_policies: Vec<Policy> = operator.precisions.iter().filter_map(|text| text.parse().ok()).collect();
-    let accepted: Vec<Policy> =
-        operator.precisions.iter().chain(operator.further_precisions).filter_map(|text| text.parse().ok()).collect();
-    let is_wanted = |policy: &Policy| wanted.is_empty() || wanted.iter().any(|w| w.canonical() == policy.canonical());
-    let crossed = |problems: Vec<Problem>| -> Vec<Entry> {
-        let policies: Vec<Policy> =
-            if wanted.is_empty() { suite_policies.clone() } else { accepted.iter().copied().filter(is_wanted).collect() };
-        problems
-            .into_iter()
-            .flat_map(|problem| policies.iter().map(move |&policy| Entry { operator, problem: problem.clone(), policy }))
-            .collect()
-    };
-    Ok(match sizes {
-        Sizes::Quick => {
-            let quick: Vec<Entry> = (operator.quick)()
-                .into_iter()
-                .filter_map(|(problem, text)| Some(Entry { operator, problem, policy: text.parse().ok()? }))
-                .filter(|entry| is_wanted(&entry.policy))
-                .collect();
-            // A precision beyond the suite's is run at the first quick size.
-            match (quick.is_empty(), (operator.quick)().into_iter().next()) {
-                (true, Some((problem, _))) => crossed(vec![problem]),
-                _ => quick,
-            }
-        }
-        Sizes::Seed => crossed((operator.suite)()),
-        Sizes::All => crossed((operator.suite)().into_iter().chain((operator.further_suite)()).collect()),
-        Sizes::Edges => crossed((operator.edges)()),
-        Sizes::Given(extents, variant) => crossed(given(operator, extents, variant.as_deref())?),
-    })
-}
-
-/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own.
-fn given(operator: &'static Operator, extents: &[(String, u64)], variant: Option<&str>) -> Result<Vec<Problem>, SelectionError> {
-    let mut problems: Vec<Problem> = Vec::new();
-    for (problem, _) in (operator.quick)() {
-        let mut changed = problem.clone();
-        for (name, value) in extents {
-            changed = changed.with(name, *value).ok_or_else(|| SelectionError::Extent {
-                extent: name.clone(),
-                operator: operator.name,
-                known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            })?;
-        }
-        let fits = variant.is_none_or(|wanted| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word)));
-        if fits && !problems.contains(&changed) {
-            problems.push(changed);
-        }
-    }
-    Ok(problems)
-}
-
 /// The kind of machine that a device is.
-fn machine(device: &Device) -> Machine {
+pub(crate) fn machine(device: &Device) -> Machine {
     match device {
         Device::Cpu => Machine::Cpu,
         // What is newer than the list has at least what the oldest with these recipes has.
@@ -378,14 +237,6 @@ pub(crate) fn outputs_of(plan: &Plan) -> Vec<Output> {
     plan.outputs.iter().map(output).collect()
 }
 
-/// A tensor of a plan in memory: guard, elements, guard.
-struct Guarded {
-    memory: Tensor,
-    /// Elements between the guards, rounded up to whole bytes.
-    span: usize,
-    view: Tensor,
-}
-
 /// A plan with its tensors and compiled kernels.
 pub struct PlanSubject {
     plan: Plan,
@@ -397,45 +248,16 @@ pub struct PlanSubject {
     lane: Lane,
 }
 
-pub(crate) fn memory_fault(error: impl std::fmt::Display) -> Fault {
-    Fault::new(Status::Oom, error.to_string())
-}
-
-impl Guarded {
-    fn new(position: usize, spec: &TensorSpec) -> Result<Guarded, Fault> {
-        let span = (spec.len() * spec.step).next_multiple_of(8);
-        let memory = Tensor::zeros(spec.dtype, &[GUARD + span + GUARD]).map_err(memory_fault)?;
-        let mut strides = vec![1; spec.shape.len()];
-        for axis in (0..spec.shape.len().saturating_sub(1)).rev() {
-            strides[axis] = strides[axis + 1] * spec.shape[axis + 1];
-        }
-        strides.iter_mut().for_each(|stride| *stride *= spec.step);
-        let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
-        let guarded = Guarded { memory, span, view };
-        for guard in guarded.guards()? {
-            guard.fill_bytes(guard_byte(position)).map_err(memory_fault)?;
-        }
-        Ok(guarded)
+/// Fills a tensor's elements, a chunk at a time so that nothing as large as the tensor is held besides it.
+fn generate(tensor: &Guarded, seed: u64, fill: Fill) -> Result<(), Fault> {
+    for (chunk, start) in (0..tensor.span()).step_by(CHUNK).enumerate() {
+        let count = CHUNK.min(tensor.span() - start);
+        let stream = RandomStream::named(seed, &format!("{}.{chunk}", tensor.name()));
+        let values = filled(stream, tensor.view().dtype(), count, fill);
+        let part = tensor.inside(start..start + count)?;
+        values.and_then(|values| part.copy_from(&values)).map_err(memory_fault)?;
     }
-
-    fn part(&self, range: Range<usize>) -> Result<Tensor, Fault> {
-        self.memory.slice(0, range, 1).map_err(memory_fault)
-    }
-
-    fn guards(&self) -> Result<[Tensor; 2], Fault> {
-        Ok([self.part(0..GUARD)?, self.part(GUARD + self.span..GUARD + self.span + GUARD)?])
-    }
-
-    /// Fills the elements, a chunk at a time so that nothing as large as the tensor is held besides it.
-    fn generate(&self, seed: u64, name: &str, fill: Fill) -> Result<(), Fault> {
-        for (chunk, start) in (0..self.span).step_by(CHUNK).enumerate() {
-            let count = CHUNK.min(self.span - start);
-            let values = filled(RandomStream::named(seed, &format!("{name}.{chunk}")), self.view.dtype(), count, fill);
-            let part = self.part(GUARD + start..GUARD + start + count)?;
-            values.and_then(|values| part.copy_from(&values)).map_err(memory_fault)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 impl PlanSubject {
@@ -445,7 +267,7 @@ impl PlanSubject {
             .tensors
             .iter()
             .enumerate()
-            .map(|(position, spec)| Guarded::new(position, spec))
+            .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<Vec<_>, _>>()?;
         let mut launches = Vec::new();
         let mut phases: Vec<Phase> = Vec::new();
@@ -482,7 +304,7 @@ impl PlanSubject {
 
 fn value_of(argument: Argument, tensors: &[Guarded]) -> Value {
     match argument {
-        Argument::Tensor(position) => Value::Tensor(tensors[position].view.clone()),
+        Argument::Tensor(position) => Value::Tensor(tensors[position].view().clone()),
         Argument::Int(value) => Value::Int(value),
         Argument::Float(value) => Value::Float(value),
         Argument::Bool(value) => Value::Bool(value),
@@ -509,13 +331,13 @@ struct Tensors(Vec<Guarded>);
 
 impl Inputs for Tensors {
     fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]) {
-        if self.0[tensor].view.read_f64(start, out).is_err() {
+        if self.0[tensor].view().read_f64(start, out).is_err() {
             out.fill(f64::NAN);
         }
     }
 
     fn codes(&self, tensor: usize, start: usize, out: &mut [u64]) {
-        if self.0[tensor].view.read_codes(start, out).is_err() {
+        if self.0[tensor].view().read_codes(start, out).is_err() {
             out.fill(u64::MAX);
         }
     }
@@ -546,19 +368,14 @@ impl Subject for PlanSubject {
                     Lane::Case => spec.fill,
                     Lane::Exact => Fill::Integers { least: -2, greatest: 2 },
                 };
-                tensor.generate(seed, spec.name, fill)?;
+                generate(tensor, seed, fill)?;
             }
         }
         Ok(())
     }
 
     fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
-            if matches!(spec.role, Role::Output | Role::Workspace) {
-                tensor.part(GUARD..GUARD + tensor.span)?.fill_bytes(poison.byte()).map_err(memory_fault)?;
-            }
-        }
-        Ok(())
+        self.tensors.0.iter().try_for_each(|tensor| tensor.poison(poison))
     }
 
     fn launch(&mut self) -> Result<(), Fault> {
@@ -570,7 +387,7 @@ impl Subject for PlanSubject {
 
     fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let out = &self.outputs[output];
-        let view = &self.tensors.0[self.plan.outputs[output].tensor].view;
+        let view = self.tensors.0[self.plan.outputs[output].tensor].view();
         view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
     }
 
@@ -595,22 +412,13 @@ impl Subject for PlanSubject {
 
     fn input_digest(&self) -> Result<u64, Fault> {
         let mut digest = crate::random::Digest::default();
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
-            if spec.role == Role::Input {
-                digest.word(tensor.part(GUARD..GUARD + tensor.span)?.digest().map_err(memory_fault)?);
-            }
+        for tensor in self.tensors.0.iter().filter(|tensor| tensor.role() == Role::Input) {
+            digest.word(tensor.inside(0..tensor.span())?.digest().map_err(memory_fault)?);
         }
         Ok(digest.finish())
     }
 
     fn damaged_guard(&self) -> Option<String> {
-        for (position, (spec, tensor)) in self.plan.tensors.iter().zip(&self.tensors.0).enumerate() {
-            for (side, guard) in ["before", "after"].iter().zip(tensor.guards().ok()?) {
-                if let Ok(Some(byte)) = guard.first_other_byte(guard_byte(position)) {
-                    return Some(format!("{} bytes into the guard {side} `{}`", byte, spec.name));
-                }
-            }
-        }
-        None
+        self.tensors.0.iter().find_map(Guarded::damage)
     }
 }

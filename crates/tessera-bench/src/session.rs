@@ -268,6 +268,7 @@ impl Runner<'_> {
         let options = GateOptions {
             seeds: if self.suite.has_time() { self.options.mode.plan().seeds } else { 1 },
             suite_seed: self.options.seed,
+            tolerance: None,
         };
         let report = match gate::check(subject.as_mut(), options) {
             Ok(report) => report,

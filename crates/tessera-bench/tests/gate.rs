@@ -8,7 +8,7 @@ use tessera_bench::{Check, Expected, Fault, GateOptions, Lane, Output, Phase, Po
 use tessera_types::DType;
 use toy::{Flaw, Toy};
 
-const OPTIONS: GateOptions = GateOptions { seeds: 2, suite_seed: 42 };
+const OPTIONS: GateOptions = GateOptions { seeds: 2, suite_seed: 42, tolerance: None };
 
 fn status(flaw: Flaw) -> (Status, String) {
     let report = check(&mut Toy::new(33, 17, 64, flaw), OPTIONS).unwrap();

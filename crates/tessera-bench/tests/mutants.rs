@@ -10,7 +10,7 @@ use tessera_bench::{GateOptions, GateReport, PlanSubject, Source, check};
 use tessera_ops::{Machine, Plan, Problem};
 use tessera_runtime::{CompileOptions, Device};
 
-const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7 };
+const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None };
 
 /// The text with every occurrence of each pattern replaced; a pattern that is not there is a mistake of the table.
 fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> String {

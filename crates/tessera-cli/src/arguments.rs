@@ -1,5 +1,7 @@
 //! The command line's grammar. What a command does is in `command/`.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Tile kernels: compile, run, check and measure them, with or without a GPU.
@@ -19,7 +21,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Check a kernel, or the library's operators, for right results.
     #[command(
-        after_help = "Examples:\n  tessera check softmax gemm --precision fp32,bf16\n  tessera check kernels.py::add a=randn:f32[1000] b=randn:f32[1000] c=empty:f32[1000] TILE=256 --grid 4 --against c.npy"
+        after_help = "Examples:\n  tessera check softmax gemm --precision fp32,bf16\n  tessera check gemm --device cuda --cases 500 --seed 7\n  tessera check kernels.py::add a=randn:f32[1000] b=randn:f32[1000] c=empty:f32[1000] TILE=256 --grid 4 --against c.npy"
     )]
     Check(Check),
     /// Check, then time operators, and print a table.
@@ -199,24 +201,38 @@ pub(crate) struct Check {
     /// Threads a block of a SIMT kernel.
     #[arg(long)]
     pub(crate) block: Option<u32>,
-    /// Compare with: a device (`cpu`, `emu`, `cuda`), or `[NAME=]FILE.npy`.
+    /// Compare a kernel also with: a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or another kernel, `FILE::KERNEL`.
     #[arg(long)]
     pub(crate) against: Vec<String>,
+    /// Blocks of the kernel to compare with; those of `--grid` when absent.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    pub(crate) against_grid: Option<String>,
+    /// Allowed distance, as a part of what is expected; a few units in the last place of the type when absent.
+    #[arg(long, value_name = "R")]
+    pub(crate) rtol: Option<f64>,
+    /// Allowed distance; when absent, as much for what is as large as the root mean square of the array. Operators: with `--rtol` or
+    /// `--atol`, both take the place of the reference's own bounds, and what is absent is 0.
+    #[arg(long, value_name = "A")]
+    pub(crate) atol: Option<f64>,
     /// Where to run: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when absent.
     #[arg(long)]
     pub(crate) device: Option<String>,
     /// Precision policies, such as `fp32,bf16`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
-    /// At most this many cases of each operator and precision.
+    /// Sizes of operators: `quick`, `seed`, `all`, or extents such as `m=64..1024*2,n=100,variant=nt`; when absent, the edges of their
+    /// tiles.
     #[arg(long)]
-    pub(crate) cases: Option<usize>,
-    /// Seed of the generated inputs, and of the emulator's random schedule.
+    pub(crate) sizes: Option<String>,
+    /// Check so many problems of random sizes of each operator, its precisions and variants in turn.
+    #[arg(long, value_name = "N")]
+    pub(crate) cases: Option<NonZeroUsize>,
+    /// Seed of the generated inputs and random sizes, and of the emulator's random schedule.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
-    /// Print one JSON object a case.
+    /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

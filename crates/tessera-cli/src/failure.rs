@@ -1,9 +1,12 @@
-//! How a command ends when it does not end well: a text for the user and an exit code.
+//! How a command ends when it does not end well: a text for people, findings for programs, and an exit code.
 
 use std::fmt::Display;
 
+use serde_json::{Map, Value};
 use tessera::bench::Exit;
 use tessera::ir::{Diagnostic, Severity, SourceMap};
+
+use crate::finding::{Class, Finding, report};
 
 /// What every command returns.
 pub(crate) type Outcome = Result<(), Failure>;
@@ -15,50 +18,112 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// The process's exit code.
     pub(crate) exit: u8,
+    /// The same for programs.
+    pub(crate) findings: Vec<Finding>,
+    /// What the kernel printed before it failed.
+    pub(crate) printed: String,
+    /// What else a program is told.
+    pub(crate) data: Map<String, Value>,
 }
 
 impl Failure {
-    fn new(exit: Exit, text: String) -> Failure {
-        Failure { text, exit: exit.code() }
+    fn new(exit: Exit, text: String, findings: Vec<Finding>) -> Failure {
+        Failure { text, exit: exit.code(), findings, printed: String::new(), data: Map::new() }
+    }
+
+    /// A message whose lines after `help: ` say what to do.
+    fn plain(exit: Exit, class: Class, id: &str, message: String) -> Failure {
+        let mut lines = message.lines();
+        let mut finding = Finding::new(class, id, lines.next().unwrap_or_default());
+        for line in lines {
+            match line.strip_prefix("help: ") {
+                Some(help) => finding.help.push(help.to_string()),
+                None => finding.message.push_str(&format!("\n{line}")),
+            }
+        }
+        Failure::new(exit, format!("error: {message}"), vec![finding])
     }
 
     /// The command line or the kernel is wrong.
     pub(crate) fn usage(message: impl Display) -> Failure {
-        Failure::new(Exit::Usage, format!("error: {message}"))
+        Failure::plain(Exit::Usage, Class::Error, "usage", message.to_string())
     }
 
     /// The machine or a file is in the way.
     pub(crate) fn environment(message: impl Display) -> Failure {
-        Failure::new(Exit::Environment, format!("error: {message}"))
+        Failure::plain(Exit::Environment, Class::Error, "environment", message.to_string())
     }
 
-    /// A result is wrong.
-    pub(crate) fn incorrect(message: impl Display) -> Failure {
-        Failure::new(Exit::Incorrect, format!("error: {message}"))
-    }
-
-    /// Says the failure as JSON on the standard output, where it was not said yet: `error` and `exit`.
-    pub(crate) fn told_as_json(self) -> Failure {
-        if !self.text.is_empty() {
-            let message = self.text.strip_prefix("error: ").unwrap_or(&self.text);
-            println!("{}", serde_json::json!({ "passed": false, "error": message, "exit": self.exit, "findings": [] }));
-        }
-        self
+    /// Results are wrong, or a check found something; `text` shows the same findings to people.
+    pub(crate) fn found(text: String, findings: Vec<Finding>) -> Failure {
+        Failure::new(Exit::Incorrect, text, findings)
     }
 
     /// Everything was said; only the code is left.
     pub(crate) fn silent(exit: Exit) -> Failure {
-        Failure::new(exit, String::new())
+        Failure::new(exit, String::new(), Vec::new())
     }
 
     /// Rendered diagnostics of a kernel or an IR text that is not right.
     pub(crate) fn diagnostics(diagnostics: &[Diagnostic], sources: &SourceMap) -> Failure {
-        Failure::new(Exit::Usage, render(diagnostics, sources))
+        Failure::rendered(Exit::Usage, Class::Error, diagnostics, sources)
     }
 
     /// Rendered diagnostics of a kernel that did something wrong while it ran.
     pub(crate) fn fault(diagnostics: &[Diagnostic], sources: &SourceMap) -> Failure {
-        Failure::new(Exit::Incorrect, render(diagnostics, sources))
+        Failure::rendered(Exit::Incorrect, Class::Wrong, diagnostics, sources)
+    }
+
+    fn rendered(exit: Exit, class: Class, diagnostics: &[Diagnostic], sources: &SourceMap) -> Failure {
+        let findings = diagnostics.iter().map(|diagnostic| Finding::diagnostic(diagnostic, sources, class)).collect();
+        Failure::new(exit, render(diagnostics, sources), findings)
+    }
+}
+
+impl Failure {
+    /// Whether nothing is left to say.
+    pub(crate) fn is_told(&self) -> bool {
+        self.text.is_empty() && self.findings.is_empty()
+    }
+
+    /// With something that a program is told beside the findings.
+    pub(crate) fn with(mut self, data: &Value) -> Failure {
+        self.data.extend(data.as_object().cloned().unwrap_or_default());
+        self
+    }
+
+    /// With what an emulator found.
+    pub(crate) fn and(mut self, findings: Vec<Finding>) -> Failure {
+        self.findings.extend(findings);
+        self
+    }
+
+    /// Ends a command that did what it was asked to: `failed` where what it found is a mistake, else with warnings at most. With
+    /// `data`, a program is told everything.
+    pub(crate) fn conclude(self, failed: bool, data: Option<&Value>) -> Outcome {
+        let failure = match data {
+            Some(data) => self.with(data),
+            None => self,
+        };
+        if failed {
+            return Err(failure);
+        }
+        if !failure.text.is_empty() {
+            eprintln!("{}", failure.text);
+        }
+        if data.is_some() {
+            println!("{}", Failure { exit: Exit::Ok.code(), ..failure }.to_json());
+        }
+        Ok(())
+    }
+
+    /// The failure as a program reads it.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut data = self.data.clone();
+        if !self.printed.is_empty() {
+            data.insert("printed".into(), Value::from(self.printed.as_str()));
+        }
+        report(self.exit, &self.findings, &Value::Object(data))
     }
 }
 

@@ -7,6 +7,7 @@ mod arguments;
 mod command;
 mod difference;
 mod failure;
+mod finding;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -18,8 +19,6 @@ use failure::{Failure, Outcome};
 
 /// A panic is our bug, whatever the input was.
 const OUR_BUG: u8 = 6;
-/// A wrong command line.
-const USAGE: u8 = 5;
 
 /// A reader that has seen enough (`tessera ... | head`) ends the program, and that is nobody's mistake.
 fn end_with_the_reader() {
@@ -37,29 +36,43 @@ fn end_with_the_reader() {
 
 fn main() -> ExitCode {
     end_with_the_reader();
+    // Asked for before anything else can fail: what a program reads is data also where the command line is wrong.
+    let is_data = std::env::args().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let asked_for_help = !error.use_stderr();
+        Err(error) if !error.use_stderr() => {
             // Help goes to a closed pipe at worst.
             let _ = error.print();
-            return ExitCode::from(if asked_for_help { 0 } else { USAGE });
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            let _ = error.print();
+            let text = error.to_string();
+            let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+            return failed(Failure { text: String::new(), ..Failure::usage(message) }, is_data);
         }
     };
-    let outcome = std::panic::catch_unwind(|| run(arguments.command));
-    match outcome {
+    match std::panic::catch_unwind(|| run(arguments.command)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => {
-            if !failure.text.is_empty() {
-                eprintln!("{}", failure.text);
-            }
-            ExitCode::from(failure.exit)
-        }
+        Ok(Err(failure)) => failed(failure, is_data),
         Err(_) => {
-            eprintln!("error: this is a bug in tessera; please report it with the command line and the files it names");
-            ExitCode::from(OUR_BUG)
+            let message = "this is a bug in tessera; please report it with the command line and the files it names";
+            failed(Failure { exit: OUR_BUG, ..Failure::usage(message) }, is_data)
         }
     }
+}
+
+/// Says why a command failed: to people on stderr, to a program on stdout as well.
+fn failed(failure: Failure, is_data: bool) -> ExitCode {
+    if is_data && !failure.is_told() {
+        println!("{}", failure.to_json());
+    } else {
+        print!("{}", failure.printed);
+    }
+    if !failure.text.is_empty() {
+        eprintln!("{}", failure.text);
+    }
+    ExitCode::from(failure.exit)
 }
 
 fn run(command: Command) -> Outcome {

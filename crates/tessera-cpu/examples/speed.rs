@@ -43,7 +43,7 @@ fn time(mut work: impl FnMut()) -> f64 {
 }
 
 const ONE: RunOptions<'static> =
-    RunOptions { checked: false, threads: Some(1), allocations: &[], uninitialised: &[], output: None };
+    RunOptions { checked: false, threads: Some(1), allocations: &[], uninitialised: &[], written: None, output: None };
 
 fn prepare(text: &str) -> Program {
     let module = parse_module("speed.tir", text).unwrap_or_else(|(module, d)| panic!("{}", d.render(&module.sources, false)));

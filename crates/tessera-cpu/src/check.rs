@@ -64,7 +64,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// `uninitialised` holds positions of ranges whose memory holds nothing yet.
+    /// `uninitialised` holds positions of ranges, arguments before allocations, whose memory holds nothing yet.
     pub(crate) fn new(plan: &Plan, ranges: &[Range], uninitialised: &[usize], grid: [u32; 3]) -> Check {
         let shadows = ranges
             .iter()
@@ -81,6 +81,22 @@ impl Check {
             block: 0,
             ordered: false,
         }
+    }
+
+    /// For each range whose memory held nothing, in the order of their positions, which bytes were written: under whatever name.
+    pub(crate) fn written(&self, positions: &[usize]) -> Vec<Vec<bool>> {
+        let of = |&position: &usize| {
+            let range = self.shadows[position].range;
+            let mut written = vec![false; (range.end - range.start) as usize];
+            for shadow in self.shadows.iter().filter(|shadow| !shadow.cells.is_empty()) {
+                let (start, end) = (range.start.max(shadow.range.start), range.end.min(shadow.range.end));
+                (start..end).for_each(|at| {
+                    written[(at - range.start) as usize] |= shadow.cells[(at - shadow.range.start) as usize].written;
+                });
+            }
+            written
+        };
+        positions.iter().map(of).collect()
     }
 
     pub(crate) fn start_block(&mut self, block: [u32; 3], registers: usize) {

@@ -49,8 +49,11 @@ pub struct RunOptions<'a> {
     pub threads: Option<usize>,
     /// Memory beyond the arguments.
     pub allocations: &'a [Allocation],
-    /// Positions of pointer arguments whose memory holds nothing yet (checked launches).
+    /// Memory that holds nothing yet (checked launches): positions of pointer arguments and, counted on behind the last argument, of
+    /// `allocations`.
     pub uninitialised: &'a [usize],
+    /// Where a checked launch of tiles that ran to its end puts which bytes of that memory were written, in the same order.
+    pub written: Option<&'a Mutex<Vec<Vec<bool>>>>,
     /// Where `print_tko` writes, block after block.
     pub output: Option<&'a Mutex<String>>,
 }

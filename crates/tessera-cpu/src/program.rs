@@ -166,6 +166,11 @@ impl Program {
         }
         self.idle.give(memory);
         emit(options, &text);
+        if let (Ok(()), Some(written)) = (&result, options.written)
+            && let Ok(mut written) = written.lock()
+        {
+            *written = check.written(options.uninitialised);
+        }
         result
     }
 

@@ -18,7 +18,9 @@ mod cublaslt;
 mod libcuda;
 mod nvml;
 mod nvtx;
+mod stdout;
 
 pub use cublaslt::{BlasLaunch, CublasLt, CublasLtError, Product};
 pub use libcuda::driver;
 pub use nvml::{DeviceFacts, Nvml, NvmlDevice, NvmlError, Readings};
+pub use stdout::captured;

@@ -92,6 +92,22 @@ impl DeviceBuffer {
         self.context.table()?.copy_on_device(to, from, bytes, stream.handle())
     }
 
+    /// Counts every byte as never written, where the driver keeps count.
+    pub fn forget(&self) -> Result<()> {
+        let table = self.context.table()?;
+        if table.mem_forget.is_some() && self.bytes != 0 { table.mem_forget(self.pointer, self.bytes) } else { Ok(()) }
+    }
+
+    /// For each byte, whether it was written; `None` where nobody kept count.
+    pub fn written(&self) -> Result<Option<Vec<bool>>> {
+        let table = self.context.table()?;
+        match table.mem_written.is_some() {
+            true if self.bytes == 0 => Ok(Some(Vec::new())),
+            true => table.mem_written(self.pointer, self.bytes),
+            false => Ok(None),
+        }
+    }
+
     /// What another process needs to reach this memory while it lives here.
     pub fn share(&self) -> Result<SharedHandle> {
         self.context.table()?.mem_share(self.pointer)

@@ -103,6 +103,10 @@ table! {
     pointer_range(pointer: DevicePtr) -> (DevicePtr, u64);
     /// One of an address's numbers.
     pointer_attribute(pointer: DevicePtr, attribute: PointerAttribute) -> u64;
+    /// Counts bytes as never written; present where the driver keeps count of what is written.
+    mem_forget(pointer: DevicePtr, bytes: u64);
+    /// For each byte from an address on, whether it was written; `None` where a launch did not keep count.
+    mem_written(pointer: DevicePtr, bytes: u64) -> Option<Vec<bool>>;
     /// Lets another process reach memory of `mem_alloc`.
     mem_share(pointer: DevicePtr) -> SharedHandle;
 

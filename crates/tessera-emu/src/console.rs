@@ -69,6 +69,11 @@ impl Console {
         self.launches.as_ref().map_or_else(Vec::new, |launches| std::mem::take(&mut *lock(launches)))
     }
 
+    /// Whether somebody takes reports.
+    pub(crate) fn keeps(&self) -> bool {
+        self.launches.is_some()
+    }
+
     pub(crate) fn note(
         &self,
         kernel: &str,

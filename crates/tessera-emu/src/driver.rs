@@ -152,7 +152,8 @@ impl Driver {
                 let error = match result {
                     Ok(report) => {
                         note(&report, true);
-                        if !report.output.is_empty() {
+                        // Who takes the reports has what was printed.
+                        if !report.output.is_empty() && !self.console.keeps() {
                             print!("{}", report.output);
                         }
                         match report.failing(options.fail_on).next() {
@@ -416,6 +417,12 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
     // Freed memory is given back at once: there is no pool to keep or trim.
     slot!(pool_keep, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
     slot!(pool_trim, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
+    slot!(mem_forget, |d, pointer, bytes| {
+        d.emulator.forget(pointer, bytes).map_err(|error| Driver::memory("mem_forget", &error))
+    });
+    slot!(mem_written, |d, pointer, bytes| {
+        d.emulator.written(pointer, bytes).map_err(|error| Driver::memory("mem_written", &error))
+    });
     slot!(pointer_range, |d, pointer: DevicePtr| {
         let range =
             d.emulator.range(pointer).ok_or_else(|| invalid("pointer_range", format!("{pointer} is in no allocation")))?;

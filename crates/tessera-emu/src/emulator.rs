@@ -159,6 +159,24 @@ impl Emulator {
         Ok(())
     }
 
+    /// Counts bytes as never written, whatever they hold: a checked launch that reads them is told of.
+    pub fn forget(&self, at: DevicePtr, bytes: u64) -> Result<(), EmuError> {
+        let heap = self.heap();
+        let found = heap.find(at.0, bytes).and_then(|index| heap.get(index));
+        found.ok_or_else(|| missing(&heap, at, bytes as usize))?.forget(at.0, bytes);
+        Ok(())
+    }
+
+    /// For each byte from an address on, whether it was written; `None` where a launch without [`Sanitize::uninitialized`]
+    /// kept no count.
+    ///
+    /// [`Sanitize::uninitialized`]: crate::Sanitize::uninitialized
+    pub fn written(&self, at: DevicePtr, bytes: u64) -> Result<Option<Vec<bool>>, EmuError> {
+        let heap = self.heap();
+        let found = heap.find(at.0, bytes).and_then(|index| heap.get(index));
+        Ok(found.ok_or_else(|| missing(&heap, at, bytes as usize))?.written(at.0, bytes))
+    }
+
     /// A tensor map's bytes, as kernels take them.
     ///
     /// # Errors

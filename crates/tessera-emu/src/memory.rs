@@ -183,6 +183,24 @@ impl Allocation {
         }
     }
 
+    /// Counts bytes as never written; the whole allocation, where a launch kept no count.
+    pub(crate) fn forget(&self, address: u64, bytes: u64) {
+        let (start, end) = (address - self.base, address - self.base + bytes);
+        (start..end).for_each(|at| {
+            self.written.cell(at / 8).fetch_and(!(1 << (at % 8)), Ordering::Relaxed);
+        });
+        if bytes == self.size {
+            self.written.all.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// For each byte of a range, whether it was written; `None` where a launch kept no count.
+    pub(crate) fn written(&self, address: u64, bytes: u64) -> Option<Vec<bool>> {
+        let start = address - self.base;
+        let is_written = |at: u64| self.written.cell(at / 8).load(Ordering::Relaxed) >> (at % 8) & 1 == 1;
+        (!self.written.all.load(Ordering::Relaxed)).then(|| (start..start + bytes).map(is_written).collect())
+    }
+
     /// From now on every byte counts as written.
     pub(crate) fn assume_written(&self) {
         self.written.all.store(true, Ordering::Relaxed);

@@ -5,6 +5,7 @@
 //! the error that a correct implementation may make. Suites, checks, listings and bindings pick operators up from
 //! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
 
+mod draw;
 mod element;
 mod matrix;
 mod operator;
@@ -12,6 +13,7 @@ mod problem;
 mod set;
 mod work;
 
+pub use draw::Draw;
 pub use matrix::{Matrices, Matrix};
 pub use operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use tessera_types::{Arch, DType, Policy};
 
+use crate::draw::Draw;
 use crate::matrix::Matrices;
 use crate::problem::Problem;
 use crate::set;
@@ -48,6 +49,8 @@ pub struct Operator {
     pub quick: fn() -> Vec<(Problem, &'static str)>,
     /// Small problems at the edges of the kernels' tiles, for checking.
     pub edges: fn() -> Vec<Problem>,
+    /// A problem of random sizes; a plan of it can be made in every precision.
+    pub draw: fn(&mut Draw<'_>) -> Problem,
     /// Everything needed to run one problem in one precision on a kind of machine.
     pub plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
 }

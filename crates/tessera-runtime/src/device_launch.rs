@@ -17,6 +17,7 @@ use crate::layout::storage_bits;
 use crate::pool::Pooled;
 use crate::tensor::Tensor;
 use crate::timeline::Timeline;
+use crate::unwritten::Unwritten;
 
 /// A kernel with packed arguments.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ pub struct DeviceLaunch {
     grid: Dim3,
     block: Dim3,
     cluster: Option<Dim3>,
-    /// Arguments with whether each may be written; they keep their memory alive.
-    tensors: Vec<(Tensor, bool)>,
+    /// Arguments by name, with whether each may be written; they keep their memory alive.
+    tensors: Vec<(String, Tensor, bool)>,
     /// Tables of lists, workspace.
     _own: Vec<Pooled>,
     /// Where a failed assertion is noted.
@@ -111,6 +112,24 @@ impl DeviceLaunch {
         Ok(Some(Timeline { kernel: self.name.to_string(), plan: plan.clone(), blocks, words }))
     }
 
+    /// Positions of arguments that hold nothing yet.
+    pub(crate) fn poisoned(&self) -> Vec<usize> {
+        (0..self.tensors.len()).filter(|&position| self.tensors[position].1.is_poisoned()).collect()
+    }
+
+    /// Of arguments that held nothing, those that were not written whole; `None` where the driver keeps no count.
+    pub(crate) fn unwritten(&self, held_nothing: &[usize]) -> Result<Option<Vec<Unwritten>>, DriverError> {
+        let mut found = Vec::new();
+        for (name, tensor, _) in held_nothing.iter().map(|&position| &self.tensors[position]) {
+            let Some((_, buffer)) = tensor.memory.device() else { continue };
+            let is_counted = storage_bits(tensor.dtype()) >= 8;
+            let Some(written) = buffer.written()?.filter(|_| is_counted) else { return Ok(None) };
+            found.extend(Unwritten::by_bytes(name, tensor, |byte| written[byte]));
+        }
+        let table = self.kernel.device().context().table()?;
+        Ok(table.mem_written.is_some().then_some(found))
+    }
+
     /// Queues it on the device's stream.
     pub fn enqueue(&self) -> Result<(), DriverError> {
         self.enqueue_on(self.kernel.device().stream())
@@ -130,7 +149,7 @@ impl DeviceLaunch {
             stream: stream.handle(),
             params: &self.params,
         })?;
-        for (tensor, written) in &self.tensors {
+        for (_, tensor, written) in &self.tensors {
             if *written && tensor.is_poisoned() {
                 tensor.memory.set_poisoned(false);
             }
@@ -155,7 +174,7 @@ impl DeviceLaunch {
 struct Packer<'a> {
     kernel: &'a DeviceKernel,
     params: Params,
-    tensors: Vec<(Tensor, bool)>,
+    tensors: Vec<(String, Tensor, bool)>,
     /// The array of each parameter of the interface, where it is one.
     arrays: Vec<Option<Tensor>>,
     own: Vec<Pooled>,
@@ -213,16 +232,16 @@ impl Packer<'_> {
                     Some(Flat::Array(tensor)) => {
                         let address = self.address(&param.name, tensor)?;
                         self.push(&address.to_le_bytes());
-                        self.tensors.push((tensor.clone(), written));
+                        self.tensors.push((param.name.clone(), tensor.clone(), written));
                         array = Some(tensor.clone());
                     }
                     Some(Flat::Table(items)) => {
                         let mut table = Vec::new();
-                        for item in items {
+                        for (position, item) in items.iter().enumerate() {
                             table.extend_from_slice(&self.address(&param.name, item)?.to_le_bytes());
                             let extents = item.shape().iter().chain(item.strides());
                             extents.for_each(|&extent| table.extend_from_slice(&(extent as u64).to_le_bytes()));
-                            self.tensors.push((item.clone(), written));
+                            self.tensors.push((format!("{}[{position}]", param.name), item.clone(), written));
                         }
                         let address = self.own(&table)?;
                         self.push(&address.to_le_bytes());

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use tessera_compile::{CompileOptions, Compiled, Grid, compile_for};
 use tessera_cpu::{Program, lockstep};
-use tessera_ir::{Diagnostic, KernelImage, Level, Module, SourceMap};
+use tessera_ir::{Diagnostic, KernelImage, Level, Module, SourceMap, Span};
 use tessera_lang::ArgType;
 use tessera_types::Arch;
 
@@ -201,6 +201,11 @@ impl Kernel {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its parameters with their places in the text of [`PreparedLaunch::sources`].
+    pub fn parameters(&self) -> Vec<(&str, Span)> {
+        self.origin.places(&self.name)
     }
 
     /// Whether a parameter takes constants of its own; false where no parameter has that name.

@@ -14,9 +14,10 @@ use crate::device_kernel::DeviceError;
 use crate::device_launch::DeviceLaunch;
 use crate::error::TensorError;
 use crate::kernel::{Code, Executable, KernelError, Report};
-use crate::layout::storage_bytes;
+use crate::layout::{storage_bits, storage_bytes};
 use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
+use crate::unwritten::Unwritten;
 
 /// How a launch runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,15 @@ pub struct LaunchOptions {
     pub checked: bool,
     /// Threads that run blocks; all when absent. Results do not depend on it.
     pub threads: Option<usize>,
+}
+
+/// What a launch did beside filling its arrays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// What the kernel printed; on a CUDA device that has gone to the program's own output.
+    pub printed: String,
+    /// Of arrays that held nothing before, those that it did not write whole; `None` where nobody kept count.
+    pub unwritten: Option<Vec<Unwritten>>,
 }
 
 /// What is left to do.
@@ -140,12 +150,22 @@ impl PreparedLaunch {
     ///
     /// On a device it waits until the kernel is done; what it printed has gone to the program's own output.
     pub fn run_with(&self, options: &LaunchOptions) -> Result<String, KernelError> {
+        self.run_counted(options).map(|ran| ran.printed)
+    }
+
+    /// Runs every block and says what became of arrays that held nothing before.
+    pub fn run_counted(&self, options: &LaunchOptions) -> Result<Ran, KernelError> {
         match (&self.work, &self.executable.code) {
             (Work::Device(launch), _) if options.checked => Err(KernelError::Unsupported {
                 device: launch.kernel().device().name().to_owned(),
                 reason: "checked execution is the CPU's; use `cpu`",
             }),
-            (Work::Device(launch), _) => launch.run().map(|()| String::new()).map_err(|error| self.stopped(launch, error)),
+            (Work::Device(launch), _) => {
+                let held_nothing = launch.poisoned();
+                launch.run().map_err(|error| self.stopped(launch, error))?;
+                let unwritten = launch.unwritten(&held_nothing).map_err(|error| KernelError::Device(error.into()))?;
+                Ok(Ran { printed: String::new(), unwritten })
+            }
             (Work::Cpu(flat), code) => self.run_on_cpu(code, flat, options),
         }
     }
@@ -160,7 +180,7 @@ impl PreparedLaunch {
         KernelError::Fault { report, block: Some(block), printed: String::new() }
     }
 
-    fn run_on_cpu(&self, code: &Code, flat: &[Flat], options: &LaunchOptions) -> Result<String, KernelError> {
+    fn run_on_cpu(&self, code: &Code, flat: &[Flat], options: &LaunchOptions) -> Result<Ran, KernelError> {
         let memories = self.memories(flat);
         let guards = self.borrow(&memories)?;
         let base_of = |tensor: &Tensor, owner: usize| {
@@ -169,10 +189,15 @@ impl PreparedLaunch {
         };
         let mut tables: Vec<Vec<u64>> = Vec::new();
         let mut allocations = Vec::new();
+        // Memory that holds nothing yet: where the executor finds it, and what it is.
+        let mut empty: Vec<(usize, String, &Tensor)> = Vec::new();
         for (flat, &owner) in flat.iter().zip(&self.owners) {
             let Flat::Table(items) = flat else { continue };
             let mut table = Vec::new();
-            for item in items {
+            for (position, item) in items.iter().enumerate() {
+                if item.is_poisoned() {
+                    empty.push((self.owners.len() + allocations.len(), format!("{}[{position}]", self.params[owner].0), item));
+                }
                 let (base, bytes) = region(item, base_of(item, owner)?);
                 table.push(base as u64);
                 table.extend(item.shape().iter().chain(item.strides()).map(|&extent| extent as u64));
@@ -182,13 +207,12 @@ impl PreparedLaunch {
         }
         let mut next_table = tables.iter_mut();
         let mut args = Vec::with_capacity(flat.len());
-        let mut uninitialised = Vec::new();
         for (position, (flat, &owner)) in flat.iter().zip(&self.owners).enumerate() {
             args.push(match flat {
                 Flat::Word(bits) => Arg::Scalar(*bits),
                 Flat::Array(tensor) => {
                     if tensor.is_poisoned() {
-                        uninitialised.push(position);
+                        empty.push((position, self.params[owner].0.clone(), tensor));
                     }
                     let (base, bytes) = region(tensor, base_of(tensor, owner)?);
                     Arg::Pointer { base, bytes }
@@ -199,12 +223,14 @@ impl PreparedLaunch {
                 },
             });
         }
-        let output = Mutex::new(String::new());
+        let uninitialised: Vec<usize> = empty.iter().map(|(position, ..)| *position).collect();
+        let (output, written) = (Mutex::new(String::new()), Mutex::new(Vec::new()));
         let run = RunOptions {
             checked: options.checked,
             threads: options.threads,
             allocations: &allocations,
             uninitialised: &uninitialised,
+            written: Some(&written),
             output: Some(&output),
         };
         // SAFETY: each pointer lies in memory that a guard holds until the end of this function, for writing wherever the kernel
@@ -219,7 +245,19 @@ impl PreparedLaunch {
         let printed = output.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         memories.iter().filter(|(_, written, _)| *written).for_each(|(memory, ..)| memory.set_poisoned(false));
         match outcome {
-            Ok(()) => Ok(printed),
+            Ok(()) => {
+                let is_counted = options.checked && matches!(code, Code::Cpu(_));
+                let written = written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let unwritten = is_counted.then(|| {
+                    let of = |((_, name, tensor), written): (&(usize, String, &Tensor), Vec<bool>)| {
+                        // What was counted begins at the tensor's first element.
+                        let first = tensor.layout.span().unwrap_or(0..0).start * storage_bits(tensor.dtype()) / 8;
+                        Unwritten::by_bytes(name, tensor, |byte| written.get(byte - first).is_none_or(|&written| written))
+                    };
+                    empty.iter().zip(written).filter_map(of).collect()
+                });
+                Ok(Ran { printed, unwritten })
+            }
             Err(fault) => {
                 let report = Report { diagnostics: vec![fault.diagnostic], sources: self.sources.clone() };
                 Err(KernelError::Fault { report, block: fault.block, printed })

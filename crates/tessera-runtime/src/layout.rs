@@ -129,6 +129,17 @@ impl Layout {
         })
     }
 
+    /// Where the element at a place of the row-major order lies, in elements from the memory's first.
+    pub(crate) fn offset_of(&self, place: usize) -> usize {
+        let mut rest = place;
+        let mut offset = self.offset;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            offset += rest % size * stride;
+            rest /= size;
+        }
+        offset
+    }
+
     pub(crate) fn view_error(&self, what: String) -> TensorError {
         TensorError::View { what, shape: self.shape.clone() }
     }

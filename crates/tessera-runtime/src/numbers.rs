@@ -110,6 +110,23 @@ pub struct Difference {
     pub right: f64,
 }
 
+/// Kinds of poison beside that of [`Tensor::empty`], as the byte that all bytes are.
+const OTHER_POISONS: [u8; 5] = [0x5a, 0x69, 0x96, 0x3c, 0xc3];
+/// Kinds of poison that [`Tensor::poison_as`] tells apart, except where elements are single bits.
+pub const POISONS: usize = 1 + OTHER_POISONS.len();
+
+/// The code of every element of poisoned memory.
+pub(crate) fn poison_code(dtype: DType, kind: usize) -> u64 {
+    let nan = FloatFormat::of(dtype).and_then(FloatFormat::nan_code);
+    let code = match kind % POISONS {
+        0 => nan.unwrap_or(if dtype == DType::B1 { 1 } else { 0xa5a5_a5a5_a5a5_a5a5 }),
+        _ if dtype == DType::B1 => 0,
+        kind => u64::from(OTHER_POISONS[kind - 1]) * 0x0101_0101_0101_0101,
+    };
+    let bits = if dtype.is_byte_bool() { 8 } else { dtype.bits() };
+    code & (u64::MAX >> (64 - bits))
+}
+
 impl Tensor {
     /// Every element has the value nearest to `value`.
     pub fn full(dtype: DType, shape: &[usize], value: f64) -> Result<Tensor, TensorError> {
@@ -156,12 +173,13 @@ impl Tensor {
 
     /// Makes the whole memory poison again, as [`Tensor::empty`] does.
     pub fn poison(&self) -> Result<(), TensorError> {
-        let nan = FloatFormat::of(self.dtype).and_then(FloatFormat::nan_code);
-        let pattern = match self.dtype {
-            DType::B1 => 1,
-            _ => 0xa5a5_a5a5_a5a5_a5a5,
-        };
-        self.fill_code(nan.unwrap_or(pattern))?;
+        self.poison_as(0)
+    }
+
+    /// Makes the whole memory poison of a kind: what is not written shows another code under another kind. Kind 0 is that of
+    /// [`Tensor::empty`]; kinds beyond [`POISONS`] repeat.
+    pub fn poison_as(&self, kind: usize) -> Result<(), TensorError> {
+        self.fill_code(poison_code(self.dtype, kind))?;
         self.memory.set_poisoned(true);
         Ok(())
     }
@@ -237,11 +255,11 @@ impl Tensor {
                 worst = Some((place, distance));
             }
         }
-        Ok(worst.map(|(place, _)| Difference { count, index: self.index_of(place), left: left[place], right: right[place] }))
+        Ok(worst.map(|(place, _)| Difference { count, index: self.index_at(place), left: left[place], right: right[place] }))
     }
 
     /// The index of the element at a place of the row-major order.
-    fn index_of(&self, place: usize) -> Vec<usize> {
+    pub fn index_at(&self, place: usize) -> Vec<usize> {
         let mut rest = place;
         let mut index = vec![0; self.rank()];
         for (axis, &size) in self.shape().iter().enumerate().rev() {

@@ -297,6 +297,7 @@ impl Tensor {
     pub fn contiguous(&self) -> Result<Tensor, TensorError> {
         let copy = Tensor::zeros(self.dtype, self.shape())?;
         copy.copy_from(self)?;
+        copy.memory.set_poisoned(self.is_poisoned());
         copy.to_device(&self.device())
     }
 
@@ -389,6 +390,10 @@ impl Tensor {
                 let source = self.memory.reader()?;
                 if let Some((there, buffer)) = memory.device() {
                     buffer.write(0, source.bytes()?, there.stream())?;
+                    // Where elements share bytes, one is written by reading its neighbours: there nobody can keep count by bytes.
+                    if self.is_poisoned() && storage_bits(self.dtype) >= 8 {
+                        buffer.forget()?;
+                    }
                 }
                 drop(source);
                 memory

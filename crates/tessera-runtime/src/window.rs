@@ -6,7 +6,7 @@ use tessera_types::DType;
 
 use crate::device::Device;
 use crate::error::TensorError;
-use crate::layout::{Layout, packing};
+use crate::layout::packing;
 use crate::numbers::number;
 use crate::tensor::Tensor;
 
@@ -44,7 +44,7 @@ impl Tensor {
         }
         match self.layout.is_contiguous() {
             true => self.visit(count, |at| self.layout.offset + start + at, visit),
-            false => self.visit(count, |at| offset_of(&self.layout, start + at), visit),
+            false => self.visit(count, |at| self.layout.offset_of(start + at), visit),
         }
     }
 
@@ -52,7 +52,7 @@ impl Tensor {
         if let Some(&place) = places.iter().find(|&&place| place >= self.len()) {
             return Err(self.outside(place + 1));
         }
-        self.visit(places.len(), |at| offset_of(&self.layout, places[at]), visit)
+        self.visit(places.len(), |at| self.layout.offset_of(places[at]), visit)
     }
 
     fn outside(&self, found: usize) -> TensorError {
@@ -115,17 +115,6 @@ impl Tensor {
         }
         Ok(first / 8..last / 8)
     }
-}
-
-/// Where the element of a place lies in memory.
-fn offset_of(layout: &Layout, place: usize) -> usize {
-    let mut rest = place;
-    let mut offset = layout.offset;
-    for (&size, &stride) in layout.shape.iter().zip(&layout.strides).rev() {
-        offset += rest % size * stride;
-        rest /= size;
-    }
-    offset
 }
 
 fn word<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {

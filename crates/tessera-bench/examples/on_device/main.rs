@@ -199,7 +199,7 @@ fn library(arguments: &Arguments, device: &DriverDevice, selection: Selection) -
 }
 
 fn given(operator: &str, precision: &[&str], extents: &[(&str, u64)], variant: &str) -> Selection {
-    let extents = extents.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+    let extents = extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect();
     Selection {
         operators: vec![operator.into()],
         precisions: precision.iter().map(|text| text.to_string()).collect(),

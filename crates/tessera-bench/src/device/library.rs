@@ -19,7 +19,8 @@ use crate::case::{Fault, Phase, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
-use crate::library::{Library, Selection, SelectionError, Source, TESSERA};
+use crate::library::{Library, Source, TESSERA};
+use crate::selection::{Selection, SelectionError};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 

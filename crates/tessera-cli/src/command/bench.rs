@@ -231,19 +231,55 @@ fn suite(name: &str) -> Option<Sizes> {
     }
 }
 
-/// `m=1024,n=1024,variant=nt`.
+/// Values of an extent at most.
+const MOST_VALUES: usize = 1000;
+
+/// `1024`, `64..1024*2` or `1000..1010+5`; a range without a step has all its values, the last one included.
+fn values(text: &str) -> Result<Vec<u64>, String> {
+    let number =
+        |text: &str| text.parse().ok().filter(|&value: &u64| value > 0).ok_or("an extent is a positive number".to_string());
+    let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
+    let (last, factor, distance) = match (rest.split_once('*'), rest.split_once('+')) {
+        (Some((last, factor)), _) => (last, number(factor)?, 0),
+        (None, Some((last, distance))) => (last, 1, number(distance)?),
+        (None, None) => (rest, 1, 1),
+    };
+    if factor == 1 && distance == 0 {
+        return Err("the factor of a range is 2 at least".to_string());
+    }
+    let step = |value: u64| value.checked_mul(factor)?.checked_add(distance);
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!("{first} is more than {last}"));
+    }
+    let values: Vec<u64> = std::iter::successors(Some(first), |&value| step(value))
+        .take_while(|&value| value <= last)
+        .take(MOST_VALUES + 1)
+        .collect();
+    if values.len() > MOST_VALUES {
+        return Err(format!("more than {MOST_VALUES} values\nhelp: take larger steps: `{text}*2` or `{text}+64`"));
+    }
+    Ok(values)
+}
+
+/// `m=1024,n=64..1024*2,variant=nt`.
 fn given(text: &str) -> Result<Sizes, Failure> {
     let mut extents = Vec::new();
     let mut variant = None;
     for part in text.split(',') {
         match part.split_once('=') {
             Some(("variant", word)) => variant = Some(word.to_string()),
-            Some((name, value)) => match value.parse() {
-                Ok(value) if value > 0 => extents.push((name.to_string(), value)),
-                _ => return Err(Failure::usage(format!("`{part}`: an extent is a positive number"))),
-            },
+            Some((name, _)) if extents.iter().any(|(known, _): &(String, _)| known == name) => {
+                return Err(Failure::usage(format!("`{name}` is given twice in `--sizes {text}`")));
+            }
+            Some((name, value)) => {
+                let values = values(value).map_err(|why| Failure::usage(format!("`{part}`: {why}")))?;
+                extents.push((name.to_string(), values));
+            }
             None => {
-                return Err(Failure::usage(format!("`{part}` is not a size\nhelp: write quick, seed, all, or NAME=NUMBER,...")));
+                return Err(Failure::usage(format!(
+                    "`{part}` is not a size\nhelp: write quick, seed, all, or NAME=NUMBER,... or NAME=A..B*2,..."
+                )));
             }
         }
     }

@@ -1,186 +1,180 @@
-//! `tessera check`: are results right? Operators against their f64 references, or one kernel against another execution.
+//! `tessera check`: are results right? Operators against their f64 references here, one kernel of a file in `check_kernel.rs`.
 
-use serde_json::json;
-use tessera::bench::{GateOptions, GateReport, Library, Sizes, Suite, TESSERA};
-use tessera::compile::OptLevel;
-use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions, Tensor, npy};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tessera::bench::{CaseKey, Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
+use tessera::runtime::{Device, DriverDevice};
 
 use crate::arguments::Check;
 use crate::command::bench::selection;
+use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, open};
-use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel_failure};
+use crate::command::findings::findings as found_by;
+use crate::command::launch::compile_options;
+use crate::command::tolerance::Tolerance;
 use crate::failure::{Failure, Outcome};
+use crate::finding::{Class, Finding};
 
-/// Seeds of the gate for each operator case.
+/// Seeds of the gate for a case at the edge of a kernel's tiles; cases of random sizes have one each.
 const SEEDS: usize = 3;
 
 pub(crate) fn check(arguments: Check) -> Outcome {
-    if arguments.subjects.first().is_some_and(|subject| subject.contains("::")) {
-        return check_kernel(&arguments);
+    match arguments.subjects.first().is_some_and(|subject| subject.contains("::")) {
+        true => check_kernel(&arguments),
+        false => check_operators(&arguments),
     }
-    check_operators(&arguments)
+}
+
+/// Options that mean something for a kernel of a file alone.
+fn refuse_kernels_options(arguments: &Check) -> Outcome {
+    let given = [
+        ("--grid", arguments.grid.is_some(), "operators have a grid of their own"),
+        ("--block", arguments.block.is_some(), "operators choose their own threads"),
+        ("--against", !arguments.against.is_empty(), "operators are compared with their f64 references"),
+        ("--against-grid", arguments.against_grid.is_some(), "operators are compared with their f64 references"),
+        ("--sizes", arguments.sizes.is_some() && arguments.cases.is_some(), "`--cases` draws sizes at random"),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),
+        None => Ok(()),
+    }
+}
+
+/// What became of an operator's cases in a precision.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    right: usize,
+    wrong: usize,
+    /// Not done: the operator does not offer the case there, or memory does not suffice.
+    left_out: usize,
 }
 
 fn check_operators(arguments: &Check) -> Outcome {
-    if arguments.block.is_some() {
-        return Err(Failure::usage("operators choose their own threads\nhelp: `--block` is for one kernel of a file"));
-    }
+    refuse_kernels_options(arguments)?;
+    let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?.given();
     let mut opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let options = compile_options(&arguments.optimise, None)?;
-    let mut selection = selection(&arguments.subjects, &arguments.precision, None)?;
-    if selection.sizes == Sizes::Quick {
-        selection.sizes = Sizes::Edges;
+    let mut selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
+    if arguments.sizes.is_none() && selection.sizes == Sizes::Quick {
+        selection.sizes = match arguments.cases {
+            Some(count) => Sizes::Random { count: count.get(), seed: arguments.seed },
+            None => Sizes::Edges,
+        };
     }
-    let select = |opened: &Opened| {
-        let mut library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
-        if let Some(most) = arguments.cases {
-            library.limit(most, arguments.seed);
-        }
-        Ok(library)
-    };
+    let seeds = if arguments.cases.is_some() { 1 } else { SEEDS };
+    let gate_options = GateOptions { suite_seed: arguments.seed, seeds, tolerance };
+    let select = |opened: &Opened| Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage);
     let mut library = select(&opened)?;
-    let (mut passed, mut failed) = (0usize, Vec::new());
+    let mut counts: BTreeMap<(String, String), Count> = BTreeMap::new();
+    let (mut rows, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    let bar = progress_bar(library.cases().len(), arguments.json);
+    let mut lost = None;
     for number in 0..library.cases().len() {
         let case = &library.cases()[number];
-        let outcome = library.build(case, TESSERA).and_then(|mut subject| {
-            tessera::bench::check(&mut *subject, GateOptions { suite_seed: arguments.seed, seeds: SEEDS })
-        });
+        bar.set_message(case.key.to_string());
+        let outcome = library.build(case, TESSERA).and_then(|mut subject| gate(&mut *subject, gate_options));
+        let launches = opened.launches();
+        let texts = opened.judge.failing(&launches);
+        let mut found = found_by(&launches);
+        let count = counts.entry((case.key.operator.clone(), case.key.precision.clone())).or_default();
         let why = match &outcome {
+            _ if !texts.is_empty() => Some(texts.join("\n")),
             Ok(report) if report.passed() => None,
             Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
-            Err(fault) => Some(fault.to_string()),
+            Err(fault) => Some(fault.message.clone()),
         };
-        let launches = opened.launches();
-        let findings = opened.judge.failing(&launches);
-        let why = if findings.is_empty() { why } else { Some(findings.join("\n")) };
+        let status = outcome.as_ref().map_or_else(|fault| fault.status, |report| report.status);
+        match &why {
+            None => {
+                count.right += 1;
+                findings.append(&mut found);
+            }
+            Some(why) if is_left_out(&outcome) && texts.is_empty() => {
+                count.left_out += 1;
+                reasons.push(format!("note: {}: {why}", case.key));
+            }
+            Some(why) => {
+                count.wrong += 1;
+                reasons.push(format!("error: {}: {why}", case.key));
+                if texts.is_empty() {
+                    found.push(Finding::new(class_of(status), status.name(), why));
+                }
+                for finding in &mut found {
+                    finding.message = format!("{}: {}", case.key, finding.message);
+                }
+                findings.append(&mut found);
+            }
+        }
         if arguments.json {
-            println!("{}", case_json(&case.key.to_string(), &outcome.as_ref().ok(), why.as_deref()));
+            rows.push(case_json(&case.key, status, &outcome, why.as_deref()));
         }
-        match why {
-            None => passed += 1,
-            Some(why) => failed.push(format!("{}: {why}", case.key)),
-        }
-        // A fault takes the emulated device with it; the next case gets another.
+        bar.inc(1);
+        // A fault takes an emulated device with it, and the next case gets another; a chip's can't be had again in this process.
         let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
-        if arguments.device.as_deref() == Some("emu") && matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
+        if matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
+            if arguments.device.as_deref() != Some("emu") {
+                lost = Some(library.cases().len() - number - 1);
+                break;
+            }
             opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
             library = select(&opened)?;
         }
     }
-    if !arguments.json {
-        println!("{passed} cases right, {} wrong, on {} ({})", failed.len(), opened.device, opened.reason);
+    bar.finish_and_clear();
+    if let Some(open) = lost.filter(|&open| open > 0) {
+        let message = format!("the device was lost to a fault, {open} cases were not checked");
+        reasons.push(format!("error: {message}"));
+        findings.push(Finding::new(Class::Error, "device-lost", message));
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::incorrect(failed.join("\nerror: "))) }
-}
-
-fn case_json(case: &str, report: &Option<&GateReport>, why: Option<&str>) -> String {
-    json!({ "case": case, "right": why.is_none(), "reason": why, "report": report }).to_string()
-}
-
-/// Runs a kernel and compares what it wrote with an unoptimised run (always), and with files (where given).
-fn check_kernel(arguments: &Check) -> Outcome {
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
-    let (device, checked) = (&opened.device, opened.checked);
-    let options = compile_options(&arguments.optimise, arguments.block)?;
-    let grid = grid(arguments.grid.as_deref())?;
-    let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
-    let subject = Subject::read(name, texts)?;
-    let files: Vec<(Option<&str>, &str)> = against(arguments)?;
-    let others = arguments.against.iter().filter(|text| is_device(text)).map(|name| {
-        let other = launch_device(Some(name))?.0;
-        let there = subject.copy()?.on(&other)?;
-        Ok((name.as_str(), other, there))
-    });
-    let others = others.collect::<Result<Vec<_>, Failure>>()?;
-    let plain = subject.copy()?.on(device)?;
-    let subject = subject.on(device)?;
-
-    let launch = subject.kernel.prepare(&subject.by_name(), grid, &options, device).map_err(kernel_failure)?;
-    let ended = |outcome: Result<String, KernelError>| {
-        let launches = opened.launches();
-        // What the emulator found says more than the driver's error for it.
-        opened.judge.tell(&launches)?;
-        outcome.map_err(kernel_failure)
-    };
-    print!("{}", ended(launch.run_with(&LaunchOptions::default()))?);
-    let written: Vec<String> = launch.written().flat_map(|name| subject.arrays(name)).map(|(name, _)| name).collect();
-
-    let mut unoptimised = options.clone();
-    unoptimised.level = OptLevel::O0;
-    let reference = plain.kernel.prepare(&plain.by_name(), grid, &unoptimised, device).map_err(kernel_failure)?;
-    ended(reference.run_with(&LaunchOptions { checked, threads: None }))?;
-    let checked = checked || opened.sanitizes();
-    let (subject, plain) = (subject.on(&Device::Cpu)?, plain.on(&Device::Cpu)?);
-    for name in &written {
-        compare(name, subject.tensor(name)?, plain.tensor(name)?, "an unoptimised run")?;
+    let sum = |of: fn(&Count) -> usize| counts.values().map(of).sum::<usize>();
+    let (right, wrong, left_out) = (sum(|c| c.right), sum(|c| c.wrong), sum(|c| c.left_out));
+    if right + wrong == 0 && findings.is_empty() {
+        reasons.push("error: nothing was checked".to_string());
+        findings.push(Finding::new(Class::Error, "nothing-checked", "nothing was checked"));
     }
-    for (name, other, there) in others {
-        let launch = there.kernel.prepare(&there.by_name(), grid, &options, &other).map_err(kernel_failure)?;
-        launch.run_with(&LaunchOptions::default()).map_err(kernel_failure)?;
-        let there = there.on(&Device::Cpu)?;
-        for array in &written {
-            compare(array, subject.tensor(array)?, there.tensor(array)?, name)?;
-        }
+    let is_wrong = findings.iter().any(|finding| finding.class == Class::Wrong);
+    let mut failure = Failure::found(reasons.join("\n"), findings);
+    if !is_wrong {
+        failure.exit = Exit::Environment.code();
     }
-    for (wanted, path) in files {
-        let want = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
-        let name = match (wanted, written.as_slice()) {
-            (Some(name), _) => name,
-            (None, [only]) => only,
-            (None, _) => {
-                return Err(Failure::usage(format!("`--against {path}`: write NAME={path}, one of {}", written.join(", "))));
-            }
-        };
-        let want = want.to_dtype(subject.tensor(name)?.dtype()).map_err(Failure::environment)?;
-        compare(name, subject.tensor(name)?, &want, path)?;
-    }
+    let failed = wrong > 0 || failure.findings.iter().any(|finding| finding.class == Class::Error);
     if arguments.json {
-        println!("{}", json!({ "kernel": subject.kernel.name(), "right": true, "compared": written, "checked": checked }));
-    } else {
-        println!(
-            "{}: {} as in an unoptimised run{}{}",
-            subject.kernel.name(),
-            written.join(", "),
-            if arguments.against.is_empty() { String::new() } else { format!(" and as by {}", arguments.against.join(", ")) },
-            if checked { "; the checked run found nothing" } else { "" }
-        );
+        let data = json!({
+            "device": opened.device.to_string(), "right": right, "wrong": wrong, "left_out": left_out, "cases": rows,
+            "seed": arguments.seed,
+        });
+        return failure.conclude(failed, Some(&data));
     }
-    Ok(())
+    for ((operator, precision), count) in &counts {
+        let more = if count.left_out > 0 { format!(", {} left out", count.left_out) } else { String::new() };
+        println!("{operator} {precision}: {} right, {} wrong{more}", count.right, count.wrong);
+    }
+    let more = if left_out > 0 { format!(", {left_out} left out") } else { String::new() };
+    println!("{right} cases right, {wrong} wrong{more}, on {} ({})", opened.device, opened.reason);
+    failure.conclude(failed, None)
 }
 
-/// Whether `--against` names a device and not a file.
-fn is_device(text: &str) -> bool {
-    text == "cpu" || text == "emu" || text.starts_with("cuda")
+/// What a status that is not `ok` means: a wrong result, or a case that could not be judged.
+fn class_of(status: Status) -> Class {
+    if status.is_wrong() { Class::Wrong } else { Class::Error }
 }
 
-/// Files of `--against`, with the argument each is for.
-fn against(arguments: &Check) -> Result<Vec<(Option<&str>, &str)>, Failure> {
-    let mut files = Vec::new();
-    for text in &arguments.against {
-        match text.split_once('=') {
-            _ if is_device(text) => {}
-            Some((name, path)) => files.push((Some(name), path)),
-            None => files.push((None, text.as_str())),
-        }
-    }
-    Ok(files)
+/// Cases that an operator does not offer on this machine, and those for which it has not the memory.
+fn is_left_out(outcome: &Result<GateReport, Fault>) -> bool {
+    outcome.as_ref().is_err_and(|fault| matches!(fault.status, Status::Unsupported | Status::Oom))
 }
 
-/// Relative and absolute distance that two executions of one kernel may have: their reductions may differ in order.
-const TOLERANCE: (f64, f64) = (1e-4, 1e-6);
-
-fn compare(name: &str, got: &Tensor, want: &Tensor, what: &str) -> Outcome {
-    let (relative, absolute) = if got.dtype().is_float() && got.dtype().bits() >= 32 { TOLERANCE } else { (1e-2, 1e-2) };
-    let (relative, absolute) = if got.dtype().is_float() { (relative, absolute) } else { (0.0, 0.0) };
-    match got.difference(want, relative, absolute).map_err(Failure::usage)? {
-        None => Ok(()),
-        Some(difference) => Err(Failure::incorrect(format!(
-            "`{name}` differs from {what} in {} of {} elements, most at {:?}: {} where {} is expected",
-            difference.count,
-            got.len(),
-            difference.index,
-            difference.left,
-            difference.right
-        ))),
+fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
+    if is_json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
     }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");
+    ProgressBar::new(cases as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn case_json(key: &CaseKey, status: Status, outcome: &Result<GateReport, Fault>, why: Option<&str>) -> Value {
+    json!({ "case": key.to_string(), "status": status, "right": why.is_none(), "reason": why, "report": outcome.as_ref().ok() })
 }

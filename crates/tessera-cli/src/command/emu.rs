@@ -21,11 +21,6 @@ struct Array {
 }
 
 pub(crate) fn emu(arguments: Emu) -> Outcome {
-    let json = arguments.json;
-    launch(arguments).map_err(|failure| if json { failure.told_as_json() } else { failure })
-}
-
-fn launch(arguments: Emu) -> Outcome {
     let machine = options(&arguments.emulation, arguments.seed)?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
     let module =
@@ -87,8 +82,11 @@ fn launch(arguments: Emu) -> Outcome {
                 name_file(finding, &arguments.file);
             }
         }
+        let verdict = judge.silent_verdict(&launched);
+        object.insert("command".to_owned(), json!("emu"));
+        object.insert("exit".to_owned(), json!(verdict.as_ref().map_or_else(|failure| failure.exit, |()| 0)));
         println!("{}", json!(object));
-        return judge.silent_verdict(&launched);
+        return verdict;
     }
     let report = &launched[0].report;
     print!("{}", report.output);

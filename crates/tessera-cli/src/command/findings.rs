@@ -7,6 +7,7 @@ use tessera::emu::{Class, Finding, LaunchOptions, Launched, Place, Suppressions}
 
 use crate::arguments::Emulation;
 use crate::failure::{Failure, Outcome};
+use crate::finding::{Class as Weight, Finding as Told};
 use tessera::bench::Exit;
 
 /// Which findings fail, and which are let pass.
@@ -76,14 +77,19 @@ impl Judge {
     }
 
     /// The findings that fail as the command's end.
-    fn verdict(&self, launches: &[Launched]) -> Outcome {
+    pub(crate) fn verdict(&self, launches: &[Launched]) -> Outcome {
         let failing = self.failing(launches);
-        match (failing.is_empty(), self.passed(launches)) {
-            (_, true) => Ok(()),
-            (false, false) => Err(Failure::incorrect(failing.join("\nerror: "))),
-            // A suppressed finding, or one of a class that does not fail, has ended a launch.
-            (true, false) => Err(Failure::incorrect("a launch did not come to its end, so its results are not there")),
+        if self.passed(launches) {
+            return Ok(());
         }
+        // Without any, a suppressed finding, or one of a class that does not fail, has ended a launch.
+        let unfinished = "a launch did not come to its end, so its results are not there";
+        let text = if failing.is_empty() { unfinished.to_string() } else { failing.join("\nerror: ") };
+        let mut findings = findings(launches);
+        if failing.is_empty() {
+            findings.push(Told::new(Weight::Wrong, "unfinished", unfinished));
+        }
+        Err(Failure::found(format!("error: {text}"), findings))
     }
 
     /// The same where everything was printed as data.
@@ -133,6 +139,25 @@ impl Judge {
         let rows = rules.rules().iter().enumerate().filter(|(index, _)| !used(*index));
         rows.map(|(_, rule)| format!("{path}:{}: nothing was found that this lets pass ({})", rule.line, rule.reason)).collect()
     }
+}
+
+/// All findings of launches in the shape that commands share; the emulator knows more of each than that.
+pub(crate) fn findings(launches: &[Launched]) -> Vec<Told> {
+    let told = |finding: &Finding| {
+        let class = match finding.class {
+            Class::Wrong => Weight::Wrong,
+            Class::Formal => Weight::Formal,
+            Class::Advice => Weight::Advice,
+        };
+        let more = json!(finding).as_object().cloned().unwrap_or_default();
+        Told { more, ..Told::new(class, finding.kind.name(), &finding.message) }
+    };
+    all(launches).map(told).collect()
+}
+
+/// What the kernels of launches printed.
+pub(crate) fn printed(launches: &[Launched]) -> String {
+    launches.iter().map(|launched| launched.report.output.as_str()).collect()
 }
 
 fn all(launches: &[Launched]) -> impl Iterator<Item = &Finding> {

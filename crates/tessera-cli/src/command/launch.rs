@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
 use tessera::runtime::argspec;
-use tessera::runtime::{Device, DeviceError, Kernel, KernelError, LaunchGrid, Tensor, Value};
+use tessera::runtime::{Device, DeviceError, Kernel, KernelError, LaunchGrid, POISONS, Tensor, Value};
 
 use crate::arguments::Optimise;
 use crate::failure::Failure;
@@ -67,6 +68,52 @@ impl Subject {
         }
     }
 
+    /// Every array that held nothing when it was made, with its name.
+    pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
+        let names = self.arguments.iter().flat_map(|(name, _)| self.arrays(name));
+        names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
+    }
+
+    /// The same arguments with a finite number wherever one has none, in memory of their own; `None` where all are finite.
+    pub(crate) fn finite(&self) -> Result<Option<Subject>, Failure> {
+        let mut is_other = false;
+        let mut finite = |tensor: &Tensor| -> Result<Tensor, Failure> {
+            let copy = tensor.contiguous().map_err(Failure::environment)?;
+            if tensor.is_poisoned() || !tensor.dtype().is_float() {
+                return Ok(copy);
+            }
+            let mut numbers = tensor.to_f64().map_err(Failure::environment)?;
+            if numbers.iter().all(|number| number.is_finite()) {
+                return Ok(copy);
+            }
+            is_other = true;
+            numbers.iter_mut().filter(|number| !number.is_finite()).for_each(|number| *number = 1.0);
+            Tensor::from_f64(tensor.dtype(), tensor.shape(), &numbers).map_err(Failure::environment)
+        };
+        let mut arguments = Vec::new();
+        for (name, value) in &self.arguments {
+            let value = match value {
+                Value::Tensor(tensor) => Value::Tensor(finite(tensor)?),
+                Value::List(items) => Value::List(items.iter().map(&mut finite).collect::<Result<_, _>>()?),
+                other => other.clone(),
+            };
+            arguments.push((name.clone(), value));
+        }
+        for (_, value) in &mut arguments {
+            if matches!(value, Value::Float(number) if !number.is_finite()) {
+                is_other = true;
+                *value = Value::Float(1.0);
+            }
+        }
+        Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments }))
+    }
+
+    /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
+    pub(crate) fn poison_again(&self) -> Result<(), Failure> {
+        let mut each = self.empty().into_iter().enumerate();
+        each.try_for_each(|(position, (_, tensor))| tensor.poison_as(other_poison(position)).map_err(Failure::environment))
+    }
+
     /// The same arguments in memory of their own, so that a second run does not see what the first wrote.
     pub(crate) fn copy(&self) -> Result<Subject, Failure> {
         let arguments = self.arguments.iter().map(|(name, value)| {
@@ -100,6 +147,11 @@ impl Subject {
     }
 }
 
+/// The kind of poison that the array at a position gets the second time.
+pub(crate) fn other_poison(position: usize) -> usize {
+    1 + position % (POISONS - 1)
+}
+
 /// Reads the kernel of `FILE::KERNEL`.
 pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
     let Some((file, name)) = subject.rsplit_once("::") else {
@@ -118,10 +170,10 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
     match error {
         KernelError::Rejected(report) => Failure::diagnostics(&report.diagnostics, &report.sources),
         KernelError::Fault { report, block, printed } => {
-            print!("{printed}");
-            let mut failure = Failure::fault(&report.diagnostics, &report.sources);
+            let mut failure = Failure { printed, ..Failure::fault(&report.diagnostics, &report.sources) };
             if let Some([x, y, z]) = block {
                 failure.text.push_str(&format!("\nin block {x}, {y}, {z}"));
+                failure.data.insert("block".into(), json!([x, y, z]));
             }
             failure
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+mod check_kernel;
 pub(crate) mod compare;
 pub(crate) mod compile;
 mod device_report;
@@ -16,3 +17,5 @@ pub(crate) mod opt;
 mod ranks;
 pub(crate) mod report;
 pub(crate) mod run;
+mod tolerance;
+mod unwritten;

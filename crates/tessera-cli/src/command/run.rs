@@ -3,13 +3,15 @@
 use std::time::Instant;
 
 use serde_json::json;
+use tessera::ir::Severity;
 use tessera::runtime::ranks::RankedKernel;
-use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, npy};
+use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, Ran, npy};
 
 use crate::arguments::Run;
 use crate::command::emulation::open;
+use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
-use crate::command::ranks;
+use crate::command::{ranks, unwritten};
 use crate::failure::{Failure, Outcome, write_text};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
@@ -30,23 +32,32 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         options.timeline = Some(recorded_blocks(grid));
     }
 
+    let empty: Vec<String> = subject.empty().into_iter().map(|(name, _)| name).collect();
     let there = subject.on(device)?;
     let launch = there.kernel.prepare(&there.by_name(), grid, &options, device).map_err(kernel_failure)?;
+    let how = LaunchOptions { checked, threads: None };
     let start = Instant::now();
-    let outcome = launch.run_with(&LaunchOptions { checked, threads: None });
+    let outcome = unwritten::run(&launch, &how)?;
     let seconds = start.elapsed().as_secs_f64();
     let launches = opened.launches();
+    let printed = printed(&launches);
     // What the emulator found says more than the driver's error for it.
     let found = opened.judge.explains(&launches);
-    match outcome {
+    let mut data = opened.judge.json(&launches);
+    data.remove("findings");
+    data.insert("kernel".to_owned(), json!(there.kernel.name()));
+    let ran = match outcome {
         Err(KernelError::Device(_)) if found && arguments.json => {
-            let mut object = opened.judge.json(&launches);
-            object.insert("kernel".to_owned(), json!(there.kernel.name()));
-            println!("{}", json!(object));
-            return opened.judge.silent_verdict(&launches);
+            return opened.judge.verdict(&launches).map_err(|failure| Failure { printed, ..failure.with(&json!(data)) });
         }
-        Err(KernelError::Device(_)) if found => return opened.judge.tell(&launches),
-        other => print!("{}", other.map_err(kernel_failure)?),
+        Err(KernelError::Device(_)) if found => {
+            return opened.judge.tell(&launches).map_err(|failure| Failure { printed, ..failure });
+        }
+        Err(error) => return Err(kernel_failure(error).and(findings(&launches)).with(&json!(data))),
+        Ok(ran) => Ran { printed: ran.printed + &printed, ..ran },
+    };
+    if !arguments.json {
+        print!("{}", ran.printed);
     }
     if let Some(path) = &arguments.timeline {
         let recorded = launch.on_device().map(|launch| launch.timeline()).transpose().map_err(Failure::environment)?.flatten();
@@ -56,34 +67,54 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         write_text(path, &timeline.chrome_trace())?;
     }
     let checked = checked || opened.sanitizes();
-    let subject = there.on(&Device::Cpu)?;
+    let results = there.on(&Device::Cpu)?;
+    let again = |otherwise: bool| {
+        let other = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
+        if otherwise {
+            other.poison_again()?;
+        }
+        let other = other.on(device)?;
+        let launch = other.kernel.prepare(&other.by_name(), grid, &options, device).map_err(kernel_failure)?;
+        unwritten::run(&launch, &LaunchOptions::default())?.map_err(kernel_failure)?;
+        opened.launches();
+        Ok(other)
+    };
+    let written: Vec<String> = launch.written().flat_map(|name| results.arrays(name)).map(|(name, _)| name).collect();
+    let left = unwritten::left((ran.unwritten, checked), (&empty, &written), &results, again)?;
+    let severity = if checked { Severity::Error } else { Severity::Warning };
+    let (diagnostics, sources) = unwritten::diagnostics(&left, severity, (&subject.kernel, &launch, grid));
     for (name, path) in &saves {
-        npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;
+        npy::write(path, results.tensor(name)?).map_err(Failure::environment)?;
     }
 
     let [x, y, z] = launch.grid();
     let compile: f64 = launch.stages().iter().map(|stage| stage.time.as_secs_f64()).sum();
+    let found = Failure::fault(&diagnostics, &sources);
+    let failed = checked && !diagnostics.is_empty() || !opened.judge.passed(&launches);
     if arguments.json {
         let stages: serde_json::Map<String, serde_json::Value> =
             launch.stages().iter().map(|stage| (stage.name.to_string(), json!(stage.time.as_secs_f64()))).collect();
         let own = json!({
-            "kernel": subject.kernel.name(), "device": device.to_string(), "grid": [x, y, z], "checked": checked,
+            "device": device.to_string(), "grid": [x, y, z], "checked": checked,
             "compile_s": compile, "run_s": seconds, "stages_s": stages, "notes": launch.notes(),
-            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(), "printed": ran.printed,
         });
-        let mut object = opened.judge.json(&launches);
-        object.extend(own.as_object().cloned().unwrap_or_default());
-        println!("{}", json!(object));
-        return opened.judge.silent_verdict(&launches);
+        data.extend(own.as_object().cloned().unwrap_or_default());
+        return found.and(findings(&launches)).conclude(failed, Some(&json!(data)));
     }
+    let verdict = match (checked, diagnostics.len()) {
+        (false, _) => String::new(),
+        (true, 0) => ", checked: nothing found".to_string(),
+        (true, count) => format!(", checked: {count} found"),
+    };
     println!(
-        "{} on {device} ({reason}): grid {x}x{y}x{z}, compiled in {:.2} ms, ran in {:.3} ms{}",
+        "{} on {device} ({reason}): grid {x}x{y}x{z}, compiled in {:.2} ms, ran in {:.3} ms{verdict}",
         subject.kernel.name(),
         compile * 1e3,
         seconds * 1e3,
-        if checked { ", checked: nothing found" } else { "" }
     );
-    for (name, tensor) in launch.written().flat_map(|name| subject.arrays(name)) {
+    for name in &written {
+        let tensor = results.tensor(name)?;
         println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
     }
     for (name, path) in &saves {
@@ -92,7 +123,8 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     if let Some(path) = &arguments.timeline {
         println!("  wrote the timeline to {path}");
     }
-    opened.judge.tell(&launches)
+    opened.judge.tell(&launches)?;
+    found.conclude(failed, None)
 }
 
 /// Every how many-th block is recorded: all of a few, about a hundred of many.

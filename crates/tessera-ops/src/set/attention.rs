@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
+use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -26,6 +27,7 @@ pub(crate) static ATTENTION: Operator = Operator {
     further_suite: suite,
     quick,
     edges,
+    draw,
     plan,
 };
 
@@ -62,6 +64,19 @@ fn edges() -> Vec<Problem> {
     }
     cases.push(problem(2, 4, 2, (70, 150), 128, "causal"));
     cases
+}
+
+/// The reference is the host's: products of its size take the time of a check.
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    const MOST: u64 = 1 << 28;
+    let dim = draw.one_of(&[64, 128, 256]);
+    let pairs = draw.operations().min(MOST) / (4 * dim);
+    let group = draw.one_of(&[1, 1, 2, 4]);
+    let [queries, keys, batch, groups] = draw.extents(pairs / group, [2048, 4096, 3, 4]);
+    match draw.once_in(2) {
+        true => problem(batch, group * groups, group, (queries.min(keys), queries.max(keys)), dim, "causal"),
+        false => problem(batch, group * groups, group, (queries, keys), dim, ""),
+    }
 }
 
 /// Rows of queries and of keys that a block works on at a time. On a GPU what is summed for them stays in registers: two groups of

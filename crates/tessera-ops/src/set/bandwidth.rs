@@ -9,6 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
+use crate::draw::Draw;
 use crate::element::{storable, underflow, wrap};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -28,6 +29,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     further_suite: Vec::new,
     quick,
     edges,
+    draw,
     plan,
 };
 
@@ -78,6 +80,13 @@ fn edges() -> Vec<Problem> {
         }
     }
     cases
+}
+
+/// A byte count of any size: whole elements are taken of it.
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    let bytes = draw.extent(4 * draw.elements()).max(8);
+    let (operation, pattern) = (draw.one_of(&OPERATIONS), draw.one_of(&PATTERNS));
+    problem(bytes, format!("{operation} {pattern}"))
 }
 
 /// The type arithmetic is done in.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
+use crate::draw::Draw;
 use crate::element::storable;
 use crate::matrix::{self, Matrix};
 use crate::operator::{
@@ -27,6 +28,7 @@ pub(crate) static GEMM: Operator = Operator {
     further_suite: batched_suite,
     quick,
     edges,
+    draw,
     plan,
 };
 
@@ -67,6 +69,19 @@ fn edges() -> Vec<Problem> {
     }
     cases.push(Problem::new(&[("batch", 3), ("m", 65), ("n", 70), ("k", 40)], "nn"));
     cases
+}
+
+/// Every tenth product is a batch of small ones, whose operands are not transposed.
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    const MOST: u64 = 4224;
+    let products = draw.operations() / 2;
+    if draw.once_in(10) {
+        let [batch, m, n, k] = draw.extents(products, [20, 512, 512, 512]);
+        return Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", k)], "nn");
+    }
+    let [m, n, k] = draw.extents(products, [MOST; 3]);
+    let variant = draw.one_of(&["nn", "nt", "tn", "tt"]);
+    problem(m, n, k, variant)
 }
 
 /// The type products are taken in: storage-only formats are decoded, exactly, to bfloat16; 8-bit floats to float16 on a GPU whose tensor

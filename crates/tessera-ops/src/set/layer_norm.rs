@@ -14,5 +14,6 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     further_suite: Vec::new,
     quick: || norm::quick(LAYER_NORM.precisions),
     edges: norm::edges,
+    draw: norm::draw,
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
 };

@@ -6,6 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, RowMoments};
 
+use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -14,8 +15,8 @@ use crate::problem::Problem;
 use crate::set::rows::{self, Division};
 use crate::work::{Metric, Work, packed_bytes};
 
-/// Added to the mean square.
-const EPS: f64 = 1e-5;
+/// Added to the mean square. Kernels take it as a run-time scalar, which has 32 bits in every precision.
+const EPS: f64 = 1e-5_f32 as f64;
 
 /// What deviations are measured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +194,12 @@ pub(crate) fn quick(precisions: &'static [&'static str]) -> Vec<(Problem, &'stat
     let mut cases: Vec<_> = precisions.iter().map(|&precision| (problem(1, 512, 1024), precision)).collect();
     cases.push((problem(1, 1024, 768), precisions[0]));
     cases
+}
+
+/// Rows of any length, also longer than registers hold.
+pub(crate) fn draw(draw: &mut Draw<'_>) -> Problem {
+    let [hidden, sequence, batch] = draw.extents(draw.elements(), [1 << 17, 4096, 32]);
+    problem(batch, sequence, hidden)
 }
 
 /// Row lengths around powers of two and vector widths.

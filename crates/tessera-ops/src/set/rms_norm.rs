@@ -14,5 +14,6 @@ pub(crate) static RMS_NORM: Operator = Operator {
     further_suite: norm::suite,
     quick: || norm::quick(RMS_NORM.precisions),
     edges: norm::edges,
+    draw: norm::draw,
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
 };

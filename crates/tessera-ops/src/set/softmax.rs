@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
+use crate::draw::Draw;
 use crate::element::underflow;
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -26,6 +27,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     further_suite: Vec::new,
     quick,
     edges,
+    draw,
     plan,
 };
 
@@ -68,6 +70,16 @@ fn edges() -> Vec<Problem> {
     // More than registers hold in the widest precisions, in all but packed ones, and in any.
     cases.extend([problem(1, 1, 2, 16500, ""), problem(1, 1, 2, 33000, ""), problem(1, 1, 2, 66000, "")]);
     cases
+}
+
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    if draw.once_in(2) {
+        let [queries, keys, batch, heads] = draw.extents(draw.elements(), [2048, 2048, 4, 16]);
+        return problem(batch, heads, queries.min(keys), queries.max(keys), "causal");
+    }
+    // Rows longer than registers hold come up too.
+    let [queries, keys, batch, heads] = draw.extents(draw.elements(), [4096, 1 << 18, 8, 32]);
+    problem(batch, heads, queries, keys, "")
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
+use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -26,6 +27,7 @@ pub(crate) static VECTOR: Operator = Operator {
     further_suite: Vec::new,
     quick,
     edges,
+    draw,
     plan,
 };
 
@@ -94,6 +96,16 @@ fn edges() -> Vec<Problem> {
     let mut cases: Vec<Problem> = sizes.iter().flat_map(|&n| OPERATIONS.iter().map(move |(name, _)| problem(n, name))).collect();
     cases.extend([problem(10_000, "axpy strided_8"), problem(9_999, "add strided_2")]);
     cases
+}
+
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    let n = draw.extent(draw.elements());
+    let (name, operation) = draw.one_of(&OPERATIONS);
+    let is_strided = matches!(operation, Operation::Axpy | Operation::Add) && draw.once_in(2);
+    match draw.one_of(&[2, 4, 8]) {
+        stride if is_strided => problem(n, &format!("{name} strided_{stride}")),
+        _ => problem(n, name),
+    }
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {

@@ -1,0 +1,179 @@
+//! A plan's tensor in memory: guard, elements, guard.
+//!
+//! The guard behind begins at the first whole byte after the last element, so nothing between the guards is ever left to
+//! chance: elements are generated or poisoned, everything else holds one known content. A digest may therefore run beyond
+//! the last element, to a whole word, and is the same for equal elements.
+//!
+//! ```text
+//! bytes   0xc3 .. 0xc3 | e0 e1 .. en | 0xc3 .. 0xc3       elements of 3, 6 or 4 bits: the last byte's other bits are 0
+//!         guard          elements      guard
+//! ```
+
+use std::ops::Range;
+
+use tessera_ops::{Role, TensorSpec};
+use tessera_runtime::{Device, Tensor};
+use tessera_types::DType;
+
+use crate::case::{Fault, Poison};
+use crate::status::Status;
+
+/// Elements of the guard on either side of a tensor: at least 4 KiB, and whole cache lines in every type.
+pub(crate) const GUARD: usize = 8192;
+/// So many elements fill whole bytes in every type.
+const UNIT: usize = 8;
+
+/// What guards of the tensor at a position of a plan are filled with. Each has its own: a kernel that copies one guard over
+/// another would not be seen.
+const fn guard_byte(position: usize) -> u8 {
+    0xc3 ^ (position as u8).wrapping_mul(2)
+}
+
+/// What memory that cannot be had means for a row.
+pub(crate) fn memory_fault(error: impl std::fmt::Display) -> Fault {
+    Fault::new(Status::Oom, error.to_string())
+}
+
+/// Bits of an element in memory.
+fn stored_bits(dtype: DType) -> usize {
+    if dtype.is_byte_bool() { 8 } else { dtype.bits() as usize }
+}
+
+/// One tensor of a plan between its guards.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    name: &'static str,
+    role: Role,
+    position: usize,
+    memory: Tensor,
+    /// Elements between the guards, gaps included.
+    elements: usize,
+    view: Tensor,
+}
+
+impl Guarded {
+    /// Memory for a plan's tensor at a position, guards filled.
+    pub(crate) fn new(position: usize, spec: &TensorSpec, device: &Device) -> Result<Guarded, Fault> {
+        let elements = spec.len() * spec.step;
+        // Room for a digest's last word beside the guard.
+        let size = GUARD + elements.next_multiple_of(32) + GUARD;
+        let memory = Tensor::zeros_shareable(spec.dtype, &[size], device).map_err(memory_fault)?;
+        let mut strides = vec![1; spec.shape.len()];
+        for axis in (0..spec.shape.len().saturating_sub(1)).rev() {
+            strides[axis] = strides[axis + 1] * spec.shape[axis + 1];
+        }
+        strides.iter_mut().for_each(|stride| *stride *= spec.step);
+        let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
+        let guarded = Guarded { name: spec.name, role: spec.role, position, memory, elements, view };
+        for guard in guarded.guards()? {
+            guard.fill_bytes(guard_byte(position)).map_err(memory_fault)?;
+        }
+        Ok(guarded)
+    }
+
+    /// The tensor as a kernel takes it.
+    pub(crate) fn view(&self) -> &Tensor {
+        &self.view
+    }
+
+    /// What it is for.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Its name in the plan.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Elements between the guards, gaps included, as far as they fill whole bytes.
+    pub(crate) fn span(&self) -> usize {
+        let whole = stored_bits(self.view.dtype()).is_multiple_of(8);
+        if whole { self.elements } else { self.elements.next_multiple_of(UNIT) }
+    }
+
+    /// 32-bit words from the first element on that hold all of them; what else they hold is the guard's.
+    pub(crate) fn words(&self) -> u64 {
+        (self.elements.next_multiple_of(32) * stored_bits(self.view.dtype()) / 32) as u64
+    }
+
+    /// Elements between the guards, counted from the first.
+    pub(crate) fn inside(&self, range: Range<usize>) -> Result<Tensor, Fault> {
+        self.memory.slice(0, GUARD + range.start..GUARD + range.end, 1).map_err(memory_fault)
+    }
+
+    fn guards(&self) -> Result<[Tensor; 2], Fault> {
+        let part = |range: Range<usize>| self.memory.slice(0, range, 1).map_err(memory_fault);
+        Ok([part(0..GUARD)?, part(GUARD + self.span()..self.memory.len())?])
+    }
+
+    /// Fills what a launch is to write; an input keeps its contents.
+    pub(crate) fn poison(&self, poison: Poison) -> Result<(), Fault> {
+        if !matches!(self.role, Role::Output | Role::Workspace) {
+            return Ok(());
+        }
+        let span = self.span();
+        self.inside(0..span)?.fill_bytes(poison.byte()).map_err(memory_fault)?;
+        if span > self.elements {
+            // Bits that no element has must not differ between poisons: a kernel may leave them as they are.
+            let dtype = self.view.dtype();
+            let mut bytes = vec![poison.byte(); stored_bits(dtype)];
+            let kept = (self.elements + UNIT - span) * stored_bits(dtype);
+            bytes[kept / 8] &= (1 << (kept % 8)) - 1;
+            bytes[kept / 8 + 1..].fill(0);
+            let last = Tensor::from_bytes(dtype, &[UNIT], &bytes).map_err(memory_fault)?;
+            self.inside(span - UNIT..span)?.copy_from(&last).map_err(memory_fault)?;
+        }
+        Ok(())
+    }
+
+    /// Where a guard was overwritten, if one was.
+    pub(crate) fn damage(&self) -> Option<String> {
+        for (side, guard) in ["before", "after"].iter().zip(self.guards().ok()?) {
+            if let Ok(Some(byte)) = guard.first_other_byte(guard_byte(self.position)) {
+                return Some(format!("{byte} bytes into the guard {side} `{}`", self.name));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lies between the last element and the next whole word is the same under both poisons, and is watched.
+    #[test]
+    fn nothing_beside_the_elements_changes_with_the_poison() {
+        for dtype in [DType::F32, DType::F16, DType::I8, DType::B1, DType::F8E4M3, DType::F6E2M3, DType::F4E2M1, DType::I4] {
+            for count in [1, 2, 3, 5, 8, 31, 32, 33, 1001] {
+                let spec = TensorSpec {
+                    name: "c",
+                    dtype,
+                    shape: vec![count],
+                    step: 1,
+                    role: Role::Output,
+                    fill: tessera_ops::Fill::NORMAL,
+                };
+                let guarded = Guarded::new(3, &spec, &Device::Cpu).expect("memory");
+                let words = guarded.words() as usize * 4 * 8 / stored_bits(dtype);
+                let after = |poison: Poison| {
+                    guarded.poison(poison).expect("poison");
+                    let mut own = vec![0; count];
+                    guarded.view().read_codes(0, &mut own).expect("codes");
+                    assert!(own.iter().all(|&code| code == poison.code(dtype)), "{dtype} {count}");
+                    let all = guarded.inside(0..words).expect("part").to_codes().expect("codes");
+                    all[count..].to_vec()
+                };
+                assert_eq!(after(Poison::Ones), after(Poison::Alternating), "{dtype} {count}");
+                assert_eq!(guarded.damage(), None);
+                if guarded.span() < words {
+                    let beyond = guarded.inside(guarded.span()..guarded.span() + UNIT).expect("part");
+                    beyond.slice(0, 0..UNIT, 1).and_then(|part| part.fill_bytes(0)).expect("filled");
+                    let damage = guarded.damage().expect("seen");
+                    assert!(damage.starts_with("0 bytes into the guard after `c`"), "{damage}");
+                }
+            }
+        }
+    }
+}

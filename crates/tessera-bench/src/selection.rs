@@ -1,0 +1,377 @@
+//! Which cases of the operator library are taken: operators, precisions and sizes as somebody names them.
+//!
+//! Whoever names something wants it checked: an operator, precision or variant that gets no case is an error that says what there is.
+
+use tessera_ops::{Draw, Machine, OPERATORS, Operator, Problem};
+use tessera_runtime::Device;
+use tessera_types::Policy;
+
+use crate::library::machine;
+use crate::random::{Digest, Random};
+
+/// One row of the suite before it is built.
+pub(crate) struct Entry {
+    pub(crate) operator: &'static Operator,
+    pub(crate) problem: Problem,
+    pub(crate) policy: Policy,
+}
+
+/// Why a selection of cases makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// No operator has that name.
+    #[error("`{0}` is not an operator\nhelp: `tessera list ops` lists them")]
+    Operator(String),
+    /// The policy grammar does not have it.
+    #[error("`{0}` is not a precision\nhelp: `tessera list precisions` lists them")]
+    Precision(String),
+    /// No chosen operator takes it.
+    #[error("none of the chosen operators takes `{precision}`\nhelp: {known}")]
+    Untaken {
+        /// The precision.
+        precision: String,
+        /// What each of them takes.
+        known: String,
+    },
+    /// An operator that was named has no case in what else was named.
+    #[error("`{operator}` has no case of these sizes and precisions\nhelp: {help}")]
+    Empty {
+        /// The operator.
+        operator: &'static str,
+        /// What it has.
+        help: String,
+    },
+    /// The sizes and variant that were given are none of the operator's.
+    #[error("`{operator}` does not do {sizes}: {why}\nhelp: with these sizes its variants are {variants}")]
+    Variant {
+        /// The operator.
+        operator: &'static str,
+        /// The sizes and the variant.
+        sizes: String,
+        /// What is in the way.
+        why: String,
+        /// What it does.
+        variants: String,
+    },
+    /// An extent that no chosen operator has.
+    #[error("`{extent}` is not an extent of {operator}, which has {known}")]
+    Extent {
+        /// The extent.
+        extent: String,
+        /// The operator.
+        operator: &'static str,
+        /// Its extents.
+        known: String,
+    },
+}
+
+/// Which problem sizes are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// The quick subset.
+    Quick,
+    /// The seed suite.
+    Seed,
+    /// The seed suite and what goes beyond.
+    All,
+    /// Small problems at the edges of the kernels' tiles.
+    Edges,
+    /// Problems with these extents, each of them in all of its values, in every variant or in that of the word.
+    Given(Vec<(String, Vec<u64>)>, Option<String>),
+    /// So many problems of each operator, of random sizes and in its precisions in turn.
+    Random {
+        /// Problems of each operator.
+        count: usize,
+        /// From which they are drawn.
+        seed: u64,
+    },
+}
+
+impl Sizes {
+    /// The name in results.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Sizes::Quick => "quick",
+            Sizes::Seed => "seed",
+            Sizes::All => "all",
+            Sizes::Edges => "edges",
+            Sizes::Given(..) => "given",
+            Sizes::Random { .. } => "random",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Operators by name; all when empty.
+    pub operators: Vec<String>,
+    /// Precisions; those of the sizes when empty.
+    pub precisions: Vec<String>,
+    /// Sizes.
+    pub sizes: Sizes,
+}
+
+/// The rows of a selection, in the order of the library's lists.
+pub(crate) fn entries(selection: &Selection, device: &Device) -> Result<Vec<Entry>, SelectionError> {
+    let operators = chosen(&selection.operators)?;
+    let wanted: Vec<(&String, Policy)> = selection
+        .precisions
+        .iter()
+        .map(|text| text.parse().map(|policy| (text, policy)).map_err(|_| SelectionError::Precision(text.clone())))
+        .collect::<Result<_, _>>()?;
+    for (text, policy) in &wanted {
+        if !operators.iter().any(|operator| accepted(operator).iter().any(|own| own.canonical() == policy.canonical())) {
+            let precision = (*text).clone();
+            return Err(SelectionError::Untaken { precision, known: taken(&operators) });
+        }
+    }
+    let wanted: Vec<Policy> = wanted.into_iter().map(|(_, policy)| policy).collect();
+    let mut entries = Vec::new();
+    for operator in operators {
+        let own = entries_of(operator, &selection.sizes, &wanted, device)?;
+        if own.is_empty() && !selection.operators.is_empty() {
+            return Err(SelectionError::Empty { operator: operator.name, help: what_there_is(operator, &selection.sizes) });
+        }
+        entries.extend(own);
+    }
+    Ok(entries)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Operator>, SelectionError> {
+    if names.is_empty() {
+        return Ok(OPERATORS.to_vec());
+    }
+    names.iter().map(|name| tessera_ops::find(name).ok_or_else(|| SelectionError::Operator(name.clone()))).collect()
+}
+
+/// Policies that an operator's plans take.
+fn accepted(operator: &Operator) -> Vec<Policy> {
+    operator.precisions.iter().chain(operator.further_precisions).filter_map(|text| text.parse().ok()).collect()
+}
+
+fn taken(operators: &[&'static Operator]) -> String {
+    let of = |operator: &&Operator| {
+        let names: Vec<&str> = operator.precisions.iter().chain(operator.further_precisions).copied().collect();
+        format!("`{}` takes {}", operator.name, names.join(", "))
+    };
+    operators.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// What to name instead, for an operator that has no case.
+fn what_there_is(operator: &'static Operator, sizes: &Sizes) -> String {
+    let lists = [("quick", !(operator.quick)().is_empty()), ("seed", !(operator.suite)().is_empty()), ("all", true)];
+    let named: Vec<&str> = lists.iter().filter(|(name, has)| *has && *name != sizes.name()).map(|(name, _)| *name).collect();
+    format!("it has cases in `--sizes {}`; {}", named.join("`, `"), taken(&[operator]))
+}
+
+fn entries_of(
+    operator: &'static Operator,
+    sizes: &Sizes,
+    wanted: &[Policy],
+    device: &Device,
+) -> Result<Vec<Entry>, SelectionError> {
+    let is_wanted = |policy: &Policy| wanted.is_empty() || wanted.iter().any(|w| w.canonical() == policy.canonical());
+    let policies: Vec<Policy> = match wanted.is_empty() {
+        true => operator.precisions.iter().filter_map(|text| text.parse().ok()).collect(),
+        false => accepted(operator).into_iter().filter(is_wanted).collect(),
+    };
+    let crossed = |problems: Vec<Problem>, policies: &[Policy]| -> Vec<Entry> {
+        let each = |problem: Problem| policies.iter().map(move |&policy| Entry { operator, problem: problem.clone(), policy });
+        problems.into_iter().flat_map(each).collect()
+    };
+    Ok(match sizes {
+        Sizes::Quick => {
+            let listed = (operator.quick)().into_iter();
+            let mut quick: Vec<Entry> = listed
+                .filter_map(|(problem, text)| Some(Entry { operator, problem, policy: text.parse().ok()? }))
+                .filter(|entry| is_wanted(&entry.policy))
+                .collect();
+            // A precision beyond the suite's is run at the first quick size.
+            let is_listed = |policy: &Policy| quick.iter().any(|entry| entry.policy.canonical() == policy.canonical());
+            let further: Vec<Policy> = policies.iter().filter(|policy| !is_listed(policy)).copied().collect();
+            let first = (operator.quick)().into_iter().next().map(|(problem, _)| problem);
+            quick.extend(crossed(first.into_iter().collect(), &further));
+            quick
+        }
+        Sizes::Seed => crossed((operator.suite)(), &policies),
+        Sizes::All => crossed((operator.suite)().into_iter().chain((operator.further_suite)()).collect(), &policies),
+        Sizes::Edges => crossed((operator.edges)(), &policies),
+        Sizes::Given(extents, variant) => {
+            let entries = crossed(given(operator, extents, variant.as_deref())?, &policies);
+            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, machine(device))?;
+            entries
+        }
+        Sizes::Random { count, seed } => {
+            let policies = if wanted.is_empty() { accepted(operator) } else { policies };
+            random(operator, &policies, *count, *seed, device)
+        }
+    })
+}
+
+/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own.
+fn given(
+    operator: &'static Operator,
+    extents: &[(String, Vec<u64>)],
+    variant: Option<&str>,
+) -> Result<Vec<Problem>, SelectionError> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for (problem, _) in (operator.quick)() {
+        let mut changed = vec![problem.clone()];
+        for (name, values) in extents {
+            let each = |problem: &Problem| values.iter().map(|&value| problem.with(name, value)).collect::<Option<Vec<_>>>();
+            let crossed: Option<Vec<_>> = changed.iter().map(each).collect();
+            changed = crossed.map(|lists| lists.concat()).ok_or_else(|| SelectionError::Extent {
+                extent: name.clone(),
+                operator: operator.name,
+                known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            })?;
+        }
+        let fits = variant.is_none_or(|wanted| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word)));
+        for changed in changed {
+            if fits && !problems.contains(&changed) {
+                problems.push(changed);
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// An error where no case can be done: sizes that clash with the variant, or a variant that there is not.
+fn refuse_what_is_not_done(
+    operator: &'static Operator,
+    extents: &[(String, Vec<u64>)],
+    variant: Option<&str>,
+    entries: &[Entry],
+    machine: Machine,
+) -> Result<(), SelectionError> {
+    let does = |problem: &Problem, policy: Policy| (operator.plan)(problem, policy, machine).map(drop);
+    let mut why = None;
+    for entry in entries {
+        match does(&entry.problem, entry.policy) {
+            Ok(()) => return Ok(()),
+            Err(unsupported) => why = Some(unsupported.to_string()),
+        }
+    }
+    let policies = accepted(operator);
+    let mut variants: Vec<String> = Vec::new();
+    for problem in given(operator, extents, None)? {
+        let name = if problem.variant.is_empty() { "the plain one".to_string() } else { format!("`{}`", problem.variant) };
+        if !variants.contains(&name) && policies.iter().any(|&policy| does(&problem, policy).is_ok()) {
+            variants.push(name);
+        }
+    }
+    let sizes = extents.iter().map(|(name, values)| format!("{name}={}", values[0]));
+    let sizes: Vec<String> = sizes.chain(variant.map(|variant| format!("variant={variant}"))).collect();
+    Err(SelectionError::Variant {
+        operator: operator.name,
+        sizes: sizes.join(","),
+        why: why.unwrap_or_else(|| match variant {
+            Some(variant) => format!("it has no variant `{variant}`"),
+            None => "it does them in no precision that was chosen".to_string(),
+        }),
+        variants: if variants.is_empty() { "none".to_string() } else { variants.join(", ") },
+    })
+}
+
+/// So many problems of random sizes that differ, in the policies in turn.
+fn random(operator: &'static Operator, policies: &[Policy], count: usize, seed: u64, device: &Device) -> Vec<Entry> {
+    // What a case may take: a chip does a trillion operations in a second or so, an emulator a few millions.
+    let (operations, elements) = match device {
+        Device::Cpu => (1 << 26, 1 << 20),
+        Device::Driver(device) if device.context().table().is_ok_and(|table| table.backend == "emulator") => (1 << 19, 1 << 13),
+        Device::Driver(_) => (1 << 37, 1 << 25),
+    };
+    let mut digest = Digest::default();
+    digest.word(seed);
+    digest.bytes(operator.name.as_bytes());
+    let mut random = Random::new(digest.finish());
+    let mut below = |most: u64| random.below(most as usize) as u64;
+    let mut entries: Vec<Entry> = Vec::new();
+    // Few problems are so small that two are the same: a few tries more find the rest.
+    for _ in 0..4 * count {
+        if entries.len() == count || policies.is_empty() {
+            break;
+        }
+        let policy = policies[entries.len() % policies.len()];
+        let problem = (operator.draw)(&mut Draw::new(&mut below, operations, elements));
+        if !entries.iter().any(|entry| entry.policy == policy && entry.problem == problem) {
+            entries.push(Entry { operator, problem, policy });
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select(operators: &[&str], precisions: &[&str], sizes: Sizes) -> Result<Vec<Entry>, String> {
+        let own = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let selection = Selection { operators: own(operators), precisions: own(precisions), sizes };
+        entries(&selection, &Device::Cpu).map_err(|error| error.to_string())
+    }
+
+    fn sizes(extents: &[(&str, &[u64])], variant: Option<&str>) -> Sizes {
+        Sizes::Given(extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect(), variant.map(Into::into))
+    }
+
+    #[test]
+    fn what_gets_no_case_is_an_error_that_says_what_there_is() {
+        for (outcome, wanted) in [
+            (
+                select(&["gemm"], &[], sizes(&[("batch", &[3])], Some("tn"))),
+                "`gemm` does not do batch=3,variant=tn: the batched gemm takes operands that are not transposed\nhelp: with these sizes its \
+                 variants are `nn`",
+            ),
+            (
+                select(&["gemm"], &[], sizes(&[], Some("xy"))),
+                "`gemm` does not do variant=xy: it has no variant `xy`\nhelp: with these sizes its variants are `nn`, `nt`, `tn`, `tt`",
+            ),
+            (
+                select(&["softmax"], &["int8"], Sizes::Quick),
+                "none of the chosen operators takes `int8`\nhelp: `softmax` takes fp32, fp16, bf16, fp8_e4m3@accum(fp32), fp64",
+            ),
+            (
+                select(&["gemm", "softmax"], &["tf32"], Sizes::Quick),
+                "`softmax` has no case of these sizes and precisions\nhelp: it has cases in `--sizes seed`, `all`; `softmax` takes fp32, fp16, \
+                 bf16, fp8_e4m3@accum(fp32), fp64",
+            ),
+            (
+                select(&["attention"], &[], Sizes::Seed),
+                "`attention` has no case of these sizes and precisions\nhelp: it has cases in `--sizes quick`, `all`; `attention` takes fp16, \
+                 bf16, fp32",
+            ),
+            (select(&["gemm"], &[], sizes(&[("q", &[3])], None)), "`q` is not an extent of gemm, which has batch, m, n, k"),
+        ] {
+            assert_eq!(outcome.map(|entries| entries.len()), Err(wanted.to_string()));
+        }
+    }
+
+    #[test]
+    fn every_precision_that_is_named_gets_a_case() {
+        let quick = select(&["gemm"], &["fp32", "fp64", "int8"], Sizes::Quick).expect("cases");
+        let of = |name: &str| quick.iter().filter(|entry| entry.policy == name.parse().expect("policy")).count();
+        assert_eq!((of("fp64"), of("int8")), (1, 1));
+        assert!(of("fp32") > 3);
+        let crossed = select(&["gemm"], &["fp32"], sizes(&[("m", &[1, 2, 4]), ("k", &[5, 6])], Some("nt"))).expect("cases");
+        assert_eq!(crossed.len(), 6);
+    }
+
+    #[test]
+    fn random_problems_differ_and_have_plans() {
+        for operator in OPERATORS {
+            let drawn = select(&[operator.name], &[], Sizes::Random { count: 200, seed: 9 }).expect("cases");
+            assert_eq!(drawn.len(), 200, "{}", operator.name);
+            for entry in &drawn {
+                let plan = (operator.plan)(&entry.problem, entry.policy, Machine::Cpu);
+                let plan = plan.unwrap_or_else(|why| panic!("{} {}: {why}", operator.name, entry.problem));
+                assert!(plan.work.flops <= 1 << 27 && plan.tensor_bytes() <= 1 << 28, "{} {}", operator.name, entry.problem);
+            }
+            let again = select(&[operator.name], &[], Sizes::Random { count: 200, seed: 9 }).expect("cases");
+            assert!(drawn.iter().zip(&again).all(|(a, b)| a.problem == b.problem && a.policy == b.policy));
+            let other = select(&[operator.name], &[], Sizes::Random { count: 200, seed: 10 }).expect("cases");
+            assert!(drawn.iter().zip(&other).any(|(a, b)| a.problem != b.problem));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! `tessera check FILE::KERNEL`: is what a kernel wrote right?
+//!
+//! The kernel runs as it was asked to, and again unoptimised on the same arguments with another poison in arrays that hold nothing.
+//! What both left as poison was not written; what else differs by more than the tolerance is wrong. Each `--against` adds a
+//! reference: a file, another kernel, or the same kernel on another device.
+//!
+//! Numbers that are none, and infinities, prove nothing when the reference was made by the same mistake. They count as right where a
+//! file says so, and where a run makes them of the inputs: they are gone once all inputs are finite.
+
+use serde_json::{Value as Json, json};
+use tessera::compile::OptLevel;
+use tessera::ir::Severity;
+use tessera::runtime::{
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Value, npy,
+};
+
+use crate::arguments::Check;
+use crate::command::emulation::{Opened, open};
+use crate::command::findings::printed;
+use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure};
+use crate::command::tolerance::{Compared, Tolerance, compare};
+use crate::command::unwritten;
+use crate::failure::{Failure, Outcome};
+use crate::finding::{Class, Finding};
+
+/// What `--against` names.
+enum Against {
+    /// A file's array, for an argument or for the only one that is written.
+    File(Option<String>, Tensor),
+    /// The same kernel elsewhere.
+    Device(Device),
+    /// Another kernel.
+    Kernel(Kernel),
+}
+
+/// Everything that all runs of the check share.
+struct Checked<'a> {
+    opened: &'a Opened,
+    options: CompileOptions,
+    grid: LaunchGrid,
+    /// That of other kernels.
+    other_grid: LaunchGrid,
+    /// The arguments as they were made; no run writes them.
+    made: Subject,
+    /// Parameters of other kernels.
+    others: Vec<String>,
+    is_json: bool,
+}
+
+/// One run.
+struct Done {
+    launch: PreparedLaunch,
+    ran: Ran,
+    /// Its arguments afterwards, on the CPU.
+    results: Subject,
+}
+
+pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
+    refuse_operators_options(arguments)?;
+    let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?;
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let options = compile_options(&arguments.optimise, arguments.block)?;
+    let grid = grid(arguments.grid.as_deref())?;
+    let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
+    let made = Subject::read(name, texts)?;
+    let against: Vec<(&str, Against)> =
+        arguments.against.iter().map(|text| Ok((text.as_str(), named(text)?))).collect::<Result<_, Failure>>()?;
+    let kernels =
+        || against.iter().filter_map(|(_, against)| if let Against::Kernel(kernel) = against { Some(kernel) } else { None });
+    let others = kernels().flat_map(|kernel| kernel.parameters()).map(|(name, _)| name.to_string()).collect();
+    if arguments.against_grid.is_some() && kernels().next().is_none() {
+        return Err(Failure::usage("`--against-grid` is for a kernel to compare with\nhelp: add `--against FILE::KERNEL`"));
+    }
+    let other_grid = match &arguments.against_grid {
+        Some(text) => self::grid(Some(text))?,
+        None => grid,
+    };
+    let checked = Checked { opened: &opened, options, grid, other_grid, made, others, is_json: arguments.json };
+    checked.check(&against, tolerance)
+}
+
+/// Options that mean something for operators alone.
+fn refuse_operators_options(arguments: &Check) -> Outcome {
+    let given = [
+        ("--precision", !arguments.precision.is_empty()),
+        ("--sizes", arguments.sizes.is_some()),
+        ("--cases", arguments.cases.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Failure::usage(format!(
+            "`{option}` is for operators of the library\nhelp: a kernel's types and sizes are those of its arguments"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Reads what `--against` names.
+fn named(text: &str) -> Result<Against, Failure> {
+    if text == "cpu" || text == "emu" || text == "cuda" || text.starts_with("cuda:") {
+        return Ok(Against::Device(launch_device(Some(text))?.0));
+    }
+    if text.contains("::") {
+        return Ok(Against::Kernel(kernel(text)?));
+    }
+    let (name, path) = match text.split_once('=') {
+        Some((name, path)) => (Some(name.to_string()), path),
+        None => (None, text),
+    };
+    if !path.ends_with(".npy") {
+        let forms = "a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or `FILE::KERNEL`";
+        return Err(Failure::usage(format!("`--against {text}` names nothing to compare with\nhelp: name {forms}")));
+    }
+    let tensor = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+    Ok(Against::File(name, tensor))
+}
+
+impl Checked<'_> {
+    fn check(&self, against: &[(&str, Against)], tolerance: Tolerance) -> Outcome {
+        let device = &self.opened.device;
+        let kernel = &self.made.kernel;
+        let empty: Vec<String> = self.made.empty().into_iter().map(|(name, _)| name).collect();
+        let plain = CompileOptions { level: OptLevel::O0, ..self.options.clone() };
+        let done = self.run(kernel, self.made.copy()?, device, (&self.options, false))?;
+        if !self.is_json {
+            print!("{}", done.ran.printed);
+        }
+        let other = self.made.copy()?;
+        other.poison_again()?;
+        let reference = self.run(kernel, other, device, (&plain, self.opened.checked))?;
+        let written: Vec<String> = done.launch.written().flat_map(|name| self.made.arrays(name)).map(|(name, _)| name).collect();
+        let mut compared = Vec::new();
+        let mut findings = Vec::new();
+
+        // The unoptimised run is the counted one on the CPU, where the other is not checked.
+        let counted = done.ran.unwritten.clone().or_else(|| reference.ran.unwritten.clone());
+        // What depends on memory shows in the comparison with the unoptimised run, which has another poison.
+        let again = |_| reference.results.copy();
+        let left = unwritten::left((counted, true), (&empty, &[]), &done.results, again)?;
+        let (diagnostics, sources) = unwritten::diagnostics(&left, Severity::Error, (kernel, &done.launch, self.grid));
+        let mut text = Failure::fault(&diagnostics, &sources);
+        findings.append(&mut text.findings);
+        let whole = |name: &String| left.unwritten.iter().all(|left| left.name != *name);
+
+        for name in &written {
+            let (got, want) = (done.results.tensor(name)?, reference.results.tensor(name)?);
+            compared.push(compare((name, got), ("an unoptimised run", want), tolerance)?);
+        }
+        let mut blessed: Vec<&str> = Vec::new();
+        for (what, other) in against {
+            let by =
+                |name: &str, want: &Subject| compare((name, done.results.tensor(name)?), (what, want.tensor(name)?), tolerance);
+            match other {
+                Against::File(wanted, want) => {
+                    let name = match (wanted, written.as_slice()) {
+                        (Some(name), _) => name,
+                        (None, [only]) => only,
+                        (None, _) => {
+                            let names = written.join(", ");
+                            return Err(Failure::usage(format!("`--against {what}`: write NAME={what}, one of {names}")));
+                        }
+                    };
+                    let got = done.results.tensor(name)?;
+                    let want = if got.dtype().is_float() { want.to_dtype(got.dtype()) } else { Ok(want.clone()) };
+                    compared.push(compare((name, got), (what, &want.map_err(Failure::environment)?), tolerance)?);
+                    blessed.push(name);
+                }
+                Against::Device(there) => {
+                    let run = self.run(kernel, self.made.copy()?, there, (&self.options, false))?;
+                    for name in &written {
+                        compared.push(by(name, &run.results)?);
+                    }
+                }
+                Against::Kernel(other) => {
+                    let run = self.run(other, self.made.copy()?, device, (&self.options, false))?;
+                    let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
+                    let both: Vec<&String> = written.iter().filter(is_written).collect();
+                    if both.is_empty() {
+                        let names = written.join(", ");
+                        return Err(Failure::usage(format!(
+                            "`{what}` writes none of {names}\nhelp: arguments go to both kernels by name, results are compared by name"
+                        )));
+                    }
+                    for name in both {
+                        compared.push(by(name, &run.results)?);
+                    }
+                }
+            }
+        }
+        // What was not written has been told; its poison differs for that reason alone.
+        let hint = "`--sanitize all` finds results that are made of memory to which nothing was written";
+        let told = compared.iter().filter(|compared| whole(&compared.array)).filter_map(Compared::finding);
+        findings.extend(told.map(|finding| if empty.is_empty() { finding } else { finding.help(hint) }));
+        for name in written.iter().filter(|name| whole(name) && !blessed.contains(&name.as_str())) {
+            findings.extend(self.not_from_inputs(name, done.results.tensor(name)?, &plain)?);
+        }
+        self.conclude((findings, text.text), (&written, compared), (against, &done.ran.printed))
+    }
+
+    /// Runs a kernel on arguments of its own; with mistakes that the emulator found, the check ends.
+    fn run(
+        &self,
+        kernel: &Kernel,
+        arguments: Subject,
+        device: &Device,
+        (options, checked): (&CompileOptions, bool),
+    ) -> Result<Done, Failure> {
+        let there = arguments.on(device)?;
+        // Each kernel is given what it has parameters for; what none has is the first one's to refuse.
+        let is_first = std::ptr::eq(kernel, &self.made.kernel);
+        let parameters = kernel.parameters();
+        let is_own = |name: &str| {
+            parameters.iter().any(|(own, _)| *own == name) || is_first && self.others.iter().all(|other| other != name)
+        };
+        let own: Vec<(&str, Value)> = there.by_name().into_iter().filter(|(name, _)| is_own(name)).collect();
+        let grid = if is_first { self.grid } else { self.other_grid };
+        let launch = kernel.prepare(&own, grid, options, device).map_err(kernel_failure)?;
+        let outcome = unwritten::run(&launch, &LaunchOptions { checked, threads: None })?;
+        let launches = self.opened.launches();
+        let judge = &self.opened.judge;
+        let told = if self.is_json { judge.verdict(&launches) } else { judge.tell(&launches) };
+        told.map_err(|failure| Failure { printed: printed(&launches), ..failure })?;
+        let ran = outcome.map_err(|error: KernelError| kernel_failure(error))?;
+        let ran = Ran { printed: ran.printed + &printed(&launches), ..ran };
+        Ok(Done { launch, ran, results: there.on(&Device::Cpu)? })
+    }
+
+    /// Elements of a result that are no finite numbers although the kernel makes them of finite inputs as well.
+    fn not_from_inputs(&self, name: &str, got: &Tensor, plain: &CompileOptions) -> Result<Option<Finding>, Failure> {
+        let numbers = got.to_f64().map_err(Failure::environment)?;
+        if !got.dtype().is_float() || numbers.iter().all(|number| number.is_finite()) {
+            return Ok(None);
+        }
+        let still = match self.made.finite()? {
+            Some(finite) => {
+                let run = self.run(&self.made.kernel, finite, &self.opened.device, (plain, false))?;
+                run.results.tensor(name)?.to_f64().map_err(Failure::environment)?
+            }
+            None => numbers.clone(),
+        };
+        let wrong: Vec<usize> =
+            (0..numbers.len()).filter(|&place| !numbers[place].is_finite() && !still[place].is_finite()).collect();
+        let Some(&first) = wrong.first() else { return Ok(None) };
+        let message = format!(
+            "{} of {} elements of `{name}` are infinite or no numbers, and not because of the inputs: the first is {name}{:?} = {}",
+            wrong.len(),
+            numbers.len(),
+            got.index_at(first),
+            numbers[first]
+        );
+        let help = "if they are right, compare with a reference that has them: `--against FILE.npy`";
+        Ok(Some(Finding::new(Class::Wrong, "not-finite", message).help(help)))
+    }
+
+    fn conclude(
+        &self,
+        (findings, mut text): (Vec<Finding>, String),
+        (written, compared): (&[String], Vec<Compared>),
+        (against, printed): (&[(&str, Against)], &str),
+    ) -> Outcome {
+        let checked = self.opened.checked || self.opened.sanitizes();
+        let told = findings.iter().filter(|finding| finding.id != "unwritten");
+        for finding in told {
+            let help: String = finding.help.iter().map(|help| format!("\nhelp: {help}")).collect();
+            let gap = if text.is_empty() { "" } else { "\n\n" };
+            text.push_str(&format!("{gap}error[{}]: {}{help}", finding.id, finding.message));
+        }
+        let right = findings.is_empty();
+        let failure = Failure::found(text, findings);
+        if self.is_json {
+            let rows: Vec<Json> = compared.iter().map(Compared::to_json).collect();
+            return failure.conclude(!right, Some(&json!({
+                "kernel": self.made.kernel.name(), "device": self.opened.device.to_string(), "right": right, "checked": checked,
+                "compared": rows, "printed": printed,
+            })));
+        }
+        if right {
+            let others: Vec<&str> = against.iter().map(|(what, _)| *what).collect();
+            println!(
+                "{}: {} as in an unoptimised run{}{}",
+                self.made.kernel.name(),
+                if written.is_empty() { "nothing is written,".to_string() } else { written.join(", ") },
+                if others.is_empty() { String::new() } else { format!(" and as by {}", others.join(", ")) },
+                if checked { "; the checked run found nothing" } else { "" }
+            );
+        }
+        failure.conclude(!right, None)
+    }
+}

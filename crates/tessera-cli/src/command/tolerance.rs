@@ -1,0 +1,111 @@
+//! How far apart two results of one computation may be, and how far apart they are.
+//!
+//! `|got - want| <= atol + rtol * |want|`. What is not given on the command line comes from the element type: `rtol` is a few units
+//! in the last place (sums may be added up in another order), and `atol` is `rtol` times the root mean square of what is wanted, so
+//! that sums which cancel may be off by what their terms were rounded by, and an array of zeros is right for zeros alone.
+
+use serde_json::{Value, json};
+use tessera::runtime::{Difference, Tensor};
+use tessera::types::DType;
+
+use crate::failure::Failure;
+use crate::finding::{Class, Finding};
+
+/// The allowed distance, where the command line says it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tolerance {
+    rtol: Option<f64>,
+    atol: Option<f64>,
+}
+
+impl Tolerance {
+    /// `--rtol` and `--atol`.
+    pub(crate) fn asked(rtol: Option<f64>, atol: Option<f64>) -> Result<Tolerance, Failure> {
+        for (name, value) in [("--rtol", rtol), ("--atol", atol)] {
+            if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
+                return Err(Failure::usage(format!("`{name} {value}`: a tolerance is a number from 0 on")));
+            }
+        }
+        Ok(Tolerance { rtol, atol })
+    }
+
+    /// Both, where either was given: what is not is 0.
+    pub(crate) fn given(self) -> Option<(f64, f64)> {
+        (self.rtol.is_some() || self.atol.is_some()).then(|| (self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)))
+    }
+
+    /// Both, for results of a type.
+    fn of(self, dtype: DType, want: &[f64]) -> (f64, f64) {
+        let relative = self.rtol.unwrap_or_else(|| default_relative(dtype));
+        let finite = || want.iter().copied().filter(|number| number.is_finite());
+        let mean = finite().map(|number| number * number).sum::<f64>() / finite().count().max(1) as f64;
+        (relative, self.atol.unwrap_or_else(|| if dtype.is_float() { default_relative(dtype) * mean.sqrt() } else { 0.0 }))
+    }
+}
+
+/// Two units in the last place, one of 8 bits and less; of wide types what sums of some thousand terms differ by.
+fn default_relative(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-10,
+        DType::F32 => 1e-4,
+        DType::TF32 => 2e-3,
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        DType::F8E4M3 | DType::F6E2M3 => 0.125,
+        DType::F8E5M2 | DType::F6E3M2 => 0.25,
+        DType::F4E2M1 => 0.5,
+        _ => 0.0,
+    }
+}
+
+/// What became of a comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Compared {
+    /// The array.
+    pub(crate) array: String,
+    /// What it was compared with.
+    pub(crate) with: String,
+    elements: usize,
+    rtol: f64,
+    atol: f64,
+    difference: Option<Difference>,
+}
+
+/// Compares an array with what it should be. NaN is as good as NaN here, and an infinity as itself: whether they may be there at all
+/// is asked elsewhere.
+pub(crate) fn compare(
+    (array, got): (&str, &Tensor),
+    (with, want): (&str, &Tensor),
+    tolerance: Tolerance,
+) -> Result<Compared, Failure> {
+    let (rtol, atol) = tolerance.of(got.dtype(), &want.to_f64().map_err(Failure::environment)?);
+    let difference =
+        got.difference(want, rtol, atol).map_err(|error| Failure::usage(format!("`{array}` and {with}: {error}")))?;
+    Ok(Compared { array: array.into(), with: with.into(), elements: got.len(), rtol, atol, difference })
+}
+
+impl Compared {
+    /// The comparison as a mistake, where it is one.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let Difference { count, index, left, right } = self.difference.as_ref()?;
+        let Compared { array, with, elements, rtol, atol, .. } = self;
+        let allowed = atol + rtol * right.abs();
+        let message = format!(
+            "`{array}` differs from {with} in {count} of {elements} elements, most at {index:?}: {left} where {right} is expected, \
+             {allowed:.3e} allowed"
+        );
+        Some(Finding::new(Class::Wrong, "difference", message))
+    }
+
+    /// The comparison as a program reads it.
+    pub(crate) fn to_json(&self) -> Value {
+        let worst = self.difference.as_ref().map(|Difference { index, left, right, .. }| {
+            // JSON has no infinities.
+            json!({ "index": index, "got": left.to_string(), "want": right.to_string() })
+        });
+        json!({
+            "array": self.array, "with": self.with, "elements": self.elements, "rtol": self.rtol, "atol": self.atol,
+            "failed": self.difference.as_ref().map_or(0, |difference| difference.count), "worst": worst,
+        })
+    }
+}

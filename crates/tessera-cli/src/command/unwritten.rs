@@ -1,0 +1,121 @@
+//! Elements of `empty` arrays that no block wrote: a mistake where a launch is checked, a warning elsewhere.
+//!
+//! Where nobody counted, poison tells: a launch whose results show the poison they were made with is done once more, on the same
+//! arguments and another poison. An element that shows both was not written; one that a kernel gave the value of a poison shows one.
+
+use tessera::ir::{Diagnostic, Severity, SourceMap};
+use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Unwritten, captured};
+
+use crate::command::launch::{Subject, other_poison};
+use crate::failure::Failure;
+
+/// Runs a launch; what it printed is in the result, on every device.
+pub(crate) fn run(launch: &PreparedLaunch, options: &LaunchOptions) -> Result<Result<Ran, KernelError>, Failure> {
+    if launch.on_device().is_none() {
+        return Ok(launch.run_counted(options));
+    }
+    let mut file = tempfile::tempfile().map_err(Failure::environment)?;
+    let (ran, printed) = captured(&mut file, || launch.run_counted(options)).map_err(Failure::environment)?;
+    Ok(ran.map(|ran| Ran { printed: ran.printed + &printed, ..ran }))
+}
+
+/// What became of memory that held nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Elements that no block wrote.
+    pub(crate) unwritten: Vec<Unwritten>,
+    /// Elements that were made of what was in memory before.
+    dependent: Vec<Unwritten>,
+}
+
+/// What a launch whose results lie on the CPU left: as it was counted, else by poison. `again` does the launch once more on arguments
+/// of the same kind and yields them: with another poison when it is told so, else with the same. Unless the launch is checked, that is
+/// done only where a poison shows.
+pub(crate) fn left(
+    (counted, checked): (Option<Vec<Unwritten>>, bool),
+    (empty, written): (&[String], &[String]),
+    results: &Subject,
+    again: impl Fn(bool) -> Result<Subject, Failure>,
+) -> Result<Left, Failure> {
+    if let Some(unwritten) = counted {
+        return Ok(Left { unwritten, dependent: Vec::new() });
+    }
+    let mut is_suspect = checked;
+    for name in empty.iter().chain(written) {
+        is_suspect |= results.tensor(name)?.shows_poison(0).map_err(Failure::environment)?;
+    }
+    if !is_suspect || empty.is_empty() {
+        return Ok(Left::default());
+    }
+    let other = again(true)?.on(&Device::Cpu)?;
+    let kinds = |name: &String| empty.iter().position(|own| own == name).map(|position| (0, other_poison(position)));
+    let mut left = Left::default();
+    for name in empty {
+        let (one, two) = (results.tensor(name)?, other.tensor(name)?);
+        let kinds = kinds(name).unwrap_or_default();
+        left.unwritten.extend(Unwritten::by_poison(name, (one, kinds.0), (two, kinds.1)).map_err(Failure::environment)?);
+    }
+    for name in written {
+        let found = Unwritten::dependent(name, results.tensor(name)?, other.tensor(name)?, kinds(name));
+        left.dependent.extend(found.map_err(Failure::environment)?);
+    }
+    if !left.dependent.is_empty() {
+        // A kernel whose results depend on the order of its blocks says nothing of memory.
+        let same = again(false)?.on(&Device::Cpu)?;
+        let mut is_repeatable = true;
+        for Unwritten { name, .. } in &left.dependent {
+            is_repeatable &= results.tensor(name)?.same_bits(same.tensor(name)?).map_err(Failure::environment)?;
+        }
+        if !is_repeatable {
+            left.dependent.clear();
+        }
+    }
+    Ok(left)
+}
+
+/// What is said of it, at the parameter's place. `asked` is the grid of the command line.
+pub(crate) fn diagnostics(
+    left: &Left,
+    severity: Severity,
+    (kernel, launch, asked): (&Kernel, &PreparedLaunch, LaunchGrid),
+) -> (Vec<Diagnostic>, SourceMap) {
+    let [x, y, z] = launch.grid();
+    let place = |name: &str, id: &'static str, message: String| {
+        let own = name.split('[').next().unwrap_or(name);
+        match kernel.parameters().into_iter().find(|(parameter, _)| *parameter == own) {
+            Some((_, span)) => Diagnostic::error(id, span, message),
+            None => Diagnostic::bare(id, message),
+        }
+    };
+    let dependent = left.dependent.iter().map(|Unwritten { name, count, elements, index }| {
+        let message = format!(
+            "{count} of {elements} elements of `{name}` depend on what was in memory before, the first is {name}{index:?}"
+        );
+        let diagnostic = place(name, "depends-on-nothing", message);
+        diagnostic.help("`--sanitize all --device cpu` shows where an array that was given as `empty` is read").severity(severity)
+    });
+    let told = left.unwritten.iter().map(|Unwritten { name, count, elements, index }| {
+        let own = name.split('[').next().unwrap_or(name);
+        let has_store = launch.written().any(|written| written == own);
+        let message = match count == elements {
+            true if !has_store => format!("`{name}` was given as `empty`, and the kernel has no store to `{own}`"),
+            true => format!("no element of `{name}` was written, of {elements}"),
+            false => format!("{count} of {elements} elements of `{name}` were not written, the first is {name}{index:?}"),
+        };
+        let blocks = u64::from(x) * u64::from(y) * u64::from(z);
+        let ran = format!("{blocks} block{} ran: {x} x {y} x {z}", if blocks == 1 { "" } else { "s" });
+        let mut diagnostic = match place(name, "unwritten", message) {
+            placed if placed.primary.is_some() => placed.label(ran),
+            bare => bare.note(ran),
+        };
+        let contents = format!("`{own}=zeros:...` or `{own}=@FILE.npy`");
+        if !has_store {
+            return diagnostic.help(format!("give what is only read contents: {contents}")).severity(severity);
+        }
+        if let LaunchGrid::Blocks(_) = asked {
+            diagnostic = diagnostic.help("`--grid` may be too small for the array, or the tiles of a block");
+        }
+        diagnostic.help(format!("where only a part is to be written, give the array contents: {contents}")).severity(severity)
+    });
+    (told.chain(dependent).collect(), launch.sources().clone())
+}

@@ -1,0 +1,303 @@
+//! What a clean verdict means: kernels that write nothing, a part, NaN or what nothing was written to are told, on the CPU and on the
+//! emulator, checked and not; and a program reads all of it as data.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+const KERNELS: &str = "import cuda.tile as ct
+
+@ct.kernel
+def copy(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)))
+
+@ct.kernel
+def nothing(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.load(x, (i,), (N,))
+
+@ct.kernel
+def even(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    if i % 2 == 0:
+        ct.store(y, (i,), ct.load(x, (i,), (N,)))
+
+@ct.kernel
+def one(x, y, N: ct.Constant[int], FROM: ct.Constant[int]):
+    i = ct.bid(0)
+    at = ct.arange(N, dtype=ct.int32) + i * N
+    ct.scatter(y, at, ct.load(x, (i,), (N,)), mask=at != FROM)
+
+@ct.kernel
+def no_numbers(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), (v - v) / (v - v))
+
+@ct.kernel
+def inverse(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), 1.0 / ct.load(x, (i,), (N,)))
+
+@ct.kernel
+def double(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
+
+@ct.kernel
+def twice(x, y, STEP: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (STEP,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
+def both(xs, ys, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(ys[0], (i,), ct.load(xs[0], (i,), (N,)))
+
+@ct.kernel
+def told(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.printf('block %d\\n', i)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)))
+";
+
+/// Exit code, standard output and standard error of a command in a folder with `k.py`.
+fn tessera(line: &str) -> (i32, String, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("k.py"), KERNELS).expect("written");
+    let arguments: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(&folder).args(&arguments).output().expect("tessera starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("an exit code"), text(&output.stdout), text(&output.stderr))
+}
+
+/// The one object that a command with `--json` prints, and its exit code.
+fn data(line: &str) -> (i32, Value) {
+    let (code, out, err) = tessera(&format!("{line} --json"));
+    let object: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}\n{out}\n{err}"));
+    assert_eq!(object["exit"], code, "{line}");
+    (code, object)
+}
+
+fn ids(object: &Value) -> Vec<&str> {
+    object["findings"].as_array().expect("findings").iter().map(|finding| finding["id"].as_str().expect("an id")).collect()
+}
+
+const DEVICES: [&str; 2] = ["cpu", "emu"];
+
+/// Arguments, grid and what is said of them.
+const UNWRITTEN: [(&str, &str); 6] = [
+    ("k.py::copy x=randn:f32[64] y=empty:f32[64] N=16 --grid 3", "16 of 64 elements of `y` were not written, the first is y[48]"),
+    (
+        "k.py::nothing x=randn:f32[64] y=empty:f32[64] N=16 --grid 4",
+        "`y` was given as `empty`, and the kernel has no store to `y`",
+    ),
+    ("k.py::even x=randn:f16[64] y=empty:f16[64] N=16 --grid 4", "32 of 64 elements of `y` were not written, the first is y[16]"),
+    // Among the values are those of the poisons: 0xa5 and 0x5a.
+    (
+        "k.py::one x=arange:u8[256] y=empty:u8[256] N=16 FROM=77 --grid 16",
+        "1 of 256 elements of `y` were not written, the first is y[77]",
+    ),
+    (
+        "k.py::even x=arange:f4e2m1[64] y=empty:f4e2m1[64] N=16 --grid 4",
+        "32 of 64 elements of `y` were not written, the first is y[16]",
+    ),
+    (
+        "k.py::both xs=[ones:f32[64],ones:f32[64]] ys=[empty:f32[64],empty:f32[64]] N=16 --grid 4",
+        "no element of `ys[1]` was written, of 64",
+    ),
+];
+
+#[test]
+fn elements_that_no_block_wrote_are_told_on_every_device() {
+    for device in DEVICES {
+        for (kernel, wanted) in UNWRITTEN {
+            let (code, _, err) = tessera(&format!("run {kernel} --device {device}"));
+            assert!(code == 0 && err.contains(wanted) && err.contains("warning[unwritten]"), "{device} {kernel}\n{err}");
+            let (code, object) = data(&format!("run {kernel} --device {device} --sanitize all"));
+            let finding = &object["findings"][0];
+            assert_eq!((code, finding["message"].as_str(), finding["class"].as_str()), (2, Some(wanted), Some("wrong")));
+            assert!(finding["file"] == "k.py" && finding["line"].is_u64() && finding["column"].is_u64(), "{finding}");
+            let (code, object) = data(&format!("check {kernel} --device {device}"));
+            assert_eq!((code, ids(&object)), (2, vec!["unwritten"]), "{device} {kernel}\n{object}");
+            assert_eq!(object["findings"][0]["message"], wanted);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_whole_or_had_contents_is_not_told() {
+    for device in DEVICES {
+        for kernel in [
+            "k.py::copy x=arange:u8[256] y=empty:u8[256] N=16 --grid 16",
+            "k.py::copy x=arange:i8[256] y=empty:i8[256] N=16 --grid 16",
+            "k.py::copy x=ones:b1[64] y=empty:b1[64] N=16 --grid 4",
+            "k.py::copy x=arange:f8e4m3[256] y=empty:f8e4m3[256] N=16 --grid 16",
+            "k.py::copy x=arange:f4e2m1[64] y=empty:f4e2m1[64] N=16 --grid 4",
+            "k.py::even x=randn:f32[64] y=zeros:f32[64] N=16 --grid 4",
+            "k.py::copy x=randn:f32[64] y=zeros:f32[64] N=16 --grid 1",
+        ] {
+            for how in ["", "--sanitize all"] {
+                let (code, _, err) = tessera(&format!("run {kernel} --device {device} {how}"));
+                assert_eq!((code, err.as_str()), (0, ""), "{device} {kernel} {how}");
+            }
+            let (code, _, err) = tessera(&format!("check {kernel} --device {device} --sanitize all"));
+            assert_eq!((code, err.as_str()), (0, ""), "{device} {kernel}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_arrays_that_hold_nothing_are_told() {
+    // Unchecked, or where elements share bytes: by what becomes of results when the arrays hold something else.
+    for device in DEVICES {
+        let launch = format!("run k.py::copy x=empty:f32[64] y=empty:f32[64] N=16 --grid 4 --device {device}");
+        let (code, object) = data(&launch);
+        assert_eq!((code, ids(&object)), (0, vec!["unwritten", "depends-on-nothing"]), "{object}");
+        let finding = &object["findings"][1];
+        assert_eq!(finding["message"], "64 of 64 elements of `y` depend on what was in memory before, the first is y[0]");
+        assert_eq!((finding["class"].as_str(), finding["line"].as_u64()), (Some("advice"), Some(4)));
+    }
+    let (code, object) = data("run k.py::copy x=empty:f4e2m1[64] y=empty:f4e2m1[64] N=16 --grid 4 --sanitize all --device emu");
+    assert_eq!((code, ids(&object)), (2, vec!["unwritten", "depends-on-nothing"]), "{object}");
+    let kernel = "k.py::copy x=empty:f32[64] y=empty:f32[64] N=16 --grid 4 --sanitize all";
+    for (device, id) in [("cpu", "cpu-undetermined"), ("emu", "uninitialized")] {
+        for command in ["run", "check"] {
+            let (code, object) = data(&format!("{command} {kernel} --device {device}"));
+            assert_eq!((code, ids(&object)[0]), (2, id), "{command} {device}\n{object}");
+            let finding = &object["findings"][0];
+            assert!(finding["file"].as_str().is_some_and(|file| file.ends_with("k.py")), "{finding}");
+            assert!(finding["line"] == 5 || finding["line"] == 6, "{finding}");
+        }
+        // Unchecked, results that depend on the poison differ between the two runs of a check.
+        let (code, object) = data(&format!("check {} --device {device}", kernel.replace(" --sanitize all", "")));
+        assert!(code == 2 && ids(&object).contains(&"difference"), "{object}");
+    }
+}
+
+#[test]
+fn what_is_no_number_is_right_only_where_the_inputs_make_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        let numbers: Vec<u8> = text.split(' ').flat_map(|word| word.parse::<f32>().expect("a number").to_le_bytes()).collect();
+        let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", numbers.len() / 4);
+        let header = format!("{header:<117}\n");
+        let mut bytes = b"\x93NUMPY\x01\x00v\x00".to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.extend(numbers);
+        std::fs::write(&path, bytes).expect("written");
+        path.display().to_string()
+    };
+    let (odd, inverse) = (file("odd.npy", "1 nan inf 2"), file("inverse.npy", "1 nan 0 0.5"));
+    let (zero, infinite) = (file("zero.npy", "1 0 4 2"), file("infinite.npy", "1 inf 0.25 0.5"));
+    for (arguments, wanted) in [
+        ("k.py::no_numbers x=randn:f32[4] y=empty:f32[4] N=4".to_string(), vec!["not-finite"]),
+        (format!("k.py::no_numbers x=@{odd} y=empty:f32[4] N=4"), vec!["not-finite"]),
+        (format!("k.py::inverse x=@{odd} y=empty:f32[4] N=4"), vec![]),
+        (format!("k.py::inverse x=@{odd} y=empty:f32[4] N=4 --against {inverse}"), vec![]),
+        (format!("k.py::inverse x=@{zero} y=empty:f32[4] N=4"), vec!["not-finite"]),
+        (format!("k.py::inverse x=@{zero} y=empty:f32[4] N=4 --against {infinite}"), vec![]),
+        (format!("k.py::inverse x=@{zero} y=empty:f32[4] N=4 --against {inverse}"), vec!["difference"]),
+        (format!("k.py::inverse x=@{zero} y=empty:f32[4] N=4 --against emu"), vec!["not-finite"]),
+    ] {
+        let (code, object) = data(&format!("check {arguments} --grid 1 --device cpu"));
+        assert_eq!((code, ids(&object)), (if wanted.is_empty() { 0 } else { 2 }, wanted), "{arguments}\n{object}");
+    }
+    let (_, object) = data(&format!("check k.py::no_numbers x=@{odd} y=empty:f32[4] N=4 --grid 1 --device cpu"));
+    let message = object["findings"][0]["message"].as_str().expect("a message");
+    assert!(message.starts_with("4 of 4 elements of `y` are infinite or no numbers"), "{message}");
+}
+
+#[test]
+fn a_kernel_is_compared_with_another_and_within_what_is_allowed() {
+    let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4 --device cpu";
+    let check = |rest: &str| data(&format!("check k.py::double {launch} {rest}"));
+    assert_eq!(check("--against cpu --against emu").0, 0);
+    assert_eq!(check("--against k.py::twice STEP=32 --against-grid 2").0, 0);
+    let (code, object) = check("--against k.py::copy");
+    assert_eq!((code, ids(&object)), (2, vec!["difference"]), "{object}");
+    assert_eq!(object["compared"][1]["failed"], 64);
+    assert_eq!(check("--against k.py::copy --rtol 1.01").0, 0);
+    assert_eq!(check("--against k.py::copy --atol 100").0, 0);
+    assert_eq!(check("--against k.py::copy --rtol 0.5").0, 2);
+    // Small numbers are no excuse: what is allowed follows the array.
+    let tiny = "check k.py::copy x=const(1e-6):f32[64] y=empty:f32[64] N=16 --grid 4 --device cpu --against k.py::double";
+    assert_eq!(data(tiny).0, 2);
+}
+
+#[test]
+fn options_and_arguments_without_effect_are_refused() {
+    let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4";
+    for (line, wanted) in [
+        (format!("check k.py::copy {launch} --precision fp32"), "`--precision` is for operators"),
+        (format!("check k.py::copy {launch} --sizes m=4"), "`--sizes` is for operators"),
+        (format!("check k.py::copy {launch} --cases 4"), "`--cases` is for operators"),
+        (format!("check k.py::copy {launch} --against-grid 4"), "`--against-grid` is for a kernel"),
+        (format!("check k.py::copy {launch} --against nothing"), "names nothing to compare with"),
+        (format!("check k.py::copy {launch} --rtol=-1"), "a tolerance is a number from 0 on"),
+        (format!("check k.py::copy {launch} M=4"), "has no parameter `M`"),
+        ("check gemm --grid 4".to_string(), "operators have a grid of their own"),
+        ("check gemm --against cpu".to_string(), "operators are compared with their f64 references"),
+        ("check gemm --sizes m=4 --cases 3".to_string(), "`--cases` draws sizes at random"),
+        ("check gemm --sizes batch=3,variant=tn".to_string(), "its variants are `nn`"),
+        ("bench gemm --sizes batch=3,variant=tn".to_string(), "its variants are `nn`"),
+        ("bench gemm --sizes variant=xy".to_string(), "its variants are `nn`, `nt`, `tn`, `tt`"),
+        ("bench softmax --precision int8".to_string(), "none of the chosen operators takes `int8`"),
+        ("bench gemm --sizes m=4,m=5".to_string(), "`m` is given twice"),
+    ] {
+        let (code, object) = data(&line);
+        let message = object["findings"][0].to_string();
+        assert!(code == 5 && message.contains(wanted), "{line}\n{object}");
+        let (code, out, err) = tessera(&line);
+        assert!(code == 5 && !out.contains("error") && err.contains(wanted), "{line}\n{err}");
+    }
+}
+
+/// Where a command fails, a program still reads data, and people read the rest elsewhere.
+#[test]
+fn data_is_all_that_stands_on_standard_output() {
+    let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4";
+    for (line, wanted, id) in [
+        (format!("run k.py::told {launch} --device cpu"), 0, ""),
+        (format!("run k.py::told {launch} --device emu"), 0, ""),
+        (format!("check k.py::told {launch} --device emu"), 0, ""),
+        (format!("run k.py::none {launch}"), 5, "no-such-kernel"),
+        (format!("run k.py::copy {launch} N=3"), 5, "usage"),
+        ("run k.py::copy x=randn:f99[64]".to_string(), 5, "argument"),
+        ("run missing.py::copy".to_string(), 4, "environment"),
+        ("run k.py::copy --nothing".to_string(), 5, "usage"),
+        ("check k.py::copy x=randn:f32[64] N=16 --grid 4".to_string(), 5, "missing-argument"),
+        ("check nothing".to_string(), 5, "usage"),
+        ("bench nothing".to_string(), 5, "usage"),
+        ("compare a.jsonl b.jsonl".to_string(), 4, "environment"),
+        ("compile k.py::none".to_string(), 5, "no-such-kernel"),
+        ("emu missing.ptx --grid 1 --block 1".to_string(), 4, "environment"),
+        ("list nothing".to_string(), 5, "usage"),
+    ] {
+        let (code, object) = data(&line);
+        assert_eq!((code, ids(&object).first().copied().unwrap_or_default()), (wanted, id), "{line}\n{object}");
+        if line.contains("told") {
+            let printed = object["printed"].as_str().expect("what the kernel printed");
+            assert!(printed.contains("block 0\n") && printed.contains("block 3\n"), "{line}\n{object}");
+        }
+    }
+    let (code, object) = data("run k.py::copy x=randn:f32[64] y=empty:f32[64] N=15 --grid 4 --device cpu");
+    let finding = &object["findings"][0];
+    assert_eq!((code, finding["id"].as_str(), finding["class"].as_str()), (5, Some("not-power-of-two"), Some("error")));
+    assert_eq!((finding["file"].as_str(), finding["line"].as_u64()), (Some("k.py"), Some(6)));
+}
+
+#[test]
+fn random_sizes_of_operators_are_checked_and_counted() {
+    let (code, object) = data("check softmax vector bandwidth rms_norm --cases 12 --seed 5 --device cpu");
+    assert_eq!((code, &object["right"], &object["wrong"]), (0, &48.into(), &0.into()), "{object}");
+    let cases = |seed: u32| {
+        let (_, object) = data(&format!("check vector --cases 6 --seed {seed} --device cpu"));
+        object["cases"].as_array().expect("cases").iter().map(|case| case["case"].to_string()).collect::<Vec<_>>()
+    };
+    assert!(cases(1) == cases(1) && cases(1) != cases(2));
+}
