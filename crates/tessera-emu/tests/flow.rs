@@ -172,3 +172,108 @@ fn a_subtraction_sets_the_flag_where_nothing_is_borrowed() {
     agrees(&kernel("", "    sub.cc.u32 %y, %t, 10;\n    subc.u32 %x, 5, 0;"), |t| 5 - u32::from(t < 10));
     agrees(&kernel("", "    add.cc.u32 %y, %t, -10;\n    subc.u32 %x, 5, 0;"), |t| 5 - u32::from(t < 10));
 }
+
+/// Lanes that end early, or would have trapped, do not keep the others from a barrier.
+#[test]
+fn paths_that_end_keep_nobody_from_meeting() {
+    let trap = ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n";
+    // Lanes below 16 check something, and all exchange values at one barrier afterwards.
+    let assert = |fails: &str| {
+        kernel(
+            trap,
+            &format!(
+                "    setp.ge.u32 %p, %t, 16;
+    @%p bra after;
+    setp.eq.u32 %q, %t, {fails};
+    @%q bra failed;
+    add.u32 %x, %x, 100;
+    bra after;
+failed:
+    {{
+    .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
+    call __assertfail, (a, b, c, d, e);
+    trap;
+    }}
+after:
+    add.u32 %x, %x, %t;
+    bar.sync 0;
+    shfl.sync.bfly.b32 %x, %x, 16, 31, -1;"
+            ),
+        )
+    };
+    agrees(&assert("99"), |lane| (lane ^ 16) + if lane >= 16 { 100 } else { 0 });
+    let Err(EmuError::Fault { finding, .. }) = run(&assert("3"), Schedule::Eager) else { panic!("no trap") };
+    assert_eq!(finding.kind, FindingKind::Trap);
+    // Even lanes below 16 leave from inside of a branch, by `exit` or by a jump to the one `ret`.
+    for leave in ["@%q exit;", "@%q bra out;"] {
+        let body = format!(
+            "    setp.ge.u32 %p, %t, 16;
+    and.b32 %y, %t, 1;
+    setp.eq.u32 %q, %y, 0;
+    @%p bra after;
+    {leave}
+    mov.u32 %x, 50;
+after:
+    bar.sync 0;
+    add.u32 %x, %x, 1;
+    st.global.u32 [%o], %x;
+    bra out;
+out:
+    ret;"
+        );
+        agrees(&kernel("", &body), |lane| match lane {
+            0..16 if lane % 2 == 0 => 0,
+            0..16 => 51,
+            _ => 1,
+        });
+    }
+    // Each lane goes round as often as its number says; lane 5 leaves in its second round, to code at the kernel's end.
+    let body = "    mov.u32 %r0, 0;
+round:
+    and.b32 %y, %r0, 1;
+    setp.eq.u32 %p, %y, 1;
+    @!%p bra even;
+    setp.eq.u32 %q, %t, 5;
+    @%q bra cold;
+    add.u32 %x, %x, 10;
+    bra next;
+even:
+    add.u32 %x, %x, 1;
+next:
+    add.u32 %r0, %r0, 1;
+    setp.lt.u32 %p, %r0, %t;
+    @%p bra round;
+    bar.sync 0;
+    st.global.u32 [%o], %x;
+    ret;
+cold:
+    st.global.u32 [%o], 7;
+    ret;";
+    agrees(&kernel("", body), |lane| match lane {
+        5 => 7,
+        _ => {
+            let rounds = lane.max(1);
+            rounds.div_ceil(2) + 10 * (rounds / 2)
+        }
+    });
+    // One way of an indexed branch traps, one leaves, two go on.
+    let body = "    and.b32 %y, %t, 3;
+    setp.lt.u32 %p, %t, 32;
+ways: .branchtargets one, never, two, gone;
+    setp.eq.u32 %q, %y, 1;
+    selp.u32 %y, 0, %y, %q;
+    brx.idx %y, ways;
+never:
+    trap;
+gone:
+    st.global.u32 [%o], 3;
+    exit;
+one:
+    add.u32 %x, %x, 1;
+    bra met;
+two:
+    add.u32 %x, %x, 2;
+met:
+    bar.sync 0;";
+    agrees(&kernel("", body), |lane| [1, 1, 2, 3][lane as usize % 4]);
+}
