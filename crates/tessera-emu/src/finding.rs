@@ -232,6 +232,7 @@ impl fmt::Display for Finding {
         }
         write!(f, "\n  at {}", self.place)?;
         match &self.earlier {
+            Some(earlier) if self.kind == FindingKind::Uninitialized => write!(f, "\n  from {earlier}"),
             Some(earlier) => write!(f, "\n  against {earlier}"),
             None => Ok(()),
         }

@@ -17,7 +17,7 @@ pub(crate) type Narrow = [u32; LANES];
 pub(crate) type Wide = [u64; LANES];
 
 /// The memory of one register.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Slot(Wide);
 

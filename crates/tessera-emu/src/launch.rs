@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::advice::{Count, Counts};
-use crate::exec::{Cluster, Launch, Progress, Stopped};
+use crate::exec::{Cluster, Fault, Launch, Progress, Stopped, Warp};
 use crate::finding::{Class, Finding, FindingKind, Place, Traffic};
 use crate::findings::{Findings, Key};
 use crate::lanes::LANES;
@@ -263,6 +263,21 @@ impl Cluster<'_> {
         let passed = findings.note(self.launch.options, self.number, (key, class), || make(self));
         self.findings = findings;
         passed
+    }
+
+    /// Notes a fault that execution can go on behind, where that is asked for or a suppression lets it pass.
+    pub(crate) fn pass(&mut self, warp: &Warp, pc: u32, fault: Fault) -> Result<(), Fault> {
+        let options = self.launch.options;
+        if !options.keep_going && options.suppress.rules().is_empty() {
+            return Err(fault);
+        }
+        let stopped = Stopped { fault, pc, rank: warp.rank, warp: warp.index };
+        let finding = self.finding(&stopped);
+        if !options.keep_going && options.suppress.matching(&finding).is_none() {
+            return Err(stopped.fault);
+        }
+        self.note((finding.kind, pc, stopped.fault.earlier), finding.class, |_| finding);
+        Ok(())
     }
 
     /// A fault as a finding, with its place.

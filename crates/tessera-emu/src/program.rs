@@ -3,6 +3,8 @@
 //! Device functions are inlined (those that call themselves or are called by pointer are [`Routine`]s), labels are positions, immediates and special registers stand in slots of their own that are
 //! filled when a warp starts ([`Fill`]), and each branch knows where its paths meet again ([`Op::Branch`]).
 
+use std::collections::BTreeSet;
+
 use smallvec::SmallVec;
 use tessera_ptx::{Loc, Special, Type, Word};
 
@@ -603,6 +605,8 @@ pub(crate) struct Meta {
     pub(crate) line: u32,
     pub(crate) loc: Option<Loc>,
     pub(crate) mnemonic: String,
+    /// Whether it only prepares operands of the instruction, which follows.
+    pub(crate) prepares: bool,
     pub(crate) reads: SmallVec<[u32; 4]>,
     pub(crate) writes: SmallVec<[u32; 2]>,
     pub(crate) reads_predicates: SmallVec<[u32; 2]>,
@@ -618,6 +622,8 @@ pub(crate) struct Program {
     pub(crate) slots: Vec<Fill>,
     /// The registers' names, by slot, for messages.
     pub(crate) names: Vec<String>,
+    /// The registers of 64 bits.
+    pub(crate) wide: BTreeSet<u32>,
     pub(crate) predicates: u32,
     pub(crate) predicate_names: Vec<String>,
     /// Bytes and alignment of the parameters.
@@ -642,6 +648,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Whether a register has 64 bits.
+    pub(crate) fn is_wide(&self, slot: u32) -> bool {
+        self.wide.contains(&slot)
+    }
+
     /// Whether blocks may meet in global memory in an order that decides something: by atomics, strong accesses or reductions.
     pub(crate) fn blocks_meet(&self) -> bool {
         let outside = |addr: &Addr| matches!(addr.space, Space::Global | Space::Generic);

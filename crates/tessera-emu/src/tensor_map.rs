@@ -19,6 +19,8 @@
 //! | 13 | 24-31 | the box along dimension 0, less one |
 //! | 14 | 8 each | the box along dimensions 1 to 4, less one |
 
+use std::ops::Range;
+
 use tessera_driver::{OutOfBounds, Swizzle, TensorMapSpec};
 use tessera_ptx::Word;
 use tessera_types::DType;
@@ -203,13 +205,24 @@ pub(crate) fn decode(bytes: &[u8; 128]) -> Result<Map, String> {
     Ok(map)
 }
 
-/// Changes one field, as `tensormap.replace` does.
-pub(crate) fn replace(bytes: &mut [u8; 128], field: Word, index: u32, value: u64) -> Result<(), String> {
+/// Bytes of a map that say something.
+pub(crate) const SAID: usize = 60;
+
+/// Changes one field, as `tensormap.replace` does; gives the words that it lies in.
+pub(crate) fn replace(bytes: &mut [u8; 128], field: Word, index: u32, value: u64) -> Result<Range<usize>, String> {
     let index = index as usize;
     if index > 4 {
         return Err(format!("a tensor map has no dimension {index}"));
     }
     let mut words = Words::of(bytes);
+    let lies = match field {
+        Word::GlobalAddress => 0..2,
+        Word::GlobalDim => 8 + index..9 + index,
+        Word::GlobalStride => 3 + index..8,
+        Word::ElementStride => 13..14,
+        Word::BoxDim => 13 + usize::from(index > 0)..14 + usize::from(index > 0),
+        _ => 2..3,
+    };
     match field {
         Word::GlobalAddress => words.set_address(value),
         Word::Rank if value < 5 => words.set(2, 4, 3, value as u32),
@@ -227,7 +240,7 @@ pub(crate) fn replace(bytes: &mut [u8; 128], field: Word, index: u32, value: u64
         _ => return Err(format!("`{field}` of a tensor map cannot be {value}")),
     }
     *bytes = words.bytes();
-    Ok(())
+    Ok(lies)
 }
 
 /// Where a byte of a swizzled box lies: 16-byte chunks change places by the address bits above them.

@@ -101,33 +101,6 @@ fn freed_memory() {
 }
 
 #[test]
-fn registers_and_memory_that_nobody_wrote() {
-    check(FindingKind::Uninitialized, 1, 32, "st.shared.u32 [%at], %y;", "mov.u32 %y, 3;\n st.shared.u32 [%at], %y;");
-    check(
-        FindingKind::Uninitialized,
-        1,
-        32,
-        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n st.shared.u32 [%at], %y;",
-        "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n @%p st.shared.u32 [%at], %y;",
-    );
-    // Arithmetic and shuffles only hand an undefined value on, lane by lane: its use counts, and is told where it was read.
-    let spread = "setp.lt.u32 %p, %t, 7;\n @%p mov.u32 %y, 3;\n add.u32 %x, %y, 1;\n shfl.sync.bfly.b32 %x, %x, 1, 31, -1;\n";
-    check(
-        FindingKind::Uninitialized,
-        1,
-        32,
-        &format!("{spread} st.shared.u32 [%at], %x;"),
-        &format!("{spread} setp.lt.u32 %p, %t, 6;\n @%p st.shared.u32 [%at], %x;"),
-    );
-    check(FindingKind::Uninitialized, 1, 32, "ld.shared.u32 %v, [%at];", "st.shared.u32 [%at], %t;\n ld.shared.u32 %v, [%at];");
-    let case = Case::new();
-    let fresh = case.emulator.alloc(64).unwrap();
-    let found =
-        Case { emulator: case.emulator, data: fresh }.run("setp.lt.u32 %p, %t, 1;\n @%p ld.global.u32 %v, [%o];", 1, 32).unwrap();
-    assert_eq!(found.findings[0].kind, FindingKind::Uninitialized);
-}
-
-#[test]
 fn races_in_shared_memory() {
     // Each thread reads its neighbour's word in the next warp.
     let exchange = |between: &str| {
@@ -206,6 +179,23 @@ fn barriers() {
 #[test]
 fn warp_masks() {
     check(FindingKind::WarpMask, 1, 32, "shfl.sync.idx.b32 %x, %t, 0, 31, 0x0000ffff;", "shfl.sync.idx.b32 %x, %t, 0, 31, -1;");
+    // Each lane names its own half, quarter or parity of the warp: nothing is wrong with that.
+    for mask in [
+        "and.b32 %y, %t, 16;\n mov.u32 %v, 0xffff;\n shl.b32 %v, %v, %y;",
+        "and.b32 %y, %t, 24;\n mov.u32 %v, 0xff;\n shl.b32 %v, %v, %y;",
+        "and.b32 %y, %t, 1;\n mov.u32 %v, 0x55555555;\n shl.b32 %v, %v, %y;",
+    ] {
+        let use_it = format!(
+            "{mask}\n shfl.sync.bfly.b32 %x, %t, 2, 31, %v;\n setp.lt.u32 %p, %x, 9;\n vote.sync.any.pred %q, %p, %v;\n \
+             vote.sync.ballot.b32 %r0, %p, %v;\n match.any.sync.b32 %r1, %t, %v;\n redux.sync.add.u32 %r2, %t, %v;\n \
+             elect.sync %r3|%w, %v;\n bar.warp.sync %v;\n add.u32 %r0, %r0, %r1;\n add.u32 %r0, %r0, %r2;\n \
+             add.u32 %r0, %r0, %r3;\n st.global.u32 [%o], %r0;"
+        );
+        assert_eq!(kinds(1, 64, &use_it), [], "{mask}");
+        // A lane that names the other half.
+        let wrong = use_it.replace("shfl.sync", "xor.b32 %v, %v, -1;\n shfl.sync");
+        assert_eq!(kinds(1, 32, &wrong), [FindingKind::WarpMask]);
+    }
 }
 
 const LEADER: &str = "setp.eq.u32 %p, %t, 0;\n";

@@ -270,6 +270,7 @@ impl<'m> Builder<'m> {
             meta: std::mem::take(&mut self.meta),
             slots: std::mem::take(&mut self.slots),
             names: std::mem::take(&mut self.names),
+            wide: std::mem::take(&mut self.wide_registers),
             predicates: self.predicate_names.len() as u32,
             predicate_names: std::mem::take(&mut self.predicate_names),
             param_bytes: end,
@@ -452,8 +453,25 @@ impl<'m> Builder<'m> {
     /// Appends an operation that runs whatever the guard says: it only prepares operands, which the instruction itself reads.
     fn prepare(&mut self, op: Op) {
         let Meta { line, loc, .. } = self.current;
+        let mut meta = Meta { line, loc, mnemonic: self.current.mnemonic.clone(), prepares: true, ..Meta::default() };
+        match &op {
+            Op::Map { to, from, .. } => {
+                meta.reads.extend(*from);
+                meta.writes.push(to.slot);
+            }
+            Op::Select { to, a, b, by } => {
+                meta.reads.extend([*a, *b]);
+                meta.reads_predicates.push(by.index);
+                meta.writes.push(to.slot);
+            }
+            Op::Test { from, to, .. } => {
+                meta.reads.extend(*from);
+                meta.writes_predicates.extend(*to);
+            }
+            _ => {}
+        }
         self.code.push(Inst { op, guard: Pred::TRUE });
-        self.meta.push(Meta { line, loc, mnemonic: self.current.mnemonic.clone(), ..Meta::default() });
+        self.meta.push(meta);
     }
 
     fn push(&mut self, op: Op, guard: Pred) {

@@ -24,7 +24,11 @@ impl Builder<'_> {
 
     /// A register that only this instruction sees; its lanes count as written.
     pub(super) fn scratch(&mut self, wide: bool) -> Reg {
-        Reg { slot: self.new_slot(Fill::Constant(0, wide), "scratch"), wide }
+        let slot = self.new_slot(Fill::Constant(0, wide), "scratch");
+        if wide {
+            self.wide_registers.insert(slot);
+        }
+        Reg { slot, wide }
     }
 
     pub(super) fn constant(&mut self, value: u64, wide: bool) -> u32 {

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::undefined::Who;
 use super::{Cluster, Fault, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES, lanes};
@@ -169,6 +170,9 @@ impl Cluster<'_> {
             Target::Global { allocation, address } => {
                 if let Some(found) = self.launch.heap.get(allocation) {
                     found.write(address, u64::from(bytes), value);
+                    if self.follows_undefined() {
+                        found.mark(address, u64::from(bytes));
+                    }
                 }
             }
             Target::Shared { rank, offset } => {
@@ -260,8 +264,16 @@ impl Cluster<'_> {
                 return Ok(());
             }
         }
+        let follows = self.follows_undefined();
         for lane in lanes(mask) {
-            let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
+            let target = match self.resolve(warp, addr.space, at[lane], total, total, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    to.iter().flatten().for_each(|to| warp.set(*to, lane, 0));
+                    continue;
+                }
+            };
             if self.sanitizer.is_some() {
                 self.observe(warp, target, total, lane, kind, pc);
             }
@@ -272,6 +284,9 @@ impl Cluster<'_> {
                     let value = ((value << extend) as i64 >> extend) as u64;
                     warp.regs[to.slot as usize].set(to.wide, lane, value);
                 }
+            }
+            if follows && !self.is_defined(warp, target, total, lane) {
+                self.load_undefined(warp, target, to, (bytes, signed), Who::lane(warp, lane, pc));
             }
         }
         Ok(())
@@ -380,8 +395,15 @@ impl Cluster<'_> {
             }
             return Ok(());
         }
+        let follows = self.follows_undefined();
         for lane in lanes(mask) {
-            let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
+            let target = match self.resolve(warp, addr.space, at[lane], total, total, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    continue;
+                }
+            };
             let values: SmallVec<[u64; 4]> = from.iter().map(|reg| warp.regs[reg.slot as usize].get(reg.wide, lane)).collect();
             if self.sanitizer.is_some() {
                 let same = |(index, value): (usize, &u64)| {
@@ -393,6 +415,9 @@ impl Cluster<'_> {
             }
             for (index, value) in values.into_iter().enumerate() {
                 self.write(warp, shifted(target, index as u32 * bytes), bytes, lane, value)?;
+            }
+            if follows {
+                self.store_registers(warp, target, from, bytes, Who::lane(warp, lane, pc));
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use tessera_ptx::Type;
 use tessera_types::element;
 
 use super::access::{Kind, Target, addresses, shifted};
+use super::undefined::Who;
 use super::{Cluster, Fault, Warp};
 use crate::lanes::lanes;
 use crate::ops::float::{least, most};
@@ -122,11 +123,23 @@ impl Cluster<'_> {
         kind: Kind,
     ) -> Result<(), Fault> {
         let mut changed = false;
+        let follows = self.follows_undefined();
         let at = addresses(warp, addr);
         let bytes = (ty.bits() / 8).min(8);
         let total = bytes * value.len() as u32;
         for lane in lanes(mask) {
-            let target = self.resolve(warp, addr.space, at[lane], total, total, lane)?;
+            let target = match self.resolve(warp, addr.space, at[lane], total, total, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    to.iter().flatten().for_each(|to| warp.set(*to, lane, 0));
+                    continue;
+                }
+            };
+            if follows {
+                let who = Who::lane(warp, lane, pc);
+                self.change_undefined(warp, target, (how, bytes), to, [value, second], who);
+            }
             if self.sanitizer.is_some() {
                 self.observe(warp, target, total, lane, kind, pc);
             }

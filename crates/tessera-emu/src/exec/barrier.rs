@@ -409,6 +409,7 @@ impl Cluster<'_> {
                     };
                     block.mbarriers.insert(offset, state);
                     block.shared[offset as usize..offset as usize + 8].copy_from_slice(&word.to_le_bytes());
+                    block.undefined.define(offset as usize, 8);
                     self.progress += 1;
                     if let Some(sanitizer) = &mut self.sanitizer {
                         sanitizer.mbarrier_made(warp.rank, warp.index as usize * LANES + lane, pc, rank, offset);

@@ -5,10 +5,12 @@
 //! Lanes that part inside a routine meet at its one [`Op::Return`](crate::program::Op::Return) at the latest, or return on
 //! their own.
 
+use super::access::Target;
+use super::undefined::{Lacking, Saved, Who};
 use super::{Cluster, Fault, Fragment, Warp};
 use crate::finding::FindingKind;
-use crate::lanes::{Slot, lanes};
-use crate::program::{Call, Callee, Formal, Op, Passed, Reg, Routine, StackPlace};
+use crate::lanes::{LANES, Slot, lanes};
+use crate::program::{Call, Callee, Formal, Op, Passed, Routine, StackPlace};
 
 /// A call that has not returned in all lanes.
 pub(crate) struct Open {
@@ -21,6 +23,15 @@ pub(crate) struct Open {
     frame_step: u32,
     registers: Vec<Slot>,
     predicates: Vec<u32>,
+    /// What of the registers was undefined.
+    undefined: Vec<Saved>,
+}
+
+/// An argument or result under way: bytes and their undefined bits.
+#[derive(Debug, Default)]
+struct Carried {
+    values: Vec<u8>,
+    lacking: Lacking,
 }
 
 impl Cluster<'_> {
@@ -33,6 +44,7 @@ impl Cluster<'_> {
         (at + bytes as usize <= size).then_some(lane * size + at)
     }
 
+    /// The bytes of an argument or result.
     pub(super) fn copy_in(&self, warp: &Warp, from: Passed, bytes: usize, lane: usize) -> Vec<u8> {
         match from {
             Passed::Register(reg) => warp.value(reg, lane).to_le_bytes()[..bytes.min(8)].to_vec(),
@@ -43,17 +55,41 @@ impl Cluster<'_> {
         }
     }
 
-    fn copy_out(&self, warp: &mut Warp, to: Passed, bytes: &[u8], lane: usize) {
+    fn take(&mut self, warp: &Warp, from: Passed, bytes: usize, who: Who) -> Carried {
+        let lane = who.thread % LANES;
+        let values = self.copy_in(warp, from, bytes, lane);
+        let lacking = match from {
+            _ if warp.undefined.is_none() => Lacking::default(),
+            Passed::Register(reg) => self.lacking_of(warp, reg, bytes as u32, who).0,
+            Passed::Bytes(place) => match self.local(warp, place, bytes as u32, lane) {
+                Some(at) => {
+                    let offset = (at - lane * self.launch.program.local_bytes as usize) as u32;
+                    self.undefined_bytes(Some(warp), Target::Local { offset }, bytes as u32, who)
+                }
+                None => Lacking::default(),
+            },
+        };
+        Carried { values, lacking }
+    }
+
+    fn copy_out(&mut self, warp: &mut Warp, to: Passed, carried: &Carried, who: Who) {
+        let lane = who.thread % LANES;
+        let Carried { values, lacking } = carried;
         match to {
             Passed::Register(reg) => {
-                let mut word = [0; 8];
-                let kept = bytes.len().min(8);
-                word[..kept].copy_from_slice(&bytes[..kept]);
-                warp.set(reg, lane, u64::from_le_bytes(word));
+                let word = values.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                warp.set(reg, lane, word);
+                if let Some(undefined) = &mut warp.undefined {
+                    let (bits, sources) = lacking.value();
+                    undefined.set(reg.slot, reg.wide, lane, bits, sources);
+                }
             }
             Passed::Bytes(place) => {
-                if let Some(at) = self.local(warp, place, bytes.len() as u32, lane) {
-                    warp.local[at..at + bytes.len()].copy_from_slice(bytes);
+                if let Some(at) = self.local(warp, place, values.len() as u32, lane) {
+                    warp.local[at..at + values.len()].copy_from_slice(values);
+                    let offset = (at - lane * self.launch.program.local_bytes as usize) as u32;
+                    let count = values.len() as u32;
+                    self.store_undefined(Some(warp), Target::Local { offset }, (count, lacking), who, "an argument");
                 }
             }
         }
@@ -90,10 +126,10 @@ impl Cluster<'_> {
             let message = format!("the calls need more than {} bytes of stack", crate::program::STACK_BYTES);
             return Err(Fault::new(FindingKind::OutOfBounds, first, message));
         }
-        let arguments: Vec<Vec<Vec<u8>>> = lanes(mask)
+        let arguments: Vec<Vec<Carried>> = lanes(mask)
             .map(|lane| {
                 let pairs = call.arguments.iter().zip(&routine.params);
-                pairs.map(|(from, formal)| self.copy_in(warp, *from, size(*formal), lane)).collect()
+                pairs.map(|(from, formal)| self.take(warp, *from, size(*formal), Who::lane(warp, lane, pc))).collect()
             })
             .collect();
         let open = Open {
@@ -104,16 +140,19 @@ impl Cluster<'_> {
             frame_step,
             registers: routine.registers.iter().map(|reg| warp.regs[reg.slot as usize]).collect(),
             predicates: routine.predicates.iter().map(|&index| warp.predicates[index as usize]).collect(),
+            undefined: match &warp.undefined {
+                Some(undefined) => routine.registers.iter().map(|reg| undefined.save(reg.slot)).collect(),
+                None => Vec::new(),
+            },
         };
         for lane in lanes(mask) {
             warp.regs[program.frame as usize].w_mut()[lane] = frame;
         }
         for (lane, values) in lanes(mask).zip(arguments) {
-            for (formal, bytes) in routine.params.iter().zip(values) {
-                self.copy_out(warp, placed(*formal), &bytes, lane);
+            for (formal, carried) in routine.params.iter().zip(values) {
+                self.copy_out(warp, placed(*formal), &carried, Who::lane(warp, lane, pc));
             }
         }
-        mark_written(warp, routine.params.iter().copied(), mask);
         let number = match warp.calls.iter().position(|open| open.pending == 0) {
             Some(free) => {
                 warp.calls[free] = open;
@@ -138,13 +177,21 @@ impl Cluster<'_> {
         let Open { parent, routine, pc, frame_step, .. } = *open;
         let routine: &Routine = &program.routines[routine as usize];
         let Op::Call(call) = &program.code[pc as usize].op else { return };
-        let results: Vec<Vec<Vec<u8>>> = lanes(mask)
-            .map(|lane| routine.results.iter().map(|formal| self.copy_in(warp, placed(*formal), size(*formal), lane)).collect())
+        let results: Vec<Vec<Carried>> = lanes(mask)
+            .map(|lane| {
+                let take = |formal: &Formal| self.take(warp, placed(*formal), size(*formal), Who::lane(warp, lane, pc));
+                routine.results.iter().map(take).collect()
+            })
             .collect();
-        let (registers, predicates) = {
+        let (registers, predicates, undefined) = {
             let open = &warp.calls[number as usize];
-            (open.registers.clone(), open.predicates.clone())
+            (open.registers.clone(), open.predicates.clone(), open.undefined.clone())
         };
+        if let Some(own) = &mut warp.undefined {
+            for (reg, saved) in routine.registers.iter().zip(&undefined) {
+                own.restore(reg.slot, reg.wide, mask, saved);
+            }
+        }
         for (reg, saved) in routine.registers.iter().zip(&registers) {
             warp.regs[reg.slot as usize].take(saved, reg.wide, mask);
         }
@@ -155,8 +202,8 @@ impl Cluster<'_> {
             warp.regs[program.frame as usize].w_mut()[lane] -= u64::from(frame_step);
         }
         for (lane, values) in lanes(mask).zip(results) {
-            for (to, bytes) in call.results.iter().zip(values) {
-                self.copy_out(warp, *to, &bytes, lane);
+            for (to, carried) in call.results.iter().zip(values) {
+                self.copy_out(warp, *to, &carried, Who::lane(warp, lane, pc));
             }
         }
         let fragment = &mut warp.fragments[fragment];
@@ -182,15 +229,5 @@ fn placed(formal: Formal) -> Passed {
     match formal {
         Formal::Bytes { at, .. } => Passed::Bytes(StackPlace { at, framed: true }),
         Formal::Register(reg) => Passed::Register(reg),
-    }
-}
-
-fn mark_written(warp: &mut Warp, formals: impl Iterator<Item = Formal>, mask: u32) {
-    for formal in formals {
-        if let Formal::Register(Reg { slot, .. }) = formal
-            && let Some(written) = warp.written.get_mut(slot as usize)
-        {
-            *written |= mask;
-        }
     }
 }

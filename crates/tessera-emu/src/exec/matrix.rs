@@ -11,7 +11,7 @@ use tessera_types::element;
 use super::access::{Kind, Target, addresses};
 use super::{Cluster, Fault, Warp};
 use crate::finding::FindingKind;
-use crate::lanes::{FULL, LANES};
+use crate::lanes::{FULL, LANES, Slot};
 use crate::ops::half::to_f16;
 use crate::ops::round::NAN_F32;
 use crate::program::{Addr, Mma, Op, Order, Reg, Scope};
@@ -79,18 +79,12 @@ impl Cluster<'_> {
                 self.advise_rows(warp, *addr, to.len(), pc);
                 let rows = self.matrix_rows(warp, *addr, to.len(), pc, false)?;
                 for (matrix, to) in to.iter().enumerate() {
+                    let rows = &rows[8 * matrix..8 * matrix + 8];
                     for lane in 0..LANES {
-                        let (g, c) = (lane / 4, lane % 4);
-                        let half = |row: usize, column: usize| -> u32 {
-                            let (rank, offset) = rows[8 * matrix + row];
-                            let at = offset as usize + 2 * column;
-                            let memory = &self.blocks[rank].shared;
-                            u32::from(memory[at]) | u32::from(memory[at + 1]) << 8
-                        };
-                        let (low, high) =
-                            if *transpose { (half(2 * c, g), half(2 * c + 1, g)) } else { (half(g, 2 * c), half(g, 2 * c + 1)) };
-                        warp.set(*to, lane, u64::from(low | high << 16));
+                        let word = fragment(rows, *transpose, lane, |(rank, at)| &self.blocks[rank].shared[at..]);
+                        warp.set(*to, lane, u64::from(word));
                     }
+                    self.follow_fragments(warp, pc, rows, *transpose, *to);
                 }
             }
             Op::StoreMatrix { from, addr, transpose } => {
@@ -98,31 +92,45 @@ impl Cluster<'_> {
                 self.advise_rows(warp, *addr, from.len(), pc);
                 let rows = self.matrix_rows(warp, *addr, from.len(), pc, true)?;
                 for (matrix, from) in from.iter().enumerate() {
+                    let origin = self.origin_of_any(warp, pc, &[*from]);
                     for lane in 0..LANES {
-                        let (g, c) = (lane / 4, lane % 4);
+                        let undefined = warp.undefined.as_ref().map_or(0, |undefined| undefined.bits(from.slot, false, lane));
                         let value = warp.value(*from, lane);
-                        for (index, part) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {
-                            let (row, column) = if *transpose { (2 * c + index, g) } else { (g, 2 * c + index) };
+                        for half in 0..2 {
+                            let (row, column) = element(*transpose, lane, half);
                             let (rank, offset) = rows[8 * matrix + row];
                             let at = offset as usize + 2 * column;
-                            self.blocks[rank].shared[at..at + 2].copy_from_slice(&part.to_le_bytes());
+                            let [value, undefined] = [value, undefined].map(|word| ((word >> (16 * half)) as u16).to_le_bytes());
+                            self.blocks[rank].shared[at..at + 2].copy_from_slice(&value);
+                            self.blocks[rank].undefined.store(at, &undefined, |_| origin);
                         }
                     }
                 }
             }
             Op::MoveMatrix { to, from } => {
-                let source = warp.regs[from.slot as usize];
-                for lane in 0..LANES {
+                // Element (row, column) stands in lane 4 row + column / 2.
+                let turned = |source: &Slot, lane: usize| {
                     let (g, c) = (lane / 4, lane % 4);
-                    // Element (row, column) stands in lane 4 row + column / 2.
                     let half = |row: usize, column: usize| source.n()[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;
-                    warp.set(*to, lane, u64::from(half(2 * c, g) | half(2 * c + 1, g) << 16));
+                    u64::from(half(2 * c, g) | half(2 * c + 1, g) << 16)
+                };
+                let origin = self.origin_of_any(warp, pc, &[*from]);
+                if let Some(undefined) = &mut warp.undefined {
+                    let source = undefined.slot(from.slot, false);
+                    for lane in 0..LANES {
+                        undefined.set(to.slot, false, lane, turned(&source, lane), origin.unwrap_or_default());
+                    }
                 }
+                let source = warp.regs[from.slot as usize];
+                (0..LANES).for_each(|lane| warp.set(*to, lane, turned(&source, lane)));
             }
-            Op::Mma(mma) => multiply(warp, mma),
+            Op::Mma(mma) => {
+                self.follow_mma(warp, pc, mma);
+                multiply(warp, mma);
+            }
             Op::WmmaLoad { to, addr, stride, piece } => self.load_piece(warp, pc, to, *addr, *stride, *piece)?,
             Op::WmmaStore { from, addr, stride, piece } => self.store_piece(warp, pc, from, *addr, *stride, *piece)?,
-            Op::Wmma(mma) => super::wmma::multiply(warp, mma),
+            Op::Wmma(mma) => self.multiply_pieces(warp, pc, mma),
             _ => {}
         }
         Ok(())
@@ -156,8 +164,30 @@ impl Cluster<'_> {
     }
 }
 
-/// The codes of an operand as rows of K: `rows` rows, or the columns of B.
-fn operand(warp: &Warp, regs: &[Reg], ty: Type, rows: usize, k: usize, is_a: bool) -> Vec<u64> {
+/// Row and column of one of a lane's two elements of an 8 x 8 matrix.
+fn element(transpose: bool, lane: usize, half: usize) -> (usize, usize) {
+    let (g, c) = (lane / 4, lane % 4);
+    if transpose { (2 * c + half, g) } else { (g, 2 * c + half) }
+}
+
+/// A lane's two elements of an 8 x 8 matrix whose rows lie at eight places; `memory` gives the bytes from a place on.
+pub(super) fn fragment<'m>(
+    rows: &[(usize, u32)],
+    transpose: bool,
+    lane: usize,
+    memory: impl Fn((usize, usize)) -> &'m [u8],
+) -> u32 {
+    let half = |half: usize| {
+        let (row, column) = element(transpose, lane, half);
+        let (rank, offset) = rows[row];
+        let bytes = memory((rank, offset as usize + 2 * column));
+        u32::from(bytes[0]) | u32::from(bytes[1]) << 8
+    };
+    half(0) | half(1) << 16
+}
+
+/// The codes of an operand, which `read` takes from registers, as rows of K: `rows` rows, or the columns of B.
+pub(super) fn operand(read: &dyn Fn(Reg, usize) -> u64, regs: &[Reg], ty: Type, rows: usize, k: usize, is_a: bool) -> Vec<u64> {
     let bits = width(ty);
     let each = if ty == Type::F64 { 1 } else { 32 / bits as usize };
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -166,7 +196,7 @@ fn operand(warp: &Warp, regs: &[Reg], ty: Type, rows: usize, k: usize, is_a: boo
         for lane in 0..LANES {
             let (g, c) = (lane / 4, lane % 4);
             let (row, chunk) = if is_a && rows == 16 { (g + 8 * (index % 2), index / 2) } else { (g, index) };
-            let value = warp.value(*reg, lane);
+            let value = read(*reg, lane);
             for element in 0..each {
                 let at = chunk * 4 * each + c * each + element;
                 if at < k && row < rows {
@@ -179,7 +209,7 @@ fn operand(warp: &Warp, regs: &[Reg], ty: Type, rows: usize, k: usize, is_a: boo
 }
 
 /// Element `(row, column)` of C or D: which register, which lane, which half of a packed one.
-fn place(row: usize, column: usize, packed: bool) -> (usize, usize, u32) {
+pub(super) fn place(row: usize, column: usize, packed: bool) -> (usize, usize, u32) {
     let lane = 4 * (row % 8) + column / 2;
     let value = 2 * (row / 8) + column % 2;
     if packed { (value / 2, lane, 16 * (value as u32 % 2)) } else { (value, lane, 0) }
@@ -214,8 +244,9 @@ pub(super) fn dot<'a>(mma: &Mma, pairs: impl Iterator<Item = (&'a u64, &'a u64)>
 fn multiply(warp: &mut Warp, mma: &Mma) {
     let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
-    let a = operand(warp, &mma.a, a_ty, m, k, true);
-    let b = operand(warp, &mma.b, b_ty, n, k, false);
+    let read = |reg: Reg, lane: usize| warp.value(reg, lane);
+    let a = operand(&read, &mma.a, a_ty, m, k, true);
+    let b = operand(&read, &mma.b, b_ty, n, k, false);
     let mut results = vec![0u64; m * n];
     for row in 0..m {
         for column in 0..n {

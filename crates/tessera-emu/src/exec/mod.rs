@@ -18,6 +18,7 @@ mod run;
 mod schedule;
 mod step;
 pub(crate) mod tensor;
+pub(crate) mod undefined;
 pub(crate) mod wgmma;
 mod wmma;
 
@@ -39,6 +40,7 @@ use crate::sanitize::{GlobalShadow, Sanitizer};
 pub(crate) use access::Target;
 pub(crate) use schedule::{Progress, Stopped};
 pub(crate) use step::Actor;
+use undefined::{Origins, Shadow, Undefined};
 
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'a> {
@@ -191,18 +193,15 @@ pub(crate) struct Warp {
     /// Operations since lanes began to wait at a join, and whether atomics or strong loads were among them.
     pub(crate) apart: u64,
     pub(crate) strong: bool,
-    /// Written lanes by slot, where uninitialised reads are looked for.
-    pub(crate) written: Vec<u32>,
-    pub(crate) written_predicates: Vec<u32>,
-    /// Where a slot's or predicate's undefined value was first read; [`NOWHERE`] where it was not.
-    pub(crate) origins: Vec<u32>,
-    pub(crate) predicate_origins: Vec<u32>,
+    /// What nobody wrote, where that is followed.
+    pub(crate) undefined: Option<Box<Undefined>>,
 }
 
 /// A block.
 pub(crate) struct Block {
     pub(crate) index: [u32; 3],
     pub(crate) shared: Vec<u8>,
+    pub(crate) undefined: Shadow,
     pub(crate) warps: Vec<Option<Box<Warp>>>,
     pub(crate) barriers: Vec<barrier::BlockBarrier>,
     pub(crate) mbarriers: BTreeMap<u32, barrier::Mbarrier>,
@@ -228,6 +227,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) cluster_barrier: barrier::ClusterBarrier,
     pub(crate) next_warp: usize,
     pub(crate) findings: Findings,
+    pub(crate) origins: Origins,
     pub(crate) sanitizer: Option<Box<Sanitizer>>,
     /// Transactions of memory accesses, where advice is asked for.
     pub(crate) advice: Option<Counts>,
@@ -254,6 +254,7 @@ impl<'a> Cluster<'a> {
             let mut block = Block {
                 index,
                 shared: vec![0; shared.max(SHARED_START as usize)],
+                undefined: Shadow::of_block(shared.max(SHARED_START as usize), launch.options.sanitize.uninitialized),
                 warps: Vec::new(),
                 barriers: vec![barrier::BlockBarrier::default(); 16],
                 mbarriers: BTreeMap::new(),
@@ -280,6 +281,7 @@ impl<'a> Cluster<'a> {
             cluster_barrier: barrier::ClusterBarrier::default(),
             next_warp: 0,
             findings: Findings::default(),
+            origins: Origins::default(),
             advice: launch.options.sanitize.advice.then(Counts::default),
             sanitizer: (launch.options.sanitize.any() || launch.options.schedule == Schedule::Systematic)
                 .then(|| Box::new(Sanitizer::new(launch, number, count, warps, shared))),
@@ -325,17 +327,6 @@ impl Warp {
             .collect();
         let mut predicates = vec![0; program.predicates as usize];
         predicates[0] = FULL;
-        let track = launch.options.sanitize.uninitialized;
-        let written = match track {
-            true => program.slots.iter().map(|fill| if *fill == Fill::Register { 0 } else { FULL }).collect(),
-            false => Vec::new(),
-        };
-        let mut written_predicates = if track { vec![0; predicates.len()] } else { Vec::new() };
-        for (flags, name) in written_predicates.iter_mut().zip(&program.predicate_names) {
-            if !name.starts_with('%') && (name == "true" || name == "scratch") {
-                *flags = FULL;
-            }
-        }
         Warp {
             rank,
             index,
@@ -364,10 +355,7 @@ impl Warp {
             traced: launch.options.trace == Some((number(launch, block), index)),
             apart: 0,
             strong: false,
-            written,
-            origins: if track { vec![NOWHERE; program.slots.len()] } else { Vec::new() },
-            predicate_origins: if track { vec![NOWHERE; program.predicates as usize] } else { Vec::new() },
-            written_predicates,
+            undefined: launch.options.sanitize.uninitialized.then(|| Box::new(Undefined::new(program))),
         }
     }
 }

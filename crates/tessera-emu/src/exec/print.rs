@@ -2,13 +2,21 @@
 
 use tessera_types::printf::{Number, Part, parts};
 
+use super::undefined::{Use, Who};
 use super::{Cluster, Fault, Warp};
 use crate::lanes::lanes;
 use crate::program::{Passed, Space};
 
 impl Cluster<'_> {
     /// `vprintf`: the format and the arguments lie where two pointers say.
-    pub(super) fn print(&mut self, warp: &mut Warp, active: u32, format: Passed, arguments: Passed) -> Result<(), Fault> {
+    pub(super) fn print(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        pc: u32,
+        format: Passed,
+        arguments: Passed,
+    ) -> Result<(), Fault> {
         for lane in lanes(active) {
             let pointer = |place: Passed| {
                 let bytes = self.copy_in(warp, place, 8, lane);
@@ -28,6 +36,8 @@ impl Cluster<'_> {
                 from = from.next_multiple_of(bytes);
                 let mut word = [0; 8];
                 self.read_bytes(warp, Space::Generic, from, &mut word[..bytes as usize], lane)?;
+                let target = self.resolve(warp, Space::Generic, from, bytes as u32, 1, lane)?;
+                self.need_bytes(warp, target, bytes as u32, Who::lane(warp, lane, pc), "an argument", Use::Printed);
                 from += bytes;
                 Ok(u64::from_le_bytes(word))
             };

@@ -7,9 +7,7 @@ use super::access::Kind;
 use super::{Cluster, Fault, Fragment, Wait, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::lanes;
-use crate::program::{
-    Connective, Inst, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space,
-};
+use crate::program::{Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space};
 
 /// What becomes of a fragment behind an operation.
 pub(super) enum Outcome {
@@ -18,6 +16,8 @@ pub(super) enum Outcome {
     Park(Wait),
     /// Go on, but let others run first.
     Yield,
+    /// The fragment's lanes have parted.
+    Parted,
 }
 
 /// A fault and the operation that caused it.
@@ -64,7 +64,7 @@ impl Cluster<'_> {
             Some(meeting) if meeting.call == call => meeting.pc,
             _ => NOWHERE,
         };
-        let tracks = !warp.written.is_empty();
+        let follows = warp.undefined.is_some();
         let in_flight = self.launch.options.sanitize.any();
         let mut steps = 0;
         let mut executed = 0u64;
@@ -82,13 +82,15 @@ impl Cluster<'_> {
             let active = if inst.guard == Pred::TRUE { mask } else { mask & warp.predicate(inst.guard) };
             steps += 1;
             if active == 0 {
+                if follows {
+                    self.follow_bits(warp, pc, 0, mask);
+                }
                 pc += 1;
                 continue;
             }
             executed += u64::from(active.count_ones());
-            if tracks && let Err((fault, at)) = self.check_written(warp, pc, active, mask) {
-                pc = at;
-                break Err(fault);
+            if follows {
+                self.follow_bits(warp, pc, active, mask);
             }
             if in_flight && let Err(fault) = self.check_in_flight(warp, pc) {
                 break Err(fault);
@@ -99,7 +101,7 @@ impl Cluster<'_> {
                     let regs = &warp.regs;
                     let operands =
                         [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
-                    run(&mut warp.result, &operands);
+                    (run.call)(&mut warp.result, &operands);
                     warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
                     pc += 1;
                 }
@@ -107,7 +109,7 @@ impl Cluster<'_> {
                     let regs = &warp.regs;
                     let operands =
                         [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
-                    let holds = run(&operands);
+                    let holds = (run.call)(&operands);
                     let (yes, no) = match combine {
                         None => (holds, !holds),
                         Some((how, with)) => {
@@ -195,6 +197,7 @@ impl Cluster<'_> {
                             warp.fragments[fragment].wait = wait;
                             break Ok(());
                         }
+                        Ok(Outcome::Parted) => break Ok(()),
                         Err(fault) => break Err(fault),
                     }
                 }
@@ -215,7 +218,7 @@ impl Cluster<'_> {
             Op::BranchTo { .. } | Op::Call(_) | Op::Return => {}
             Op::TestPair { run, from, to, other, combine } => {
                 let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = [run[0](&operands), run[1](&operands)].map(|holds| warp.combined(holds, *combine));
+                let holds = run.map(|run| (run.call)(&operands)).map(|holds| warp.combined(holds, *combine));
                 for (index, holds) in [to, other].into_iter().zip(holds) {
                     if let Some(index) = index {
                         warp.set_predicate(*index, active, holds);
@@ -224,8 +227,8 @@ impl Cluster<'_> {
             }
             Op::Set { run, from, to, value, high, combine } => {
                 let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = warp.combined(run(&operands), *combine);
-                let high = high.map(|(run, value)| (warp.combined(run(&operands), *combine), value));
+                let holds = warp.combined((run.call)(&operands), *combine);
+                let high = high.map(|(run, value)| (warp.combined((run.call)(&operands), *combine), value));
                 for lane in lanes(active) {
                     let mut result = if holds >> lane & 1 == 1 { *value } else { 0 };
                     if let Some((holds, value)) = high
@@ -412,7 +415,7 @@ impl Cluster<'_> {
             Op::SetMaxRegisters { count, more } => return self.set_registers(warp, fragment, active, *count, *more),
             Op::GridWait | Op::GridLaunch => {}
             Op::Sleep => return Ok(Outcome::Yield),
-            Op::Print { format, arguments } => self.print(warp, active, *format, *arguments)?,
+            Op::Print { format, arguments } => self.print(warp, active, pc, *format, *arguments)?,
             Op::Shuffle { .. }
             | Op::Vote { .. }
             | Op::Match { .. }
@@ -481,7 +484,7 @@ impl Cluster<'_> {
         let program = self.launch.program;
         let meta = &program.meta[pc as usize];
         let mut line = format!("{:>5}  {active:08x}  {}", meta.line, meta.mnemonic);
-        for &slot in &meta.writes {
+        for &slot in meta.writes.iter().filter(|_| !meta.prepares) {
             let wide = matches!(&program.code[pc as usize].op, Op::Map { to, .. } if to.slot == slot && to.wide);
             let values: Vec<u64> = lanes(active).map(|lane| warp.regs[slot as usize].get(wide, lane)).collect();
             let same = values.iter().all(|value| *value == values[0]);
@@ -501,100 +504,6 @@ impl Cluster<'_> {
         {
             lines.push(line);
         }
-    }
-
-    /// What nothing was written to must not decide anything. Compilers let undefined values through moves, arithmetic and
-    /// shuffles where their results are not used, so there they only spread; a guard, an address, a store, a barrier or
-    /// any other use is the mistake, told at the place where the value was first read.
-    fn check_written(&mut self, warp: &mut Warp, pc: u32, active: u32, mask: u32) -> Result<(), (Fault, u32)> {
-        let program = self.launch.program;
-        let meta = &program.meta[pc as usize];
-        let mistake = |missing: u32, name: &str, origin: u32| {
-            let message = format!("`{name}` is read before anything was written to it");
-            let fault = Fault::new(FindingKind::Uninitialized, missing.trailing_zeros() as usize, message);
-            Err((fault, if origin == NOWHERE { pc } else { origin }))
-        };
-        let Inst { op, guard } = &program.code[pc as usize];
-        let flag = |warp: &Warp, index: u32| (warp.written_predicates[index as usize], warp.predicate_origins[index as usize]);
-        // The guard is read by every lane.
-        let (written, origin) = flag(warp, guard.index);
-        if mask & !written != 0 {
-            return mistake(mask & !written, &program.predicate_names[guard.index as usize], origin);
-        }
-        let spreads = match op {
-            Op::Map { .. }
-            | Op::Test { .. }
-            | Op::TestPair { .. }
-            | Op::Set { .. }
-            | Op::Video { .. }
-            | Op::Convert { .. }
-            | Op::ConvertPair { .. }
-            | Op::ConvertSplit { .. }
-            | Op::Select { .. }
-            | Op::Unpack { .. }
-            | Op::Pack { .. }
-            | Op::Carry { .. }
-            | Op::Predicate { .. }
-            | Op::LogicPredicate { .. } => u32::MAX,
-            Op::Shuffle { value, .. } => *value,
-            _ => NOWHERE - 1,
-        };
-        let (mut undefined, mut source) = (0, pc);
-        for &slot in &meta.reads {
-            let mut missing = active & !warp.written[slot as usize];
-            // A selection reads one side in each lane.
-            if let Op::Select { a, b, by, .. } = op
-                && a != b
-            {
-                let by = warp.predicate(*by);
-                missing &= if slot == *a { by } else { !by };
-            }
-            if missing == 0 {
-                continue;
-            }
-            let origin = warp.origins[slot as usize];
-            match spreads {
-                u32::MAX => {
-                    undefined |= missing;
-                    source = if origin == NOWHERE { pc } else { origin };
-                }
-                value if value == slot => {
-                    if origin == NOWHERE {
-                        warp.origins[slot as usize] = pc;
-                    }
-                }
-                _ => return mistake(missing, &program.names[slot as usize], origin),
-            }
-        }
-        for &index in &meta.reads_predicates {
-            let (written, origin) = flag(warp, index);
-            let missing = active & !written;
-            if missing != 0 && spreads != u32::MAX {
-                return mistake(missing, &program.predicate_names[index as usize], origin);
-            }
-            if missing != 0 {
-                undefined |= missing;
-                source = if origin == NOWHERE { pc } else { origin };
-            }
-        }
-        // A product and a shuffle note their results themselves.
-        if !matches!(op, Op::Wgmma(_) | Op::Shuffle { .. }) {
-            for &slot in &meta.writes {
-                let written = &mut warp.written[slot as usize];
-                *written = (*written | active) & !undefined;
-                if undefined != 0 {
-                    warp.origins[slot as usize] = source;
-                }
-            }
-        }
-        for &index in &meta.writes_predicates {
-            let written = &mut warp.written_predicates[index as usize];
-            *written = (*written | active) & !undefined;
-            if undefined != 0 {
-                warp.predicate_origins[index as usize] = source;
-            }
-        }
-        Ok(())
     }
 }
 

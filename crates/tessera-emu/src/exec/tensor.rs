@@ -166,22 +166,24 @@ impl Cluster<'_> {
     }
 
     /// The pieces of global memory that a far side is, where sanitizers follow them: what lies outside the tensor is not touched.
-    pub(super) fn far_places(&self, far: &Far) -> Vec<(Target, u32)> {
+    /// Each with its bytes, and where it stands in the box.
+    pub(super) fn far_places(&self, far: &Far) -> Vec<(Target, u32, u32)> {
         let mut places = Vec::new();
         if self.sanitizer.is_none() {
             return places;
         }
-        let mut add = |address: u64, bytes: u32| {
+        let mut add = |address: u64, bytes: u32, at: u32| {
             if let Some(allocation) = self.launch.heap.find(address, u64::from(bytes)).filter(|_| bytes > 0) {
-                places.push((Target::Global { allocation, address }, bytes));
+                places.push((Target::Global { allocation, address }, bytes, at));
             }
         };
         match far {
-            Far::Line { address, bytes } => add(*address, *bytes),
+            Far::Line { address, bytes } => add(*address, *bytes, 0),
             Far::Box { map, at } => {
                 let element = map.dtype.bits() / 8;
-                let outcome = self.rows(map, at, |_, address, inside| {
-                    add(address + u64::from(inside.start * element), (inside.end - inside.start) * element);
+                let outcome = self.rows(map, at, |offset, address, inside| {
+                    let start = inside.start * element;
+                    add(address + u64::from(start), (inside.end - inside.start) * element, offset + start);
                     Ok(())
                 });
                 debug_assert!(outcome.is_ok(), "nothing is refused");
@@ -256,16 +258,7 @@ impl Cluster<'_> {
 
     /// Reads a box or line from shared memory, undoing the swizzle.
     pub(super) fn read_near(&self, rank: usize, offset: u32, bytes: u32, mode: u8) -> Vec<u8> {
-        let memory = &self.blocks[rank].shared;
-        if mode == 0 {
-            return memory[offset as usize..(offset + bytes) as usize].to_vec();
-        }
-        let mut data = vec![0; bytes as usize];
-        for (index, chunk) in data.chunks_exact_mut(16).enumerate() {
-            let at = swizzle(offset + index as u32 * 16, mode) as usize;
-            chunk.copy_from_slice(&memory[at..at + 16]);
-        }
-        data
+        unswizzled(&self.blocks[rank].shared, offset, bytes, mode)
     }
 
     /// Writes a box or line to shared memory, swizzled.
@@ -296,6 +289,19 @@ impl Cluster<'_> {
         }
         Ok(())
     }
+}
+
+/// The bytes of a box that lies swizzled in memory.
+pub(super) fn unswizzled(memory: &[u8], offset: u32, bytes: u32, mode: u8) -> Vec<u8> {
+    if mode == 0 {
+        return memory[offset as usize..(offset + bytes) as usize].to_vec();
+    }
+    let mut data = vec![0; bytes as usize];
+    for (index, chunk) in data.chunks_exact_mut(16).enumerate() {
+        let at = swizzle(offset + index as u32 * 16, mode) as usize;
+        chunk.copy_from_slice(&memory[at..at + 16]);
+    }
+    data
 }
 
 fn element_type(dtype: DType) -> Type {

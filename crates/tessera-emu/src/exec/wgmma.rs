@@ -20,9 +20,10 @@ use tessera_ptx::Type;
 use super::access::Target;
 use super::asynchronous::{Busy, Product};
 use super::matrix::{decode, finished, integer};
+use super::undefined::{Element, Lack};
 use super::{Cluster, Fault, Warp};
 use crate::finding::FindingKind;
-use crate::lanes::LANES;
+use crate::lanes::{FULL, LANES};
 use crate::ops::half::to_f16;
 use crate::program::{Program, Reg, SHARED_START, Wgmma, WgmmaA};
 use crate::sanitize::JobAccess;
@@ -45,9 +46,9 @@ type OperandKey = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Operands {
     /// K rows of N.
-    floats: Vec<(OperandKey, Rc<Vec<f32>>)>,
+    floats: Vec<(OperandKey, Rc<Vec<f32>>, Lack)>,
     /// N rows of K.
-    integers: Vec<(OperandKey, Rc<Vec<i32>>)>,
+    integers: Vec<(OperandKey, Rc<Vec<i32>>, Lack)>,
 }
 
 /// Rows of a warp.
@@ -149,31 +150,28 @@ pub(super) fn remark(warp: &mut Warp, program: &Program) {
     }
 }
 
-impl Cluster<'_> {
-    /// The elements of a shared operand as `rows` rows of `k`, each by `decode`.
-    fn gather_matrix<T: Copy + Default>(
-        &mut self,
-        warp: &Warp,
-        product: &Product,
-        matrix: Matrix,
+impl Matrix {
+    /// The elements in shared memory as `rows` rows of `k`, each by `decode`; `visit` is told of each run of bytes.
+    fn gather<T: Copy + Default>(
+        self,
+        memory: &[u8],
         (first, rows, k): (u32, u32, u32),
         decode: impl Fn(u64) -> T,
+        mut visit: impl FnMut(u32, u32),
     ) -> Result<Vec<T>, Fault> {
-        let memory = &self.blocks[warp.rank].shared;
         let mut out = vec![T::default(); (rows * k) as usize];
-        let bytes = (matrix.bits / 8).max(1) as usize;
-        let mut chunks = Vec::new();
+        let bytes = (self.bits / 8).max(1) as usize;
         // A run of 16 bytes stays together under every layout.
-        let (outer, inner) = if matrix.mn_major { (k, rows) } else { (rows, k) };
-        let per_chunk = 128 / matrix.bits;
+        let (outer, inner) = if self.mn_major { (k, rows) } else { (rows, k) };
+        let per_chunk = 128 / self.bits;
         for major in 0..outer {
             let mut minor = 0;
             while minor < inner {
-                let (i, at_k) = if matrix.mn_major { (first + minor, major) } else { (first + major, minor) };
-                let start = matrix.address(i, at_k);
+                let (i, at_k) = if self.mn_major { (first + minor, major) } else { (first + major, minor) };
+                let start = self.address(i, at_k);
                 // MN-major runs may begin inside a chunk only where `first` does.
-                let count = (per_chunk - (if matrix.mn_major { i % per_chunk } else { at_k % per_chunk })).min(inner - minor);
-                let end = start as usize + (count * matrix.bits / 8) as usize;
+                let count = (per_chunk - (if self.mn_major { i % per_chunk } else { at_k % per_chunk })).min(inner - minor);
+                let end = start as usize + (count * self.bits / 8) as usize;
                 if start < SHARED_START || end > memory.len() {
                     let message = format!(
                         "a matrix descriptor leads to shared {start:#x}: the block's memory is {SHARED_START:#x} to {:#x}",
@@ -181,34 +179,72 @@ impl Cluster<'_> {
                     );
                     return Err(Fault::new(FindingKind::OutOfBounds, 0, message));
                 }
-                if self.sanitizer.is_some() {
-                    chunks.push((start, end as u32 - start));
-                }
+                visit(start, end as u32 - start);
                 for element in 0..count {
-                    let at = start as usize + (element * matrix.bits / 8) as usize;
+                    let at = start as usize + (element * self.bits / 8) as usize;
                     let mut word = [0; 8];
                     word[..bytes].copy_from_slice(&memory[at..at + bytes]);
-                    let code = u64::from_le_bytes(word) >> if matrix.bits < 8 { element * matrix.bits % 8 } else { 0 };
-                    let (row, column) = if matrix.mn_major { (minor + element, major) } else { (major, minor + element) };
+                    let code = u64::from_le_bytes(word) >> if self.bits < 8 { element * self.bits % 8 } else { 0 };
+                    let (row, column) = if self.mn_major { (minor + element, major) } else { (major, minor + element) };
                     out[(row * k + column) as usize] = decode(code);
                 }
                 minor += count;
             }
         }
+        Ok(out)
+    }
+}
+
+impl Cluster<'_> {
+    /// The elements of a shared operand as `rows` rows of `k`, each by `decode`, and the rows that lack something.
+    fn gather_matrix<T: Copy + Default>(
+        &mut self,
+        warp: &Warp,
+        product: &Product,
+        matrix: Matrix,
+        range: (u32, u32, u32),
+        decode: impl Fn(u64) -> T,
+    ) -> Result<(Vec<T>, Lack), Fault> {
+        let mut chunks = Vec::new();
+        let watched = self.sanitizer.is_some();
+        let visit = |start: u32, bytes: u32| {
+            if watched {
+                chunks.push((start, bytes));
+            }
+        };
+        let elements = matrix.gather(&self.blocks[warp.rank].shared, range, decode, visit)?;
+        let mask = if matrix.bits < 8 { (1 << matrix.bits) - 1 } else { u64::MAX };
+        let lack = self.lack_of_memory(warp, product.pc, &chunks, range.2 as usize, |memory| {
+            matrix.gather(memory, range, |code| code & mask != 0, |_, _| ()).unwrap_or_default()
+        });
         if let Some(mut sanitizer) = self.sanitizer.take() {
             for (offset, bytes) in chunks {
-                sanitizer.job_access(
-                    self,
-                    product.ticket,
-                    product.pc,
-                    Target::Shared { rank: warp.rank, offset },
-                    bytes,
-                    JobAccess::Read,
-                );
+                let target = Target::Shared { rank: warp.rank, offset };
+                sanitizer.job_access(self, product.ticket, product.pc, target, bytes, JobAccess::Read);
             }
             self.sanitizer = Some(sanitizer);
         }
-        Ok(out)
+        Ok((elements, lack))
+    }
+
+    /// Which elements of a warp's part of D are undefined.
+    fn follow_product(&mut self, warp: &mut Warp, wgmma: &Wgmma, product: &Product, (a, b): (&Lack, &Lack)) {
+        let Some(undefined) = &warp.undefined else { return };
+        let adds = product.accumulate;
+        if a.is_none() && b.is_none() && (!adds || wgmma.d.iter().all(|reg| undefined.lanes(reg.slot) == 0)) {
+            let Some(undefined) = &mut warp.undefined else { return };
+            wgmma.d.iter().for_each(|reg| undefined.clear(reg.slot, FULL));
+            return;
+        }
+        let packed = wgmma.types[0] == Type::F16;
+        let mut elements = Vec::with_capacity(ROWS * usize::from(wgmma.n));
+        each_place(usize::from(wgmma.n), packed, |row, column, reg, lane, shift| {
+            let reg = wgmma.d[reg];
+            let before = if adds { undefined.bits(reg.slot, reg.wide, lane) >> shift } else { 0 };
+            elements.push((Element { row, column, reg, lane, shift, bits: if packed { 16 } else { 32 } }, before));
+        });
+        let summand = if adds { self.origin_of_any(warp, product.pc, &wgmma.d) } else { None };
+        self.spread_product(warp, (a, b), elements.into_iter(), summand);
     }
 
     pub(super) fn multiply(
@@ -231,39 +267,47 @@ impl Cluster<'_> {
             WgmmaA::Registers(_) => None,
         };
         let registers = match &wgmma.a {
-            WgmmaA::Registers(regs) => register_operand(warp, regs, width(a_ty), k),
+            WgmmaA::Registers(regs) => register_operand(&|reg, lane| warp.value(reg, lane), regs, width(a_ty), k),
             WgmmaA::Descriptor(_) => Vec::new(),
+        };
+        let lack = match &wgmma.a {
+            WgmmaA::Registers(regs) => {
+                self.lack_of_registers(warp, product.pc, regs, k, |read| register_operand(read, regs, width(a_ty), k))
+            }
+            WgmmaA::Descriptor(_) => Lack::default(),
         };
         let (a_range, b_range) = ((row, ROWS as u32, k as u32), (0, n as u32, k as u32));
         if integers {
             let read = |ty: Type| move |code: u64| if ty == Type::B1 { (code & 1) as i32 } else { integer(ty, code) };
-            let a = match a {
+            let (a, lack_a) = match a {
                 Some(matrix) => self.gather_matrix(warp, product, matrix, a_range, read(a_ty))?,
-                None => registers.into_iter().map(read(a_ty)).collect(),
+                None => (registers.into_iter().map(read(a_ty)).collect(), lack),
             };
-            let known = shared.integers.iter().find(|(own, _)| *own == key).map(|(_, b)| Rc::clone(b));
-            let b = match known {
-                Some(b) => b,
+            let known = shared.integers.iter().find(|(own, ..)| *own == key).map(|(_, b, lack)| (Rc::clone(b), *lack));
+            let (b, lack_b) = match known {
+                Some(known) => known,
                 None => {
-                    let b = Rc::new(self.gather_matrix(warp, product, b, b_range, read(b_ty))?);
-                    shared.integers.push((key, Rc::clone(&b)));
-                    b
+                    let (b, lack) = self.gather_matrix(warp, product, b, b_range, read(b_ty))?;
+                    let b = Rc::new(b);
+                    shared.integers.push((key, Rc::clone(&b), lack));
+                    (b, lack)
                 }
             };
+            self.follow_product(warp, wgmma, product, (&lack_a, &lack_b));
             integer_product(warp, wgmma, product, &a, &b, (n, k));
             return Ok(());
         }
         let sign = |negate: bool| if negate { -1.0f32 } else { 1.0 };
         let (sign_a, sign_b) = (sign(wgmma.negate_a), sign(wgmma.negate_b));
-        let a = match a {
+        let (a, lack_a) = match a {
             Some(matrix) => self.gather_matrix(warp, product, matrix, a_range, |code| sign_a * decode(a_ty, code))?,
-            None => registers.into_iter().map(|code| sign_a * decode(a_ty, code)).collect(),
+            None => (registers.into_iter().map(|code| sign_a * decode(a_ty, code)).collect(), lack),
         };
-        let known = shared.floats.iter().find(|(own, _)| *own == key).map(|(_, across)| Rc::clone(across));
-        let across = match known {
-            Some(across) => across,
+        let known = shared.floats.iter().find(|(own, ..)| *own == key).map(|(_, across, lack)| (Rc::clone(across), *lack));
+        let (across, lack_b) = match known {
+            Some(known) => known,
             None => {
-                let b = self.gather_matrix(warp, product, b, b_range, |code| sign_b * decode(b_ty, code))?;
+                let (b, lack) = self.gather_matrix(warp, product, b, b_range, |code| sign_b * decode(b_ty, code))?;
                 // B with N contiguous, so that the sums of a row are vector code.
                 let mut across = vec![0.0f32; n * k];
                 for (column, values) in b.chunks_exact(k).enumerate() {
@@ -272,10 +316,11 @@ impl Cluster<'_> {
                     }
                 }
                 let across = Rc::new(across);
-                shared.floats.push((key, Rc::clone(&across)));
-                across
+                shared.floats.push((key, Rc::clone(&across), lack));
+                (across, lack)
             }
         };
+        self.follow_product(warp, wgmma, product, (&lack_a, &lack_b));
         let packed = d_ty == Type::F16;
         let mut sums = vec![0.0f32; ROWS * n];
         if product.accumulate {
@@ -338,13 +383,13 @@ fn each_place(n: usize, packed: bool, mut visit: impl FnMut(usize, usize, usize,
 }
 
 /// Operand A in four registers: the codes of 16 rows of K.
-fn register_operand(warp: &Warp, regs: &[Reg], bits: u32, k: usize) -> Vec<u64> {
+fn register_operand(read: &dyn Fn(Reg, usize) -> u64, regs: &[Reg], bits: u32, k: usize) -> Vec<u64> {
     let each = (32 / bits) as usize;
     let mut codes = vec![0; ROWS * k];
     for (index, reg) in regs.iter().enumerate() {
         for lane in 0..LANES {
             let (row, chunk) = (lane / 4 + 8 * (index % 2), index / 2);
-            let value = warp.value(*reg, lane);
+            let value = read(*reg, lane);
             for element in 0..each {
                 let at = chunk * 4 * each + lane % 4 * each + element;
                 codes[row * k + at] = value >> (element as u32 * bits) & ((1 << bits) - 1);

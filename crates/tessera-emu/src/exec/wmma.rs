@@ -8,6 +8,7 @@ use tessera_ptx::Type;
 
 use super::access::{Kind, addresses};
 use super::matrix::{dot, width};
+use super::undefined::{Lacking, Who};
 use super::{Cluster, Fault, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::LANES;
@@ -18,40 +19,42 @@ fn each(ty: Type) -> usize {
     (32 / width(ty) as usize).max(1)
 }
 
-fn elements(warp: &Warp, regs: &[Reg], ty: Type, count: usize) -> Vec<u64> {
+fn elements(read: &dyn Fn(Reg, usize) -> u64, regs: &[Reg], ty: Type, count: usize) -> Vec<u64> {
     let (bits, each, own) = (width(ty), each(ty), count / LANES);
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     (0..count)
         .map(|element| {
             let (lane, place) = (element / own, element % own);
-            regs.get(place / each).map_or(0, |reg| warp.value(*reg, lane) >> ((place % each) as u32 * bits) & mask)
+            regs.get(place / each).map_or(0, |reg| read(*reg, lane) >> ((place % each) as u32 * bits) & mask)
         })
         .collect()
 }
 
-fn put(warp: &mut Warp, regs: &[Reg], ty: Type, codes: &[u64]) {
+/// Writes elements to registers by `write`.
+fn put(regs: &[Reg], ty: Type, codes: &[u64], mut write: impl FnMut(Reg, usize, u64)) {
     let (bits, each, own) = (width(ty), each(ty), codes.len() / LANES);
     for lane in 0..LANES {
         for (index, reg) in regs.iter().enumerate() {
             let parts = (0..each).map(|part| codes[lane * own + (index * each + part) % own] << (part as u32 * bits));
-            warp.set(*reg, lane, parts.fold(0, |value, part| value | part));
+            write(*reg, lane, parts.fold(0, |value, part| value | part));
         }
     }
 }
 
-pub(super) fn multiply(warp: &mut Warp, mma: &Mma) {
+fn multiply(warp: &mut Warp, mma: &Mma) {
     let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
-    let a = elements(warp, &mma.a, a_ty, m * k);
-    let b = elements(warp, &mma.b, b_ty, k * n);
-    let c = elements(warp, &mma.c, c_ty, m * n);
+    let read = |reg: Reg, lane: usize| warp.value(reg, lane);
+    let a = elements(&read, &mma.a, a_ty, m * k);
+    let b = elements(&read, &mma.b, b_ty, k * n);
+    let c = elements(&read, &mma.c, c_ty, m * n);
     let results: Vec<u64> = (0..m * n)
         .map(|at| {
             let (row, column) = (at / n, at % n);
             dot(mma, a[row * k..][..k].iter().zip(b[column..].iter().step_by(n)), c[at])
         })
         .collect();
-    put(warp, &mma.d, d_ty, &results);
+    put(&mma.d, d_ty, &results, |reg, lane, value| warp.set(reg, lane, value));
 }
 
 /// How many bytes behind the first element each one stands, by rows.
@@ -71,6 +74,39 @@ fn offsets(warp: &Warp, stride: Option<Reg>, piece: Piece) -> Vec<u64> {
 }
 
 impl Cluster<'_> {
+    /// `wmma.mma`
+    pub(super) fn multiply_pieces(&mut self, warp: &mut Warp, pc: u32, mma: &Mma) {
+        self.follow_pieces(warp, pc, mma);
+        multiply(warp, mma);
+    }
+
+    /// Which elements of a product are undefined.
+    fn follow_pieces(&mut self, warp: &mut Warp, pc: u32, mma: &Mma) {
+        let Some(undefined) = &warp.undefined else { return };
+        if mma.a.iter().chain(&mma.b).chain(&mma.c).all(|reg| undefined.lanes(reg.slot) == 0) {
+            return;
+        }
+        let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
+        let [d_ty, a_ty, b_ty, c_ty] = mma.types;
+        let read = |reg: Reg, lane: usize| undefined.bits(reg.slot, reg.wide, lane);
+        let a = elements(&read, &mma.a, a_ty, m * k);
+        let b = elements(&read, &mma.b, b_ty, k * n);
+        let c = elements(&read, &mma.c, c_ty, m * n);
+        let all = if width(d_ty) == 64 { u64::MAX } else { (1 << width(d_ty)) - 1 };
+        let flags: Vec<u64> = (0..m * n)
+            .map(|at| {
+                let (row, column) = (at / n, at % n);
+                let mut terms = a[row * k..][..k].iter().chain(b[column..].iter().step_by(n)).chain([&c[at]]);
+                if terms.any(|bits| *bits != 0) { all } else { 0 }
+            })
+            .collect();
+        let regs: Vec<Reg> = mma.a.iter().chain(&mma.b).chain(&mma.c).copied().collect();
+        let origin = self.origin_of_any(warp, pc, &regs).unwrap_or_default();
+        if let Some(own) = &mut warp.undefined {
+            put(&mma.d, d_ty, &flags, |reg, lane, bits| own.set(reg.slot, reg.wide, lane, bits, origin));
+        }
+    }
+
     fn piece_kind(write: bool) -> Kind {
         Kind { write, atomic: false, updates: false, same: false, order: Order::Weak, scope: Scope::Cta }
     }
@@ -97,7 +133,7 @@ impl Cluster<'_> {
         let start = Self::piece_start(warp, addr)?;
         let bytes = width(piece.ty) / 8;
         let own = usize::from(piece.rows) * usize::from(piece.columns) / LANES;
-        let mut codes = Vec::new();
+        let (mut codes, mut undefined, mut from) = (Vec::new(), Vec::new(), None);
         for (element, offset) in offsets(warp, stride, piece).into_iter().enumerate() {
             let lane = element / own.max(1);
             let target = self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane)?;
@@ -105,8 +141,16 @@ impl Cluster<'_> {
                 self.observe(warp, target, bytes, lane, Self::piece_kind(false), pc);
             }
             codes.push(self.read(warp, target, bytes, lane));
+            if warp.undefined.is_some() {
+                let lacking = self.undefined_bytes(Some(warp), target, bytes, Who::lane(warp, lane, pc));
+                undefined.push(lacking.bits.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+                from = from.or(lacking.first());
+            }
         }
-        put(warp, to, piece.ty, &codes);
+        put(to, piece.ty, &codes, |reg, lane, value| warp.set(reg, lane, value));
+        if let (Some(own), Some(origin)) = (&mut warp.undefined, from) {
+            put(to, piece.ty, &undefined, |reg, lane, bits| own.set(reg.slot, reg.wide, lane, bits, origin));
+        }
         Ok(())
     }
 
@@ -122,13 +166,24 @@ impl Cluster<'_> {
         self.progress += 1;
         let start = Self::piece_start(warp, addr)?;
         let bytes = width(piece.ty) / 8;
-        let codes = elements(warp, from, piece.ty, usize::from(piece.rows) * usize::from(piece.columns));
+        let count = usize::from(piece.rows) * usize::from(piece.columns);
+        let codes = elements(&|reg, lane| warp.value(reg, lane), from, piece.ty, count);
+        let origin = self.origin_of_any(warp, pc, from);
+        let undefined = match &warp.undefined {
+            Some(undefined) => elements(&|reg, lane| undefined.bits(reg.slot, reg.wide, lane), from, piece.ty, count),
+            None => Vec::new(),
+        };
         let own = codes.len() / LANES;
         for (element, (offset, code)) in offsets(warp, stride, piece).into_iter().zip(codes).enumerate() {
             let lane = element / own.max(1);
             let target = self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane)?;
             if self.sanitizer.is_some() {
                 self.observe(warp, target, bytes, lane, Self::piece_kind(true), pc);
+            }
+            if let Some(bits) = undefined.get(element) {
+                let (lacking, who) =
+                    (Lacking::from_one(&bits.to_le_bytes()[..bytes as usize], origin), Who::lane(warp, lane, pc));
+                self.store_undefined(Some(warp), target, (bytes, &lacking), who, "an element");
             }
             self.write(warp, target, bytes, lane, code)?;
         }

@@ -6,7 +6,7 @@ use tessera_types::{DType, Exact, FloatFormat, IntFormat, Overflow, Rounding, el
 use super::float::flush;
 use super::half::{to_bf16, to_f16};
 use super::round::{NAN_F32, NAN_F64};
-use super::{Map, map};
+use super::{Map, Spread, map};
 use crate::lanes::{Slot, lanes};
 
 /// A conversion of one element.
@@ -174,7 +174,9 @@ impl Conversion {
             (Type::F32, Type::Bf16) if nearest && !self.ftz => Some(map!(|a: f32| -> u16 { to_bf16(a) })),
             (Type::F16, Type::F32) if !self.integral => Some(map!(|a: u16| -> f32 { quiet(element::f16_to_f32(a)) })),
             // The bits move up, those of a NaN too.
-            (Type::Bf16, Type::F32) if !self.integral => Some(map!(|a: u16| -> u32 { u32::from(a) << 16 })),
+            (Type::Bf16, Type::F32) if !self.integral => {
+                Some(map!(|a: u16| -> u32 { u32::from(a) << 16 }).spreads(Spread::Bits(0b1)))
+            }
             (Type::S32, Type::F32) if nearest => Some(map!(|a: i32| -> f32 { a as f32 })),
             (Type::U32, Type::F32) if nearest => Some(map!(|a: u32| -> f32 { a as f32 })),
             (Type::S32, Type::F64) if nearest => Some(map!(|a: i32| -> f64 { f64::from(a) })),
@@ -206,8 +208,13 @@ fn integral(value: f64, rounding: Rounding) -> f64 {
 /// Two `f32` in one register of two halves: the first operand is the high one.
 pub(crate) fn pack(to: Type) -> Option<Map> {
     match to {
-        Type::F16x2 => Some(map!(|high: f32, low: f32| -> u32 { u32::from(to_f16(high)) << 16 | u32::from(to_f16(low)) })),
-        Type::Bf16x2 => Some(map!(|high: f32, low: f32| -> u32 { u32::from(to_bf16(high)) << 16 | u32::from(to_bf16(low)) })),
+        Type::F16x2 => Some(
+            map!(|high: f32, low: f32| -> u32 { u32::from(to_f16(high)) << 16 | u32::from(to_f16(low)) }).spreads(Spread::Halves),
+        ),
+        Type::Bf16x2 => Some(
+            map!(|high: f32, low: f32| -> u32 { u32::from(to_bf16(high)) << 16 | u32::from(to_bf16(low)) })
+                .spreads(Spread::Halves),
+        ),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@
 use tessera_ptx::{Type, Word};
 
 use super::round::{self, Directed, NAN_F32, NAN_F64, Operation, fma_odd};
-use super::{Map, Test, map, test};
+use super::{Map, Spread, Test, map, test};
 
 /// Modifiers that change the value.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,7 +196,7 @@ pub(crate) fn two(mnemonic: &str, flags: Flags) -> Option<Map> {
         "min" => Some(two_32!(flags, |a, b| least(a, b))),
         "max" => Some(two_32!(flags, |a, b| most(a, b))),
         // The first operand gives the sign, the second the magnitude.
-        "copysign" => Some(map!(|a: u32, b: u32| -> u32 { (a & 0x8000_0000) | (b & 0x7fff_ffff) })),
+        "copysign" => Some(map!(|a: u32, b: u32| -> u32 { (a & 0x8000_0000) | (b & 0x7fff_ffff) }).spreads(Spread::Bits(0b11))),
         _ => None,
     }
 }
@@ -273,7 +273,7 @@ pub(crate) fn one(mnemonic: &str, flags: Flags) -> Option<Map> {
         };
     }
     match mnemonic {
-        "mov" => Some(map!(|a: u32| -> u32 { a })),
+        "mov" => Some(map!(|a: u32| -> u32 { a }).spreads(Spread::Bits(0b1))),
         "abs" => Some(one_32!(flags, |a| a.abs())),
         "neg" => Some(one_32!(flags, |a| -a)),
         "rcp" => Some(one_32!(flags, |a| 1.0 / a)),
@@ -292,7 +292,7 @@ pub(crate) fn one(mnemonic: &str, flags: Flags) -> Option<Map> {
 /// A one-operand instruction on `f64`.
 pub(crate) fn one_64(mnemonic: &str, flags: Flags) -> Option<Map> {
     match (mnemonic, flags.directed) {
-        ("mov", _) => Some(map!(|a: u64| -> u64 { a })),
+        ("mov", _) => Some(map!(|a: u64| -> u64 { a }).spreads(Spread::Bits(0b1))),
         ("abs", _) => Some(map!(|a: f64| -> f64 { a.abs() })),
         ("neg", _) => Some(map!(|a: f64| -> f64 { -a })),
         ("rcp", None) => Some(map!(|a: f64| -> f64 { output_64(1.0 / a) })),

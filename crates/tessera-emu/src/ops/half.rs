@@ -8,7 +8,7 @@ use tessera_types::element as convert;
 
 use super::float::{Flags, comparisons, exp2, flush, least, most, or_nan};
 use super::round::fma_odd;
-use super::{Element, Map, Test, map, test};
+use super::{Element, Map, Spread, Test, map, test};
 use crate::lanes::Slot;
 
 /// An `f16` in the low half of a lane.
@@ -41,6 +41,7 @@ macro_rules! halves {
     ($one:ident, $two:ident, $from:path, $to:path) => {
         impl Element for $one {
             const WIDE: bool = false;
+            const BITS: u8 = 16;
             #[inline(always)]
             fn get(slot: &Slot, lane: usize) -> Self {
                 $one($from(slot.n()[lane] as u16))
@@ -52,6 +53,8 @@ macro_rules! halves {
         }
         impl Element for $two {
             const WIDE: bool = false;
+            const BITS: u8 = 32;
+            const SPREAD: Spread = Spread::Pieces(16);
             #[inline(always)]
             fn get(slot: &Slot, lane: usize) -> Self {
                 let bits = slot.n()[lane];
@@ -158,14 +161,15 @@ pub(crate) fn arithmetic(mnemonic: &str, ty: Type, flags: Flags) -> Option<Map> 
 /// `abs` and `neg` touch the sign bits alone.
 fn sign(mnemonic: &str, ty: Type) -> Option<Map> {
     let two = matches!(ty, Type::F16x2 | Type::Bf16x2);
-    match (mnemonic, two) {
+    let map = match (mnemonic, two) {
         ("abs", false) => Some(map!(|a: u32| -> u32 { a & 0x7fff })),
         ("abs", true) => Some(map!(|a: u32| -> u32 { a & 0x7fff_7fff })),
         ("neg", false) => Some(map!(|a: u32| -> u32 { (a ^ 0x8000) & 0xffff })),
         ("neg", true) => Some(map!(|a: u32| -> u32 { a ^ 0x8000_8000 })),
         ("mov", _) => Some(map!(|a: u32| -> u32 { a })),
         _ => None,
-    }
+    };
+    map.map(|map| map.spreads(Spread::Bits(0b1)))
 }
 
 /// A comparison; of packed operands the halves' results are the low and the high one. `.ftz` is of `f16` alone.

@@ -2,7 +2,7 @@
 
 use tessera_ptx::{Type, Word};
 
-use super::{Map, Test, by_int, map, test};
+use super::{Comparison, Map, Spread, Test, by_int, map, test};
 
 /// What is needed of an integer beyond Rust's methods of the same name.
 trait Int: Copy {
@@ -46,6 +46,18 @@ fn remainder<T: Int>(a: T, b: T) -> T {
 
 /// A two-operand instruction.
 pub(crate) fn two(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
+    let spread = match (mnemonic, part) {
+        ("add", None) => Spread::Sum,
+        ("sub", None) => Spread::Difference,
+        ("mul", Some(Word::Lo | Word::Wide)) => Spread::Product,
+        ("and" | "or" | "xor", _) => Spread::Bits(0b11),
+        ("shl" | "shr", _) => Spread::Bits(0b1),
+        _ => Spread::Whole,
+    };
+    two_alone(mnemonic, part, ty).map(|map| map.spreads(spread))
+}
+
+fn two_alone(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
     match (mnemonic, part, ty) {
         ("add", Some(Word::Sat), _) => return Some(map!(|a: i32, b: i32| -> i32 { a.saturating_add(b) })),
         ("sub", Some(Word::Sat), _) => return Some(map!(|a: i32, b: i32| -> i32 { a.saturating_sub(b) })),
@@ -130,6 +142,11 @@ fn multiply_24(part: Word, ty: Type) -> Map {
 
 /// A one-operand instruction.
 pub(crate) fn one(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
+    let spread = if matches!(mnemonic, "mov" | "not" | "brev") { Spread::Bits(0b1) } else { Spread::Whole };
+    one_alone(mnemonic, part, ty).map(|map| map.spreads(spread))
+}
+
+fn one_alone(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
     match mnemonic {
         "mov" => by_int!(ty, T => map!(|a: T| -> T { a })),
         "abs" => by_int!(ty, T => map!(|a: T| -> T { if a.wide() < 0 { (0 as T).wrapping_sub(a) } else { a } })),
@@ -170,6 +187,17 @@ fn find(value: u64, bits: u32, shift: bool) -> u32 {
 
 /// A three- or four-operand instruction; immediates come as operands too.
 pub(crate) fn more(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
+    let spread = match (mnemonic, part) {
+        ("mad", Some(Word::Lo | Word::Wide)) => Spread::Product,
+        ("bfe", _) => Spread::Bits(0b1),
+        ("bfi" | "prmt", _) => Spread::Bits(0b11),
+        ("lop3", _) => Spread::Bits(0b111),
+        _ => Spread::Whole,
+    };
+    more_alone(mnemonic, part, ty).map(|map| map.spreads(spread))
+}
+
+fn more_alone(mnemonic: &str, part: Option<Word>, ty: Type) -> Option<Map> {
     match (mnemonic, part, ty) {
         ("mad", Some(Word::Wide), Type::U16) => {
             Some(map!(|a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) }))
@@ -239,12 +267,13 @@ pub(crate) fn funnel(left: bool, wrap: bool) -> Map {
     fn both(a: u32, b: u32) -> u64 {
         u64::from(b) << 32 | u64::from(a)
     }
-    match (left, wrap) {
+    let map = match (left, wrap) {
         (true, true) => map!(|a: u32, b: u32, c: u32| -> u32 { (both(a, b) << (c & 31) >> 32) as u32 }),
         (true, false) => map!(|a: u32, b: u32, c: u32| -> u32 { (both(a, b) << c.min(32) >> 32) as u32 }),
         (false, true) => map!(|a: u32, b: u32, c: u32| -> u32 { (both(a, b) >> (c & 31)) as u32 }),
         (false, false) => map!(|a: u32, b: u32, c: u32| -> u32 { (both(a, b) >> c.min(32)) as u32 }),
-    }
+    };
+    map.spreads(Spread::Bits(0b11))
 }
 
 /// Bits `position..position + length`; signed fields repeat their top bit, or the value's where the field reaches beyond it.
@@ -362,7 +391,7 @@ pub(crate) fn pairs(mnemonic: &str, relu: bool, signed: bool) -> Option<Map> {
     fn each(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
         u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
     }
-    Some(match (mnemonic, signed, relu) {
+    let map = match (mnemonic, signed, relu) {
         ("add", ..) => map!(|a: u32, b: u32| -> u32 { each(a, b, u16::wrapping_add) }),
         ("min", true, false) => map!(|a: u32, b: u32| -> u32 { each(a, b, |a, b| (a as i16).min(b as i16) as u16) }),
         ("min", true, true) => map!(|a: u32, b: u32| -> u32 { each(a, b, |a, b| (a as i16).min(b as i16).max(0) as u16) }),
@@ -371,7 +400,8 @@ pub(crate) fn pairs(mnemonic: &str, relu: bool, signed: bool) -> Option<Map> {
         ("max", true, true) => map!(|a: u32, b: u32| -> u32 { each(a, b, |a, b| (a as i16).max(b as i16).max(0) as u16) }),
         ("max", false, _) => map!(|a: u32, b: u32| -> u32 { each(a, b, u16::max) }),
         _ => return None,
-    })
+    };
+    Some(map.spreads(Spread::Pieces(16)))
 }
 
 /// `cvt.pack`: `a` above `b`, saturated to a type of 8 or 16 bits, below the low bits of `c`.
@@ -403,7 +433,7 @@ pub(crate) fn compare(how: Word, ty: Type) -> Option<Test> {
         Type::S64 => Type::U64,
         other => other,
     };
-    match how {
+    let test = match how {
         Word::Eq => by_int!(ty, T => test!(|a: T, b: T| { a == b })),
         Word::Ne => by_int!(ty, T => test!(|a: T, b: T| { a != b })),
         Word::Lt => by_int!(ty, T => test!(|a: T, b: T| { a < b })),
@@ -415,7 +445,13 @@ pub(crate) fn compare(how: Word, ty: Type) -> Option<Test> {
         Word::Hi => by_int!(unsigned, T => test!(|a: T, b: T| { a > b })),
         Word::Hs => by_int!(unsigned, T => test!(|a: T, b: T| { a >= b })),
         _ => None,
-    }
+    };
+    let comparison = match how {
+        Word::Eq | Word::Ne => Comparison::Equality,
+        Word::Lo | Word::Ls | Word::Hi | Word::Hs => Comparison::Order { signed: false },
+        _ => Comparison::Order { signed: matches!(ty, Type::S16 | Type::S32 | Type::S64) },
+    };
+    test.map(|test| test.compares(comparison))
 }
 
 /// A copy between registers of different width, or to a narrower integer type: what `cvt` does between integers.
@@ -434,7 +470,7 @@ pub(crate) fn resize(from: Type, to_wide: bool) -> Option<Map> {
             }
         };
     }
-    Some(match from {
+    let map = match from {
         Type::U8 | Type::B8 => both!(8, false),
         Type::S8 => both!(8, true),
         Type::U16 | Type::B16 => both!(16, false),
@@ -444,24 +480,26 @@ pub(crate) fn resize(from: Type, to_wide: bool) -> Option<Map> {
         Type::U64 | Type::S64 | Type::B64 if to_wide => map!(|a: u64| -> u64 { a }),
         Type::U64 | Type::S64 | Type::B64 => map!(|a: u64| -> u32 { a as u32 }),
         _ => return None,
-    })
+    };
+    Some(map.spreads(Spread::Bits(0b1)))
 }
 
 /// The low 32 bits of a 64-bit register, and a 32-bit register in a 64-bit one: registers of another width than the type.
 pub(crate) fn narrow() -> Map {
-    map!(|a: u64| -> u32 { a as u32 })
+    map!(|a: u64| -> u32 { a as u32 }).spreads(Spread::Bits(0b1))
 }
 
 /// See [`narrow`].
 pub(crate) fn widen() -> Map {
-    map!(|a: u32| -> u64 { u64::from(a) })
+    map!(|a: u32| -> u64 { u64::from(a) }).spreads(Spread::Bits(0b1))
 }
 
 /// Keeps the low bits of a 32-bit lane: 8 or 16.
 pub(crate) fn truncate(bits: u32) -> Option<Map> {
-    match bits {
-        8 => Some(map!(|a: u32| -> u32 { a & 0xff })),
-        16 => Some(map!(|a: u32| -> u32 { a & 0xffff })),
-        _ => None,
-    }
+    let map = match bits {
+        8 => map!(|a: u32| -> u32 { a & 0xff }),
+        16 => map!(|a: u32| -> u32 { a & 0xffff }),
+        _ => return None,
+    };
+    Some(map.spreads(Spread::Bits(0b1)))
 }

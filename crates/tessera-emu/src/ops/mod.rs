@@ -13,10 +13,55 @@ pub(crate) mod video;
 
 use crate::lanes::Slot;
 
-/// An operation over all lanes: the result's slot and up to four operands.
-pub(crate) type MapFn = fn(&mut Slot, &[&Slot; 4]);
+/// Which bits of a result undefined bits of the operands reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// Any reaches all.
+    Whole,
+    /// Pieces of so many bits are computed each from the same pieces of the operands.
+    Pieces(u32),
+    /// A bit of the result is one bit of an operand in the mask, or a function of such bits that stand at one place; the other
+    /// operands say which.
+    Bits(u8),
+    /// `a + b`.
+    Sum,
+    /// `a - b`.
+    Difference,
+    /// `a * b`, or `a * b + c`, the low part: from some bit upwards.
+    Product,
+    /// The first operand makes the high half of the result, the second the low one.
+    Halves,
+}
+
+/// How undefined bits of the operands of a condition reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// Any does.
+    Whole,
+    /// `a == b` or `a != b`: not where defined bits differ.
+    Equality,
+    /// Integers in order: not where the largest and the least that they can be give the same.
+    Order { signed: bool },
+}
+
+/// An operation over all lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapFn {
+    /// The result's slot and up to four operands.
+    pub(crate) call: fn(&mut Slot, &[&Slot; 4]),
+    pub(crate) spread: Spread,
+    /// The bits of each operand that are read; 0 behind the last.
+    pub(crate) from_bits: [u8; 4],
+    pub(crate) to_bits: u8,
+}
+
 /// A condition over all lanes: one bit a lane.
-pub(crate) type TestFn = fn(&[&Slot; 4]) -> u32;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TestFn {
+    pub(crate) call: fn(&[&Slot; 4]) -> u32,
+    pub(crate) comparison: Comparison,
+    pub(crate) from_bits: [u8; 4],
+}
 
 /// An operation with the views of its result and operands: `true` is a 64-bit register.
 #[derive(Clone)]
@@ -26,6 +71,13 @@ pub(crate) struct Map {
     pub(crate) sources: &'static [bool],
 }
 
+impl Map {
+    /// The same with another rule for undefined bits.
+    pub(crate) fn spreads(self, spread: Spread) -> Map {
+        Map { run: MapFn { spread, ..self.run }, ..self }
+    }
+}
+
 /// A condition with the views of its operands.
 #[derive(Clone)]
 pub(crate) struct Test {
@@ -33,10 +85,20 @@ pub(crate) struct Test {
     pub(crate) sources: &'static [bool],
 }
 
+impl Test {
+    /// The same with another rule for undefined bits.
+    pub(crate) fn compares(self, comparison: Comparison) -> Test {
+        Test { run: TestFn { comparison, ..self.run }, ..self }
+    }
+}
+
 /// A type of value that a lane holds.
 pub(crate) trait Element: Copy {
     /// Whether it lives in a 64-bit register.
     const WIDE: bool;
+    const BITS: u8;
+    /// How undefined bits reach a result of the type, unless the operation says it better.
+    const SPREAD: Spread = Spread::Whole;
     fn get(slot: &Slot, lane: usize) -> Self;
     fn put(self, slot: &mut Slot, lane: usize);
 }
@@ -45,6 +107,7 @@ macro_rules! elements {
     ($($ty:ty, $wide:literal, $read:ident, $write:ident, |$bits:ident| $from:expr, |$value:ident| $to:expr;)*) => {$(
         impl Element for $ty {
             const WIDE: bool = $wide;
+            const BITS: u8 = 8 * size_of::<$ty>() as u8;
             #[inline(always)]
             fn get(slot: &Slot, lane: usize) -> Self {
                 let $bits = slot.$read()[lane];
@@ -85,8 +148,17 @@ macro_rules! map {
                 <$r as $crate::ops::Element>::put(result, to, lane);
             }
         }
+        let mut from_bits = [0; 4];
+        for (to, from) in from_bits.iter_mut().zip([$(<$t as $crate::ops::Element>::BITS),+]) {
+            *to = from;
+        }
         $crate::ops::Map {
-            run,
+            run: $crate::ops::MapFn {
+                call: run,
+                spread: <$r as $crate::ops::Element>::SPREAD,
+                from_bits,
+                to_bits: <$r as $crate::ops::Element>::BITS,
+            },
             wide: <$r as $crate::ops::Element>::WIDE,
             sources: &[$(<$t as $crate::ops::Element>::WIDE),+],
         }
@@ -110,7 +182,14 @@ macro_rules! test {
             }
             bits.iter().fold(0, |mask, bit| mask | bit)
         }
-        $crate::ops::Test { run, sources: &[$(<$t as $crate::ops::Element>::WIDE),+] }
+        let mut from_bits = [0; 4];
+        for (to, from) in from_bits.iter_mut().zip([$(<$t as $crate::ops::Element>::BITS),+]) {
+            *to = from;
+        }
+        $crate::ops::Test {
+            run: $crate::ops::TestFn { call: run, comparison: $crate::ops::Comparison::Whole, from_bits },
+            sources: &[$(<$t as $crate::ops::Element>::WIDE),+],
+        }
     }};
 }
 

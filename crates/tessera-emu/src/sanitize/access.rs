@@ -32,8 +32,7 @@ impl Sanitizer {
         if access.atomic {
             self.take_over(cluster, target, access, actor);
         }
-        let reads = !access.write || access.updates;
-        self.touch(cluster, target, bytes, record, reads);
+        self.touch(cluster, target, bytes, record);
         if access.atomic && access.write {
             self.give(cluster, target, access, actor);
         }
@@ -67,7 +66,7 @@ impl Sanitizer {
             rank: operation.rank as u16,
             thread: operation.thread as u32,
         };
-        self.touch(cluster, target, bytes, record, matches!(how, JobAccess::Read | JobAccess::Update));
+        self.touch(cluster, target, bytes, record);
     }
 
     /// A word that strong accesses synchronise through.
@@ -128,25 +127,12 @@ impl Sanitizer {
         self.tick(actor);
     }
 
-    fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record, reads: bool) {
+    fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record) {
         if let Some(footprint) = &mut self.footprint {
             footprint.memory(self.cluster, target, bytes, record.write);
         }
         match target {
             Target::Shared { rank, offset } => {
-                if self.options.uninitialized {
-                    let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
-                    if reads && let Some(at) = memory.iter().position(|written| !written) {
-                        let at = offset + at as u32;
-                        self.report(cluster, (FindingKind::Uninitialized, Class::Wrong), &record, None, || {
-                            format!("shared memory at {at:#x} of block rank {rank} is read before anything was written to it")
-                        });
-                    }
-                    let memory = &mut self.written[rank][offset as usize..(offset + bytes) as usize];
-                    if record.write {
-                        memory.fill(true);
-                    }
-                }
                 if !self.options.races {
                     return;
                 }
@@ -166,19 +152,6 @@ impl Sanitizer {
             Target::Global { allocation, address } => {
                 let launch = cluster.launch;
                 let found = launch.heap.get(allocation);
-                if self.options.uninitialized
-                    && let Some(found) = found
-                {
-                    let unwritten = if reads { found.unwritten(address, u64::from(bytes)) } else { None };
-                    if record.write {
-                        found.mark(address, u64::from(bytes));
-                    }
-                    if let Some(at) = unwritten {
-                        self.report(cluster, (FindingKind::Uninitialized, Class::Wrong), &record, None, || {
-                            format!("global memory at {at:#x} is read before anything was written to it")
-                        });
-                    }
-                }
                 if !self.options.races {
                     return;
                 }

@@ -31,7 +31,7 @@ use crate::exec::{Cluster, Launch};
 use crate::finding::{Class, FindingKind};
 use crate::lanes::LANES;
 use crate::options::{Sanitize, Schedule};
-use crate::program::{Order, SHARED_START, Scope};
+use crate::program::{Order, Scope};
 pub(crate) use access::JobAccess;
 use clock::{Clock, Pair};
 pub(crate) use footprint::{Footprint, Touch};
@@ -107,7 +107,6 @@ pub(crate) struct Sanitizer {
     /// What releases at a word have published, within the cluster; with the block for `.cta`.
     published: HashMap<(usize, u64), (Clock, Option<usize>)>,
     shared: Vec<Vec<Cell>>,
-    written: Vec<Vec<bool>>,
     /// Up to when other clusters' accesses are visible here.
     visible: HashMap<u64, u64>,
     /// The same by relaxed reads: a fence makes it visible.
@@ -154,7 +153,6 @@ impl Sanitizer {
             objects: BTreeMap::new(),
             published: HashMap::new(),
             shared: vec![vec![Cell::default(); shared.div_ceil(4)]; blocks],
-            written: vec![vec![false; shared]; blocks],
             visible: HashMap::new(),
             noticed: HashMap::new(),
             fenced: (0, HashMap::new()),
@@ -322,12 +320,6 @@ impl Sanitizer {
         let actor = self.actor(rank, thread);
         let clock = self.actors[actor].clock.seen.get(actor);
         self.made.insert((owner, offset), Made { actor, clock, rank, thread, pc, fenced: false });
-        let at = offset as usize;
-        if at >= SHARED_START as usize
-            && let Some(memory) = self.written[owner].get_mut(at..at + 8)
-        {
-            memory.fill(true);
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use tessera_ptx::{Type, Word};
 
 use crate::exec::access::{Target, addresses, shifted};
 use crate::exec::tensor::Far;
+use crate::exec::undefined::{Lacking, Use, Who};
 use crate::exec::{Cluster, Fault, Warp, atomic};
 use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
@@ -37,7 +38,15 @@ enum JobKind {
     /// From shared memory; the bytes once they have been read.
     Store { to: Far, offset: u32, reduce: Option<(Change, Option<Type>)>, read: Option<Vec<u8>> },
     /// One thread's registers.
-    Word { to: Target, values: SmallVec<[u64; 4]>, bytes: u32, reduce: Option<(Change, Type)>, signal: (usize, u32) },
+    Word {
+        to: Target,
+        values: SmallVec<[u64; 4]>,
+        bytes: u32,
+        reduce: Option<(Change, Type)>,
+        signal: (usize, u32),
+        /// Of each value: its undefined bits, where they are followed.
+        undefined: Vec<Lacking>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +63,10 @@ impl Job {
 
     fn was_read(&self) -> bool {
         matches!(self.what, JobKind::Store { read: Some(_), .. })
+    }
+
+    fn who(&self) -> Who {
+        Who { rank: self.rank, thread: self.warp as usize * LANES + self.lane, pc: self.pc }
     }
 
     /// Whether a thread's wait that leaves so many of its closed groups asks for it.
@@ -75,8 +88,13 @@ impl Job {
     }
 }
 
+/// Places without where they stand in a box.
+fn places(list: &[(Target, u32, u32)]) -> Vec<(Target, u32)> {
+    list.iter().map(|&(target, bytes, _)| (target, bytes)).collect()
+}
+
 impl Cluster<'_> {
-    fn map_at(&mut self, warp: &mut Warp, map: Addr, at: &[Reg], lane: usize) -> Result<Far, Fault> {
+    fn map_at(&mut self, warp: &mut Warp, (map, at): (Addr, &[Reg]), lane: usize, pc: u32) -> Result<Far, Fault> {
         let address = addresses(warp, map)[lane];
         if !address.is_multiple_of(64) {
             let message = format!("a tensor map at {address:#x}: a multiple of 64 is needed");
@@ -84,6 +102,8 @@ impl Cluster<'_> {
         }
         let mut bytes = [0; 128];
         self.read_bytes(warp, map.space, address, &mut bytes, lane)?;
+        let source = self.resolve(warp, map.space, address, 128, 1, lane)?;
+        self.need_bytes(warp, source, tensor_map::SAID as u32, Who::lane(warp, lane, pc), "the tensor map", Use::Operand);
         let map = tensor_map::decode(&bytes).map_err(|message| Fault::new(FindingKind::BulkCopy, lane, message))?;
         if map.rank != at.len() {
             let message = format!("{} coordinates for a tensor map of {} dimensions", at.len(), map.rank);
@@ -107,9 +127,9 @@ impl Cluster<'_> {
         }
     }
 
-    fn far_side(&mut self, warp: &mut Warp, end: &BulkEnd, bytes: Option<u32>, lane: usize) -> Result<Far, Fault> {
+    fn far_side(&mut self, warp: &mut Warp, end: &BulkEnd, bytes: Option<u32>, (lane, pc): (usize, u32)) -> Result<Far, Fault> {
         match end {
-            BulkEnd::Tensor { map, at } => self.map_at(warp, *map, at, lane),
+            BulkEnd::Tensor { map, at } => self.map_at(warp, (*map, at), lane, pc),
             BulkEnd::Line(addr) => Ok(Far::Line { address: addresses(warp, *addr)[lane], bytes: bytes.unwrap_or(0) }),
         }
     }
@@ -150,7 +170,7 @@ impl Cluster<'_> {
                     self.check_copy(&Far::Line { address: u64::from(from), bytes }, offset, lane)?;
                     Source::Near { rank, offset: from, bytes, reduce: bulk.reduce }
                 } else {
-                    let far = self.far_side(warp, &bulk.from, bytes, lane)?;
+                    let far = self.far_side(warp, &bulk.from, bytes, (lane, pc))?;
                     self.check_copy(&far, offset, lane)?;
                     Source::Far(far)
                 };
@@ -168,7 +188,7 @@ impl Cluster<'_> {
                 if rank != warp.rank {
                     return Err(Fault::new(FindingKind::BulkCopy, lane, "a bulk store reads the own block's shared memory"));
                 }
-                let to = self.far_side(warp, &bulk.to, bytes, lane)?;
+                let to = self.far_side(warp, &bulk.to, bytes, (lane, pc))?;
                 self.check_copy(&to, offset, lane)?;
                 self.check_near(rank, offset, to.bytes(), lane)?;
                 JobKind::Store { to, offset, reduce: bulk.reduce, read: None }
@@ -208,16 +228,20 @@ impl Cluster<'_> {
     pub(super) fn step_job(&mut self, index: usize) -> Result<(), (Fault, u32)> {
         self.progress += 1;
         let mut job = self.jobs.swap_remove(index);
-        let failed = |fault| (fault, job.pc);
+        let (who, pc) = (job.who(), job.pc);
+        let failed = |fault| (fault, pc);
         match &mut job.what {
             JobKind::Load { from, to, offset, signal } => {
                 let (data, mode) = match from {
                     Source::Far(far) => (self.fetch(far, job.lane).map_err(failed)?, far.swizzle()),
                     Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
                 };
-                let mut source = match from {
-                    Source::Far(far) => self.far_places(far),
-                    Source::Near { rank, offset, bytes, .. } => vec![(Target::Shared { rank: *rank, offset: *offset }, *bytes)],
+                let (mut source, lacking) = match from {
+                    Source::Far(far) => (places(&self.far_places(far)), self.undefined_far(far, who)),
+                    Source::Near { rank, offset, bytes, .. } => {
+                        let target = Target::Shared { rank: *rank, offset: *offset };
+                        (vec![(target, *bytes)], self.undefined_bytes(None, target, *bytes, who))
+                    }
                 };
                 let reduce = match from {
                     Source::Near { reduce, .. } => *reduce,
@@ -246,6 +270,9 @@ impl Cluster<'_> {
                             }
                         }
                     }
+                    if self.follows_undefined() && (reduce.is_none() || lacking.first().is_some()) {
+                        self.bring_undefined(rank, offset, (data.len() as u32, mode), &lacking);
+                    }
                     let written = (Target::Shared { rank, offset }, data.len() as u32);
                     self.observe_job((job.pc, job.ticket), &source, &[written], how);
                     // A multicast reads once.
@@ -262,6 +289,7 @@ impl Cluster<'_> {
             JobKind::Store { to, offset, reduce, read } => match read {
                 None => {
                     let bytes = to.bytes();
+                    self.need_near(*offset, to, who);
                     *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
                     let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
                     self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
@@ -276,12 +304,14 @@ impl Cluster<'_> {
                         Some(_) => JobAccess::Update,
                         None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
                     };
-                    self.observe_job((job.pc, job.ticket), &[], &written, how);
+                    let reduces = reduce.is_some();
+                    self.written_far(&written, reduces, who);
+                    self.observe_job((job.pc, job.ticket), &[], &places(&written), how);
                 }
             },
-            JobKind::Word { to, values, bytes, reduce, signal } => {
+            JobKind::Word { to, values, bytes, reduce, signal, undefined } => {
                 let (to, bytes, reduce, signal) = (*to, *bytes, *reduce, *signal);
-                let mut same = true;
+                let (mut same, undefined) = (true, undefined.clone());
                 for (index, value) in values.iter().copied().enumerate() {
                     let cell = shifted(to, index as u32 * bytes);
                     let old = self.update(cell, bytes, &mut |old| match reduce {
@@ -289,6 +319,11 @@ impl Cluster<'_> {
                         None => value,
                     });
                     same &= (old ^ value) << (64 - 8 * bytes) == 0;
+                    if let Some(lacking) = undefined.get(index)
+                        && (reduce.is_none() || lacking.first().is_some())
+                    {
+                        self.store_undefined(None, cell, (bytes, lacking), who, "what is sent");
+                    }
                 }
                 let total = bytes * values.len() as u32;
                 let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
@@ -341,7 +376,9 @@ impl Cluster<'_> {
                 _ => continue,
             };
             let values = from.iter().map(|reg| warp.value(*reg, lane)).collect();
-            let what = JobKind::Word { to, values, bytes, reduce, signal };
+            let lacking = |reg: &Reg| self.lacking_of(warp, *reg, bytes, Who::lane(warp, lane, pc)).0;
+            let undefined = if warp.undefined.is_some() { from.iter().map(lacking).collect() } else { Vec::new() };
+            let what = JobKind::Word { to, values, bytes, reduce, signal, undefined };
             self.submit(warp, lane, pc, what)?;
         }
         Ok(())
@@ -361,19 +398,24 @@ impl Cluster<'_> {
             let mut bytes = [0; 128];
             self.read_bytes(warp, addr.space, at[lane], &mut bytes, lane)?;
             let value = warp.value(value, lane);
-            tensor_map::replace(&mut bytes, field, index, value)
+            let words = tensor_map::replace(&mut bytes, field, index, value)
                 .map_err(|message| Fault::new(FindingKind::BulkCopy, lane, message))?;
             self.write_bytes(warp, addr.space, at[lane], &bytes, lane)?;
+            if let Ok(Target::Shared { rank, offset }) = self.resolve(warp, addr.space, at[lane], 128, 1, lane) {
+                self.blocks[rank].undefined.define(offset as usize + 4 * words.start, 4 * words.len());
+            }
         }
         Ok(())
     }
 
-    pub(super) fn copy_map(&mut self, warp: &mut Warp, active: u32, to: Addr, from: Addr) -> Result<(), Fault> {
+    pub(super) fn copy_map(&mut self, warp: &mut Warp, active: u32, pc: u32, to: Addr, from: Addr) -> Result<(), Fault> {
         let (to_at, from_at) = (addresses(warp, to), addresses(warp, from));
         // All lanes name the same map.
         let lane = active.trailing_zeros() as usize;
         let mut bytes = [0; 128];
         self.read_bytes(warp, from.space, from_at[lane], &mut bytes, lane)?;
+        let source = self.resolve(warp, from.space, from_at[lane], 128, 1, lane)?;
+        self.need_bytes(warp, source, tensor_map::SAID as u32, Who::lane(warp, lane, pc), "the tensor map", Use::Stored);
         self.write_bytes(warp, to.space, to_at[lane], &bytes, lane)?;
         Ok(())
     }

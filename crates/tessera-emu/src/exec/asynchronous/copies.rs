@@ -1,6 +1,7 @@
 //! `cp.async`: a warp's copies from global to shared memory, in order; their groups, and the arrivals that follow them.
 
 use crate::exec::access::{Target, addresses, shifted};
+use crate::exec::undefined::{Lacking, Who};
 use crate::exec::{Cluster, Fault, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
@@ -154,6 +155,14 @@ impl Cluster<'_> {
                     };
                     same = same && self.sanitizer.is_some() && self.read(warp, shifted(to, at), 1, part.lane) == byte;
                     self.write(warp, shifted(to, at), 1, part.lane, byte)?;
+                }
+                if self.follows_undefined() {
+                    let who = Who::lane(warp, part.lane, pc);
+                    self.store_undefined(Some(warp), to, (bytes, &Lacking::default()), who, "what is copied");
+                    if let Some(from) = from {
+                        let lacking = self.undefined_bytes(Some(warp), from, taken, who);
+                        self.store_undefined(Some(warp), to, (taken, &lacking), who, "what is copied");
+                    }
                 }
                 let read = from.map(|from| (from, taken));
                 self.observe_job((pc, part.ticket), read.as_slice(), &[(to, bytes)], JobAccess::writing(same));

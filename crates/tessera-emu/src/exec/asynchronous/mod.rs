@@ -89,12 +89,12 @@ impl Cluster<'_> {
             Op::TensorMapReplace { addr, field, index, value } => {
                 self.replace_in_map(warp, active, *addr, *field, *index, *value)?;
             }
-            Op::TensorMapCopy { to, from } => self.copy_map(warp, active, *to, *from)?,
+            Op::TensorMapCopy { to, from } => self.copy_map(warp, active, pc, *to, *from)?,
             Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => {
-                let Some(mask) = self.gather(warp, fragment, pc, active, FULL) else {
+                let Some(parts) = self.gather(warp, fragment, pc, active, FULL) else {
                     return Ok(Outcome::Park(Wait::Members { mask: active }));
                 };
-                if mask != FULL {
+                if parts.iter().fold(0, |mask, part| mask | part.mask) != FULL {
                     let message = "a warpgroup instruction needs all 32 lanes of its warp".to_owned();
                     return Err(Fault::new(FindingKind::Matrix, active.trailing_zeros() as usize, message));
                 }

@@ -7,7 +7,7 @@ use crate::exec::run::Outcome;
 use crate::exec::wgmma::Operands;
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
 use crate::finding::FindingKind;
-use crate::lanes::{FULL, LANES};
+use crate::lanes::LANES;
 use crate::options::Schedule;
 use crate::program::{NOWHERE, Op, Reg, Wgmma, WgmmaA};
 use crate::sanitize::Ticket;
@@ -52,17 +52,6 @@ impl Cluster<'_> {
                 let (a, b) = wgmma::descriptors(warp, wgmma)?;
                 self.check_registers(warp, wgmma)?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
-                if !warp.written.is_empty() {
-                    for reg in &wgmma.d {
-                        let written = &mut warp.written[reg.slot as usize];
-                        if accumulate && *written != FULL {
-                            let name = &self.launch.program.names[reg.slot as usize];
-                            let message = format!("the product adds to `{name}`, to which nothing was written");
-                            return Err(Fault::new(FindingKind::Uninitialized, written.trailing_ones() as usize, message));
-                        }
-                        *written = FULL;
-                    }
-                }
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
                 let thread = warp.index as usize * LANES;
                 let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
@@ -190,11 +179,12 @@ impl Cluster<'_> {
 
     /// Ordinary instructions must leave alone what products in flight use.
     pub(in crate::exec) fn check_in_flight(&mut self, warp: &mut Warp, pc: u32) -> Result<(), Fault> {
-        if !self.launch.options.sanitize.in_flight || matches!(self.launch.program.code[pc as usize].op, Op::Wgmma(_)) {
-            return Ok(());
-        }
         let program = self.launch.program;
         let meta = &program.meta[pc as usize];
+        let looked_at = matches!(program.code[pc as usize].op, Op::Wgmma(_)) || meta.prepares;
+        if !self.launch.options.sanitize.in_flight || looked_at {
+            return Ok(());
+        }
         if warp.asynchronous.busy.is_empty() {
             warp.asynchronous.busy = vec![Busy::default(); program.slots.len()];
             warp.asynchronous.used = vec![NOWHERE; program.slots.len()];
