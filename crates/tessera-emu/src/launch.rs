@@ -267,11 +267,16 @@ impl Cluster<'_> {
 
     /// Notes a fault that execution can go on behind, where that is asked for or a suppression lets it pass.
     pub(crate) fn pass(&mut self, warp: &Warp, pc: u32, fault: Fault) -> Result<(), Fault> {
+        self.pass_at((warp.rank, warp.index), pc, fault)
+    }
+
+    /// The same for a warp of a block by its number.
+    pub(crate) fn pass_at(&mut self, (rank, warp): (usize, u32), pc: u32, fault: Fault) -> Result<(), Fault> {
         let options = self.launch.options;
         if !options.keep_going && options.suppress.rules().is_empty() {
             return Err(fault);
         }
-        let stopped = Stopped { fault, pc, rank: warp.rank, warp: warp.index };
+        let stopped = Stopped { fault, pc, rank, warp };
         let finding = self.finding(&stopped);
         if !options.keep_going && options.suppress.matching(&finding).is_none() {
             return Err(stopped.fault);

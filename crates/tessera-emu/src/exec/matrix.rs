@@ -77,7 +77,10 @@ impl Cluster<'_> {
         match op {
             Op::LoadMatrix { to, addr, transpose } => {
                 self.advise_rows(warp, *addr, to.len(), pc);
-                let rows = self.matrix_rows(warp, *addr, to.len(), pc, false)?;
+                let Some(rows) = self.matrix_rows(warp, *addr, to.len(), pc, false)? else {
+                    to.iter().for_each(|to| (0..LANES).for_each(|lane| warp.set(*to, lane, 0)));
+                    return Ok(());
+                };
                 for (matrix, to) in to.iter().enumerate() {
                     let rows = &rows[8 * matrix..8 * matrix + 8];
                     for lane in 0..LANES {
@@ -90,7 +93,7 @@ impl Cluster<'_> {
             Op::StoreMatrix { from, addr, transpose } => {
                 self.progress += 1;
                 self.advise_rows(warp, *addr, from.len(), pc);
-                let rows = self.matrix_rows(warp, *addr, from.len(), pc, true)?;
+                let Some(rows) = self.matrix_rows(warp, *addr, from.len(), pc, true)? else { return Ok(()) };
                 for (matrix, from) in from.iter().enumerate() {
                     let origin = self.origin_of_any(warp, pc, &[*from]);
                     for lane in 0..LANES {
@@ -136,7 +139,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// The row addresses of a matrix access: lane 8i + r has row r of matrix i.
+    /// The row addresses of a matrix access: lane 8i + r has row r of matrix i. None where one lies outside and is let pass.
     fn matrix_rows(
         &mut self,
         warp: &mut Warp,
@@ -144,11 +147,18 @@ impl Cluster<'_> {
         matrices: usize,
         pc: u32,
         write: bool,
-    ) -> Result<Vec<(usize, u32)>, Fault> {
+    ) -> Result<Option<Vec<(usize, u32)>>, Fault> {
         let at = addresses(warp, addr);
         let mut rows = Vec::with_capacity(8 * matrices);
         for (lane, address) in at.iter().enumerate().take(8 * matrices) {
-            match self.resolve(warp, addr.space, *address, 16, 16, lane)? {
+            let target = match self.resolve(warp, addr.space, *address, 16, 16, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    continue;
+                }
+            };
+            match target {
                 Target::Shared { rank, offset } => {
                     if self.sanitizer.is_some() {
                         let kind =
@@ -160,7 +170,7 @@ impl Cluster<'_> {
                 _ => return Err(Fault::new(FindingKind::Matrix, lane, format!("{address:#x} is not in shared memory"))),
             }
         }
-        Ok(rows)
+        Ok(Some(rows).filter(|rows| rows.len() == 8 * matrices))
     }
 }
 

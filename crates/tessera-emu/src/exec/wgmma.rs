@@ -212,7 +212,13 @@ impl Cluster<'_> {
                 chunks.push((start, bytes));
             }
         };
-        let elements = matrix.gather(&self.blocks[warp.rank].shared, range, decode, visit)?;
+        let elements = match matrix.gather(&self.blocks[warp.rank].shared, range, decode, visit) {
+            Ok(elements) => elements,
+            Err(fault) => {
+                self.pass(warp, product.pc, fault)?;
+                return Ok((vec![T::default(); (range.1 * range.2) as usize], Lack::default()));
+            }
+        };
         let mask = if matrix.bits < 8 { (1 << matrix.bits) - 1 } else { u64::MAX };
         let lack = self.lack_of_memory(warp, product.pc, &chunks, range.2 as usize, |memory| {
             matrix.gather(memory, range, |code| code & mask != 0, |_, _| ()).unwrap_or_default()

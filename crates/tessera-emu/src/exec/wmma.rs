@@ -136,7 +136,15 @@ impl Cluster<'_> {
         let (mut codes, mut undefined, mut from) = (Vec::new(), Vec::new(), None);
         for (element, offset) in offsets(warp, stride, piece).into_iter().enumerate() {
             let lane = element / own.max(1);
-            let target = self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane)?;
+            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    codes.push(0);
+                    undefined.push(0);
+                    continue;
+                }
+            };
             if self.sanitizer.is_some() {
                 self.observe(warp, target, bytes, lane, Self::piece_kind(false), pc);
             }
@@ -176,7 +184,13 @@ impl Cluster<'_> {
         let own = codes.len() / LANES;
         for (element, (offset, code)) in offsets(warp, stride, piece).into_iter().zip(codes).enumerate() {
             let lane = element / own.max(1);
-            let target = self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane)?;
+            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    continue;
+                }
+            };
             if self.sanitizer.is_some() {
                 self.observe(warp, target, bytes, lane, Self::piece_kind(true), pc);
             }

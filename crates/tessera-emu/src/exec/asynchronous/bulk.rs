@@ -233,7 +233,13 @@ impl Cluster<'_> {
         match &mut job.what {
             JobKind::Load { from, to, offset, signal } => {
                 let (data, mode) = match from {
-                    Source::Far(far) => (self.fetch(far, job.lane).map_err(failed)?, far.swizzle()),
+                    Source::Far(far) => match self.fetch(far, job.lane) {
+                        Ok(data) => (data, far.swizzle()),
+                        Err(fault) => {
+                            self.pass_at((job.rank, job.warp), pc, fault).map_err(failed)?;
+                            (vec![0; far.bytes() as usize], far.swizzle())
+                        }
+                    },
                     Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
                 };
                 let (mut source, lacking) = match from {
@@ -299,7 +305,9 @@ impl Cluster<'_> {
                 Some(data) => {
                     let written = self.far_places(to);
                     let before = if self.sanitizer.is_some() { self.fetch(to, job.lane).ok() } else { None };
-                    self.deliver(to, data, *reduce, job.lane).map_err(failed)?;
+                    if let Err(fault) = self.deliver(to, data, *reduce, job.lane) {
+                        self.pass_at((job.rank, job.warp), pc, fault).map_err(failed)?;
+                    }
                     let how = match reduce {
                         Some(_) => JobAccess::Update,
                         None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),

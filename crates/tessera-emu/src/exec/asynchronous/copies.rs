@@ -62,10 +62,20 @@ impl Cluster<'_> {
         }
         for lane in lanes(active) {
             let taken = source.map_or(bytes, |reg| (warp.value(reg, lane) as u32).min(bytes));
-            let target = self.resolve(warp, Space::Shared, to_at[lane], bytes, bytes, lane)?;
+            let target = match self.resolve(warp, Space::Shared, to_at[lane], bytes, bytes, lane) {
+                Ok(target) => target,
+                Err(fault) => {
+                    self.pass(warp, pc, fault)?;
+                    continue;
+                }
+            };
+            let align = if taken == bytes { bytes } else { 1 };
             let from = match taken {
                 0 => None,
-                _ => Some(self.resolve(warp, from.space, from_at[lane], taken, if taken == bytes { bytes } else { 1 }, lane)?),
+                _ => match self.resolve(warp, from.space, from_at[lane], taken, align, lane) {
+                    Ok(from) => Some(from),
+                    Err(fault) => self.pass(warp, pc, fault).map(|()| None)?,
+                },
             };
             let what = CopyKind::Copy { from, to: target, bytes, taken };
             list.push(CopyLane { lane, group: warp.asynchronous.copy_groups[lane], what, ticket });

@@ -216,15 +216,17 @@ impl Cluster<'_> {
     /// A warp has ended.
     pub(in crate::exec) fn end_warp(&mut self, warp: &mut Warp) -> Result<(), Fault> {
         if self.launch.options.sanitize.in_flight {
-            let lane = 0;
+            let (lane, end) = (0, self.launch.program.code.len() as u32 - 1);
             if let Some(product) = warp.asynchronous.products.iter().find(|product| !product.done) {
                 let message = "the warp ends while a warpgroup product is under way: no `wgmma.wait_group` follows it";
-                return Err(Fault::new(FindingKind::InFlight, lane, message).after(Some(product.pc)));
+                let fault = Fault::new(FindingKind::InFlight, lane, message).after(Some(product.pc));
+                self.pass(warp, end, fault)?;
             }
             if let Some(job) = self.jobs.iter().find(|job| job.reads_for(warp)) {
                 let message =
                     "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
-                return Err(Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc)));
+                let fault = Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc));
+                self.pass(warp, end, fault)?;
             }
             self.note_unawaited(warp);
         }

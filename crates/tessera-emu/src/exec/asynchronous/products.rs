@@ -50,7 +50,7 @@ impl Cluster<'_> {
                     return Err(Fault::new(FindingKind::Matrix, 0, message));
                 }
                 let (a, b) = wgmma::descriptors(warp, wgmma)?;
-                self.check_registers(warp, wgmma)?;
+                self.check_registers(warp, wgmma).or_else(|fault| self.pass(warp, pc, fault))?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
                 let thread = warp.index as usize * LANES;
@@ -196,7 +196,8 @@ impl Cluster<'_> {
             }
             if *busy == Busy::Accumulator {
                 let message = format!("`{}` is read while a product that writes it is under way", program.names[slot as usize]);
-                return Err(Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot)));
+                let fault = Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot));
+                self.pass(warp, pc, fault)?;
             }
             warp.asynchronous.used[slot as usize] = pc;
         }
@@ -206,7 +207,8 @@ impl Cluster<'_> {
                 Busy::Accumulator | Busy::Operand => {
                     let message =
                         format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
-                    return Err(Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot)));
+                    let fault = Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot));
+                    self.pass(warp, pc, fault)?;
                 }
                 Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
             }

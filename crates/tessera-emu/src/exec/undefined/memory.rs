@@ -273,6 +273,9 @@ impl Cluster<'_> {
 
     /// The undefined bits of what a bulk copy brings, in the order of the box.
     pub(in crate::exec) fn undefined_far(&mut self, far: &Far, who: Who) -> Lacking {
+        if !self.follows_undefined() {
+            return Lacking::default();
+        }
         let places = self.far_places(far);
         let missing = places.iter().find_map(|(target, bytes, _)| match target {
             Target::Global { allocation, address } => {
