@@ -253,8 +253,8 @@ fn notes(base: &Results, new: &Results) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, results) in [("base", base), ("new", new)] {
         if !results.complete() {
-            let planned = results.session().planned;
-            notes.push(format!("the {name} file is incomplete: {} of {planned} rows", results.finished().len()));
+            let (done, planned) = (results.finished().len(), results.planned());
+            notes.push(format!("the {name} file is incomplete: {done} of {planned} rows"));
         }
     }
     let (a, b) = (base.session(), new.session());

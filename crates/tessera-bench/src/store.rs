@@ -118,6 +118,11 @@ impl Results {
         records
     }
 
+    /// Rows that the whole suite has: what the last session planned, since a continued run may be asked for more.
+    pub fn planned(&self) -> usize {
+        self.sessions.last().map_or(0, |session| session.planned)
+    }
+
     /// The session that wrote first.
     pub fn session(&self) -> &SessionRecord {
         &self.sessions[0]
@@ -263,6 +268,13 @@ fn check_summary(summary: &SummaryRecord) -> Result<(), String> {
     for (what, value) in rates {
         if value.is_some_and(|v| !v.is_finite() || v < 0.0) {
             return Err(format!("{what} must be a positive number"));
+        }
+    }
+    if let Some(versus) = &summary.versus {
+        positive("ratio", versus.ratio.ratio)?;
+        if let Some(ci) = versus.ratio.ci95 {
+            positive("ci95", ci.lo)?;
+            positive("ci95", ci.hi)?;
         }
     }
     Ok(())

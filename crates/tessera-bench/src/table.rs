@@ -131,7 +131,7 @@ pub fn footer(results: &Results) -> Footer {
     let mut counts = counts.join(", ");
     if !results.complete() {
         let why = results.end.as_ref().and_then(|e| e.reason.clone()).unwrap_or_else(|| "the run was interrupted".into());
-        counts.push_str(&format!("; {} of {} rows: {why}", results.finished().len(), session.planned));
+        counts.push_str(&format!("; {} of {} rows: {why}", results.finished().len(), results.planned()));
     }
     Footer { counts, reasons, definitions }
 }

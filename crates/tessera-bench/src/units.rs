@@ -2,7 +2,7 @@
 
 use crate::stats::Interval;
 
-/// `value` with `digits` significant digits, no exponent, no needless zeros before the point.
+/// `value` with `digits` significant digits; from a million on and below a ten-thousandth with an exponent.
 pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -10,8 +10,19 @@ pub fn significant(value: f64, digits: i32) -> String {
     // The exponent after rounding to that many digits: 999.96 has four digits before the point at four digits, not three.
     let rounded = format!("{value:.*e}", (digits - 1).max(0) as usize);
     let magnitude: i32 = rounded.rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    if !(-4..6).contains(&magnitude) {
+        return rounded;
+    }
     let decimals = (digits - 1 - magnitude).max(0) as usize;
     format!("{value:.decimals$}")
+}
+
+/// The same without zeros that say nothing: `0.5`, `16`, `1e300`.
+pub fn plain(value: f64, digits: i32) -> String {
+    let text = significant(value, digits);
+    let (number, exponent) = text.split_at(text.find('e').unwrap_or(text.len()));
+    let short = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{short}{exponent}")
 }
 
 /// A time: `812 ns`, `4.20 us`, `13.1 ms`, `2.05 s`.
@@ -40,21 +51,24 @@ pub fn time_interval(interval: Interval) -> String {
 
 /// A rate: `51.2 GB/s`, `1.95 TFLOP/s`.
 pub fn rate(per_second: f64, unit: &str) -> String {
-    let (factor, prefix) = match per_second {
+    let (factor, prefix) = prefix(per_second);
+    format!("{} {prefix}{unit}", significant(per_second / factor, 3))
+}
+
+fn prefix(per_second: f64) -> (f64, &'static str) {
+    match per_second {
+        x if x >= 999.5e15 => (1e18, "E"),
+        x if x >= 9995e12 => (1e15, "P"),
         x if x >= 999.5e9 => (1e12, "T"),
         x if x >= 999.5e6 => (1e9, "G"),
         _ => (1e6, "M"),
-    };
-    format!("{} {prefix}{unit}", significant(per_second / factor, 3))
+    }
 }
 
 /// A rate without needless zeros, for axes: `50 GB/s`.
 pub fn round_rate(per_second: f64, unit: &str) -> String {
-    let text = rate(per_second, unit);
-    match text.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.')),
-        Some(_) | None => text,
-    }
+    let (factor, prefix) = prefix(per_second);
+    format!("{} {prefix}{unit}", plain(per_second / factor, 3))
 }
 
 /// Bytes: `4 KiB`, `96 MiB`.
@@ -63,11 +77,11 @@ pub fn bytes(count: f64) -> String {
         x if x < 1024.0 => (1.0, "B"),
         x if x < 1048576.0 => (1024.0, "KiB"),
         x if x < 1073741824.0 => (1048576.0, "MiB"),
-        _ => (1073741824.0, "GiB"),
+        x if x < 1099511627776.0 => (1073741824.0, "GiB"),
+        x if x < 1125899906842624.0 => (1099511627776.0, "TiB"),
+        _ => (1125899906842624.0, "PiB"),
     };
-    let text = significant(count / factor, 3);
-    let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{short} {unit}")
+    format!("{} {unit}", plain(count / factor, if count / factor >= 1000.0 { 4 } else { 3 }))
 }
 
 #[cfg(test)]
@@ -85,7 +99,9 @@ mod tests {
             [round_rate(50e9, "B/s"), round_rate(1e12, "B/s"), round_rate(100e9, "B/s")],
             ["50 GB/s", "1 TB/s", "100 GB/s"]
         );
-        assert_eq!(bytes(4096.0), "4 KiB");
-        assert_eq!(significant(0.0, 3), "0");
+        assert_eq!(["4 KiB", "1023 KiB", "1 TiB"], [4096.0, 1047552.0, 1099511627776.0].map(bytes));
+        assert_eq!(rate(2.5e15, "FLOP/s"), "2500 TFLOP/s");
+        assert_eq!([significant(0.0, 3), significant(1e300, 2), significant(3e-9, 2)], ["0", "1.0e300", "3.0e-9"]);
+        assert_eq!([0.5, 16.0, 0.25, 1e-106].map(|value| plain(value, 2)), ["0.5", "16", "0.25", "1e-106"]);
     }
 }

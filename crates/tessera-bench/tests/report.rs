@@ -2,8 +2,12 @@
 
 mod synthetic;
 
+use std::path::Path;
+use std::process::Command;
+
 use synthetic::{PLAIN, Variation, results, text};
-use tessera_bench::{CompareError, CompareOptions, Exit, Results, Verdict, compare, footer, report, table};
+use tessera_bench::report::Source;
+use tessera_bench::{CompareError, CompareOptions, Exit, Results, Status, Verdict, compare, footer, report, table};
 
 fn compared(base: Variation, new: Variation) -> tessera_bench::Comparison {
     compare(&results(base), &results(new), CompareOptions::default()).unwrap()
@@ -89,33 +93,184 @@ fn the_table_has_every_row_and_says_why() {
     assert!(footer.counts.contains("3 incorrect") && footer.counts.contains("1 not_converged"));
 }
 
+fn sources(variations: &[Variation]) -> Vec<Source> {
+    variations.iter().map(|&v| Source { name: "imagined.jsonl".into(), results: results(v) }).collect()
+}
+
+fn page(sources: &[Source]) -> String {
+    report::html(sources, 1_795_226_400).unwrap()
+}
+
+/// The committed measurements.
+fn committed() -> Vec<Source> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../results"));
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // Some hold the lines of other programs.
+    let is_of_bench = |path: &Path| std::fs::read(path).unwrap().starts_with(b"{\"kind\":\"session\"");
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl") && is_of_bench(path));
+    paths.sort();
+    assert!(paths.len() > 10, "{paths:?}");
+    let source = |path: std::path::PathBuf| Source {
+        name: path.file_name().unwrap().to_string_lossy().into_owned(),
+        results: Results::load(&path).unwrap(),
+    };
+    paths.into_iter().map(source).collect()
+}
+
+/// The table called `list` of a page: text cells by row, head left out.
+fn listed(page: &str, list: &str) -> Vec<Vec<String>> {
+    let Some((_, rest)) = page.split_once(&format!("data-list=\"{list}\"")) else { return Vec::new() };
+    let body = rest.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
+    let text = |cell: &str| {
+        let inner = cell.split_once('>').map_or("", |(_, inner)| inner);
+        let tags = inner.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+        tags.collect::<String>().trim().to_string()
+    };
+    let cells = |row: &str| row.split("<t").filter(|c| c.starts_with(['d', 'h'])).map(text).collect();
+    body.split("<tr").skip(1).map(cells).collect()
+}
+
+fn number(cell: &str) -> usize {
+    cell.parse().unwrap_or_else(|_| panic!("`{cell}` is no number"))
+}
+
+/// Holds every count of a page against the others and against the file.
+fn counts_add_up(source: &Source) {
+    let (page, results, name) = (page(std::slice::from_ref(source)), &source.results, &source.name);
+    let account = listed(&page, "account");
+    let row = |label: &str| account.iter().find(|row| row[0] == label);
+    let implementations = account[0].len() - 3;
+    let at = account.iter().position(|row| row[0] == "in the file").unwrap();
+    let (classes, total) = (&account[..at], &account[at]);
+    for column in 1..=implementations + 1 {
+        let sum: usize = classes.iter().map(|row| number(&row[column])).sum();
+        assert_eq!(sum, number(&total[column]), "{name}: column {column} of {account:?}");
+    }
+    for row in account[..=at].iter() {
+        let sum: usize = row[1..=implementations].iter().map(|cell| number(cell)).sum();
+        assert_eq!(sum, number(&row[implementations + 1]), "{name}: {row:?}");
+    }
+    let sum = |label: &str| row(label).map_or(0, |row| number(&row[implementations + 1]));
+    assert_eq!(sum("in the file"), results.rows.len(), "{name}");
+    assert_eq!(sum("in the file") + sum("never begun"), sum("planned") + sum("beyond the plan"), "{name}");
+    assert_eq!(sum("planned"), results.planned(), "{name}");
+    let plain = page.split("<noscript").nth(1).and_then(|rest| rest.split("</noscript>").next()).unwrap_or_default();
+    assert_eq!(plain.matches("<tr><td>").count(), results.rows.len(), "{name}");
+    // The answer to "how right", and the table by operator and precision.
+    let own = |label: &str| row(label).map_or(0, |row| number(&row[1]));
+    let passed: usize = ["timed", "timed, not precise", "timed, disturbed", "time refused", "checked only"].map(own).iter().sum();
+    assert!(page.contains(&format!("<b>{passed}</b> of {} results are right", own("in the file"))), "{name}");
+    let coverage = listed(&page, "coverage");
+    let parts = |cell: &String| match cell.split_once(" of ") {
+        Some((passed, of)) => (number(passed), number(of)),
+        None if cell.is_empty() => (0, 0),
+        None => (number(cell), number(cell)),
+    };
+    let add = |cells: Vec<(usize, usize)>| cells.into_iter().fold((0, 0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
+    let (last, operators) = coverage.split_last().unwrap();
+    for column in 1..last.len() - 1 {
+        assert_eq!(add(operators.iter().map(|row| parts(&row[column])).collect()), parts(&last[column]), "{name}: {coverage:?}");
+    }
+    for row in &coverage {
+        let (cells, all) = (&row[1..row.len() - 2], &row[row.len() - 2]);
+        assert_eq!(add(cells.iter().map(parts).collect()), parts(all), "{name}: {row:?}");
+    }
+    assert_eq!(parts(&last[last.len() - 2]), (passed, own("in the file")), "{name}");
+    // Every row that is not simply right has its reason.
+    let reasons: usize = listed(&page, "reasons").iter().map(|row| number(&row[2])).sum();
+    assert_eq!(reasons, sum("in the file") - sum("timed") - sum("checked only"), "{name}");
+}
+
+#[test]
+fn every_count_adds_up() {
+    committed().iter().for_each(counts_add_up);
+    let cut: String = text(PLAIN).lines().take(400).map(|line| format!("{line}\n")).collect();
+    counts_add_up(&Source { name: "cut".into(), results: Results::parse(cut.as_bytes()).unwrap() });
+    let statuses = Status::ALL.iter().filter(|status| !status.has_time());
+    let variations: Vec<Variation> = statuses.map(|&status| Variation { all: Some(status), ..PLAIN }).collect();
+    sources(&variations).iter().for_each(counts_add_up);
+    sources(&[Variation { wrong: Some("dot"), ..PLAIN }, Variation { kernels: 60, ..PLAIN }]).iter().for_each(counts_add_up);
+}
+
 #[test]
 fn the_page_is_whole_and_loads_nothing() {
-    let page = report::html(&[results(Variation { wrong: Some("dot"), ..PLAIN })], 1_795_226_400).unwrap();
-    for chart in ["roofline", "intervals", "speed-up", "sweeps", "gate"] {
-        let at = page.find(&format!("data-chart=\"{chart}\"")).unwrap_or_else(|| panic!("no {chart}"));
-        assert!(page[at..].find("<svg").is_some_and(|d| d < 800), "{chart} has no drawing");
+    let page = page(&sources(&[Variation { wrong: Some("dot"), ..PLAIN }]));
+    for part in [
+        "data-answer=\"fast\"",
+        "data-answer=\"against\"",
+        "data-chart=\"operators\"",
+        "data-chart=\"panel\"",
+        "data-chart=\"roofline\"",
+    ] {
+        let at = page.find(part).unwrap_or_else(|| panic!("no {part}"));
+        assert!(page[at..].find("<svg").is_some_and(|d| d < 2000), "{part} has no drawing");
     }
-    assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("url("));
+    assert!(!page.contains("src=") && !page.contains("url(") && !page.contains("@import"));
+    assert_eq!(page.matches("href=").count(), page.matches("href=\"#").count(), "links stay in the page");
     assert!(!page.contains(">NaN") && !page.contains("\"NaN") && !page.contains(">inf"), "no number is broken");
     assert!(page.contains("Example 9000 &lt;64-core&gt;") && !page.contains("<64-core>"), "text is escaped");
-    let json = page.split("class=\"records\">").nth(1).unwrap().split("</script>").next().unwrap();
-    let records: Vec<tessera_bench::Record> = serde_json::from_str(json).unwrap();
-    assert!(records.len() > 1000);
-    std::fs::write(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"), page).unwrap();
+    assert!(page.contains("3 results are wrong.") && listed(&page, "wrong").len() == 3);
+    assert!(page.contains("the speed of numpy"));
+}
+
+#[test]
+fn what_users_wrote_cannot_break_the_table() {
+    let sources = sources(&[Variation { all: Some(Status::Skipped), ..PLAIN }]);
+    let page = page(&sources);
+    let table = page.split("<noscript").nth(1).unwrap().split("</noscript>").next().unwrap();
+    for row in table.split("<tr><td>").skip(1) {
+        assert_eq!(row.matches("<td>").count(), 13, "{row}");
+    }
+    assert!(page.contains("&lt;/noscript&gt;&lt;td&gt;"));
+    assert!(report::markdown(&sources).contains("&lt;/noscript>&lt;td>, `a\\|b`"));
+}
+
+/// The seed suite with a part of its rows timed, a suite of as many rows all of which are timed, and a thousand operators.
+#[test]
+fn a_page_has_its_size() {
+    const MOST: usize = 2_000_000;
+    let seed = committed().into_iter().find(|source| source.name == "seed-h200.jsonl").unwrap();
+    let seed = page(&[seed]);
+    assert!(seed.len() < MOST / 2, "{} bytes", seed.len());
+    assert!(seed.contains("4101</b> of 4131 results are right") && !seed.contains("4171 of 4170"));
+    for kernels in [345, 1000] {
+        let page = page(&sources(&[Variation { kernels, ..PLAIN }]));
+        assert!(page.len() < MOST, "{kernels} operators: {} bytes", page.len());
+        assert!(page.contains(&format!("{} operators are not shown here", kernels + 7 - 24)));
+    }
 }
 
 #[test]
 fn csv_and_markdown_have_every_row() {
-    let results = [results(PLAIN)];
-    let csv = report::csv(&results);
+    let sources = sources(&[PLAIN]);
+    let rows = sources[0].results.rows.len();
+    let csv = report::csv(&sources);
     let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!(lines.len(), results[0].rows.len() + 1);
-    assert!(lines.iter().all(|l| l.split(',').count() == 27), "{csv}");
-    let markdown = report::markdown(&results);
-    assert_eq!(markdown.lines().filter(|l| l.starts_with("| ")).count(), results[0].rows.len() + 1);
+    assert_eq!(lines.len(), rows + 1);
+    assert!(lines.iter().all(|l| l.split(',').count() == 29), "{csv}");
+    let markdown = report::markdown(&sources);
+    assert_eq!(markdown.split("| operator | size |").nth(1).unwrap().lines().filter(|l| l.starts_with("| ")).count(), rows);
     let text = report::comparison_markdown(&compared(PLAIN, Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN }));
     assert!(text.starts_with("**18 SLOWER"), "{text}");
+}
+
+/// What the page answers, the Markdown answers in the same words.
+#[test]
+fn page_and_markdown_agree() {
+    for source in committed() {
+        let (page, markdown) = (page(std::slice::from_ref(&source)), report::markdown(std::slice::from_ref(&source)));
+        let figures: Vec<String> = page
+            .split("<p class=\"figure\">")
+            .skip(1)
+            .map(|part| part.split("</p>").next().unwrap().replace("<b>", "").replace("</b>", ""))
+            .map(|text| text.replace("of what the machine allows", "of the ceiling"))
+            .collect();
+        assert!(
+            !figures.is_empty() && figures.iter().all(|text| markdown.contains(text.as_str())),
+            "{}: {figures:?}\n{markdown}",
+            source.name
+        );
+    }
 }
 
 /// An empty or hardly begun file gives a page, not an error.
@@ -124,9 +279,61 @@ fn little_data_is_no_obstacle() {
     let whole = text(PLAIN);
     for lines in [1, 2, 3, 4, 10] {
         let part: String = whole.lines().take(lines).map(|l| format!("{l}\n")).collect();
-        let results = [Results::parse(part.as_bytes()).unwrap()];
-        let page = report::html(&results, 0).unwrap();
-        assert!(page.contains("Incomplete"));
-        let _ = (report::csv(&results), report::markdown(&results), table(&results[0]), footer(&results[0]));
+        let sources = [Source { name: "part".into(), results: Results::parse(part.as_bytes()).unwrap() }];
+        let page = page(&sources);
+        assert!(page.contains(if lines < 3 { "Nothing was measured" } else { "The run is incomplete" }), "{lines} lines");
+        let results = &sources[0].results;
+        let _ = (report::csv(&sources), report::markdown(&sources), table(results), footer(results));
     }
+    let nothing = [Source { name: "empty.jsonl".into(), results: Results::default() }];
+    assert!(page(&nothing).contains("Nothing was measured") && report::markdown(&nothing).contains("Nothing was measured"));
+    assert_eq!(report::csv(&nothing).lines().count(), 1);
+}
+
+#[test]
+fn several_files_stand_side_by_side() {
+    let mut sources = sources(&[PLAIN, Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN }]);
+    let same = page(&sources);
+    assert!(same.contains("have one fingerprint") && same.contains("18 SLOWER"));
+    assert_eq!(same.matches("<tr><td>A<td>").count(), sources[0].results.rows.len());
+    assert_eq!(same.matches("<tr><td>B<td>").count(), sources[1].results.rows.len());
+    sources[1].results.sessions[0].fingerprint = "another".into();
+    sources.push(Source { name: "empty.jsonl".into(), results: Results::default() });
+    let other = page(&sources);
+    assert!(other.contains("The machines differ") && other.contains("cannot be compared: the files are of different machines"));
+    assert!(other.contains("cannot be compared: one of the files is empty"));
+}
+
+/// Every kind of page, looked at in a browser.
+#[test]
+fn pages_look_right() {
+    let (Some(python), Some(chromium)) = (std::env::var_os("TESSERA_PYTHON"), std::env::var_os("TESSERA_CHROMIUM")) else {
+        println!(
+            "skipped: looking at pages needs TESSERA_PYTHON and TESSERA_CHROMIUM (`cargo xtask tools` says what is missing)"
+        );
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut committed = committed();
+    committed
+        .retain(|source| ["seed-h200.jsonl", "harness-quick-h200.jsonl", "quick-h200.jsonl"].contains(&source.name.as_str()));
+    let seed = committed.split_off(2);
+    let pages = [
+        ("seed", seed),
+        ("two", committed),
+        ("operators", sources(&[Variation { kernels: 1000, ..PLAIN }])),
+        ("wrong", sources(&[Variation { wrong: Some("dot"), ..PLAIN }])),
+        ("failed", sources(&[Variation { all: Some(Status::CompileError), ..PLAIN }])),
+        ("empty", vec![Source { name: "empty.jsonl".into(), results: Results::default() }]),
+    ];
+    let paths = pages.map(|(name, sources)| {
+        let path = folder.join(format!("{name}.html"));
+        std::fs::write(&path, page(&sources)).unwrap();
+        path
+    });
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/report_page.py");
+    let output = Command::new(python).arg(script).arg(chromium).arg(&folder).args(&paths).output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.matches("looks right").count() == paths.len(), "{text}");
 }

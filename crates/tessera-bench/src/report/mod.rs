@@ -1,42 +1,34 @@
 //! Reports of results files: one self-contained HTML page, CSV, Markdown.
 //!
-//! The page holds everything: style, a small script for sorting and filtering, charts as SVG, and all records as JSON. Nothing is
-//! loaded from anywhere, and every number in it is also in the table or in the embedded records.
+//! ```text
+//! Source -> lines (File, Line: each in one class) -> tally | overview | coverage | worst | panel | roofline | rows | facts | differ
+//!                                                       |          drawn by plot, strip
+//!                                     html (page/*.html, style.css, table.js)   text (CSV, Markdown)
+//! ```
+//! `lines` alone knows records. The page loads nothing, and shows everything but searching and sorting without scripts.
+//! `docs/report.md` says what each number means.
 
-mod bars;
+mod colour;
+mod coverage;
+mod differ;
+mod facts;
 mod html;
+mod lines;
+mod markdown;
+mod overview;
+mod panel;
 mod plot;
+mod precision;
 mod roofline;
-mod sweep;
+mod rows;
+mod strip;
+mod tally;
 mod text;
 mod timeline;
+mod worst;
 
 pub use html::{ReportError, html};
-pub use text::{comparison_markdown, csv, duel_markdown, markdown};
+pub use lines::Source;
+pub use markdown::markdown;
+pub use text::{comparison_markdown, csv, duel_markdown};
 pub use timeline::{TraceError, timeline_picture};
-
-use crate::record::SummaryRecord;
-use crate::store::{Results, Row};
-
-/// Rows that have valid times, with their summaries.
-fn timed(results: &Results) -> impl Iterator<Item = (&Row, &SummaryRecord)> {
-    let with_summary = results.rows.iter().filter_map(|row| row.summary.as_ref().map(|summary| (row, summary)));
-    with_summary.filter(|(_, summary)| summary.status.has_time() && summary.times.is_some())
-}
-
-/// All operators of a file: position `i` gets series colour `i` in every chart.
-fn operators(results: &Results) -> Vec<&str> {
-    distinct(results.rows.iter().map(|row| row.case.key.operator.as_str()))
-}
-
-/// Names in alphabetical order, each once.
-fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut list = Vec::new();
-    for name in names {
-        if !list.contains(&name) {
-            list.push(name);
-        }
-    }
-    list.sort_unstable();
-    list
-}

@@ -1,17 +1,20 @@
-//! CSV and Markdown.
+//! CSV of results, and Markdown of a comparison.
 
 use std::fmt::Write;
 
+use super::lines::Source;
 use crate::compare::{Change, Comparison, Verdict};
 use crate::duel::DuelOutcome;
 use crate::record::SummaryRecord;
 use crate::store::{Results, Row};
-use crate::table::{COLUMNS, footer, table};
 use crate::units;
 
+/// Columns of the CSV; new ones come last.
+const COLUMNS: usize = 29;
+
 /// One line a row, units in the header, empty where there is no value.
-pub fn csv(results: &[Results]) -> String {
-    const HEADER: [&str; 27] = [
+pub fn csv(files: &[Source]) -> String {
+    const HEADER: [&str; COLUMNS] = [
         "session",
         "start",
         "device",
@@ -39,12 +42,14 @@ pub fn csv(results: &[Results]) -> String {
         "versus",
         "time_ratio",
         "worst_error_ratio",
+        "time_ratio_lo",
+        "time_ratio_hi",
     ];
     let mut out = HEADER.join(",") + "\n";
-    for file in results {
-        for row in &file.rows {
+    for Source { results, .. } in files {
+        for row in &results.rows {
             if let Some(summary) = &row.summary {
-                let cells: Vec<String> = cells(file, row, summary).iter().map(|cell| quoted(cell)).collect();
+                let cells: Vec<String> = cells(results, row, summary).iter().map(|cell| quoted(cell)).collect();
                 out.push_str(&cells.join(","));
                 out.push('\n');
             }
@@ -53,7 +58,7 @@ pub fn csv(results: &[Results]) -> String {
     out
 }
 
-fn cells(file: &Results, row: &Row, summary: &SummaryRecord) -> [String; 27] {
+fn cells(file: &Results, row: &Row, summary: &SummaryRecord) -> [String; COLUMNS] {
     let (key, session, times) = (&row.case.key, file.session(), summary.times.as_ref());
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     let flags: Vec<&str> = summary.flags.iter().map(|f| f.name()).collect();
@@ -85,45 +90,14 @@ fn cells(file: &Results, row: &Row, summary: &SummaryRecord) -> [String; 27] {
         summary.versus.as_ref().map_or(String::new(), |v| v.baseline.clone()),
         number(summary.versus.as_ref().map(|v| v.ratio.ratio)),
         number(row.gate.as_ref().and_then(|g| g.worst.as_ref()).map(|w| w.ratio.0)),
+        number(summary.versus.as_ref().and_then(|v| v.ratio.ci95).map(|ci| ci.lo)),
+        number(summary.versus.as_ref().and_then(|v| v.ratio.ci95).map(|ci| ci.hi)),
     ]
 }
 
 /// A CSV field by RFC 4180.
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
-}
-
-/// The table with its footer.
-pub fn markdown(results: &[Results]) -> String {
-    let mut out = String::new();
-    for file in results {
-        let session = file.session();
-        let _ = writeln!(
-            out,
-            "## {} on {} ({}, {} threads)\n",
-            session.suite, session.device, session.environment.cpu, session.environment.threads
-        );
-        let _ = writeln!(
-            out,
-            "{}, mode {}, seed {}, tessera {}\n",
-            session.start,
-            session.mode.name(),
-            session.seed,
-            session.tool.version
-        );
-        let _ = writeln!(out, "| {} |\n|{}", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
-        for row in table(file) {
-            let cells: Vec<String> = row.cells.iter().map(|cell| piped(cell)).collect();
-            let _ = writeln!(out, "| {} |", cells.join(" | "));
-        }
-        let footer = footer(file);
-        let _ = writeln!(out, "\n{}\n", piped(&footer.counts));
-        for reason in footer.reasons.iter().chain(&footer.definitions) {
-            let _ = writeln!(out, "- {}", piped(reason));
-        }
-        out.push('\n');
-    }
-    out
 }
 
 /// A comparison for a pull request: the verdict, the rows that changed (at most twenty), the rest folded.
@@ -191,7 +165,7 @@ fn changes_markdown(out: &mut String, changes: &[Change]) {
 }
 
 /// Text that cannot end a table cell or begin markup.
-fn piped(cell: &str) -> String {
+pub(super) fn piped(cell: &str) -> String {
     cell.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use std::path::Path;
 
-use tessera::bench::{CompareOptions, Exit, Results, report::comparison_markdown};
+use tessera::bench::{CompareOptions, Exit, Results, StoreError, report::comparison_markdown};
 
 use crate::arguments::Compare;
 use crate::failure::{Failure, Outcome};
@@ -30,7 +30,11 @@ pub(crate) fn compare(arguments: Compare) -> Outcome {
 
 /// Reads a results file.
 pub(crate) fn load(path: &str) -> Result<Results, Failure> {
-    Results::load(Path::new(path)).map_err(|error| Failure::environment(format!("{path}: {error}")))
+    Results::load(Path::new(path)).map_err(|error| match error {
+        // It names the file itself.
+        StoreError::Io { .. } => Failure::environment(error),
+        error => Failure::environment(format!("{path}: {error}")),
+    })
 }
 
 /// A table in the style that every command uses.
