@@ -2,7 +2,7 @@
 //!
 //! Nothing of the product needs them. Tests find them through `TESSERA_PYTHON` (an interpreter with NumPy, SciPy, JAX on the CPU,
 //! ml_dtypes and cuda-tile), `TESSERA_PTXAS` and `TESSERA_PTXAS_13_0` (the assembler of record and the second lane), and
-//! `TESSERA_CHROMIUM` (any installed Chromium, for the report's screenshot).
+//! `TESSERA_CHROMIUM` (any installed Chromium, which looks at reports).
 
 use std::fs;
 use std::path::{Path, PathBuf};
