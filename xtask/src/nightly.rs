@@ -1,4 +1,4 @@
-//! `nightly`: everything that runs on the emulator, in slices.
+//! `nightly`: everything that runs on the emulator, and other long tests, in slices.
 //!
 //! A slice is a test, or a part of one, in a process of its own; as many run at once as the machine has processors. Each writes a
 //! section of `results/nightly.log` when it ends, so a run that was stopped goes on where it was: what has a section that passed is not run
@@ -23,12 +23,14 @@ use crate::{cargo, root};
 const PARTS: usize = 16;
 
 /// Tests that run whole: package, file, and the test where the file has long ones.
-const WHOLE: [(&str, &str, &str); 12] = [
+const WHOLE: [(&str, &str, &str); 14] = [
     ("tessera-compile", "barriers", "block_programs_keep_their_meaning"),
     ("tessera-compile", "barriers", "programs_of_threads_keep_their_meaning"),
     ("tessera-compile", "barriers", "no_barrier_or_wait_of_the_library_can_go"),
     ("tessera-compile", "conflicts", ""),
     ("tessera-compile", "assemble", ""),
+    ("tessera-compile", "python", "block_functions_mean_what_python_says"),
+    ("tessera-compile", "python", "functions_of_threads_mean_what_python_says"),
     ("tessera-emu", "anchors", ""),
     ("tessera-emu", "corpus", ""),
     ("tessera-emu", "generated", ""),

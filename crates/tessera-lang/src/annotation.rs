@@ -5,7 +5,7 @@ use tessera_ir::IndexType;
 use tessera_types::DType;
 
 use crate::ast::{Arg, Expr, ExprKind, UnaryOp};
-use crate::file::{Global, ParsedFile};
+use crate::file::{Definition, Global, Moment, ParsedFile};
 
 /// What a compile-time parameter may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
         return Annotation::None;
     }
     if let ExprKind::Name(name) = &expr.kind
-        && let Some(Global::Value(value, position)) = file.globals.get(name)
+        && let Some(Definition { what: Global::Value(value, position), .. }) = file.global(name, Moment::END)
     {
         return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use tessera_ir::Span;
 
 /// A name as written.
@@ -79,12 +80,16 @@ pub enum ExprKind {
     },
     /// `lambda params: body`, as a function whose body is one `return`.
     Lambda(Arc<Function>),
-    /// A list comprehension or generator.
+    /// A list comprehension or generator expression.
     Comprehension {
         /// The element.
         element: Box<Expr>,
         /// `for target in iterable if ...`, outermost first.
         clauses: Vec<Clause>,
+        /// The names that the targets bind, which are the comprehension's own.
+        names: Arc<Names>,
+        /// True for a generator expression, whose items are made when they are asked for.
+        lazy: bool,
     },
     /// Python that the kernel language has no use for; the text names the construct.
     Unsupported(&'static str),
@@ -106,10 +111,12 @@ pub struct Clause {
 pub enum FPart {
     /// Text.
     Text(String),
-    /// `{value:format}`.
+    /// `{value!conversion:format}`.
     Value {
         /// The expression.
         value: Expr,
+        /// `r`, `s` or `a`.
+        conversion: Option<char>,
         /// The format, empty when absent.
         format: String,
     },
@@ -251,8 +258,6 @@ pub enum StmtKind {
         iterable: Expr,
         /// The body.
         body: Vec<Stmt>,
-        /// True when it has an `else` part.
-        has_else: bool,
     },
     /// A `while` loop.
     While {
@@ -260,10 +265,9 @@ pub enum StmtKind {
         test: Expr,
         /// The body.
         body: Vec<Stmt>,
-        /// True when it has an `else` part.
-        has_else: bool,
     },
-    /// An `if`; `elif` is an `if` in the else part.
+    /// An `if`; `elif` is an `if` in the else part, and so is the `else` part of a loop that has a `break`: an `if` on a variable
+    /// `$broke...` that is set where the loop is left.
     If {
         /// The condition.
         test: Expr,
@@ -329,6 +333,16 @@ pub struct Parameter {
     pub default: Option<Expr>,
 }
 
+/// The names that belong to a function or comprehension, by Python's rule: what it binds anywhere in its body is its own in all of
+/// the body, and everything else is looked up outside.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// What it binds: parameters, targets, nested functions, imports.
+    pub own: IndexSet<String>,
+    /// Those of its own names that functions defined inside it read.
+    pub shared: IndexSet<String>,
+}
+
 /// A function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -338,8 +352,10 @@ pub struct Function {
     pub decorators: Vec<Expr>,
     /// Parameters.
     pub params: Vec<Parameter>,
-    /// What the function can't be used for in kernels, such as `async`.
-    pub unsupported: Option<&'static str>,
+    /// Its variables.
+    pub names: Arc<Names>,
+    /// What keeps it from being used in kernels, such as `async`, and where that stands.
+    pub unsupported: Option<(&'static str, Span)>,
     /// The body.
     pub body: Vec<Stmt>,
     /// The whole definition.

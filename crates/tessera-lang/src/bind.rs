@@ -127,6 +127,11 @@ impl Args {
         self.values[at].clone()
     }
 
+    /// Every argument in the order of the signature, with what a variadic parameter collected.
+    pub(crate) fn all(&self) -> Vec<(Val, Span)> {
+        self.values.iter().cloned().chain(self.rest.iter().map(|given| (given.value.clone(), given.span))).collect()
+    }
+
     /// What a variadic parameter collected.
     pub(crate) fn rest(&self) -> &[Given] {
         &self.rest

@@ -30,7 +30,8 @@ pub struct ParsedFile {
     pub kernels: IndexMap<String, Kernel>,
     /// A syntax error, or notes.
     pub diagnostics: Vec<Diagnostic>,
-    pub(crate) globals: IndexMap<String, Global>,
+    /// What module level binds to each name, in the order of its statements.
+    globals: IndexMap<String, Vec<Definition>>,
 }
 
 /// A kernel as its definition shows it.
@@ -44,6 +45,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// The definition.
     pub function: Arc<Function>,
+    /// When it is defined.
+    pub(crate) at: Moment,
 }
 
 /// A parameter of a kernel.
@@ -74,6 +77,23 @@ impl Param {
     }
 }
 
+/// A place in the order of a module's statements. A name means what was bound to it last before that place; to a kernel, which
+/// runs when the module is complete, what was bound to it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Moment(usize);
+
+impl Moment {
+    /// Behind the last statement.
+    pub(crate) const END: Moment = Moment(usize::MAX);
+}
+
+/// What a statement of module level binds to a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) at: Moment,
+    pub(crate) what: Global,
+}
+
 /// What a module-level name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Global {
@@ -83,6 +103,8 @@ pub(crate) enum Global {
     Value(Expr, Vec<usize>),
     /// A function.
     Function(Arc<Function>),
+    /// Bound by code that is not evaluated: what it is, and where.
+    Unknown(&'static str, Span),
 }
 
 /// Reads a kernel file. A syntax error leaves no kernels and one error among the diagnostics.
@@ -91,7 +113,7 @@ pub fn parse_file(name: &str, text: &str) -> ParsedFile {
     let source = sources.add(name, text);
     let mut file = ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), globals: IndexMap::new() };
     match python::parse(source, text) {
-        Ok(stmts) => file.collect(&stmts),
+        Ok(module) => file.collect(&module),
         Err(error) => file.diagnostics.push(*error),
     }
     file
@@ -103,44 +125,21 @@ impl ParsedFile {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    fn collect(&mut self, stmts: &[Stmt]) {
+    fn collect(&mut self, module: &python::Module) {
         let mut functions = Vec::new();
         let mut ignored: Option<(Span, &'static str, usize)> = None;
-        for stmt in stmts {
-            let unused = match &stmt.kind {
-                StmtKind::Import(imports) => {
-                    for import in imports {
-                        self.globals.insert(import.name.clone(), Global::Import(import.path.clone()));
-                    }
-                    None
+        for (at, (stmt, binds)) in module.stmts.iter().enumerate() {
+            let at = Moment(at);
+            let unused = self.define(stmt, at);
+            if let StmtKind::Function(function) = &stmt.kind {
+                functions.push((function.clone(), at));
+            }
+            // What a statement binds beside what was understood of it is not known.
+            for name in binds {
+                if self.globals.get(name).and_then(|list| list.last()).is_none_or(|last| last.at != at) {
+                    self.bind(name, at, Global::Unknown(unused.unwrap_or("an expression"), first_line(&self.sources, stmt.span)));
                 }
-                StmtKind::Assign(targets, value) => {
-                    for target in targets {
-                        self.define(target, value, &mut Vec::new());
-                    }
-                    None
-                }
-                StmtKind::AnnAssign(target, _, Some(value)) => {
-                    self.define(target, value, &mut Vec::new());
-                    None
-                }
-                StmtKind::Function(function) => {
-                    self.globals.insert(function.name.name.clone(), Global::Function(function.clone()));
-                    functions.push(function.clone());
-                    None
-                }
-                StmtKind::Pass | StmtKind::AnnAssign(_, _, None) => None,
-                StmtKind::Expr(expr) if matches!(expr.kind, ExprKind::Str(_) | ExprKind::Ellipsis) => None,
-                StmtKind::Expr(_) => Some("an expression"),
-                StmtKind::AugAssign(..) => Some("an augmented assignment"),
-                StmtKind::For { .. } => Some("`for`"),
-                StmtKind::While { .. } => Some("`while`"),
-                StmtKind::If { .. } => Some("`if`"),
-                StmtKind::Raise(_) => Some("`raise`"),
-                StmtKind::Assert(..) => Some("`assert`"),
-                StmtKind::Break | StmtKind::Continue | StmtKind::Return(_) => Some("a jump"),
-                StmtKind::Unsupported(what) => Some(*what),
-            };
+            }
             match (unused, &mut ignored) {
                 (Some(_), Some((_, _, count))) => *count += 1,
                 (Some(what), None) => ignored = Some((stmt.span, what, 1)),
@@ -154,8 +153,11 @@ impl ParsedFile {
         if let Some(run) = ignored.take() {
             self.note_ignored(run);
         }
-        for function in functions {
-            let Some(style) = style::of(self, &function) else { continue };
+        for (name, span) in &module.changed {
+            self.bind(name, Moment(module.stmts.len()), Global::Unknown("`global`", *span));
+        }
+        for (function, at) in functions {
+            let Some(style) = style::of(self, &function, at) else { continue };
             let params = function
                 .params
                 .iter()
@@ -170,25 +172,69 @@ impl ParsedFile {
                 })
                 .collect();
             let name = function.name.name.clone();
-            self.kernels.insert(name.clone(), Kernel { name, style, params, function });
+            self.kernels.insert(name.clone(), Kernel { name, style, params, function, at });
         }
     }
 
-    /// Binds the names of an assignment target to a value, or to an item of it.
-    fn define(&mut self, target: &Expr, value: &Expr, path: &mut Vec<usize>) {
-        match &target.kind {
-            ExprKind::Name(name) => {
-                self.globals.insert(name.clone(), Global::Value(value.clone(), path.clone()));
+    /// Takes up what a statement of module level binds; what it is called, where it means nothing to kernels.
+    fn define(&mut self, stmt: &Stmt, at: Moment) -> Option<&'static str> {
+        match &stmt.kind {
+            StmtKind::Import(imports) => {
+                imports.iter().for_each(|import| self.bind(&import.name, at, Global::Import(import.path.clone())));
             }
-            ExprKind::Tuple(items) | ExprKind::List(items) => {
+            StmtKind::Assign(targets, value) => {
+                targets.iter().for_each(|target| self.assign(target, value, at, &mut Vec::new()));
+            }
+            StmtKind::AnnAssign(target, _, Some(value)) => self.assign(target, value, at, &mut Vec::new()),
+            StmtKind::AugAssign(target, op, value) if matches!(target.kind, ExprKind::Name(_)) => {
+                let kind = ExprKind::Binary(*op, Box::new(target.clone()), Box::new(value.clone()));
+                self.assign(target, &Expr { kind, span: stmt.span }, at, &mut Vec::new());
+            }
+            StmtKind::Function(function) => self.bind(&function.name.name, at, Global::Function(function.clone())),
+            StmtKind::Pass | StmtKind::AnnAssign(_, _, None) => {}
+            StmtKind::Expr(expr) if matches!(expr.kind, ExprKind::Str(_) | ExprKind::Ellipsis) => {}
+            StmtKind::Expr(_) => return Some("an expression"),
+            StmtKind::AugAssign(..) => return Some("an augmented assignment"),
+            StmtKind::For { .. } => return Some("`for`"),
+            StmtKind::While { .. } => return Some("`while`"),
+            StmtKind::If { .. } => return Some("`if`"),
+            StmtKind::Raise(_) => return Some("`raise`"),
+            StmtKind::Assert(..) => return Some("`assert`"),
+            StmtKind::Break | StmtKind::Continue | StmtKind::Return(_) => return Some("a jump"),
+            StmtKind::Unsupported(what) => return Some(what),
+        }
+        None
+    }
+
+    fn bind(&mut self, name: &str, at: Moment, what: Global) {
+        self.globals.entry(name.to_string()).or_default().push(Definition { at, what });
+    }
+
+    /// Binds the names of an assignment target to a value, or to an item of it.
+    fn assign(&mut self, target: &Expr, value: &Expr, at: Moment, path: &mut Vec<usize>) {
+        match &target.kind {
+            ExprKind::Name(name) => self.bind(name, at, Global::Value(value.clone(), path.clone())),
+            ExprKind::Tuple(items) | ExprKind::List(items)
+                if !items.iter().any(|item| matches!(item.kind, ExprKind::Starred(_))) =>
+            {
                 for (i, item) in items.iter().enumerate() {
                     path.push(i);
-                    self.define(item, value, path);
+                    self.assign(item, value, at, path);
                     path.pop();
                 }
             }
             _ => {}
         }
+    }
+
+    /// What a name of module level means at a moment.
+    pub(crate) fn global(&self, name: &str, moment: Moment) -> Option<&Definition> {
+        self.globals.get(name)?.iter().rev().find(|definition| definition.at < moment)
+    }
+
+    /// The names of module level, for messages.
+    pub(crate) fn global_names(&self) -> impl Iterator<Item = &str> {
+        self.globals.keys().map(String::as_str)
     }
 
     fn note_ignored(&mut self, (span, what, count): (Span, &'static str, usize)) {
@@ -200,18 +246,23 @@ impl ParsedFile {
         );
     }
 
-    /// The dotted path that an expression names, with imports resolved: `ct.kernel` is `cuda.tile.kernel`.
+    /// The dotted path that an expression names in a kernel, with imports resolved: `ct.kernel` is `cuda.tile.kernel`.
     pub(crate) fn path_of(&self, expr: &Expr) -> Option<String> {
-        self.path_through(expr, MAX_ALIASES)
+        self.path_at(expr, Moment::END)
     }
 
-    /// The same, following at most `aliases` names that stand for other paths: a name can be defined by itself.
-    fn path_through(&self, expr: &Expr, aliases: u32) -> Option<String> {
+    /// The same at a moment.
+    pub(crate) fn path_at(&self, expr: &Expr, moment: Moment) -> Option<String> {
+        self.path_through(expr, moment, MAX_ALIASES)
+    }
+
+    /// The same, following at most `aliases` names that stand for other paths.
+    fn path_through(&self, expr: &Expr, moment: Moment, aliases: u32) -> Option<String> {
         match &expr.kind {
-            ExprKind::Name(name) => match self.globals.get(name) {
-                Some(Global::Import(path)) => Some(path.clone()),
-                Some(Global::Value(value, position)) if position.is_empty() => match &value.kind {
-                    ExprKind::Attribute(..) => self.path_through(value, aliases.checked_sub(1)?),
+            ExprKind::Name(name) => match self.global(name, moment) {
+                Some(Definition { what: Global::Import(path), .. }) => Some(path.clone()),
+                Some(Definition { what: Global::Value(value, position), at }) if position.is_empty() => match &value.kind {
+                    ExprKind::Attribute(..) | ExprKind::Name(_) => self.path_through(value, *at, aliases.checked_sub(1)?),
                     _ => None,
                 },
                 Some(_) => None,
@@ -220,7 +271,7 @@ impl ParsedFile {
                     _ => name.clone(),
                 }),
             },
-            ExprKind::Attribute(base, member) => Some(format!("{}.{}", self.path_through(base, aliases)?, member.name)),
+            ExprKind::Attribute(base, member) => Some(format!("{}.{}", self.path_through(base, moment, aliases)?, member.name)),
             _ => None,
         }
     }

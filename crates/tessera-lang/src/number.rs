@@ -47,8 +47,7 @@ impl fmt::Display for Num {
             Num::Bool(true) => f.write_str("True"),
             Num::Bool(false) => f.write_str("False"),
             Num::Int(value) => write!(f, "{value}"),
-            Num::Float(value) if value.is_nan() => f.write_str("nan"),
-            Num::Float(value) => write!(f, "{value:?}"),
+            Num::Float(value) => f.write_str(&show_float(*value)),
         }
     }
 }
@@ -82,7 +81,9 @@ impl Num {
     pub(crate) fn compare(self, other: Num) -> Option<Ordering> {
         match (self.as_int(), other.as_int()) {
             (Some(a), Some(b)) => Some(a.cmp(&b)),
-            _ => self.as_f64().partial_cmp(&other.as_f64()),
+            (Some(a), None) => compare_mixed(a, other.as_f64()),
+            (None, Some(b)) => compare_mixed(b, self.as_f64()).map(Ordering::reverse),
+            (None, None) => self.as_f64().partial_cmp(&other.as_f64()),
         }
     }
 
@@ -123,6 +124,56 @@ impl Num {
     }
 }
 
+/// A float as Python writes it: the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
+pub(crate) fn show_float(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "nan"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        }
+        .to_string();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if value == 0.0 || (-4..16).contains(&exponent) {
+        let plain = format!("{value}");
+        return if plain.contains('.') { plain } else { format!("{plain}.0") };
+    }
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// The order of an integer and a float as real numbers.
+fn compare_mixed(a: i128, b: f64) -> Option<Ordering> {
+    // Beyond 2^126 there is no fraction to look at.
+    if b.is_nan() || b.abs() >= 2f64.powi(126) {
+        return (a as f64).partial_cmp(&b);
+    }
+    Some(a.cmp(&(b.floor() as i128)).then(if b.fract() == 0.0 { Ordering::Equal } else { Ordering::Less }))
+}
+
+/// The quotient of two integers, rounded once.
+fn divide(a: i128, b: i128) -> f64 {
+    let exact = |value: i128| value.unsigned_abs() <= 1 << 53;
+    if exact(a) && exact(b) {
+        return a as f64 / b as f64;
+    }
+    let divisor = b.unsigned_abs();
+    let (mut quotient, mut rest, mut exponent) = (a.unsigned_abs() / divisor, a.unsigned_abs() % divisor, 0);
+    while quotient < 1 << 55 && rest != 0 {
+        rest <<= 1;
+        quotient = quotient << 1 | u128::from(rest >= divisor);
+        rest -= if rest >= divisor { divisor } else { 0 };
+        exponent -= 1;
+    }
+    // Below the 53 bits that are kept, one bit says whether anything follows.
+    let value = (quotient | u128::from(rest != 0)) as f64 * 2f64.powi(exponent);
+    if (a < 0) != (b < 0) { -value } else { value }
+}
+
 /// Floor division of integers, Python's `//`.
 pub(crate) fn floor_div(a: i128, b: i128) -> Option<i128> {
     let quotient = a.checked_div(b)?;
@@ -135,7 +186,7 @@ fn int_binary(op: BinaryOp, a: i128, b: i128) -> Result<Num, Fault> {
         BinaryOp::Sub => a.checked_sub(b),
         BinaryOp::Mul => a.checked_mul(b),
         BinaryOp::Div => {
-            return if b == 0 { Err(Fault::ZeroDivision) } else { Ok(Num::Float(a as f64 / b as f64)) };
+            return if b == 0 { Err(Fault::ZeroDivision) } else { Ok(Num::Float(divide(a, b))) };
         }
         BinaryOp::FloorDiv | BinaryOp::Mod if b == 0 => return Err(Fault::ZeroDivision),
         BinaryOp::FloorDiv => floor_div(a, b),
@@ -154,6 +205,27 @@ fn int_binary(op: BinaryOp, a: i128, b: i128) -> Result<Num, Fault> {
     value.map(Num::Int).ok_or(if b < 0 && matches!(op, BinaryOp::Shl | BinaryOp::Shr) { Fault::Domain } else { Fault::Overflow })
 }
 
+/// The remainder with the divisor's sign, Python's `%`.
+fn floor_mod(a: f64, b: f64) -> f64 {
+    match a % b {
+        0.0 => 0f64.copysign(b),
+        rest if (rest < 0.0) != (b < 0.0) => rest + b,
+        rest => rest,
+    }
+}
+
+/// The quotient rounded down, Python's `//`: of what the remainder leaves, since `a / b` may have been rounded up.
+fn floor_quotient(a: f64, b: f64) -> f64 {
+    let rest = a % b;
+    let one_less = rest != 0.0 && (rest < 0.0) != (b < 0.0);
+    let whole = (a - rest) / b - f64::from(u8::from(one_less));
+    match whole.floor() {
+        _ if whole == 0.0 => 0f64.copysign(a / b),
+        floor if whole - floor > 0.5 => floor + 1.0,
+        floor => floor,
+    }
+}
+
 fn float_binary(op: BinaryOp, a: f64, b: f64) -> Result<Num, Fault> {
     let value = match op {
         BinaryOp::Add => a + b,
@@ -161,11 +233,8 @@ fn float_binary(op: BinaryOp, a: f64, b: f64) -> Result<Num, Fault> {
         BinaryOp::Mul => a * b,
         BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod if b == 0.0 => return Err(Fault::ZeroDivision),
         BinaryOp::Div => a / b,
-        BinaryOp::FloorDiv => (a / b).floor(),
-        BinaryOp::Mod => {
-            let rest = a % b;
-            if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
-        }
+        BinaryOp::FloorDiv => floor_quotient(a, b),
+        BinaryOp::Mod => floor_mod(a, b),
         BinaryOp::Pow if a == 0.0 && b < 0.0 => return Err(Fault::ZeroDivision),
         BinaryOp::Pow if a < 0.0 && b.fract() != 0.0 => return Err(Fault::Domain),
         BinaryOp::Pow => a.powf(b),

@@ -17,7 +17,7 @@ use crate::annotation::{Annotation, ConstKind};
 use crate::args::{ArgType, ConstValue};
 use crate::ast::{Expr, ExprKind};
 use crate::diagnostics::id;
-use crate::file::{Global, Kernel, ParsedFile};
+use crate::file::{Definition, Global, Kernel, Moment, ParsedFile};
 use crate::fixed::{Fixed, evaluate};
 use crate::lower::Res;
 use crate::number::Num;
@@ -94,7 +94,7 @@ fn read(file: &ParsedFile, expr: &Expr) -> Res<Spec> {
     match &expr.kind {
         ExprKind::Subscript(base, index) if path(file, base).as_deref() == Some("Tensor") => tensor(file, expr, index),
         ExprKind::Subscript(base, kind) if path(file, base).as_deref() == Some("Constant") => read(file, kind),
-        ExprKind::Name(name) if !file.globals.contains_key(name) => Ok(match name.as_str() {
+        ExprKind::Name(name) if file.global(name, Moment::END).is_none() => Ok(match name.as_str() {
             "float" => Spec::Float,
             "int" => Spec::Int,
             "bool" => Spec::Bool,
@@ -122,10 +122,10 @@ fn tensor_form(span: Span) -> Box<Diagnostic> {
 }
 
 fn element(file: &ParsedFile, expr: &Expr) -> Res<Element> {
-    let known = evaluate(file, &|_| None, expr);
+    let known = evaluate(file, expr, Moment::END);
     match (known, &expr.kind) {
         (Ok(Fixed::DType(dtype)), _) => Ok(Element::Known(dtype)),
-        (Err(_), ExprKind::Name(name)) if !file.globals.contains_key(name) => Ok(Element::Variable(name.clone())),
+        (Err(_), ExprKind::Name(name)) if file.global(name, Moment::END).is_none() => Ok(Element::Variable(name.clone())),
         _ => Err(tensor_form(expr.span)),
     }
 }
@@ -139,10 +139,13 @@ fn tensor(file: &ParsedFile, whole: &Expr, index: &Expr) -> Res<Spec> {
     let element = element(file, last)?;
     let axis = |expr: &Expr| match &expr.kind {
         ExprKind::Str(name) if is_identifier(name) => Ok(AxisSpec::Named(name.clone())),
-        ExprKind::Name(name) if matches!(file.globals.get(name), None | Some(Global::Import(_))) && axes.len() == 1 => {
+        ExprKind::Name(name)
+            if matches!(file.global(name, Moment::END), None | Some(Definition { what: Global::Import(_), .. }))
+                && axes.len() == 1 =>
+        {
             Ok(AxisSpec::Rest(name.clone()))
         }
-        _ => match evaluate(file, &|_| None, expr).ok().and_then(|value| value.as_int()).and_then(|n| u32::try_from(n).ok()) {
+        _ => match evaluate(file, expr, Moment::END).ok().and_then(|value| value.as_int()).and_then(|n| u32::try_from(n).ok()) {
             Some(extent) if extent > 0 => Ok(AxisSpec::Extent(extent)),
             _ => Err(Box::new(
                 Diagnostic::error(id::TENSOR, expr.span, "an axis is a name in quotes or a positive size")
@@ -205,7 +208,7 @@ pub(crate) fn bind(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)
         let (name, span) = (&param.name.name, param.name.span);
         let bound = match (args.iter().find(|(given, _)| given == name), &param.default) {
             (Some((_, arg)), _) => binder.argument(name, spec, arg, span)?,
-            (None, Some(default)) => Bound::Fixed(evaluate(file, &|_| None, default)?),
+            (None, Some(default)) => Bound::Fixed(evaluate(file, default, kernel.at)?),
             (None, None) => {
                 return Err(Box::new(
                     Diagnostic::error(id::MISSING_ARGUMENT, span, format!("`{}` misses the argument `{name}`", kernel.name))

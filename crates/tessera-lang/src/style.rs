@@ -4,7 +4,7 @@
 //! SIMT, other names of `tile` make it declarative, and a body without `tile` is block style without the power-of-two rule.
 
 use crate::ast::{Arg, Expr, ExprKind, Function, Stmt, StmtKind};
-use crate::file::ParsedFile;
+use crate::file::{Moment, ParsedFile};
 
 /// The style of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ const THREAD_NAMES: &[&str] = &[
 ];
 
 /// The style of a function with a kernel decorator; `None` for other functions.
-pub(crate) fn of(file: &ParsedFile, function: &Function) -> Option<Style> {
-    function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator)?.as_str() {
+pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<Style> {
+    function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator, at)?.as_str() {
         "cuda.tile.kernel" => Some(Style::Block { power_of_two: true }),
         "tessera.kernel" | "tessera.kernel.autotune" => {
             let mut members = Vec::new();
@@ -57,11 +57,11 @@ pub(crate) fn of(file: &ParsedFile, function: &Function) -> Option<Style> {
     })
 }
 
-/// The path of a decorator, with or without arguments.
-pub(crate) fn decorator_path(file: &ParsedFile, decorator: &Expr) -> Option<String> {
+/// The path of a decorator, with or without arguments, at the moment of the definition.
+pub(crate) fn decorator_path(file: &ParsedFile, decorator: &Expr, at: Moment) -> Option<String> {
     match &decorator.kind {
-        ExprKind::Call(function, _) => file.path_of(function),
-        _ => file.path_of(decorator),
+        ExprKind::Call(function, _) => file.path_at(function, at),
+        _ => file.path_at(decorator, at),
     }
 }
 

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use smallvec::SmallVec;
 use tessera_ir::{Extent, IndexType, Padding, Shape, Span, TensorViewType, Value};
 use tessera_types::DType;
 
 use crate::ast::Function;
 use crate::builtins::Builtin;
+use crate::fixed::Fixed;
 use crate::number::Num;
 use crate::promote::dtype_name;
 
@@ -45,6 +45,13 @@ pub(crate) struct Array {
     pub(crate) tensor_ty: TensorViewType,
 }
 
+impl Array {
+    /// The values at run time that make it: the address, sizes, strides.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Value> {
+        std::iter::once(self.base).chain(self.shape.iter().chain(&self.strides).map(|dim| dim.value))
+    }
+}
+
 /// A list of arrays.
 #[derive(Clone, Debug)]
 pub(crate) struct List {
@@ -66,19 +73,19 @@ pub(crate) struct TiledView {
     pub(crate) scalar: bool,
 }
 
-/// A function of the source with the variables that it sees from outside.
+/// A function of the source as its definition made it.
 #[derive(Clone, Debug)]
 pub(crate) struct Closure {
     pub(crate) function: Arc<Function>,
-    pub(crate) captured: Option<Rc<Captured>>,
+    /// The variables that it sees from outside; none for a function of module level.
+    pub(crate) scope: Option<ScopeId>,
+    /// The values of its parameters' defaults, which the definition evaluated.
+    pub(crate) defaults: Vec<Option<Val>>,
 }
 
-/// Variables of enclosing functions at the place where a function is defined.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    pub(crate) locals: IndexMap<String, Binding>,
-    pub(crate) outer: Option<Rc<Captured>>,
-}
+/// The variables of one call of a function, as functions defined in it see them: see [`crate::lower`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScopeId(pub(crate) usize);
 
 /// A variable.
 #[derive(Clone, Debug)]
@@ -116,8 +123,10 @@ pub(crate) enum Val {
     Ellipsis,
     DType(DType),
     Tuple(Rc<[Val]>),
-    /// A list or generator of compile-time evaluation.
+    /// A list; it never changes.
     Sequence(Rc<[Val]>),
+    /// What `zip`, `enumerate`, `reversed` and generator expressions make: items that are taken once.
+    Iterator(Rc<[Val]>),
     Array(Rc<Array>),
     List(Rc<List>),
     View(Rc<TiledView>),
@@ -168,11 +177,62 @@ impl Val {
         }
     }
 
+    /// The value, where nothing of it is made at run time.
+    pub(crate) fn fixed(&self) -> Option<Fixed> {
+        let all = |items: &[Val]| items.iter().map(Val::fixed).collect::<Option<Rc<[Fixed]>>>();
+        Some(match self {
+            Val::Num(number) => Fixed::Num(*number),
+            Val::Str(text) => Fixed::Str(text.clone()),
+            Val::None => Fixed::None,
+            Val::DType(dtype) => Fixed::DType(*dtype),
+            Val::Tuple(items) => Fixed::Tuple(all(items)?),
+            Val::Sequence(items) => Fixed::List(all(items)?),
+            Val::Iterator(items) => Fixed::Iterator(all(items)?),
+            Val::Range(range) => {
+                let mut bounds = [0; 3];
+                for (bound, value) in bounds.iter_mut().zip([&range.start, &range.stop, &range.step]) {
+                    *bound = value.fixed()?.as_int()?;
+                }
+                Fixed::Range(bounds)
+            }
+            Val::Module(path) => Fixed::Path(path.clone()),
+            _ => return None,
+        })
+    }
+
     /// The items of a tuple or compile-time list.
     pub(crate) fn items(&self) -> Option<&Rc<[Val]>> {
         match self {
             Val::Tuple(items) | Val::Sequence(items) => Some(items),
             _ => None,
+        }
+    }
+
+    /// True when a part of it that no branch or loop yields is made at run time.
+    pub(crate) fn is_bound_to_block(&self) -> bool {
+        match self {
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => items.iter().any(Val::is_bound_to_block),
+            Val::Range(range) => [&range.start, &range.stop, &range.step].into_iter().any(|bound| matches!(bound, Val::Tile(_))),
+            Val::Span(span) => matches!(span.0, Val::Tile(_)),
+            Val::Colon(parts) => parts.iter().any(|part| matches!(part, Val::Tile(_))),
+            Val::Method(receiver, _) => receiver.is_bound_to_block() || matches!(**receiver, Val::Tile(_) | Val::Array(_)),
+            Val::Tile(_)
+            | Val::Array(_)
+            | Val::List(_)
+            | Val::View(_)
+            | Val::RawMemory(_)
+            | Val::Closure(_)
+            | Val::Num(_)
+            | Val::Str(_)
+            | Val::None
+            | Val::Ellipsis
+            | Val::DType(_)
+            | Val::Builtin(_)
+            | Val::Module(_)
+            | Val::Enum(..)
+            | Val::Class(_)
+            | Val::Exception(_)
+            | Val::Unusable(_) => false,
         }
     }
 
@@ -199,7 +259,16 @@ impl Val {
             (Val::RawMemory(a), Val::RawMemory(b)) => a.base == b.base,
             (Val::Range(a), Val::Range(b)) => Rc::ptr_eq(a, b),
             (Val::Span(a), Val::Span(b)) => Rc::ptr_eq(a, b),
-            (Val::Closure(a), Val::Closure(b)) => Rc::ptr_eq(a, b) || Arc::ptr_eq(&a.function, &b.function),
+            (Val::Closure(a), Val::Closure(b)) => {
+                let default = |pair: (&Option<Val>, &Option<Val>)| match pair {
+                    (Some(a), Some(b)) => a.same(b),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                Rc::ptr_eq(a, b)
+                    || Arc::ptr_eq(&a.function, &b.function)
+                        && a.scope == b.scope
+                        && a.defaults.iter().zip(&b.defaults).all(default)
+            }
             (Val::Builtin(a), Val::Builtin(b)) => a == b,
             (Val::Enum(a, x), Val::Enum(b, y)) => a == b && x == y,
             (Val::Class(a), Val::Class(b)) => a == b,
@@ -220,6 +289,7 @@ impl Val {
             Val::DType(dtype) => format!("the dtype `{}`", dtype_name(*dtype)),
             Val::Tuple(items) => format!("a tuple of {} item{}", items.len(), plural(items.len())),
             Val::Sequence(items) => format!("a list of {} item{}", items.len(), plural(items.len())),
+            Val::Iterator(_) => "an iterator".to_string(),
             Val::Array(array) => format!("an array of {} with rank {}", dtype_name(array.dtype), array.shape.len()),
             Val::List(list) => format!("a list of {} arrays with rank {}", dtype_name(list.dtype), list.rank),
             Val::View(view) => {
@@ -232,7 +302,7 @@ impl Val {
             Val::Closure(closure) => format!("the function `{}`", closure.function.name.name),
             Val::Builtin(builtin) => format!("the function `{}`", builtin.row().name),
             Val::Method(_, builtin) => format!("the method `{}`", builtin.row().name),
-            Val::Module(path) => format!("the module `{path}`"),
+            Val::Module(path) => format!("the imported `{path}`"),
             Val::Enum(kind, member) => format!("`{kind}.{member}`"),
             Val::Class(name) => format!("the class `{name}`"),
             Val::Exception(_) => "an exception".to_string(),
@@ -265,6 +335,25 @@ impl Val {
                 format!("array[{}, ({})]", dtype_name(array.dtype), dims.join(", "))
             }
             other => other.describe(),
+        }
+    }
+}
+
+impl From<Fixed> for Val {
+    fn from(value: Fixed) -> Val {
+        let all = |items: &[Fixed]| items.iter().cloned().map(Val::from).collect::<Rc<[Val]>>();
+        match value {
+            Fixed::Num(number) => Val::Num(number),
+            Fixed::Str(text) => Val::Str(text),
+            Fixed::None => Val::None,
+            Fixed::DType(dtype) => Val::DType(dtype),
+            Fixed::Tuple(items) => Val::Tuple(all(&items)),
+            Fixed::List(items) => Val::Sequence(all(&items)),
+            Fixed::Iterator(items) => Val::Iterator(all(&items)),
+            Fixed::Range([start, stop, step]) => {
+                Val::Range(Rc::new(Range { start: Val::int(start), stop: Val::int(stop), step: Val::int(step) }))
+            }
+            Fixed::Path(path) => Val::Module(path),
         }
     }
 }

@@ -7,7 +7,9 @@ use tessera_ir::{Diagnostic, Span};
 use crate::ast::{Arg, Expr, Function, Passing};
 use crate::bind::{Given, Slot, bind};
 use crate::diagnostics::id;
+use crate::file::{Moment, ParsedFile};
 use crate::lower::Res;
+use crate::style;
 use crate::value::Val;
 
 /// Functions that walk their callees in place call each other at most this deep.
@@ -22,8 +24,8 @@ pub(crate) fn call<'a>(
     depth: usize,
     unsupported: fn(Span, &str) -> Box<Diagnostic>,
 ) -> Res<Vec<Vec<&'a Expr>>> {
-    if let Some(what) = callee.unsupported {
-        return Err(unsupported(callee.name.span, what));
+    if let Some((what, place)) = callee.unsupported {
+        return Err(unsupported(place, what));
     }
     if depth >= MAX_CALLS {
         return Err(Box::new(
@@ -42,6 +44,39 @@ pub(crate) fn call<'a>(
         });
     }
     arguments(&callee.name.name, &signature.join(", "), args, at)
+}
+
+/// Refuses functions of the file that a kernel can't call: kernels, and those that a decorator changes.
+pub(crate) fn callable(file: &ParsedFile, function: &Function, at: Moment, used: Span) -> Res<()> {
+    not_a_kernel(file, function, at, used)?;
+    undecorated(file, function, at)
+}
+
+/// Refuses a kernel where a function is used.
+pub(crate) fn not_a_kernel(file: &ParsedFile, function: &Function, at: Moment, used: Span) -> Res<()> {
+    match style::of(file, function, at) {
+        None => Ok(()),
+        Some(_) => Err(Box::new(
+            Diagnostic::error(id::NOT_CALLABLE, used, format!("the kernel `{}` can't be used in a kernel", function.name.name))
+                .label("kernels are launched, not called")
+                .also(function.name.span, "the kernel")
+                .help("write what both do as a function without a decorator"),
+        )),
+    }
+}
+
+/// Refuses functions that a decorator changes.
+pub(crate) fn undecorated(file: &ParsedFile, function: &Function, at: Moment) -> Res<()> {
+    for decorator in &function.decorators {
+        if style::decorator_path(file, decorator, at).as_deref() != Some("cuda.tile.function") {
+            return Err(Box::new(
+                Diagnostic::error(id::UNSUPPORTED, decorator.span, "this decorator can't be applied here")
+                    .also(function.name.span, "to this function")
+                    .help("call the decorator's function in place of it, or write a block-style kernel with `cuda.tile`"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The argument expressions of each parameter of a signature, in its order: none where the default stands, any number for

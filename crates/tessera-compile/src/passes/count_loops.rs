@@ -61,7 +61,9 @@ fn counting(func: &Func, op: Op) -> Option<Counting> {
     let body = func.ops[op].regions[0];
     let (&last, ops) = func.blocks[body].ops.split_last()?;
     let [left, again] = loop_exits(func, op)[..] else { return None };
-    if again != last || !matches!(func.ops[left].kind, OpKind::Schedule(ScheduleOp::Break {})) || can_leave(func, op) {
+    // A loop that a second `break` ends goes round at most once.
+    let goes_round = again == last && matches!(func.ops[last].kind, OpKind::Schedule(ScheduleOp::Continue {}));
+    if !goes_round || !matches!(func.ops[left].kind, OpKind::Schedule(ScheduleOp::Break {})) || can_leave(func, op) {
         return None;
     }
     let leaves = |region: &Block| func.blocks[*region].ops == [left];

@@ -1,17 +1,21 @@
 //! Expressions.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use tessera_ir::{Axis, Diagnostic, ScheduleOp, Span, Type};
+use tessera_ir::{Axis, Block, Diagnostic, Effects, ScheduleOp, Span, Type};
+use tessera_types::DType;
 
 use super::data::{Pair, broadcast_axes, not_a_value};
 use super::functions::Function as TileFunction;
-use super::stmts::{reads, unsupported};
-use super::{At, Data, Frame, Item, Res, Walk};
+use super::stmts::unsupported;
+use super::{At, Closure, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
 use crate::diagnostics::id;
+use crate::file::Moment;
 use crate::fixed::{self, Fixed, Outer};
+use crate::number::Num;
 use crate::written;
 
 impl Walk<'_> {
@@ -42,7 +46,8 @@ impl Walk<'_> {
                         }
                     }
                 }
-                Ok(Item::Fixed(Fixed::Tuple(fixed.into())))
+                let is_tuple = matches!(expr.kind, ExprKind::Tuple(_));
+                Ok(Item::Fixed(if is_tuple { Fixed::Tuple(fixed.into()) } else { Fixed::List(fixed.into()) }))
             }
             ExprKind::Attribute(base, member) => self.attribute(expr, base, &member.name, member.span),
             ExprKind::Unary(op, value) => self.unary(*op, value, expr.span),
@@ -53,12 +58,12 @@ impl Walk<'_> {
             }
             ExprKind::BoolOp(op, items) => self.bool_op(*op, items),
             ExprKind::Compare(first, rest) => self.comparison(first, rest, expr.span),
-            ExprKind::IfElse { test, body, orelse } => match self.at(test)? {
-                (Item::Fixed(value), _) => self.expr(if value.truth() { body } else { orelse }),
+            ExprKind::IfElse { test, body, orelse } => match self.test(test)? {
+                (Item::Fixed(value), at) => self.expr(if value.truth(at)? { body } else { orelse }),
                 condition => {
-                    let (a, b) = (self.at(body)?, self.at(orelse)?);
-                    self.span = expr.span;
-                    self.choose(&condition, &a, &b)
+                    let (a, first) = self.apart(|walk| walk.at(body))?;
+                    let (b, second) = self.apart(|walk| walk.at(orelse))?;
+                    self.either(&condition, [first, second], &a, &b, expr.span)
                 }
             },
             ExprKind::Subscript(base, index) => match (self.at(base)?, self.expr(index)?) {
@@ -76,28 +81,108 @@ impl Walk<'_> {
     }
 
     fn name(&mut self, name: &str, span: Span) -> Res<Item> {
-        if let Some(item) = self.frame().locals.get(name).cloned() {
-            return match item {
-                Item::Missing(missing) => Err(Box::new(
-                    Diagnostic::error(missing.id, span, missing.message.clone())
-                        .label("used here")
-                        .also(missing.place, "decided here")
-                        .help(missing.help.clone()),
-                )),
-                item => Ok(item),
-            };
-        }
-        if self.frame().is_kernel
-            && let Some(item) = self.params.get(name)
-        {
-            return Ok(item.clone());
+        let mut at = self.frames.len() - 1;
+        loop {
+            let frame = &self.frames[at];
+            if let Some(item) = frame.locals.get(name).cloned() {
+                return match item {
+                    Item::Missing(missing) => Err(Box::new(
+                        Diagnostic::error(missing.id, span, missing.message.clone())
+                            .label("used here")
+                            .also(missing.place, "decided here")
+                            .help(missing.help.clone()),
+                    )),
+                    item => Ok(item),
+                };
+            }
+            if frame.serial == 0
+                && let Some(item) = self.params.get(name)
+            {
+                return Ok(item.clone());
+            }
+            if frame.own.own.contains(name) {
+                return Err(Box::new(
+                    Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
+                        .help(format!("a name that a function assigns is its own in all of it: assign `{name}` first")),
+                ));
+            }
+            let Some(outer) = frame.outer else { break };
+            at = self.frames.iter().position(|frame| frame.serial == outer).ok_or_else(|| {
+                Box::new(
+                    Diagnostic::error(
+                        id::UNSUPPORTED,
+                        span,
+                        "a function can't outlive the call that defined it in a kernel over whole operands",
+                    )
+                    .label(format!("`{name}` may belong to a call that is over")),
+                )
+            })?;
         }
         match fixed::outer(self.file, &self.named, name).transpose()? {
             Some(Outer::Fixed(value)) => Ok(Item::Fixed(value)),
-            Some(Outer::Function(function)) => Ok(Item::Function(function)),
+            Some(Outer::Function(function, moment)) => {
+                written::callable(self.file, &function, moment, span)?;
+                self.closure(&function, None, |walk, default| fixed::evaluate(walk.file, default, moment).map(Item::Fixed))
+            }
             None => Err(Box::new(
                 Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
                     .label("not found in this kernel or file"),
+            )),
+        }
+    }
+
+    /// A function with its defaults evaluated.
+    pub(super) fn closure(
+        &mut self,
+        function: &Arc<Function>,
+        scope: Option<usize>,
+        mut evaluate: impl FnMut(&mut Self, &Expr) -> Res<Item>,
+    ) -> Res<Item> {
+        let mut defaults = Vec::new();
+        for param in &function.params {
+            defaults.push(param.default.as_ref().map(|default| evaluate(self, default)).transpose()?);
+        }
+        Ok(Item::Function(Rc::new(Closure { function: function.clone(), scope, defaults })))
+    }
+
+    /// Evaluates something into a block of its own.
+    fn apart<T>(&mut self, work: impl FnOnce(&mut Self) -> Res<T>) -> Res<(T, Block)> {
+        let block = self.func.new_block();
+        let outside = std::mem::replace(&mut self.block, block);
+        let result = work(self);
+        self.block = outside;
+        Ok((result?, block))
+    }
+
+    /// True when nothing in the block can fail, reads memory or is seen from outside.
+    fn is_pure(&self, block: Block) -> bool {
+        self.func.blocks[block].ops.iter().all(|&op| {
+            let data = &self.func.ops[op];
+            data.regions.is_empty() && data.row().effects == Effects::Pure
+        })
+    }
+
+    /// One of two values that stand in blocks of their own: by a selection where computing both has no effect, else by a branch.
+    fn either(&mut self, condition: &At, blocks: [Block; 2], a: &At, b: &At, span: Span) -> Res<Item> {
+        self.span = span;
+        if self.is_pure(blocks[0]) && self.is_pure(blocks[1]) {
+            for block in blocks {
+                let ops = std::mem::take(&mut self.func.blocks[block].ops);
+                self.func.blocks[self.block].ops.extend(ops);
+            }
+            return self.choose(condition, a, b);
+        }
+        if matches!(&condition.0, Item::Data(data) if data.axes.is_some()) {
+            return Err(elementwise_condition(condition));
+        }
+        let truth = self.truth(condition)?;
+        match self.join(&a.0, &b.0, blocks) {
+            Some(pair) => Ok(Item::Data(self.emit_if(&truth, blocks, &[pair], span).remove(0))),
+            None => Err(Box::new(
+                Diagnostic::error(id::PATH_TYPE, span, "this value has different types on the two paths")
+                    .also(a.1, format!("this is {}", a.0.describe()))
+                    .also(b.1, format!("this is {}", b.0.describe()))
+                    .help("make both of one type"),
             )),
         }
     }
@@ -146,8 +231,14 @@ impl Walk<'_> {
     fn is_local(&mut self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Name(name) => {
-                let is_param = self.frame().is_kernel && self.params.contains_key(name);
-                is_param || self.frame().locals.contains_key(name)
+                let mut at = self.frames.last();
+                while let Some(frame) = at {
+                    if frame.locals.contains_key(name) || frame.own.own.contains(name) {
+                        return true;
+                    }
+                    at = frame.outer.and_then(|outer| self.frames.iter().find(|frame| frame.serial == outer));
+                }
+                false
             }
             ExprKind::Attribute(base, _) => self.is_local(base),
             _ => false,
@@ -155,7 +246,7 @@ impl Walk<'_> {
     }
 
     fn unary(&mut self, op: UnaryOp, value: &Expr, span: Span) -> Res<Item> {
-        let at = self.at(value)?;
+        let at = if op == UnaryOp::Not { self.test(value)? } else { self.at(value)? };
         self.span = span;
         match (&at.0, op) {
             (Item::Fixed(value), _) => fixed::unary(op, value, span).map(Item::Fixed),
@@ -181,58 +272,112 @@ impl Walk<'_> {
         }
     }
 
-    fn bool_op(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
-        let stops = op == BoolOp::Or;
-        let mut run_time: Option<At> = None;
-        let mut last = Item::Fixed(Fixed::bool(!stops));
-        for item in items {
-            let at = self.at(item)?;
-            match &at.0 {
-                Item::Fixed(value) => {
-                    let truth = value.truth();
-                    if run_time.is_none() {
-                        last = at.0.clone();
-                    }
-                    if truth == stops {
-                        // Nothing evaluated so far has an effect, so the known value decides.
-                        return Ok(if run_time.is_some() { Item::Fixed(Fixed::bool(stops)) } else { last });
-                    }
-                }
-                Item::Data(data) if data.axes.is_some() => return Err(elementwise_condition(&at)),
-                Item::Data(_) => {
-                    let truth = (Item::Data(self.truth(&at)?), at.1);
-                    run_time = Some(match run_time {
-                        None => truth,
-                        Some(before) => {
-                            let pair = if stops { Pair::Or } else { Pair::And };
-                            let span = before.1.to(at.1);
-                            (self.pair(pair, if stops { "or" } else { "and" }, &before, &truth, span)?, span)
-                        }
-                    });
-                }
-                other => return Err(not_a_value(other, at.1)),
-            }
+    /// The truth of an expression where nothing else of it is asked for, as behind `if`: a compile-time value, or data.
+    pub(super) fn test(&mut self, expr: &Expr) -> Res<At> {
+        match &expr.kind {
+            ExprKind::BoolOp(op, items) => Ok((self.bool_test(*op, items)?, expr.span)),
+            _ => self.at(expr),
         }
-        Ok(run_time.map_or(last, |(item, _)| item))
     }
 
-    fn comparison(&mut self, first: &Expr, rest: &[(CompareOp, Expr)], span: Span) -> Res<Item> {
-        let mut left = self.at(first)?;
-        let mut all: Option<Item> = None;
-        for (op, right) in rest {
-            let right = self.at(right)?;
-            self.span = span;
-            let one = self.compare(*op, &left, &right, span)?;
-            all = Some(match all {
-                None => one,
-                Some(before) => match (&before, &one) {
-                    (Item::Fixed(a), Item::Fixed(b)) => Item::Fixed(Fixed::bool(a.truth() && b.truth())),
-                    _ => self.pair(Pair::And, "and", &(before, span), &(one, span), span)?,
-                },
-            });
-            left = right;
+    fn bool_test(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
+        let Some((first, rest)) = items.split_first() else { return Ok(Item::Fixed(Fixed::bool(op == BoolOp::And))) };
+        let left = self.test(first)?;
+        if rest.is_empty() {
+            return Ok(left.0);
         }
-        Ok(all.unwrap_or(Item::Fixed(Fixed::bool(true))))
+        self.and_then(op, &left, |walk| Ok((walk.bool_test(op, rest)?, rest[0].span)))
+    }
+
+    /// `left and right`, `left or right` as truth values: the right one is computed only where it matters, unless that has no effect.
+    fn and_then(&mut self, op: BoolOp, left: &At, right: impl FnOnce(&mut Self) -> Res<At>) -> Res<Item> {
+        let stops = op == BoolOp::Or;
+        match &left.0 {
+            Item::Fixed(value) if value.truth(left.1)? == stops => return Ok(left.0.clone()),
+            Item::Fixed(_) => return right(self).map(|(item, _)| item),
+            Item::Data(data) if data.axes.is_some() => return Err(elementwise_condition(left)),
+            Item::Data(_) => {}
+            other => return Err(not_a_value(other, left.1)),
+        }
+        let condition = self.truth(left)?;
+        let (right, block) = self.apart(|walk| {
+            let right = right(walk)?;
+            match &right.0 {
+                Item::Fixed(value) => Ok((Item::Fixed(Fixed::bool(value.truth(right.1)?)), right.1)),
+                Item::Data(data) if data.axes.is_some() => Err(elementwise_condition(&right)),
+                Item::Data(_) => Ok((Item::Data(walk.truth(&right)?), right.1)),
+                other => Err(not_a_value(other, right.1)),
+            }
+        })?;
+        let span = left.1.to(right.1);
+        let condition = (Item::Data(condition), left.1);
+        if self.is_pure(block) {
+            let ops = std::mem::take(&mut self.func.blocks[block].ops);
+            self.func.blocks[self.block].ops.extend(ops);
+            let (pair, word) = if stops { (Pair::Or, "or") } else { (Pair::And, "and") };
+            return self.pair(pair, word, &condition, &right, span);
+        }
+        let decided = (Item::Fixed(Fixed::bool(stops)), left.1);
+        let other = self.func.new_block();
+        let (blocks, [a, b]) = if stops { ([other, block], [&decided, &right]) } else { ([block, other], [&right, &decided]) };
+        self.either(&condition, blocks, a, b, span)
+    }
+
+    /// `a and b`, `a or b`, which yield one of their operands.
+    fn bool_op(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
+        let Some((first, rest)) = items.split_first() else { return Ok(Item::Fixed(Fixed::None)) };
+        let left = self.at(first)?;
+        if rest.is_empty() {
+            return Ok(left.0);
+        }
+        let stops = op == BoolOp::Or;
+        let data = match &left.0 {
+            Item::Fixed(value) if value.truth(left.1)? == stops => return Ok(left.0),
+            Item::Fixed(_) => return self.bool_op(op, rest),
+            Item::Data(data) if data.axes.is_some() => return Err(elementwise_condition(&left)),
+            Item::Data(data) => data.clone(),
+            other => return Err(not_a_value(other, left.1)),
+        };
+        if data.dtype == DType::B1 {
+            return self.and_then(op, &left, |walk| {
+                let right = (walk.bool_op(op, rest)?, rest[0].span);
+                match &right.0 {
+                    Item::Data(data) if data.dtype == DType::B1 => Ok(right),
+                    Item::Fixed(Fixed::Num(Num::Bool(_))) => Ok(right),
+                    _ => Err(different_operands(&left, &right)),
+                }
+            });
+        }
+        let (right, block) = self.apart(|walk| Ok((walk.bool_op(op, rest)?, rest[0].span)))?;
+        let fits = match &right.0 {
+            Item::Data(own) => own.dtype == data.dtype,
+            Item::Fixed(Fixed::Num(Num::Int(_))) => true,
+            Item::Fixed(Fixed::Num(Num::Float(_))) => data.dtype.is_float(),
+            _ => false,
+        };
+        if !fits {
+            return Err(different_operands(&left, &right));
+        }
+        let other = self.func.new_block();
+        let (blocks, [a, b]) = if stops { ([other, block], [&left, &right]) } else { ([block, other], [&right, &left]) };
+        self.either(&left, blocks, a, b, left.1.to(right.1))
+    }
+
+    /// `a < b <= c`: each comparison is made where those before it hold.
+    fn comparison(&mut self, first: &Expr, rest: &[(CompareOp, Expr)], span: Span) -> Res<Item> {
+        let left = self.at(first)?;
+        self.comparisons(&left, rest, span)
+    }
+
+    fn comparisons(&mut self, left: &At, rest: &[(CompareOp, Expr)], span: Span) -> Res<Item> {
+        let Some(((op, right), rest)) = rest.split_first() else { return Ok(Item::Fixed(Fixed::bool(true))) };
+        let right = self.at(right)?;
+        self.span = span;
+        let one = self.compare(*op, left, &right, span)?;
+        if rest.is_empty() {
+            return Ok(one);
+        }
+        self.and_then(BoolOp::And, &(one, span), |walk| Ok((walk.comparisons(&right, rest, span)?, span)))
     }
 
     fn call(&mut self, expr: &Expr, function: &Expr, args: &[Arg]) -> Res<Item> {
@@ -267,16 +412,14 @@ impl Walk<'_> {
             };
         }
         if let ExprKind::Name(name) = &function.kind {
-            let is_builtin = !self.is_local(function) && !self.file.globals.contains_key(name);
-            if is_builtin && matches!(name.as_str(), "int" | "float" | "bool" | "str" | "len" | "abs" | "min" | "max") {
+            let is_builtin = !self.is_local(function) && self.file.global(name, Moment::END).is_none();
+            if is_builtin && fixed::BUILTINS.contains(&name.as_str()) {
                 let fixed = self.fixed_args(args)?;
-                return fixed::builtin(name, &fixed, expr.span)
-                    .unwrap_or_else(|| Err(unsupported(expr.span, "this function")))
-                    .map(Item::Fixed);
+                return fixed::builtin(name, &fixed, expr.span).map(Item::Fixed);
             }
         }
         match self.expr(function)? {
-            Item::Function(callee) => self.inline(&callee, args, expr.span),
+            Item::Function(closure) => self.inline(&closure, args, expr.span),
             other => Err(Box::new(
                 Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function")
                     .label(format!("it is {}", other.describe())),
@@ -301,19 +444,21 @@ impl Walk<'_> {
     }
 
     /// Calls a function of the file: its body is walked in place.
-    fn inline(&mut self, callee: &Arc<Function>, args: &[Arg], call: Span) -> Res<Item> {
+    fn inline(&mut self, closure: &Closure, args: &[Arg], call: Span) -> Res<Item> {
         self.bounded(call)?;
+        let callee = &closure.function;
         let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;
         let mut locals = IndexMap::new();
-        for (param, given) in callee.params.iter().zip(bound) {
-            let item = match (given.first(), &param.default) {
+        for ((param, given), default) in callee.params.iter().zip(bound).zip(&closure.defaults) {
+            let item = match (given.first(), default) {
                 (Some(expr), _) => self.expr(expr)?,
-                (None, Some(default)) => Item::Fixed(fixed::evaluate(self.file, &|_| None, default)?),
+                (None, Some(default)) => default.clone(),
                 (None, None) => continue,
             };
             locals.insert(param.name.name.clone(), item);
         }
-        self.frames.push(Frame { locals, reads: reads(&callee.body), is_kernel: false });
+        self.calls += 1;
+        self.frames.push(Frame::new(self.calls, callee, closure.scope, locals));
         let returned = self.body(&callee.body);
         self.frames.pop();
         Ok(returned?.map_or(Item::Fixed(Fixed::None), |(item, _)| item))
@@ -333,6 +478,19 @@ impl Walk<'_> {
         };
         Ok(Item::Data(self.data(ScheduleOp::Select {}, &[chosen.value, x.value, y.value], x.dtype, x.axes)))
     }
+}
+
+fn different_operands(left: &At, right: &At) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(
+            id::PATH_TYPE,
+            left.1.to(right.1),
+            "`and` and `or` yield one of their operands, which have different types",
+        )
+        .also(left.1, format!("this is {}", left.0.describe()))
+        .also(right.1, format!("this is {}", right.0.describe()))
+        .help("compare what is no truth value, as in `n != 0`"),
+    )
 }
 
 fn elementwise_condition(at: &At) -> Box<Diagnostic> {

@@ -31,7 +31,7 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::args::{ArgType, LowerOptions};
-use crate::ast::Function;
+use crate::ast::{Function, Names};
 use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::{Fixed, evaluate};
@@ -66,9 +66,19 @@ enum Item {
     Shape(String),
     /// What `tile.context()` yields; it has no use but to be named.
     Context,
-    Function(Arc<Function>),
+    Function(Rc<Closure>),
     /// A variable that can't be used, and why.
     Missing(Rc<Missing>),
+}
+
+/// A function of the file.
+#[derive(Debug)]
+struct Closure {
+    function: Arc<Function>,
+    /// The call whose variables it sees from outside; none for a function of module level.
+    scope: Option<usize>,
+    /// The values of its parameters' defaults.
+    defaults: Vec<Option<Item>>,
 }
 
 /// Why a variable can't be used.
@@ -94,10 +104,20 @@ struct Memory {
 
 /// Variables of one function, and where its names are read.
 struct Frame {
+    /// What no other call of the walk has; the kernel's is 0.
+    serial: usize,
+    /// The call that its function sees from outside.
+    outer: Option<usize>,
+    own: Arc<Names>,
     locals: IndexMap<String, Item>,
     /// Names read in the function with the offsets where.
     reads: Vec<(String, u32)>,
-    is_kernel: bool,
+}
+
+impl Frame {
+    fn new(serial: usize, function: &Function, outer: Option<usize>, locals: IndexMap<String, Item>) -> Frame {
+        Frame { serial, outer, own: function.names.clone(), locals, reads: stmts::reads(&function.body) }
+    }
 }
 
 struct Walk<'f> {
@@ -112,6 +132,8 @@ struct Walk<'f> {
     /// Compile-time names of the configuration and of dtype variables.
     named: IndexMap<String, Fixed>,
     frames: Vec<Frame>,
+    /// Calls that were walked so far.
+    calls: usize,
     /// Regions of run-time branches that are open here.
     branches: u32,
 }
@@ -119,8 +141,8 @@ struct Walk<'f> {
 /// Lowers a declarative kernel.
 pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], options: &LowerOptions) -> Res<Lowered> {
     let at = kernel.function.name.span;
-    if let Some(what) = kernel.function.unsupported {
-        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));
+    if let Some((what, place)) = kernel.function.unsupported {
+        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, place, format!("a kernel can't use {what}"))));
     }
     let signature = signature::bind(file, kernel, args)?;
     let operand = signature.params.values().find_map(|(bound, _)| match bound {
@@ -132,7 +154,7 @@ pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType
     func.hints = hints(file, kernel)?;
     func.config = config;
     let mut walk = Walk::new(file, func, signature);
-    walk.frames.push(Frame { locals: IndexMap::new(), reads: stmts::reads(&kernel.function.body), is_kernel: true });
+    walk.frames.push(Frame::new(0, &kernel.function, None, IndexMap::new()));
     walk.body(&kernel.function.body)?;
     walk.span = at;
     walk.emit(ScheduleOp::Return {}, &[], []);
@@ -145,7 +167,7 @@ pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType
 fn hints(file: &ParsedFile, kernel: &Kernel) -> Res<FuncHints> {
     let mut hints = FuncHints::default();
     for decorator in &kernel.function.decorators {
-        if decorator_path(file, decorator).as_deref() != Some("tessera.kernel") {
+        if decorator_path(file, decorator, kernel.at).as_deref() != Some("tessera.kernel") {
             continue;
         }
         for arg in decorator_args(decorator) {
@@ -155,7 +177,7 @@ fn hints(file: &ParsedFile, kernel: &Kernel) -> Res<FuncHints> {
                         .help("write `@tessera.kernel(num_warps=8)`"),
                 ));
             };
-            let value = evaluate(file, &|_| None, &arg.value)?.as_int().and_then(|value| u32::try_from(value).ok());
+            let value = evaluate(file, &arg.value, kernel.at)?.as_int().and_then(|value| u32::try_from(value).ok());
             match value.filter(|value| (1..=32).contains(value)) {
                 Some(value) if hints.set(&name.name, value) => {}
                 Some(_) => {
@@ -201,6 +223,7 @@ impl<'f> Walk<'f> {
             sizes: Vec::new(),
             named,
             frames: Vec::new(),
+            calls: 0,
             branches: 0,
         };
         for (name, (bound, span)) in signature.params {
@@ -331,7 +354,7 @@ impl Item {
             Item::Operand(name) => format!("the operand `{name}`, which lies in memory"),
             Item::Shape(name) => format!("the sizes of `{name}`"),
             Item::Context => "a context".to_string(),
-            Item::Function(function) => format!("the function `{}`", function.name.name),
+            Item::Function(closure) => format!("the function `{}`", closure.function.name.name),
             Item::Missing(_) => "a variable without a value".to_string(),
         }
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, OpKind, ScheduleOp, Span};
+use tessera_ir::{Block, Diagnostic, OpKind, ScheduleOp, Span};
 use tessera_types::DType;
 
 use super::{At, Data, Item, Missing, Res, Walk, data_type};
@@ -45,9 +45,15 @@ fn read_stmt(stmt: &Stmt, found: &mut Vec<(String, u32)>) {
         | StmtKind::Continue
         | StmtKind::Pass
         | StmtKind::Raise(_)
-        | StmtKind::Function(_)
         | StmtKind::Import(_)
         | StmtKind::Unsupported(_) => {}
+        // A nested function reads when it is called, which may be anywhere behind its definition.
+        StmtKind::Function(function) => {
+            function.params.iter().filter_map(|param| param.default.as_ref()).for_each(|default| read_expr(default, found));
+            let mut inside = reads(&function.body);
+            inside.retain(|(name, _)| !function.names.own.contains(name));
+            found.extend(inside.into_iter().map(|(name, _)| (name, u32::MAX)));
+        }
     }
 }
 
@@ -103,7 +109,7 @@ impl Walk<'_> {
                 }
                 return match value {
                     None => Ok(None),
-                    Some(value) if self.frame().is_kernel && !matches!(value.kind, ExprKind::None) => Err(Box::new(
+                    Some(value) if self.frame().serial == 0 && !matches!(value.kind, ExprKind::None) => Err(Box::new(
                         Diagnostic::error(id::RETURN_VALUE, value.span, "a kernel returns no value")
                             .help("write results with `tile.store`"),
                     )),
@@ -150,8 +156,10 @@ impl Walk<'_> {
             StmtKind::Return(_) => Err(misplaced_return(stmt.span)),
             StmtKind::Assert(test, message) => self.assertion(test, message.as_ref()),
             StmtKind::Function(function) => {
-                let name = function.name.name.clone();
-                self.frame().locals.insert(name, Item::Function(function.clone()));
+                crate::written::undecorated(self.file, function, crate::file::Moment::END)?;
+                let scope = Some(self.frame().serial);
+                let item = self.closure(function, scope, |walk, default| walk.expr(default))?;
+                self.frame().locals.insert(function.name.name.clone(), item);
                 Ok(())
             }
             StmtKind::For { .. } => Err(unsupported(stmt.span, "`for`")),
@@ -165,7 +173,7 @@ impl Walk<'_> {
 
     fn assertion(&mut self, test: &Expr, message: Option<&Expr>) -> Res<()> {
         match self.expr(test)? {
-            Item::Fixed(value) if value.truth() => Ok(()),
+            Item::Fixed(value) if value.truth(test.span)? => Ok(()),
             Item::Fixed(_) => {
                 let text = match message.map(|message| self.expr(message)).transpose()? {
                     Some(Item::Fixed(Fixed::Str(text))) => text.to_string(),
@@ -195,7 +203,7 @@ impl Walk<'_> {
                 Ok(())
             }
             ExprKind::Tuple(targets) | ExprKind::List(targets) => match &item {
-                Item::Fixed(Fixed::Tuple(items)) if items.len() == targets.len() => {
+                Item::Fixed(Fixed::Tuple(items) | Fixed::List(items)) if items.len() == targets.len() => {
                     targets.iter().zip(items.iter()).try_for_each(|(target, item)| self.assign(target, Item::Fixed(item.clone())))
                 }
                 _ => Err(Box::new(
@@ -217,9 +225,9 @@ impl Walk<'_> {
 
     /// An `if`: decided now where the condition is known, an operation where it is a run-time scalar.
     fn branch(&mut self, test: &Expr, body: &[Stmt], orelse: &[Stmt], whole: Span) -> Res<()> {
-        let condition = (self.expr(test)?, test.span);
+        let condition = self.test(test)?;
         let condition = match &condition.0 {
-            Item::Fixed(value) => return self.stmts(if value.truth() { body } else { orelse }),
+            Item::Fixed(value) => return self.stmts(if value.truth(test.span)? { body } else { orelse }),
             Item::Data(data) if data.axes.is_none() => self.truth(&condition)?,
             other => {
                 return Err(Box::new(
@@ -244,7 +252,7 @@ impl Walk<'_> {
         self.branches -= 1;
         let names: Vec<String> =
             after[0].keys().chain(after[1].keys().filter(|name| !after[0].contains_key(*name))).cloned().collect();
-        let is_kernel = self.frame().is_kernel;
+        let is_kernel = self.frame().serial == 0;
         let mut leaving: Vec<(String, Data, Data)> = Vec::new();
         for name in names {
             // A parameter that one branch assigns keeps its value in the other.
@@ -276,26 +284,35 @@ impl Walk<'_> {
             };
             self.frame().locals.insert(name, item);
         }
-        for (position, block) in blocks.into_iter().enumerate() {
-            let values: Vec<_> = leaving.iter().map(|(_, a, b)| if position == 0 { a.value } else { b.value }).collect();
-            self.block = block;
-            self.emit(ScheduleOp::Yield {}, &[&values], []);
-        }
+        let pairs: Vec<(Data, Data)> = leaving.iter().map(|(_, a, b)| (a.clone(), b.clone())).collect();
         self.block = outside;
-        self.span = whole;
-        let types: Vec<_> = leaving.iter().map(|(_, a, _)| data_type(a.axes.as_deref(), a.dtype)).collect();
-        let mut builder = tessera_ir::Builder { func: &mut self.func, block: outside, span: whole };
-        let op = builder.op_with_regions(OpKind::Schedule(ScheduleOp::If {}), &[&[condition.value]], types, blocks);
-        for (position, (name, data, _)) in leaving.into_iter().enumerate() {
-            let value = self.func.ops[op].results[position];
-            self.func.values[value].name = Some(name.clone());
-            self.frame().locals.insert(name, Item::Data(Data { value, ..data }));
+        let results = self.emit_if(&condition, blocks, &pairs, whole);
+        for ((name, ..), data) in leaving.into_iter().zip(results) {
+            self.func.values[data.value].name = Some(name.clone());
+            self.frame().locals.insert(name, Item::Data(data));
         }
         Ok(())
     }
 
+    /// Ends two blocks with the values that they yield and emits the `if` over them.
+    pub(super) fn emit_if(&mut self, condition: &Data, blocks: [Block; 2], pairs: &[(Data, Data)], span: Span) -> Vec<Data> {
+        let outside = self.block;
+        for (position, block) in blocks.into_iter().enumerate() {
+            let values: Vec<_> = pairs.iter().map(|(a, b)| if position == 0 { a.value } else { b.value }).collect();
+            self.block = block;
+            self.emit(ScheduleOp::Yield {}, &[&values], []);
+        }
+        self.block = outside;
+        self.span = span;
+        let types: Vec<_> = pairs.iter().map(|(a, _)| data_type(a.axes.as_deref(), a.dtype)).collect();
+        let mut builder = tessera_ir::Builder { func: &mut self.func, block: outside, span };
+        let op = builder.op_with_regions(OpKind::Schedule(ScheduleOp::If {}), &[&[condition.value]], types, blocks);
+        let results = self.func.ops[op].results.clone();
+        pairs.iter().zip(results).map(|((a, _), value)| Data { value, ..a.clone() }).collect()
+    }
+
     /// Both values of a variable as one type, where they have one; a number takes the other's type.
-    fn join(&mut self, a: &Item, b: &Item, blocks: [tessera_ir::Block; 2]) -> Option<(Data, Data)> {
+    pub(super) fn join(&mut self, a: &Item, b: &Item, blocks: [Block; 2]) -> Option<(Data, Data)> {
         match (a, b) {
             (Item::Data(a), Item::Data(b)) if a.dtype == b.dtype && a.axes == b.axes => Some((a.clone(), b.clone())),
             (Item::Fixed(number @ Fixed::Num(_)), Item::Data(data)) => {
@@ -315,7 +332,7 @@ impl Walk<'_> {
         }
     }
 
-    fn number_like(&mut self, number: &Fixed, like: &Data, block: tessera_ir::Block) -> Option<Data> {
+    fn number_like(&mut self, number: &Fixed, like: &Data, block: Block) -> Option<Data> {
         let Fixed::Num(number) = number else { return None };
         match promote_literal(like.dtype, *number, false) {
             WithLiteral::Common(common) if common == like.dtype => {}
@@ -330,7 +347,7 @@ impl Walk<'_> {
         data
     }
 
-    fn number_in(&mut self, number: crate::number::Num, dtype: DType, block: tessera_ir::Block) -> Option<Data> {
+    fn number_in(&mut self, number: crate::number::Num, dtype: DType, block: Block) -> Option<Data> {
         let outside = std::mem::replace(&mut self.block, block);
         let data = self.number(number, dtype);
         self.block = outside;
@@ -361,7 +378,15 @@ fn same(a: &Item, b: &Item) -> bool {
         (Item::Fixed(a), Item::Fixed(b)) => a == b,
         (Item::Operand(a), Item::Operand(b)) | (Item::Shape(a), Item::Shape(b)) => a == b,
         (Item::Context, Item::Context) => true,
-        (Item::Function(a), Item::Function(b)) => std::sync::Arc::ptr_eq(a, b),
+        (Item::Function(a), Item::Function(b)) => {
+            let default = |pair: (&Option<Item>, &Option<Item>)| match pair {
+                (Some(a), Some(b)) => same(a, b),
+                (a, b) => a.is_none() && b.is_none(),
+            };
+            std::sync::Arc::ptr_eq(&a.function, &b.function)
+                && a.scope == b.scope
+                && a.defaults.iter().zip(&b.defaults).all(default)
+        }
         (Item::Missing(a), Item::Missing(b)) => Rc::ptr_eq(a, b),
         _ => false,
     }

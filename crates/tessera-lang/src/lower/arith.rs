@@ -8,6 +8,7 @@ use super::operand::At;
 use super::{Lowerer, Res, signedness};
 use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
+use crate::fixed::fault;
 use crate::number::{Fault, Num, floor_div};
 use crate::promote::{dtype_name, int_range, is_arithmetic, is_restricted};
 use crate::value::{Tile, Val};
@@ -52,17 +53,6 @@ pub(crate) struct FloatMode {
     pub(crate) rounding: Option<Rounding>,
     pub(crate) flush_to_zero: bool,
     pub(crate) propagate_nan: bool,
-}
-
-/// A compile-time fault as a diagnostic.
-pub(crate) fn fault(fault: Fault, what: &str, span: Span) -> Box<Diagnostic> {
-    Box::new(match fault {
-        Fault::ZeroDivision => Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{what}` divides by zero"))
-            .label("known when the kernel is compiled"),
-        Fault::Overflow => Diagnostic::error(id::CONSTANT_OVERFLOW, span, format!("the result of `{what}` is too large")),
-        Fault::Kind => Diagnostic::error(id::OPERAND_TYPE, span, format!("`{what}` does not take these constants")),
-        Fault::Domain => Diagnostic::error(id::VALUE_RANGE, span, format!("`{what}` is not defined for these constants")),
-    })
 }
 
 /// The value of an operation on two compile-time numbers.

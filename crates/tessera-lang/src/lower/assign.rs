@@ -1,5 +1,7 @@
 //! Assignment to names and tuples of names.
 
+use std::rc::Rc;
+
 use tessera_ir::{Diagnostic, Span};
 
 use super::expr::unsupported;
@@ -13,16 +15,21 @@ impl Lowerer<'_> {
     pub(crate) fn assign(&mut self, target: &Expr, value: Val, from: Span) -> Res<()> {
         match &target.kind {
             ExprKind::Name(name) => {
+                self.check_kept(&value, from)?;
                 self.bind(name, value, target.span);
                 Ok(())
             }
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
-                let Some(items) = value.items().cloned() else {
-                    return Err(Box::new(
-                        Diagnostic::error(id::UNPACK, from, format!("{} can't be unpacked", value.describe()))
-                            .label("expected a tuple")
-                            .also(target.span, format!("unpacked into {} names", targets.len())),
-                    ));
+                let items: Rc<[Val]> = match (&value, value.fixed()) {
+                    (Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items), _) => items.clone(),
+                    (Val::Str(_) | Val::Range(_), Some(_)) => self.sequence(&(value.clone(), from))?.into(),
+                    _ => {
+                        return Err(Box::new(
+                            Diagnostic::error(id::UNPACK, from, format!("{} can't be unpacked", value.describe()))
+                                .label("expected a tuple")
+                                .also(target.span, format!("unpacked into {} names", targets.len())),
+                        ));
+                    }
                 };
                 let star = targets.iter().position(|target| matches!(target.kind, ExprKind::Starred(_)));
                 let fits = match star {
@@ -88,6 +95,17 @@ impl Lowerer<'_> {
         match &target.kind {
             ExprKind::Name(_) => {
                 let old = self.at(target)?;
+                if let Val::Sequence(_) = old.0 {
+                    return Err(Box::new(
+                        Diagnostic::error(
+                            id::IMMUTABLE,
+                            span,
+                            format!("`{}=` changes a list, which may have other names", op.symbol()),
+                        )
+                        .label(format!("this is {}", old.0.describe()))
+                        .help(format!("make a new list, as in `a = a {} [...]`, or use a tuple", op.symbol())),
+                    ));
+                }
                 let value = self.at(value)?;
                 let new = self.binary_operator(op, &old, &value, span)?;
                 self.assign(target, new, span)

@@ -1,22 +1,46 @@
 //! Calls: of functions of the source, which are inlined, and of built-ins, one arm each.
 
-use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Span};
 
 use super::arith::{Arith, FloatMode};
 use super::atomics::Update;
-use super::expr::unsupported;
-use super::{Frame, Lowerer, MAX_CALLS, Res};
-use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Passing};
-use crate::bind::{Args, Given, Slot, bind, bind_row};
+use super::{Lowerer, Res};
+use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Ident};
+use crate::bind::{Args, Given, bind_row};
 use crate::builtins::{Builtin, Space};
 use crate::diagnostics::id;
-use crate::value::{Array, Binding, Closure, TiledView, Val};
+use crate::fixed;
+use crate::value::{Array, TiledView, Val};
 
 impl Lowerer<'_> {
     /// A call as written.
     pub(crate) fn call(&mut self, function: &Expr, args: &[Arg], span: Span) -> Res<Val> {
+        if let ExprKind::Attribute(base, name) = &function.kind {
+            let receiver = self.expr(base)?;
+            if let Val::Str(_) = receiver {
+                return self.text_method(&receiver, name, args, span);
+            }
+            let callee = self.member(&receiver, &name.name, name.span)?;
+            return self.call_as_written(&callee, function, args, span);
+        }
         let callee = self.expr(function)?;
+        self.call_as_written(&callee, function, args, span)
+    }
+
+    /// `"...".method(...)`.
+    fn text_method(&mut self, receiver: &Val, name: &Ident, args: &[Arg], span: Span) -> Res<Val> {
+        let mut given = Vec::new();
+        for arg in self.arguments(args)? {
+            if let Some(keyword) = arg.keyword {
+                return Err(Box::new(Diagnostic::error(id::CALL, keyword.span, "methods of strings take no keyword arguments")));
+            }
+            given.push(self.require_fixed(&(arg.value, arg.span))?);
+        }
+        let receiver = self.require_fixed(&(receiver.clone(), span))?;
+        fixed::method(&receiver, name, &given, span).map(Val::from)
+    }
+
+    fn call_as_written(&mut self, callee: &Val, function: &Expr, args: &[Arg], span: Span) -> Res<Val> {
         if let Val::Builtin(builtin) = callee {
             match builtin {
                 Builtin::TilePrint | Builtin::PyPrint => return self.print_call(args, span),
@@ -38,12 +62,18 @@ impl Lowerer<'_> {
                             .help("write `raise ct.static_exception(ValueError(\"...\"))`"),
                     ));
                 }
-                _ => {}
+                _ => {
+                    if let [Arg { keyword: None, value }] = args
+                        && let Some(result) = self.over_generator(*builtin, value, span)?
+                    {
+                        return Ok(result);
+                    }
+                }
             }
         }
         let given = self.arguments(args)?;
         let outside = std::mem::replace(&mut self.span, span);
-        let result = self.call_value(&callee, given, span);
+        let result = self.call_value(callee, given, span);
         self.span = outside;
         result.map_err(|mut error| {
             // A value that is no function is pointed at itself.
@@ -86,7 +116,7 @@ impl Lowerer<'_> {
                 let args = bind_row(builtin.row(), &given, span)?;
                 self.method(receiver, *builtin, &args)
             }
-            Val::Closure(closure) => self.inline(closure, given, span),
+            Val::Closure(closure) => self.inline(closure, &given, span),
             // `ct.float32(x)`: the number or scalar in that type.
             Val::DType(dtype) => match given.as_slice() {
                 [only] if only.keyword.is_none() => {
@@ -118,67 +148,6 @@ impl Lowerer<'_> {
                     }),
             )),
         }
-    }
-
-    /// Lowers a function's body in place of a call.
-    fn inline(&mut self, closure: &Closure, given: Vec<Given>, span: Span) -> Res<Val> {
-        let function = &closure.function;
-        if let Some(what) = function.unsupported {
-            return Err(unsupported(what, function.name.span));
-        }
-        if self.frames.len() >= MAX_CALLS {
-            return Err(Box::new(
-                Diagnostic::error(
-                    id::RECURSION,
-                    span,
-                    format!("`{}` is called more than {MAX_CALLS} levels deep", function.name.name),
-                )
-                .label("functions are inlined, so they can't call themselves without end")
-                .also(function.name.span, "the function"),
-            ));
-        }
-        let slots: Vec<Slot<'_>> = function
-            .params
-            .iter()
-            .map(|param| Slot { name: &param.name.name, passing: param.passing, has_default: param.default.is_some() })
-            .collect();
-        let bound = bind(&function.name.name, &slots, &given, span)?;
-        let mut locals = IndexMap::new();
-        if closure.captured.is_some() {
-            // A nested function sees itself, as it is bound in the scope that it was captured from.
-            let own = Closure { function: function.clone(), captured: closure.captured.clone() };
-            let binding = Binding { value: Val::Closure(std::rc::Rc::new(own)), span: function.name.span };
-            locals.insert(function.name.name.clone(), binding);
-        }
-        for (param, mut values) in function.params.iter().zip(bound) {
-            let binding = match (param.passing, values.pop()) {
-                (Passing::Variadic, last) => {
-                    let items = values.into_iter().chain(last).map(|given| given.value);
-                    Binding { value: Val::tuple(items.collect::<Vec<_>>()), span: param.name.span }
-                }
-                (_, Some(given)) => Binding { value: given.value, span: given.span },
-                (_, None) => {
-                    let default = param.default.as_ref().map(|default| self.expr(default)).transpose()?;
-                    Binding { value: default.unwrap_or(Val::None), span: param.name.span }
-                }
-            };
-            locals.insert(param.name.name.clone(), binding);
-        }
-        self.frames.push(Frame {
-            locals,
-            captured: closure.captured.clone(),
-            loops: Vec::new(),
-            is_kernel: false,
-            returned: None,
-            return_shape: None,
-        });
-        let result = self.deeper(span, |lowerer| lowerer.stmts(&function.body));
-        let frame = self.frames.pop();
-        result.map_err(|error| {
-            let told = error.secondary.iter().any(|label| label.text.starts_with("called from"));
-            if told || function.name.name == "<lambda>" { error } else { Box::new(error.also(span, "called from here")) }
-        })?;
-        Ok(frame.and_then(|frame| frame.returned).map_or(Val::None, |(value, _)| value))
     }
 
     /// One arm for each function.

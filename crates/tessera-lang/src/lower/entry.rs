@@ -1,6 +1,5 @@
 //! The way in: a kernel's parameters become function arguments or compile-time values, its decorator becomes hints.
 
-use indexmap::IndexMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{
@@ -8,7 +7,7 @@ use tessera_ir::{
     Type,
 };
 
-use super::{Flow, Frame, Lowered, Lowerer, Res, signless, tile_type};
+use super::{Flow, Locals, Lowered, Lowerer, Res, signless, tile_type};
 use crate::annotation::{Annotation, ConstKind};
 use crate::args::{ArgType, ConstValue, LowerOptions};
 use crate::diagnostics::id;
@@ -35,19 +34,12 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
         Style::Declarative => return crate::declarative::lower(file, kernel, args, options),
         Style::Simt => return crate::simt::lower(file, kernel, args, options),
     }
-    if let Some(what) = kernel.function.unsupported {
-        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));
+    if let Some((what, place)) = kernel.function.unsupported {
+        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, place, format!("a kernel can't use {what}"))));
     }
     let func = Func::new(name, Level::Schedule, at);
     let mut lowerer = Lowerer::new(file, options, func, kernel.style);
-    lowerer.frames.push(Frame {
-        locals: IndexMap::new(),
-        captured: None,
-        loops: Vec::new(),
-        is_kernel: true,
-        returned: None,
-        return_shape: None,
-    });
+    lowerer.enter(kernel.function.names.clone(), None, Locals::new(), true);
     lowerer.hints(kernel)?;
     lowerer.bind_parameters(kernel, args)?;
     let function = kernel.function.clone();
@@ -65,7 +57,7 @@ impl Lowerer<'_> {
     fn hints(&mut self, kernel: &Kernel) -> Res<()> {
         let mut hints = FuncHints::default();
         for decorator in &kernel.function.decorators {
-            if !decorator_path(self.file, decorator).is_some_and(|path| path.ends_with(".kernel")) {
+            if !decorator_path(self.file, decorator, kernel.at).is_some_and(|path| path.ends_with(".kernel")) {
                 continue;
             }
             for arg in decorator_args(decorator) {
@@ -89,7 +81,7 @@ impl Lowerer<'_> {
                         ));
                     }
                 };
-                let value = self.option_value(&arg.value)?;
+                let value = self.at_module(kernel.at, |lowerer| lowerer.option_value(&arg.value))?;
                 let value = match value {
                     Val::None => continue,
                     Val::Num(Num::Int(value)) if range.contains(&value) => value as u32,
@@ -156,7 +148,7 @@ impl Lowerer<'_> {
             let given = args.iter().find(|(name, _)| *name == param.name).map(|(_, arg)| arg);
             let value = match (given, &declared.default) {
                 (Some(arg), _) => self.argument(param, arg)?,
-                (None, Some(default)) => self.expr(default)?,
+                (None, Some(default)) => self.at_module(kernel.at, |lowerer| lowerer.expr(default))?,
                 (None, None) => {
                     return Err(Box::new(
                         Diagnostic::error(id::MISSING_ARGUMENT, param.span, format!("the argument `{}` is missing", param.name))

@@ -1,14 +1,18 @@
 //! Expressions.
 
+use std::sync::Arc;
+
 use tessera_ir::{Diagnostic, Span};
 
 use super::arith::{Arith, FloatMode};
+use super::control::Condition;
 use super::operand::At;
-use super::{Lowerer, MAX_ITEMS, MAX_TEXT, MAX_UNROLL, Res};
-use crate::ast::{BinaryOp, Clause, Expr, ExprKind, FPart};
+use super::{Locals, Lowerer, MAX_ITEMS, MAX_TEXT, MAX_UNROLL, Res};
+use crate::ast::{BinaryOp, Clause, Expr, ExprKind, FPart, Names};
 use crate::diagnostics::id;
+use crate::fixed::{self, Fixed};
 use crate::number::Num;
-use crate::value::{Binding, Captured, Closure, Val};
+use crate::value::{Binding, Val};
 
 impl Lowerer<'_> {
     /// The value of an expression.
@@ -53,18 +57,8 @@ impl Lowerer<'_> {
             }
             ExprKind::BoolOp(op, items) => self.bool_op(*op, items, span),
             ExprKind::Compare(first, rest) => {
-                let mut left = self.at(first)?;
-                let mut all: Option<Val> = None;
-                for (op, right) in rest {
-                    let right = self.at(right)?;
-                    let result = self.compare(*op, &left, &right, span)?;
-                    all = Some(match all {
-                        None => result,
-                        Some(all) => self.bitwise(BinaryOp::And, &(all, span), &(result, span), span)?,
-                    });
-                    left = right;
-                }
-                Ok(all.unwrap_or(Val::None))
+                let first = self.at(first)?;
+                self.comparisons(&first, rest, span)
             }
             ExprKind::Call(function, args) => self.call(function, args, span),
             ExprKind::Attribute(base, name) => {
@@ -87,12 +81,29 @@ impl Lowerer<'_> {
             }
             ExprKind::IfElse { test, body, orelse } => self.if_expr(test, body, orelse, span),
             ExprKind::Lambda(function) => {
-                Ok(Val::Closure(std::rc::Rc::new(Closure { function: function.clone(), captured: Some(self.capture()) })))
+                if let Some((what, place)) = function.unsupported {
+                    return Err(unsupported(what, place));
+                }
+                self.define(function)
             }
-            ExprKind::Comprehension { element, clauses } => {
+            ExprKind::Comprehension { element, clauses, names, lazy } => {
+                let before = self.func.blocks[self.block].ops.len();
                 let mut items = Vec::new();
-                self.comprehension(element, clauses, &mut items)?;
-                Ok(Val::Sequence(items.into()))
+                self.comprehension(element, clauses, names, &mut |_, item| {
+                    items.push(item);
+                    if items.len() > MAX_UNROLL { Err(too_long(element.span)) } else { Ok(true) }
+                })?;
+                if !lazy {
+                    return Ok(Val::Sequence(items.into()));
+                }
+                if !self.is_pure_from(before) {
+                    return Err(Box::new(
+                        Diagnostic::error(id::UNSUPPORTED, span, "the items of this generator are made when they are asked for")
+                            .label("making one reads or writes memory")
+                            .help("write a list, whose items are made at once: `[... for ...]`"),
+                    ));
+                }
+                Ok(Val::Iterator(items.into()))
             }
             ExprKind::Starred(_) => Err(unsupported("`*` outside a tuple or call", span)),
             ExprKind::Dict(_) => Err(unsupported("a dictionary", span)),
@@ -109,27 +120,28 @@ impl Lowerer<'_> {
                     let inner = self.at(inner)?;
                     values.extend(self.sequence(&inner)?);
                 }
-                _ => values.push(self.expr(item)?),
+                _ => {
+                    let value = self.expr(item)?;
+                    self.check_kept(&value, item.span)?;
+                    values.push(value);
+                }
             }
         }
         Ok(values)
     }
 
-    /// The variables that a function defined here can see.
-    pub(crate) fn capture(&mut self) -> std::rc::Rc<Captured> {
-        let frame = self.frame();
-        std::rc::Rc::new(Captured { locals: frame.locals.clone(), outer: frame.captured.clone() })
-    }
-
     /// `a op b`.
     pub(crate) fn binary_operator(&mut self, op: BinaryOp, a: &At, b: &At, span: Span) -> Res<Val> {
-        let plain = FloatMode::default();
+        if !matches!((&a.0, &b.0), (Val::Num(_), Val::Num(_)))
+            && let (Some(x), Some(y)) = (a.0.fixed(), b.0.fixed())
+        {
+            return fixed::binary(op, &x, &y, span).map(Val::from);
+        }
         match (op, &a.0, &b.0) {
             (BinaryOp::Add, Val::Tuple(x), Val::Tuple(y)) => return Ok(Val::tuple(x.iter().chain(y.iter()).cloned())),
             (BinaryOp::Add, Val::Sequence(x), Val::Sequence(y)) => {
                 return Ok(Val::Sequence(x.iter().chain(y.iter()).cloned().collect()));
             }
-            (BinaryOp::Add, Val::Str(x), Val::Str(y)) => return Ok(Val::str(&format!("{x}{y}"))),
             (BinaryOp::Mul, Val::Tuple(items) | Val::Sequence(items), Val::Num(Num::Int(times)))
             | (BinaryOp::Mul, Val::Num(Num::Int(times)), Val::Tuple(items) | Val::Sequence(items)) => {
                 let count = usize::try_from((*times).max(0)).unwrap_or(usize::MAX).saturating_mul(items.len());
@@ -154,7 +166,7 @@ impl Lowerer<'_> {
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, a, b, span),
             BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => return self.bitwise(op, a, b, span),
         };
-        self.arith(op, a, b, plain, span)
+        self.arith(op, a, b, FloatMode::default(), span)
     }
 
     fn fstring(&mut self, parts: &[FPart]) -> Res<Val> {
@@ -162,92 +174,136 @@ impl Lowerer<'_> {
         for part in parts {
             match part {
                 FPart::Text(part) => text.push_str(part),
-                FPart::Value { value, .. } => {
-                    let value = self.at(value)?;
-                    text.push_str(&self.text_of(&value.0));
+                FPart::Value { value, conversion, format } => {
+                    let at = self.at(value)?;
+                    if self.telling && at.0.fixed().is_none() {
+                        text.push_str(&self.text_of(&at.0));
+                        continue;
+                    }
+                    let shown = self.require_fixed(&at)?;
+                    let shown = match conversion {
+                        None => shown,
+                        Some('s') => Fixed::str(&fixed::str_of(&shown, at.1)?),
+                        Some('r') => Fixed::str(&fixed::repr(&shown, at.1)?),
+                        Some(_) => return Err(unsupported("`!a` in an f-string", at.1)),
+                    };
+                    text.push_str(&fixed::format(&shown, format, at.1)?);
                 }
             }
         }
         Ok(Val::str(&text))
     }
 
-    /// The text of a value in a compile-time message.
+    /// The value as one that is known now.
+    pub(crate) fn require_fixed(&self, at: &At) -> Res<Fixed> {
+        at.0.fixed().ok_or_else(|| {
+            Box::new(
+                Diagnostic::error(id::NOT_CONSTANT, at.1, "this is not known when the kernel is compiled")
+                    .label(format!("this is {}", at.0.describe())),
+            )
+        })
+    }
+
+    /// The text of a value in a message: run-time values are shown by their types.
     pub(crate) fn text_of(&self, value: &Val) -> String {
+        let joined = |items: &[Val]| items.iter().map(|item| self.text_of(item)).collect::<Vec<_>>().join(", ");
+        if let Some(text) = value.fixed().and_then(|value| fixed::str_of(&value, self.span).ok()) {
+            return text;
+        }
         match value {
-            Val::Str(text) => text.to_string(),
-            Val::Num(number) => number.to_string(),
-            Val::None => "None".to_string(),
-            Val::DType(dtype) => crate::promote::dtype_name(*dtype).to_string(),
-            Val::Tuple(items) => {
-                let items: Vec<String> = items.iter().map(|item| self.text_of(item)).collect();
-                format!("({}{})", items.join(", "), if items.len() == 1 { "," } else { "" })
-            }
-            Val::Sequence(items) => {
-                let items: Vec<String> = items.iter().map(|item| self.text_of(item)).collect();
-                format!("[{}]", items.join(", "))
-            }
+            Val::Tuple(items) => format!("({}{})", joined(items), if items.len() == 1 { "," } else { "" }),
+            Val::Sequence(items) => format!("[{}]", joined(items)),
             Val::Tile(_) => format!("<{}>", value.reveal()),
             Val::Exception(text) => text.to_string(),
             other => format!("<{}>", other.describe()),
         }
     }
 
-    fn comprehension(&mut self, element: &Expr, clauses: &[Clause], items: &mut Vec<Val>) -> Res<()> {
-        let Some((clause, rest)) = clauses.split_first() else {
-            items.push(self.expr(element)?);
-            return if items.len() > MAX_UNROLL { Err(too_long(element.span)) } else { Ok(()) };
-        };
-        let iterable = self.at(&clause.iterable)?;
-        for item in self.sequence(&iterable)? {
-            let shadowed = self.frame().locals.clone();
+    /// Hands the items of a comprehension to `each` as they are made, until it says to stop.
+    pub(crate) fn comprehension(
+        &mut self,
+        element: &Expr,
+        clauses: &[Clause],
+        names: &Arc<Names>,
+        each: &mut dyn FnMut(&mut Self, Val) -> Res<bool>,
+    ) -> Res<()> {
+        let Some((first, _)) = clauses.split_first() else { return Ok(()) };
+        // The first iterable stands outside, everything else in a scope of its own.
+        let iterable = self.at(&first.iterable)?;
+        let items = self.sequence(&iterable)?;
+        let outer = self.frame().scope;
+        self.enter(names.clone(), Some(outer), Locals::new(), false);
+        let result = self.clauses(element, clauses, items, each);
+        self.leave();
+        result.map(|_| ())
+    }
+
+    fn clauses(
+        &mut self,
+        element: &Expr,
+        clauses: &[Clause],
+        items: Vec<Val>,
+        each: &mut dyn FnMut(&mut Self, Val) -> Res<bool>,
+    ) -> Res<bool> {
+        let Some((clause, rest)) = clauses.split_first() else { return Ok(true) };
+        for item in items {
+            self.deeper(element.span, |_| Ok(()))?;
             self.assign(&clause.target, item, clause.target.span)?;
             let mut holds = true;
             for condition in &clause.conditions {
-                let condition = self.at(condition)?;
-                if !self.constant_truth(&condition)? {
-                    holds = false;
+                holds = match self.test(condition)? {
+                    Condition::Known(holds) => holds,
+                    Condition::AtRunTime(tile) => self.constant_truth(&(Val::Tile(tile), condition.span))?,
+                };
+                if !holds {
                     break;
                 }
             }
-            if holds {
-                self.comprehension(element, rest, items)?;
+            if !holds {
+                continue;
             }
-            self.frame().locals = shadowed;
+            let goes_on = match rest.first() {
+                None => {
+                    let value = self.expr(element)?;
+                    self.check_kept(&value, element.span)?;
+                    each(self, value)?
+                }
+                Some(next) => {
+                    let iterable = self.at(&next.iterable)?;
+                    let items = self.sequence(&iterable)?;
+                    self.clauses(element, rest, items, each)?
+                }
+            };
+            if !goes_on {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The items of something that can be iterated over when the kernel is compiled.
     pub(crate) fn sequence(&mut self, at: &At) -> Res<Vec<Val>> {
         match &at.0 {
-            Val::Tuple(items) | Val::Sequence(items) => Ok(items.to_vec()),
-            Val::Range(range) => {
-                let mut bounds = [0i128; 3];
-                for (bound, value) in bounds.iter_mut().zip([&range.start, &range.stop, &range.step]) {
-                    *bound = value.number().and_then(Num::as_int).ok_or_else(|| {
-                        Box::new(
-                            Diagnostic::error(id::NOT_CONSTANT, at.1, "the bounds of this range are known at run time only")
-                                .label("iterated when the kernel is compiled"),
-                        )
-                    })?;
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => Ok(items.to_vec()),
+            value => {
+                if let (Val::Range(_), None) = (value, value.fixed()) {
+                    return Err(Box::new(
+                        Diagnostic::error(id::NOT_CONSTANT, at.1, "the bounds of this range are known at run time only")
+                            .label("iterated when the kernel is compiled"),
+                    ));
                 }
-                let [start, stop, step] = bounds;
-                let mut items = Vec::new();
-                let mut i = start;
-                while (step > 0 && i < stop) || (step < 0 && i > stop) {
-                    items.push(Val::int(i));
-                    if items.len() > MAX_UNROLL {
-                        return Err(too_long(at.1));
-                    }
-                    i = i.saturating_add(step);
+                let Some(known) = value.fixed() else {
+                    return Err(Box::new(
+                        Diagnostic::error(id::NOT_ITERABLE, at.1, format!("{} is not iterated over", value.describe()))
+                            .label("expected a tuple, a list or a range"),
+                    ));
+                };
+                let items = known.iterate(at.1)?;
+                if items.len() > MAX_UNROLL {
+                    return Err(too_long(at.1));
                 }
-                Ok(items)
+                Ok(items.iter().cloned().map(Val::from).collect())
             }
-            Val::Str(text) => Ok(text.chars().take(MAX_UNROLL).map(|c| Val::str(&c.to_string())).collect()),
-            other => Err(Box::new(
-                Diagnostic::error(id::NOT_ITERABLE, at.1, format!("{} is not iterated over", other.describe()))
-                    .label("expected a tuple, a list or a range"),
-            )),
         }
     }
 
@@ -257,14 +313,16 @@ impl Lowerer<'_> {
             return Ok(number.truth());
         }
         match &at.0 {
-            Val::None => Ok(false),
-            Val::Str(text) => Ok(!text.is_empty()),
             Val::Tuple(items) | Val::Sequence(items) => Ok(!items.is_empty()),
             Val::Tile(_) => Err(Box::new(
                 Diagnostic::error(id::NOT_CONSTANT, at.1, "this condition must be known when the kernel is compiled")
                     .label(format!("this is {}, known at run time", at.0.describe())),
             )),
-            _ => Ok(true),
+            value => match (value.fixed(), value) {
+                (Some(value), _) => value.truth(at.1),
+                (None, Val::Range(_)) => Err(self.require_fixed(at).err().unwrap_or_else(|| too_long(at.1))),
+                (None, _) => Ok(true),
+            },
         }
     }
 
@@ -324,11 +382,12 @@ impl Lowerer<'_> {
                     .also(base.1, format!("this is {}", base.0.describe()))
                     .help("use `ct.load(x, index, shape)` for tiles or `ct.gather(x, indices)` for elements"),
             )),
-            Val::Str(text) => {
-                let at = self.require_int(index)?;
-                let count = text.chars().count();
-                let position = self.axis(at, count, index.1)?;
-                Ok(Val::str(&text.chars().nth(position).map_or(String::new(), |c| c.to_string())))
+            Val::Str(_) | Val::Range(_) => {
+                let whole = self.require_fixed(base)?;
+                match &index.0 {
+                    Val::Colon(parts) => fixed::slice(&whole, self.slice_bounds(parts, index.1)?, span).map(Val::from),
+                    _ => fixed::item(&whole, &self.require_fixed(index)?, span).map(Val::from),
+                }
             }
             // Annotations such as `ct.Constant[int]` in module-level aliases.
             Val::Module(_) => Ok(base.0.clone()),
@@ -341,43 +400,30 @@ impl Lowerer<'_> {
 
     fn item(&mut self, base: &Val, count: usize, items: &[Val], index: &At, span: Span) -> Res<Val> {
         if let Val::Colon(parts) = &index.0 {
-            let bound = |part: &Val| {
-                if matches!(part, Val::None) { Ok(None) } else { self.require_int(&(part.clone(), index.1)).map(Some) }
-            };
-            let step = bound(&parts[2])?.unwrap_or(1);
-            let count = count as i64;
-            let clamp = |at: i64, low: i64, high: i64| (if at < 0 { at.saturating_add(count) } else { at }).clamp(low, high);
-            let mut picked = Vec::new();
-            match step {
-                0 => return Err(Box::new(Diagnostic::error(id::VALUE_RANGE, span, "a slice step can't be 0"))),
-                1.. => {
-                    let mut at = bound(&parts[0])?.map_or(0, |at| clamp(at, 0, count));
-                    let stop = bound(&parts[1])?.map_or(count, |at| clamp(at, 0, count));
-                    while at < stop {
-                        picked.push(items[at as usize].clone());
-                        at = at.saturating_add(step);
-                    }
-                }
-                _ => {
-                    let mut at = bound(&parts[0])?.map_or(count - 1, |at| clamp(at, -1, count - 1));
-                    let stop = bound(&parts[1])?.map_or(-1, |at| clamp(at, -1, count - 1));
-                    while at > stop {
-                        picked.push(items[at as usize].clone());
-                        at = at.saturating_add(step);
-                    }
-                }
-            }
-            return Ok(if matches!(base, Val::Tuple(_)) { Val::tuple(picked) } else { Val::Sequence(picked.into()) });
+            let bounds = self.slice_bounds(parts, index.1)?;
+            let picked = fixed::slice_positions(count, bounds, span)?.into_iter().map(|at| items[at].clone());
+            return Ok(if matches!(base, Val::Tuple(_)) { Val::tuple(picked) } else { Val::Sequence(picked.collect()) });
         }
-        let at = self.require_int(index)?;
-        let counted = if at < 0 { at + count as i64 } else { at };
-        match usize::try_from(counted).ok().and_then(|at| items.get(at)) {
-            Some(item) => Ok(item.clone()),
+        let Some(number) = index.0.number().and_then(Num::as_int) else { return Err(self.not_an_integer(index)) };
+        match fixed::position(number, count) {
+            Some(at) => Ok(items[at].clone()),
             None => Err(Box::new(
-                Diagnostic::error(id::AXIS, index.1, format!("there is no item {at} in {}", base.describe()))
+                Diagnostic::error(id::AXIS, index.1, format!("there is no item {number} in {}", base.describe()))
                     .label("out of range"),
             )),
         }
+    }
+
+    /// The bounds of `[start:stop:step]`.
+    fn slice_bounds(&self, parts: &[Val; 3], span: Span) -> Res<[Option<i128>; 3]> {
+        let mut bounds = [None; 3];
+        for (bound, part) in bounds.iter_mut().zip(parts) {
+            if !matches!(part, Val::None) {
+                let number = part.number().and_then(Num::as_int);
+                *bound = Some(number.ok_or_else(|| self.not_an_integer(&(part.clone(), span)))?);
+            }
+        }
+        Ok(bounds)
     }
 
     /// Binds a name in the current function.

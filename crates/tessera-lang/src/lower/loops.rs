@@ -12,7 +12,7 @@ use super::control::{Condition, RETURNED, VALUE, missing};
 use super::operand::At;
 use super::skeleton::Skeleton;
 use super::stmt::{assigned, has_break, has_return};
-use super::{Flow, LoopContext, LoopKind, Lowerer, Res, tile_type};
+use super::{Flow, Locals, LoopContext, LoopKind, Lowerer, Res, tile_type};
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::builtins::Builtin;
 use crate::diagnostics::id;
@@ -52,7 +52,7 @@ impl Lowerer<'_> {
                 }
                 self.for_range(target, &range, body, at.1, span)
             }
-            Val::Tuple(items) | Val::Sequence(items) => {
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => {
                 let items = items.to_vec();
                 self.unrolled(target, items, body, iterable.span)
             }
@@ -75,13 +75,24 @@ impl Lowerer<'_> {
     }
 
     fn unrolled(&mut self, target: &Expr, items: Vec<Val>, body: &[Stmt], from: Span) -> Res<Flow> {
-        self.frame().loops.push(LoopContext { carried: Vec::new(), kind: LoopKind::Unrolled, returns: false });
+        let context = LoopContext { block: self.block, carried: Vec::new(), kind: LoopKind::Unrolled, returns: false };
+        self.frame().loops.push(context);
+        let mut flow = Flow::Falls;
         for item in items {
             self.assign(target, item, from)?;
-            self.stmts(body)?;
+            flow = self.stmts(body)?;
+            if matches!(flow, Flow::Breaks | Flow::Exits) {
+                break;
+            }
         }
         self.frame().loops.pop();
-        Ok(Flow::Falls)
+        Ok(if flow == Flow::Exits { flow } else { Flow::Falls })
+    }
+
+    /// True when every loop around this place is unrolled and this place is reached in each of its rounds.
+    pub(crate) fn loops_are_unrolled(&mut self) -> bool {
+        let block = self.block;
+        self.frame().loops.iter().all(|context| matches!(context.kind, LoopKind::Unrolled) && context.block == block)
     }
 
     /// True when the loop returns from an inlined function and the returned type is not known yet.
@@ -215,35 +226,20 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The scalar bounds of a range in one integer type.
+    /// The scalar bounds of a range in one integer type, which has 32 bits or more.
     fn bounds(&mut self, range: &Range, at: Span) -> Res<[Tile; 3]> {
         let values = [&range.start, &range.stop, &range.step];
         let mut dtype = DType::I32;
-        let mut typed: Option<DType> = None;
         for value in values {
             let own = self.dtype_of(&(value.clone(), at))?;
-            match value {
-                Val::Tile(_) => {
-                    typed = match typed {
-                        None => Some(own),
-                        Some(other) => Some(promote(own, other).ok_or_else(|| {
-                            Box::new(
-                                Diagnostic::error(id::PROMOTION, at, "the bounds of this range have no common type").label(
-                                    format!("{} and {}", crate::promote::dtype_name(other), crate::promote::dtype_name(own)),
-                                ),
-                            )
-                        })?),
-                    };
-                }
-                _ if own.bits() > 32 => dtype = DType::I64,
-                _ => {}
-            }
+            dtype = promote(dtype, own).ok_or_else(|| {
+                Box::new(Diagnostic::error(id::PROMOTION, at, "the bounds of this range have no common type").label(format!(
+                    "{} and {}",
+                    crate::promote::dtype_name(dtype),
+                    crate::promote::dtype_name(own)
+                )))
+            })?;
         }
-        let dtype = match typed {
-            Some(typed) if dtype == DType::I64 && typed.bits() <= 32 => DType::I64,
-            Some(typed) => typed,
-            None => dtype,
-        };
         let mut tile = |value: &Val| self.tile_as(&(value.clone(), at), dtype);
         Ok([tile(values[0])?, tile(values[1])?, tile(values[2])?])
     }
@@ -258,10 +254,15 @@ impl Lowerer<'_> {
         let (lower, upper, step) = if forward {
             (first.clone(), last, by.clone())
         } else {
-            let length = self.arith_tiles(Arith::Sub, &last, &first, plain, at)?;
-            let signed = |tile: &Tile| Tile { known: tile.known, ..tile.clone() };
-            let kind = ScheduleOp::DivI { signedness: Signedness::Signed, rounding: Rounding::PositiveInf };
-            let rounds = self.emit_tile(kind, &[signed(&length).value, by.value], dtype, Shape::new());
+            let known = [&first, &last, &by].map(|bound| bound.known.and_then(Num::as_int));
+            let rounds = if let [Some(start), Some(stop), Some(step)] = known {
+                let count = crate::fixed::range_len([start, stop, step]);
+                self.constant(Num::Int(count), dtype, Shape::new(), at)?
+            } else {
+                let length = self.arith_tiles(Arith::Sub, &last, &first, plain, at)?;
+                let kind = ScheduleOp::DivI { signedness: Signedness::Signed, rounding: Rounding::PositiveInf };
+                self.emit_tile(kind, &[length.value, by.value], dtype, Shape::new())
+            };
             let zero = self.constant(Num::Int(0), dtype, Shape::new(), at)?;
             let one = self.constant(Num::Int(1), dtype, Shape::new(), at)?;
             (zero, rounds, one)
@@ -273,7 +274,8 @@ impl Lowerer<'_> {
         let index = self.func.add_arg(region, tile_type(dtype, &[]), None);
         let args = self.region_args(region, &start.carried);
         let kind = if exits { LoopKind::Counted { induction: index, step: step.value } } else { LoopKind::For };
-        self.frame().loops.push(LoopContext { carried: start.carried.clone(), kind, returns: start.returns });
+        let context = LoopContext { block: self.block, carried: start.carried.clone(), kind, returns: start.returns };
+        self.frame().loops.push(context);
         self.within(region, |lowerer| -> Res<()> {
             lowerer.bind_carried(&start.carried, args);
             lowerer.span = at;
@@ -310,10 +312,7 @@ impl Lowerer<'_> {
             let op = self.emit_with_regions(kind, &groups, types, [region]);
             self.func.ops[op].results.to_vec()
         };
-        let whole = [Stmt {
-            kind: StmtKind::For { target: target.clone(), iterable: target.clone(), body: Vec::new(), has_else: false },
-            span,
-        }];
+        let whole = [Stmt { kind: StmtKind::For { target: target.clone(), iterable: target.clone(), body: Vec::new() }, span }];
         self.after_loop(before, &start, results, &[&whole, body], span)
     }
 
@@ -330,22 +329,24 @@ impl Lowerer<'_> {
         let start = self.start(body, span)?;
         let region = self.func.new_block();
         let args = self.region_args(region, &start.carried);
-        self.frame().loops.push(LoopContext { carried: start.carried.clone(), kind: LoopKind::While, returns: start.returns });
+        let context =
+            LoopContext { block: self.block, carried: start.carried.clone(), kind: LoopKind::While, returns: start.returns };
+        self.frame().loops.push(context);
         self.within(region, |lowerer| -> Res<()> {
             lowerer.bind_carried(&start.carried, args);
-            let at = lowerer.at(test)?;
-            lowerer.span = at.1;
-            match lowerer.condition(&at)? {
+            let condition = lowerer.test(test)?;
+            lowerer.span = test.span;
+            match condition {
                 Condition::Known(true) if !has_break(body) && !has_return(body) => {
                     return Err(Box::new(
-                        Diagnostic::error(id::ENDLESS, at.1, "this loop never ends")
+                        Diagnostic::error(id::ENDLESS, test.span, "this loop never ends")
                             .label("always true, and no `break` or `return` leaves the loop")
                             .help("leave it with `break`, or write a condition that becomes false"),
                     ));
                 }
                 Condition::Known(true) => {}
                 Condition::Known(false) => return lowerer.leave_loop(span),
-                Condition::AtRunTime(condition) => lowerer.guard(condition.value, at.1)?,
+                Condition::AtRunTime(condition) => lowerer.guard(condition.value, test.span)?,
             }
             if lowerer.stmts(body)? == Flow::Falls {
                 lowerer.next_round(span)?;
@@ -378,14 +379,7 @@ impl Lowerer<'_> {
     }
 
     /// Variables behind the loop; a return inside it goes on outwards.
-    fn after_loop(
-        &mut self,
-        before: indexmap::IndexMap<String, Binding>,
-        start: &Start,
-        results: Vec<Value>,
-        bodies: &[&[Stmt]],
-        span: Span,
-    ) -> Res<Flow> {
+    fn after_loop(&mut self, before: Locals, start: &Start, results: Vec<Value>, bodies: &[&[Stmt]], span: Span) -> Res<Flow> {
         let inside = std::mem::replace(&mut self.frame().locals, before);
         self.bind_carried(&start.carried, results);
         let mut names = Vec::new();
@@ -412,7 +406,7 @@ impl Lowerer<'_> {
     }
 
     /// Refuses a jump out of an unrolled loop.
-    pub(crate) fn check_unrolled(&mut self, what: &str, span: Span) -> Res<()> {
+    fn check_unrolled(&mut self, what: &str, span: Span) -> Res<()> {
         if self.frame().loops.iter().any(|context| matches!(context.kind, LoopKind::Unrolled)) {
             return Err(Box::new(
                 Diagnostic::error(
@@ -420,32 +414,32 @@ impl Lowerer<'_> {
                     span,
                     format!("`{what}` can't leave a loop that is unrolled when the kernel is compiled"),
                 )
+                .label("whether it is reached is known at run time only")
                 .help("put the statements under a compile-time `if`"),
             ));
         }
         Ok(())
     }
 
-    fn check_jump(&mut self, what: &str, span: Span) -> Res<()> {
+    /// `break` or `continue`, which ends the round in its own way.
+    fn jump(&mut self, what: &str, span: Span, unrolled: Flow, end: impl FnOnce(&mut Self) -> Res<()>) -> Res<Flow> {
+        let block = self.block;
         match self.frame().loops.last() {
             None => Err(Box::new(
                 Diagnostic::error(id::MISPLACED, span, format!("`{what}` outside a loop")).label("no loop around this"),
             )),
-            Some(LoopContext { kind: LoopKind::Unrolled, .. }) => self.check_unrolled(what, span),
-            Some(_) => Ok(()),
+            Some(LoopContext { kind: LoopKind::Unrolled, block: own, .. }) if *own == block => Ok(unrolled),
+            Some(LoopContext { kind: LoopKind::Unrolled, .. }) => self.check_unrolled(what, span).map(|()| Flow::Exits),
+            Some(_) => end(self).map(|()| Flow::Exits),
         }
     }
 
     pub(crate) fn break_(&mut self, span: Span) -> Res<Flow> {
-        self.check_jump("break", span)?;
-        self.leave_loop(span)?;
-        Ok(Flow::Exits)
+        self.jump("break", span, Flow::Breaks, |lowerer| lowerer.leave_loop(span))
     }
 
     pub(crate) fn continue_(&mut self, span: Span) -> Res<Flow> {
-        self.check_jump("continue", span)?;
-        self.next_round(span)?;
-        Ok(Flow::Exits)
+        self.jump("continue", span, Flow::Continues, |lowerer| lowerer.next_round(span))
     }
 
     /// A `return` of an inlined function inside a loop: the value is left in hidden variables, and every loop ends.

@@ -14,6 +14,7 @@ mod control;
 mod convert;
 mod entry;
 mod expr;
+mod functions;
 mod gather;
 mod index;
 mod launch;
@@ -38,7 +39,7 @@ pub(crate) use arith::{Arith, FloatMode};
 pub(crate) use compare::comparison;
 pub(crate) use operand::encode;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use tessera_ir::{
@@ -47,16 +48,20 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::args::{ArgType, LowerOptions};
+use crate::ast::{Expr, Names};
 use crate::diagnostics::id;
-use crate::file::ParsedFile;
+use crate::file::{Moment, ParsedFile};
+use crate::fixed::Fixed;
 use crate::style::Style;
-use crate::value::{Binding, Captured, Tile, Val};
+use crate::value::{Binding, ScopeId, Tile, Val};
 
 /// The result of anything that can find a mistake.
 pub(crate) type Res<T> = Result<T, Box<Diagnostic>>;
 
 /// Calls and expressions nest at most this deep.
 const MAX_DEPTH: u32 = 400;
+/// The same for an expression of module level that another style asks for.
+const MAX_MODULE_DEPTH: u32 = 64;
 /// Functions are inlined at most this deep.
 const MAX_CALLS: usize = 48;
 /// Operations that one kernel may become, unlinked ones included.
@@ -112,6 +117,37 @@ pub(crate) fn on_own_stack<T: Send>(work: impl Fn() -> T + Send + Copy) -> T {
     })
 }
 
+/// The compile-time value of an expression of module level, for the styles that are lowered elsewhere.
+pub(crate) fn constant(file: &ParsedFile, expr: &Expr, moment: Moment) -> Res<Fixed> {
+    at_module_level(file, moment, |lowerer| lowerer.at(expr))
+}
+
+/// The compile-time value of a name of module level; `None` when nothing of that name is there.
+pub(crate) fn global_constant(file: &ParsedFile, name: &str) -> Option<Res<Fixed>> {
+    file.global(name, Moment::END)?;
+    let start = Span { source: file.source, start: 0, end: 0 };
+    Some(at_module_level(file, Moment::END, |lowerer| Ok((lowerer.name(name, start)?, start))))
+}
+
+fn at_module_level(file: &ParsedFile, moment: Moment, work: impl FnOnce(&mut Lowerer<'_>) -> Res<operand::At>) -> Res<Fixed> {
+    let options = LowerOptions::default();
+    let start = Span { source: file.source, start: 0, end: 0 };
+    let func = Func::new("module", tessera_ir::Level::Schedule, start);
+    let mut lowerer = Lowerer::new(file, &options, func, Style::Simt);
+    // The caller's stack is what it is.
+    lowerer.depth = MAX_DEPTH - MAX_MODULE_DEPTH;
+    let (value, span) = lowerer.at_module(moment, work)?;
+    match value.fixed() {
+        Some(Fixed::Path(path)) => Ok(crate::fixed::of_path(&path)),
+        Some(value) => Ok(value),
+        None => Err(Box::new(
+            Diagnostic::error(id::NOT_CONSTANT, span, "this is not known when the kernel is compiled")
+                .label(format!("this is {}", value.describe()))
+                .help("use numbers, strings, dtypes, tuples and arithmetic on them"),
+        )),
+    }
+}
+
 /// How control leaves a list of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
@@ -119,10 +155,16 @@ pub(crate) enum Flow {
     Falls,
     /// It never does: every path ended in a jump or a return.
     Exits,
+    /// It leaves the loop around them, which is unrolled.
+    Breaks,
+    /// It goes on with the next round of the loop around them, which is unrolled.
+    Continues,
 }
 
 /// A loop being lowered, innermost last in its frame.
 pub(crate) struct LoopContext {
+    /// The block that it stands in.
+    pub(crate) block: Block,
     /// Names carried, with the shape of their values.
     pub(crate) carried: Vec<(String, skeleton::Skeleton, Span)>,
     pub(crate) kind: LoopKind,
@@ -138,14 +180,15 @@ pub(crate) enum LoopKind {
     Counted { induction: Value, step: Value },
     /// A `loop` operation without a counter.
     While,
-    /// Unrolled when compiled: no jumps.
+    /// Unrolled when compiled: jumps are decided then, too.
     Unrolled,
 }
 
-/// One function being lowered: the kernel, or an inlined call.
+/// One function being lowered: the kernel, an inlined call, a comprehension, or an expression of module level.
 pub(crate) struct Frame {
-    pub(crate) locals: IndexMap<String, Binding>,
-    pub(crate) captured: Option<Rc<Captured>>,
+    pub(crate) locals: Locals,
+    /// Its variables as functions defined in it see them.
+    pub(crate) scope: ScopeId,
     pub(crate) loops: Vec<LoopContext>,
     /// True for the kernel itself.
     pub(crate) is_kernel: bool,
@@ -153,6 +196,21 @@ pub(crate) struct Frame {
     pub(crate) returned: Option<(Val, Span)>,
     /// The shape of values returned from inside loops, once known.
     pub(crate) return_shape: Option<skeleton::Skeleton>,
+}
+
+/// Variables by name.
+pub(crate) type Locals = IndexMap<String, Binding>;
+
+/// The variables of one frame, as functions defined in it see them: those of the frame while it is there, so that a variable assigned
+/// after a function's definition is seen by it, and what it left when it went.
+pub(crate) struct Scope {
+    pub(crate) names: Arc<Names>,
+    /// The scope around it.
+    pub(crate) outer: Option<ScopeId>,
+    /// True when a function was defined in it.
+    pub(crate) captured: bool,
+    /// What a frame that is gone left to the functions defined in it.
+    pub(crate) left: Option<Locals>,
 }
 
 /// The walk's state.
@@ -163,12 +221,20 @@ pub(crate) struct Lowerer<'f> {
     pub(crate) block: Block,
     pub(crate) span: Span,
     pub(crate) frames: Vec<Frame>,
-    pub(crate) globals: IndexMap<String, Option<Val>>,
+    pub(crate) scopes: Vec<Scope>,
+    /// What names of module level were found to be, by the moment of their definitions.
+    pub(crate) globals: IndexMap<(String, Moment), Val>,
+    /// Which definitions of module level exist: all of them where a kernel runs.
+    pub(crate) moment: Moment,
     pub(crate) power_of_two: bool,
+    /// True where `fp32` and its like are dtypes without being imported.
+    pub(crate) short_dtypes: bool,
     /// What body of a reduction or scan is being lowered.
     pub(crate) combining: Option<&'static str>,
     /// True inside `static_eval` and its kin.
     pub(crate) is_static: bool,
+    /// True while a compile-time message is made, which shows run-time values by their types.
+    pub(crate) telling: bool,
     pub(crate) depth: u32,
     pub(crate) steps: u64,
     pub(crate) notes: Vec<Diagnostic>,
@@ -184,10 +250,14 @@ impl<'f> Lowerer<'f> {
             block,
             span,
             frames: Vec::new(),
+            scopes: Vec::new(),
             globals: IndexMap::new(),
+            moment: Moment::END,
             power_of_two: matches!(style, Style::Block { power_of_two: true }),
+            short_dtypes: !matches!(style, Style::Block { .. }),
             combining: None,
             is_static: false,
+            telling: false,
             depth: 0,
             steps: 0,
             notes: Vec::new(),
@@ -196,6 +266,38 @@ impl<'f> Lowerer<'f> {
 
     pub(crate) fn frame(&mut self) -> &mut Frame {
         self.frames.last_mut().expect("a frame exists while a function is lowered")
+    }
+
+    /// Opens a frame inside a scope.
+    pub(crate) fn enter(&mut self, names: Arc<Names>, outer: Option<ScopeId>, locals: Locals, is_kernel: bool) {
+        let scope = ScopeId(self.scopes.len());
+        self.scopes.push(Scope { names, outer, captured: false, left: None });
+        self.frames.push(Frame { locals, scope, loops: Vec::new(), is_kernel, returned: None, return_shape: None });
+    }
+
+    /// Closes the innermost frame; functions defined in it keep the variables that they read.
+    pub(crate) fn leave(&mut self) -> Option<Frame> {
+        let mut frame = self.frames.pop()?;
+        let at = frame.scope.0;
+        if self.scopes[at].captured {
+            let mut left = std::mem::take(&mut frame.locals);
+            left.retain(|name, _| self.scopes[at].names.shared.contains(name));
+            self.scopes[at].left = Some(left);
+        } else if at + 1 == self.scopes.len() {
+            self.scopes.pop();
+        }
+        Some(frame)
+    }
+
+    /// Runs `work` as an expression of module level at a moment.
+    pub(crate) fn at_module<T>(&mut self, moment: Moment, work: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        let moment = std::mem::replace(&mut self.moment, moment);
+        let is_static = std::mem::replace(&mut self.is_static, true);
+        self.enter(Arc::default(), None, Locals::new(), false);
+        let result = work(self);
+        self.leave();
+        (self.moment, self.is_static) = (moment, is_static);
+        result
     }
 
     /// Runs `work` one level deeper.
@@ -267,7 +369,7 @@ impl<'f> Lowerer<'f> {
     /// Gives a value its name in the source, if it has none.
     pub(crate) fn name_value(&mut self, value: Value, name: &str) {
         let slot = &mut self.func.values[value].name;
-        if slot.is_none() {
+        if slot.is_none() && !name.starts_with('$') {
             *slot = Some(name.to_string());
         }
     }

@@ -1,17 +1,14 @@
 //! What names stand for: variables, module-level definitions, the known modules, Python's built-ins.
 
-use std::rc::Rc;
-
-use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
-use super::{Frame, Lowerer, Res};
+use super::{Locals, Lowerer, Res};
 use crate::builtins::{Builtin, CLASSES, ENUMS, OPERATORS, REFUSED, Space, enum_member};
 use crate::diagnostics::id;
 use crate::file::Global;
 use crate::number::Num;
-use crate::value::{Closure, Val};
+use crate::value::{ScopeId, Val};
 
 impl Lowerer<'_> {
     /// The value of a name.
@@ -19,12 +16,15 @@ impl Lowerer<'_> {
         if let Some(binding) = self.frame().locals.get(name) {
             return usable(binding.value.clone(), span);
         }
-        let mut captured = self.frame().captured.clone();
-        while let Some(scope) = captured {
-            if let Some(binding) = scope.locals.get(name) {
-                return usable(binding.value.clone(), span);
+        let mut scope = Some(self.frame().scope);
+        while let Some(id) = scope {
+            if self.scopes[id.0].names.own.contains(name) {
+                return match self.variables(id).and_then(|locals| locals.get(name)) {
+                    Some(binding) => usable(binding.value.clone(), span),
+                    None => Err(self.unassigned(name, span)),
+                };
             }
-            captured = scope.outer.clone();
+            scope = self.scopes[id.0].outer;
         }
         if let Some(value) = self.global(name, span)? {
             return Ok(value);
@@ -44,13 +44,46 @@ impl Lowerer<'_> {
         match name {
             "tessera" => Ok(Val::Module("tessera".into())),
             "object" => Ok(Val::Class("object")),
-            _ => Err(self.unknown(name, span)),
+            _ => match DType::parse(name).filter(|_| self.short_dtypes) {
+                Some(dtype) => Ok(Val::DType(dtype)),
+                None => Err(self.unknown(name, span)),
+            },
         }
+    }
+
+    /// The variables of a scope as they are now.
+    fn variables(&self, scope: ScopeId) -> Option<&Locals> {
+        match &self.scopes[scope.0].left {
+            Some(left) => Some(left),
+            None => self.frames.iter().rev().find(|frame| frame.scope == scope).map(|frame| &frame.locals),
+        }
+    }
+
+    /// True when a name is a variable of a function here or around it.
+    pub(crate) fn is_variable(&mut self, name: &str) -> bool {
+        let mut scope = Some(self.frame().scope);
+        while let Some(id) = scope {
+            if self.scopes[id.0].names.own.contains(name) {
+                return true;
+            }
+            scope = self.scopes[id.0].outer;
+        }
+        false
+    }
+
+    fn unassigned(&self, name: &str, span: Span) -> Box<Diagnostic> {
+        let error = Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` has no value yet"))
+            .label("used here")
+            .help(format!("a name that a function assigns is its own in all of it: assign `{name}` first"));
+        Box::new(match self.file.global(name, self.moment) {
+            Some(_) => error.note(format!("the `{name}` of module level is another variable")),
+            None => error,
+        })
     }
 
     fn unknown(&mut self, name: &str, span: Span) -> Box<Diagnostic> {
         let mut known: Vec<String> = self.frame().locals.keys().cloned().collect();
-        known.extend(self.file.globals.keys().cloned());
+        known.extend(self.file.global_names().map(str::to_string));
         known.extend(Builtin::ALL.iter().filter(|b| b.row().space == Space::Python).map(|b| b.row().name.to_string()));
         let error = Diagnostic::error(id::UNKNOWN_NAME, span, format!("the name `{name}` is not defined")).label("not found");
         Box::new(match closest(name, known.iter().map(String::as_str)) {
@@ -64,55 +97,72 @@ impl Lowerer<'_> {
 
     /// The value of a module-level name.
     fn global(&mut self, name: &str, span: Span) -> Res<Option<Val>> {
-        if let Some(known) = self.globals.get(name) {
-            return match known {
-                Some(value) => Ok(Some(value.clone())),
-                None => Err(Box::new(Diagnostic::error(id::RECURSION, span, format!("`{name}` is defined by itself")))),
-            };
+        let file = self.file;
+        let Some(definition) = file.global(name, self.moment) else { return Ok(None) };
+        let key = (name.to_string(), definition.at);
+        if let Some(value) = self.globals.get(&key) {
+            return Ok(Some(value.clone()));
         }
-        let Some(global) = self.file.globals.get(name) else { return Ok(None) };
-        let value = match global {
-            Global::Import(path) => {
-                let path = path.clone();
-                self.path(&path, span)?
-            }
-            Global::Function(function) => Val::Closure(Rc::new(Closure { function: function.clone(), captured: None })),
+        let used = |error: Box<Diagnostic>| Box::new(error.also(span, format!("`{name}` is used here")));
+        let value = match &definition.what {
+            Global::Import(path) => self.path(path, span)?,
+            Global::Function(function) => self.module_function(function, definition.at, span)?,
             Global::Value(expr, position) => {
-                let (expr, position) = (expr.clone(), position.clone());
-                self.globals.insert(name.to_string(), None);
-                self.frames.push(Frame {
-                    locals: IndexMap::new(),
-                    captured: None,
-                    loops: Vec::new(),
-                    is_kernel: false,
-                    returned: None,
-                    return_shape: None,
-                });
-                let outside = std::mem::replace(&mut self.is_static, true);
-                let result = self.expr(&expr);
-                self.is_static = outside;
-                self.frames.pop();
-                self.globals.shift_remove(name);
-                let mut value = result.map_err(|error| Box::new(error.also(span, format!("`{name}` is used here"))))?;
-                for index in position {
+                let mut value = self.at_module(definition.at, |lowerer| lowerer.expr(expr)).map_err(used)?;
+                for &index in position {
                     value = match value.items().and_then(|items| items.get(index)) {
                         Some(item) => item.clone(),
                         None => {
-                            return Err(Box::new(
-                                Diagnostic::error(id::UNPACK, expr.span, format!("{} has no item {index}", value.describe()))
-                                    .also(span, format!("`{name}` is used here")),
-                            ));
+                            return Err(used(Box::new(Diagnostic::error(
+                                id::UNPACK,
+                                expr.span,
+                                format!("{} has no item {index}", value.describe()),
+                            ))));
                         }
                     };
                 }
                 value
             }
+            Global::Unknown(what, place) => {
+                return Err(Box::new(
+                    Diagnostic::error(id::NOT_CONSTANT, span, format!("what `{name}` is depends on code that is not evaluated"))
+                        .label("needed when the kernel is compiled")
+                        .also(*place, format!("bound by {what} at module level"))
+                        .help("bind it by an assignment at module level, or pass it to the kernel"),
+                ));
+            }
         };
         // A tile belongs to the block that made it, so it is made anew at each use.
-        if !holds_tile(&value) {
-            self.globals.insert(name.to_string(), Some(value.clone()));
+        if !self.holds_tile(&value, &mut Vec::new()) {
+            self.globals.insert(key, value.clone());
         }
         Ok(Some(value))
+    }
+
+    /// True when a value has a part that exists at run time; `seen` are scopes that were looked through.
+    fn holds_tile(&self, value: &Val, seen: &mut Vec<ScopeId>) -> bool {
+        match value {
+            Val::Tile(_) => true,
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => {
+                items.iter().any(|item| self.holds_tile(item, seen))
+            }
+            Val::Closure(closure) => {
+                if closure.defaults.iter().flatten().any(|default| self.holds_tile(default, seen)) {
+                    return true;
+                }
+                let mut scope = closure.scope;
+                while let Some(id) = scope.filter(|id| !seen.contains(id)) {
+                    seen.push(id);
+                    let left = self.scopes[id.0].left.iter().flat_map(|locals| locals.values());
+                    if left.into_iter().any(|binding| self.holds_tile(&binding.value, seen)) {
+                        return true;
+                    }
+                    scope = self.scopes[id.0].outer;
+                }
+                false
+            }
+            _ => false,
+        }
     }
 
     /// What a dotted path with imports resolved stands for.
@@ -224,14 +274,6 @@ fn usable(value: Val, span: Span) -> Res<Val> {
             Err(Box::new(error))
         }
         value => Ok(value),
-    }
-}
-
-fn holds_tile(value: &Val) -> bool {
-    match value {
-        Val::Tile(_) => true,
-        Val::Tuple(items) | Val::Sequence(items) => items.iter().any(holds_tile),
-        _ => false,
     }
 }
 

@@ -3,11 +3,13 @@
 use tessera_ir::{Diagnostic, ScheduleOp, Span, Type};
 use tessera_types::DType;
 
+use super::expr::unsupported;
 use super::operand::At;
 use super::{Lowerer, Res};
 use crate::ast::{Arg, ExprKind, FPart};
 use crate::bind::Args;
 use crate::diagnostics::id;
+use crate::fixed::{self, Fixed};
 use crate::promote::{dtype_name, is_restricted};
 use crate::value::Val;
 
@@ -91,9 +93,16 @@ impl Lowerer<'_> {
                             for piece in pieces {
                                 match piece {
                                     FPart::Text(text) => format.push_str(&text.replace('%', "%%")),
-                                    FPart::Value { value, format: spec } => {
+                                    FPart::Value { value, conversion, format: spec } => {
                                         let at = self.at(value)?;
-                                        self.print_value(&at, spec, &mut format, &mut tiles)?;
+                                        match (at.0.fixed(), conversion) {
+                                            (Some(known), Some('r')) => {
+                                                let text = fixed::format(&Fixed::str(&fixed::repr(&known, at.1)?), spec, at.1)?;
+                                                format.push_str(&text.replace('%', "%%"));
+                                            }
+                                            (_, Some('a')) => return Err(unsupported("`!a` in an f-string", at.1)),
+                                            _ => self.print_value(&at, spec, &mut format, &mut tiles)?,
+                                        }
                                     }
                                 }
                             }
@@ -154,11 +163,22 @@ impl Lowerer<'_> {
                     if i > 0 {
                         format.push_str(", ");
                     }
-                    self.print_value(&(item.clone(), at.1), spec, format, tiles)?;
+                    match item {
+                        Val::Str(_) => {
+                            format.push_str(&fixed::repr(&self.require_fixed(&(item.clone(), at.1))?, at.1)?.replace('%', "%%"))
+                        }
+                        _ => self.print_value(&(item.clone(), at.1), spec, format, tiles)?,
+                    }
                 }
                 format.push_str(if items.len() == 1 { ",)" } else { ")" });
             }
-            other => format.push_str(&self.text_of(other).replace('%', "%%")),
+            other => {
+                let text = match other.fixed() {
+                    Some(known) => fixed::format(&known, spec, at.1)?,
+                    None => self.text_of(other),
+                };
+                format.push_str(&text.replace('%', "%%"));
+            }
         }
         Ok(())
     }

@@ -1,29 +1,37 @@
 //! Python's built-ins and its `math` module.
 
-use tessera_ir::{Diagnostic, Severity};
+use tessera_ir::{Diagnostic, Severity, Span};
 use tessera_types::DType;
 
-use super::arith::{Arith, FloatMode, fault};
+use super::arith::{Arith, FloatMode};
+use super::control::Condition;
 use super::operand::At;
 use super::{Lowerer, Res};
-use crate::bind::Args;
+use crate::ast::{BinaryOp, BoolOp, Expr, ExprKind};
+use crate::bind::{Args, Given};
 use crate::builtins::Builtin;
 use crate::diagnostics::id;
+use crate::fixed::{self, Fixed, fault};
 use crate::number::{Fault, Num};
 use crate::value::{Range, Tile, Val};
 
 impl Lowerer<'_> {
     /// One arm for each built-in of Python.
     pub(crate) fn python(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
-        let span = args.call;
+        let (span, name) = (args.call, builtin.row().name);
+        if builtin != Builtin::PyRange && fixed::BUILTINS.contains(&name) {
+            let known: Option<Vec<Fixed>> = args.all().iter().map(|(value, _)| value.fixed()).collect();
+            if let Some(known) = known {
+                return fixed::builtin(name, &known, span).map(Val::from);
+            }
+        }
         match builtin {
             Builtin::PyLen => match args.val(0) {
                 Val::Tuple(items) | Val::Sequence(items) => Ok(Val::int(items.len() as i64)),
-                Val::Str(text) => Ok(Val::int(text.chars().count() as i64)),
                 Val::List(list) => {
                     Ok(Val::Tile(Tile { value: list.length, dtype: list.index.dtype(), shape: Default::default(), known: None }))
                 }
-                Val::Range(_) => Ok(Val::int(self.sequence(&args.at(0))?.len() as i64)),
+                Val::Range(_) => Err(self.not_known(&args.at(0))),
                 other => Err(Box::new(
                     Diagnostic::error(id::ARGUMENT_TYPE, args.span(0), format!("{} has no length", other.describe())).help(
                         match other {
@@ -39,27 +47,24 @@ impl Lowerer<'_> {
             Builtin::PySum => {
                 let mut total = args.at(1);
                 for item in self.sequence(&args.at(0))? {
-                    total = (self.arith(Arith::Add, &total, &(item, args.span(0)), FloatMode::default(), span)?, span);
+                    total = (self.binary_operator(BinaryOp::Add, &total, &(item, args.span(0)), span)?, span);
                 }
                 Ok(total.0)
             }
-            Builtin::PyRound => match args.val(0).number() {
-                Some(Num::Float(value)) if value.is_finite() && value.abs() < 1e30 => {
-                    Ok(Val::int(value.round_ties_even() as i128))
-                }
-                Some(number) => number.as_int().map(Val::int).ok_or_else(|| fault(Fault::Domain, "round", span)),
-                None => Err(self.not_known(&args.at(0))),
-            },
+            Builtin::PyRound => Err(self.not_known(&args.at(0))),
             Builtin::PyInt => self.number_of(args, DType::I32),
             Builtin::PyFloat => self.number_of(args, DType::F32),
-            Builtin::PyBool => self.number_of(args, DType::B1),
-            Builtin::PyStr => Ok(Val::str(&self.text_of(args.val(0)))),
+            Builtin::PyBool => self.condition(&args.at(0)).map(Val::from),
+            Builtin::PyStr => {
+                let known = self.require_fixed(&args.at(0))?;
+                fixed::str_of(&known, span).map(|text| Val::str(&text))
+            }
             Builtin::PyTuple => Ok(Val::tuple(self.sequence(&args.at(0))?)),
             Builtin::PyList => Ok(Val::Sequence(self.sequence(&args.at(0))?.into())),
             Builtin::PyEnumerate => {
                 let start = i128::from(self.require_int(&args.at(1))?);
                 let items = self.sequence(&args.at(0))?;
-                Ok(Val::Sequence(items.into_iter().zip(start..).map(|(item, i)| Val::tuple([Val::int(i), item])).collect()))
+                Ok(Val::Iterator(items.into_iter().zip(start..).map(|(item, i)| Val::tuple([Val::int(i), item])).collect()))
             }
             Builtin::PyZip => {
                 let mut columns = Vec::new();
@@ -67,21 +72,22 @@ impl Lowerer<'_> {
                     columns.push(self.sequence(&(given.value.clone(), given.span))?);
                 }
                 let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
-                Ok(Val::Sequence((0..rows).map(|row| Val::tuple(columns.iter().map(|column| column[row].clone()))).collect()))
+                Ok(Val::Iterator((0..rows).map(|row| Val::tuple(columns.iter().map(|column| column[row].clone()))).collect()))
             }
-            Builtin::PyReversed => {
-                let mut items = self.sequence(&args.at(0))?;
-                items.reverse();
-                Ok(Val::Sequence(items.into()))
-            }
+            Builtin::PyReversed => match args.val(0) {
+                Val::Tuple(items) | Val::Sequence(items) => Ok(Val::Iterator(items.iter().rev().cloned().collect())),
+                other => Err(Box::new(
+                    Diagnostic::error(id::ARGUMENT_TYPE, args.span(0), format!("{} is not reversed", other.describe()))
+                        .help("`reversed` takes tuples, lists and ranges"),
+                )),
+            },
             Builtin::PyAll | Builtin::PyAny => {
-                let stops_at = builtin == Builtin::PyAny;
+                let op = if builtin == Builtin::PyAny { BoolOp::Or } else { BoolOp::And };
+                let mut found = Condition::Known(op == BoolOp::And);
                 for item in self.sequence(&args.at(0))? {
-                    if self.constant_truth(&(item, args.span(0)))? == stops_at {
-                        return Ok(Val::bool(stops_at));
-                    }
+                    found = self.and_then(op, found, span, |lowerer| lowerer.condition(&(item, args.span(0))))?;
                 }
-                Ok(Val::bool(!stops_at))
+                Ok(found.into())
             }
             Builtin::PyIsInstance => {
                 let classes: Vec<Val> = match args.val(1) {
@@ -96,6 +102,15 @@ impl Lowerer<'_> {
                             format!("expected a class, found {}", class.describe()),
                         )));
                     }
+                }
+                let numbers = [Builtin::PyInt, Builtin::PyFloat, Builtin::PyBool];
+                let is_number = |class: &Val| matches!(class, Val::Builtin(builtin) if numbers.contains(builtin));
+                if matches!(args.val(0), Val::Tile(tile) if tile.shape.is_empty()) && classes.iter().any(is_number) {
+                    return Err(Box::new(
+                        Diagnostic::error(id::ARGUMENT_TYPE, span, "a run-time scalar is no number of Python's")
+                            .also(args.span(0), format!("this is {}", args.val(0).describe()))
+                            .help("ask for `ct.Scalar`, or for its `dtype`"),
+                    ));
                 }
                 Ok(Val::bool(classes.iter().any(|class| is_instance(args.val(0), class))))
             }
@@ -178,42 +193,56 @@ impl Lowerer<'_> {
     /// `int(x)`, `float(x)`, `bool(x)`.
     fn number_of(&mut self, args: &Args, dtype: DType) -> Res<Val> {
         let at = args.at(0);
-        match (&at.0, dtype) {
-            (Val::Num(number), DType::B1) => Ok(Val::bool(number.truth())),
-            (Val::Num(number), DType::F32) => Ok(Val::Num(Num::Float(number.as_f64()))),
-            (Val::Num(Num::Float(value)), _) if value.is_finite() && value.abs() < 1e30 => Ok(Val::int(value.trunc() as i128)),
-            (Val::Num(Num::Float(_)), _) => Err(fault(Fault::Domain, "int", at.1)),
-            (Val::Num(number), _) => Ok(Val::int(number.as_int().unwrap_or(0))),
-            (Val::Str(text), DType::F32) => match text.trim().to_ascii_lowercase().as_str() {
-                "inf" | "+inf" | "infinity" => Ok(Val::Num(Num::Float(f64::INFINITY))),
-                "-inf" | "-infinity" => Ok(Val::Num(Num::Float(f64::NEG_INFINITY))),
-                other => match other.parse() {
-                    Ok(value) => Ok(Val::Num(Num::Float(value))),
-                    Err(_) => Err(fault(Fault::Domain, "float", at.1)),
-                },
-            },
-            (Val::Str(text), DType::I32) => match text.trim().parse::<i64>() {
-                Ok(value) => Ok(Val::int(value)),
-                Err(_) => Err(fault(Fault::Domain, "int", at.1)),
-            },
-            _ => {
-                if !self.shape_of(&at)?.is_empty() {
-                    return Err(Box::new(
-                        Diagnostic::error(id::ARGUMENT_TYPE, at.1, "only scalars are converted by calling a type")
-                            .label(format!("this is {}", at.0.describe()))
-                            .help("write `.astype(...)`"),
-                    ));
-                }
-                let own = self.dtype_of(&at)?;
-                // A scalar that has the kind already keeps its width.
-                let keeps = match dtype {
-                    DType::I32 => own.is_integer(),
-                    DType::F32 => own.is_float(),
-                    _ => false,
-                };
-                if keeps { Ok(at.0) } else { self.tile_as(&at, dtype).map(Val::Tile) }
-            }
+        if !self.shape_of(&at)?.is_empty() {
+            return Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, at.1, "only scalars are converted by calling a type")
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("write `.astype(...)`"),
+            ));
         }
+        let own = self.dtype_of(&at)?;
+        // A scalar that has the kind already keeps its width.
+        let keeps = match dtype {
+            DType::I32 => own.is_integer(),
+            DType::F32 => own.is_float(),
+            _ => false,
+        };
+        if keeps { Ok(at.0) } else { self.tile_as(&at, dtype).map(Val::Tile) }
+    }
+
+    /// A function of all items of a generator expression, which are made here one after another: `any` and `all` stop where they can.
+    pub(crate) fn over_generator(&mut self, builtin: Builtin, generator: &Expr, span: Span) -> Res<Option<Val>> {
+        let ExprKind::Comprehension { element, clauses, names, lazy: true } = &generator.kind else { return Ok(None) };
+        let op = match builtin {
+            Builtin::PyAny => Some(BoolOp::Or),
+            Builtin::PyAll => Some(BoolOp::And),
+            Builtin::PyTuple | Builtin::PyList | Builtin::PySum | Builtin::PyMin | Builtin::PyMax | Builtin::MathProd => None,
+            _ => return Ok(None),
+        };
+        let Some(op) = op else {
+            let list =
+                ExprKind::Comprehension { element: element.clone(), clauses: clauses.clone(), names: names.clone(), lazy: false };
+            let value = self.expr(&Expr { kind: list, span: generator.span })?;
+            let given = vec![Given { keyword: None, value, span: generator.span }];
+            return self.call_value(&Val::Builtin(builtin), given, span).map(Some);
+        };
+        let mut found = Condition::Known(op == BoolOp::And);
+        let mut made = self.func.blocks[self.block].ops.len();
+        self.comprehension(element, clauses, names, &mut |lowerer, item| {
+            let next = lowerer.condition(&(item, element.span))?;
+            if matches!(found, Condition::AtRunTime(_)) && !lowerer.is_pure_from(made) {
+                return Err(Box::new(
+                    Diagnostic::error(id::UNSUPPORTED, element.span, format!("`{}` stops where it can", builtin.row().name))
+                        .label("whether this is evaluated is known at run time only, and it reads or writes memory")
+                        .help("write a list, whose items are made at once: `[... for ...]`"),
+                ));
+            }
+            let before = std::mem::replace(&mut found, Condition::Known(false));
+            found = lowerer.and_then(op, before, span, |_| Ok(next))?;
+            made = lowerer.func.blocks[lowerer.block].ops.len();
+            Ok(!matches!(found, Condition::Known(value) if value == (op == BoolOp::Or)))
+        })?;
+        Ok(Some(found.into()))
     }
 
     /// Functions of `math`, on compile-time numbers.

@@ -53,6 +53,11 @@ impl Lowerer<'_> {
         }
     }
 
+    /// The diagnostic for an index that is no integer known now.
+    pub(crate) fn not_an_integer(&self, at: &At) -> Box<Diagnostic> {
+        self.wrong("an integer", at)
+    }
+
     pub(crate) fn require_bool(&self, at: &At) -> Res<bool> {
         match at.0.number() {
             Some(Num::Bool(value)) => Ok(value),

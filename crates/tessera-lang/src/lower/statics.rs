@@ -7,6 +7,7 @@ use crate::ast::{Arg, Expr, ExprKind};
 use crate::bind::Args;
 use crate::builtins::Builtin;
 use crate::diagnostics::id;
+use crate::number::Num;
 use crate::value::Val;
 
 impl Lowerer<'_> {
@@ -15,6 +16,14 @@ impl Lowerer<'_> {
         let outside = std::mem::replace(&mut self.is_static, true);
         let result = self.expr(expr);
         self.is_static = outside;
+        result
+    }
+
+    /// Evaluates what a message is made of.
+    fn told(&mut self, work: impl FnOnce(&mut Self) -> Res<Val>) -> Res<Val> {
+        let outside = std::mem::replace(&mut self.telling, true);
+        let result = work(self);
+        self.telling = outside;
         result
     }
 
@@ -32,11 +41,28 @@ impl Lowerer<'_> {
             _ => return Err(Box::new(Diagnostic::error(id::CALL, span, "`static_assert` takes a condition and a message"))),
         };
         let value = self.statically(condition)?;
-        if self.constant_truth(&(value, condition.span))? {
-            return Ok(Val::None);
+        match value.number() {
+            Some(Num::Bool(true)) => return Ok(Val::None),
+            Some(Num::Bool(false)) => {}
+            _ => {
+                let error = match &value {
+                    Val::Tile(tile) if tile.known.is_none() => Diagnostic::error(
+                        id::NOT_CONSTANT,
+                        condition.span,
+                        "a compile-time assertion needs a condition known then",
+                    ),
+                    _ => Diagnostic::error(
+                        id::ARGUMENT_TYPE,
+                        condition.span,
+                        "the condition of `static_assert` is `True` or `False`",
+                    )
+                    .help("compare it, for example with `!= 0` or `is not None`"),
+                };
+                return Err(Box::new(error.label(format!("this is {}", value.describe()))));
+            }
         }
         let text = match message {
-            Some(message) => match self.statically(message)? {
+            Some(message) => match self.told(|lowerer| lowerer.statically(message))? {
                 Val::None => String::new(),
                 value => format!(": {}", self.text_of(&value)),
             },
@@ -65,7 +91,7 @@ impl Lowerer<'_> {
         {
             let text = match args.as_slice() {
                 [Arg { keyword: None, value }] => {
-                    let value = self.statically(value)?;
+                    let value = self.told(|lowerer| lowerer.statically(value))?;
                     self.text_of(&value)
                 }
                 _ => String::new(),

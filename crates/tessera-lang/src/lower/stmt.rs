@@ -6,7 +6,7 @@ use super::expr::unsupported;
 use super::{Flow, Lowerer, Res};
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostics::id;
-use crate::value::{Closure, Val};
+use crate::value::Val;
 
 /// What runs after a list of statements inside an inlined function: the rest of the lists around it.
 #[derive(Clone, Copy)]
@@ -33,14 +33,17 @@ impl Lowerer<'_> {
                 match &stmt.kind {
                     StmtKind::If { test, body, orelse } => return self.returning_if(test, body, orelse, &after),
                     StmtKind::For { .. } | StmtKind::While { .. } => {
-                        self.deeper(stmt.span, |lowerer| lowerer.stmt(stmt))?;
-                        return self.after_returning_loop(&after, stmt.span);
+                        return match self.deeper(stmt.span, |lowerer| lowerer.stmt(stmt))? {
+                            Flow::Falls => self.after_returning_loop(&after, stmt.span),
+                            flow => Ok(flow),
+                        };
                     }
                     _ => {}
                 }
             }
-            if self.deeper(stmt.span, |lowerer| lowerer.stmt(stmt))? == Flow::Exits {
-                return Ok(Flow::Exits);
+            match self.deeper(stmt.span, |lowerer| lowerer.stmt(stmt))? {
+                Flow::Falls => {}
+                flow => return Ok(flow),
             }
         }
         match rest {
@@ -72,18 +75,8 @@ impl Lowerer<'_> {
                     self.expr(value)?;
                 }
             }
-            StmtKind::For { target, iterable, body, has_else } => {
-                if *has_else {
-                    return Err(unsupported("`else` behind a loop", stmt.span));
-                }
-                return self.for_loop(target, iterable, body, stmt.span);
-            }
-            StmtKind::While { test, body, has_else } => {
-                if *has_else {
-                    return Err(unsupported("`else` behind a loop", stmt.span));
-                }
-                return self.while_loop(test, body, stmt.span);
-            }
+            StmtKind::For { target, iterable, body } => return self.for_loop(target, iterable, body, stmt.span),
+            StmtKind::While { test, body } => return self.while_loop(test, body, stmt.span),
             StmtKind::If { test, body, orelse } => return self.if_stmt(test, body, orelse, stmt.span),
             StmtKind::Break => return self.break_(stmt.span),
             StmtKind::Continue => return self.continue_(stmt.span),
@@ -98,12 +91,11 @@ impl Lowerer<'_> {
                 ));
             }
             StmtKind::Function(function) => {
-                if let Some(what) = function.unsupported {
-                    return Err(unsupported(what, function.name.span));
+                if let Some((what, place)) = function.unsupported {
+                    return Err(unsupported(what, place));
                 }
-                let captured = Some(self.capture());
-                let closure = Val::Closure(std::rc::Rc::new(Closure { function: function.clone(), captured }));
-                self.bind(&function.name.name, closure, function.name.span);
+                let value = self.define(function)?;
+                self.bind(&function.name.name, value, function.name.span);
             }
             StmtKind::Import(_) => return Err(unsupported("an import", stmt.span)),
             StmtKind::Unsupported(what) => return Err(unsupported(what, stmt.span)),
@@ -116,6 +108,7 @@ impl Lowerer<'_> {
             Some(value) => self.at(value)?,
             None => (Val::None, span),
         };
+        self.check_kept(&result.0, result.1)?;
         if self.frame().is_kernel {
             if !matches!(result.0, Val::None) {
                 return Err(Box::new(
@@ -124,11 +117,10 @@ impl Lowerer<'_> {
                         .help("store results with `ct.store`"),
                 ));
             }
-            self.check_unrolled("return", span)?;
             self.emit(ScheduleOp::Return {}, &[], []);
             return Ok(Flow::Exits);
         }
-        if self.frame().loops.is_empty() {
+        if self.loops_are_unrolled() {
             self.frame().returned = Some(result);
             return Ok(Flow::Exits);
         }
@@ -178,6 +170,7 @@ pub(crate) fn assigned(stmts: &[Stmt], names: &mut Vec<String>) {
                 assigned(body, names);
                 assigned(orelse, names);
             }
+            StmtKind::Function(function) if !names.contains(&function.name.name) => names.push(function.name.name.clone()),
             _ => {}
         }
     }

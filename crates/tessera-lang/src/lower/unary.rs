@@ -4,13 +4,15 @@ use tessera_ir::attrs::{NanOrder, Overflow, Predicate, Rounding};
 use tessera_ir::{Diagnostic, ScheduleOp, Span};
 use tessera_types::DType;
 
-use super::arith::{FloatMode, fault};
+use super::arith::FloatMode;
+use super::control::Condition;
 use super::operand::At;
 use super::{Lowerer, Res};
 use crate::ast::UnaryOp;
 use crate::bind::Args;
 use crate::builtins::Builtin;
 use crate::diagnostics::id;
+use crate::fixed::fault;
 use crate::number::{Fault, Num};
 use crate::promote::{dtype_name, is_restricted};
 use crate::value::{Tile, Val};
@@ -202,15 +204,9 @@ impl Lowerer<'_> {
                     }
                 }
             },
-            UnaryOp::Not => match &x.0 {
-                Val::Tile(tile) if tile.known.is_none() || !tile.shape.is_empty() => {
-                    let tile = self.convert(tile.clone(), DType::B1, None, span)?;
-                    self.unary_with(Builtin::BitNot, &(Val::Tile(tile), x.1), FloatMode::default(), span)
-                }
-                _ => {
-                    let truth = self.constant_truth(x)?;
-                    Ok(Val::bool(!truth))
-                }
+            UnaryOp::Not => match self.condition(x)? {
+                Condition::Known(value) => Ok(Val::bool(!value)),
+                Condition::AtRunTime(tile) => self.complement(&tile, span).map(Val::Tile),
             },
         }
     }

@@ -1,11 +1,9 @@
 //! Calls: functions of `tile`, Python's built-ins, functions of the file.
 
-use std::sync::Arc;
-
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::{Arch, DType};
 
-use super::env::{Entry, Frame, Item};
+use super::env::{Closure, Entry, Frame, Item};
 use super::functions::{self, Function};
 use super::memory::dtype_of;
 use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Space, Statement, Unary};
@@ -14,6 +12,7 @@ use super::value::{self, At, convert, truth, unify};
 use super::{Check, Res};
 use crate::ast::{self, Arg, Expr, ExprKind, StmtKind};
 use crate::diagnostics::id;
+use crate::file::Moment;
 use crate::fixed::{self, Fixed};
 use crate::written;
 
@@ -66,13 +65,13 @@ impl Check<'_> {
         }
         if let ExprKind::Name(name) = &function.kind
             && !self.is_local(function)
-            && !self.file.globals.contains_key(name)
+            && self.file.global(name, Moment::END).is_none()
             && let Some(result) = self.builtin(name, args, span)?
         {
             return Ok(result);
         }
         match self.expr(function)? {
-            Item::Function(callee) => self.inline(&callee, args, span),
+            Item::Function(closure) => self.inline(&closure, args, span),
             other => Err(Box::new(
                 Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function")
                     .label(format!("it is {}", other.describe())),
@@ -82,7 +81,7 @@ impl Check<'_> {
 
     /// A Python built-in, on compile-time values or on run-time ones; `None` when the name is none.
     fn builtin(&mut self, name: &str, args: &[Arg], span: Span) -> Res<Option<Item>> {
-        if !matches!(name, "int" | "float" | "bool" | "str" | "len" | "abs" | "min" | "max") {
+        if !fixed::BUILTINS.contains(&name) {
             return Ok(None);
         }
         if let Some(keyword) = args.iter().find_map(|arg| arg.keyword.as_ref()) {
@@ -100,7 +99,7 @@ impl Check<'_> {
             })
             .collect();
         if let Some(known) = known {
-            return fixed::builtin(name, &known, span).transpose().map(|value| value.map(Item::Fixed));
+            return fixed::builtin(name, &known, span).map(|value| Some(Item::Fixed(value)));
         }
         Ok(Some(match (name, items.as_slice()) {
             ("int", [at]) => match &at.0 {
@@ -316,16 +315,18 @@ impl Check<'_> {
     }
 
     /// Calls a function of the file: its body is walked in place.
-    fn inline(&mut self, callee: &Arc<ast::Function>, args: &[Arg], call: Span) -> Res<Item> {
+    fn inline(&mut self, closure: &Closure, args: &[Arg], call: Span) -> Res<Item> {
         self.step(call)?;
+        let callee = &closure.function;
         let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;
         let prefix = format!("{}/{}@{}", self.frame().prefix, callee.name.name, call.start);
-        let mut frame = Frame::new(prefix, &callee.body, false);
+        self.calls += 1;
+        let mut frame = Frame::new(self.calls, prefix, callee, closure.scope);
         let mut values = Vec::new();
-        for (param, given) in callee.params.iter().zip(bound) {
-            let item = match (given.first(), &param.default) {
+        for ((param, given), default) in callee.params.iter().zip(bound).zip(&closure.defaults) {
+            let item = match (given.first(), default) {
                 (Some(expr), _) => self.expr(expr)?,
-                (None, Some(default)) => Item::Fixed(fixed::evaluate(self.file, &|_| None, default)?),
+                (None, Some(default)) => default.clone(),
                 (None, None) => continue,
             };
             let assigned = frame.parameter(&param.name.name);

@@ -1,5 +1,6 @@
 //! Names: what they stand for at one place of a kernel, and what is known after branches and loops.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -8,12 +9,13 @@ use tessera_types::DType;
 
 use super::program::{Expression, ExpressionKind, Memory, Statement};
 use super::{Check, Held, Settled};
-use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
+use crate::ast::{Expr, ExprKind, Function, Names, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed, Outer};
 use crate::lower::Res;
 use crate::number::Num;
 use crate::promote::{dtype_name, promote};
+use crate::written;
 
 /// What an expression is.
 #[derive(Clone, Debug)]
@@ -24,7 +26,17 @@ pub(super) enum Item {
     /// Sizes of an array.
     Shape(Memory),
     Context,
-    Function(Arc<Function>),
+    Function(Rc<Closure>),
+}
+
+/// A function of the file.
+#[derive(Debug)]
+pub(super) struct Closure {
+    pub(super) function: Arc<Function>,
+    /// The call whose variables it sees from outside; none for a function of module level.
+    pub(super) scope: Option<usize>,
+    /// The values of its parameters' defaults.
+    pub(super) defaults: Vec<Option<Item>>,
 }
 
 /// What a name stands for.
@@ -40,6 +52,11 @@ pub(super) enum Entry {
 
 /// Names of one function.
 pub(super) struct Frame {
+    /// What no other call of the walk has.
+    pub(super) serial: usize,
+    /// The call that its function sees from outside.
+    outer: Option<usize>,
+    own: Arc<Names>,
     /// What distinguishes its variables from those of other calls.
     pub(super) prefix: String,
     pub(super) names: IndexMap<String, Entry>,
@@ -49,10 +66,11 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(prefix: String, body: &[Stmt], is_kernel: bool) -> Frame {
+    /// A call of a function; without a scope of its own, of one of module level.
+    pub(super) fn new(serial: usize, prefix: String, function: &Function, outer: Option<usize>) -> Frame {
         let mut assigned = IndexMap::new();
-        count(body, &mut assigned);
-        Frame { prefix, names: IndexMap::new(), assigned, is_kernel }
+        count(&function.body, &mut assigned);
+        Frame { serial, outer, own: function.names.clone(), prefix, names: IndexMap::new(), assigned, is_kernel: serial == 0 }
     }
 
     /// Counts a parameter's argument as an assignment; true when the function assigns to it too.
@@ -108,7 +126,7 @@ impl Item {
             Item::Array(_) => "an array".to_string(),
             Item::Shape(_) => "the sizes of an array".to_string(),
             Item::Context => "a context".to_string(),
-            Item::Function(function) => format!("the function `{}`", function.name.name),
+            Item::Function(closure) => format!("the function `{}`", closure.function.name.name),
         }
     }
 
@@ -117,7 +135,13 @@ impl Item {
             (Item::Fixed(a), Item::Fixed(b)) => a == b,
             (Item::Array(a), Item::Array(b)) | (Item::Shape(a), Item::Shape(b)) => a == b,
             (Item::Context, Item::Context) => true,
-            (Item::Function(a), Item::Function(b)) => Arc::ptr_eq(a, b),
+            (Item::Function(a), Item::Function(b)) => {
+                let default = |pair: (&Option<Item>, &Option<Item>)| match pair {
+                    (Some(a), Some(b)) => a.same(b),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                Arc::ptr_eq(&a.function, &b.function) && a.scope == b.scope && a.defaults.iter().zip(&b.defaults).all(default)
+            }
             _ => false,
         }
     }
@@ -130,9 +154,45 @@ impl Check<'_> {
 
     /// What a name stands for.
     pub(super) fn name(&mut self, name: &str, span: Span) -> Res<Item> {
-        match self.frame().names.get(name).cloned() {
-            Some(Entry::Item(item)) => return Ok(item),
-            Some(Entry::Local) => return Ok(self.local(name, span)),
+        let mut at = self.frames.len() - 1;
+        loop {
+            if let Some(item) = self.own_name(at, name, span)? {
+                return Ok(item);
+            }
+            let Some(outer) = self.frames[at].outer else { break };
+            at = self.frames.iter().position(|frame| frame.serial == outer).ok_or_else(|| {
+                Box::new(
+                    Diagnostic::error(
+                        id::UNSUPPORTED,
+                        span,
+                        "a function can't outlive the call that defined it in a per-thread kernel",
+                    )
+                    .label(format!("`{name}` may belong to a call that is over")),
+                )
+            })?;
+        }
+        match fixed::outer(self.file, &self.named, name).transpose()? {
+            Some(Outer::Fixed(value)) => Ok(Item::Fixed(value)),
+            Some(Outer::Function(function, moment)) => {
+                written::callable(self.file, &function, moment, span)?;
+                self.closure(&function, None, |check, default| fixed::evaluate(check.file, default, moment).map(Item::Fixed))
+            }
+            None => Err(Box::new(
+                Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
+                    .label("not found in this kernel or file"),
+            )),
+        }
+    }
+
+    /// What a name stands for in one of the calls under way; `None` where it is none of its names.
+    fn own_name(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
+        let frame = &self.frames[at];
+        match frame.names.get(name) {
+            Some(Entry::Item(item)) => return Ok(Some(item.clone())),
+            Some(Entry::Local) => {
+                let key = format!("{}/{name}", frame.prefix);
+                return Ok(Some(self.local(&key, span)));
+            }
             Some(Entry::Maybe(place)) => {
                 return Err(Box::new(
                     Diagnostic::error(
@@ -141,37 +201,52 @@ impl Check<'_> {
                         format!("`{name}` is not assigned on every path that leads here"),
                     )
                     .label("used here")
-                    .also(place, "assigned on some path")
+                    .also(*place, "assigned on some path")
                     .help(format!("assign `{name}` before the branch or loop")),
                 ));
             }
             None => {}
         }
-        if self.frame().is_kernel
-            && let Some(item) = self.params.get(name)
-        {
-            return Ok(item.clone());
+        match self.params.get(name).filter(|_| frame.is_kernel) {
+            Some(item) => Ok(Some(item.clone())),
+            None if frame.own.own.contains(name) => Err(Box::new(
+                Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
+                    .help(format!("a name that a function assigns is its own in all of it: assign `{name}` first")),
+            )),
+            None => Ok(None),
         }
-        match fixed::outer(self.file, &self.named, name).transpose()? {
-            Some(Outer::Fixed(value)) => return Ok(Item::Fixed(value)),
-            Some(Outer::Function(function)) => return Ok(Item::Function(function)),
-            None => {}
+    }
+
+    /// A function with its defaults evaluated.
+    pub(super) fn closure(
+        &mut self,
+        function: &Arc<Function>,
+        scope: Option<usize>,
+        mut evaluate: impl FnMut(&mut Self, &Expr) -> Res<Item>,
+    ) -> Res<Item> {
+        let mut defaults = Vec::new();
+        for param in &function.params {
+            defaults.push(param.default.as_ref().map(|default| evaluate(self, default)).transpose()?);
         }
-        let assigned = self.frame().assigned.contains_key(name);
-        let diagnostic = if assigned {
-            Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
-        } else {
-            Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
-                .label("not found in this kernel or file")
-        };
-        Err(Box::new(diagnostic))
+        Ok(Item::Function(Rc::new(Closure { function: function.clone(), scope, defaults })))
+    }
+
+    /// True when a name is a variable of a function here or around it.
+    pub(super) fn is_variable(&self, name: &str) -> bool {
+        let mut at = self.frames.last();
+        while let Some(frame) = at {
+            if frame.names.contains_key(name) || frame.own.own.contains(name) {
+                return true;
+            }
+            at = frame.outer.and_then(|outer| self.frames.iter().find(|frame| frame.serial == outer));
+        }
+        false
     }
 
     /// A variable's value.
-    fn local(&mut self, name: &str, span: Span) -> Item {
-        let key = self.key(name);
-        let (dtype, uniform) = self.settled.get(&key).map_or((DType::F32, true), |own| (own.dtype, own.uniform));
-        let position = self.position(&key);
+    fn local(&mut self, key: &str, span: Span) -> Item {
+        let (dtype, uniform) = self.settled.get(key).map_or((DType::F32, true), |own| (own.dtype, own.uniform));
+        let position = self.position(key);
         Item::Value(Expression { kind: ExpressionKind::Local(position), dtype, uniform, span })
     }
 

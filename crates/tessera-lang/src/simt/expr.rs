@@ -28,9 +28,17 @@ impl Check<'_> {
                 for item in items {
                     values.push(self.fixed(item, "an item of a tuple")?);
                 }
-                Ok(Item::Fixed(Fixed::Tuple(values.into())))
+                let is_tuple = matches!(expr.kind, ExprKind::Tuple(_));
+                Ok(Item::Fixed(if is_tuple { Fixed::Tuple(values.into()) } else { Fixed::List(values.into()) }))
             }
             ExprKind::Attribute(base, member) => self.attribute(expr, base, &member.name, member.span),
+            ExprKind::Unary(UnaryOp::Not, value) => {
+                let at = self.test(value)?;
+                match &at.0 {
+                    Item::Fixed(value) => fixed::unary(UnaryOp::Not, value, expr.span).map(Item::Fixed),
+                    _ => value::unary(Unary::Not, "not", &at, expr.span),
+                }
+            }
             ExprKind::Unary(op, value) => {
                 let at = self.at(value)?;
                 match (&at.0, op) {
@@ -39,10 +47,6 @@ impl Check<'_> {
                     (Item::Value(_), UnaryOp::Pos) => Ok(at.0),
                     (Item::Value(value), UnaryOp::Invert) if !value.dtype.is_float() => {
                         value::unary(Unary::Not, "~", &at, expr.span)
-                    }
-                    (Item::Value(_), UnaryOp::Not) => {
-                        let truth = (Item::Value(truth(&at)?), at.1);
-                        value::unary(Unary::Not, "not", &truth, expr.span)
                     }
                     (other, _) => Err(Box::new(
                         Diagnostic::error(id::OPERAND_TYPE, expr.span, "the operator does not take this value")
@@ -54,12 +58,12 @@ impl Check<'_> {
                 let (a, b) = (self.at(a)?, self.at(b)?);
                 self.operate(*op, &a, &b, expr.span)
             }
-            ExprKind::BoolOp(op, items) => self.bool_op(*op, items),
+            ExprKind::BoolOp(op, items) => self.bool_value(*op, items),
             ExprKind::Compare(first, rest) => self.comparison(first, rest, expr.span),
             ExprKind::IfElse { test, body, orelse } => {
-                let condition = self.at(test)?;
+                let condition = self.test(test)?;
                 if let Item::Fixed(value) = &condition.0 {
-                    return self.expr(if value.truth() { body } else { orelse });
+                    return self.expr(if value.truth(test.span)? { body } else { orelse });
                 }
                 self.choose(&condition, body, orelse, expr.span)
             }
@@ -115,20 +119,84 @@ impl Check<'_> {
         match before {
             Some(before) => {
                 let condition = truth(before)?;
-                self.apart(&condition, |check| check.at(expr))
+                self.apart(&condition, |check| check.test(expr))
             }
-            None => Ok((self.at(expr)?, Vec::new())),
+            None => Ok((self.test(expr)?, Vec::new())),
         }
     }
 
-    fn bool_op(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
+    /// The truth of an expression where nothing else of it is asked for, as behind `if`: a compile-time value or a truth value.
+    pub(super) fn test(&mut self, expr: &Expr) -> Res<At> {
+        match &expr.kind {
+            ExprKind::BoolOp(op, items) => Ok((self.bool_test(*op, items)?, expr.span)),
+            _ => match self.at(expr)? {
+                at @ (Item::Fixed(_), _) => Ok(at),
+                at => Ok((Item::Value(truth(&at)?), at.1)),
+            },
+        }
+    }
+
+    /// `a and b`, `a or b`, which yield one of their operands.
+    fn bool_value(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
+        let Some((first, rest)) = items.split_first() else { return Ok(Item::Fixed(Fixed::None)) };
+        let left = self.at(first)?;
+        if rest.is_empty() {
+            return Ok(left.0);
+        }
+        let or = op == BoolOp::Or;
+        let value = match &left.0 {
+            Item::Fixed(value) if value.truth(left.1)? == or => return Ok(left.0),
+            Item::Fixed(_) => return self.bool_value(op, rest),
+            Item::Value(value) => value.clone(),
+            _ => return Err(value::not_a_value(&left)),
+        };
+        let condition = truth(&left)?;
+        let place = rest.last().map_or(left.1, |last| rest[0].span.to(last.span));
+        let (right, mut apart) = self.apart(&condition, |check| Ok((check.bool_value(op, rest)?, place)))?;
+        let is_truth = matches!(&right.0, Item::Value(right) if right.dtype == DType::B1)
+            || matches!(&right.0, Item::Fixed(Fixed::Num(Num::Bool(_))));
+        if value.dtype == DType::B1 && is_truth {
+            return self.then(or, Some(&left), &right, apart);
+        }
+        let (x, y) = unify(&left, &right, false)?;
+        let keeps = match &right.0 {
+            Item::Value(right) => right.dtype == y.dtype,
+            other => matches!(other, Item::Fixed(Fixed::Num(Num::Int(_) | Num::Float(_)))),
+        };
+        if !keeps || x.dtype != value.dtype || value.dtype == DType::B1 {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::PATH_TYPE,
+                    left.1.to(place),
+                    "`and` and `or` yield one of their operands, which have different types",
+                )
+                .also(left.1, format!("this is {}", left.0.describe()))
+                .also(place, format!("this is {}", right.0.describe()))
+                .help("write `bool(x)` for its truth"),
+            ));
+        }
+        let (dtype, uniform, span) = (x.dtype, x.uniform && y.uniform && condition.uniform, left.1.to(place));
+        if apart.is_empty() {
+            let chosen = if or { [condition, x, y] } else { [condition, y, x] };
+            return Ok(Item::Value(Expression { kind: ExpressionKind::Select(Box::new(chosen)), dtype, uniform, span }));
+        }
+        let (position, chosen) = self.unnamed(dtype, uniform, span);
+        self.out.push(Statement::Assign(position, x));
+        apart.push(Statement::Assign(position, y));
+        let (body, orelse) = if or { (Vec::new(), apart) } else { (apart, Vec::new()) };
+        self.out.push(Statement::If { test: condition, body, orelse });
+        Ok(Item::Value(chosen))
+    }
+
+    /// `a and b`, `a or b` as truth values.
+    fn bool_test(&mut self, op: BoolOp, items: &[Expr]) -> Res<Item> {
         let stops = op == BoolOp::Or;
         let mut left: Option<At> = None;
         let mut last = Item::Fixed(Fixed::bool(!stops));
         for item in items {
             let (at, apart) = self.next(left.as_ref(), item)?;
             if let Item::Fixed(value) = &at.0 {
-                let decides = value.truth() == stops;
+                let decides = value.truth(at.1)? == stops;
                 match &left {
                     None if decides => return Ok(at.0),
                     None => last = at.0.clone(),
@@ -175,14 +243,24 @@ impl Check<'_> {
         let mut left = self.at(first)?;
         let mut all: Option<At> = None;
         for (op, right) in rest {
-            let (right, apart) = self.next(all.as_ref().filter(|(item, _)| !matches!(item, Item::Fixed(_))), right)?;
+            let (right, apart) = match all.as_ref().filter(|(item, _)| !matches!(item, Item::Fixed(_))) {
+                Some(before) => {
+                    let condition = truth(before)?;
+                    self.apart(&condition, |check| check.at(right))?
+                }
+                None => (self.at(right)?, Vec::new()),
+            };
             let one = self.compare(*op, &left, &right, span)?;
             let one = match (&all, one) {
                 (None, one) => one,
-                (Some((Item::Fixed(before), _)), one) if before.truth() => one,
-                (Some((before @ Item::Fixed(_), _)), _) => before.clone(),
+                (Some((Item::Fixed(_), _)), one) => one,
                 (Some(before), one) => self.then(false, Some(before), &(one, span), apart)?,
             };
+            if let Item::Fixed(value) = &one
+                && !value.truth(span)?
+            {
+                return Ok(one);
+            }
             all = Some((one, span));
             left = right;
         }
@@ -231,8 +309,17 @@ impl Check<'_> {
                     )),
                 }
             }
-            Item::Fixed(value @ (Fixed::Str(_) | Fixed::Tuple(_))) => {
+            Item::Fixed(value @ (Fixed::Str(_) | Fixed::Tuple(_) | Fixed::List(_) | Fixed::Range(_) | Fixed::Path(_))) => {
                 let value = value.clone();
+                if let ExprKind::Slice(parts) = &index.kind {
+                    let mut bounds = [None; 3];
+                    for (bound, part) in bounds.iter_mut().zip(parts) {
+                        let part = part.as_ref().map(|part| self.fixed(part, "the bound of a slice")).transpose()?;
+                        *bound =
+                            part.filter(|part| *part != Fixed::None).map(|part| self.whole(&part, index.span)).transpose()?;
+                    }
+                    return fixed::slice(&value, bounds, span).map(Item::Fixed);
+                }
                 let index = self.fixed(index, "the index of a tuple or string")?;
                 fixed::item(&value, &index, span).map(Item::Fixed)
             }
@@ -241,6 +328,15 @@ impl Check<'_> {
                     .label(format!("this is {}", other.describe())),
             )),
         }
+    }
+
+    fn whole(&self, value: &Fixed, span: Span) -> Res<i128> {
+        value.as_int().ok_or_else(|| {
+            Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, span, "an index is an integer")
+                    .label(format!("this is {}", value.describe())),
+            )
+        })
     }
 
     /// The value of an element.
@@ -324,10 +420,7 @@ impl Check<'_> {
     /// True when the leftmost name of a path is a variable or parameter.
     pub(super) fn is_local(&mut self, expr: &Expr) -> bool {
         match &expr.kind {
-            ExprKind::Name(name) => {
-                let is_param = self.frame().is_kernel && self.params.contains_key(name);
-                is_param || self.frame().names.contains_key(name)
-            }
+            ExprKind::Name(name) => self.is_variable(name),
             ExprKind::Attribute(base, _) => self.is_local(base),
             _ => false,
         }

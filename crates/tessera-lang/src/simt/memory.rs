@@ -41,7 +41,7 @@ impl Check<'_> {
         for expr in shape {
             let value = self.fixed(expr, "the size of an allocation")?;
             let sizes = match &value {
-                Fixed::Tuple(items) => items.to_vec(),
+                Fixed::Tuple(items) | Fixed::List(items) => items.to_vec(),
                 _ => vec![value.clone()],
             };
             for size in sizes {

@@ -72,6 +72,8 @@ struct Check<'f> {
     /// Compile-time names of the configuration and of dtype variables.
     named: IndexMap<String, Fixed>,
     frames: Vec<Frame>,
+    /// Calls that were walked so far.
+    calls: usize,
     /// Types of variables by frame and name, from this walk and those before.
     settled: IndexMap<String, Settled>,
     /// The variables.
@@ -126,8 +128,8 @@ pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType
 
 fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], options: &LowerOptions) -> Res<SimtKernel> {
     let at = kernel.function.name.span;
-    if let Some(what) = kernel.function.unsupported {
-        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, at, format!("a kernel can't use {what}"))));
+    if let Some((what, place)) = kernel.function.unsupported {
+        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, place, format!("a kernel can't use {what}"))));
     }
     let signature = signature::bind(file, kernel, args)?;
     let tensors = signature.params.iter().filter_map(|(name, (bound, span))| match bound {
@@ -172,7 +174,8 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             params: params.clone(),
             arrays: arrays.clone(),
             named: named.clone(),
-            frames: vec![Frame::new(String::new(), &kernel.function.body, true)],
+            frames: vec![Frame::new(0, String::new(), &kernel.function, None)],
+            calls: 0,
             settled: settled.clone(),
             locals: IndexMap::new(),
             allocations: Vec::new(),

@@ -4,7 +4,7 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::Check;
-use super::env::{Entry, Item};
+use super::env::Item;
 use super::program::{Expression, Memory, Place, Statement};
 use super::value::{At, convert, not_a_value, truth, typed};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
@@ -108,9 +108,6 @@ impl Check<'_> {
                 }
             },
             StmtKind::If { test, body, orelse } => return self.branch(test, body, orelse, stmt.span),
-            StmtKind::For { has_else: true, .. } | StmtKind::While { has_else: true, .. } => {
-                return Err(unsupported(stmt.span, "`else` on a loop"));
-            }
             StmtKind::For { target, iterable, body, .. } => self.count(target, iterable, body, stmt.span)?,
             StmtKind::While { test, body, .. } => self.repeat(test, body, stmt.span)?,
             StmtKind::Break | StmtKind::Continue if self.loops == 0 => {
@@ -140,7 +137,7 @@ impl Check<'_> {
             }
             StmtKind::Pass | StmtKind::AnnAssign(_, _, None) => {}
             StmtKind::Assert(test, _) => match self.expr(test)? {
-                Item::Fixed(value) if value.truth() => {}
+                Item::Fixed(value) if value.truth(test.span)? => {}
                 Item::Fixed(_) => {
                     return Err(Box::new(Diagnostic::error(id::STATIC_ASSERT, test.span, "the assertion does not hold")));
                 }
@@ -156,8 +153,16 @@ impl Check<'_> {
                 }
             },
             StmtKind::Function(function) => {
-                let name = function.name.name.clone();
-                self.frame().names.insert(name, Entry::Item(Item::Function(function.clone())));
+                written::undecorated(self.file, function, crate::file::Moment::END)?;
+                let scope = Some(self.frame().serial);
+                let item = self.closure(function, scope, |check, default| {
+                    Ok(match check.expr(default)? {
+                        // The value that it has now.
+                        Item::Value(value) => Item::Value(check.now(value)),
+                        item => item,
+                    })
+                })?;
+                self.bind(&function.name.name, item, function.name.span)?;
             }
             StmtKind::Raise(_) => return Err(unsupported(stmt.span, "`raise`")),
             StmtKind::Import(_) => return Err(unsupported(stmt.span, "`import`")),
@@ -175,7 +180,9 @@ impl Check<'_> {
             }
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
                 let items: Option<Vec<Item>> = match &at.0 {
-                    Item::Fixed(Fixed::Tuple(items)) => Some(items.iter().cloned().map(Item::Fixed).collect()),
+                    Item::Fixed(Fixed::Tuple(items) | Fixed::List(items)) => {
+                        Some(items.iter().cloned().map(Item::Fixed).collect())
+                    }
                     Item::Shape(memory) => {
                         Some((0..self.shape(*memory).len()).map(|axis| self.size(*memory, axis, at.1)).collect())
                     }
@@ -257,9 +264,9 @@ impl Check<'_> {
     }
 
     fn branch(&mut self, test: &Expr, body: &[Stmt], orelse: &[Stmt], span: Span) -> Res<Flow> {
-        let condition = (self.expr(test)?, test.span);
+        let condition = self.test(test)?;
         if let Item::Fixed(value) = &condition.0 {
-            return self.stmts(if value.truth() { body } else { orelse });
+            return self.stmts(if value.truth(test.span)? { body } else { orelse });
         }
         let condition = truth(&condition)?;
         let outside = self.divergent;
@@ -388,12 +395,12 @@ impl Check<'_> {
     fn repeat(&mut self, test: &Expr, body: &[Stmt], span: Span) -> Res<()> {
         let outside = std::mem::take(&mut self.out);
         self.loops += 1;
-        let condition = self.expr(test);
+        let condition = self.test(test);
         self.loops -= 1;
         let before = std::mem::replace(&mut self.out, outside);
-        let condition = (condition?, test.span);
+        let condition = condition?;
         if let Item::Fixed(value) = &condition.0 {
-            if !value.truth() {
+            if !value.truth(test.span)? {
                 return Ok(());
             }
             if !leaves(body) {

@@ -144,7 +144,7 @@ pub(super) fn truth(at: &At) -> Res<Expression> {
                 span: at.1,
             })
         }
-        Item::Fixed(value) => constant(Num::Bool(value.truth()), DType::B1, at.1),
+        Item::Fixed(value) => constant(Num::Bool(value.truth(at.1)?), DType::B1, at.1),
         _ => Err(Box::new(
             Diagnostic::error(id::CONDITION, at.1, "a condition is a truth value or a number")
                 .label(format!("this is {}", at.0.describe())),

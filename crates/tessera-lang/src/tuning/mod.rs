@@ -16,9 +16,9 @@ use tessera_types::{Arch, DType, Target};
 pub use legality::{Facts, check, threads};
 
 use crate::args::LowerOptions;
-use crate::ast::{Arg, Expr, ExprKind};
+use crate::ast::{Expr, ExprKind};
 use crate::diagnostics::id;
-use crate::file::{Kernel, ParsedFile};
+use crate::file::{Kernel, Moment, ParsedFile};
 use crate::fixed::{Fixed, evaluate};
 use crate::lower::Res;
 use crate::style::{decorator_args, decorator_path};
@@ -103,8 +103,8 @@ impl Kernel {
     /// Where the decorator is not understood.
     pub fn space(&self, file: &ParsedFile) -> Result<Option<Space>, Box<Diagnostic>> {
         for decorator in &self.function.decorators {
-            if decorator_path(file, decorator).as_deref() == Some("tessera.kernel.autotune") {
-                return read(file, decorator, decorator_args(decorator)).map(Some);
+            if decorator_path(file, decorator, self.at).as_deref() == Some("tessera.kernel.autotune") {
+                return read(file, decorator, self.at).map(Some);
             }
         }
         Ok(None)
@@ -129,18 +129,19 @@ fn wrong(span: Span, message: impl Into<String>) -> Box<Diagnostic> {
     )
 }
 
-fn read(file: &ParsedFile, decorator: &Expr, args: &[Arg]) -> Res<Space> {
+fn read(file: &ParsedFile, decorator: &Expr, at: Moment) -> Res<Space> {
     let mut space = Space::default();
     let mut declared = false;
-    for arg in args {
+    for arg in decorator_args(decorator) {
         let Some(name) = &arg.keyword else { return Err(wrong(arg.value.span, "tuning options are given by keyword")) };
         match name.name.as_str() {
             "space" => {
                 declared = true;
-                choices(file, &arg.value, &mut space.choices)?;
+                choices(file, &arg.value, at, &mut space.choices)?;
             }
             "key" => {
-                let Ok(Fixed::Tuple(items)) = evaluate(file, &|_| None, &arg.value) else {
+                let key = evaluate(file, &arg.value, at);
+                let Some(items) = key.as_ref().ok().and_then(Fixed::items) else {
                     return Err(wrong(arg.value.span, "`key` is a list of names"));
                 };
                 for item in items.iter() {
@@ -148,7 +149,7 @@ fn read(file: &ParsedFile, decorator: &Expr, args: &[Arg]) -> Res<Space> {
                     space.key.push(text.to_string());
                 }
             }
-            "cache" => match evaluate(file, &|_| None, &arg.value) {
+            "cache" => match evaluate(file, &arg.value, at) {
                 Ok(Fixed::Str(text)) => space.cache = Some(text.to_string()),
                 _ => return Err(wrong(arg.value.span, "`cache` is a path in quotes")),
             },
@@ -161,7 +162,7 @@ fn read(file: &ParsedFile, decorator: &Expr, args: &[Arg]) -> Res<Space> {
     Ok(space)
 }
 
-fn choices(file: &ParsedFile, expr: &Expr, into: &mut IndexMap<String, Vec<i64>>) -> Res<()> {
+fn choices(file: &ParsedFile, expr: &Expr, at: Moment, into: &mut IndexMap<String, Vec<i64>>) -> Res<()> {
     let mut entries: Vec<(String, Span, &Expr)> = Vec::new();
     match &expr.kind {
         ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "dict") => {
@@ -184,10 +185,8 @@ fn choices(file: &ParsedFile, expr: &Expr, into: &mut IndexMap<String, Vec<i64>>
     }
     let mut points = 1usize;
     for (name, span, value) in entries {
-        let values = match evaluate(file, &|_| None, value)? {
-            Fixed::Tuple(items) => items.iter().map(Fixed::as_int).collect::<Option<Vec<_>>>(),
-            _ => None,
-        };
+        let values = evaluate(file, value, at)?;
+        let values = values.items().and_then(|items| items.iter().map(Fixed::as_int).collect::<Option<Vec<_>>>());
         let values: Option<Vec<i64>> = values.and_then(|values| values.into_iter().map(|v| i64::try_from(v).ok()).collect());
         let Some(values) = values.filter(|values| !values.is_empty()) else {
             return Err(wrong(value.span, format!("`{name}` needs a list of integers or truth values")));

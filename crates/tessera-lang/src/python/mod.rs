@@ -1,9 +1,13 @@
-//! Python source to our syntax tree: the only file that sees the parser crate.
+//! Python source to our syntax tree: the only folder that sees the parser crate.
 //!
 //! Hostile input is stopped before it reaches the recursive parser: [`crate::nesting`] bounds how deep a text can nest.
 
+mod names;
+
+use std::cell::RefCell;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use ruff_python_ast as py;
 use ruff_text_size::{Ranged, TextRange};
 use tessera_ir::{Diagnostic, SourceId, Span};
@@ -15,11 +19,20 @@ use crate::ast::{
 use crate::diagnostics::id;
 use crate::nesting;
 
-/// The statements of a module, or the first syntax error.
-pub(crate) fn parse(source: SourceId, text: &str) -> Result<Vec<Stmt>, Box<Diagnostic>> {
+/// A module's text as a tree.
+pub(crate) struct Module {
+    /// Its statements, each with the names that it may bind.
+    pub(crate) stmts: Vec<(Stmt, Vec<String>)>,
+    /// The names that functions of the module declare `global`, and so may change.
+    pub(crate) changed: IndexMap<String, Span>,
+}
+
+/// A module's statements, or the first syntax error.
+pub(crate) fn parse(source: SourceId, text: &str) -> Result<Module, Box<Diagnostic>> {
     nesting::check(source, text)?;
+    let converter = Converter { source, loops: RefCell::default() };
     let module = ruff_python_parser::parse_module(text).map_err(|error| {
-        let mut span = Converter { source }.span(error.location);
+        let mut span = converter.span(error.location);
         if span.start == span.end {
             span.end = (span.end + 1).min(text.len() as u32).max(span.start);
         }
@@ -30,7 +43,17 @@ pub(crate) fn parse(source: SourceId, text: &str) -> Result<Vec<Stmt>, Box<Diagn
                 .help("kernel files are written in the syntax of Python 3.12"),
         )
     })?;
-    Ok(Converter { source }.stmts(&module.into_syntax().body))
+    let body = module.into_syntax().body;
+    let with_names = |stmt: &py::Stmt| {
+        let binds = names::bound(stmt);
+        converter
+            .stmts(std::slice::from_ref(stmt))
+            .into_iter()
+            .map(move |converted| (converted, binds.clone()))
+            .collect::<Vec<_>>()
+    };
+    let changed = names::globals(&body).into_iter().map(|(name, range)| (name, converter.span(range))).collect();
+    Ok(Module { stmts: body.iter().flat_map(with_names).collect(), changed })
 }
 
 fn decapitalise(message: &str) -> String {
@@ -45,6 +68,13 @@ fn decapitalise(message: &str) -> String {
 
 struct Converter {
     source: SourceId,
+    /// For each loop around this place, innermost last, the variable that says whether it was left by `break`, if that matters.
+    loops: RefCell<Vec<Option<String>>>,
+}
+
+/// The variable that says whether the loop at a place was left by `break`; no name of Python starts like this.
+fn broke(loop_: &impl Ranged) -> String {
+    format!("$broke{}", loop_.start().to_u32())
 }
 
 impl Converter {
@@ -57,7 +87,45 @@ impl Converter {
     }
 
     fn stmts(&self, stmts: &[py::Stmt]) -> Vec<Stmt> {
-        stmts.iter().map(|stmt| self.stmt(stmt)).collect()
+        let mut list = Vec::new();
+        for stmt in stmts {
+            match stmt {
+                py::Stmt::For(py::StmtFor { body, orelse, .. }) | py::Stmt::While(py::StmtWhile { body, orelse, .. }) => {
+                    self.loop_with_else(stmt, body, orelse, &mut list);
+                }
+                py::Stmt::Break(_) => {
+                    let left = self.loops.borrow().last().cloned().flatten();
+                    list.extend(left.map(|name| self.flag(&name, true, self.span(stmt.range()))));
+                    list.push(self.stmt(stmt));
+                }
+                _ => list.push(self.stmt(stmt)),
+            }
+        }
+        list
+    }
+
+    /// A loop, and behind it what runs unless a `break` left it.
+    fn loop_with_else(&self, stmt: &py::Stmt, body: &[py::Stmt], orelse: &[py::Stmt], list: &mut Vec<Stmt>) {
+        let span = self.span(stmt.range());
+        let name = (!orelse.is_empty() && names::breaks(body)).then(|| broke(stmt));
+        list.extend(name.iter().map(|name| self.flag(name, false, span)));
+        self.loops.borrow_mut().push(name.clone());
+        list.push(self.stmt(stmt));
+        self.loops.borrow_mut().pop();
+        let orelse = self.stmts(orelse);
+        match name {
+            None => list.extend(orelse),
+            Some(name) => {
+                let test = Expr { kind: ExprKind::Name(name), span };
+                list.push(Stmt { kind: StmtKind::If { test, body: Vec::new(), orelse }, span });
+            }
+        }
+    }
+
+    /// `name = value`, for a variable of ours.
+    fn flag(&self, name: &str, value: bool, span: Span) -> Stmt {
+        let target = Expr { kind: ExprKind::Name(name.to_string()), span };
+        Stmt { kind: StmtKind::Assign(vec![target], Expr { kind: ExprKind::Bool(value), span }), span }
     }
 
     fn stmt(&self, stmt: &py::Stmt) -> Stmt {
@@ -69,15 +137,10 @@ impl Converter {
             }
             py::Stmt::Expr(s) => StmtKind::Expr(self.expr(&s.value)),
             py::Stmt::For(s) if s.is_async => StmtKind::Unsupported("`async for`"),
-            py::Stmt::For(s) => StmtKind::For {
-                target: self.expr(&s.target),
-                iterable: self.expr(&s.iter),
-                body: self.stmts(&s.body),
-                has_else: !s.orelse.is_empty(),
-            },
-            py::Stmt::While(s) => {
-                StmtKind::While { test: self.expr(&s.test), body: self.stmts(&s.body), has_else: !s.orelse.is_empty() }
+            py::Stmt::For(s) => {
+                StmtKind::For { target: self.expr(&s.target), iterable: self.expr(&s.iter), body: self.stmts(&s.body) }
             }
+            py::Stmt::While(s) => StmtKind::While { test: self.expr(&s.test), body: self.stmts(&s.body) },
             py::Stmt::If(s) => self.conditional(&s.test, &s.body, &s.elif_else_clauses),
             py::Stmt::Break(_) => StmtKind::Break,
             py::Stmt::Continue(_) => StmtKind::Continue,
@@ -146,18 +209,25 @@ impl Converter {
 
     fn function(&self, s: &py::StmtFunctionDef) -> Function {
         let span = self.span(s.range());
+        let scope = names::Scope::of(&s.parameters, &s.body);
+        let declared = scope.declared.map(|(what, range)| (what, self.span(range)));
+        // A `break` in the function leaves no loop around it.
+        let around = std::mem::take(&mut *self.loops.borrow_mut());
+        let body = self.stmts(&s.body);
+        *self.loops.borrow_mut() = around;
         Function {
             name: self.ident(&s.name),
             decorators: s.decorator_list.iter().map(|d| self.expr(&d.expression)).collect(),
             params: self.params(&s.parameters),
             unsupported: if s.is_async {
-                Some("`async def`")
-            } else if s.parameters.kwarg.is_some() {
-                Some("`**` parameters")
+                Some(("`async def`", self.span(s.name.range())))
+            } else if let Some(kwarg) = &s.parameters.kwarg {
+                Some(("`**` parameters", self.span(kwarg.range())))
             } else {
-                None
+                declared
             },
-            body: self.stmts(&s.body),
+            names: Arc::new(scope.names()),
+            body,
             span,
         }
     }
@@ -258,17 +328,19 @@ impl Converter {
             py::Expr::Lambda(e) => {
                 let body = self.expr(&e.body);
                 let body_span = body.span;
+                let kwarg = e.parameters.as_ref().and_then(|p| p.kwarg.as_ref());
                 ExprKind::Lambda(Arc::new(Function {
                     name: Ident { name: "<lambda>".to_string(), span },
                     decorators: Vec::new(),
                     params: e.parameters.as_ref().map_or(Vec::new(), |p| self.params(p)),
-                    unsupported: None,
+                    names: Arc::new(names::Scope::of_lambda(e).names()),
+                    unsupported: kwarg.map(|kwarg| ("`**` parameters", self.span(kwarg.range()))),
                     body: vec![Stmt { kind: StmtKind::Return(Some(body)), span: body_span }],
                     span,
                 }))
             }
-            py::Expr::ListComp(e) => self.comprehension(&e.elt, &e.generators),
-            py::Expr::Generator(e) => self.comprehension(&e.elt, &e.generators),
+            py::Expr::ListComp(e) => self.comprehension(&e.elt, &e.generators, false),
+            py::Expr::Generator(e) => self.comprehension(&e.elt, &e.generators, true),
             py::Expr::Named(_) => ExprKind::Unsupported("`:=`"),
             py::Expr::Set(_) | py::Expr::SetComp(_) => ExprKind::Unsupported("a set"),
             py::Expr::DictComp(_) => ExprKind::Unsupported("a dictionary comprehension"),
@@ -281,9 +353,14 @@ impl Converter {
         Expr { kind, span }
     }
 
-    fn comprehension(&self, element: &py::Expr, clauses: &[py::Comprehension]) -> ExprKind {
+    fn comprehension(&self, element: &py::Expr, clauses: &[py::Comprehension], lazy: bool) -> ExprKind {
+        if clauses.iter().any(|clause| clause.is_async) {
+            return ExprKind::Unsupported("`async for`");
+        }
         ExprKind::Comprehension {
             element: self.boxed(element),
+            names: Arc::new(names::Scope::of_comprehension(&[element], clauses).names()),
+            lazy,
             clauses: clauses
                 .iter()
                 .map(|clause| Clause {
@@ -306,13 +383,22 @@ impl Converter {
                             py::InterpolatedStringElement::Literal(text) => parts.push(FPart::Text(text.value.to_string())),
                             py::InterpolatedStringElement::Interpolation(hole) => {
                                 let mut format = String::new();
+                                let mut value = self.expr(&hole.expression);
                                 for element in hole.format_spec.iter().flat_map(|spec| &spec.elements) {
                                     match element {
                                         py::InterpolatedStringElement::Literal(text) => format.push_str(&text.value),
-                                        py::InterpolatedStringElement::Interpolation(_) => format.push_str("{}"),
+                                        py::InterpolatedStringElement::Interpolation(_) => {
+                                            value.kind = ExprKind::Unsupported("a format that is computed");
+                                        }
                                     }
                                 }
-                                parts.push(FPart::Value { value: self.expr(&hole.expression), format });
+                                parts.extend(hole.debug_text.iter().map(|text| FPart::Text(text.as_str().to_string())));
+                                let conversion = match hole.conversion {
+                                    // `{x=}` shows the value as `repr` does, unless a format asks for something else.
+                                    py::ConversionFlag::None if hole.debug_text.is_some() && format.is_empty() => Some('r'),
+                                    flag => flag.to_char(),
+                                };
+                                parts.push(FPart::Value { value, conversion, format });
                             }
                         }
                     }
