@@ -38,8 +38,20 @@ struct Votes {
 /// The barrier of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterBarrier {
-    pub(crate) arrived: u32,
+    /// The living lanes of each warp that came, by block and warp.
+    lanes: BTreeMap<(usize, u32), u32>,
     pub(crate) generation: u64,
+}
+
+impl ClusterBarrier {
+    pub(crate) fn arrived(&self) -> u32 {
+        self.lanes.values().map(|lanes| lanes.count_ones()).sum()
+    }
+}
+
+/// For how many threads the lanes of a warp that came to a block's barrier count: all of those that live for the whole warp.
+fn weight(came: u32, live: u32) -> u32 {
+    if came & live == live { LANES as u32 } else { came.count_ones() }
 }
 
 /// An mbarrier's state.
@@ -99,7 +111,7 @@ impl Cluster<'_> {
             }
             Op::ClusterArrive { relaxed } => {
                 self.progress += 1;
-                self.cluster_barrier.arrived += active.count_ones();
+                *self.cluster_barrier.lanes.entry((warp.rank, warp.index)).or_default() |= active;
                 self.sync_release(warp, active, SyncObject::Cluster, !*relaxed);
                 self.settle_cluster_barrier(warp.live.count_ones());
             }
@@ -194,8 +206,7 @@ impl Cluster<'_> {
         }
         barrier.expected = expected;
         let before = barrier.lanes.get(&warp.index).copied().unwrap_or(0);
-        // A warp all of whose living lanes came counts as a whole one.
-        let weight = |mask: u32| if mask == warp.live { LANES as u32 } else { mask.count_ones() };
+        let weight = |came: u32| weight(came, warp.live);
         let now = if before | mask == before { mask } else { before | mask };
         barrier.arrived += if before | mask == before { weight(mask) } else { weight(now) - weight(before) };
         barrier.lanes.insert(warp.index, now);
@@ -252,6 +263,26 @@ impl Cluster<'_> {
         }
     }
 
+    /// Lanes of a warp have ended: those that wait at barriers may now be all that are waited for.
+    pub(super) fn leave_barriers(&mut self, warp: &Warp, live_before: u32) {
+        // Lanes that have ended are neither waited for nor counted.
+        if let Some(came) = self.cluster_barrier.lanes.get_mut(&(warp.rank, warp.index)) {
+            *came &= warp.live;
+        }
+        // What follows a warp's end completes the barriers that then wait for nobody.
+        if warp.live == 0 {
+            return;
+        }
+        for id in 0..self.blocks[warp.rank].barriers.len() {
+            let barrier = &mut self.blocks[warp.rank].barriers[id];
+            if let Some(&came) = barrier.lanes.get(&warp.index) {
+                barrier.arrived += weight(came, warp.live) - weight(came, live_before);
+                self.settle_block_barrier(warp.rank, id as u32);
+            }
+        }
+        self.settle_cluster_barrier(warp.live.count_ones());
+    }
+
     /// Completes the cluster's barrier when every living thread has arrived.
     pub(super) fn settle_cluster_barrier(&mut self, running: u32) {
         let waiting: u32 = self
@@ -260,8 +291,9 @@ impl Cluster<'_> {
             .flat_map(|block| &block.warps)
             .map(|warp| warp.as_ref().map_or(0, |warp| warp.live.count_ones()))
             .sum();
-        if self.cluster_barrier.arrived > 0 && self.cluster_barrier.arrived >= waiting + running {
-            self.cluster_barrier.arrived = 0;
+        let arrived = self.cluster_barrier.arrived();
+        if arrived > 0 && arrived >= waiting + running {
+            self.cluster_barrier.lanes.clear();
             self.cluster_barrier.generation += 1;
             if let Some(sanitizer) = &mut self.sanitizer {
                 sanitizer.complete(SyncObject::Cluster);

@@ -181,7 +181,9 @@ impl Cluster<'_> {
                 Op::Exit => {
                     self.progress += 1;
                     warp.fragments[fragment].pc = pc + 1;
+                    let live = warp.live;
                     warp.end(fragment, active);
+                    self.leave_barriers(warp, live);
                     break Ok(());
                 }
                 Op::Nop => pc += 1,

@@ -249,7 +249,7 @@ impl Cluster<'_> {
                         }
                         Wait::Products { .. } => "waits for the other warps of its warpgroup to issue its products".to_owned(),
                         Wait::Cluster { .. } => {
-                            format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived)
+                            format!("waits at the cluster's barrier, to which {} threads came", self.cluster_barrier.arrived())
                         }
                     };
                     first.get_or_insert((rank, warp.index, part.pc, part.mask.trailing_zeros() as usize));
