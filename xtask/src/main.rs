@@ -137,7 +137,7 @@ fn fuzz(args: &[String]) -> Result<()> {
         "ir_text" => &["tests/filetests"],
         "kernel_source" => &["kernels", "examples"],
         "npy" => &["fuzz/seeds/npy"],
-        "ptx" => &["crates/tessera-ptx/tests/ptx", "crates/tessera-emu/tests/corpus/ptx"],
+        "ptx" | "emulator" => &["crates/tessera-ptx/tests/ptx", "crates/tessera-emu/tests/corpus/ptx"],
         "safetensors" => &["fuzz/seeds/safetensors"],
         _ => &[],
     };

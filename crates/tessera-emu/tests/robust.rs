@@ -132,6 +132,7 @@ fn damaged_kernels_never_panic() {
                 patience: 1 << 10,
                 most_instructions: 1 << 20,
                 threads: Some(1),
+                keep_going: case % 4 < 2,
                 ..LaunchOptions::default()
             };
             let Ok(parameters) = module.parameters(&kernel) else { continue };
