@@ -30,7 +30,8 @@ impl Exit {
         self as u8
     }
 
-    /// What a bench run ends with: the worst of its rows. An early stop counts only outside quick mode.
+    /// What a bench run ends with: the worst of its rows. An early stop counts only outside quick mode, except
+    /// before anything was checked.
     pub fn of_run(end: &EndRecord, mode: Mode) -> Exit {
         let strict = mode != Mode::Quick;
         let has = |test: &dyn Fn(Status) -> bool| any(&end.by_status, test);
@@ -41,6 +42,7 @@ impl Exit {
         } else if has(&|s| matches!(s, Status::RuntimeError | Status::Oom | Status::Timeout)) {
             Exit::Environment
         } else if has(&|s| matches!(s, Status::OverPeak | Status::HarnessError | Status::Throttled | Status::NoisyHost))
+            || end.planned > 0 && end.by_status.iter().all(|(&status, &n)| n == 0 || status.is_left_out())
             || strict && (end.run < end.planned || has(&|s| s == Status::NotConverged))
         {
             Exit::Invalid
@@ -69,6 +71,9 @@ mod tests {
         let of = |statuses: &[Status], mode| Exit::of_run(&end(statuses, 2), mode);
         assert_eq!(of(&[Status::Ok, Status::Skipped], Mode::Ci), Exit::Ok);
         assert_eq!(of(&[Status::NotConverged], Mode::Quick), Exit::Ok);
+        // Nothing was checked.
+        assert_eq!(of(&[], Mode::Quick), Exit::Invalid);
+        assert_eq!(of(&[Status::Skipped, Status::Unsupported], Mode::Quick), Exit::Invalid);
         assert_eq!(of(&[Status::NotConverged], Mode::Ci), Exit::Invalid);
         assert_eq!(of(&[Status::OverPeak], Mode::Quick), Exit::Invalid);
         assert_eq!(of(&[Status::NotWritten, Status::OverPeak], Mode::Quick), Exit::Incorrect);

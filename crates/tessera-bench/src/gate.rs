@@ -451,8 +451,8 @@ fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
         return f64::INFINITY;
     }
     let ratio = (got - want).abs() / bound;
-    // A bound that is zero, negative or NaN allows no error.
-    if bound > 0.0 { ratio } else { f64::INFINITY }
+    // A bound that is zero, negative or no number allows no error.
+    if bound > 0.0 && bound.is_finite() { ratio } else { f64::INFINITY }
 }
 
 fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<(f64, f64)>) -> Result<(), Fault> {

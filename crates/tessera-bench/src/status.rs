@@ -88,6 +88,11 @@ impl Status {
         matches!(self, Status::Incorrect | Status::NotWritten | Status::Nondeterministic)
     }
 
+    /// True when nothing was tried.
+    pub const fn is_left_out(self) -> bool {
+        matches!(self, Status::Unsupported | Status::Skipped)
+    }
+
     /// True when a time was measured whose interval may be looked at.
     pub const fn has_time(self) -> bool {
         matches!(self, Status::Ok | Status::NotConverged | Status::Throttled | Status::NoisyHost)

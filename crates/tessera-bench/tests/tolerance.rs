@@ -70,6 +70,31 @@ fn normalisation_bound_rejects_cancelling_variance() {
     }
 }
 
+/// An offset that takes away what the gain made leaves the error of the statistics as it was.
+#[test]
+fn normalisation_bound_allows_an_offset_that_cancels() {
+    let model = ErrorModel::nearest(DType::F32, DType::F32);
+    let mut random = Random::new(3);
+    let n = 4096usize;
+    let mut worst = 0f64;
+    for _ in 0..50 {
+        let xs: Vec<f32> = (0..n).map(|_| normal(&mut random) as f32).collect();
+        let m64 = xs.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
+        let sd64 = (xs.iter().map(|&x| (f64::from(x) - m64).powi(2)).sum::<f64>() / n as f64).sqrt();
+        let row = RowMoments { n, mean: m64, sd: sd64 };
+        let m = xs.iter().sum::<f32>() / n as f32;
+        let sd = (xs.iter().map(|&x| (x - m) * (x - m)).sum::<f32>() / n as f32).sqrt();
+        for &x in &xs {
+            let normalised = (f64::from(x) - m64) / sd64;
+            let beta = -normalised as f32;
+            let want = normalised + f64::from(beta);
+            let got = f64::from((x - m) / sd + beta);
+            worst = worst.max((got - want).abs() / model.normalisation(want, row, 1.0, f64::from(beta)));
+        }
+    }
+    assert!(worst < 1.0, "{worst}");
+}
+
 #[test]
 fn roundoff_is_half_an_ulp_of_one() {
     assert_eq!(unit_roundoff(DType::F32), f64::from(f32::EPSILON) / 2.0);

@@ -88,9 +88,9 @@ pub(crate) struct Run {
     /// Write when the kernel's warps came to its marks: a trace for ui.perfetto.dev, or for `tessera report OUT -o OUT.svg`.
     #[arg(long, value_name = "OUT.json")]
     pub(crate) timeline: Option<String>,
-    /// Fixes every choice of the emulator's random schedule.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// Fixes every choice of the emulator's random schedule; 0 when absent.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -111,7 +111,7 @@ pub(crate) struct Emulation {
     #[arg(long, value_name = "HOW")]
     pub(crate) schedule: Option<String>,
     /// The emulator's multiprocessors.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sms: Option<u32>,
     /// What the emulator is: a target such as `sm_80`, or a product.
     #[arg(long, value_name = "TARGET")]
@@ -167,9 +167,9 @@ pub(crate) struct Emu {
     /// Bytes of dynamic shared memory.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) shared: u32,
-    /// Fixes every choice of the random schedule.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// Fixes every choice of the random schedule; 0 when absent.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// Write an array's final contents to a .npy file.
     #[arg(long, value_name = "NAME=FILE")]
     pub(crate) save: Vec<String>,
@@ -210,7 +210,7 @@ pub(crate) struct Check {
     /// Allowed distance, as a part of what is expected; a few units in the last place of the type when absent.
     #[arg(long, value_name = "R")]
     pub(crate) rtol: Option<f64>,
-    /// Allowed distance; when absent, as much for what is as large as the root mean square of the array. Operators: with `--rtol` or
+    /// Allowed distance; when absent, as much for an element of the array's median magnitude. Operators: with `--rtol` or
     /// `--atol`, both take the place of the reference's own bounds, and what is absent is 0.
     #[arg(long, value_name = "A")]
     pub(crate) atol: Option<f64>,
@@ -227,9 +227,9 @@ pub(crate) struct Check {
     /// Check so many problems of random sizes of each operator, its precisions and variants in turn.
     #[arg(long, value_name = "N")]
     pub(crate) cases: Option<NonZeroUsize>,
-    /// Seed of the generated inputs and random sizes, and of the emulator's random schedule.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// Seed of the generated inputs and random sizes of operators (1 when absent), and of the emulator's random schedule.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
     /// Print one JSON object.
@@ -265,9 +265,9 @@ pub(crate) struct Bench {
     pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
-    /// How launches on a device are timed: `cold` (singly, other data read through the cache before), `warm` or `graph`.
-    #[arg(long, value_name = "HOW", default_value = "cold")]
-    pub(crate) timing: String,
+    /// How launches on a device are timed: `cold` (singly, other data read through the cache before; the default), `warm` or `graph`.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) timing: Option<String>,
     /// A baseline process for a device, such as `torch=python3 baselines/torch_baseline.py`.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) baseline: Vec<String>,
@@ -340,7 +340,7 @@ pub(crate) struct Compile {
     /// Write here instead of to the terminal.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,
-    /// The report of a GPU kernel as one JSON object.
+    /// Print one JSON object: the report's fields, or the level's text.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

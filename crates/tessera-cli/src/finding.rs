@@ -134,7 +134,7 @@ impl Finding {
 /// The one object that a command with `--json` prints: what it ended with, what it found, and what else it has to tell.
 pub(crate) fn report(exit: u8, findings: &[Finding], data: &Value) -> Value {
     let mut object = Map::new();
-    object.insert("command".into(), std::env::args().nth(1).map_or(Value::Null, Value::from));
+    object.insert("command".into(), std::env::args_os().nth(1).map_or(Value::Null, |command| json!(command.to_string_lossy())));
     object.insert("exit".into(), json!(exit));
     object.insert("passed".into(), json!(exit == 0));
     let error = findings.iter().find(|finding| finding.class == Class::Error);

@@ -37,7 +37,7 @@ fn end_with_the_reader() {
 fn main() -> ExitCode {
     end_with_the_reader();
     // Asked for before anything else can fail: what a program reads is data also where the command line is wrong.
-    let is_data = std::env::args().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    let is_data = std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
@@ -66,6 +66,7 @@ fn main() -> ExitCode {
 fn failed(failure: Failure, is_data: bool) -> ExitCode {
     if is_data && !failure.is_told() {
         println!("{}", failure.to_json());
+        eprint!("{}", failure.printed);
     } else {
         print!("{}", failure.printed);
     }

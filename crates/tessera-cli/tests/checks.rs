@@ -6,6 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 const KERNELS: &str = "import cuda.tile as ct
+import tessera
+from tessera import Tensor, tile
 
 @ct.kernel
 def copy(x, y, N: ct.Constant[int]):
@@ -55,6 +57,14 @@ def twice(x, y, STEP: ct.Constant[int]):
 def both(xs, ys, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(ys[0], (i,), ct.load(xs[0], (i,), (N,)))
+
+@tessera.kernel
+def scale(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
+    tile.store(y, 2.0 * tile.load(x))
+
+@tessera.kernel.autotune(space=dict(BLOCK_SIZE=[64, 128], UNUSED=[1, 2]))
+def tuned(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
+    tile.store(y, 2.0 * tile.load(x))
 
 @ct.kernel
 def told(x, y, N: ct.Constant[int]):
@@ -159,7 +169,7 @@ fn reads_of_arrays_that_hold_nothing_are_told() {
         assert_eq!((code, ids(&object)), (0, vec!["unwritten", "depends-on-nothing"]), "{object}");
         let finding = &object["findings"][1];
         assert_eq!(finding["message"], "64 of 64 elements of `y` depend on what was in memory before, the first is y[0]");
-        assert_eq!((finding["class"].as_str(), finding["line"].as_u64()), (Some("advice"), Some(4)));
+        assert_eq!((finding["class"].as_str(), finding["line"].as_u64()), (Some("advice"), Some(6)));
     }
     let (code, object) = data("run k.py::copy x=empty:f4e2m1[64] y=empty:f4e2m1[64] N=16 --grid 4 --sanitize all --device emu");
     assert_eq!((code, ids(&object)), (2, vec!["unwritten", "depends-on-nothing"]), "{object}");
@@ -170,7 +180,7 @@ fn reads_of_arrays_that_hold_nothing_are_told() {
             assert_eq!((code, ids(&object)[0]), (2, id), "{command} {device}\n{object}");
             let finding = &object["findings"][0];
             assert!(finding["file"].as_str().is_some_and(|file| file.ends_with("k.py")), "{finding}");
-            assert!(finding["line"] == 5 || finding["line"] == 6, "{finding}");
+            assert!(finding["line"] == 7 || finding["line"] == 8, "{finding}");
         }
         // Unchecked, results that depend on the poison differ between the two runs of a check.
         let (code, object) = data(&format!("check {} --device {device}", kernel.replace(" --sanitize all", "")));
@@ -232,6 +242,7 @@ fn a_kernel_is_compared_with_another_and_within_what_is_allowed() {
 #[test]
 fn options_and_arguments_without_effect_are_refused() {
     let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4";
+    let whole = "x=randn:f32[64] y=empty:f32[64] --device cpu";
     for (line, wanted) in [
         (format!("check k.py::copy {launch} --precision fp32"), "`--precision` is for operators"),
         (format!("check k.py::copy {launch} --sizes m=4"), "`--sizes` is for operators"),
@@ -248,6 +259,39 @@ fn options_and_arguments_without_effect_are_refused() {
         ("bench gemm --sizes variant=xy".to_string(), "its variants are `nn`, `nt`, `tn`, `tt`"),
         ("bench softmax --precision int8".to_string(), "none of the chosen operators takes `int8`"),
         ("bench gemm --sizes m=4,m=5".to_string(), "`m` is given twice"),
+        ("bench gemm softmax gemm".to_string(), "`gemm` is given twice"),
+        ("check softmax --precision fp32,fp16,fp32".to_string(), "`fp32` is given twice"),
+        ("bench quick seed".to_string(), "the suite `seed` and another suite are both given"),
+        ("bench quick --sizes seed".to_string(), "the suite `quick` and `--sizes seed` are both given"),
+        ("bench gemm --device cpu --timing warm".to_string(), "launches are timed in several ways on a CUDA device alone"),
+        ("bench gemm --device cpu --baseline a=b".to_string(), "baseline processes work on a CUDA device alone"),
+        ("bench gemm --device emu --baseline a=b".to_string(), "baseline processes work on a CUDA device alone"),
+        ("bench gemm --device cpu --cublaslt a.so".to_string(), "cublasLt works on a CUDA device alone"),
+        ("bench gemm --device cpu --sanitize all".to_string(), "times of checked runs say nothing"),
+        ("bench gemm --device emu --timed 3".to_string(), "the emulator checks and times nothing"),
+        ("bench gemm --device cpu --config BLOCK_M=4".to_string(), "operators of the library choose their own tiles"),
+        ("check gemm --config BLOCK_M=4".to_string(), "operators of the library choose their own tiles"),
+        ("check gemm --device emu --trace 0,0".to_string(), "a case launches its kernels several times"),
+        (format!("run k.py::copy {launch} --device cpu --config BLOCK_M=64"), "it has no choice `BLOCK_M`"),
+        (format!("run k.py::copy {launch} --device cpu --block 64"), "it has no threads to count"),
+        (format!("check k.py::copy {launch} --device cpu --config FOO=64"), "it has no choice `FOO`"),
+        ("compile k.py::copy x=f32[?] y=f32[?] N=16 --config FOO=64".to_string(), "it has no choice `FOO`"),
+        (format!("run k.py::scale {whole} --config FOO=64"), "there is no choice `FOO`"),
+        (format!("run k.py::scale {whole} --config BLOCK_K=64"), "`BLOCK_K` changes nothing in `scale`"),
+        (format!("run k.py::scale {whole} --block 64"), "it has no threads to count"),
+        (format!("run k.py::tuned {whole} --config UNUSED=2"), "`UNUSED` changes nothing in `tuned`"),
+        (format!("run k.py::copy {launch} --device cpu --seed 4"), "`--seed` fixes the emulator's random schedule"),
+        (format!("check k.py::copy {launch} --device emu --seed 4"), "`--seed` fixes the emulator's random schedule"),
+        (format!("run k.py::copy {launch} --device emu --trace 9,0"), "there is no such warp"),
+        (format!("check k.py::copy {launch} --device emu --trace 0,9"), "there is no such warp"),
+        (format!("run k.py::copy {launch} --device emu --sms 0"), "invalid value '0'"),
+        (format!("run k.py::copy {launch} --device cpu --sanitize barrier"), "`barrier` is not a check of the CPU"),
+        (format!("run k.py::copy {launch} --device cpu --sms 4"), "`--sms` is for the emulator"),
+        ("run k.py::copy x=arange:f32[64];seed=4 y=empty:f32[64] N=16 --grid 4".to_string(), "a seed is for random elements"),
+        (
+            "check k.py::nothing x=randn:f32[64] y=zeros:f32[64] N=16 --grid 4".to_string(),
+            "writes no array, so there is nothing to check",
+        ),
     ] {
         let (code, object) = data(&line);
         let message = object["findings"][0].to_string();
@@ -283,12 +327,18 @@ fn data_is_all_that_stands_on_standard_output() {
         if line.contains("told") {
             let printed = object["printed"].as_str().expect("what the kernel printed");
             assert!(printed.contains("block 0\n") && printed.contains("block 3\n"), "{line}\n{object}");
+            let (_, out, err) = tessera(&format!("{line} --json"));
+            assert!(!out.starts_with("block") && err.contains("block 0\n"), "{line}\n{err}");
         }
     }
+    let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=16 --emit ptx --target sm_90a");
+    assert!(code == 0 && object["text"].as_str().is_some_and(|text| text.contains(".visible .entry copy")), "{object}");
+    let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=15");
+    assert_eq!((code, ids(&object), &object["findings"][0]["line"]), (5, vec!["not-power-of-two"], &8.into()), "{object}");
     let (code, object) = data("run k.py::copy x=randn:f32[64] y=empty:f32[64] N=15 --grid 4 --device cpu");
     let finding = &object["findings"][0];
     assert_eq!((code, finding["id"].as_str(), finding["class"].as_str()), (5, Some("not-power-of-two"), Some("error")));
-    assert_eq!((finding["file"].as_str(), finding["line"].as_u64()), (Some("k.py"), Some(6)));
+    assert_eq!((finding["file"].as_str(), finding["line"].as_u64()), (Some("k.py"), Some(8)));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
+use crate::choices::refuse_without_effect;
 use crate::pipeline::OptLevel;
 use crate::tiling::{Grid, OperandFacts, tile_and_schedule};
 
@@ -80,8 +81,19 @@ impl Compiled {
     }
 }
 
-/// Compiles one kernel of a file for given arguments.
+/// Compiles one kernel of a file for given arguments. A choice of the options that changes nothing is an error.
 pub fn compile(
+    file: &ParsedFile,
+    kernel: &str,
+    args: &[(String, ArgType)],
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let compiled = compile_as_asked(file, kernel, args, options)?;
+    refuse_without_effect(file, kernel, args, options, &compiled)?;
+    Ok(compiled)
+}
+
+pub(crate) fn compile_as_asked(
     file: &ParsedFile,
     kernel: &str,
     args: &[(String, ArgType)],

@@ -16,6 +16,7 @@
 #![allow(clippy::result_large_err, reason = "a kernel is refused once, and what is reported is a plain value")]
 
 mod analysis;
+mod choices;
 mod device;
 mod driver;
 mod fold;

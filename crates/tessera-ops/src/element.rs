@@ -15,9 +15,35 @@ pub(crate) fn underflow(dtype: DType) -> f64 {
     FloatFormat::of(dtype).map_or(0.0, |format| format.decode(1).abs() * 0.5)
 }
 
+/// A sum that is exact but for its last rounding, or nearly so (Neumaier, 1974): what judges sums in 64 bits must be better than they are.
+pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut total, mut lost) = (0.0_f64, 0.0);
+    for term in terms {
+        let next = total + term;
+        lost += if total.abs() >= term.abs() { (total - next) + term } else { (term - next) + total };
+        total = next;
+    }
+    total + lost
+}
+
 /// The bits of an integer in a type, wrapped.
 pub(crate) fn wrap(dtype: DType, value: i64) -> u64 {
     let bits = dtype.bits();
     debug_assert!(IntFormat::of(dtype).is_some());
     value as u64 & (u64::MAX >> (64 - bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    #[test]
+    fn sums_lose_nothing_on_the_way() {
+        assert_eq!(sum([1e16, 1.0, 1.0, -1e16]), 2.0);
+        assert_eq!(sum([1.0, 1e100, 1.0, -1e100]), 2.0);
+        let terms: Vec<f64> = (0..100_000).map(|i| 1.0 + f64::from(i % 7) * 2.0_f64.powi(-40)).collect();
+        let exact = 100_000.0 + (0..100_000).map(|i| f64::from(i % 7)).sum::<f64>() * 2.0_f64.powi(-40);
+        assert_eq!(sum(terms.iter().copied()), exact);
+        assert_ne!(terms.iter().sum::<f64>(), exact);
+    }
 }

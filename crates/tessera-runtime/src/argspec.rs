@@ -329,6 +329,12 @@ fn made(scanner: &mut Scanner, fill: Fill) -> Parsed<Made> {
         if option != "seed" {
             return Err(scanner.error(start, format!("`{option}` is not an option of an array")).help("write `;seed=3`").into());
         }
+        if !matches!(fill, Fill::Randn | Fill::Rand) {
+            return Err(scanner
+                .error(start, "a seed is for random elements")
+                .help("leave it out, or write `randn` or `rand`")
+                .into());
+        }
         scanner.expect("=")?;
         seed = Some(scanner.unsigned()?);
     }

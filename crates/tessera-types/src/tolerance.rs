@@ -84,10 +84,13 @@ impl ErrorModel {
     }
 
     /// The bound of a normalised element: row of `n` with the given mean and standard deviation, gain `gamma`, offset `beta`.
+    ///
+    /// What the statistics lose is relative to `want - beta`, before an offset that may cancel it is added.
     pub fn normalisation(&self, want: f64, row: RowMoments, gamma: f64, beta: f64) -> f64 {
         let n = (row.n.max(1) as f64).sqrt();
         let shift = 1.0 + if row.sd > 0.0 { row.mean.abs() / row.sd } else { 0.0 };
-        (self.u_out + 8.0 * self.u_acc * n) * want.abs()
+        self.u_out * want.abs()
+            + 8.0 * self.u_acc * n * (want - beta).abs()
             + 8.0 * self.u_acc * gamma.abs() * shift
             + self.u_acc * beta.abs()
             + self.floor

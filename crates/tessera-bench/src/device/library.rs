@@ -61,7 +61,7 @@ pub struct DeviceLibrary {
 }
 
 impl DeviceLibrary {
-    /// The selected cases on a device; baselines that do not start are absent, each with its reason in the second part.
+    /// The selected cases on a device; where nobody named the vendor's products and they cannot be loaded, the second part says why.
     pub fn select(
         selection: &Selection,
         compile: CompileOptions,
@@ -72,17 +72,25 @@ impl DeviceLibrary {
         let timer = library.timer(device)?;
         let (mut workers, mut absent) = (Vec::new(), Vec::new());
         for (name, command) in &options.workers {
-            match Worker::start(command) {
-                Ok(worker) => workers.push((name.clone(), Rc::new(RefCell::new(worker)))),
-                Err(why) => absent.push(format!("`{name}` is absent: {why}")),
-            }
+            let worker = Worker::start(command).map_err(|why| DeviceSelectionError::Baseline { name: name.clone(), why })?;
+            workers.push((name.clone(), Rc::new(RefCell::new(worker))));
         }
         let device = device.clone();
         let mut suite = DeviceLibrary { library, device, timer, options, blas: OnceCell::new(), workers, makers: Vec::new() };
         if let Err(why) = suite.blas() {
+            if suite.options.cublaslt.is_some() {
+                return Err(DeviceSelectionError::Baseline { name: CUBLASLT.to_string(), why });
+            }
             absent.push(format!("`{CUBLASLT}` is absent: {why}"));
         }
         suite.offer_baselines();
+        // Whoever names a baseline wants to see it beside something.
+        let named = suite.options.cublaslt.iter().map(|_| CUBLASLT.to_string());
+        for name in named.chain(suite.workers.iter().map(|(name, _)| name.clone())) {
+            if suite.library.cases().iter().all(|case| !case.implementations.contains(&name)) {
+                return Err(DeviceSelectionError::Baseline { name, why: "it offers none of the chosen cases".to_string() });
+            }
+        }
         Ok((suite, absent))
     }
 
@@ -169,6 +177,14 @@ pub enum DeviceSelectionError {
     /// The selection makes no sense.
     #[error(transparent)]
     Selection(#[from] SelectionError),
+    /// A baseline that was named does not start, or has nothing to do.
+    #[error("baseline `{name}`: {why}")]
+    Baseline {
+        /// Its name.
+        name: String,
+        /// What is in the way.
+        why: String,
+    },
     /// The device does not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),

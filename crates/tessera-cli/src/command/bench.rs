@@ -18,8 +18,8 @@ use tessera::runtime::{Device, DriverDevice, Knobs};
 
 use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
-use crate::command::emulation::open;
-use crate::command::launch::compile_options;
+use crate::command::emulation::{Opened, open};
+use crate::command::launch::library_options;
 use crate::failure::{Failure, Outcome, read_text};
 
 /// From which inputs and the order of cases are derived.
@@ -33,9 +33,15 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Ci => Mode::Ci,
         ModeName::Publish => Mode::Publish,
     };
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, SEED)?;
+    let opened = open(arguments.device.as_deref(), &arguments.emulation, Some(SEED))?;
+    refuse_without_effect(&arguments, &opened)?;
     if arguments.serve {
         return sit(&arguments, opened.device);
+    }
+    // What is wrong with the selection is told before anything else is.
+    let (options, selection) = asked(&arguments)?;
+    if let Device::Cpu = opened.device {
+        Library::select(&selection, options, Device::Cpu).map_err(Failure::usage)?;
     }
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
@@ -75,6 +81,24 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     match Exit::of_run(&end, mode) {
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
+    }
+}
+
+/// Options that mean something elsewhere alone.
+fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
+    let is_emulated = arguments.device.as_deref() == Some("emu");
+    let is_chip = !is_emulated && !opened.device.is_cpu();
+    let given = [
+        ("--timing", arguments.timing.is_some() && !is_chip, "launches are timed in several ways on a CUDA device alone"),
+        ("--baseline", !arguments.baseline.is_empty() && !is_chip, "baseline processes work on a CUDA device alone"),
+        ("--cublaslt", arguments.cublaslt.is_some() && !is_chip, "cublasLt works on a CUDA device alone"),
+        ("--sanitize", opened.checked, "times of checked runs say nothing: `tessera run` and `tessera check` run checked"),
+        ("--trace", arguments.emulation.trace.is_some(), "`tessera run` shows what a warp does"),
+        ("--timed", arguments.timed.is_some() && is_emulated, "the emulator checks and times nothing"),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`"))),
+        None => Ok(()),
     }
 }
 
@@ -129,8 +153,9 @@ fn on_device(
     path: &Path,
     previous: Option<&Results>,
 ) -> Result<EndRecord, Failure> {
-    let timing = Timing::parse(&arguments.timing)
-        .ok_or_else(|| Failure::usage(format!("`{}` is no timing\nhelp: write cold, warm or graph", arguments.timing)))?;
+    let timing = arguments.timing.as_deref().unwrap_or("cold");
+    let timing = Timing::parse(timing)
+        .ok_or_else(|| Failure::usage(format!("`{timing}` is no timing\nhelp: write cold, warm or graph")))?;
     let workers = arguments.baseline.iter().map(|text| match text.split_once('=') {
         Some((name, command)) => Ok((name.to_string(), command.to_string())),
         None => Err(Failure::usage(format!("`{text}` is no baseline\nhelp: write NAME=COMMAND"))),
@@ -151,7 +176,7 @@ fn on_device(
 
 /// How to compile and what to run, as the command line says.
 fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
-    let options = compile_options(&arguments.optimise, None)?;
+    let options = library_options(&arguments.optimise)?;
     Ok((options, selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?))
 }
 
@@ -203,10 +228,19 @@ fn destination(arguments: &Bench, scratch: &Path) -> Result<(PathBuf, Option<Res
 
 /// Operators, a suite, sizes and precisions as the command line names them.
 pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Option<&str>) -> Result<Selection, Failure> {
-    let mut chosen = None;
+    let mut chosen: Option<Sizes> = None;
     let mut operators = Vec::new();
+    let twice =
+        |names: &[String]| names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)).map(|(_, name)| name.clone());
+    if let Some(name) = twice(subjects).or_else(|| twice(precisions)) {
+        return Err(Failure::usage(format!("`{name}` is given twice")));
+    }
     for subject in subjects {
         match suite(subject) {
+            Some(_) if chosen.is_some() || sizes.is_some() => {
+                let other = sizes.map_or("another suite".to_string(), |sizes| format!("`--sizes {sizes}`"));
+                return Err(Failure::usage(format!("the suite `{subject}` and {other} are both given\nhelp: name one")));
+            }
             Some(suite) => chosen = Some(suite),
             None => operators.push(subject.clone()),
         }

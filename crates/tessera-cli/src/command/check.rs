@@ -13,7 +13,7 @@ use crate::command::bench::selection;
 use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, open};
 use crate::command::findings::findings as found_by;
-use crate::command::launch::compile_options;
+use crate::command::launch::library_options;
 use crate::command::tolerance::Tolerance;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
@@ -35,6 +35,7 @@ fn refuse_kernels_options(arguments: &Check) -> Outcome {
         ("--block", arguments.block.is_some(), "operators choose their own threads"),
         ("--against", !arguments.against.is_empty(), "operators are compared with their f64 references"),
         ("--against-grid", arguments.against_grid.is_some(), "operators are compared with their f64 references"),
+        ("--trace", arguments.emulation.trace.is_some(), "a case launches its kernels several times"),
         ("--sizes", arguments.sizes.is_some() && arguments.cases.is_some(), "`--cases` draws sizes at random"),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
@@ -56,16 +57,17 @@ fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
     let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?.given();
     let mut opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
-    let options = compile_options(&arguments.optimise, None)?;
+    let seed = arguments.seed.unwrap_or(1);
+    let options = library_options(&arguments.optimise)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
     if arguments.sizes.is_none() && selection.sizes == Sizes::Quick {
         selection.sizes = match arguments.cases {
-            Some(count) => Sizes::Random { count: count.get(), seed: arguments.seed },
+            Some(count) => Sizes::Random { count: count.get(), seed },
             None => Sizes::Edges,
         };
     }
     let seeds = if arguments.cases.is_some() { 1 } else { SEEDS };
-    let gate_options = GateOptions { suite_seed: arguments.seed, seeds, tolerance };
+    let gate_options = GateOptions { suite_seed: seed, seeds, tolerance };
     let select = |opened: &Opened| Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage);
     let mut library = select(&opened)?;
     let mut counts: BTreeMap<(String, String), Count> = BTreeMap::new();
@@ -144,7 +146,7 @@ fn check_operators(arguments: &Check) -> Outcome {
     if arguments.json {
         let data = json!({
             "device": opened.device.to_string(), "right": right, "wrong": wrong, "left_out": left_out, "cases": rows,
-            "seed": arguments.seed,
+            "seed": seed,
         });
         return failure.conclude(failed, Some(&data));
     }

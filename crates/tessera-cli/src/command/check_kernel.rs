@@ -14,8 +14,8 @@ use tessera::runtime::{
     CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Value, npy,
 };
 
-use crate::arguments::Check;
-use crate::command::emulation::{Opened, open};
+use crate::arguments::{Check, Emulation};
+use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::printed;
 use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure};
 use crate::command::tolerance::{Compared, Tolerance, compare};
@@ -36,6 +36,7 @@ enum Against {
 /// Everything that all runs of the check share.
 struct Checked<'a> {
     opened: &'a Opened,
+    emulation: &'a Emulation,
     options: CompileOptions,
     grid: LaunchGrid,
     /// That of other kernels.
@@ -58,6 +59,7 @@ struct Done {
 pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     refuse_operators_options(arguments)?;
     let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?;
+    refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let options = compile_options(&arguments.optimise, arguments.block)?;
     let grid = grid(arguments.grid.as_deref())?;
@@ -75,7 +77,8 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
         Some(text) => self::grid(Some(text))?,
         None => grid,
     };
-    let checked = Checked { opened: &opened, options, grid, other_grid, made, others, is_json: arguments.json };
+    let emulation = &arguments.emulation;
+    let checked = Checked { opened: &opened, emulation, options, grid, other_grid, made, others, is_json: arguments.json };
     checked.check(&against, tolerance)
 }
 
@@ -121,13 +124,23 @@ impl Checked<'_> {
         let empty: Vec<String> = self.made.empty().into_iter().map(|(name, _)| name).collect();
         let plain = CompileOptions { level: OptLevel::O0, ..self.options.clone() };
         let done = self.run(kernel, self.made.copy()?, device, (&self.options, false))?;
-        if !self.is_json {
-            print!("{}", done.ran.printed);
+        // What a program reads is data alone.
+        if self.is_json {
+            eprint!("{}", done.ran.printed)
+        } else {
+            print!("{}", done.ran.printed)
         }
         let other = self.made.copy()?;
         other.poison_again()?;
         let reference = self.run(kernel, other, device, (&plain, self.opened.checked))?;
         let written: Vec<String> = done.launch.written().flat_map(|name| self.made.arrays(name)).map(|(name, _)| name).collect();
+        if written.is_empty() && empty.is_empty() {
+            let help = "`tessera run --sanitize all` looks for other mistakes than wrong results";
+            return Err(Failure::usage(format!(
+                "`{}` writes no array, so there is nothing to check\nhelp: {help}",
+                kernel.name()
+            )));
+        }
         let mut compared = Vec::new();
         let mut findings = Vec::new();
 
@@ -139,9 +152,10 @@ impl Checked<'_> {
         let (diagnostics, sources) = unwritten::diagnostics(&left, Severity::Error, (kernel, &done.launch, self.grid));
         let mut text = Failure::fault(&diagnostics, &sources);
         findings.append(&mut text.findings);
-        let whole = |name: &String| left.unwritten.iter().all(|left| left.name != *name);
-
-        for name in &written {
+        // What was not written has been told; its poison differs for that reason alone, and gives no scale to compare by.
+        let whole: Vec<String> =
+            written.iter().filter(|name| left.unwritten.iter().all(|left| left.name != **name)).cloned().collect();
+        for name in &whole {
             let (got, want) = (done.results.tensor(name)?, reference.results.tensor(name)?);
             compared.push(compare((name, got), ("an unoptimised run", want), tolerance)?);
         }
@@ -166,12 +180,14 @@ impl Checked<'_> {
                 }
                 Against::Device(there) => {
                     let run = self.run(kernel, self.made.copy()?, there, (&self.options, false))?;
-                    for name in &written {
+                    for name in &whole {
                         compared.push(by(name, &run.results)?);
                     }
                 }
                 Against::Kernel(other) => {
-                    let run = self.run(other, self.made.copy()?, device, (&self.options, false))?;
+                    // Choices and threads are the first kernel's.
+                    let own = CompileOptions { config: Default::default(), block: None, ..self.options.clone() };
+                    let run = self.run(other, self.made.copy()?, device, (&own, false))?;
                     let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
                     let both: Vec<&String> = written.iter().filter(is_written).collect();
                     if both.is_empty() {
@@ -186,11 +202,10 @@ impl Checked<'_> {
                 }
             }
         }
-        // What was not written has been told; its poison differs for that reason alone.
         let hint = "`--sanitize all` finds results that are made of memory to which nothing was written";
-        let told = compared.iter().filter(|compared| whole(&compared.array)).filter_map(Compared::finding);
+        let told = compared.iter().filter_map(Compared::finding);
         findings.extend(told.map(|finding| if empty.is_empty() { finding } else { finding.help(hint) }));
-        for name in written.iter().filter(|name| whole(name) && !blessed.contains(&name.as_str())) {
+        for name in whole.iter().filter(|name| !blessed.contains(&name.as_str())) {
             findings.extend(self.not_from_inputs(name, done.results.tensor(name)?, &plain)?);
         }
         self.conclude((findings, text.text), (&written, compared), (against, &done.ran.printed))
@@ -220,6 +235,7 @@ impl Checked<'_> {
         let told = if self.is_json { judge.verdict(&launches) } else { judge.tell(&launches) };
         told.map_err(|failure| Failure { printed: printed(&launches), ..failure })?;
         let ran = outcome.map_err(|error: KernelError| kernel_failure(error))?;
+        refuse_idle_trace(self.emulation, &launches)?;
         let ran = Ran { printed: ran.printed + &printed(&launches), ..ran };
         Ok(Done { launch, ran, results: there.on(&Device::Cpu)? })
     }
@@ -278,7 +294,7 @@ impl Checked<'_> {
             println!(
                 "{}: {} as in an unoptimised run{}{}",
                 self.made.kernel.name(),
-                if written.is_empty() { "nothing is written,".to_string() } else { written.join(", ") },
+                written.join(", "),
                 if others.is_empty() { String::new() } else { format!(" and as by {}", others.join(", ")) },
                 if checked { "; the checked run found nothing" } else { "" }
             );

@@ -1,5 +1,6 @@
 //! `tessera compile`: one kernel at one level, or a report of what was done.
 
+use serde_json::{Value, json};
 use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Target as PtxTarget};
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
@@ -12,6 +13,7 @@ use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure};
 use crate::failure::{Failure, Outcome, write_text};
+use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
     let kernel = kernel(&arguments.subject)?;
@@ -65,13 +67,17 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
                 return Err(Failure::usage("machine code does not belong on a terminal\nhelp: name a file: `-o kernel.cubin`"));
             };
             let assembly = assemble(&for_device(&kernel, &types, &options)?)?;
-            return std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")));
+            std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+            return told(&arguments, json!({ "output": path }));
         }
         Some(Emit::Report) if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let device = for_device(&kernel, &types, &options)?;
             let report = Report::new(&compiled, &device, options.level, assemble(&device));
-            if arguments.json { report.json() } else { report.text() }
+            if arguments.json {
+                return told(&arguments, report.json());
+            }
+            report.text()
         }
         Some(Emit::Report) => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
@@ -86,9 +92,26 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
         }
     };
     match &arguments.output {
-        Some(path) => write_text(path, &text),
+        Some(path) => {
+            write_text(path, &text)?;
+            told(&arguments, json!({ "output": path }))
+        }
+        None if arguments.json => told(&arguments, json!({ "text": text })),
         None => {
             print!("{text}");
+            Ok(())
+        }
+    }
+}
+
+/// Tells a program what came of it: on the terminal, or the report where `-o` wants it.
+fn told(arguments: &Compile, data: Value) -> Outcome {
+    let object = report_of(0, &[], &data);
+    match &arguments.output {
+        _ if !arguments.json => Ok(()),
+        Some(path) if data.get("output").is_none() => write_text(path, &format!("{object}\n")),
+        _ => {
+            println!("{object}");
             Ok(())
         }
     }

@@ -153,7 +153,7 @@ impl<'c> Report<'c> {
     }
 
     /// For programs.
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn json(&self) -> Value {
         let facts = &self.facts;
         let refused = facts.recipes.iter().filter_map(|remark| {
             let reason = remark.refusal.as_ref()?;
@@ -196,7 +196,7 @@ impl<'c> Report<'c> {
         let bound = facts.bound.as_ref().map(
             |bound| json!({ "limit": bound.limit(), "device": bound.device, "intensity": bound.intensity, "ridge": bound.ridge }),
         );
-        let report = json!({
+        json!({
             "kernel": self.entry,
             "target": self.target,
             "level": self.level.to_string(),
@@ -215,8 +215,7 @@ impl<'c> Report<'c> {
             "instructions": facts.mix,
             "round": { "loop": facts.round.is_loop, "operations": facts.round.operations, "bytes": facts.round.bytes },
             "bound": bound,
-        });
-        format!("{report}\n")
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use tessera::runtime::argspec::{self, Fill, Value};
 use tessera::runtime::{Tensor, npy};
 
 use crate::arguments::Emu;
-use crate::command::emulation::{how, options};
+use crate::command::emulation::{how, options, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::Judge;
 use crate::failure::{Failure, Outcome, read_text};
 
@@ -21,7 +21,8 @@ struct Array {
 }
 
 pub(crate) fn emu(arguments: Emu) -> Outcome {
-    let machine = options(&arguments.emulation, arguments.seed)?;
+    refuse_unused_seed(&arguments.emulation, arguments.seed)?;
+    let machine = options(&arguments.emulation, arguments.seed.unwrap_or_default())?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
     let module =
         emulator.load(&read_text(&arguments.file)?).map_err(|error| Failure::usage(format!("`{}`: {error}", arguments.file)))?;
@@ -71,6 +72,9 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
     }];
     for (index, path) in &saves {
         npy::write(path, &launch.after(&launch.arrays[*index])?).map_err(Failure::environment)?;
+    }
+    if finished {
+        refuse_idle_trace(&arguments.emulation, &launched)?;
     }
     if arguments.json {
         let mut object = judge.json(&launched);

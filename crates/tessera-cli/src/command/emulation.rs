@@ -24,28 +24,39 @@ pub(crate) struct Opened {
 }
 
 /// Opens the device asked for; options of the emulator need the emulator.
-pub(crate) fn open(asked: Option<&str>, emulation: &Emulation, seed: u64) -> Result<Opened, Failure> {
+pub(crate) fn open(asked: Option<&str>, emulation: &Emulation, seed: Option<u64>) -> Result<Opened, Failure> {
     if asked == Some("emu") {
-        let options = options(emulation, seed)?;
+        let options = options(emulation, seed.unwrap_or_default())?;
         let judge = Judge::new(&options.launch, emulation);
         let (device, console) = Device::watched_emulator(&options).map_err(Failure::environment)?;
         return Ok(Opened { device, reason: "asked for".to_string(), checked: false, judge, console: Some(console) });
     }
-    let given = [
-        ("--schedule", emulation.schedule.is_some()),
-        ("--sms", emulation.sms.is_some()),
-        ("--target", emulation.target.is_some()),
-        ("--trace", emulation.trace.is_some()),
-        ("--fail-on", emulation.fail_on.is_some()),
-        ("--keep-going", emulation.keep_going),
-        ("--suppress", emulation.suppress.is_some()),
-    ];
-    if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+    if let Some((name, _)) = emulation.given().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("`{name}` is for the emulator\nhelp: add `--device emu`")));
     }
     let checked = sanitize(emulation.sanitize.as_deref())?;
     let (device, reason) = device(asked)?;
+    if checked && !device.is_cpu() {
+        let help = "help: `--device cpu` and `--device emu` look for mistakes";
+        return Err(Failure::usage(format!("{device} cannot run checked\n{help}")));
+    }
     Ok(Opened { device, reason, checked, judge: Judge::default(), console: None })
+}
+
+impl Emulation {
+    /// Options that mean something on the emulator alone, and whether each is given.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let given = [
+            ("--schedule", self.schedule.is_some()),
+            ("--sms", self.sms.is_some()),
+            ("--target", self.target.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--fail-on", self.fail_on.is_some()),
+            ("--keep-going", self.keep_going),
+            ("--suppress", self.suppress.is_some()),
+        ];
+        given.into_iter()
+    }
 }
 
 /// The emulated machine and how its launches run.
@@ -97,6 +108,26 @@ impl Opened {
     pub(crate) fn sanitizes(&self) -> bool {
         self.console.as_ref().is_some_and(|console| console.options().sanitize != tessera::emu::Sanitize::NONE)
     }
+}
+
+/// Refuses a trace of a warp that launches do not have.
+pub(crate) fn refuse_idle_trace(emulation: &Emulation, launches: &[Launched]) -> Result<(), Failure> {
+    let Some(trace) = emulation.trace.as_ref().filter(|_| !launches.is_empty()) else { return Ok(()) };
+    match launches.iter().all(|launched| launched.report.trace.is_empty()) {
+        true => Err(Failure::usage(format!(
+            "`--trace {trace}`: there is no such warp\nhelp: blocks of the grid and warps of a block count from 0"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a seed of the random schedule where that is not what is executed.
+pub(crate) fn refuse_unused_seed(emulation: &Emulation, seed: Option<u64>) -> Result<(), Failure> {
+    if seed.is_none() || emulation.schedule.as_deref() == Some("random") {
+        return Ok(());
+    }
+    let help = "help: add `--device emu --schedule random`; an array's own seed is part of it: `x=randn:f32[64];seed=3`";
+    Err(Failure::usage(format!("`--seed` fixes the emulator's random schedule, and another one is executed\n{help}")))
 }
 
 /// The schedule's name and seed, for a line that says how something was run.

@@ -6,7 +6,7 @@ use serde_json::json;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
 use tessera::runtime::argspec;
-use tessera::runtime::{Device, DeviceError, Kernel, KernelError, LaunchGrid, POISONS, Tensor, Value};
+use tessera::runtime::{Device, DeviceError, Kernel, KernelError, Knobs, LaunchGrid, POISONS, Tensor, Value};
 
 use crate::arguments::Optimise;
 use crate::failure::Failure;
@@ -212,12 +212,23 @@ pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result
     Ok(options)
 }
 
+/// Options of the compiler for the library's kernels, which are block programs without choices.
+pub(crate) fn library_options(optimise: &Optimise) -> Result<CompileOptions, Failure> {
+    match optimise.config.first() {
+        Some(choice) => Err(Failure::usage(format!(
+            "`--config {choice}`: operators of the library choose their own tiles\nhelp: `--config` is for a declarative or per-thread \
+             kernel of a file"
+        ))),
+        None => compile_options(optimise, None),
+    }
+}
+
 /// The device asked for, or the best that works, with a clause that says why.
 pub(crate) fn device(asked: Option<&str>) -> Result<(Device, String), Failure> {
     let given = |device: Device| (device, "asked for".to_string());
     match asked {
         None => {
-            let choice = Device::best();
+            let choice = Knobs::from_env().map_err(Failure::environment)?.device().map_err(Failure::environment)?;
             Ok((choice.device, choice.reason))
         }
         Some("cpu") => Ok(given(Device::Cpu)),
@@ -236,12 +247,15 @@ pub(crate) fn device(asked: Option<&str>) -> Result<(Device, String), Failure> {
     }
 }
 
-/// True when `--sanitize` asks for a checked run; every check is part of it.
+/// True when `--sanitize` asks for a checked run on the CPU; every check is part of it.
 pub(crate) fn sanitize(checks: Option<&str>) -> Result<bool, Failure> {
-    const CHECKS: [&str; 6] = ["all", "bounds", "init", "race", "padding", "barrier"];
+    const CHECKS: [&str; 5] = ["all", "bounds", "init", "race", "padding"];
     let Some(checks) = checks else { return Ok(false) };
     match checks.split(',').find(|check| !CHECKS.contains(check)) {
-        Some(unknown) => Err(Failure::usage(format!("`{unknown}` is not a check\nhelp: write one of {}", CHECKS.join(", ")))),
+        Some(unknown) => {
+            let help = format!("write one of {}, or add `--device emu`, which has others", CHECKS.join(", "));
+            Err(Failure::usage(format!("`{unknown}` is not a check of the CPU\nhelp: {help}")))
+        }
         None => Ok(true),
     }
 }

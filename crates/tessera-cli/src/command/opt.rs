@@ -12,6 +12,16 @@ use crate::failure::{Failure, Outcome, read_text, write_text};
 
 pub(crate) fn opt(arguments: Opt) -> Outcome {
     let mut pipeline = pipeline(&arguments)?;
+    let of_passes = [
+        ("--target", arguments.target.is_some()),
+        ("--verify-each", arguments.verify_each),
+        ("--print-after-all", arguments.print_after_all),
+        ("--diff", arguments.diff),
+        ("--time", arguments.time),
+    ];
+    if let Some((option, _)) = of_passes.into_iter().find(|(_, given)| *given && pipeline.is_empty()) {
+        return Err(Failure::usage(format!("`{option}`: no pass runs\nhelp: name some: `--pass NAME,...` or `--pipeline NAME`")));
+    }
     let target = arguments.target.as_deref().map(target).transpose()?;
     let source = read_text(&arguments.file)?;
     let mut module = text::parse_module(&arguments.file, &source)

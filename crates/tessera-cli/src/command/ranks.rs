@@ -8,9 +8,10 @@ use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, LaunchOptions, npy};
 
 use crate::arguments::Run;
-use crate::command::launch::{Subject, kernel_failure};
+use crate::command::launch::{Subject, kernel_failure, sanitize};
 use crate::command::run::first_elements;
 use crate::failure::{Failure, Outcome};
+use crate::finding::report;
 
 pub(crate) fn run(
     ranked: &RankedKernel,
@@ -26,8 +27,9 @@ pub(crate) fn run(
             ranked.mesh().ranks()
         )));
     }
+    refuse_without_effect(arguments)?;
     let start = Instant::now();
-    let checked = arguments.emulation.sanitize.is_some();
+    let checked = sanitize(arguments.emulation.sanitize.as_deref())?;
     ranked.run(&subject.by_name(), &Device::Cpu, (options, &LaunchOptions { checked, threads: None })).map_err(kernel_failure)?;
     let seconds = start.elapsed().as_secs_f64();
     for (name, path) in saves {
@@ -49,7 +51,7 @@ pub(crate) fn run(
             "kernels": kernels, "exchanges": exchanges, "checked": checked, "run_s": seconds,
             "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
         });
-        println!("{object}");
+        println!("{}", report(0, &[], &object));
         return Ok(());
     }
     println!(
@@ -66,6 +68,22 @@ pub(crate) fn run(
     }
     for (name, path) in saves {
         println!("  wrote {name} to {path}");
+    }
+    Ok(())
+}
+
+/// Options that mean something for one kernel on one device alone.
+fn refuse_without_effect(arguments: &Run) -> Outcome {
+    let given = [
+        ("--grid", arguments.launch.grid.as_deref().is_some_and(|grid| grid != "auto")),
+        ("--block", arguments.block.is_some()),
+        ("--timeline", arguments.timeline.is_some()),
+        ("--seed", arguments.seed.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().chain(arguments.emulation.given()).find(|(_, given)| *given) {
+        return Err(Failure::usage(format!(
+            "`{option}` is for a kernel of one device\nhelp: leave it out: the ranks are simulated on the CPU"
+        )));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, Ran, npy};
 
 use crate::arguments::Run;
-use crate::command::emulation::open;
+use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
 use crate::command::{ranks, unwritten};
@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
         return ranks::run(&ranked, &arguments, &subject, &options, &saves);
     }
+    refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
     let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let grid = grid(arguments.launch.grid.as_deref())?;
@@ -56,9 +57,13 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         Err(error) => return Err(kernel_failure(error).and(findings(&launches)).with(&json!(data))),
         Ok(ran) => Ran { printed: ran.printed + &printed, ..ran },
     };
-    if !arguments.json {
-        print!("{}", ran.printed);
+    // What a program reads is data alone.
+    if arguments.json {
+        eprint!("{}", ran.printed)
+    } else {
+        print!("{}", ran.printed)
     }
+    refuse_idle_trace(&arguments.emulation, &launches)?;
     if let Some(path) = &arguments.timeline {
         let recorded = launch.on_device().map(|launch| launch.timeline()).transpose().map_err(Failure::environment)?.flatten();
         let Some(timeline) = recorded else {

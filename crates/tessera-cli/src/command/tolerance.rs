@@ -1,8 +1,9 @@
 //! How far apart two results of one computation may be, and how far apart they are.
 //!
 //! `|got - want| <= atol + rtol * |want|`. What is not given on the command line comes from the element type: `rtol` is a few units
-//! in the last place (sums may be added up in another order), and `atol` is `rtol` times the root mean square of what is wanted, so
-//! that sums which cancel may be off by what their terms were rounded by, and an array of zeros is right for zeros alone.
+//! in the last place (sums may be added up in another order), and `atol` is `rtol` times the median magnitude of what is wanted and not
+//! zero, so that sums which cancel may be off by what their terms were rounded by, an array of zeros is right for zeros alone, and a few
+//! huge elements excuse nothing.
 
 use serde_json::{Value, json};
 use tessera::runtime::{Difference, Tensor};
@@ -37,10 +38,16 @@ impl Tolerance {
     /// Both, for results of a type.
     fn of(self, dtype: DType, want: &[f64]) -> (f64, f64) {
         let relative = self.rtol.unwrap_or_else(|| default_relative(dtype));
-        let finite = || want.iter().copied().filter(|number| number.is_finite());
-        let mean = finite().map(|number| number * number).sum::<f64>() / finite().count().max(1) as f64;
-        (relative, self.atol.unwrap_or_else(|| if dtype.is_float() { default_relative(dtype) * mean.sqrt() } else { 0.0 }))
+        (relative, self.atol.unwrap_or_else(|| default_relative(dtype) * median_magnitude(want)))
     }
+}
+
+/// The median magnitude of finite numbers that are not zero; 0 where there are none.
+fn median_magnitude(numbers: &[f64]) -> f64 {
+    let is_counted = |number: &f64| number.is_finite() && *number != 0.0;
+    let mut magnitudes: Vec<f64> = numbers.iter().filter(|number| is_counted(number)).map(|number| number.abs()).collect();
+    let middle = magnitudes.len() / 2;
+    if magnitudes.is_empty() { 0.0 } else { *magnitudes.select_nth_unstable_by(middle, f64::total_cmp).1 }
 }
 
 /// Two units in the last place, one of 8 bits and less; of wide types what sums of some thousand terms differ by.

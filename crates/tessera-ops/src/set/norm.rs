@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, RowMoments};
 
 use crate::draw::Draw;
-use crate::element::{storable, underflow};
+use crate::element::{storable, sum, underflow};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
@@ -146,10 +146,10 @@ impl Reference for Normalised {
         want.par_chunks_mut(n).zip(bound.par_chunks_mut(n)).enumerate().for_each(|(r, (want, bound))| {
             inputs.numbers(0, (rows.start + r) * n, want);
             let mean = match self.centre {
-                Centre::Mean => want.iter().sum::<f64>() / n as f64,
+                Centre::Mean => sum(want.iter().copied()) / n as f64,
                 Centre::Zero => 0.0,
             };
-            let square = want.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+            let square = sum(want.iter().map(|x| (x - mean) * (x - mean))) / n as f64;
             let scale = 1.0 / (square + EPS).sqrt();
             let moments = RowMoments { n, mean, sd: 1.0 / scale };
             for j in 0..n {

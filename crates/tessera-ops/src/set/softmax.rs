@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::draw::Draw;
-use crate::element::underflow;
+use crate::element::{sum, underflow};
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
@@ -187,7 +187,7 @@ impl Reference for Probabilities {
                 *x = distance.exp();
                 *bound = distance;
             }
-            let total: f64 = want[..kept].iter().sum();
+            let total = sum(want[..kept].iter().copied());
             for (x, bound) in want[..kept].iter_mut().zip(&mut bound[..kept]) {
                 *x /= total;
                 *bound = model.softmax(*x, *bound) + summed * *x;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
 use crate::draw::Draw;
-use crate::element::{storable, underflow};
+use crate::element::{storable, sum, underflow};
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
@@ -221,7 +221,7 @@ impl Vectors {
                     Operation::Norm => x.iter_mut().for_each(|x| *x *= *x),
                     Operation::Axpy | Operation::Add | Operation::Mul | Operation::ReduceSum | Operation::ReduceMax => {}
                 }
-                (x.iter().sum(), x.iter().map(|x| x.abs()).sum(), largest)
+                (sum(x.iter().copied()), x.iter().map(|x| x.abs()).sum(), largest)
             })
             .collect();
         pieces.iter().fold((0.0, 0.0, f64::NEG_INFINITY), |(sum, magnitude, largest), piece| {
