@@ -164,6 +164,69 @@ ct.store(u, (0,), m.atomic_cas_offset(k, 0, k) + m.atomic_xchg_offset(k, 5))
 """, {"x": np.zeros(16, i32), "y": out(16), "z": out(16), "w": np.zeros(16, i32), "u": out(16)}, {
     "y": np.zeros(16, i32), "z": np.where(np.arange(16) % 2, 0, np.arange(16) + 100).astype(i32), "x": -np.arange(16, dtype=i32),
     "u": np.arange(16, dtype=i32), "w": np.full(16, 5, i32)})
+# Lanes outside the array or masked off update nothing. A compare-and-swap yields what it expected there, NVIDIA says; what other
+# updates yield is left open, and 0 here.
+first = np.arange(40, dtype=i32) % 3
+inside = np.arange(16) < 5
+some = np.arange(16) % 3 != 1
+for dtype in (i32, np.uint32, np.int64, f32, np.float64):
+    case(f"atomic_cas_off_{np.dtype(dtype).name}", """
+k = ct.arange(16, dtype=ct.int32)
+ct.store(y, (0,), ct.atomic_cas(x, k, (k % 3 + 1).astype(x.dtype), ct.full((16,), 9, dtype=x.dtype)))
+m = w.get_raw_memory()
+ct.store(z, (0,), m.atomic_cas_offset(k * 1000, (k % 3).astype(x.dtype), 9, mask=k < 1))
+ct.store(u, (0,), m.atomic_cas_offset(k, (k % 3).astype(x.dtype), 9, mask=k % 3 != 1))
+""", {"x": first[:5].astype(dtype), "w": first.astype(dtype), "y": out(16, dtype=dtype), "z": out(16, dtype=dtype),
+          "u": out(16, dtype=dtype)},
+         {"x": first[:5].astype(dtype), "y": np.where(inside, first[:16], np.arange(16) % 3 + 1).astype(dtype),
+          "z": (np.arange(16) % 3).astype(dtype), "u": np.where(np.arange(16) == 0, 9, np.arange(16) % 3).astype(dtype),
+          "w": np.where((np.arange(40) < 16) & (np.arange(40) % 3 != 1) | (np.arange(40) == 0), 9, first).astype(dtype)})
+# A comparison of one element, off and on.
+case("atomic_cas_scalar_off", """
+ct.store(y, (0,), ct.full((1,), ct.atomic_cas(x, 7, 3, 4), dtype=ct.int32))
+ct.store(z, (0,), ct.full((1,), ct.atomic_cas(x, 1, 3, 4), dtype=ct.int32))
+""", {"x": np.full(4, 3, i32), "y": out(1), "z": out(1)},
+     {"x": np.array([3, 4, 3, 3], i32), "y": np.array([3], i32), "z": np.array([3], i32)})
+for operation, after in [("xchg", 2), ("add", 9), ("max", 7), ("min", 2), ("and", 2), ("or", 7), ("xor", 5)]:
+    case(f"atomic_{operation}_off", f"""
+k = ct.arange(16, dtype=ct.int32)
+ct.store(y, (0,), ct.atomic_{operation}(x, k, 2))
+ct.store(z, (0,), w.get_raw_memory().atomic_{operation}_offset(k, 2, mask=k % 3 != 1))
+""", {"x": np.full(5, 7, i32), "w": np.full(16, 7, i32), "y": out(16), "z": out(16)},
+         {"x": np.full(5, after, i32), "w": np.where(some, after, 7).astype(i32), "y": np.where(inside, 7, 0).astype(i32),
+          "z": np.where(some, 7, 0).astype(i32)})
+
+# NaN and zeros of both signs: left out unless they propagate; where nothing is left, the result is NaN, and an index is the first.
+nan, inf = np.nan, np.inf
+rows = np.array([[nan] * 8, [nan, 2, nan, -1, nan, 2, -1, nan], [-0.0, 0, -0.0, 0, nan, 0, -0.0, 0], [nan, -inf] * 4, [nan, inf] * 4,
+                 [nan] * 7 + [-3], [1, 2, 3, 4, 5, 6, 7, 8], [inf, -inf, nan, 0, nan, -inf, inf, 1]], f32)
+
+
+for axis in (0, 1):
+    least, greatest = np.fmin.reduce(rows, axis=axis), np.fmax.reduce(rows, axis=axis)
+    # The first place at which the extreme stands; all zeros are equal.
+    argmax, argmin = [np.argmax((np.moveaxis(rows, axis, 1) == best[:, None]), axis=1) for best in (greatest, least)]
+    want = {"p": greatest, "q": least, "r": np.max(rows, axis=axis), "s": np.min(rows, axis=axis),
+            "t": argmax.astype(i32), "u": argmin.astype(i32), "v": np.argmax(rows, axis=axis).astype(i32),
+            "w": np.argmin(rows, axis=axis).astype(i32), "m": greatest, "n": np.fmax.accumulate(rows, axis=axis)}
+    for dtype in (f32, np.float16, np.float64):
+        floats_like = {name: value.astype(dtype) if value.dtype == f32 else value for name, value in want.items()}
+        case(f"extremes_{axis}_{np.dtype(dtype).name}", f"""
+t0 = ct.load(x, (0, 0), (8, 8))
+greater = lambda a, b: ct.maximum(a, b)
+ct.store(p, (0,), ct.max(t0, axis={axis}))
+ct.store(q, (0,), ct.min(t0, axis={axis}))
+ct.store(r, (0,), ct.max(t0, axis={axis}, propagate_nan=True))
+ct.store(s, (0,), ct.min(t0, axis={axis}, propagate_nan=True))
+ct.store(t, (0,), ct.argmax(t0, axis={axis}))
+ct.store(u, (0,), ct.argmin(t0, axis={axis}))
+ct.store(v, (0,), ct.argmax(t0, axis={axis}, propagate_nan=True))
+ct.store(w, (0,), ct.argmin(t0, axis={axis}, propagate_nan=True))
+ct.store(m, (0,), ct.reduce(t0, {axis}, greater, -math.inf))
+ct.store(n, (0, 0), ct.scan(t0, {axis}, greater, -math.inf))
+""", {"x": rows.astype(dtype), **{name: np.full(value.shape, 77, value.dtype) for name, value in floats_like.items()}},
+             floats_like)
+
 case("atomic_same_element", """
 k = ct.arange(64, dtype=ct.int32)
 old = ct.atomic_add(x, k * 0, 1)

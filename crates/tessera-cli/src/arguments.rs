@@ -97,6 +97,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) emulation: Emulation,
     #[command(flatten)]
+    pub(crate) patience: Patience,
+    #[command(flatten)]
     pub(crate) optimise: Optimise,
 }
 
@@ -144,6 +146,15 @@ pub(crate) enum FailOn {
     None,
 }
 
+/// How long a launch may take.
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// Seconds that a launch may take before it counts as one that never ends; a minute for each of its blocks when absent, and on a
+    /// GPU for all of them.
+    #[arg(long, value_name = "S")]
+    pub(crate) timeout: Option<f64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Emu {
     /// A `.ptx` file.
@@ -178,6 +189,8 @@ pub(crate) struct Emu {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
 }
 
 /// How to compile.
@@ -232,6 +245,8 @@ pub(crate) struct Check {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well: a text for people, findings for programs, and an exit code.
 
 use std::fmt::Display;
+use std::io::Write;
 
 use serde_json::{Map, Value};
 use tessera::bench::Exit;
@@ -62,6 +63,15 @@ impl Failure {
     /// Everything was said; only the code is left.
     pub(crate) fn silent(exit: Exit) -> Failure {
         Failure::new(exit, String::new(), Vec::new())
+    }
+
+    /// Says it and ends the process at once, with nothing torn down.
+    pub(crate) fn end(self) -> ! {
+        let exit = self.exit;
+        crate::failed(self, crate::is_data());
+        // What was printed is lost with the process otherwise; a closed pipe is nobody's mistake.
+        let _ = std::io::stdout().flush();
+        tessera::runtime::exit_at_once(exit)
     }
 
     /// Rendered diagnostics of a kernel or an IR text that is not right.

@@ -36,8 +36,7 @@ fn end_with_the_reader() {
 
 fn main() -> ExitCode {
     end_with_the_reader();
-    // Asked for before anything else can fail: what a program reads is data also where the command line is wrong.
-    let is_data = std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    let is_data = is_data();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
@@ -60,6 +59,12 @@ fn main() -> ExitCode {
             failed(Failure { exit: OUR_BUG, ..Failure::usage(message) }, is_data)
         }
     }
+}
+
+/// Whether the command line asks for data. That is known before anything can fail: what a program reads is data also where the rest of
+/// the command line is wrong.
+fn is_data() -> bool {
+    std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
 /// Says why a command failed: to people on stderr, to a program on stdout as well.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tessera_cpu::{Arg, Program, RunOptions};
 use tessera_ir::text::parse_module;
+use tessera_types::TimeLimit;
 
 /// Pages of memory aligned to a cache line.
 struct Array(Vec<[u64; 8]>);
@@ -42,8 +43,15 @@ fn time(mut work: impl FnMut()) -> f64 {
     (now(clock) - start) / f64::from(runs)
 }
 
-const ONE: RunOptions<'static> =
-    RunOptions { checked: false, threads: Some(1), allocations: &[], uninitialised: &[], written: None, output: None };
+const ONE: RunOptions<'static> = RunOptions {
+    checked: false,
+    threads: Some(1),
+    allocations: &[],
+    uninitialised: &[],
+    written: None,
+    output: None,
+    limit: TimeLimit::NONE,
+};
 
 fn prepare(text: &str) -> Program {
     let module = parse_module("speed.tir", text).unwrap_or_else(|(module, d)| panic!("{}", d.render(&module.sources, false)));

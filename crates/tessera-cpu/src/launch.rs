@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use tessera_ir::Diagnostic;
+use tessera_types::TimeLimit;
 
 /// One argument of a function, in the order of [`tessera_ir::Func::args`].
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,8 @@ pub struct RunOptions<'a> {
     pub uninitialised: &'a [usize],
     /// Where a checked launch of tiles that ran to its end puts which bytes of that memory were written, in the same order.
     pub written: Option<&'a Mutex<Vec<Vec<bool>>>>,
+    /// How long it may take; a kernel that takes longer is stopped in one of its loops.
+    pub limit: TimeLimit,
     /// Where `print_tko` writes, block after block.
     pub output: Option<&'a Mutex<String>>,
 }

@@ -27,6 +27,7 @@ mod kernels;
 mod lanes;
 mod launch;
 pub mod lockstep;
+mod pace;
 mod plan;
 mod program;
 

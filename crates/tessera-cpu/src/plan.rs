@@ -10,8 +10,8 @@
 //! ```
 
 use smallvec::SmallVec;
-use tessera_ir::Span;
 use tessera_ir::attrs::AtomicMode;
+use tessera_ir::{Op, Span};
 use tessera_types::DType;
 use tessera_types::printf::Conversion;
 
@@ -70,8 +70,12 @@ pub(crate) struct Access {
     pub(crate) padding: Option<u64>,
     /// The program promises that no element lies outside; checked launches look.
     pub(crate) inbounds: bool,
+    /// A write that other blocks may wait for.
+    pub(crate) strong: bool,
     /// The argument that the base pointer comes from.
     pub(crate) origin: Option<u16>,
+    /// The operation that this performs.
+    pub(crate) op: Op,
     pub(crate) span: Span,
 }
 
@@ -114,6 +118,7 @@ pub(crate) enum NodeKind {
         mask: Option<u16>,
         padding: Option<u16>,
         origin: Option<u16>,
+        op: Op,
     },
 }
 
@@ -139,9 +144,9 @@ pub(crate) enum Combine {
     Add,
     /// Product.
     Mul,
-    /// Maximum, NaN ignored.
+    /// Maximum, NaN ignored unless there is nothing else.
     Max,
-    /// Minimum, NaN ignored.
+    /// Minimum, likewise.
     Min,
     /// Maximum, NaN kept.
     MaxNan,
@@ -166,6 +171,9 @@ pub(crate) enum Sink {
         value: u16,
         mask: Option<u16>,
         origin: Option<u16>,
+        /// As in [`Access`].
+        strong: bool,
+        op: Op,
         span: Span,
     },
     /// Combines along the middle of three axes.
@@ -174,7 +182,6 @@ pub(crate) enum Sink {
         combine: Combine,
         lane: ReduceLane,
         extents: [usize; 3],
-        identity: u64,
         place: Place,
     },
     /// The result of a region that runs over strips.
@@ -307,6 +314,8 @@ pub(crate) struct Mma {
 /// A loop `acc = mma(load, load, acc)` over the tiles of the K axis, run as one product.
 #[derive(Clone, Debug)]
 pub(crate) struct Product {
+    /// The loop.
+    pub(crate) op: Op,
     pub(crate) lhs: Access,
     pub(crate) rhs: Access,
     /// Which axes of the left access are M and K.
@@ -440,6 +449,7 @@ pub(crate) enum Inst {
         len: usize,
         origin: Option<u16>,
         ordered: bool,
+        op: Op,
         span: Span,
     },
     /// Atomic update of a tile of an array.
@@ -449,6 +459,8 @@ pub(crate) enum Inst {
         mode: AtomicMode,
         ordered: bool,
     },
+    /// What this block did before is done before what it does now, as other blocks see it.
+    Fence,
     /// Memory of the block.
     Alloca {
         dst: Reg,
@@ -467,12 +479,16 @@ pub(crate) enum Inst {
         bytes: u8,
         unsigned: bool,
         body: Vec<Inst>,
+        op: Op,
         span: Span,
     },
     Loop {
         body: Vec<Inst>,
+        op: Op,
+        span: Span,
     },
     If {
+        op: Op,
         condition: Reg,
         then: Vec<Inst>,
         other: Vec<Inst>,

@@ -110,7 +110,7 @@ impl Program {
         for &(reg, entry, _) in &plan.globals {
             registers[reg.0 as usize] = plan.pool[entry as usize].as_ptr() as u64;
         }
-        let launch = Launch { plan, grid, isa: Isa::detect(), ranges: &ranges, registers: &registers };
+        let launch = Launch { plan, grid, isa: Isa::detect(), ranges: &ranges, registers: &registers, limit: options.limit };
         if options.checked {
             let check = Check::new(plan, &ranges, options.uninitialised, grid);
             // SAFETY: the caller's promise.

@@ -86,6 +86,7 @@ symbols! {
     stream_create = "cuStreamCreate": fn(*mut Handle, c_uint);
     stream_destroy = "cuStreamDestroy_v2": fn(Handle);
     stream_synchronize = "cuStreamSynchronize": fn(Handle);
+    stream_query = "cuStreamQuery": fn(Handle);
     stream_wait_event = "cuStreamWaitEvent": fn(Handle, Handle, c_uint);
     event_create = "cuEventCreate": fn(*mut Handle, c_uint);
     event_destroy = "cuEventDestroy_v2": fn(Handle);

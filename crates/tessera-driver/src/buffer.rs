@@ -53,12 +53,18 @@ impl DeviceBuffer {
     /// Copies from the host to `offset`.
     pub fn write(&self, offset: u64, from: &[u8], stream: &Stream) -> Result<()> {
         within(offset, from.len() as u64, self.bytes)?;
+        if from.is_empty() {
+            return Ok(());
+        }
         self.context.table()?.copy_to_device(self.pointer.offset(offset), from, stream.handle())
     }
 
     /// Copies to the host from `offset`.
     pub fn read(&self, offset: u64, to: &mut [u8], stream: &Stream) -> Result<()> {
         within(offset, to.len() as u64, self.bytes)?;
+        if to.is_empty() {
+            return Ok(());
+        }
         self.context.table()?.copy_to_host(to, self.pointer.offset(offset), stream.handle())
     }
 

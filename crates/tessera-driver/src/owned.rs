@@ -194,6 +194,11 @@ impl Stream {
         self.context.table()?.stream_synchronize(self.handle)
     }
 
+    /// Whether its work is done.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context.table()?.stream_query(self.handle)
+    }
+
     /// Queues a wait for an event.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.context.table()?.stream_wait_event(self.handle, event.handle)

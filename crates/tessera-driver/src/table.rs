@@ -143,6 +143,8 @@ table! {
     stream_destroy(stream: StreamHandle);
     /// Waits until a stream's work is done; reports faults of its kernels.
     stream_synchronize(stream: StreamHandle);
+    /// Whether a stream's work is done; reports faults of its kernels.
+    stream_query(stream: StreamHandle) -> bool;
     /// Queues a wait for an event.
     stream_wait_event(stream: StreamHandle, event: EventHandle);
 

@@ -323,7 +323,9 @@ fn fault(kind: FindingKind, message: String) -> DriverError {
     let (code, name) = match kind {
         FindingKind::OutOfBounds | FindingKind::UseAfterFree => (DriverCode::ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"),
         FindingKind::Misaligned => (DriverCode(716), "CUDA_ERROR_MISALIGNED_ADDRESS"),
-        FindingKind::Deadlock | FindingKind::DivergentBarrier => (DriverCode(702), "CUDA_ERROR_LAUNCH_TIMEOUT"),
+        FindingKind::Deadlock | FindingKind::DivergentBarrier | FindingKind::NeverEnds => {
+            (DriverCode(702), "CUDA_ERROR_LAUNCH_TIMEOUT")
+        }
         FindingKind::Trap => (DriverCode(710), "CUDA_ERROR_ASSERT"),
         FindingKind::Uninitialized
         | FindingKind::Race
@@ -483,6 +485,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
         Ok(())
     });
     slot!(stream_synchronize, |d, _stream| d.healthy());
+    slot!(stream_query, |d, _stream| d.healthy().map(|()| true));
     slot!(stream_wait_event, |d, _stream, _event| d.healthy());
     slot!(stream_wait_value, |d, _stream, at, value: u32| {
         d.healthy()?;

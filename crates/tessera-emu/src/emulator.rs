@@ -143,6 +143,9 @@ impl Emulator {
 
     /// Copies bytes to the device.
     pub fn write(&self, to: DevicePtr, from: &[u8]) -> Result<(), EmuError> {
+        if from.is_empty() {
+            return Ok(());
+        }
         let heap = self.heap();
         let found = heap.find(to.0, from.len() as u64).and_then(|index| heap.get(index));
         let found = found.ok_or_else(|| missing(&heap, to, from.len()))?;
@@ -153,6 +156,9 @@ impl Emulator {
 
     /// Copies bytes from the device.
     pub fn read(&self, from: DevicePtr, to: &mut [u8]) -> Result<(), EmuError> {
+        if to.is_empty() {
+            return Ok(());
+        }
         let heap = self.heap();
         let found = heap.find(from.0, to.len() as u64).and_then(|index| heap.get(index));
         found.ok_or_else(|| missing(&heap, from, to.len()))?.copy_out(from.0, to);

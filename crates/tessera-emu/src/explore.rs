@@ -19,6 +19,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use tessera_types::Watch;
 
 use crate::advice::Counts;
 use crate::exec::{Actor, Cluster, Launch};
@@ -84,11 +87,12 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
     let mut stopped: Option<Box<Finding>> = None;
     // Memory is left as the first execution that ran to its end leaves it.
     let mut result: Option<Saved> = None;
+    let watch = Watch::start(launch.options.limit);
     loop {
         saved.restore(&launch);
         reset(&mut launch);
         let mut execution = Execution { launch: &launch, resident, live: VecDeque::new(), next: 0, spins: BTreeMap::new() };
-        let (end, done) = execution.run(&mut path);
+        let (end, done) = execution.run(&mut path, watch.as_ref());
         report.instructions += done.instructions;
         findings.merge(done.findings);
         match end {
@@ -206,7 +210,7 @@ struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     /// Executes along the path and on from its end, where each choice is the first that is allowed.
-    fn run(&mut self, path: &mut Vec<Choice>) -> (End, Done) {
+    fn run(&mut self, path: &mut Vec<Choice>, watch: Option<&Watch>) -> (End, Done) {
         let mut done = Done::default();
         // The steps of each actor so far, by their place in the path.
         let mut steps: BTreeMap<Who, Vec<usize>> = BTreeMap::new();
@@ -222,6 +226,12 @@ impl<'a> Execution<'a> {
                     break End::Done;
                 }
                 continue;
+            }
+            if let Some(given) = watch.and_then(|watch| watch.is_up(Instant::now()))
+                && let Some(cluster) = self.live.iter_mut().find(|cluster| !cluster.is_over())
+            {
+                let stopped = cluster.endless(given);
+                break End::Stopped(Box::new(cluster.note_stop(&stopped)));
             }
             if enabled.is_empty() || depth >= LONGEST {
                 let stuck = self.live.iter_mut().find(|cluster| !cluster.is_over());

@@ -66,6 +66,8 @@ pub enum FindingKind {
     Matrix,
     /// No thread can go on.
     Deadlock,
+    /// The kernel took longer than it was given.
+    NeverEnds,
     /// The kernel stopped itself.
     Trap,
     /// Results that depend on the order of atomic operations, and on nothing else.
@@ -78,7 +80,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [FindingKind; 18] = [
+    pub const ALL: [FindingKind; 19] = [
         FindingKind::OutOfBounds,
         FindingKind::Misaligned,
         FindingKind::UseAfterFree,
@@ -93,6 +95,7 @@ impl FindingKind {
         FindingKind::BulkCopy,
         FindingKind::Matrix,
         FindingKind::Deadlock,
+        FindingKind::NeverEnds,
         FindingKind::Trap,
         FindingKind::Nondeterministic,
         FindingKind::BankConflicts,
@@ -116,6 +119,7 @@ impl FindingKind {
             FindingKind::BulkCopy => "bulk-copy",
             FindingKind::Matrix => "matrix",
             FindingKind::Deadlock => "deadlock",
+            FindingKind::NeverEnds => "never-ends",
             FindingKind::Trap => "trap",
             FindingKind::Nondeterministic => "nondeterministic",
             FindingKind::BankConflicts => "bank-conflicts",
@@ -141,6 +145,7 @@ impl FindingKind {
             | FindingKind::BulkCopy
             | FindingKind::Matrix
             | FindingKind::Deadlock
+            | FindingKind::NeverEnds
             | FindingKind::Trap
             | FindingKind::Nondeterministic => Class::Wrong,
         }

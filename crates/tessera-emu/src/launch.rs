@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tessera_types::Watch;
 
 use crate::advice::{Count, Counts};
 use crate::exec::{Cluster, Fault, Launch, Progress, Stopped, Warp};
@@ -48,6 +51,7 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
         next: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         moves: AtomicU64::new(0),
+        ended: AtomicU64::new(0),
         alive: AtomicU64::new(threads as u64),
         waiting: AtomicU64::new(0),
     };
@@ -98,6 +102,8 @@ struct Shared {
     stop: AtomicBool,
     /// Counts the progress of all clusters.
     moves: AtomicU64,
+    /// Clusters that have ended.
+    ended: AtomicU64,
     /// Threads that have not ended, and those of them that cannot go on by themselves.
     alive: AtomicU64,
     waiting: AtomicU64,
@@ -123,6 +129,7 @@ enum Next {
 fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Outcome {
     let mut outcome = Outcome { instructions: 0, findings: Findings::default(), advice: Counts::default(), stopped: None };
     let mut live: VecDeque<Live<'_>> = VecDeque::new();
+    let (mut watch, mut ended, mut turn) = (Watch::start(launch.options.limit), 0, Instant::now());
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
     loop {
         if shared.stop.load(Ordering::Relaxed) || outcome.findings.is_full(launch.options) {
@@ -150,6 +157,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
         let stopped = match result {
             Ok(Progress::Done) => {
                 shared.moves.fetch_add(1, Ordering::SeqCst);
+                shared.ended.fetch_add(1, Ordering::Relaxed);
                 outcome.add(own.cluster);
                 continue;
             }
@@ -165,7 +173,15 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
             }
             Err(stopped) => Some(stopped),
         };
+        let now = Instant::now();
+        let given = watch.as_mut().and_then(|watch| {
+            if std::mem::replace(&mut ended, shared.ended.load(Ordering::Relaxed)) != ended {
+                watch.block(now);
+            }
+            watch.is_up(now)
+        });
         let endless = own.cluster.executed > launch.options.most_instructions;
+        let stopped = stopped.or_else(|| given.map(|given| own.cluster.endless(given)));
         let stopped = match stopped.or_else(|| endless.then(|| own.cluster.livelock())) {
             Some(stopped) => stopped,
             None => {
@@ -178,7 +194,14 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
                     Next::Go
                 } {
                     Next::Go => {
-                        live.push_back(own);
+                        // So many that each gets on slowly are no kernel that never ends: one at a time comes to its end.
+                        let stays = watch.and_then(|watch| watch.turn(now)).is_some_and(|long| now.duration_since(turn) < long);
+                        if stays && own.spun.is_none() {
+                            live.push_front(own);
+                        } else {
+                            turn = now;
+                            live.push_back(own);
+                        }
                         continue;
                     }
                     Next::Stop => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tessera_driver::Dim3;
+use tessera_types::TimeLimit;
 
 use crate::finding::Class;
 use crate::suppress::Suppressions;
@@ -133,6 +134,8 @@ pub struct LaunchOptions {
     pub patience: u64,
     /// Thread-instructions of a cluster after which it counts as stuck, whatever it does.
     pub most_instructions: u64,
+    /// How long it may take, in all schedules together.
+    pub limit: TimeLimit,
     /// Executions of [`Schedule::Systematic`], after which it is not complete.
     pub most_schedules: u64,
 }
@@ -153,6 +156,7 @@ impl Default for LaunchOptions {
             suppress: Arc::default(),
             patience: 100_000_000,
             most_instructions: u64::MAX,
+            limit: TimeLimit::NONE,
             most_schedules: 2000,
         }
     }

@@ -2,7 +2,7 @@
 
 use tessera_driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMap, TensorMapSpec};
 use tessera_emu::{EmuError, EmuOptions, Emulator, FindingKind, LaunchOptions, Report, Sanitize, Schedule, driver};
-use tessera_types::DType;
+use tessera_types::{DType, TimeLimit};
 
 struct Case {
     emulator: Emulator,
@@ -22,6 +22,10 @@ impl Case {
     }
 
     fn run(&self, body: &str, grid: u32, block: u32) -> Result<Report, EmuError> {
+        self.run_with(body, grid, block, &Self::options())
+    }
+
+    fn run_with(&self, body: &str, grid: u32, block: u32, options: &LaunchOptions) -> Result<Report, EmuError> {
         let text = format!(
             ".version 8.0
 .target sm_90a
@@ -47,7 +51,7 @@ impl Case {
         );
         let module = self.emulator.load(&text).unwrap_or_else(|error| panic!("{error}"));
         let args = Params::new().pointer(self.data);
-        self.emulator.launch(&module, "k", Dim3::from(grid), Dim3::from(block), &args, &Self::options())
+        self.emulator.launch(&module, "k", Dim3::from(grid), Dim3::from(block), &args, options)
     }
 }
 
@@ -90,6 +94,34 @@ fn a_finding_names_line_source_block_and_thread() {
         finding.message.contains("behind the end of a allocation of 4096 bytes") || finding.message.contains("behind the end")
     );
     assert!(report.to_json().contains("\"out-of-bounds\""));
+}
+
+/// Two threads read each other's half of a word, meet, read their own and write it: what they read before is not theirs any more.
+#[test]
+fn reads_of_an_earlier_turn_keep_their_bytes() {
+    let swapped = "xor.b32 %x, %t, 1;\n mul.wide.u32 %k, %x, 2;\n add.u64 %k, %k, %g;\n ld.global.u16 %v, [%k];";
+    let own = "mul.wide.u32 %k, %t, 2;\n add.u64 %k, %k, %g;\n ld.global.u16 %r0, [%k];\n st.global.u16 [%k], %r0;";
+    let wrong = format!("{swapped}\n {own}");
+    check(FindingKind::Race, 1, 32, &wrong, &format!("{swapped}\n bar.warp.sync -1;\n {own}"));
+}
+
+/// What goes on for ever is stopped when its time is up, at the loop that it is in.
+#[test]
+fn a_kernel_that_never_ends_is_stopped_in_its_loop() {
+    let case = Case::new();
+    let body = "    .loc 1 7 5\nagain:\n    add.u32 %x, %t, 1;\n    .loc 1 8 9\n    st.global.u32 [%o], %x;\n    bra again;";
+    for schedule in [Schedule::Eager, Schedule::Random, Schedule::Systematic] {
+        for sanitize in [Sanitize::NONE, Sanitize::ALL] {
+            let limit = TimeLimit::within(std::time::Duration::from_millis(100));
+            let options = LaunchOptions { schedule, sanitize, limit, ..Case::options() };
+            let start = std::time::Instant::now();
+            let Err(EmuError::Fault { finding, .. }) = case.run_with(body, 2, 64, &options) else { panic!("it has ended") };
+            assert!(start.elapsed().as_secs() < 30, "{schedule:?}");
+            assert_eq!(finding.kind, FindingKind::NeverEnds, "{finding}");
+            assert_eq!(finding.place.source, Some(("kernel.py".to_owned(), 7, 5)), "{finding}");
+            assert!(finding.message.contains("has not ended after 0.1 s"), "{finding}");
+        }
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use std::fmt;
 
 use half::{bf16, f16};
-use tessera_types::DType;
+use tessera_types::{DType, FloatFormat, IntFormat};
 
+use crate::attrs::Combine;
 use crate::diag::Diagnostic;
 use crate::text::cursor::{Cursor, Parsed};
 use crate::types::elem_name;
@@ -44,6 +45,27 @@ impl Const {
     /// A truth value.
     pub fn bool(value: bool) -> Const {
         Const::splat(DType::B1, u64::from(value))
+    }
+
+    /// What changes no element that it is combined with. Maximum and minimum ignore NaN, so that is theirs where the format has it; a sum
+    /// starts from +0.
+    pub fn neutral(combine: Combine, dtype: DType) -> Const {
+        let bits = match (FloatFormat::of(dtype), IntFormat::of(dtype)) {
+            (Some(format), _) => match combine {
+                Combine::Sum => 0,
+                Combine::Prod => format.encode_nearest(1.0),
+                Combine::Max => format.nan_code().unwrap_or(format.encode_nearest(f64::NEG_INFINITY)),
+                Combine::Min => format.nan_code().unwrap_or(format.encode_nearest(f64::INFINITY)),
+            },
+            (None, Some(format)) => format.wrap(match combine {
+                Combine::Sum => 0,
+                Combine::Prod => 1,
+                Combine::Max => format.min(),
+                Combine::Min => format.max(),
+            }),
+            (None, None) => u64::from(matches!(combine, Combine::Prod | Combine::Min)),
+        };
+        Const::splat(dtype, bits)
     }
 
     /// The bits that every element has.

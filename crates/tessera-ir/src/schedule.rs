@@ -179,7 +179,8 @@ dialect! {
     // Reductions
 
     /// Combines along an axis. The region takes, for each operand, the element and the running value, both scalars, and
-    /// yields the new running values. One identity an operand.
+    /// yields the new running values. One identity an operand: what changes no element, so that it may be combined or not. A maximum
+    /// or minimum that ignores NaN yields NaN where there is nothing else.
     Reduce = "reduce" (operands: many) { dim: u32, identities: Vec<Const>, order: ReduceOrder } -> Many regions 1 : Special, Pure;
     /// Running combination along an axis; `reverse` starts at the end. Region and identities as in `reduce`.
     Scan = "scan" (operands: many) { dim: u32, identities: Vec<Const>, reverse: bool } -> Many regions 1 : Special, Pure;
@@ -225,10 +226,10 @@ dialect! {
     /// Stores through pointers where the mask is true or absent.
     StorePtrTko = "store_ptr_tko" (destination, value, mask: optional, token: optional)
         { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> One : Special, Write;
-    /// Atomic update; yields the old values.
+    /// Atomic update; yields the old values, and 0 where the mask is false.
     AtomicRmwTko = "atomic_rmw_tko" (pointers, value, mask: optional, token: optional)
         { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> Two : Special, Write;
-    /// Atomic compare and swap; yields the old values.
+    /// Atomic compare and swap; yields the old values, and `compare` where the mask is false.
     AtomicCasTko = "atomic_cas_tko" (pointers, compare, value, mask: optional, token: optional)
         { order: MemoryOrder, scope: MemoryScope } -> Two : Special, Write;
     /// Memory that lives as long as the block.

@@ -119,8 +119,8 @@ impl<'a> Checker<'a> {
         }
         for (what, extents, values) in [("size", shape, tensor.shape()), ("stride", strides, tensor.strides())] {
             for (axis, (extent, &value)) in extents.iter().zip(values).enumerate() {
-                // The stride of an axis of one element is never used.
-                let unused = what == "stride" && tensor.shape()[axis] <= 1;
+                // The stride of an axis of one element is never used, nor any of an array without elements.
+                let unused = what == "stride" && (tensor.shape()[axis] <= 1 || tensor.is_empty());
                 if let Extent::Static(known) = extent
                     && *known != value as i64
                     && !unused
@@ -141,7 +141,7 @@ impl<'a> Checker<'a> {
         for axis in 0..strides.len() {
             let (size, stride) = (tensor.shape()[axis], tensor.strides()[axis]);
             let (what, value) = match strides[axis] {
-                Extent::Dynamic if size > 1 => ("stride", stride),
+                Extent::Dynamic if size > 1 && !tensor.is_empty() => ("stride", stride),
                 Extent::Static(1) if shape[axis] == Extent::Dynamic => ("size", size),
                 Extent::Dynamic | Extent::Static(_) => continue,
             };
@@ -162,6 +162,7 @@ impl<'a> Checker<'a> {
         // An unused stride is passed as what the kernel assumes.
         let stride = |axis: usize| match strides[axis] {
             Extent::Static(known) => known as usize,
+            Extent::Dynamic if tensor.is_empty() && !divides(tensor.strides()[axis]) => 0,
             Extent::Dynamic => tensor.strides()[axis],
         };
         flat.extend(tensor.shape().iter().map(|&size| Flat::Word(word(size))));
@@ -272,13 +273,9 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Refuses grids that no device can launch.
+/// Refuses grids that no device can launch. One without blocks is a launch of nothing, as an array without elements asks for.
 pub(crate) fn check_grid(grid: [u32; 3]) -> Result<(), Box<Diagnostic>> {
     for ((axis, &blocks), most) in ["x", "y", "z"].iter().zip(&grid).zip(MOST_BLOCKS) {
-        if blocks == 0 {
-            let message = format!("the grid has no blocks along {axis}");
-            return Err(Box::new(Diagnostic::bare("grid", message).help("every axis of the grid has at least one block")));
-        }
         if blocks > most {
             let message = format!("the grid has {blocks} blocks along {axis}, at most {most} are possible");
             return Err(Box::new(Diagnostic::bare("grid", message).help("put the long axis along x, or more work into a block")));

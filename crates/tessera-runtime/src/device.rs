@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tessera_driver::{Context, DeviceAttribute, DeviceOrdinal, DriverError, DriverTable, Module, Stream};
 use tessera_emu::{Console, EmuOptions};
@@ -116,6 +117,27 @@ impl DriverDevice {
             Some(name) if error.poisons_context() => error.in_kernel(name),
             _ => error,
         })
+    }
+
+    /// Waits as [`DriverDevice::synchronize`] does, but for no longer than so; false where not everything is done by then.
+    pub fn wait_at_most(&self, limit: Option<Duration>) -> Result<bool, DriverError> {
+        const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+        let Some(limit) = limit else { return self.synchronize().map(|()| true) };
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(10));
+        // A fault is left to `synchronize`, which names the kernel.
+        while self.stream().is_done().is_ok_and(|done| !done) {
+            if start.elapsed() >= limit {
+                return Ok(false);
+            }
+            std::thread::sleep(pause.min(limit.saturating_sub(start.elapsed())));
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        self.synchronize().map(|()| true)
+    }
+
+    /// Keeps the device open for as long as the process lives: closing it would wait for a kernel that never ends.
+    pub(crate) fn leave_open(&self) {
+        std::mem::forget(self.clone());
     }
 
     /// Gives up a context that a fault has made useless and opens a fresh one. Whether that works in the same process is the

@@ -5,9 +5,11 @@
 //! copies use too: a tensor read after a launch has what the launch wrote.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, PinnedBuffer, Stream, TensorMap, TensorMapSpec};
 use tessera_ir::{Assertion, HiddenParam, IndexType, ParamKind, TensorMapPlan, TimelinePlan};
+use tessera_types::{FloatFormat, OutOfBounds};
 
 use crate::check::Flat;
 use crate::device::Device;
@@ -137,6 +139,10 @@ impl DeviceLaunch {
 
     /// Queues it on another stream of the same context. What else uses its memory is the caller's to order.
     pub fn enqueue_on(&self, stream: &Stream) -> Result<(), DriverError> {
+        // No driver takes a grid without blocks.
+        if self.grid.count() == 0 {
+            return Ok(());
+        }
         let facts = &self.kernel.image().launch;
         self.kernel.device().queued(&self.name);
         self.kernel.function().launch_spec(&LaunchSpec {
@@ -159,10 +165,15 @@ impl DeviceLaunch {
 
     /// Queues it and waits until everything on the device's stream is done.
     pub fn run(&self) -> Result<(), DriverError> {
+        self.run_within(None).map(|_| ())
+    }
+
+    /// The same, but waits for no longer than so; false where the kernel has not ended by then and is left running.
+    pub fn run_within(&self, limit: Option<Duration>) -> Result<bool, DriverError> {
         // A profiler shows the launch as a range of the kernel's name, where there is one to tell.
         let table = self.kernel.device().context().table()?;
         let told = table.range_push(&self.name).is_ok();
-        let done = self.enqueue().and_then(|()| self.kernel.device().synchronize());
+        let done = self.enqueue().and_then(|()| self.kernel.device().wait_at_most(limit));
         if told {
             table.range_pop()?;
         }
@@ -311,20 +322,25 @@ impl Packer<'_> {
         if tensor.shape()[plan.axes[0]] > 1 && tensor.strides()[plan.axes[0]] != 1 {
             return Err(wrong(format!("its axis {} has a stride of {}", plan.axes[0], tensor.strides()[plan.axes[0]])).into());
         }
+        let (mut address, mut shape) = (tensor.address().unwrap_or(0), tensor.shape().to_vec());
+        if tensor.is_empty() {
+            // The engine knows no array without elements: it gets one with an element that is what it yields outside.
+            let outside = match (plan.outside, FloatFormat::of(tensor.dtype())) {
+                (OutOfBounds::Nan, Some(format)) => format.nan_code().unwrap_or(0),
+                _ => 0,
+            };
+            address = self.own(&[outside.to_le_bytes(), [0; 8]].concat())?;
+            shape.fill(1);
+        }
         // An axis of one element is never stepped along: any legal stride will do.
-        let stride = |axis: usize| match tensor.shape()[axis] {
-            0 | 1 => 16,
+        let stride = |axis: usize| match shape[axis] {
+            1 => 16,
             _ => tensor.strides()[axis] as u64 * bytes,
         };
-        let mut address = tensor.address().unwrap_or(0);
-        if tensor.is_empty() {
-            // Nothing of it is ever read, but the engine wants an address and extents.
-            address = self.own(&[0; 256])?;
-        }
         let spec = TensorMapSpec {
             dtype: plan.dtype.unwrap_or(tensor.dtype()),
             address: tessera_driver::DevicePtr(address),
-            extents: plan.axes.iter().map(|&axis| tensor.shape()[axis].max(1) as u64).collect(),
+            extents: plan.axes.iter().map(|&axis| shape[axis] as u64).collect(),
             strides: plan.axes[1..].iter().map(|&axis| stride(axis)).collect(),
             tile: plan.tile.clone(),
             swizzle: plan.swizzle,

@@ -86,6 +86,9 @@ pub enum KernelError {
         /// What the kernel printed before.
         printed: String,
     },
+    /// The kernel takes longer than it was given. It is left running: its device can do nothing else until it ends, or the process does.
+    #[error("{0}")]
+    NeverEnds(Report),
     /// An argument's memory cannot be used.
     #[error("`{argument}`: {error}")]
     Memory {
@@ -319,9 +322,9 @@ impl Kernel {
                 ))
             }
             (_, Some(None)) => Err(Box::new(Diagnostic::bare("grid", "the arrays need more blocks than a grid can have"))),
-            (LaunchGrid::Auto, Some(Some(blocks))) => Ok([blocks.max(1), 1, 1]),
+            (LaunchGrid::Auto, Some(Some(blocks))) => Ok([blocks, 1, 1]),
             (LaunchGrid::Blocks(given), Some(Some(blocks))) => {
-                if given == [blocks.max(1), 1, 1] {
+                if given == [blocks, 1, 1] || given.contains(&0) && blocks == 0 {
                     Ok(given)
                 } else {
                     let message = format!("`{}` needs a grid of {blocks}, {given:?} is given", self.name);

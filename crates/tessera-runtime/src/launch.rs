@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use tessera_compile::{Compiled, Stage};
 use tessera_cpu::{Allocation, Arg, RunOptions};
 use tessera_driver::DriverError;
-use tessera_ir::{Diagnostic, SourceMap};
+use tessera_ir::{Diagnostic, Func, OpKind, ScheduleOp, SourceMap, Span, TileOp};
+use tessera_types::TimeLimit;
 
 use crate::check::Flat;
 use crate::device_kernel::DeviceError;
@@ -27,6 +28,9 @@ pub struct LaunchOptions {
     pub checked: bool,
     /// Threads that run blocks; all when absent. Results do not depend on it.
     pub threads: Option<usize>,
+    /// How long the launch may take. On the emulator its own limit counts, see [`tessera_emu::LaunchOptions`]; on other devices what has not
+    /// ended by then is left behind, see [`KernelError::NeverEnds`].
+    pub limit: TimeLimit,
 }
 
 /// What a launch did beside filling its arrays.
@@ -146,7 +150,7 @@ impl PreparedLaunch {
         self.run_with(&LaunchOptions::default()).map(drop)
     }
 
-    /// Runs every block and gives what the kernel printed.
+    /// Runs every block and gives what the kernel printed; with a grid without blocks that is nothing.
     ///
     /// On a device it waits until the kernel is done; what it printed has gone to the program's own output.
     pub fn run_with(&self, options: &LaunchOptions) -> Result<String, KernelError> {
@@ -162,7 +166,11 @@ impl PreparedLaunch {
             }),
             (Work::Device(launch), _) => {
                 let held_nothing = launch.poisoned();
-                launch.run().map_err(|error| self.stopped(launch, error))?;
+                match launch.run_within(options.limit.longest()) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(self.never_ends(launch, options.limit)),
+                    Err(error) => return Err(self.stopped(launch, error)),
+                }
                 let unwritten = launch.unwritten(&held_nothing).map_err(|error| KernelError::Device(error.into()))?;
                 Ok(Ran { printed: String::new(), unwritten })
             }
@@ -178,6 +186,23 @@ impl PreparedLaunch {
         let diagnostics = vec![Diagnostic::error("device-assert", assertion.span, message)];
         let report = Report { diagnostics, sources: self.sources.clone() };
         KernelError::Fault { report, block: Some(block), printed: String::new() }
+    }
+
+    /// What is said of a kernel that is left running on a device: where it may be.
+    fn never_ends(&self, launch: &DeviceLaunch, limit: TimeLimit) -> KernelError {
+        let device = launch.kernel().device();
+        device.leave_open();
+        let seconds = limit.longest().unwrap_or_default().as_secs_f64();
+        let message = format!("the kernel has not ended after {seconds} s, and is left running on {}", device.name());
+        let mut diagnostic = match may_wait(self.executable.compiled.func()).as_slice() {
+            [] => Diagnostic::bare("never-ends", message),
+            [first, others @ ..] => {
+                let diagnostic = Diagnostic::error("never-ends", first.0, message).label(first.1);
+                others.iter().fold(diagnostic, |diagnostic, &(span, what)| diagnostic.also(span, what))
+            }
+        };
+        diagnostic = diagnostic.help("`--device emu` says where it is, if it never ends; `--timeout SECONDS` gives it more time");
+        KernelError::NeverEnds(Report { diagnostics: vec![diagnostic], sources: self.sources.clone() })
     }
 
     fn run_on_cpu(&self, code: &Code, flat: &[Flat], options: &LaunchOptions) -> Result<Ran, KernelError> {
@@ -232,6 +257,7 @@ impl PreparedLaunch {
             uninitialised: &uninitialised,
             written: Some(&written),
             output: Some(&output),
+            limit: options.limit,
         };
         // SAFETY: each pointer lies in memory that a guard holds until the end of this function, for writing wherever the kernel
         // may write; tables and their items live as long.
@@ -298,6 +324,26 @@ impl PreparedLaunch {
     fn memory_error(&self, owner: usize, error: TensorError) -> KernelError {
         KernelError::Memory { argument: self.params[owner].0.clone(), error }
     }
+}
+
+/// The places of a kernel that may take for ever: its loops without a count, else those that count, and its barriers.
+fn may_wait(func: &Func) -> Vec<(Span, &'static str)> {
+    let of = |op: &OpKind| match op {
+        OpKind::Schedule(ScheduleOp::Loop {}) => Some((0, "this loop may never end")),
+        OpKind::Schedule(ScheduleOp::For { .. }) => Some((1, "this loop may take that long")),
+        OpKind::Tile(TileOp::Barrier {}) => Some((2, "some threads may never come here")),
+        _ => None,
+    };
+    let found: Vec<_> =
+        func.linked_ops().into_iter().filter_map(|op| Some((of(&func.ops[op].kind)?, func.ops[op].span))).collect();
+    let least = found.iter().map(|((rank, _), _)| *rank).min();
+    let mut places: Vec<(Span, &str)> = found
+        .into_iter()
+        .filter(|((rank, _), _)| Some(*rank) == least || *rank == 2)
+        .map(|((_, what), span)| (span, what))
+        .collect();
+    places.dedup();
+    places
 }
 
 /// First byte and number of bytes from a tensor's first element to its last.

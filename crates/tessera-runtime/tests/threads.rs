@@ -34,7 +34,7 @@ fn launch(
     };
     let own: Args<'_> = args.iter().map(|(name, value)| (*name, there(value))).collect();
     let launch = kernel.prepare(&own, LaunchGrid::Blocks(grid), options, device).map_err(shown)?;
-    let checked = LaunchOptions { checked: device.is_cpu(), threads: None };
+    let checked = LaunchOptions { checked: device.is_cpu(), ..LaunchOptions::default() };
     launch.run_with(&checked).map_err(shown)?;
     // What lies on a device is copied back to where it came from.
     for ((_, value), (_, there)) in args.iter().zip(&own) {

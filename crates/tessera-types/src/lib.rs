@@ -4,6 +4,7 @@
 //!   any rounding; [`convert`] and [`element`] do the usual conversions fast; [`packed`] stores sub-byte elements.
 //! - [`Policy`] pairs what is stored with what is accumulated: `fp8_e4m3@accum(fp32)`.
 //! - [`printf`] takes formats of C apart and prints numbers by them.
+//! - [`TimeLimit`] says how long a launch may take.
 //! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits and features and, where known, a [`Device`] with
 //!   clocks and peaks.
 
@@ -17,6 +18,7 @@ mod integer;
 mod policy;
 mod rounding;
 mod target;
+mod time_limit;
 mod tolerance;
 
 pub mod convert;
@@ -35,4 +37,5 @@ pub use packed::packed_bytes;
 pub use policy::{BlockScaled, Policy, PolicyError, Storage, policy_name};
 pub use rounding::{Exact, Overflow, Rounding};
 pub use target::{Target, UnknownTarget};
+pub use time_limit::{TimeLimit, Watch};
 pub use tolerance::{ErrorModel, RowMoments, smallest_positive, unit_roundoff};

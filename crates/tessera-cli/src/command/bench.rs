@@ -15,6 +15,7 @@ use tessera::bench::{
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::{Device, DriverDevice, Knobs};
+use tessera::types::TimeLimit;
 
 use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
@@ -33,7 +34,7 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Ci => Mode::Ci,
         ModeName::Publish => Mode::Publish,
     };
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, Some(SEED))?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(SEED))?;
     refuse_without_effect(&arguments, &opened)?;
     if arguments.serve {
         return sit(&arguments, opened.device);

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tessera::bench::{CaseKey, Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
 use tessera::runtime::{Device, DriverDevice};
+use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
 use crate::command::bench::selection;
@@ -33,6 +34,7 @@ fn refuse_kernels_options(arguments: &Check) -> Outcome {
     let given = [
         ("--grid", arguments.grid.is_some(), "operators have a grid of their own"),
         ("--block", arguments.block.is_some(), "operators choose their own threads"),
+        ("--timeout", arguments.patience.timeout.is_some(), "operators end"),
         ("--against", !arguments.against.is_empty(), "operators are compared with their f64 references"),
         ("--against-grid", arguments.against_grid.is_some(), "operators are compared with their f64 references"),
         ("--trace", arguments.emulation.trace.is_some(), "a case launches its kernels several times"),
@@ -56,7 +58,8 @@ struct Count {
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
     let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?.given();
-    let mut opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let reopen = || open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed);
+    let mut opened = reopen()?;
     let seed = arguments.seed.unwrap_or(1);
     let options = library_options(&arguments.optimise)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
@@ -121,7 +124,7 @@ fn check_operators(arguments: &Check) -> Outcome {
                 lost = Some(library.cases().len() - number - 1);
                 break;
             }
-            opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+            opened = reopen()?;
             library = select(&opened)?;
         }
     }

@@ -13,11 +13,12 @@ use tessera::ir::Severity;
 use tessera::runtime::{
     CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Value, npy,
 };
+use tessera::types::TimeLimit;
 
 use crate::arguments::{Check, Emulation};
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::printed;
-use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure};
+use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure, time_limit};
 use crate::command::tolerance::{Compared, Tolerance, compare};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome};
@@ -45,6 +46,8 @@ struct Checked<'a> {
     made: Subject,
     /// Parameters of other kernels.
     others: Vec<String>,
+    /// Of each run.
+    limit: TimeLimit,
     is_json: bool,
 }
 
@@ -60,7 +63,8 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     refuse_operators_options(arguments)?;
     let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?;
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let limit = time_limit(&arguments.patience)?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
     let options = compile_options(&arguments.optimise, arguments.block)?;
     let grid = grid(arguments.grid.as_deref())?;
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
@@ -78,7 +82,7 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
         None => grid,
     };
     let emulation = &arguments.emulation;
-    let checked = Checked { opened: &opened, emulation, options, grid, other_grid, made, others, is_json: arguments.json };
+    let checked = Checked { opened: &opened, emulation, options, grid, other_grid, made, others, limit, is_json: arguments.json };
     checked.check(&against, tolerance)
 }
 
@@ -229,7 +233,7 @@ impl Checked<'_> {
         let own: Vec<(&str, Value)> = there.by_name().into_iter().filter(|(name, _)| is_own(name)).collect();
         let grid = if is_first { self.grid } else { self.other_grid };
         let launch = kernel.prepare(&own, grid, options, device).map_err(kernel_failure)?;
-        let outcome = unwritten::run(&launch, &LaunchOptions { checked, threads: None })?;
+        let outcome = unwritten::run(&launch, &LaunchOptions { checked, limit: self.limit, ..LaunchOptions::default() })?;
         let launches = self.opened.launches();
         let judge = &self.opened.judge;
         let told = if self.is_json { judge.verdict(&launches) } else { judge.tell(&launches) };

@@ -11,6 +11,7 @@ use tessera::runtime::{Tensor, npy};
 use crate::arguments::Emu;
 use crate::command::emulation::{how, options, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::Judge;
+use crate::command::launch::time_limit;
 use crate::failure::{Failure, Outcome, read_text};
 
 /// An array of the launch.
@@ -22,7 +23,7 @@ struct Array {
 
 pub(crate) fn emu(arguments: Emu) -> Outcome {
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
-    let machine = options(&arguments.emulation, arguments.seed.unwrap_or_default())?;
+    let machine = options(&arguments.emulation, time_limit(&arguments.patience)?, arguments.seed.unwrap_or_default())?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
     let module =
         emulator.load(&read_text(&arguments.file)?).map_err(|error| Failure::usage(format!("`{}`: {error}", arguments.file)))?;

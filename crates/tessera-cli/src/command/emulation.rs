@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tessera::emu::{Class, Console, EmuOptions, LaunchOptions, Launched, Schedule, Suppressions};
 use tessera::runtime::Device;
-use tessera::types::Device as Product;
+use tessera::types::{Device as Product, TimeLimit};
 
 use crate::arguments::{Emulation, FailOn};
 use crate::command::findings::Judge;
@@ -24,9 +24,13 @@ pub(crate) struct Opened {
 }
 
 /// Opens the device asked for; options of the emulator need the emulator.
-pub(crate) fn open(asked: Option<&str>, emulation: &Emulation, seed: Option<u64>) -> Result<Opened, Failure> {
+pub(crate) fn open(
+    asked: Option<&str>,
+    (emulation, limit): (&Emulation, TimeLimit),
+    seed: Option<u64>,
+) -> Result<Opened, Failure> {
     if asked == Some("emu") {
-        let options = options(emulation, seed.unwrap_or_default())?;
+        let options = options(emulation, limit, seed.unwrap_or_default())?;
         let judge = Judge::new(&options.launch, emulation);
         let (device, console) = Device::watched_emulator(&options).map_err(Failure::environment)?;
         return Ok(Opened { device, reason: "asked for".to_string(), checked: false, judge, console: Some(console) });
@@ -60,8 +64,8 @@ impl Emulation {
 }
 
 /// The emulated machine and how its launches run.
-pub(crate) fn options(emulation: &Emulation, seed: u64) -> Result<EmuOptions, Failure> {
-    let mut launch = LaunchOptions { seed, keep_going: emulation.keep_going, ..LaunchOptions::default() };
+pub(crate) fn options(emulation: &Emulation, limit: TimeLimit, seed: u64) -> Result<EmuOptions, Failure> {
+    let mut launch = LaunchOptions { seed, limit, keep_going: emulation.keep_going, ..LaunchOptions::default() };
     launch.fail_on = match emulation.fail_on {
         None | Some(FailOn::Wrong) => Some(Class::Wrong),
         Some(FailOn::Formal) => Some(Class::Formal),

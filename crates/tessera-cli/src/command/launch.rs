@@ -1,14 +1,16 @@
 //! What `run`, `check` and `compile` share: a kernel named on the command line and its arguments.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
 use tessera::runtime::argspec;
 use tessera::runtime::{Device, DeviceError, Kernel, KernelError, Knobs, LaunchGrid, POISONS, Tensor, Value};
+use tessera::types::TimeLimit;
 
-use crate::arguments::Optimise;
+use crate::arguments::{Optimise, Patience};
 use crate::failure::Failure;
 
 /// A kernel with its arguments made.
@@ -177,6 +179,8 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
             }
             failure
         }
+        // Whatever is torn down now would wait for the kernel.
+        KernelError::NeverEnds(report) => Failure::fault(&report.diagnostics, &report.sources).end(),
         KernelError::Device(DeviceError::Rejected(report)) => Failure::diagnostics(&report.diagnostics, &report.sources),
         other @ (KernelError::Memory { .. }
         | KernelError::Unsupported { .. }
@@ -195,6 +199,17 @@ pub(crate) fn grid(text: Option<&str>) -> Result<LaunchGrid, Failure> {
         Some([x, y]) => Ok(LaunchGrid::Blocks([*x, *y, 1])),
         Some([x, y, z]) => Ok(LaunchGrid::Blocks([*x, *y, *z])),
         _ => Err(Failure::usage(format!("`{text}` is not a grid\nhelp: write `X`, `X,Y` or `X,Y,Z`, or `auto`"))),
+    }
+}
+
+/// The time of `--timeout`.
+pub(crate) fn time_limit(patience: &Patience) -> Result<TimeLimit, Failure> {
+    match patience.timeout {
+        None => Ok(TimeLimit::PATIENT),
+        Some(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(TimeLimit::within(Duration::from_secs_f64(seconds))),
+        Some(seconds) => {
+            Err(Failure::usage(format!("`--timeout {seconds}`\nhelp: write a number of seconds, such as `--timeout 5`")))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, LaunchOptions, npy};
 
 use crate::arguments::Run;
-use crate::command::launch::{Subject, kernel_failure, sanitize};
+use crate::command::launch::{Subject, kernel_failure, sanitize, time_limit};
 use crate::command::run::first_elements;
 use crate::failure::{Failure, Outcome};
 use crate::finding::report;
@@ -30,7 +30,8 @@ pub(crate) fn run(
     refuse_without_effect(arguments)?;
     let start = Instant::now();
     let checked = sanitize(arguments.emulation.sanitize.as_deref())?;
-    ranked.run(&subject.by_name(), &Device::Cpu, (options, &LaunchOptions { checked, threads: None })).map_err(kernel_failure)?;
+    let launch = LaunchOptions { checked, limit: time_limit(&arguments.patience)?, ..LaunchOptions::default() };
+    ranked.run(&subject.by_name(), &Device::Cpu, (options, &launch)).map_err(kernel_failure)?;
     let seconds = start.elapsed().as_secs_f64();
     for (name, path) in saves {
         npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;

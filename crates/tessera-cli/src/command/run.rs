@@ -10,7 +10,7 @@ use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, Ran, npy}
 use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
-use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
+use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
 use crate::command::{ranks, unwritten};
 use crate::failure::{Failure, Outcome, write_text};
 
@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         return ranks::run(&ranked, &arguments, &subject, &options, &saves);
     }
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
-    let opened = open(arguments.device.as_deref(), &arguments.emulation, arguments.seed)?;
+    let limit = time_limit(&arguments.patience)?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
     let (device, reason, checked) = (&opened.device, &opened.reason, opened.checked);
     let grid = grid(arguments.launch.grid.as_deref())?;
     if arguments.timeline.is_some() {
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let empty: Vec<String> = subject.empty().into_iter().map(|(name, _)| name).collect();
     let there = subject.on(device)?;
     let launch = there.kernel.prepare(&there.by_name(), grid, &options, device).map_err(kernel_failure)?;
-    let how = LaunchOptions { checked, threads: None };
+    let how = LaunchOptions { checked, limit, ..LaunchOptions::default() };
     let start = Instant::now();
     let outcome = unwritten::run(&launch, &how)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         }
         let other = other.on(device)?;
         let launch = other.kernel.prepare(&other.by_name(), grid, &options, device).map_err(kernel_failure)?;
-        unwritten::run(&launch, &LaunchOptions::default())?.map_err(kernel_failure)?;
+        unwritten::run(&launch, &LaunchOptions { checked: false, ..how })?.map_err(kernel_failure)?;
         opened.launches();
         Ok(other)
     };
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         return found.and(findings(&launches)).conclude(failed, Some(&json!(data)));
     }
     let verdict = match (checked, diagnostics.len()) {
+        _ if launch.grid().contains(&0) => "; without blocks, nothing ran".to_string(),
         (false, _) => String::new(),
         (true, 0) => ", checked: nothing found".to_string(),
         (true, count) => format!(", checked: {count} found"),

@@ -99,7 +99,10 @@ impl Lowering<'_> {
         let once = self.func.ty(pointers).is_scalar() && !self.per_thread;
         let mine = self.primary(pointers, &layout)?;
         let zero = self.bits(elem, 0);
-        let mut old: Regs = std::iter::repeat_n(zero, addresses.len()).collect();
+        let mut old: Regs = match &expected {
+            Some(expected) => expected.clone(),
+            None => std::iter::repeat_n(zero, addresses.len()).collect(),
+        };
         let wanted = self.is_used(data.results[0]);
         for (register, when) in self.live(pointers, mask)? {
             if !layout.is_primary(register as u64, 0) {
@@ -137,13 +140,13 @@ impl Lowering<'_> {
         self.func.linked_ops().into_iter().any(|op| self.func.ops[op].operands.contains(&value))
     }
 
-    /// One update; what was there before, where that is wanted (zero where the update does not happen).
+    /// One update; what was there before, where that is wanted. Where the update does not happen, that is what is expected, or zero.
     pub(super) fn update(&mut self, update: &Update, wanted: bool) -> Lowered<Option<Reg>> {
         let class = class_of(Elem::Num(update.dtype));
         let results = if wanted { vec![class] } else { Vec::new() };
         let (start, join) = (self.b.new_block(&[]), self.b.new_block(&results));
-        let zero = self.bits(Elem::Num(update.dtype), 0);
-        let carried: Vec<Reg> = if wanted { vec![zero] } else { Vec::new() };
+        let idle = update.expected.unwrap_or_else(|| self.bits(Elem::Num(update.dtype), 0));
+        let carried: Vec<Reg> = if wanted { vec![idle] } else { Vec::new() };
         if let Some(when) = update.when {
             self.b.branch(when, (start, &[]), (join, &carried));
             self.b.switch_to(start);

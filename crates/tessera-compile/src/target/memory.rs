@@ -269,7 +269,8 @@ impl Lowering<'_> {
         values
             .chunks(per_word)
             .map(|chunk| match (bytes, chunk) {
-                _ if self.words.contains_key(chunk) => self.words[chunk],
+                // Narrower parts of the same registers are no whole word.
+                _ if bytes as usize * chunk.len() == 4 && self.words.contains_key(chunk) => self.words[chunk],
                 (2, &[low, high]) if class_of(elem) == Class::B16 => self.b.pack(&[low, high]),
                 (2, &[low, high]) => selector(&mut self.b, low, high, 0x5410),
                 (1, &[a, b]) => selector(&mut self.b, a, b, 0x0040),

@@ -15,7 +15,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::attrs::{ReduceOrder, Rounding, Signedness};
+use tessera_ir::attrs::{Combine, ReduceOrder, Rounding, Signedness};
 use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Class, Value as Reg};
@@ -73,6 +73,22 @@ impl Lowering<'_> {
             _ => false,
         };
         Ok(Combiner { region, elems, identities, commutative })
+    }
+
+    /// What changes no element. An identity may be wrong about NaN: where a maximum or minimum ignores NaN, nothing else is neutral to it.
+    fn neutral(&mut self, combiner: &Combiner<'_>) -> Item {
+        let op = self.func.blocks[combiner.region].ops.first().and_then(|&op| self.func.ops[op].kind.schedule());
+        let ignores = |propagate_nan: &bool| combiner.commutative && !propagate_nan;
+        let known = match op {
+            Some(ScheduleOp::MaxF { propagate_nan, .. }) if ignores(propagate_nan) => Some(Combine::Max),
+            Some(ScheduleOp::MinF { propagate_nan, .. }) if ignores(propagate_nan) => Some(Combine::Min),
+            _ => None,
+        };
+        let identities = combiner.identities.iter().map(|identity| {
+            let neutral = known.map_or_else(|| identity.clone(), |combine| Const::neutral(combine, identity.dtype));
+            (neutral.dtype, neutral.splat_bits().unwrap_or(0))
+        });
+        identities.collect::<Vec<_>>().into_iter().map(|(dtype, bits)| self.bits(Elem::Num(dtype), bits)).collect()
     }
 
     /// The running values with one more element each.
@@ -211,14 +227,7 @@ impl Lowering<'_> {
         (operands, products): (&[Regs], Option<&(Ty, [Regs; 2])>),
         groups: &[Vec<usize>],
     ) -> Lowered<Vec<Item>> {
-        let identity: Item = combiner
-            .identities
-            .iter()
-            .map(|identity| {
-                let bits = identity.splat_bits().unwrap_or(0);
-                self.bits(Elem::Num(identity.dtype), bits)
-            })
-            .collect();
+        let identity = self.neutral(combiner);
         let mut results = Vec::new();
         for group in groups {
             let mut items: Vec<Item> = Vec::new();

@@ -314,7 +314,7 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, round: &[Op], when: Value, a
             if let Some(side) = candidate.loads.iter().position(|&load| load == op) {
                 let buffer = slot_of(b, buffers[side], slot);
                 let copy = TileOp::CopyAsync { bypass_l1: true, cache: CacheHint::Normal, lines: false };
-                b.op(copy, &[&[data.one(0)], &mapped(&map, data.group(1)), &[buffer]], []);
+                b.op(copy, &[&mapped(&map, data.group(0)), &mapped(&map, data.group(1)), &[buffer]], []);
             } else if !data.results.iter().any(|&result| has_layout(b.func, result)) && !data.results.is_empty() {
                 let copy = copied(b.func, op, &mut map);
                 b.func.blocks[then].ops.push(copy);

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Overflow, Predicate, ReduceOrder, Rounding, Signedness};
 use tessera_ir::{Axis, Const, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value};
-use tessera_types::{DType, FloatFormat, IntFormat};
+use tessera_types::DType;
 
 use crate::tiling::emit::{Coord, Coords, Emitter, WRAPS, shape_of};
 use crate::tiling::operand::{signedness, tile};
@@ -108,10 +108,11 @@ impl Emitter<'_> {
         let extent = self.plan.blocks.extent(&ty.axes, axis);
         // Narrow floats are combined in `f32`.
         let elem = if matches!(ty.elem, DType::F16 | DType::BF16) { DType::F32 } else { ty.elem };
-        let neutral = identity(combine, elem);
+        let neutral = Const::neutral(combine, elem);
+        let outside = neutral.splat_bits().unwrap_or_default();
         let mut shape = shape_of(coords);
         shape[axis] = extent;
-        let init = self.constant(Const::splat(elem, neutral), shape.clone());
+        let init = self.constant(neutral.clone(), shape.clone());
         let mut open: SmallVec<[Option<Coord>; 4]> = coords.iter().copied().map(Some).collect();
         open[axis] = None;
         self.prefetch(from, &open);
@@ -120,7 +121,7 @@ impl Emitter<'_> {
             at[axis] = Coord { index, extent };
             let value = this.eval(from, &at);
             let value = this.converted(value, ty.elem, elem, &shape);
-            let value = this.mask(value, axis, &name, at[axis], neutral);
+            let value = this.mask(value, axis, &name, at[axis], outside);
             SmallVec::from_slice(&[this.value(combination(combine, elem), &[carried[0], value], tile(shape.clone(), elem))])
         });
         let total = self.along(results[0], axis, combine, elem, neutral);
@@ -129,7 +130,7 @@ impl Emitter<'_> {
     }
 
     /// Combines a tile along an axis, which goes.
-    fn along(&mut self, value: Value, axis: usize, combine: Combine, elem: DType, neutral: u64) -> Value {
+    fn along(&mut self, value: Value, axis: usize, combine: Combine, elem: DType, neutral: Const) -> Value {
         let mut shape = self.func.ty(value).as_tile().map(|tile| tile.shape.clone()).unwrap_or_default();
         shape.remove(axis);
         let region = self.func.new_block();
@@ -139,14 +140,13 @@ impl Emitter<'_> {
             let next = this.value(combination(combine, elem), &args, scalar);
             this.op(ScheduleOp::Yield {}, &[&[next]], []);
         });
-        let kind =
-            ScheduleOp::Reduce { dim: axis as u32, identities: vec![Const::splat(elem, neutral)], order: ReduceOrder::Free };
+        let kind = ScheduleOp::Reduce { dim: axis as u32, identities: vec![neutral], order: ReduceOrder::Free };
         let op = self.build().op_with_regions(kind, &[&[value]], [tile(shape, elem)], [region]);
         self.func.ops[op].result()
     }
 
     /// The tile with elements beyond the axis's end replaced, where there can be any.
-    fn mask(&mut self, value: Value, axis: usize, name: &Axis, at: Coord, neutral: u64) -> Value {
+    fn mask(&mut self, value: Value, axis: usize, name: &Axis, at: Coord, outside: u64) -> Value {
         if matches!(name, Axis::Fixed(extent) if extent % at.extent == 0) {
             return value;
         }
@@ -167,7 +167,7 @@ impl Emitter<'_> {
         placed[axis] = at.extent;
         let inside = self.value(ScheduleOp::Reshape {}, &[inside], tile(placed, DType::B1));
         let inside = self.spread(inside, &ty.shape);
-        let other = self.constant(Const::splat(elem, neutral), ty.shape.clone());
+        let other = self.constant(Const::splat(elem, outside), ty.shape.clone());
         self.value(ScheduleOp::Select {}, &[inside, value, other], Type::Tile(ty))
     }
 }
@@ -213,24 +213,5 @@ fn combination(combine: Combine, elem: DType) -> ScheduleOp {
         (Combine::Prod, false) => ScheduleOp::MulI { overflow },
         (Combine::Max, false) => ScheduleOp::MaxI { signedness },
         (Combine::Min, false) => ScheduleOp::MinI { signedness },
-    }
-}
-
-/// The bits of the element that changes nothing.
-fn identity(combine: Combine, elem: DType) -> u64 {
-    match (FloatFormat::of(elem), IntFormat::of(elem)) {
-        (Some(format), _) => format.encode_nearest(match combine {
-            Combine::Sum => 0.0,
-            Combine::Prod => 1.0,
-            Combine::Max => f64::NEG_INFINITY,
-            Combine::Min => f64::INFINITY,
-        }),
-        (None, Some(format)) => format.wrap(match combine {
-            Combine::Sum => 0,
-            Combine::Prod => 1,
-            Combine::Max => format.min(),
-            Combine::Min => format.max(),
-        }),
-        (None, None) => u64::from(matches!(combine, Combine::Prod | Combine::Min)),
     }
 }

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tessera_ir::{EntityId, Op, OpKind, ScheduleOp, Type, Value};
 
 use super::expr::{ExprKind, Wanted};
+use super::order::{is_fence, touched};
 use super::{Builder, Built, Val, element_bytes};
 use crate::plan::{Fetch, Inst, Place, Reg};
 
@@ -140,16 +141,15 @@ impl Builder<'_> {
         let func = self.func;
         let mut stack: Vec<_> = func.ops[op].regions.to_vec();
         let mut used: Vec<Value> = Vec::new();
-        let mut writes: Vec<Option<u16>> = Vec::new();
+        let (mut writes, mut fenced) = (Vec::new(), false);
         while let Some(block) = stack.pop() {
             for &inner in &func.blocks[block].ops {
                 let data = &func.ops[inner];
                 used.extend_from_slice(&data.operands);
                 stack.extend_from_slice(&data.regions);
-                if let OpKind::Schedule(kind) = &data.kind {
-                    if let Some(target) = written_operand(kind) {
-                        writes.push(self.origin_ahead(data.one(target)));
-                    }
+                if let Some((place, order, is_write)) = touched(func, inner) {
+                    fenced |= is_fence(order);
+                    writes.extend(is_write.then(|| self.origin_ahead(place)));
                 }
             }
         }
@@ -159,8 +159,9 @@ impl Builder<'_> {
                 self.evaluated(expr);
             }
         }
-        for written in writes {
-            self.before_write(written, &[]);
+        writes.into_iter().for_each(|written| self.before_write(written));
+        if fenced {
+            self.before_fence();
         }
         Ok(())
     }
@@ -240,7 +241,7 @@ impl Builder<'_> {
                 let other = self.region(data.regions[1])?;
                 self.frames.pop();
                 self.span = span;
-                self.emit(Inst::If { condition, then, other, span });
+                self.emit(Inst::If { op, condition, then, other, span });
                 for (&result, dest) in data.results.iter().zip(&results) {
                     self.bind_dest(result, dest);
                 }
@@ -272,7 +273,7 @@ impl Builder<'_> {
                 self.span = span;
                 self.position += 1;
                 self.loops.push((start, self.position));
-                self.emit(Inst::For { counter, lower, upper, step, bytes, unsigned: *unsigned, body, span });
+                self.emit(Inst::For { counter, lower, upper, step, bytes, unsigned: *unsigned, body, op, span });
                 for (&result, dest) in data.results.iter().zip(&carried) {
                     self.bind_dest(result, dest);
                     self.touch_dest(dest);
@@ -302,7 +303,7 @@ impl Builder<'_> {
                 self.span = span;
                 self.position += 1;
                 self.loops.push((start, self.position));
-                self.emit(Inst::Loop { body });
+                self.emit(Inst::Loop { body, op, span });
                 for (&result, dest) in data.results.iter().zip(&results) {
                     self.bind_dest(result, dest);
                     self.touch_dest(dest);
@@ -359,17 +360,5 @@ impl Builder<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The operand through which an operation writes.
-fn written_operand(kind: &ScheduleOp) -> Option<usize> {
-    match kind {
-        ScheduleOp::StoreViewTko { .. } => Some(1),
-        ScheduleOp::AtomicRedViewTko { .. }
-        | ScheduleOp::StorePtrTko { .. }
-        | ScheduleOp::AtomicRmwTko { .. }
-        | ScheduleOp::AtomicCasTko { .. } => Some(0),
-        _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tessera_ir::Span;
+use tessera_ir::{Op, Span};
 
 use super::{Builder, Lane};
 use crate::lanes::{FloatOp, IntOp, LaneOp};
@@ -23,7 +23,7 @@ impl ExprId {
 pub(crate) enum ExprKind {
     Fetch(Fetch),
     Op(LaneOp, SmallVec<[ExprId; 3]>),
-    Load { addresses: ExprId, mask: Option<ExprId>, padding: Option<ExprId>, origin: Option<u16> },
+    Load { addresses: ExprId, mask: Option<ExprId>, padding: Option<ExprId>, origin: Option<u16>, op: Op },
 }
 
 /// A tile by what its elements are.
@@ -103,7 +103,7 @@ impl Builder<'_> {
         bytes: u8,
     ) -> ExprId {
         let len = self.exprs[addresses.index()].len;
-        let id = self.new_expr(ExprKind::Load { addresses, mask, padding, origin }, len, bytes);
+        let id = self.new_expr(ExprKind::Load { addresses, mask, padding, origin, op: self.op }, len, bytes);
         self.loads.push(id);
         id
     }
@@ -238,22 +238,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Evaluates the loads that a write through the origin may disturb and that are still needed.
-    pub(super) fn before_write(&mut self, written: Option<u16>, group: &[ExprId]) {
-        let group = self.reached(group);
-        let mut pending = std::mem::take(&mut self.loads);
-        pending.retain(|&load| !matches!(self.exprs[load.index()].kind, ExprKind::Fetch(Fetch::Place(_))));
-        for &load in &pending {
-            let origin = match &self.exprs[load.index()].kind {
-                ExprKind::Fetch(Fetch::View(access)) => access.origin,
-                ExprKind::Load { origin, .. } => *origin,
-                _ => continue,
-            };
-            if self.may_alias(origin, written) && self.needed_elsewhere(load, &group) {
-                self.evaluated(load);
-            }
-        }
-        self.loads = pending;
+    /// Evaluates the loads that a write through the origin may disturb and that are needed after it. What the write itself stores is for
+    /// it to evaluate.
+    pub(super) fn before_write(&mut self, written: Option<u16>) {
+        self.evaluate_loads(|this, origin| this.may_alias(origin, written));
         match written {
             Some(origin) if (origin as usize) < self.func.args().len() => {
                 if !self.written.contains(&origin) {
@@ -262,6 +250,28 @@ impl Builder<'_> {
             }
             _ => self.written_elsewhere = true,
         }
+    }
+
+    /// Evaluates every load that is still needed: other blocks are told, or asked, how far this one has come.
+    pub(super) fn before_fence(&mut self) {
+        self.evaluate_loads(|_, _| true);
+    }
+
+    /// Evaluates the loads of such origins that are still needed.
+    fn evaluate_loads(&mut self, disturbed: impl Fn(&Self, Option<u16>) -> bool) {
+        let mut pending = std::mem::take(&mut self.loads);
+        pending.retain(|&load| !matches!(self.exprs[load.index()].kind, ExprKind::Fetch(Fetch::Place(_))));
+        for &load in &pending {
+            let origin = match &self.exprs[load.index()].kind {
+                ExprKind::Fetch(Fetch::View(access)) => access.origin,
+                ExprKind::Load { origin, .. } => *origin,
+                _ => continue,
+            };
+            if disturbed(self, origin) && self.needed_elsewhere(load, &[]) {
+                self.evaluated(load);
+            }
+        }
+        self.loads = pending;
     }
 
     /// What each expression of a group costs to repeat, operands first as in the group.
@@ -360,11 +370,12 @@ impl Builder<'_> {
                     NodeKind::Fetch(fetch.clone())
                 }
                 ExprKind::Op(op, src) => NodeKind::Op(*op, src.iter().map(|&e| node_of(e)).collect()),
-                ExprKind::Load { addresses, mask, padding, origin } => NodeKind::Load {
+                ExprKind::Load { addresses, mask, padding, origin, op } => NodeKind::Load {
                     addresses: node_of(*addresses),
                     mask: mask.map(node_of),
                     padding: padding.map(node_of),
                     origin: *origin,
+                    op: *op,
                 },
             };
             nodes.push(Node { kind, bytes: data.bytes, slot: 0, direct: false, again: data.fetched, span: data.span });

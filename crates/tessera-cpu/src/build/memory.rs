@@ -6,6 +6,7 @@ use tessera_ir::{Elem, EntityId, Extent, Op, Padding, ScheduleOp, TileViewType, 
 use tessera_types::{DType, FloatFormat};
 
 use super::expr::{ExprId, Wanted};
+use super::order::is_fence;
 use super::{Builder, Built, Lane, Val, element_bytes};
 use crate::plan::{Access, Axis, Fetch, Inst, Reg, Sink};
 
@@ -76,7 +77,9 @@ impl Builder<'_> {
             bytes: dtype.unpacked_bytes() as u8,
             padding: padding_bits(ty.padding, dtype),
             inbounds: false,
+            strong: false,
             origin: self.origin(view),
+            op: self.op,
             span: self.span,
         })
     }
@@ -157,47 +160,53 @@ impl Builder<'_> {
                     self.bind(result, Val::Reg(dst));
                 }
             }
-            ScheduleOp::LoadViewTko { inbounds, .. } => {
+            ScheduleOp::LoadViewTko { inbounds, order, .. } => {
                 let mut access = self.access(data.one(0), data.group(1))?;
                 access.inbounds = *inbounds;
                 let len = access.axes.iter().map(|axis| axis.extent).product();
                 let bytes = access.bytes;
+                if is_fence(*order) {
+                    self.before_fence();
+                }
                 let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
-                if !self.options.fuse {
+                if !self.options.fuse || *order != MemoryOrder::Weak {
                     self.evaluated(expr);
                 }
+                self.fence(*order);
                 self.bind_raw(data.results[0], Lane::Expr(expr))?;
                 self.bind_tokens(&data.results[1..]);
             }
-            ScheduleOp::StoreViewTko { inbounds, .. } => {
+            ScheduleOp::StoreViewTko { inbounds, order, .. } => {
                 let mut access = self.access(data.one(1), data.group(2))?;
-                access.inbounds = *inbounds;
+                (access.inbounds, access.strong) = (*inbounds, *order != MemoryOrder::Weak);
                 let len = access.axes.iter().map(|axis| axis.extent).product();
                 let lane = self.raw(data.one(0))?;
                 let expr = self.lane_expr(lane, len, access.bytes);
-                self.before_write(access.origin, &[expr]);
-                if self.reads_memory(expr, access.origin) {
-                    self.evaluated(expr);
-                }
+                self.before_store(access.origin, *order, &[expr]);
+                self.fence(*order);
                 let make = move |nodes: &[u16]| Sink::View { node: nodes[0], access: Box::new(access) };
                 self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
                 self.bind_tokens(&data.results);
             }
-            ScheduleOp::LoadPtrTko { .. } => {
+            ScheduleOp::LoadPtrTko { order, .. } => {
                 let to = self.pointee(data.one(0))?;
                 let len = self.tile_type(data.one(0))?.len();
                 let Some(addresses) = self.optional_expr(Some(data.one(0)), len)? else { return Ok(false) };
                 let mask = self.optional_expr(data.optional(1), len)?;
                 let padding = self.optional_expr(data.optional(2), len)?;
                 let origin = self.origin(data.one(0));
+                if is_fence(*order) {
+                    self.before_fence();
+                }
                 let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
-                if !self.options.fuse {
+                if !self.options.fuse || *order != MemoryOrder::Weak {
                     self.evaluated(expr);
                 }
+                self.fence(*order);
                 self.bind_raw(data.results[0], Lane::Expr(expr))?;
                 self.bind_tokens(&data.results[1..]);
             }
-            ScheduleOp::StorePtrTko { .. } => {
+            ScheduleOp::StorePtrTko { order, .. } => {
                 self.pointee(data.one(0))?;
                 let len = self.tile_type(data.one(0))?.len();
                 let origin = self.origin(data.one(0));
@@ -207,18 +216,16 @@ impl Builder<'_> {
                 let (Some(addresses), Some(value)) = (addresses, value) else { return Ok(false) };
                 let mut exprs: SmallVec<[ExprId; 3]> = smallvec![addresses, value];
                 exprs.extend(mask);
-                self.before_write(origin, &exprs);
-                for &expr in &exprs {
-                    if self.reads_memory(expr, origin) {
-                        self.evaluated(expr);
-                    }
-                }
-                let span = self.span;
+                self.before_store(origin, *order, &exprs);
+                self.fence(*order);
+                let (op, span, strong) = (self.op, self.span, *order != MemoryOrder::Weak);
                 let make = move |nodes: &[u16]| Sink::Scatter {
                     addresses: nodes[0],
                     value: nodes[1],
                     mask: nodes.get(2).copied(),
                     origin,
+                    strong,
+                    op,
                     span,
                 };
                 self.run(vec![Wanted::Sink(exprs, Box::new(make))]);
@@ -236,14 +243,14 @@ impl Builder<'_> {
                     return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
                 }
                 let value = self.stored(data.one(2))?;
-                self.before_write(access.origin, &[]);
+                self.before_store(access.origin, *order, &[]);
                 self.touch(value);
                 for axis in &access.axes {
                     if let Some((place, _)) = axis.gather {
                         self.touch(place);
                     }
                 }
-                self.emit(Inst::AtomicView { access: Box::new(access), value, mode: *mode, ordered: is_ordered(*order) });
+                self.emit(Inst::AtomicView { access: Box::new(access), value, mode: *mode, ordered: is_fence(*order) });
                 self.bind_tokens(&data.results);
             }
             ScheduleOp::Alloca { count, .. } => {
@@ -289,6 +296,28 @@ impl Builder<'_> {
         Ok(true)
     }
 
+    /// Other blocks are told how far this one has come, or it has learned how far they have. Atomic updates are fences of their own.
+    fn fence(&mut self, order: MemoryOrder) {
+        if is_fence(order) {
+            self.emit(Inst::Fence);
+        }
+    }
+
+    /// Evaluates what must be read before a write through the origin: loads that are needed after it, and of what is stored all that reads
+    /// the same memory.
+    fn before_store(&mut self, origin: Option<u16>, order: MemoryOrder, stored: &[ExprId]) {
+        self.before_write(origin);
+        if is_fence(order) {
+            self.before_fence();
+        }
+        for &expr in stored {
+            let fenced = is_fence(order) && !self.is_free(expr);
+            if fenced || self.reads_memory(expr, origin) {
+                self.evaluated(expr);
+            }
+        }
+    }
+
     fn bind_index(&mut self, result: Value, reg: Reg) -> Built<()> {
         let bytes = element_bytes(self.tile_type(result)?.elem);
         let dst = self.register();
@@ -315,7 +344,7 @@ impl Builder<'_> {
         let value = self.stored(value)?;
         let compare = compare.map(|value| self.stored(value)).transpose()?;
         let mask = mask.map(|value| self.stored(value)).transpose()?;
-        self.before_write(origin, &[]);
+        self.before_store(origin, order, &[]);
         let result = data.results[0];
         let ty = self.tile_type(result)?;
         let bytes = element_bytes(ty.elem);
@@ -335,7 +364,8 @@ impl Builder<'_> {
             dtype,
             len,
             origin,
-            ordered: is_ordered(order),
+            ordered: is_fence(order),
+            op,
             span,
         });
         if let Some(old) = old {
@@ -345,8 +375,4 @@ impl Builder<'_> {
         self.bind_tokens(&data.results[1..]);
         Ok(())
     }
-}
-
-fn is_ordered(order: MemoryOrder) -> bool {
-    !matches!(order, MemoryOrder::Weak | MemoryOrder::Relaxed)
 }

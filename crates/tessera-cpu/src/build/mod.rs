@@ -4,7 +4,7 @@
 //! evaluated when something needs their elements: a store, a reduction, a product, a loop's carried value. What is then reached
 //! becomes one group. Two rules keep the meaning:
 //!
-//! - a load is evaluated no later than the first write that may touch the same memory;
+//! - a load is evaluated no later than the first write that may touch the same memory ([`order`] checks the finished plan for that);
 //! - an expression that a region uses is evaluated before the region, unless it is free to repeat (constants, counters, repeated
 //!   elements).
 
@@ -12,6 +12,7 @@ mod control;
 mod elementwise;
 mod expr;
 mod memory;
+mod order;
 mod product;
 mod region;
 mod tape;
@@ -115,7 +116,8 @@ pub(crate) struct Builder<'m> {
     written_elsewhere: bool,
     /// Visiting a region that runs over strips.
     strips: bool,
-    /// Where the operation being visited comes from.
+    /// The operation being visited, and where it comes from.
+    op: Op,
     span: Span,
 }
 
@@ -157,13 +159,16 @@ pub(crate) fn build(module: &Module, func: &Func, options: BuildOptions) -> Buil
         written: Vec::new(),
         written_elsewhere: false,
         strips: false,
+        op: Op::new(0),
         span: func.span,
     };
     // Operands that an operation lacks name register 0.
     builder.constant(0);
     let arguments = builder.arguments()?;
     builder.block(func.body)?;
-    Ok(builder.finish(arguments))
+    let plan = builder.finish(arguments);
+    order::verify(func, &plan.body, options.distinct)?;
+    Ok(plan)
 }
 
 impl Builder<'_> {
@@ -426,7 +431,7 @@ impl Builder<'_> {
     fn visit(&mut self, op: Op) -> Built<()> {
         let func = self.func;
         let data = &func.ops[op];
-        self.span = data.span;
+        (self.op, self.span) = (op, data.span);
         for &operand in &data.operands {
             if let Some(Val::Tile { expr, .. }) = self.values[operand.index()] {
                 let uses = &mut self.exprs[expr.index()].uses;

@@ -11,7 +11,7 @@
 //! and then it counts as zero. The loop becomes one instruction, and the operands are read in place.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::Rounding;
+use tessera_ir::attrs::{MemoryOrder, Rounding};
 use tessera_ir::{Def, EntityId, Op, OpKind, Padding, ScheduleOp, Type, Value, ViewKind};
 use tessera_types::DType;
 
@@ -148,6 +148,7 @@ impl Builder<'_> {
         }
         self.touch(acc);
         let product = Product {
+            op,
             lhs: lhs_access,
             rhs: rhs_access,
             lhs_axes: lhs.axes,
@@ -203,7 +204,7 @@ impl Builder<'_> {
                 return None;
             }
             match kind {
-                ScheduleOp::LoadViewTko { .. } => {
+                ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. } => {
                     let Type::TileView(view) = func.ty(data.one(0)) else { return None };
                     let padding = matches!(view.padding, Padding::Zero | Padding::NegZero | Padding::Undetermined);
                     let stored = view.tensor.elem;
@@ -315,9 +316,10 @@ impl Builder<'_> {
         };
         // The counter has no register outside the loop: any will do while the access is built.
         let known = self.values[index[k_axis].index()].replace(Val::Reg(first));
-        let span = std::mem::replace(&mut self.span, data.span);
+        let outer = (self.op, self.span);
+        (self.op, self.span) = (source.load, data.span);
         let access = self.access(data.one(0), &index);
-        self.span = span;
+        (self.op, self.span) = outer;
         self.values[index[k_axis].index()] = known;
         let mut access = access?;
         access.axes[k_axis] = Axis { index: first, ..access.axes[k_axis] };

@@ -2,10 +2,9 @@
 
 use smallvec::{SmallVec, smallvec};
 use tessera_ir::attrs::{GridAxis, ReduceOrder, Signedness};
-use tessera_ir::{Block, Const, EntityId, Op, ScheduleOp, Shape, Value};
+use tessera_ir::{Block, EntityId, Op, ScheduleOp, Shape, Value};
 use tessera_types::{DType, printf};
 
-use super::elementwise::is_narrow;
 use super::expr::{ExprId, ExprKind, Wanted};
 use super::{Builder, Built, Lane, Val, element_bytes};
 use crate::lanes::{Int, IntOp, LaneOp};
@@ -261,8 +260,8 @@ impl Builder<'_> {
                 let signed = [*lhs_signedness == Signedness::Signed, *rhs_signedness == Signedness::Signed];
                 self.visit_mma(data.result(), &data.operands, signed)?;
             }
-            ScheduleOp::Reduce { dim, identities, order } => {
-                self.visit_reduce(&data.results, data.group(0), *dim as usize, identities, *order, data.regions[0])?;
+            ScheduleOp::Reduce { dim, order, .. } => {
+                self.visit_reduce(&data.results, data.group(0), *dim as usize, *order, data.regions[0])?;
             }
             ScheduleOp::Scan { dim, reverse, .. } => {
                 let extents = self.three(data.group(0), *dim as usize)?;
@@ -373,15 +372,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn visit_reduce(
-        &mut self,
-        results: &[Value],
-        operands: &[Value],
-        dim: usize,
-        identities: &[Const],
-        order: ReduceOrder,
-        block: Block,
-    ) -> Built<()> {
+    fn visit_reduce(&mut self, results: &[Value], operands: &[Value], dim: usize, order: ReduceOrder, block: Block) -> Built<()> {
         let extents = self.three(operands, dim)?;
         if let (&[operand], ReduceOrder::Free) = (operands, order) {
             let dtype = self.dtype(operand)?;
@@ -389,16 +380,9 @@ impl Builder<'_> {
                 let source = if dtype.is_float() { self.float_lane(operand)?.0 } else { self.raw(operand)? };
                 let bytes = lane.bytes() as u8;
                 let source = self.lane_expr(source, extents.iter().product(), bytes);
-                let identity = identities.first().and_then(Const::splat_bits).map_or(0, |bits| match () {
-                    () if is_narrow(dtype) => {
-                        let format = tessera_types::FloatFormat::of(dtype).map_or(0.0, |f| f.decode(bits));
-                        u64::from((format as f32).to_bits())
-                    }
-                    () => bits,
-                });
                 let len = extents[0] * extents[2];
                 let place = self.buffer(len, bytes as usize);
-                let make = move |nodes: &[u16]| Sink::Reduce { node: nodes[0], combine, lane, extents, identity, place };
+                let make = move |nodes: &[u16]| Sink::Reduce { node: nodes[0], combine, lane, extents, place };
                 self.run(vec![Wanted::Sink(smallvec![source], Box::new(make))]);
                 let expr = self.place_expr(place, len, bytes);
                 if dtype.is_float() {

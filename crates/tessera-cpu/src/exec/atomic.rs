@@ -15,7 +15,7 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::run`].
     pub(super) unsafe fn atomic(&mut self, inst: &Inst) -> Ran<()> {
-        let Inst::Atomic { addresses, value, compare, mask, old, mode, dtype, len, origin, ordered, span } = inst else {
+        let Inst::Atomic { addresses, value, compare, mask, old, mode, dtype, len, origin, ordered, span, .. } = inst else {
             return Ok(());
         };
         let bytes = dtype.unpacked_bytes();
@@ -35,6 +35,8 @@ impl Machine<'_> {
         }
         self.reachable(list, active, bytes, *origin, *span, Kind::Atomic)?;
         for (i, &address) in list.iter().enumerate() {
+            // SAFETY: the place holds `len` elements.
+            let expected = compare.map(|compare| unsafe { element(self.place(compare), i, bytes) });
             let previous = if active.is_none_or(|active| active[i] != 0) {
                 if address % bytes as u64 != 0 {
                     let message = format!("this atomic update of {bytes} bytes is not aligned to its size");
@@ -46,16 +48,13 @@ impl Machine<'_> {
                 // SAFETY: the address was checked and is aligned.
                 unsafe {
                     let operand = element(self.place(*value), i, bytes);
-                    match compare {
-                        Some(compare) => {
-                            let expected = element(self.place(*compare), i, bytes);
-                            update(address, bytes, |old| if old == expected { operand } else { old })
-                        }
+                    match expected {
+                        Some(expected) => update(address, bytes, |old| if old == expected { operand } else { old }),
                         None => update(address, bytes, |old| combine(*mode, *dtype, old, operand)),
                     }
                 }
             } else {
-                0
+                expected.unwrap_or(0)
             };
             if let Some(old) = old {
                 // SAFETY: the place holds `len` elements.

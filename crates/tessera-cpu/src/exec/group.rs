@@ -93,9 +93,9 @@ impl Machine<'_> {
                     let window = self.window(access, Kind::Write)?;
                     frame.targets.push(Some(window));
                 }
-                Sink::Reduce { identity, extents, place, lane, .. } => {
+                Sink::Reduce { combine, extents, place, lane, .. } => {
                     // SAFETY: the place holds one element for each pair of outer and inner indices.
-                    unsafe { fill(self.place(*place), extents[0] * extents[2], lane.bytes(), *identity) };
+                    unsafe { super::reduce::clear((*combine, *lane), self.place(*place), extents[0] * extents[2]) };
                     frame.lanes.push(Lanes::default());
                     if let Some(check) = self.check.as_mut() {
                         check.clear(*place, extents[0] * extents[2]);
@@ -161,7 +161,7 @@ impl Machine<'_> {
                             }
                             frame.strips[i] = dst;
                         }
-                        NodeKind::Load { addresses, mask, padding, origin } => {
+                        NodeKind::Load { addresses, mask, padding, origin, .. } => {
                             let strip = slot(node);
                             let addresses = frame.strips[*addresses as usize].cast::<u64>();
                             let mask = mask.map(|mask| frame.strips[mask as usize]);
@@ -194,7 +194,7 @@ impl Machine<'_> {
                             }
                             target += 1;
                         }
-                        Sink::Scatter { addresses, value, mask, origin, span } => {
+                        Sink::Scatter { addresses, value, mask, origin, span, .. } => {
                             let addresses = frame.strips[*addresses as usize].cast::<u64>();
                             let mask = mask.map(|mask| frame.strips[mask as usize]);
                             let bytes = group.nodes[*value as usize].bytes as usize;
@@ -455,13 +455,14 @@ impl Machine<'_> {
                 Sink::View { node, access } => {
                     if let Some(window) = &frame.targets[target] {
                         let marks = &frame.marks[*node as usize];
+                        let kind = if access.strong { Kind::Atomic } else { Kind::Write };
                         let mut result = Ok(());
                         each_element(window, start, count, |k, place| {
                             if result.is_ok() {
                                 if let Some((address, bytes)) = place {
                                     result = check
                                         .element(marks, k, access.span, "this store")
-                                        .and_then(|()| check.touch(Kind::Write, address, bytes, access.span).map(|_| ()));
+                                        .and_then(|()| check.touch(kind, address, bytes, access.span).map(|_| ()));
                                 }
                             }
                         });
@@ -469,7 +470,8 @@ impl Machine<'_> {
                     }
                     target += 1;
                 }
-                Sink::Scatter { addresses, value, mask, span, .. } => {
+                Sink::Scatter { addresses, value, mask, span, strong, .. } => {
+                    let kind = if *strong { Kind::Atomic } else { Kind::Write };
                     let bytes = group.nodes[*value as usize].bytes as usize;
                     // SAFETY: strips hold `count` elements.
                     let (list, active) = unsafe {
@@ -484,7 +486,7 @@ impl Machine<'_> {
                         if active.is_none_or(|active| active[k] != 0) {
                             check.element(&frame.marks[*addresses as usize], k, *span, "an address")?;
                             check.element(&frame.marks[*value as usize], k, *span, "this store")?;
-                            check.touch(Kind::Write, list[k], bytes, *span)?;
+                            check.touch(kind, list[k], bytes, *span)?;
                         }
                     }
                 }

@@ -208,10 +208,6 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::run`].
     pub(super) unsafe fn product(&mut self, product: &Product) -> Ran<()> {
-        if std::mem::take(&mut self.product_done) {
-            // The accumulator was filled together with those of other blocks.
-            return Ok(());
-        }
         let request = self.request(product)?;
         let acc = self.place(product.acc);
         let bytes = product.acc_type.unpacked_bytes();

@@ -13,10 +13,12 @@ mod view;
 
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{Diagnostic, Span};
+use tessera_types::TimeLimit;
 
 use crate::build::Plan;
 use crate::check::Check;
 use crate::lanes::{self, Float, FloatOp, Int, IntOp, Isa, LaneOp, Strips};
+use crate::pace::{Pace, around, never_ends};
 use crate::plan::{BoxCopy, Inst, Place, Reg, ScalarCheck};
 
 pub(crate) use memory::Bytes;
@@ -37,6 +39,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) ranges: &'a [Range],
     /// Registers at the start of a block.
     pub(crate) registers: &'a [u64],
+    pub(crate) limit: TimeLimit,
 }
 
 /// A mistake, boxed: the good path is the common one.
@@ -71,8 +74,7 @@ pub(crate) struct Machine<'a> {
     /// Memory that the block allocated.
     local: Vec<Range>,
     check: Option<&'a mut Check>,
-    /// The next product was run with those of other blocks.
-    product_done: bool,
+    pace: Pace,
 }
 
 impl<'a> Machine<'a> {
@@ -81,7 +83,7 @@ impl<'a> Machine<'a> {
         memory.registers.extend_from_slice(launch.registers);
         memory.arena.reserve(launch.plan.arena_bytes);
         memory.scratch.reserve(launch.plan.scratch_bytes);
-        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, product_done: false }
+        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, pace: Pace::new(launch.limit) }
     }
 
     /// Runs one block.
@@ -90,6 +92,7 @@ impl<'a> Machine<'a> {
     /// The launch's ranges are valid memory for reads and writes, not used otherwise while it runs.
     pub(crate) unsafe fn run(&mut self, block: [u32; 3]) -> Ran<()> {
         self.block = block;
+        self.pace.block();
         self.local.clear();
         self.text.clear();
         let launch = self.launch;
@@ -201,6 +204,14 @@ impl<'a> Machine<'a> {
                 // SAFETY: passed on.
                 unsafe { self.atomic_view(access, *value, *mode, *ordered)? };
             }
+            Inst::Fence => {
+                // Stores past the cache are ordered with nothing else.
+                crate::kernels::copy::fence();
+                std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+                if let Some(check) = self.check.as_mut() {
+                    check.synchronised();
+                }
+            }
             Inst::Alloca { dst, place, bytes } => {
                 let start = self.place(*place) as u64;
                 self.local.push(Range { start, end: start + *bytes as u64 });
@@ -210,15 +221,18 @@ impl<'a> Machine<'a> {
             Inst::CheckScalar(check, span) => self.scalar_check(check, *span)?,
             // SAFETY: passed on.
             Inst::For { .. } => return unsafe { self.for_loop(inst) },
-            Inst::Loop { body } => loop {
-                // SAFETY: passed on.
-                match unsafe { self.list(body)? } {
-                    Flow::Break => break,
-                    Flow::Return => return Ok(Flow::Return),
-                    Flow::Next | Flow::Continue => {}
+            Inst::Loop { body, span, .. } => {
+                let mut round = 0;
+                loop {
+                    // SAFETY: passed on.
+                    match unsafe { self.round(body, *span, &mut round)? } {
+                        Flow::Break => break,
+                        Flow::Return => return Ok(Flow::Return),
+                        Flow::Next | Flow::Continue => {}
+                    }
                 }
-            },
-            Inst::If { condition, then, other, span } => {
+            }
+            Inst::If { condition, then, other, span, .. } => {
                 if let Some(check) = self.check.as_ref() {
                     check.branch(*condition, *span)?;
                 }
@@ -238,8 +252,19 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// One round of a loop; `round` counts them.
+    #[inline(always)]
+    unsafe fn round(&mut self, body: &'a [Inst], span: Span, round: &mut u64) -> Ran<Flow> {
+        *round += 1;
+        if let Some(given) = self.pace.round() {
+            return Err(never_ends(given, span, *round));
+        }
+        // SAFETY: passed on.
+        unsafe { self.list(body) }.map_err(|stopped| around(stopped, span, *round))
+    }
+
     unsafe fn for_loop(&mut self, inst: &'a Inst) -> Ran<Flow> {
-        let Inst::For { counter, lower, upper, step, bytes, unsigned, body, span } = inst else { return Ok(Flow::Next) };
+        let Inst::For { counter, lower, upper, step, bytes, unsigned, body, span, .. } = inst else { return Ok(Flow::Next) };
         if let Some(check) = self.check.as_ref() {
             for reg in [lower, upper, step] {
                 check.branch(*reg, *span)?;
@@ -256,10 +281,11 @@ impl<'a> Machine<'a> {
         if let Some(check) = self.check.as_mut() {
             check.clean(*counter);
         }
+        let mut round = 0;
         while value < upper {
             self.set(*counter, mask(value as u64, *bytes));
             // SAFETY: passed on.
-            match unsafe { self.list(body)? } {
+            match unsafe { self.round(body, *span, &mut round)? } {
                 Flow::Break => break,
                 Flow::Return => return Ok(Flow::Return),
                 Flow::Next | Flow::Continue => {}

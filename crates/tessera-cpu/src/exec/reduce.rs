@@ -97,7 +97,7 @@ pub(super) unsafe fn begin(kind: (Combine, ReduceLane), lanes: *mut u8) {
     unsafe { with_types(kind, Begin(lanes)) };
 }
 
-/// Combines the running values of a finished row into `to`.
+/// The running values of a finished row, combined, as `to`.
 ///
 /// # Safety
 /// `lanes` are those of [`begin`], `to` an element.
@@ -108,12 +108,28 @@ pub(super) unsafe fn end(kind: (Combine, ReduceLane), lanes: *mut u8, to: *mut u
             // SAFETY: passed on.
             unsafe {
                 let (lanes, to) = (self.0.cast::<kernels::Lanes<T>>().read(), self.1.cast::<T>());
-                to.write(lanes.finish(kernel, to.read()));
+                to.write(lanes.finish(kernel));
             }
         }
     }
     // SAFETY: passed on.
     unsafe { with_types(kind, End(lanes, to)) };
+}
+
+/// Results that have no element yet.
+///
+/// # Safety
+/// `to` has room for `count` elements.
+pub(super) unsafe fn clear(kind: (Combine, ReduceLane), to: *mut u8, count: usize) {
+    struct Clear(*mut u8, usize);
+    impl Task for Clear {
+        unsafe fn run<T: Copy, K: Kernel<T>>(self, _: K) {
+            // SAFETY: passed on.
+            (0..self.1).for_each(|i| unsafe { self.0.cast::<T>().add(i).write(K::NEUTRAL) });
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { with_types(kind, Clear(to, count)) };
 }
 
 /// Combines a strip into the running results.
@@ -157,7 +173,7 @@ impl Task for Strip {
                 };
                 kernels::accumulate(kernel, lanes, column, &from[at..at + part]);
                 if column + part == row {
-                    to[index] = lanes.clone().finish(kernel, to[index]);
+                    to[index] = lanes.clone().finish(kernel);
                 }
                 at += part;
                 continue;

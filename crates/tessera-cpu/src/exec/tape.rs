@@ -120,11 +120,10 @@ impl Machine<'_> {
                 for (bound, sink) in sunk.iter().zip(&group.sinks) {
                     match (bound, sink) {
                         (Bound::Window(window, strip), _) => window.store(start, count, *strip),
-                        (Bound::Lanes(lanes), Sink::Reduce { combine, lane, extents: [_, middle, _], place, identity, .. })
+                        (Bound::Lanes(lanes), Sink::Reduce { combine, lane, extents: [_, middle, _], place, .. })
                             if (start + count).is_multiple_of(*middle) =>
                         {
                             let to = self.place(*place).add(start / middle * lane.bytes());
-                            super::view::fill(to, 1, lane.bytes(), *identity);
                             super::reduce::end((*combine, *lane), *lanes, to);
                         }
                         _ => {}

@@ -9,7 +9,7 @@
 //! fold   (0 + 32) (1 + 33) ... then (0 + 16) ... then (0 + 1)
 //! ```
 //!
-//! Maximum and minimum hold +0 larger than -0 and either ignore NaN or return it.
+//! Maximum and minimum hold +0 larger than -0 and either ignore NaN, unless there is nothing else, or return it.
 
 use super::dispatch::simd;
 
@@ -56,32 +56,43 @@ macro_rules! floats {
             #[inline(always)]
             fn step(self, running: $t, x: $t) -> $t { running * x }
         }
-        // A NaN element fails every comparison and is left out; the running value is NaN only where NaN is kept.
+        // NaN is what changes no element where NaN is ignored: a row that holds nothing else stays NaN.
         impl Combine<$t> for Max {
+            const NEUTRAL: $t = $t::NAN;
+            #[inline(always)]
+            fn step(self, running: $t, x: $t) -> $t {
+                let larger = if running > x { running } else { x };
+                let number = if x == running { $t::from_bits(x.to_bits() & running.to_bits()) } else { larger };
+                if x.is_nan() { running } else { number }
+            }
+        }
+        impl Combine<$t> for Min {
+            const NEUTRAL: $t = $t::NAN;
+            #[inline(always)]
+            fn step(self, running: $t, x: $t) -> $t {
+                let smaller = if running < x { running } else { x };
+                let number = if x == running { $t::from_bits(x.to_bits() | running.to_bits()) } else { smaller };
+                if x.is_nan() { running } else { number }
+            }
+        }
+        // Where it is kept, a running value that is NaN fails every comparison and stays.
+        impl Combine<$t> for MaxNan {
             const NEUTRAL: $t = $t::NEG_INFINITY;
             #[inline(always)]
             fn step(self, running: $t, x: $t) -> $t {
                 let larger = if x > running { x } else { running };
-                if x == running { $t::from_bits(x.to_bits() & running.to_bits()) } else { larger }
+                let number = if x == running { $t::from_bits(x.to_bits() & running.to_bits()) } else { larger };
+                if x.is_nan() { $t::NAN } else { number }
             }
-        }
-        impl Combine<$t> for Min {
-            const NEUTRAL: $t = $t::INFINITY;
-            #[inline(always)]
-            fn step(self, running: $t, x: $t) -> $t {
-                let smaller = if x < running { x } else { running };
-                if x == running { $t::from_bits(x.to_bits() | running.to_bits()) } else { smaller }
-            }
-        }
-        impl Combine<$t> for MaxNan {
-            const NEUTRAL: $t = $t::NEG_INFINITY;
-            #[inline(always)]
-            fn step(self, running: $t, x: $t) -> $t { if x.is_nan() { $t::NAN } else { Max.step(running, x) } }
         }
         impl Combine<$t> for MinNan {
             const NEUTRAL: $t = $t::INFINITY;
             #[inline(always)]
-            fn step(self, running: $t, x: $t) -> $t { if x.is_nan() { $t::NAN } else { Min.step(running, x) } }
+            fn step(self, running: $t, x: $t) -> $t {
+                let smaller = if x < running { x } else { running };
+                let number = if x == running { $t::from_bits(x.to_bits() | running.to_bits()) } else { smaller };
+                if x.is_nan() { $t::NAN } else { number }
+            }
         }
     )*};
 }
@@ -125,8 +136,8 @@ impl<T: Copy> Lanes<T> {
         Lanes([C::NEUTRAL; LANES])
     }
 
-    /// The result: `start` combined with all lanes.
-    pub(crate) fn finish<C: Combine<T>>(mut self, combine: C, start: T) -> T {
+    /// The result: all lanes combined.
+    pub(crate) fn finish<C: Combine<T>>(mut self, combine: C) -> T {
         let mut width = LANES;
         while width > 1 {
             width /= 2;
@@ -135,8 +146,7 @@ impl<T: Copy> Lanes<T> {
                 *to = combine.step(*to, x);
             }
         }
-        // The start may be NaN, which only the second argument of a step may be where NaN is ignored.
-        combine.step(self.0[0], start)
+        self.0[0]
     }
 }
 
@@ -185,10 +195,10 @@ simd! {
 mod tests {
     use super::*;
 
-    fn reduce<T: Copy, C: Combine<T>>(combine: C, start: T, src: &[T]) -> T {
+    fn reduce<T: Copy, C: Combine<T>>(combine: C, src: &[T]) -> T {
         let mut lanes = Lanes::new(combine);
         accumulate(combine, &mut lanes, 0, src);
-        lanes.finish(combine, start)
+        lanes.finish(combine)
     }
 
     fn sample(len: usize) -> Vec<f32> {
@@ -210,7 +220,7 @@ mod tests {
                     lanes[i] += lanes[i + width];
                 }
             }
-            assert_eq!(reduce(Add, 0.0, &x).to_bits(), (lanes[0] + 0.0).to_bits(), "{len} elements");
+            assert_eq!(reduce(Add, &x).to_bits(), lanes[0].to_bits(), "{len} elements");
         }
     }
 
@@ -222,27 +232,33 @@ mod tests {
             for (i, part) in x.chunks(strip).enumerate() {
                 accumulate(Add, &mut lanes, i * strip, part);
             }
-            assert_eq!(lanes.finish(Add, 1.0).to_bits(), reduce(Add, 1.0, &x).to_bits(), "strips of {strip}");
+            assert_eq!(lanes.finish(Add).to_bits(), reduce(Add, &x).to_bits(), "strips of {strip}");
         }
     }
 
     #[test]
     fn extremes_order_zeros_and_treat_nan_as_asked() {
         let x = [-0.0f32, f32::NAN, -1.0, 0.0, -0.0];
-        assert_eq!(reduce(Max, f32::NEG_INFINITY, &x).to_bits(), 0.0f32.to_bits());
-        assert_eq!(reduce(Min, f32::INFINITY, &x[..2]).to_bits(), (-0.0f32).to_bits());
-        assert_eq!(reduce(Min, f32::INFINITY, &x), -1.0);
-        assert!(reduce(MaxNan, f32::NEG_INFINITY, &x).is_nan());
-        assert!(reduce(MinNan, f32::INFINITY, &x).is_nan());
-        assert_eq!(reduce(Max, f32::NAN, &[3.0]), 3.0);
-        assert_eq!(reduce(Max, 0u8, &[3, 200, 7]), 200);
-        assert_eq!(reduce(Max, i8::MIN, &[3, -56, 7]), 7);
+        assert_eq!(reduce(Max, &x).to_bits(), 0.0f32.to_bits());
+        assert_eq!(reduce(Min, &x[..2]).to_bits(), (-0.0f32).to_bits());
+        assert_eq!(reduce(Min, &x), -1.0);
+        assert!(reduce(MaxNan, &x).is_nan());
+        assert!(reduce(MinNan, &x).is_nan());
+        assert_eq!(reduce(Max, &[f32::NEG_INFINITY, f32::NAN]), f32::NEG_INFINITY);
+        assert_eq!(reduce(Max, &[3, 200, 7u8]), 200);
+        assert_eq!(reduce(Max, &[3, -56, 7i8]), 7);
+        for len in [1, 63, 64, 65, 1000] {
+            assert!(reduce(Max, &vec![f32::NAN; len]).is_nan() && reduce(Min, &vec![f64::NAN; len]).is_nan(), "{len} NaN");
+        }
         for at in 0..100 {
             let mut x = sample(100);
             x[at] = f32::NAN;
-            assert!(reduce(MaxNan, f32::NEG_INFINITY, &x).is_nan(), "NaN at {at}");
+            assert!(reduce(MaxNan, &x).is_nan(), "NaN at {at}");
             x[at] = 7.0;
-            assert_eq!(reduce(MaxNan, f32::NEG_INFINITY, &x), 7.0, "largest at {at}");
+            assert_eq!(reduce(MaxNan, &x), 7.0, "largest at {at}");
+            let mut alone = [f32::NAN; 100];
+            alone[at] = -3.0;
+            assert_eq!((reduce(Max, &alone), reduce(Min, &alone)), (-3.0, -3.0), "the only number at {at}");
         }
     }
 

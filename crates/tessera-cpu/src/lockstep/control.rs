@@ -13,6 +13,7 @@ use super::mask::Mask;
 use super::micro::scalar_bytes;
 use super::value::{Buffer, Data};
 use crate::exec::Ran;
+use crate::pace::{around, never_ends};
 
 /// A region that a role is in.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ enum Kind {
         next: Mask,
         entered: Mask,
         count: Option<Box<Count>>,
+        /// Which round it is in.
+        round: u64,
     },
 }
 
@@ -80,13 +83,13 @@ impl Machine<'_> {
                 let first = Mask::of(active.iter().filter(|&thread| count.value[thread] < count.upper[thread]));
                 self.pass(data.group(3), &args[1..], active, data)?;
                 self.counter(args[0], &count);
-                let kind = Kind::Loop { op, next: Mask::NONE, entered: *active, count: Some(Box::new(count)) };
+                let kind = Kind::Loop { op, next: Mask::NONE, entered: *active, count: Some(Box::new(count)), round: 1 };
                 self.roles[role].frames.push(Frame { block: data.regions[0], at: 0, active: first, kind });
             }
             ScheduleOp::Loop {} => {
                 let args = &func.blocks[data.regions[0]].args;
                 self.pass(data.group(0), args, active, data)?;
-                let kind = Kind::Loop { op, next: Mask::NONE, entered: *active, count: None };
+                let kind = Kind::Loop { op, next: Mask::NONE, entered: *active, count: None, round: 1 };
                 self.roles[role].frames.push(Frame { block: data.regions[0], at: 0, active: *active, kind });
             }
             ScheduleOp::Yield {} => {
@@ -188,7 +191,7 @@ impl Machine<'_> {
                 self.roles[role].frames.push(Frame { block, at: 0, active: other, kind: Kind::Else { op } });
                 Ok(())
             }
-            Kind::Loop { op, next, entered, mut count } => {
+            Kind::Loop { op, next, entered, mut count, round } => {
                 let mut active = next;
                 let args = &func.blocks[frame.block].args;
                 if let Some(count) = &mut count {
@@ -202,7 +205,14 @@ impl Machine<'_> {
                     self.counter(args[0], count);
                 }
                 if !active.is_empty() {
-                    let kind = Kind::Loop { op, next: Mask::NONE, entered, count };
+                    if let Some(given) = self.pace.round() {
+                        let stopped = never_ends(given, func.ops[op].span, round);
+                        return Err(self.roles[role].frames.iter().rev().fold(stopped, |stopped, frame| match frame.kind {
+                            Kind::Loop { op, round, .. } => around(stopped, func.ops[op].span, round),
+                            Kind::Body | Kind::Then { .. } | Kind::Else { .. } => stopped,
+                        }));
+                    }
+                    let kind = Kind::Loop { op, next: Mask::NONE, entered, count, round: round + 1 };
                     self.roles[role].frames.push(Frame { block: frame.block, at: 0, active, kind });
                 }
                 Ok(())

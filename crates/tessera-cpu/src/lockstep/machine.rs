@@ -11,7 +11,8 @@ use super::program::Program;
 use super::rings::{NamedBarrier, Ring, Wait};
 use super::value::{Buffer, Data};
 use crate::exec::{Memory, Ran, Range};
-use crate::launch::Arg;
+use crate::launch::{Arg, RunOptions};
+use crate::pace::Pace;
 
 /// What an operation did to the flow of its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,16 +55,17 @@ pub(super) struct Machine<'p> {
     scratch: Memory,
     /// What the blocks have printed.
     pub(super) text: String,
+    pub(super) pace: Pace,
 }
 
 impl<'p> Machine<'p> {
-    pub(super) fn new(program: &'p Program, grid: [u32; 3], memory: Vec<Range>, checked: bool) -> Machine<'p> {
+    pub(super) fn new(program: &'p Program, grid: [u32; 3], memory: Vec<Range>, options: &RunOptions<'_>) -> Machine<'p> {
         Machine {
             program,
             func: &program.func,
             grid,
             block: [0; 3],
-            checked,
+            checked: options.checked,
             values: Vec::new(),
             roles: Vec::new(),
             allocations: Vec::new(),
@@ -74,6 +76,7 @@ impl<'p> Machine<'p> {
             memory,
             scratch: Memory::default(),
             text: String::new(),
+            pace: Pace::new(options.limit),
         }
     }
 
@@ -83,6 +86,7 @@ impl<'p> Machine<'p> {
     /// The launch's memory is valid for reads and writes, and not used otherwise meanwhile.
     pub(super) unsafe fn run(&mut self, block: [u32; 3], args: &[Arg]) -> Ran<()> {
         self.block = block;
+        self.pace.block();
         self.memory.truncate(self.launch_memory);
         self.values.clear();
         self.values.resize_with(self.func.values.len(), || None);

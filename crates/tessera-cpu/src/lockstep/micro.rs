@@ -19,7 +19,7 @@ use tessera_ir::{
     Block, Builder, Const, Diagnostic, Elem, Extent, Func, Level, Module, OpKind, Padding, ScheduleOp, Shape, Span,
     TensorViewType, TileType, TileViewType, Type, Value, ViewKind,
 };
-use tessera_types::DType;
+use tessera_types::{DType, TimeLimit};
 
 use super::value::{Buffer, element_bytes, tile_bytes};
 use crate::build::{BuildOptions, Plan, build};
@@ -143,7 +143,8 @@ impl Micro {
             registers[reg.0 as usize] = plan.pool[entry as usize].as_ptr() as u64;
         }
         ranges.extend(memory.iter().copied());
-        let launch = Launch { plan, grid: [1; 3], isa: Isa::detect(), ranges: &ranges, registers: &registers };
+        let launch =
+            Launch { plan, grid: [1; 3], isa: Isa::detect(), ranges: &ranges, registers: &registers, limit: TimeLimit::NONE };
         let mut machine = Machine::new(&launch, scratch, None);
         // SAFETY: operands and results are buffers that live here; the rest is the caller's promise.
         unsafe { machine.run([0; 3])? };

@@ -86,7 +86,7 @@ impl Program {
         };
         let blocks = Blocks::new(grid, threads);
         blocks.run(|| {
-            let mut machine = Machine::new(self, grid, memory.clone(), options.checked);
+            let mut machine = Machine::new(self, grid, memory.clone(), options);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { machine.run(block, args) };

@@ -6,7 +6,7 @@ use std::ffi::c_uint;
 use std::ptr;
 use std::sync::Arc;
 
-use tessera_driver::{DriverTable, EventHandle, GraphHandle, StreamHandle};
+use tessera_driver::{DriverCode, DriverTable, EventHandle, GraphHandle, StreamHandle};
 
 use super::{Symbols, handle, number};
 
@@ -25,6 +25,11 @@ pub(super) fn fill(table: &mut DriverTable, symbols: &Arc<Symbols>) {
     slot!(table, symbols, stream_synchronize, [stream_synchronize], |cu, stream| {
         // SAFETY: the handle came from this driver.
         cu.check("cuStreamSynchronize", unsafe { stream_synchronize(handle(stream.0)) })
+    });
+    slot!(table, symbols, stream_query, [stream_query], |cu, stream| {
+        // SAFETY: the handle came from this driver.
+        let status = unsafe { stream_query(handle(stream.0)) };
+        if status == DriverCode::NOT_READY.0 { Ok(false) } else { cu.check("cuStreamQuery", status).map(|()| true) }
     });
     slot!(table, symbols, stream_wait_event, [stream_wait_event], |cu, stream, event| {
         // SAFETY: the handles came from this driver.

@@ -5,6 +5,7 @@
 //! interleavings that the chip may show, so a kernel that is right gives the same results under each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::run::Failed;
 use super::{Cluster, Fault, Wait, Warp};
@@ -226,6 +227,11 @@ impl Cluster<'_> {
 
     /// Who waits for what.
     pub(super) fn deadlock(&self) -> Stopped {
+        self.stuck(None)
+    }
+
+    /// Who waits for what, or is where when the time that was given has passed.
+    pub(super) fn stuck(&self, given: Option<Duration>) -> Stopped {
         let mut lines = Vec::new();
         let mut first = None;
         for (rank, block) in self.blocks.iter().enumerate() {
@@ -233,7 +239,7 @@ impl Cluster<'_> {
                 for part in &warp.fragments {
                     let line = self.launch.program.meta.get(part.pc as usize).map_or(0, |meta| meta.line);
                     let what = match part.wait {
-                        Wait::Ready => self.spinning(warp, part.pc),
+                        Wait::Ready => self.repeats(part.pc),
                         Wait::Members { .. } => {
                             let absent = warp.live & !part.mask;
                             format!("waits for the lanes {absent:#010x} of its warp")
@@ -268,6 +274,11 @@ impl Cluster<'_> {
             lines.push(format!("and {more} more"));
         }
         let (rank, warp, pc, lane) = first.unwrap_or((0, 0, 0, 0));
+        // A loop's place is its first line of source.
+        let pc = match self.loop_around(pc) {
+            Some((first, last)) => (first..=last).min_by_key(|&pc| (self.source_line(pc), pc)).unwrap_or(pc),
+            None => pc,
+        };
         let divergent = self.blocks.iter().flat_map(|block| block.warps.iter().flatten()).any(|warp| {
             let waits = |part: &super::Fragment| {
                 matches!(part.wait, Wait::Members { .. })
@@ -279,17 +290,38 @@ impl Cluster<'_> {
             warp.fragments.iter().any(waits)
         });
         let kind = if divergent { FindingKind::DivergentBarrier } else { FindingKind::Deadlock };
-        let message = format!("no thread can go on:\n  {}", lines.join("\n  "));
+        let (kind, what) = match given {
+            Some(given) => {
+                let seconds = given.as_secs_f64();
+                (FindingKind::NeverEnds, format!("the kernel has not ended after {seconds} s; `--timeout SECONDS` gives it more"))
+            }
+            None => (kind, "no thread can go on".to_owned()),
+        };
+        let message = format!("{what}:\n  {}", lines.join("\n  "));
         Stopped { fault: Fault::new(kind, lane, message), pc, rank, warp }
     }
 
-    fn spinning(&self, warp: &Warp, pc: u32) -> String {
+    /// The innermost loop that an operation stands in: its first operation, and the one that leads back there.
+    fn loop_around(&self, pc: u32) -> Option<(u32, u32)> {
+        let code = self.launch.program.code.iter().zip(0..);
+        let back = code.filter_map(|(inst, at)| match inst.op {
+            Op::Branch { target, .. } if target <= pc && pc <= at => Some((target, at)),
+            _ => None,
+        });
+        back.min_by_key(|&(first, last)| last - first)
+    }
+
+    fn source_line(&self, pc: u32) -> u32 {
+        self.launch.program.meta.get(pc as usize).and_then(|meta| meta.loc).map_or(u32::MAX, |loc| loc.line)
+    }
+
+    fn repeats(&self, pc: u32) -> String {
+        let line = |pc: u32| self.launch.program.meta.get(pc as usize).map_or(0, |meta| meta.line);
         // A wait that timed out stands behind its instruction; the loop leads back to it.
-        let _ = warp;
-        format!(
-            "repeats `{}` without success",
-            self.launch.program.meta.get(pc.saturating_sub(1) as usize).map_or("", |meta| &meta.mnemonic)
-        )
+        match self.loop_around(pc).or(self.loop_around(pc.saturating_sub(1))) {
+            Some((first, last)) => format!("repeats the lines {} to {}", line(first), line(last)),
+            None => "goes on".to_owned(),
+        }
     }
 
     fn describe_mbarrier(&self, rank: usize, offset: u32, generation: u64) -> String {

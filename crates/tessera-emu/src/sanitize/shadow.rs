@@ -65,18 +65,23 @@ impl Cell {
             self.records.push(new);
             return;
         }
+        let fellow =
+            |old: &Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic;
         // Lanes that read different bytes of the word stay apart: each may write its own.
-        let apart = |old: &Record| old.turn == new.turn && old.lane != new.lane && old.bytes != new.bytes;
-        let same = |old: &&mut Record| {
-            !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic && !apart(old)
-        };
-        match self.records.iter_mut().find(same) {
-            Some(old) => {
-                let lane = if old.turn == new.turn && old.lane != new.lane { SEVERAL } else { new.lane };
-                *old = Record { lane, bytes: old.bytes | new.bytes, ..new };
-            }
-            None => self.records.push(new),
+        let same = |old: &&mut Record| fellow(old) && old.turn == new.turn && (old.lane == new.lane || old.bytes == new.bytes);
+        if let Some(old) = self.records.iter_mut().find(same) {
+            let lane = if old.lane != new.lane { SEVERAL } else { new.lane };
+            *old = Record { lane, bytes: old.bytes | new.bytes, ..new };
+            return;
         }
+        // An earlier turn's reads are stood for by those of the same bytes, whichever lanes they are of.
+        self.records.retain(|old| {
+            if fellow(old) && old.turn != new.turn {
+                old.bytes &= !new.bytes;
+            }
+            old.bytes != 0
+        });
+        self.records.push(new);
     }
 }
 

@@ -72,6 +72,7 @@ fn is_single(kind: FindingKind) -> bool {
     matches!(
         kind,
         FindingKind::Deadlock
+            | FindingKind::NeverEnds
             | FindingKind::DivergentBarrier
             | FindingKind::Barrier
             | FindingKind::Mbarrier

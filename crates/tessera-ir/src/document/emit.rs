@@ -252,7 +252,7 @@ impl<'a> Emit<'a, '_> {
             }
             return Ok((self.value(GraphOp::Reduce { axis: axis as u32, combine }, &[&[value]], ty), reduced));
         }
-        let identity = identity(combine, dtype);
+        let identity = Const::neutral(combine, dtype);
         let region = self.func.new_block();
         let scalar = Type::scalar(dtype);
         let element = self.func.add_arg(region, scalar.clone(), None);
@@ -442,27 +442,6 @@ impl<'a> Emit<'a, '_> {
             Some((crate::document::memref::Ty::Memref(memref), _)) => Some(memref.clone()),
             _ => None,
         }
-    }
-}
-
-/// The value that changes nothing.
-fn identity(combine: Combine, dtype: DType) -> Const {
-    use half::{bf16, f16};
-    let float = |value: f64| match dtype {
-        DType::F64 => value.to_bits(),
-        DType::F32 => u64::from((value as f32).to_bits()),
-        DType::F16 => u64::from(f16::from_f64(value).to_bits()),
-        _ => u64::from(bf16::from_f64(value).to_bits()),
-    };
-    let bits = dtype.bits();
-    match (combine, dtype.is_float()) {
-        (Combine::Sum, _) => Const::splat(dtype, 0),
-        (Combine::Prod, true) => Const::splat(dtype, float(1.0)),
-        (Combine::Prod, false) => Const::splat(dtype, 1),
-        (Combine::Max, true) => Const::splat(dtype, float(f64::NEG_INFINITY)),
-        (Combine::Min, true) => Const::splat(dtype, float(f64::INFINITY)),
-        (Combine::Max, false) => Const::splat(dtype, 1 << (bits - 1)),
-        (Combine::Min, false) => Const::splat(dtype, (1 << (bits - 1)) - 1),
     }
 }
 

@@ -151,7 +151,7 @@ impl Lowerer<'_> {
             },
         };
         let op = named(builtin);
-        let identity = identity(op, tile.dtype);
+        let identity = identity(op, tile.dtype, mode.propagate_nan);
         let original = tile.shape.clone();
         let axes = self.reduction_axes(&args.at(1), original.len())?;
         for (done, &axis) in axes.iter().enumerate() {
@@ -182,7 +182,7 @@ impl Lowerer<'_> {
             propagate_nan: false,
         };
         let op = named(builtin);
-        let identity = identity(op, tile.dtype);
+        let identity = identity(op, tile.dtype, false);
         let tiles = [tile];
         let what = Combination { kind: "scan", tiles: &tiles, identities: &[identity], axis, reverse, span: args.call };
         let mut results =
@@ -211,13 +211,14 @@ impl Lowerer<'_> {
         let shape = tile.shape.clone();
         let indices = self.broadcast(counter, &shape);
         let greatest = builtin == Builtin::ArgMax;
-        let worst = identity(if greatest { Arith::Max } else { Arith::Min }, tile.dtype);
+        // Equal to what is worst, it loses by its index.
+        let worst = identity(if greatest { Arith::Max } else { Arith::Min }, tile.dtype, propagate);
         let better = if greatest { CompareOp::Gt } else { CompareOp::Lt };
         let tiles = [tile, indices];
         let what = Combination {
             kind: "reduction",
             tiles: &tiles,
-            identities: &[worst, Num::Int(0)],
+            identities: &[worst, Num::Int(i128::from(i32::MAX))],
             axis,
             reverse: false,
             span: args.call,
@@ -361,8 +362,11 @@ fn named(builtin: Builtin) -> Arith {
     }
 }
 
-/// The neutral element of a combination.
-fn identity(op: Arith, dtype: DType) -> Num {
+/// The neutral element of a combination; that of a maximum or minimum that ignores NaN is NaN.
+fn identity(op: Arith, dtype: DType, propagates: bool) -> Num {
+    if dtype.is_float() && !propagates && matches!(op, Arith::Max | Arith::Min) {
+        return Num::Float(f64::NAN);
+    }
     let extreme = |greatest: bool| match (dtype.is_float(), greatest) {
         (true, true) => Num::Float(f64::INFINITY),
         (true, false) => Num::Float(f64::NEG_INFINITY),

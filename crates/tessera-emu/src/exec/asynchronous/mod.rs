@@ -8,6 +8,7 @@ mod copies;
 mod products;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::access::Target;
 use super::run::Outcome;
@@ -254,5 +255,10 @@ impl Cluster<'_> {
     /// No progress for a long time.
     pub(crate) fn livelock(&self) -> Stopped {
         self.deadlock()
+    }
+
+    /// What a cluster is stopped with that took longer than it was given.
+    pub(crate) fn endless(&self, given: Duration) -> Stopped {
+        self.stuck(Some(given))
     }
 }
