@@ -238,10 +238,10 @@ ct.store(z, (ct.bid(0),), ct.sum(ct.where(old >= 0, 1, 0)))
 # Control flow.
 case("ranges", """
 a = 0
-for i in range(10, 0, -3):
+for i in ct.static_iter(range(10, 0, -3)):
     a = a * 10 + i
 b = 0
-for i in range(n, 0 - n, -2):
+for i in range(n, 0 - n, step + 2):
     b += i * i
 c = 0
 for i in range(0, 20, n):

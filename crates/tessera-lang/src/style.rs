@@ -1,7 +1,7 @@
 //! Which of the three styles a kernel is written in.
 //!
 //! `@ct.kernel` is block style. Under `@tessera.kernel` the body decides: names of `tile` that belong to threads make it
-//! SIMT, other names of `tile` make it declarative, and a body without `tile` is block style without the power-of-two rule.
+//! SIMT, other names of `tile` make it declarative, and a body without `tile` is block style without the limits of cuTile.
 
 use crate::ast::{Arg, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::file::{Moment, ParsedFile};
@@ -11,8 +11,8 @@ use crate::file::{Moment, ParsedFile};
 pub enum Style {
     /// Programs of blocks over tiles.
     Block {
-        /// True when tile extents must be powers of two.
-        power_of_two: bool,
+        /// True where the limits of cuTile hold: extents that are powers of two, ranges that count up.
+        cutile: bool,
     },
     /// Whole operands.
     Declarative,
@@ -41,14 +41,14 @@ const THREAD_NAMES: &[&str] = &[
 /// The style of a function with a kernel decorator; `None` for other functions.
 pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<Style> {
     function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator, at)?.as_str() {
-        "cuda.tile.kernel" => Some(Style::Block { power_of_two: true }),
+        "cuda.tile.kernel" => Some(Style::Block { cutile: true }),
         "tessera.kernel" | "tessera.kernel.autotune" => {
             let mut members = Vec::new();
             tile_members(file, &function.body, &mut members);
             Some(if members.iter().any(|member| THREAD_NAMES.contains(&member.as_str())) {
                 Style::Simt
             } else if members.is_empty() {
-                Style::Block { power_of_two: false }
+                Style::Block { cutile: false }
             } else {
                 Style::Declarative
             })

@@ -136,6 +136,23 @@ impl Generator<'_> {
                 if self.choices.chance(50) {
                     return written(format!("int({})", x.text), Size { bound: 1.0, bits: 0 });
                 }
+                if self.choices.chance(50) {
+                    let y = self.truth(0);
+                    let forms = [
+                        "(X + Y)",
+                        "(X - Y)",
+                        "(X * Y)",
+                        "(-X)",
+                        "(+X)",
+                        "abs(X)",
+                        "(X << Y)",
+                        "(X % 2)",
+                        "int(max(X, Y))",
+                        "(~X)",
+                    ];
+                    let form = forms[self.choices.below(forms.len() as u32) as usize];
+                    return written(form.replace('X', &x.text).replace('Y', &y.text), Size { bound: 2.0, bits: 0 });
+                }
                 let y = self.integer(0);
                 written(format!("({} + {})", x.text, y.text), Size { bound: y.size.bound + 1.0, bits: 0 })
             }

@@ -497,8 +497,29 @@ impl Generator<'_> {
         self.bind(&target, Ty::Int, Size::LOOP);
     }
 
+    /// Names of Python's own functions for other things.
+    fn shadows(&mut self) {
+        let (name, target) = (self.fresh('f'), self.fresh('v'));
+        let own = ["min", "max", "abs", "len", "int", "bool", "range"][self.choices.below(7) as usize];
+        let body: &[&str] = match self.choices.below(4) {
+            0 => &["def OWN(u, v=2):", "    return u - v", "return OWN(p) + OWN(p, 1)"],
+            1 => &["OWN = p + 1", "return OWN * 2"],
+            2 => &["def inner(OWN):", "    return OWN * 3", "return inner(p)"],
+            _ => &["def OWN(u):", "    return u", "t = 0", "for i in OWN(4):", "    t += i", "return t"],
+        };
+        self.line(format!("def {name}(p):"));
+        body.iter().for_each(|line| self.line(format!("    {}", line.replace("OWN", own))));
+        let arg = self.expression(&Ty::Int, 1);
+        let arg = self.wrapped(arg, &Ty::Int);
+        self.line(format!("{target} = {name}({}) % 71", arg.text));
+        self.bind(&target, Ty::Int, Size::LOOP);
+    }
+
     /// What Python refuses, or what kernels can't do: `nonlocal`, names that are read before they are assigned.
     fn odd(&mut self) {
+        if self.choices.chance(50) {
+            return self.shadows();
+        }
         let (name, target) = (self.fresh('f'), self.fresh('v'));
         match self.choices.below(3) {
             0 => {
@@ -533,7 +554,7 @@ impl Generator<'_> {
             9 | 10 if !deep => self.counted(),
             11 if !deep => self.repeated(),
             12 if !deep => self.define(false),
-            13 if self.choices.chance(20) => self.odd(),
+            13 if self.choices.chance(35) => self.odd(),
             14 | 15 if !deep => self.late(),
             16 if !deep => self.factory(),
             17 if !deep => self.lambdas(),

@@ -50,6 +50,18 @@ impl Lowerer<'_> {
         self.tile_as(item, dtype)
     }
 
+    /// Refuses a bound of a run-time integer type without a sign.
+    pub(crate) fn check_signed(&self, bound: &At, what: &str) -> Res<()> {
+        match &bound.0 {
+            Val::Tile(tile) if !tile.dtype.is_signed() => Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_TYPE, bound.1, format!("{what} is a signed integer, not {}", bound.0.describe()))
+                    .label("a type without a sign")
+                    .help("cast it: `.astype(ct.int32)`, or `ct.int64` where it may be larger"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The index tiles of a gather or scatter, as 64-bit integers of their common shape.
     pub(crate) fn gather_indices(&mut self, indices: &At, rank: usize) -> Res<(Vec<Tile>, Shape)> {
         let items = self.index_items(indices, rank, "the array")?;

@@ -47,6 +47,7 @@ impl Lowerer<'_> {
             Val::Range(range) => {
                 let range = range.clone();
                 self.check_loop(span)?;
+                self.check_range(&range, at.1)?;
                 if self.wants_trial(body) {
                     self.trial(|lowerer| lowerer.for_range(target, &range, body, at.1, span))?;
                 }
@@ -61,6 +62,24 @@ impl Lowerer<'_> {
                     .label("expected a range")
                     .help("loop over `range(...)`, or over compile-time items with `ct.static_iter(...)`"),
             )),
+        }
+    }
+
+    /// Refuses ranges that cuTile's loops don't run over.
+    fn check_range(&self, range: &Range, span: Span) -> Res<()> {
+        if !self.cutile {
+            return Ok(());
+        }
+        for bound in [&range.start, &range.stop, &range.step] {
+            self.check_signed(&(bound.clone(), span), "a bound of `range`")?;
+        }
+        match range.step.number().and_then(Num::as_int) {
+            Some(step) if step < 0 => Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, span, format!("a run-time loop can't count by the constant step {step}"))
+                    .label("cuTile's loops count up")
+                    .help("count up and subtract, unroll it with `ct.static_iter`, or write a `@tessera.kernel`, whose loops count down too"),
+            )),
+            _ => Ok(()),
         }
     }
 

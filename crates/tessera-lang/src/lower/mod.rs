@@ -226,7 +226,8 @@ pub(crate) struct Lowerer<'f> {
     pub(crate) globals: IndexMap<(String, Moment), Val>,
     /// Which definitions of module level exist: all of them where a kernel runs.
     pub(crate) moment: Moment,
-    pub(crate) power_of_two: bool,
+    /// True where the limits of cuTile hold.
+    pub(crate) cutile: bool,
     /// True where `fp32` and its like are dtypes without being imported.
     pub(crate) short_dtypes: bool,
     /// What body of a reduction or scan is being lowered.
@@ -253,7 +254,7 @@ impl<'f> Lowerer<'f> {
             scopes: Vec::new(),
             globals: IndexMap::new(),
             moment: Moment::END,
-            power_of_two: matches!(style, Style::Block { power_of_two: true }),
+            cutile: matches!(style, Style::Block { cutile: true }),
             short_dtypes: !matches!(style, Style::Block { .. }),
             combining: None,
             is_static: false,

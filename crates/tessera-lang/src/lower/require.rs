@@ -135,7 +135,7 @@ impl Lowerer<'_> {
             ));
         }
         match shape.iter().find(|extent| !extent.is_power_of_two()) {
-            Some(extent) if self.power_of_two => Err(Box::new(
+            Some(extent) if self.cutile => Err(Box::new(
                 Diagnostic::error(id::POWER_OF_TWO, span, format!("the tile extent {extent} is not a power of two"))
                     .label(format!("the shape is {}", show_shape(shape)))
                     .help(format!(

@@ -172,7 +172,7 @@ impl Lowerer<'_> {
         let (x, y) = (self.tile_as(&a, dtype)?, self.tile_as(&b, dtype)?);
         let axis = self.require_axis(&args.at(1), x.shape.len())?;
         let same = x.shape.len() == y.shape.len()
-            && x.shape.iter().zip(&y.shape).enumerate().all(|(i, (a, b))| a == b || (i == axis && !self.power_of_two));
+            && x.shape.iter().zip(&y.shape).enumerate().all(|(i, (a, b))| a == b || (i == axis && !self.cutile));
         if !same {
             return Err(Box::new(
                 Diagnostic::error(

@@ -121,6 +121,7 @@ impl Lowerer<'_> {
         let axis = self.require_axis(&args.at(0), array.shape.len())?;
         let known = |at: usize| args.val(at).number().and_then(Num::as_int);
         for at in [1, 2] {
+            self.check_signed(&args.at(at), "a slice bound")?;
             if known(at).is_some_and(|value| value < 0) {
                 return Err(Box::new(
                     Diagnostic::error(id::VALUE_RANGE, args.span(at), "a slice bound can't be negative")

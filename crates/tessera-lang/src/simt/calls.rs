@@ -64,8 +64,7 @@ impl Check<'_> {
             }
         }
         if let ExprKind::Name(name) = &function.kind
-            && !self.is_local(function)
-            && self.file.global(name, Moment::END).is_none()
+            && self.is_python(name, function)
             && let Some(result) = self.builtin(name, args, span)?
         {
             return Ok(result);
@@ -77,6 +76,11 @@ impl Check<'_> {
                     .label(format!("it is {}", other.describe())),
             )),
         }
+    }
+
+    /// True for a name that neither a variable nor the module has, and so is Python's.
+    pub(super) fn is_python(&mut self, name: &str, at: &Expr) -> bool {
+        !self.is_local(at) && self.file.global(name, Moment::END).is_none()
     }
 
     /// A Python built-in, on compile-time values or on run-time ones; `None` when the name is none.

@@ -311,7 +311,9 @@ impl Check<'_> {
             return Err(unsupported(target.span, "anything but one name as the target of `for`"));
         };
         let range = match &iterable.kind {
-            ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "range") => args,
+            ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "range" && self.is_python(name, function)) => {
+                args
+            }
             _ => {
                 return Err(Box::new(
                     Diagnostic::error(id::NOT_ITERABLE, iterable.span, "`for` counts over a `range`")
