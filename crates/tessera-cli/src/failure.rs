@@ -145,6 +145,11 @@ fn render(diagnostics: &[Diagnostic], sources: &SourceMap) -> String {
     texts.join("\n\n")
 }
 
+/// Tells a person what the compiler gave up to make a kernel fit its target.
+pub(crate) fn remark(remark: Option<&Diagnostic>, sources: &SourceMap) {
+    remark.into_iter().for_each(|remark| eprintln!("{}", remark.render(sources, crate::colours())));
+}
+
 /// Reads a file as text, or says which file could not be read.
 pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::environment(format!("can't read `{path}`: {error}")))

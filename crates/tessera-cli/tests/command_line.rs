@@ -518,6 +518,49 @@ def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
 }
 
 #[test]
+fn a_tile_that_no_block_holds_is_done_in_strips_with_a_remark() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kernel = "import cuda.tile as ct
+
+@ct.kernel
+def product(A, B, C, T: ct.Constant[int]):
+    acc = ct.zeros((T, 256), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (ct.bid(0), k), (T, 64), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, ct.bid(1)), (64, 256), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (ct.bid(0), ct.bid(1)), acc.astype(C.dtype))
+";
+    std::fs::write(folder.path().join("product.py"), kernel).expect("written");
+    let compiled = |tile: &str, more: &[&str]| {
+        let types = ["A=f16[?,?];align=16", "B=f16[?,?];align=16", "C=f16[?,?];align=16", tile, "--target", "sm_90a"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tessera"));
+        command.current_dir(folder.path()).args(["compile", "product.py::product"]).args(types).args(more);
+        let output = command.output().expect("tessera runs");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let [ptx, said] = compiled("T=256", &["--emit", "ptx"]);
+    assert!(ptx.contains(".visible .entry product("), "{ptx}");
+    for part in
+        ["note[target-registers]", "in 2 strips of 128x256 of the tiles of 256x256", "more than", "make the tiles half as large"]
+    {
+        assert!(said.contains(part), "no {part:?}\n{said}");
+    }
+    let [report, _] = compiled("T=256", &["--emit", "report"]);
+    assert!(report.contains("\npartition\n  in 2 strips of 128x256") && report.contains("\n  not as it is: costs "), "{report}");
+    let [report, _] = compiled("T=256", &["--emit", "report", "--json"]);
+    let facts: serde_json::Value = serde_json::from_str(&report).expect("one JSON object");
+    let costs: Vec<_> = facts["attempts"].as_array().expect("a list").iter().map(|attempt| attempt["cost"].as_u64()).collect();
+    assert!(matches!(costs[..], [Some(1..), Some(0)]), "{report}");
+    let spills = &facts["assembler"]["spilled_bytes"];
+    assert!(spills.is_null() || *spills == 0, "{report}");
+    // What fits is not talked about.
+    let [_, said] = compiled("T=128", &["--emit", "ptx"]);
+    assert_eq!(said, "");
+}
+
+#[test]
 fn a_report_advises_about_accesses_that_lie_apart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kernel = "import cuda.tile as ct

@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use tessera_ir::{Diagnostic, Level, Module, PassManager, verify};
+use tessera_ir::{Diagnostic, Fallback, Level, Module, PassManager, Severity, verify};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
 
 use crate::driver::{Compiled, Stage, failure};
+use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
-use crate::tile::{Remarks, Units, to_tile};
+use crate::tile::{Reason, Remarks, Units, laid_out, plain};
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]
@@ -20,31 +21,76 @@ pub struct DeviceCompiled {
     pub kernel: TargetKernel,
     /// Which recipes were asked, and what they said.
     pub remarks: Remarks,
+    /// The partitions that were tried, in order.
+    pub attempts: Vec<Attempt>,
+    /// The one of them that was taken.
+    pub taken: usize,
+    /// Why tiles were not cut further, where that was asked.
+    pub whole: Option<Reason>,
     /// What was done behind the stages of [`Compiled`], in order.
     pub stages: Vec<Stage>,
+}
+
+impl DeviceCompiled {
+    /// What was given up to make the kernel fit the target, and what would do without; `None` where nothing was.
+    pub fn remark(&self) -> Option<Diagnostic> {
+        let taken = &self.attempts[self.taken];
+        let (first, changed) = (self.attempts.first()?, taken.partition.changes());
+        let dearest = taken.dearest().filter(|fallback| fallback.cost > 0);
+        if !changed && dearest.is_none() {
+            return None;
+        }
+        let cause = match (changed, &first.outcome) {
+            (false, _) => &dearest?.note,
+            // What the kernel asks for as it was written.
+            (true, Err(error)) => error,
+            (true, Ok(_)) => &first.dearest()?.note,
+        };
+        let target = &self.kernel.image.target;
+        let message = match changed {
+            true => format!("`{}` is done {} on `{target}`: {}", self.kernel.image.entry, taken.partition.text(), cause.message),
+            false => cause.message.clone(),
+        };
+        let mut remark = Diagnostic { message, ..cause.clone() }.severity(Severity::Note);
+        if let Some(fallback) = dearest.filter(|_| changed) {
+            remark = remark.note(format!("this way {}", fallback.note.message));
+        }
+        if let Some(cost) = taken.cost().filter(|&cost| cost > 0) {
+            remark = remark.note(format!("it costs some {cost} instructions a thread; `--emit report` says what else was tried"));
+        }
+        Some(remark)
+    }
+}
+
+/// A kernel in one partition.
+struct Made {
+    tile: Module,
+    kernel: TargetKernel,
+    remarks: Remarks,
 }
 
 /// Compiles an optimised kernel for an architecture. A kernel of Tile IR is taken as it is.
 ///
 /// # Errors
-/// What the architecture does not have; more threads or shared memory than a block has there.
+/// What the architecture does not have; more threads or shared memory than a block has there, whatever is done about it.
 pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
-    let stage = |stages: &mut Vec<Stage>, name: &'static str, start: Instant| {
-        stages.push(Stage { name, time: start.elapsed(), changed: true, text: None });
-    };
-    let start = Instant::now();
-    let room = arch.limits().shared_per_block;
-    let (mut tile, mut remarks) = laid_out(compiled, arch, room)?;
-    stage(&mut stages, "layouts", start);
-    let mut lowered = on_target(&mut tile, arch, level, &mut stages);
-    // A recipe may leave too little for what the rest of the kernel exchanges: then it gets half.
-    let too_large = |found: &Vec<Diagnostic>| found.iter().any(|error| error.id == "target-shared-memory");
-    if lowered.as_ref().is_err_and(too_large) && compiled.func().level != Level::Tile {
-        (tile, remarks) = laid_out(compiled, arch, room / 2)?;
-        lowered = on_target(&mut tile, arch, level, &mut stages);
+    let mut ladder = Ladder::new(compiled.func(), arch);
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut best: Option<(usize, u64, Made)> = None;
+    while let Some(partition) = ladder.next(&attempts) {
+        let (attempt, made) = attempt(compiled, arch, level, partition, &mut stages)?;
+        if let (Some(cost), Some(made)) = (attempt.cost(), made)
+            && best.as_ref().is_none_or(|(_, least, _)| cost < *least)
+        {
+            best = Some((attempts.len(), cost, made));
+        }
+        attempts.push(attempt);
     }
-    let mut kernel = lowered?;
+    let Some((taken, _, Made { tile, mut kernel, remarks })) = best else {
+        // What it asks for as it was written.
+        return Err(attempts.into_iter().filter_map(|attempt| attempt.outcome.err()).take(1).collect());
+    };
     let start = Instant::now();
     let level = match level {
         OptLevel::O0 => ssa::Level::O0,
@@ -52,29 +98,69 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         OptLevel::O2 | OptLevel::O3 => ssa::Level::O2,
     };
     ssa::optimize(&mut kernel.kernel, level);
-    stage(&mut stages, "optimise-target", start);
-    Ok(DeviceCompiled { tile, kernel, remarks, stages })
+    stages.push(stage("optimise-target", start));
+    Ok(DeviceCompiled { tile, kernel, remarks, attempts, taken, whole: ladder.whole, stages })
+}
+
+fn stage(name: &'static str, start: Instant) -> Stage {
+    Stage { name, time: start.elapsed(), changed: true, text: None }
+}
+
+/// Lays the kernel out in one way, runs the passes over Tile IR, and lowers it.
+fn attempt(
+    compiled: &Compiled,
+    arch: Arch,
+    level: OptLevel,
+    partition: Partition,
+    stages: &mut Vec<Stage>,
+) -> Result<(Attempt, Option<Made>), Vec<Diagnostic>> {
+    let start = Instant::now();
+    let (mut tile, remarks) = in_partition(compiled, arch, &partition)?;
+    stages.push(stage("layouts", start));
+    let (recipe, threads) = (remarks.chosen(), tile.funcs[0].hints.threads());
+    let (outcome, made) = match on_target(&mut tile, arch, level, stages) {
+        Ok((kernel, fallbacks)) => (Ok(fallbacks), Some(Made { tile, kernel, remarks })),
+        Err(mut found) if found.len() == 1 && found.iter().all(is_too_large) => (Err(found.remove(0)), None),
+        Err(found) => return Err(found),
+    };
+    Ok((Attempt { partition, recipe, threads, outcome }, made))
 }
 
 /// Runs the passes over Tile IR, then lowers the kernel.
-fn on_target(tile: &mut Module, arch: Arch, level: OptLevel, stages: &mut Vec<Stage>) -> Result<TargetKernel, Vec<Diagnostic>> {
+fn on_target(
+    tile: &mut Module,
+    arch: Arch,
+    level: OptLevel,
+    stages: &mut Vec<Stage>,
+) -> Result<(TargetKernel, Vec<Fallback>), Vec<Diagnostic>> {
     let mut manager = PassManager { target: Some(arch), ..PassManager::default() };
     let times = manager.run(tile, &level.tile_passes()).map_err(failure)?;
-    stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
+    let mut fallbacks = Vec::new();
+    for run in times {
+        fallbacks.extend(run.fallbacks);
+        stages.push(Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text });
+    }
     let start = Instant::now();
     let kernel = lower(tile, &tile.funcs[0], arch).map_err(|error| vec![error])?;
-    stages.push(Stage { name: "target", time: start.elapsed(), changed: true, text: None });
-    Ok(kernel)
+    stages.push(stage("target", start));
+    Ok((kernel, fallbacks))
 }
 
-/// The kernel in Tile IR, with what the recipes said; they may use `shared` bytes of shared memory.
-fn laid_out(compiled: &Compiled, arch: Arch, shared: u32) -> Result<(Module, Remarks), Vec<Diagnostic>> {
+/// The kernel in Tile IR, with what the recipes said.
+fn in_partition(compiled: &Compiled, arch: Arch, partition: &Partition) -> Result<(Module, Remarks), Vec<Diagnostic>> {
     let mut tile = compiled.module.clone();
     if compiled.func().level == Level::Tile {
         return Ok((tile, Remarks::default()));
     }
-    let units = Units::of(arch, shared);
-    let (func, remarks) = to_tile(compiled.func(), &units).map_err(|error| vec![error])?;
+    let mut func = plain(compiled.func());
+    partition.strips.cut(&mut func).map_err(|reason| {
+        let note = "this is a mistake in the compiler, not in the kernel";
+        vec![Diagnostic::error("target-broken", reason.span.unwrap_or(func.span), reason.text).note(note)]
+    })?;
+    func.hints.num_warps = partition.warps.or(func.hints.num_warps);
+    func.hints.exchange_bytes = partition.exchange(arch).or(func.hints.exchange_bytes);
+    let units = Units::of(arch, partition.shared(arch));
+    let (func, remarks) = laid_out(func, &units, partition.recipes).map_err(|error| vec![error])?;
     tile.funcs = vec![func];
     let wrong = verify(&tile);
     if wrong.is_empty() { Ok((tile, remarks)) } else { Err(wrong) }

@@ -11,14 +11,21 @@ use tessera_types::{Arch, DType, Device};
 
 use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
+use crate::ladder::Attempt;
 use crate::target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
-use crate::tile::Remark;
+use crate::tile::{Reason, Remark};
 
 /// A kernel's facts.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
     /// The recipes in the order in which they were asked; the first without a refusal was taken, the generic road where all refused.
     pub recipes: Vec<Remark>,
+    /// The partitions that were tried, and which of them was taken.
+    pub attempts: Vec<Attempt>,
+    /// The position of the one that was taken.
+    pub taken: usize,
+    /// Why tiles were not cut further, where that was asked.
+    pub whole: Option<Reason>,
     /// Slots of the deepest queue between threads that load and threads that compute; 0 without one.
     pub stages: u32,
     /// Threads of a block.
@@ -92,6 +99,9 @@ impl DeviceReport {
         let round = round(compiled.func());
         DeviceReport {
             recipes: device.remarks.asked.clone(),
+            attempts: device.attempts.clone(),
+            taken: device.taken,
+            whole: device.whole.clone(),
             stages: stages(tile),
             threads: kernel.image.launch.threads[0],
             shared_bytes: kernel.image.launch.shared_bytes,

@@ -2,7 +2,8 @@
 //!
 //! The first line says what is tested: `// test parse`, `// test verify`, `// test O3`, or a list of passes such as `// test
 //! constant-fold dce`, where those of Tile IR may want a target, `// test barrier-optimization @sm_90a`; `// test tile sm_80` is the way to Tile IR for a target. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
-//! of the message after the bracket if it matters; a file that announces errors must have no others. What a file becomes is
+//! of the message after the bracket if it matters; a file that announces errors must have no others. What a pass gives up to make a function fit its target is announced by
+//! `// note: [target-registers]`. What a file becomes is
 //! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
 //! the whole text: `UPDATE_EXPECT=1` writes them anew.
 //!
@@ -94,15 +95,19 @@ fn run(path: &Path) -> Result<(), Failed> {
     if !found.is_empty() {
         return errors(&text, &module, &found);
     }
+    // Ways out that cost something are announced like errors.
+    let mut told: Vec<Diagnostic> = Vec::new();
     if let Command::Passes(pipeline, target) = &command {
         let mut manager = PassManager { verify_each: true, target: *target, ..PassManager::default() };
-        if let Err(failure) = manager.run(&mut module, pipeline) {
-            if failure.broke_module {
+        match manager.run(&mut module, pipeline) {
+            Ok(times) => told
+                .extend(times.into_iter().flat_map(|run| run.fallbacks).filter(|found| found.cost > 0).map(|found| found.note)),
+            Err(failure) if failure.broke_module => {
                 let shown: Vec<String> = failure.diagnostics.iter().map(|d| d.render(&module.sources, false)).collect();
                 let text = print_module(&module);
                 return Err(format!("`{}` broke the module\n{}\n{text}", failure.pass, shown.join("\n")).into());
             }
-            return errors(&text, &module, &failure.diagnostics);
+            Err(failure) => return errors(&text, &module, &failure.diagnostics),
         }
         round_trip(&module)?;
     }
@@ -116,7 +121,7 @@ fn run(path: &Path) -> Result<(), Failed> {
         }
         round_trip(&module)?;
     }
-    errors(&text, &module, &[])?;
+    errors(&text, &module, &told)?;
     output(path, &text, &print_module(&module))
 }
 
@@ -137,7 +142,8 @@ fn round_trip(module: &Module) -> Result<(), Failed> {
 fn errors(text: &str, module: &Module, found: &[Diagnostic]) -> Result<(), Failed> {
     let mut left: Vec<(usize, &str, &str)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        if let Some((id, message)) = line.split_once("// error: [").and_then(|(_, rest)| rest.split_once(']')) {
+        let announced = line.split_once("// error: [").or_else(|| line.split_once("// note: ["));
+        if let Some((id, message)) = announced.and_then(|(_, rest)| rest.split_once(']')) {
             left.push((number + 1, id, message.trim()));
         }
     }

@@ -152,6 +152,8 @@ pub struct FuncHints {
     pub opt_level: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
+    /// Bytes of shared memory that an operation may exchange elements through; more go through it in parts.
+    pub exchange_bytes: Option<u32>,
 }
 
 impl FuncHints {
@@ -161,7 +163,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 8] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 9] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -171,6 +173,7 @@ impl FuncHints {
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
             ("timeline", self.timeline),
+            ("exchange_bytes", self.exchange_bytes),
         ]
     }
 
@@ -185,6 +188,7 @@ impl FuncHints {
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
             "timeline" => &mut self.timeline,
+            "exchange_bytes" => &mut self.exchange_bytes,
             _ => return false,
         };
         *slot = Some(value);

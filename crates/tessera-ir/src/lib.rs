@@ -49,7 +49,7 @@ pub use image::{
 };
 pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
-pub use pass::{Changed, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};
+pub use pass::{Changed, Fallback, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};
 pub use schedule::ScheduleOp;
 pub use tile::TileOp;
 pub use types::{

@@ -33,6 +33,17 @@ pub struct PassCx<'m> {
     pub target: Option<Arch>,
     /// Errors for the user; any ends the pipeline.
     pub diagnostics: Vec<Diagnostic>,
+    /// Ways out that the pass took where the function asks for more than the target has.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// A way out of asking for more than the target has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// What was done and where, what it costs, and which change would do without.
+    pub note: Diagnostic,
+    /// Instructions that a thread runs more, those of a loop once a round; 0 where no other way can cost less.
+    pub cost: u64,
 }
 
 impl PassCx<'_> {
@@ -97,6 +108,8 @@ pub struct PassTime {
     pub changed: bool,
     /// The functions after it, where [`PassManager::print_after`] asks for them.
     pub text: Option<String>,
+    /// The ways out that it took.
+    pub fallbacks: Vec<Fallback>,
 }
 
 /// Why a pipeline stopped.
@@ -118,11 +131,11 @@ impl PassManager<'_> {
             let before = self.observer.is_some().then(|| text(module));
             let start = Instant::now();
             let mut changed = false;
-            let mut cx = PassCx { globals: &module.globals, target: self.target, diagnostics: Vec::new() };
+            let mut cx = PassCx { globals: &module.globals, target: self.target, ..PassCx::default() };
             for func in &mut module.funcs {
                 changed |= (pass.run)(func, &mut cx).0;
             }
-            let diagnostics = cx.diagnostics;
+            let PassCx { diagnostics, fallbacks, .. } = cx;
             let time = start.elapsed();
             if !diagnostics.is_empty() {
                 return Err(PassFailure { pass: pass.name, broke_module: false, diagnostics });
@@ -141,7 +154,7 @@ impl PassManager<'_> {
             if let (Some(observer), Some(before), true) = (&mut self.observer, before, changed) {
                 observer(pass, &before, &text(module));
             }
-            times.push(PassTime { pass: pass.name, time, changed, text: wanted.then(|| text(module)) });
+            times.push(PassTime { pass: pass.name, time, changed, text: wanted.then(|| text(module)), fallbacks });
         }
         Ok(times)
     }

@@ -156,6 +156,8 @@ pub(crate) enum Code {
 pub(crate) struct Executable {
     pub(crate) compiled: Compiled,
     pub(crate) code: Code,
+    /// What was given up to make it fit the device.
+    pub(crate) remark: Option<Diagnostic>,
     written: Vec<bool>,
     operands: Vec<(String, Vec<String>)>,
 }
@@ -283,6 +285,7 @@ impl Kernel {
         let key = Key::new(&self.hash, &self.name, types, &options, arch);
         KernelCache::global().get(key, || {
             let mut compiled = self.compile(types, &options)?;
+            let mut remark = None;
             let code = match arch {
                 None if compiled.func().level == Level::Tile => {
                     let program = lockstep::Program::prepare(&compiled.module, compiled.func());
@@ -294,13 +297,14 @@ impl Kernel {
                 }
                 Some(arch) => {
                     let device = compile_for(&compiled, arch, options.level).map_err(|errors| self.rejected(errors))?;
+                    remark = device.remark();
                     compiled.stages.extend(device.stages);
                     Code::Device(Arc::new(device.kernel.image()))
                 }
             };
             let written = written_params(compiled.func());
             let operands = self.origin.operands(&self.name, types, &options).map_err(|found| self.rejected(found))?;
-            Ok(Executable { compiled, code, written, operands })
+            Ok(Executable { compiled, code, remark, written, operands })
         })
     }
 

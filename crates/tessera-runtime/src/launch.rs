@@ -127,6 +127,11 @@ impl PreparedLaunch {
         }
     }
 
+    /// What the compiler gave up to make the kernel fit the device, and what would do without; `None` where nothing was.
+    pub fn remark(&self) -> Option<&Diagnostic> {
+        self.executable.remark.as_ref()
+    }
+
     /// The launch on a device, where it is one.
     pub fn on_device(&self) -> Option<&DeviceLaunch> {
         match &self.work {

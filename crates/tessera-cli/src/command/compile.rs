@@ -12,7 +12,7 @@ use tessera::types::{Arch, Target};
 use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure};
-use crate::failure::{Failure, Outcome, write_text};
+use crate::failure::{Failure, Outcome, remark, write_text};
 use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
@@ -124,7 +124,10 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
         Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name an architecture: `--target sm_90a`"))
     })?;
     let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
-    compile_for(&compiled, arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))
+    let device =
+        compile_for(&compiled, arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
+    remark(device.remark().as_ref(), &compiled.module.sources);
+    Ok(device)
 }
 
 fn assemble(device: &DeviceCompiled) -> Result<Assembly, Failure> {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tessera::compile::ptx::Assembly;
 use tessera::compile::report::DeviceReport;
 use tessera::compile::target::Access;
-use tessera::compile::{Compiled, DeviceCompiled, OptLevel, Stage};
-use tessera::ir::{SourceMap, Span};
+use tessera::compile::{Attempt, Compiled, DeviceCompiled, OptLevel, Stage};
+use tessera::ir::{Diagnostic, Fallback, SourceMap, Span};
 
 use crate::failure::Failure;
 
@@ -55,6 +55,7 @@ impl<'c> Report<'c> {
                 let _ = writeln!(out, "  not `{}`: {place}{}", remark.recipe, reason.text);
             }
         }
+        self.partition(&mut out);
         out.push_str("\nstages\n");
         for stage in &self.stages {
             let unchanged = if stage.changed { "" } else { " (no change)" };
@@ -125,6 +126,61 @@ impl<'c> Report<'c> {
             );
         }
         out
+    }
+
+    /// How the block's work is shared out, what that costs, and what was tried before.
+    fn partition(&self, out: &mut String) {
+        let facts = &self.facts;
+        let taken = &facts.attempts[facts.taken];
+        let _ = writeln!(out, "\npartition\n  {}", taken.partition.text());
+        for fallback in taken.outcome.iter().flatten() {
+            self.note(out, "  ", &fallback.note);
+        }
+        for (_, other) in facts.attempts.iter().enumerate().filter(|(at, _)| *at != facts.taken) {
+            let text = other.partition.text();
+            match &other.outcome {
+                Ok(_) => {
+                    let _ = writeln!(out, "  not {text}: costs {} instructions a thread", other.cost().unwrap_or(0));
+                    other.dearest().into_iter().for_each(|fallback| self.note(out, "    ", &fallback.note));
+                }
+                Err(error) => {
+                    let _ = writeln!(out, "  not {text}");
+                    self.note(out, "    ", error);
+                }
+            }
+        }
+        if let Some(reason) = &facts.whole {
+            let place = reason.span.map_or(String::new(), |span| format!("{}: ", self.place(span)));
+            let _ = writeln!(out, "  no more strips: {place}{}", reason.text);
+        }
+    }
+
+    fn note(&self, out: &mut String, indent: &str, note: &Diagnostic) {
+        let place = note.primary.as_ref().map_or(String::new(), |label| format!("{}: ", self.place(label.span)));
+        let _ = writeln!(out, "{indent}{place}{}", note.message);
+        for text in &note.notes {
+            let _ = writeln!(out, "{indent}  {text}");
+        }
+        for text in &note.help {
+            let _ = writeln!(out, "{indent}  instead: {text}");
+        }
+    }
+
+    /// A partition that was tried, as data.
+    fn attempt(&self, attempt: &Attempt) -> Value {
+        let told = |note: &Diagnostic| {
+            let place = note.primary.as_ref().map(|label| self.place(label.span));
+            json!({ "message": note.message, "notes": note.notes, "help": note.help, "place": place })
+        };
+        let fallback = |found: &Fallback| json!({ "cost": found.cost, "what": told(&found.note) });
+        json!({
+            "partition": attempt.partition.text(),
+            "recipe": attempt.recipe,
+            "threads": attempt.threads,
+            "cost": attempt.cost(),
+            "fallbacks": attempt.outcome.as_ref().map_or(Vec::new(), |found| found.iter().map(fallback).collect()),
+            "error": attempt.outcome.as_ref().err().map(told),
+        })
     }
 
     fn total(&self) -> f64 {
@@ -202,6 +258,8 @@ impl<'c> Report<'c> {
             "level": self.level.to_string(),
             "recipe": facts.recipe(),
             "refused": refused.collect::<Vec<_>>(),
+            "partition": facts.attempts[facts.taken].partition.text(),
+            "attempts": facts.attempts.iter().map(|attempt| self.attempt(attempt)).collect::<Vec<_>>(),
             "stages": stages,
             "threads": facts.threads,
             "shared_bytes": facts.shared_bytes,

@@ -12,7 +12,7 @@ use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
 use crate::command::{ranks, unwritten};
-use crate::failure::{Failure, Outcome, write_text};
+use crate::failure::{Failure, Outcome, remark, write_text};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let empty: Vec<String> = subject.empty().into_iter().map(|(name, _)| name).collect();
     let there = subject.on(device)?;
     let launch = there.kernel.prepare(&there.by_name(), grid, &options, device).map_err(kernel_failure)?;
+    remark(launch.remark(), launch.sources());
     let how = LaunchOptions { checked, limit, ..LaunchOptions::default() };
     let start = Instant::now();
     let outcome = unwritten::run(&launch, &how)?;

@@ -3,6 +3,7 @@
 //! The lowering to the target knows which operations these are and how much each needs; it is asked by a recording
 //! ([`crate::target::exchanges`]). Each that has none gets a buffer of its own, allocated where the function starts: what may share bytes is
 //! `memory-management`'s business, and who waits for whom is `barrier-optimization`'s.
+//! `hints(exchange_bytes=N)` says how large a buffer may be: what needs more goes through it in parts.
 //!
 //! ```text
 //! %b = tile.convert_layout %a : tile<64x64xf16, #1>
@@ -11,11 +12,13 @@
 //! %b = tile.convert_layout %a through %1 : tile<64x64xf16, #1>
 //! ```
 
-use tessera_ir::{Changed, Diagnostic, Func, Global, Level, Module, OpData, Pass, PassCx, SharedType, TileOp, Type};
+use tessera_ir::{
+    Changed, Diagnostic, Fallback, Func, Global, Level, Module, Op, OpData, Pass, PassCx, Severity, SharedType, TileOp, Type,
+};
 use tessera_types::{Arch, DType};
 
-use super::memory_management::buffer_bytes;
-use crate::target::exchanges;
+use super::memory_management::{Places, buffer_bytes, rounds};
+use crate::target::{Exchange, exchanges};
 
 /// Buffers for exchanges.
 pub(super) const PASS: Pass = Pass {
@@ -29,7 +32,7 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
-    match give_buffers(func, cx.globals, arch) {
+    match give_buffers(func, cx.globals, arch, &mut cx.fallbacks) {
         Ok(changed) => Changed(changed),
         Err(error) => {
             cx.diagnostics.push(error);
@@ -39,22 +42,26 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
 }
 
 /// Gives each operation that exchanges elements the buffer that it needs; whether any did.
-fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch) -> Result<bool, Diagnostic> {
+fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch, fallbacks: &mut Vec<Fallback>) -> Result<bool, Diagnostic> {
     let module = Module { globals: globals.to_vec(), ..Module::default() };
     let asked = exchanges(&module, func, arch)?;
     let mut allocs = Vec::with_capacity(asked.len());
     for (&op, exchange) in &asked {
         if let Some(through) = func.ops[op].through {
             let room = func.ty(through).as_shared().map_or(0, buffer_bytes);
-            if room < exchange.bytes {
-                return Err(too_small(&func.ops[op], exchange.bytes, room));
+            if room < exchange.least {
+                return Err(too_small(&func.ops[op], exchange.least, room));
             }
             continue;
         }
+        let bytes = func.hints.exchange_bytes.map_or(exchange.bytes, |most| exchange.bytes.min(exchange.least.max(most.into())));
         let ty = match &exchange.lies {
-            Some(ty) => ty.clone(),
-            None => SharedType::new(&[exchange.bytes as u32][..], DType::I8),
+            Some(ty) if bytes == exchange.bytes => ty.clone(),
+            _ => SharedType::new(&[bytes as u32][..], DType::I8),
         };
+        if bytes < exchange.bytes {
+            fallbacks.push(in_parts(func, op, exchange, bytes));
+        }
         let kind = TileOp::AllocShared { align: exchange.align as u32, offset: None };
         let alloc = func.make_op(kind.into(), &[], [Type::Shared(Box::new(ty))], [], func.ops[op].span);
         func.ops[op].through = Some(func.ops[alloc].result());
@@ -63,6 +70,20 @@ fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch) -> Result<bool,
     let changed = !allocs.is_empty();
     func.blocks[func.body].ops.splice(0..0, allocs);
     Ok(changed)
+}
+
+/// Instructions of an exchange in parts for each word of a thread's elements: an address, a condition and an access to store it, and to load it.
+const OF_WORD: u64 = 8;
+
+/// What is exchanged in parts, and at which cost.
+fn in_parts(func: &Func, op: Op, exchange: &Exchange, bytes: u64) -> Fallback {
+    let parts = exchange.bytes.div_ceil(bytes);
+    let what = func.ops[op].row().mnemonic;
+    let message = format!("`{what}` exchanges {} bytes between threads, in {parts} parts of {bytes} bytes", exchange.bytes);
+    let note = Diagnostic::error("target-shared-memory", func.ops[op].span, message).severity(Severity::Note);
+    let words = exchange.bytes / 4 / u64::from(func.hints.threads().max(1));
+    let cost = parts * words * OF_WORD * rounds(func, &Places::of(func), op);
+    Fallback { note: note.help("a smaller tile goes through shared memory at once"), cost }
 }
 
 fn too_small(data: &OpData, bytes: u64, room: u64) -> Diagnostic {

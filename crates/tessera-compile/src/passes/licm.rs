@@ -15,10 +15,16 @@ use crate::analysis::memory::{Access, access, accesses};
 pub(super) const PASS: Pass = Pass { name: "licm", doc: "Computes what every round of a loop repeats once, before it.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
+    let body = func.body;
+    Changed(out_of_loops(func, body))
+}
+
+/// Moves what every round repeats out of the loops that stand in a block; whether there was any.
+pub(crate) fn out_of_loops(func: &mut Func, at: Block) -> bool {
     let facts = Facts::of(func);
     let mut changed = false;
-    block(func, func.body, &facts, &mut changed);
-    Changed(changed)
+    block(func, at, &facts, &mut changed);
+    changed
 }
 
 /// Inner loops first, so that what leaves one can leave the next.

@@ -4,6 +4,7 @@
 use tessera_ir::Pass;
 
 pub(crate) use self::dce::drop_dead;
+pub(crate) use self::licm::out_of_loops;
 
 mod barrier_optimization;
 mod canonicalise;

@@ -5,9 +5,9 @@
 //!
 //! | subject | files |
 //! |---|---|
-//! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `recording` |
+//! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
-//! | tiles | `shape`, `remap`, `reduce`, `product`, `matrix`, `warpgroup` |
+//! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
@@ -42,6 +42,7 @@ mod memory;
 mod narrow;
 mod packed;
 mod pairs;
+mod parts;
 mod place;
 mod print;
 mod product;
@@ -49,6 +50,7 @@ mod recording;
 mod reduce;
 mod remap;
 mod rings;
+mod scan;
 mod scratch;
 mod sectors;
 mod shape;
@@ -72,6 +74,7 @@ pub use self::conflicts::{BankCost, shared_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
 pub(crate) use self::recording::exchanges;
+pub(crate) use self::scratch::Exchange;
 pub use self::sectors::{SECTOR, SectorCost, global_accesses};
 
 /// A kernel in Target IR with what a launch of it must know.

@@ -1,4 +1,4 @@
-//! Reductions and scans.
+//! Reductions; [scans](super::scan) combine by the same means.
 //!
 //! A reduction runs in three stages: a thread combines its own registers, then lanes of a warp exchange values, then warps
 //! through shared memory; every thread ends with the results that belong to its coordinates. With `order=tree` the stages follow
@@ -10,8 +10,6 @@
 //! | register | the thread | combine two registers |
 //! | lane | the warp | `shfl.bfly`, then combine |
 //! | warp | the block | one lane writes, meet; lanes read the other warps' and exchange, then combine |
-//!
-//! A scan keeps the running values in shared memory and doubles its reach in every round.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -25,7 +23,7 @@ use tessera_types::DType;
 use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
-use super::remap::{Remap, row_major};
+use super::remap::Remap;
 use super::scratch::element_bytes;
 
 /// Sums that a thread adds products to in turn, so that one need not wait for the other.
@@ -35,12 +33,12 @@ const CHAINS: usize = 4;
 type Parts = SmallVec<[(u64, u64); 4]>;
 
 /// What is combined: one value an operand.
-type Item = SmallVec<[Reg; 2]>;
+pub(super) type Item = SmallVec<[Reg; 2]>;
 
 /// A region that combines, and the types that it takes.
-struct Combiner<'d> {
+pub(super) struct Combiner<'d> {
     region: Block,
-    elems: Vec<Elem>,
+    pub(super) elems: Vec<Elem>,
     identities: &'d [Const],
     commutative: bool,
 }
@@ -56,7 +54,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    fn combiner<'d>(&self, data: &OpData, identities: &'d [Const]) -> Lowered<Combiner<'d>> {
+    pub(super) fn combiner<'d>(&self, data: &OpData, identities: &'d [Const]) -> Lowered<Combiner<'d>> {
         let region = data.regions[0];
         let mut elems = Vec::new();
         for &operand in &data.operands {
@@ -92,12 +90,12 @@ impl Lowering<'_> {
     }
 
     /// The running values with one more element each.
-    fn combine(&mut self, combiner: &Combiner<'_>, running: &Item, element: &Item) -> Lowered<Item> {
+    pub(super) fn combine(&mut self, combiner: &Combiner<'_>, running: &Item, element: &Item) -> Lowered<Item> {
         let args: Vec<Reg> = element.iter().zip(running).flat_map(|(&element, &running)| [element, running]).collect();
         Ok(self.inline(combiner.region, &args)?.into_iter().collect())
     }
 
-    fn choose(&mut self, condition: Reg, yes: &Item, no: &Item) -> Item {
+    pub(super) fn choose(&mut self, condition: Reg, yes: &Item, no: &Item) -> Item {
         yes.iter().zip(no).map(|(&yes, &no)| self.b.select(condition, yes, no)).collect()
     }
 
@@ -190,7 +188,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn item(&self, operands: &[Regs], register: usize) -> Item {
+    pub(super) fn item(&self, operands: &[Regs], register: usize) -> Item {
         operands.iter().map(|regs| regs[register]).collect()
     }
 
@@ -597,75 +595,6 @@ impl Lowering<'_> {
         let limit = self.b.u32(extent as u32);
         let present = self.b.setp(Word::Lt, Ty::U32, right, limit);
         self.choose(present, &both, &left)
-    }
-
-    // --- scans
-
-    fn scan(&mut self, data: &OpData, dim: usize, identities: &[Const], reverse: bool) -> Lowered<()> {
-        let combiner = self.combiner(data, identities)?;
-        let layout = self.layout(data.results[0])?;
-        let mut current: Vec<Regs> = Vec::new();
-        for &operand in &data.operands {
-            let (from, regs, elem) = (self.layout(operand)?, self.regs(operand)?, self.elem(operand)?);
-            current.push(self.remapped(elem, (&from, &regs), &layout, &Remap::identity(layout.shape()))?);
-        }
-        let extent = layout.shape()[dim];
-        let strides = row_major(layout.shape());
-        let place = self.place(&layout);
-        let sizes: Vec<u64> =
-            combiner.elems.iter().map(|&elem| (layout.elements() * element_bytes(elem)).next_multiple_of(16)).collect();
-        let mut reach = 1;
-        while reach < extent {
-            let base = self.exchange(sizes.iter().sum(), 16)?;
-            let mut corners = Vec::new();
-            let mut offset = 0;
-            for (position, &elem) in combiner.elems.iter().enumerate() {
-                let start = self.b.u32(offset as u32);
-                let corner = self.b.add(Ty::U32, base, start);
-                let regs = current[position].clone();
-                self.spread(elem, (&layout, &regs), corner);
-                corners.push(corner);
-                offset += sizes[position];
-            }
-            self.meet();
-            for register in 0..place.len() {
-                let within = match self.inside(&place, register) {
-                    Inside::Never => continue,
-                    Inside::Always => None,
-                    Inside::When(within) => Some(within),
-                };
-                let coordinate = self.coordinate(&place, register, dim);
-                let limit = self.b.u32(if reverse { (extent - reach) as u32 } else { reach as u32 });
-                let has = self.b.setp(if reverse { Word::Lt } else { Word::Ge }, Ty::U32, coordinate, limit);
-                let has = self.both(Some(has), within).unwrap_or(has);
-                let mut before = Item::new();
-                for (position, &elem) in combiner.elems.iter().enumerate() {
-                    let bytes = element_bytes(elem);
-                    let mut address = corners[position];
-                    for (axis, stride) in strides.iter().enumerate() {
-                        let coordinate = self.coordinate(&place, register, axis);
-                        let step = self.b.u32((stride * bytes) as u32);
-                        address = self.b.mad(Ty::U32, coordinate, step, address);
-                    }
-                    let distance = (reach * strides[dim] * bytes) as u32;
-                    let distance = self.b.u32(if reverse { distance } else { distance.wrapping_neg() });
-                    let address = self.b.add(Ty::U32, address, distance);
-                    let address = self.b.select(has, address, corners[position]);
-                    before.push(self.take(elem, address));
-                }
-                let item = self.item(&current, register);
-                let both = self.combine(&combiner, &before, &item)?;
-                let chosen = self.choose(has, &both, &item);
-                for (position, &reg) in chosen.iter().enumerate() {
-                    current[position][register] = reg;
-                }
-            }
-            reach *= 2;
-        }
-        for (&result, regs) in data.results.iter().zip(current) {
-            self.bind_regs(result, regs);
-        }
-        Ok(())
     }
 }
 

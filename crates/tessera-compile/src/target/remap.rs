@@ -14,7 +14,7 @@ use tessera_ptx::ssa::{Address, Value as Reg};
 use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
-use super::scratch::element_bytes;
+use super::scratch::{SMALL_BYTES, element_bytes};
 use crate::passes::memory_management::buffer_bytes;
 use tessera_types::DType;
 
@@ -112,6 +112,10 @@ impl Lowering<'_> {
     /// The same tile under another layout, through a buffer whose lines run along the axis of the source's vectors and are
     /// padded, so that a warp's rows start in different banks.
     fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Lowered<Regs> {
+        let elements = result.elements() * element_bytes(elem);
+        if self.room_below(elements).is_some() {
+            return self.through_shared(elem, source, result, &Remap::identity(result.shape()), None);
+        }
         let mut ty = self.between(elem, source.0, result);
         let align = if ty.swizzle == Swizzle::NONE { 16 } else { 128 };
         let bytes = buffer_bytes(&ty);
@@ -120,9 +124,10 @@ impl Lowering<'_> {
             // The buffer's type says how the tile lies there.
             let given = self.data(self.op).through.and_then(|through| self.func.ty(through).as_shared());
             ty = given.cloned().unwrap_or(ty);
-            self.exchanged_through(buffer_bytes(&ty), align, Some(ty.clone()))?
+            let bytes = buffer_bytes(&ty);
+            self.exchanged_through((bytes, bytes.min(SMALL_BYTES)), align, Some(ty.clone()))?
         } else {
-            self.exchange(bytes, align)?
+            self.whole_exchange(bytes, align)?
         };
         let buffer = Buffer::whole(base, &ty);
         if !self.store_matrices(&buffer, source.0, source.1) {
@@ -194,7 +199,13 @@ impl Lowering<'_> {
         moved: Option<Reg>,
     ) -> Lowered<Regs> {
         let bytes = element_bytes(elem);
-        let base = self.exchange(source.0.elements() * bytes, 16)?;
+        let total = source.0.elements() * bytes;
+        if self.room_below(total).is_some() {
+            let given = self.given(elem, source);
+            let wanted = self.spots(result, &map.strides, (map.offset, moved), bytes);
+            return Ok(self.in_parts(elem, &given, &wanted, total)?.into_iter().collect());
+        }
+        let base = self.whole_exchange(total, 16)?;
         self.spread(elem, source, base);
         self.meet();
         let place = self.place(result);

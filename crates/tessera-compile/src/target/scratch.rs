@@ -21,13 +21,15 @@ use super::lowering::{Lowered, Lowering};
 use crate::passes::memory_management::buffer_bytes;
 
 /// Bytes of a buffer whose exchanges take turns.
-const SMALL_BYTES: u64 = 8192;
+pub(super) const SMALL_BYTES: u64 = 8192;
 
 /// What an operation exchanges elements through.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Exchange {
     /// Bytes.
     pub(crate) bytes: u64,
+    /// Bytes with which it can be done too, in [parts](super::parts).
+    pub(crate) least: u64,
     /// Alignment in bytes.
     pub(crate) align: u64,
     /// How a tile lies there that changes its layout.
@@ -81,6 +83,22 @@ impl Lowering<'_> {
 
     /// The address of so many bytes that the current operation may write. Its threads meet before they read there.
     pub(super) fn exchange(&mut self, bytes: u64, align: u64) -> Lowered<Reg> {
+        self.exchange_of(bytes, bytes, align)
+    }
+
+    /// The same for what could be done in parts, where all of it fits.
+    pub(super) fn whole_exchange(&mut self, bytes: u64, align: u64) -> Lowered<Reg> {
+        self.exchange_of(bytes, bytes.min(SMALL_BYTES), align)
+    }
+
+    /// Bytes of the current operation's buffer where it has fewer than these, so that what is exchanged goes through it in parts.
+    pub(super) fn room_below(&self, bytes: u64) -> Option<u64> {
+        let through = self.data(self.op).through.filter(|_| !self.is_recording())?;
+        let room = self.func.ty(through).as_shared().map_or(0, buffer_bytes);
+        (room < bytes).then_some(room)
+    }
+
+    fn exchange_of(&mut self, bytes: u64, least: u64, align: u64) -> Lowered<Reg> {
         let start = match self.scratch.last {
             Some((first, _)) if bytes <= first => 0,
             Some((_, end)) if end.next_multiple_of(align) + bytes <= SMALL_BYTES => end.next_multiple_of(align),
@@ -91,16 +109,18 @@ impl Lowering<'_> {
             None => 0,
         };
         self.scratch.last = Some((start, start + bytes));
-        let base = self.exchanged_through(start + bytes, align, None)?;
+        let base = self.exchanged_through((start + bytes, start + least), align, None)?;
         let offset = self.b.u32(start as u32);
         Ok(self.b.add(Ty::U32, base, offset))
     }
 
-    /// The address of the buffer that the current operation exchanges elements through, of so many bytes at least.
-    pub(super) fn exchanged_through(&mut self, bytes: u64, align: u64, lies: Option<SharedType>) -> Lowered<Reg> {
+    /// The address of the buffer that the current operation exchanges elements through, of so many bytes. A recording also notes with how few
+    /// it could do.
+    pub(super) fn exchanged_through(&mut self, (bytes, least): (u64, u64), align: u64, lies: Option<SharedType>) -> Lowered<Reg> {
         if let Some(asked) = &mut self.scratch.asked {
             let asked = asked.entry(self.op).or_default();
             asked.bytes = asked.bytes.max(bytes);
+            asked.least = asked.least.max(least);
             asked.align = asked.align.max(align);
             asked.lies = lies;
             return Ok(self.shared_base());

@@ -1,7 +1,7 @@
 //! Schedule IR to Tile IR, the generic road: every tile gets a layout over the block's threads, and where two layouts meet stands
 //! a `tile.convert_layout`.
 //!
-//! 0. [`blocks`] makes tiles of views of pointers that cover one. [`flatten`] drops batch axes of extent 1 from matrix products and loads single elements as scalars. [`sink`] moves into branches what only they use.
+//! 0. [`strips`] cuts tiles that are too large for what a block has. [`blocks`] makes tiles of views of pointers that cover one. [`flatten`] drops batch axes of extent 1 from matrix products and loads single elements as scalars. [`sink`] moves into branches what only they use.
 //!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
 //!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
 //!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
@@ -47,6 +47,7 @@ mod sink;
 mod slots;
 mod spread;
 mod stages;
+pub mod strips;
 mod threads;
 mod tokens;
 mod turned;
@@ -62,15 +63,52 @@ pub(crate) use slots::swizzle as engine_swizzle;
 /// # Errors
 /// An operation that has no form on the units that the target has.
 pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic> {
+    laid_out(plain(func), units, Recipes::All)
+}
+
+/// The function in the forms that recipes know.
+pub(crate) fn plain(func: &Func) -> Func {
     let mut func = func.clone();
-    let mut remarks = Remarks::default();
     blocks::from_pointers(&mut func);
     flatten::flatten(&mut func);
     tokens::forget_reads(&mut func);
     sink::into_branches(&mut func);
-    let split = remarks.ask("roles", || roles::separate(&mut func, units));
-    let split = split.or_else(|| remarks.ask("chain", || chain::separate(&mut func, units)));
-    let split = split.or_else(|| remarks.ask("stages", || stages::pipeline(&mut func, units)));
+    func
+}
+
+/// Which recipes are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recipes {
+    /// All.
+    #[default]
+    All,
+    /// Those in which all warps do the same.
+    WithoutRoles,
+    /// None: the generic road.
+    Generic,
+}
+
+/// A recipe: the warps that compute, or why it does not take the function.
+type Recipe = fn(&mut Func, &Units) -> Result<u32, Reason>;
+
+impl Recipes {
+    /// By their names, the best first; those with roles come before the others.
+    const ALL: [(&'static str, Recipe); 3] =
+        [("roles", roles::separate), ("chain", chain::separate), ("stages", stages::pipeline)];
+
+    fn asked(self) -> &'static [(&'static str, Recipe)] {
+        match self {
+            Recipes::All => &Self::ALL,
+            Recipes::WithoutRoles => &Self::ALL[2..],
+            Recipes::Generic => &[],
+        }
+    }
+}
+
+/// Gives every tile of a [`plain`] function a layout.
+pub(crate) fn laid_out(mut func: Func, units: &Units, recipes: Recipes) -> Result<(Func, Remarks), Diagnostic> {
+    let mut remarks = Remarks::default();
+    let split = recipes.asked().iter().find_map(|(name, recipe)| remarks.ask(name, || recipe(&mut func, units)));
     let warps = match split {
         Some(computing) => computing,
         None => *func.hints.num_warps.insert(threads::warps(&func)),

@@ -52,8 +52,8 @@ impl Program {
     }
 
     /// Its arrays have run-time sizes, as a launch compiles them.
-    fn opened(mut self) -> (Program, Vec<Data>) {
-        let data = self.data(false);
+    fn opened(mut self, round: bool) -> (Program, Vec<Data>) {
+        let data = self.data(round);
         for (_, ty) in &mut self.args {
             if let ArgType::Array { shape, dtype, align, .. } = ty {
                 shape.fill(Extent::Dynamic);
@@ -95,7 +95,12 @@ fn array(dtype: DType, shape: &[Extent], seed: u64, round: bool) -> Data {
 
 /// The test kernels with their arrays.
 pub(crate) fn kernels() -> Vec<(Program, Vec<Data>)> {
-    read("kernels").into_iter().flat_map(|(_, programs)| programs).map(Program::opened).collect()
+    in_folder("kernels", false)
+}
+
+/// The kernels of a folder with their arrays, of small round numbers or of numbers of all sizes.
+pub(crate) fn in_folder(folder: &str, round: bool) -> Vec<(Program, Vec<Data>)> {
+    read(folder).into_iter().flat_map(|(_, programs)| programs).map(|program| program.opened(round)).collect()
 }
 
 /// The kernels of each file in a folder of the tests.
@@ -113,7 +118,9 @@ pub(crate) fn read(folder: &str) -> Vec<(String, Vec<Program>)> {
             let Some(given) = line.strip_prefix("# args: ") else { continue };
             let mut parts = given.split("; ");
             let args = arguments(parts.next().unwrap_or(""));
-            let kernel = lines[at + 2].trim_start_matches("def ").split('(').next().unwrap_or("").to_string();
+            // Several such lines may stand above one kernel.
+            let head = lines[at..].iter().find_map(|line| line.strip_prefix("def ")).unwrap_or("");
+            let kernel = head.split('(').next().unwrap_or("").to_string();
             let mut program = Program {
                 name: format!("{name}:{} {kernel}", at + 1),
                 file: parse_file(&name, &text),

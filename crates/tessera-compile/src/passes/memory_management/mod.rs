@@ -1,6 +1,6 @@
 //! `memory-management`: where buffers lie in shared memory.
 //!
-//! 1. [`registers`], [`pressure`]: what does not fit into registers is made again or gets a buffer; what cannot fit is an error.
+//! 1. [`registers`], [`pressure`], [`spilling`]: what does not fit into registers is made again or gets a buffer, is loaded again, and at last is left to local memory.
 //! 2. [`arrange`]: how each buffer lies, so that its accesses meet in no bank.
 //! 3. [`lifetimes`]: when each buffer holds something that is needed, through loops, branches, roles and work that goes on after its
 //!    operation.
@@ -29,11 +29,14 @@ mod places;
 mod pressure;
 mod registers;
 pub(crate) mod resident;
+mod spilling;
 
 use self::live_values::LiveValues;
 pub(crate) use self::places::{buffer_align, buffer_bytes};
+pub(super) use self::pressure::rounds;
 use self::registers::Peak;
-use tessera_ir::{Changed, Diagnostic, Func, Level, Pass, PassCx};
+pub(super) use self::registers::Places;
+use tessera_ir::{Changed, Diagnostic, Fallback, Func, Level, Pass, PassCx};
 use tessera_types::Arch;
 
 /// The pass.
@@ -48,7 +51,7 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
-    match fit(func, arch) {
+    match fit(func, arch, &mut cx.fallbacks) {
         Ok(changed) => Changed(changed),
         Err(error) => {
             cx.diagnostics.push(*error);
@@ -58,27 +61,33 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
 }
 
 /// Gives buffers their places, and values that do not fit into registers buffers.
-fn fit(func: &mut Func, arch: Arch) -> Result<bool, Box<Diagnostic>> {
+fn fit(func: &mut Func, arch: Arch, fallbacks: &mut Vec<Fallback>) -> Result<bool, Box<Diagnostic>> {
     // What goes from registers to shared memory must not cost a resident block.
     let mut relieved = func.clone();
-    let lighter = pressure::relieve(&mut relieved, arch, Peak::tight).then(|| settle(&mut relieved, arch).ok()).flatten();
+    let eased = pressure::relieve(&mut relieved, arch, Peak::tight);
+    let lighter = (!eased.is_empty()).then(|| settle(&mut relieved, arch).ok()).flatten();
     let mut settled = settle(func, arch);
     if let Some(lighter) = lighter
         && settled.as_ref().is_ok_and(|settled| lighter.blocks >= settled.blocks)
     {
+        fallbacks.extend(eased.iter().map(|eased| eased.fallback(func, arch)));
         *func = relieved;
         settled = Ok(lighter);
     }
     let settled = settled?;
     let beyond = |func: &Func| Peak::beyond(func, arch, &LiveValues::of(func), &[]);
-    let Some(peak) = beyond(func) else { return Ok(settled.changed) };
+    if beyond(func).is_none() {
+        return Ok(settled.changed);
+    }
     // Unless it has to go.
     let mut relieved = func.clone();
-    pressure::relieve(&mut relieved, arch, Peak::beyond);
-    match settle(&mut relieved, arch) {
-        Ok(_) if beyond(&relieved).is_none() => *func = relieved,
-        _ => return Err(Box::new(peak.error(func, arch))),
+    let eased = pressure::relieve(&mut relieved, arch, Peak::beyond);
+    if settle(&mut relieved, arch).is_ok() && beyond(&relieved).is_none() {
+        fallbacks.extend(eased.iter().map(|eased| eased.fallback(func, arch)));
+        *func = relieved;
+        return Ok(true);
     }
+    spilling::spill(func, arch, fallbacks)?;
     Ok(true)
 }
 

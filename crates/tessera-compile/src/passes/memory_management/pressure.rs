@@ -7,6 +7,7 @@
 //! |---|---|
 //! | that follows by arithmetic of elements from what is held anyway or takes fewer registers is made again at each use | 1 a use and operation |
 //! | else is kept in shared memory, in a buffer of its own | 4 for the store and 4 a use: a pass over the banks moves 128 bytes of a warp |
+//! | that follows from what is loaded, and no buffer has room for ([`super::spilling`]), is loaded again at each use | 12 a use |
 //! | that goes round a loop, or is used where it is held | cannot go |
 //!
 //! ```text
@@ -17,14 +18,20 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
 use super::live_values::LiveValues;
-use super::registers::{Peak, Places, is_free, registers};
+use super::registers::{Peak, Places, follows_from_scalars, is_free, registers};
+use super::spilling::Eased;
+use crate::analysis::memory::{Access, Root, access, root};
 
-/// What a loop multiplies costs by.
+/// What a loop multiplies costs by at most, and how many loops do.
 const ROUNDS: u64 = 16;
+const DEEPEST_LOOP: usize = 3;
+/// Instructions that a register loaded from the cache of all blocks counts for.
+const LOADED: u64 = 12;
 /// Operations that follow each other where a value is made again.
 const DEEPEST: u32 = 6;
 /// Values that are moved out of registers in one function: more is no repair.
@@ -33,48 +40,71 @@ const MOST: usize = 32;
 /// Finds where registers are missing, but for some operations.
 pub(super) type Search = fn(&Func, Arch, &LiveValues, &[Op]) -> Option<Peak>;
 
-/// Moves values out of registers until a search finds no operation that lacks any, or nothing more can be moved; whether any was moved.
-pub(super) fn relieve(func: &mut Func, arch: Arch, search: Search) -> bool {
+/// Moves values out of registers until a search finds no operation that lacks any, or nothing more can be moved; what was moved.
+pub(super) fn relieve(func: &mut Func, arch: Arch, search: Search) -> Vec<Eased> {
     let (mut left, mut given_up): (Vec<Value>, Vec<Op>) = (Vec::new(), Vec::new());
-    let mut changed = false;
+    let mut eased = Vec::new();
     for _ in 0..MOST {
         let live = LiveValues::of(func);
         let Some(peak) = search(func, arch, &live, &given_up) else { break };
-        let places = Places::of(func);
-        let mut choices: Vec<Choice> = live
-            .held_over(func, peak.op)
-            .into_iter()
-            .filter(|value| !left.contains(value))
-            .filter_map(|value| Choice::of(func, &live, &places, peak.op, value))
-            .collect();
-        choices.sort_by(|a, b| (a.cost * b.frees).cmp(&(b.cost * a.frees)).then(a.value.cmp(&b.value)));
+        let choices = choices(func, &live, &peak, Means::Cheap, &left);
         let Some(choice) = choices.first() else {
             given_up.push(peak.op);
             continue;
         };
         left.push(choice.value);
+        eased.push(choice.eased(func, peak.op));
         choice.apply(func);
-        changed = true;
     }
-    changed
+    eased
+}
+
+/// What leaves the registers over an operation, the cheapest first, but for the values in `left`.
+pub(super) fn choices(func: &Func, live: &LiveValues, peak: &Peak, means: Means, left: &[Value]) -> Vec<Choice> {
+    let places = Places::of(func);
+    let held = live.held_over(func, peak.op).into_iter().filter(|value| !left.contains(value));
+    let mut choices: Vec<Choice> =
+        held.flat_map(|value| Choice::of(func, live, &places, peak.op, value, means)).flatten().collect();
+    choices.sort_by(|a, b| (a.cost * b.frees).cmp(&(b.cost * a.frees)).then(a.value.cmp(&b.value)));
+    choices
+}
+
+/// Which ways a value may leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// By arithmetic from what is held anyway, else through shared memory.
+    Cheap,
+    /// By loading it again, too.
+    All,
+}
+
+/// How a value comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Back {
+    /// These make it again, in order.
+    Again(Vec<Op>),
+    /// The same, with loads among them.
+    Loaded(Vec<Op>),
+    /// From a buffer in shared memory.
+    Shared,
 }
 
 /// How a value leaves the registers over an operation.
-struct Choice {
-    value: Value,
-    /// What makes it again, in order; else it goes through shared memory.
-    again: Vec<Op>,
+pub(super) struct Choice {
+    pub(super) value: Value,
+    back: Back,
     /// Operations behind the peak that get it back.
     uses: Vec<Op>,
-    cost: u64,
+    pub(super) cost: u64,
     frees: u64,
 }
 
 impl Choice {
-    fn of(func: &Func, live: &LiveValues, places: &Places, peak: Op, value: Value) -> Option<Choice> {
+    fn of(func: &Func, live: &LiveValues, places: &Places, peak: Op, value: Value, means: Means) -> Option<Vec<Choice>> {
         let Def::Result(maker, _) = func.values[value].def else { return None };
         let (made, at) = (places.at.get(&maker)?, places.at.get(&peak)?);
         let Type::Distributed(ty) = func.ty(value) else { return None };
+        let bits = ty.tile.elem.num()?.bits();
         if made.role != at.role || is_free(func, value) {
             return None;
         }
@@ -97,37 +127,71 @@ impl Choice {
         if uses.is_empty() || uses.iter().any(|op| hands_on(op) || *op == peak) {
             return None;
         }
-        let weight = |op: &Op| ROUNDS.pow(places.at[op].loops.len().min(3) as u32);
+        let weight = |op: &Op| rounds(func, places, *op);
         let count = ty.layout.registers();
         let held_anyway = |operand: Value| {
             let held = live.is_held(peak, operand) && uses.iter().all(|&at| live.is_held(at, operand));
             held || is_free(func, operand)
         };
-        let mut way = Way::default();
-        way.follow(func, maker, &held_anyway, DEEPEST);
-        // What is not held anyway is held instead: the narrower type that was widened.
-        let instead: u64 = way.from.iter().map(|&from| registers(func, from)).sum();
-        let again = !way.ops.is_empty() && instead < registers(func, value);
-        let frees = registers(func, value) - if again { instead } else { 0 };
-        let bits = ty.tile.elem.num()?.bits();
         let gets: u64 = uses.iter().map(weight).sum();
-        let cost = if again {
-            gets * count * way.ops.iter().filter(|&&op| costs(func, op)).count() as u64
-        } else if bits >= 8 {
-            // A pass over the banks moves 128 bytes of a warp; a store, and a load for each use.
-            (weight(&maker) + gets) * count * u64::from(bits).div_ceil(32) * 4
-        } else {
-            return None;
+        let repeated = |way: Way, loads: bool| {
+            // What is not held anyway is held instead: the narrower type that was widened.
+            let instead: u64 = way.from.iter().map(|&from| registers(func, from)).sum();
+            let frees = registers(func, value).saturating_sub(instead);
+            let is_load = |op: &Op| is_load(func, *op);
+            let arithmetic = way.ops.iter().filter(|&op| costs(func, *op) && !is_load(op)).count() as u64 * count;
+            let loaded: u64 = way.ops.iter().filter(|op| is_load(op)).map(|&op| registers(func, func.ops[op].results[0])).sum();
+            let cost = gets * (arithmetic + LOADED * loaded);
+            let back = if loads { Back::Loaded(way.ops) } else { Back::Again(way.ops) };
+            (frees > 0).then(|| Choice { value, back, uses: uses.clone(), cost, frees })
         };
-        let again = if again { way.ops } else { Vec::new() };
-        (frees > 0).then_some(Choice { value, again, uses, cost, frees })
+        let mut way = Way::default();
+        way.follow(func, maker, &held_anyway, &|_| false, DEEPEST);
+        if !way.ops.is_empty()
+            && let Some(choice) = repeated(way, false)
+        {
+            return Some(vec![choice]);
+        }
+        let frees = registers(func, value);
+        // A pass over the banks moves 128 bytes of a warp; a store, and a load for each use.
+        let cost = (weight(&maker) + gets) * count * u64::from(bits).div_ceil(32) * 4;
+        let shared = Choice { value, back: Back::Shared, uses: uses.clone(), cost, frees };
+        let mut found = if bits >= 8 && frees > 0 { vec![shared] } else { Vec::new() };
+        if means == Means::All {
+            let held_anyway = |operand: Value| held_anyway(operand) || follows_from_scalars(func, operand);
+            let mut way = Way::default();
+            way.follow(func, maker, &held_anyway, &|load| reads_the_same(func, places, load, &uses), DEEPEST);
+            found.extend(repeated(way, true).filter(|choice| matches!(&choice.back, Back::Loaded(ops) if !ops.is_empty())));
+        }
+        Some(found)
     }
 
-    fn apply(&self, func: &mut Func) {
+    /// The value needs a buffer.
+    pub(super) fn needs_buffer(&self) -> bool {
+        self.back == Back::Shared
+    }
+
+    /// What the choice does, before it is done.
+    pub(super) fn eased(&self, func: &Func, peak: Op) -> Eased {
+        let how = match &self.back {
+            Back::Again(_) => "is computed again",
+            Back::Loaded(_) => "is loaded again",
+            Back::Shared => "waits in shared memory",
+        };
+        let bytes = match (&self.back, func.ty(self.value).as_tile()) {
+            (Back::Shared, Some(tile)) => tile.len() as u64 * tile.elem.num().map_or(8, |dtype| dtype.unpacked_bytes() as u64),
+            _ => 0,
+        };
+        let cost = if matches!(self.back, Back::Loaded(_)) { self.cost } else { 0 };
+        Eased { value: self.value, how, frees: self.frees, bytes, span: func.ops[peak].span, cost }
+    }
+
+    /// Moves the value.
+    pub(super) fn apply(&self, func: &mut Func) {
         let Def::Result(maker, position) = func.values[self.value].def else { return };
         let ty = func.ty(self.value).clone();
         let mut buffer = None;
-        if self.again.is_empty()
+        if self.back == Back::Shared
             && let Type::Distributed(spread) = &ty
             && let Some(elem) = spread.tile.elem.num()
         {
@@ -160,7 +224,8 @@ impl Choice {
     /// Makes the value again before an operation.
     fn repeat(&self, func: &mut Func, at: Op, maker: Op, position: usize) -> Value {
         let mut made: FxHashMap<Value, Value> = FxHashMap::default();
-        for &op in &self.again {
+        let (Back::Again(ops) | Back::Loaded(ops)) = &self.back else { return self.value };
+        for &op in ops {
             let data = func.ops[op].clone();
             let renamed = |group: &[Value]| group.iter().map(|value| made.get(value).copied().unwrap_or(*value)).collect();
             let groups: Vec<SmallVec<[Value; 4]>> = (0..data.segments.len()).map(|group| renamed(data.group(group))).collect();
@@ -185,11 +250,19 @@ struct Way {
 }
 
 impl Way {
-    /// Takes in an operation on elements, and what makes its operands unless they are held anyway.
-    fn follow(&mut self, func: &Func, op: Op, held_anyway: &impl Fn(Value) -> bool, deepest: u32) -> bool {
+    /// Takes in an operation on elements, or a load that `again` allows, and what makes its operands unless they are held anyway.
+    fn follow(
+        &mut self,
+        func: &Func,
+        op: Op,
+        held_anyway: &impl Fn(Value) -> bool,
+        again: &impl Fn(Op) -> bool,
+        deepest: u32,
+    ) -> bool {
         let data = &func.ops[op];
         let elementwise = data.row().has(Trait::Elementwise) && data.row().effects == tessera_ir::Effects::Pure;
-        if deepest == 0 || !elementwise && costs(func, op) || data.results.len() != 1 || data.through.is_some() {
+        let known = (elementwise || !costs(func, op)) && data.results.len() == 1 || again(op);
+        if deepest == 0 || !known || data.through.is_some() {
             return false;
         }
         if self.ops.contains(&op) {
@@ -199,7 +272,7 @@ impl Way {
             if held_anyway(operand) || self.from.contains(&operand) {
                 continue;
             }
-            let made = func.defining_op(operand).is_some_and(|maker| self.follow(func, maker, held_anyway, deepest - 1));
+            let made = func.defining_op(operand).is_some_and(|maker| self.follow(func, maker, held_anyway, again, deepest - 1));
             if !made {
                 self.from.push(operand);
             }
@@ -207,6 +280,47 @@ impl Way {
         self.ops.push(op);
         true
     }
+}
+
+/// An operation loads a tile from memory that may change only by writes.
+fn is_load(func: &Func, op: Op) -> bool {
+    let weak = |order: &MemoryOrder| *order == MemoryOrder::Weak;
+    match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::LoadViewTko { order, .. } | ScheduleOp::LoadPtrTko { order, .. }) => weak(order),
+        _ => false,
+    }
+}
+
+/// A load would read the same at each use: nothing writes there between.
+fn reads_the_same(func: &Func, places: &Places, load: Op, uses: &[Op]) -> bool {
+    let Some(Access { root, .. }) = access(func, load).filter(|_| is_load(func, load)) else { return false };
+    let made = &places.at[&load];
+    let last = uses.iter().map(|op| places.at[op].number).max().unwrap_or(made.number);
+    // A round of a loop that the load is not in comes behind others.
+    let loops: Vec<Op> =
+        uses.iter().flat_map(|op| places.at[op].loops.clone()).filter(|looped| !made.loops.contains(looped)).collect();
+    places.order.iter().all(|&op| {
+        let at = &places.at[&op];
+        let between = at.role != made.role
+            || at.number > made.number && at.number < last
+            || at.loops.iter().any(|looped| loops.contains(looped));
+        !between || written(func, op).is_none_or(|other| !other.meets(root))
+    })
+}
+
+/// Where an operation writes outside of the block's own memory.
+fn written(func: &Func, op: Op) -> Option<Root> {
+    let data = &func.ops[op];
+    match &data.kind {
+        OpKind::Tile(TileOp::TmaStore {} | TileOp::StoreVector { .. }) => Some(root(func, data.one(1))),
+        _ => access(func, op).filter(|access| access.writes).map(|access| access.root),
+    }
+}
+
+/// Rounds that an operation is taken to run: what its loops count, where that is known and fewer.
+pub(in crate::passes) fn rounds(func: &Func, places: &Places, op: Op) -> u64 {
+    let loops = places.at[&op].loops.iter().take(DEEPEST_LOOP);
+    loops.map(|&looped| func.known_rounds(&func.ops[looped]).map_or(ROUNDS, |rounds| rounds.clamp(1, ROUNDS))).product()
 }
 
 /// Whether an operation is instructions, and not only other names for registers.

@@ -12,7 +12,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Block, Diagnostic, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Type, Value};
+use tessera_ir::{Block, Diagnostic, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, Severity, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
 use super::live_values::LiveValues;
@@ -87,6 +87,11 @@ fn source(func: &Func, value: Value) -> Value {
     }
 }
 
+/// A tile is computed from scalars and from a thread's number alone.
+pub(super) fn follows_from_scalars(func: &Func, value: Value) -> bool {
+    from_scalars(func, value, &mut FxHashMap::default())
+}
+
 fn from_scalars(func: &Func, value: Value, known: &mut FxHashMap<Value, bool>) -> bool {
     if func.ty(value).layout().is_none() {
         return false;
@@ -131,7 +136,7 @@ fn even(arch: Arch, threads: u32) -> u32 {
 
 /// Where an operation stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(in crate::passes) struct Place {
     /// Its number in the text.
     pub(super) number: usize,
     /// Loops around it, outermost first.
@@ -140,13 +145,13 @@ pub(super) struct Place {
 }
 
 /// Where operations stand.
-pub(super) struct Places {
+pub(in crate::passes) struct Places {
     pub(super) order: Vec<Op>,
     pub(super) at: FxHashMap<Op, Place>,
 }
 
 impl Places {
-    pub(super) fn of(func: &Func) -> Places {
+    pub(in crate::passes) fn of(func: &Func) -> Places {
         let mut places = Places { order: Vec::new(), at: FxHashMap::default() };
         places.block(func, func.body, &mut SmallVec::new(), None);
         places
@@ -199,6 +204,15 @@ impl Peak {
 
     /// The operation, or the loop, that lacks most registers for nothing but what threads hold, with one block.
     pub(super) fn beyond(func: &Func, arch: Arch, live: &LiveValues, given_up: &[Op]) -> Option<Peak> {
+        Peak::firm(func, arch, live, given_up, 0)
+    }
+
+    /// The same where [`OWN`] are left.
+    pub(super) fn snug(func: &Func, arch: Arch, live: &LiveValues, given_up: &[Op]) -> Option<Peak> {
+        Peak::firm(func, arch, live, given_up, OWN)
+    }
+
+    fn firm(func: &Func, arch: Arch, live: &LiveValues, given_up: &[Op], own: u64) -> Option<Peak> {
         worst(func, given_up, |op, role| {
             let data = &func.ops[op];
             let held = match &data.kind {
@@ -207,7 +221,7 @@ impl Peak {
                 }
                 _ => meets(func, op).then(|| live.held_over(func, op))?,
             };
-            Some((firm(func, held), room(func, arch, role, 1)))
+            Some((firm(func, held), room(func, arch, role, 1).saturating_sub(own)))
         })
     }
 
@@ -216,23 +230,26 @@ impl Peak {
         self.held - self.room
     }
 
-    /// The error: how much is held and by what, and which change would do.
-    pub(super) fn error(&self, func: &Func, arch: Arch) -> Diagnostic {
+    /// Bytes of local memory that a thread needs for what is missing, with what it works with.
+    pub(super) fn local_bytes(&self) -> u64 {
+        4 * (self.lacks() + OWN)
+    }
+
+    /// What is left to local memory: how much is held and by what, and which change would do without.
+    pub(super) fn note(&self, func: &Func, arch: Arch) -> Diagnostic {
         let has = match self.role {
             Some(_) => "its role has".to_string(),
             None => format!("`{arch}` has for each of {}", func.hints.threads()),
         };
         let (held, lacks, room) = (self.held, self.lacks(), self.room);
-        let message = format!("a thread holds {held} registers here, {lacks} more than the {room} that {has}");
-        let mut error = Diagnostic::error("target-registers", func.ops[self.op].span, message);
+        let message = format!(
+            "a thread holds {held} registers here, {lacks} more than the {room} that {has}: some {} bytes go to local memory",
+            self.local_bytes()
+        );
+        let mut error = Diagnostic::error("target-registers", func.ops[self.op].span, message).severity(Severity::Note);
         let mut named: Vec<String> = Vec::new();
         for &(value, count) in self.values.iter().take(NAMED) {
-            let name = func.values[value].name.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
-            let tile = func.ty(value).as_tile().map_or(String::new(), |tile| {
-                let shape: Vec<String> = tile.shape.iter().map(u32::to_string).collect();
-                format!(" for {}", [&shape[..], &[tile.elem.to_string()]].concat().join("x"))
-            });
-            named.push(format!("{count}{tile}{name}"));
+            named.push(format!("{count} for {}", described(func, value)));
         }
         let others: u64 = self.values.iter().skip(NAMED).map(|(_, count)| count).sum();
         if others > 0 {
@@ -268,6 +285,14 @@ impl Peak {
         }
         "make the tiles smaller".to_string()
     }
+}
+
+/// A value in words of the source: `128x64xf32` and its name.
+pub(super) fn described(func: &Func, value: Value) -> String {
+    let name = func.values[value].name.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
+    let Some(tile) = func.ty(value).as_tile() else { return format!("others{name}") };
+    let shape: Vec<String> = tile.shape.iter().map(u32::to_string).collect();
+    format!("{}{name}", [&shape[..], &[tile.elem.to_string()]].concat().join("x"))
 }
 
 /// The operation that lacks most, by what is held at each in its role and how many registers there are for that.
