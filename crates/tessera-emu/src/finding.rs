@@ -11,7 +11,7 @@ pub enum Class {
     /// Right, and could be faster.
     Advice,
     /// Against the rules of PTX, in a way by which no value can differ in practice: writers that write the same value, an
-    /// initialisation that a barrier covers though not the fence that the manual asks for.
+    /// initialisation that a barrier covers though not the fence that the manual asks for, padding that is copied.
     Formal,
     /// Values can differ, or the launch cannot end.
     Wrong,

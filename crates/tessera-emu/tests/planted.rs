@@ -18,7 +18,7 @@ const KERNEL: &str = ".version 8.0
     .local .align 8 .b8 frame[8];
     .reg .pred %p, %q;
     .reg .b16 %lo, %hi;
-    .reg .b32 %t, %lane, %at, %other, %near, %m, %a, %x, %y, %z, %v;
+    .reg .b32 %t, %lane, %at, %other, %near, %m, %a, %x, %y, %z, %v, %n;
     .reg .f32 %d<4>;
     .reg .b64 %i, %o, %w;
     ld.param.u64 %i, [in];
@@ -38,8 +38,8 @@ const KERNEL: &str = ".version 8.0
     st.shared.u8 [%at+1], 7;
     bar.sync 0;
     ld.shared.u32 %a, [%other];
-    prmt.b32 %a, %a, %t, 0x4410;
-    st.global.u32 [%o], %a;
+    prmt.b32 %n, %a, %t, 0x4410;
+    st.global.u32 [%o], %n;
     bar.sync 0;
     // Tiles of eight lanes.
     and.b32 %y, %lane, 24;

@@ -1,7 +1,7 @@
 //! Values that nobody wrote: where they may go, and where they matter.
 
 use tessera_driver::{Dim3, Params};
-use tessera_emu::{EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Sanitize, Schedule};
+use tessera_emu::{Class, EmuError, EmuOptions, Emulator, Finding, FindingKind, LaunchOptions, Sanitize, Schedule};
 
 /// Two warps; `%o` is the own place of `data`, of which the second half is never written; `%at` the own word of shared memory.
 /// `%u`, `%v`, `%hu`, `%hv`, `%uu`, `%p` are never written.
@@ -276,4 +276,41 @@ fn the_first_read_is_told_and_the_use_counts() {
     assert_eq!(found.earlier.as_ref().map(|place| place.instruction.as_str()), Some("add.u32"));
     // Two warps, 32 lanes, three rounds.
     assert_eq!(found.count, 2 * 32 * 3);
+}
+
+/// A structure's padding that is copied with it is formal; a byte that an instruction has taken up is not.
+#[test]
+fn padding_that_is_copied_is_formal() {
+    let class = |body: &str| {
+        let findings = run(body);
+        assert_eq!(findings.len(), 1, "{body}\n{findings:?}");
+        assert_eq!(findings[0].kind, FindingKind::Uninitialized);
+        findings[0].class
+    };
+    // { u32, u8, padding, u64, u16, padding, padding } through shared or local memory, in words and in vectors.
+    let fill =
+        "mad.wide.u32 %w7, %t, 8, %oo;\n st.shared.u32 [%at], %t;\n st.shared.u8 [%at+4], %t;\n st.shared.u16 [%at+8], %h0;";
+    for copy in [
+        "ld.shared.v2.u32 {%x0, %x1}, [%at];\n st.global.v2.u32 [%w7], {%x0, %x1};",
+        "ld.shared.u32 %x1, [%at+4];\n st.global.u32 [%o], %x1;",
+        "ld.shared.v2.u32 {%x2, %x3}, [%at+8];\n st.global.v2.u32 [%w7], {%x2, %x3};",
+        "ld.shared.u64 %w0, [%at];\n st.global.u64 [%w7], %w0;",
+        "ld.shared.u32 %x1, [%at+4];\n st.local.u32 [frame], %x1;\n ld.local.u32 %x2, [frame];\n st.global.u32 [%o], %x2;",
+    ] {
+        assert_eq!(class(&format!("{fill}\n {copy}")), Class::Formal, "{copy}");
+    }
+    for mistake in [
+        // Whole elements that nobody wrote, alone or in a vector.
+        "ld.shared.u32 %x1, [%at+12];\n st.global.u32 [%o], %x1;",
+        "ld.shared.v2.u32 {%x2, %x3}, [%at+8];\n st.global.u32 [%o], %x3;",
+        "ld.shared.u8 %x1, [%at+5];\n st.global.u32 [%o], %x1;",
+        "ld.shared.u16 %h1, [%at+6];\n cvt.u32.u16 %x1, %h1;\n st.global.u32 [%o], %x1;",
+        // What was computed from them, bits of a byte, an address.
+        "ld.shared.u32 %x1, [%at+4];\n add.u32 %x2, %x1, 1;\n st.global.u32 [%o], %x2;",
+        "ld.shared.u32 %x1, [%at+4];\n prmt.b32 %x2, %x1, %t, 0x4410;\n st.global.u32 [%o], %x2;",
+        "ld.shared.u32 %x1, [%at+4];\n and.b32 %x2, %x1, 0xf00;\n st.global.u32 [%o], %x2;",
+        "mov.b32 %x1, {%h0, %hu};\n st.global.u32 [%o], %x1;",
+    ] {
+        assert_eq!(class(&format!("{fill}\n {mistake}")), Class::Wrong, "{mistake}");
+    }
 }

@@ -223,10 +223,26 @@ impl Cluster<'_> {
 
     /// Memory takes over the undefined bits of registers, consecutive values of some bytes each.
     pub(in crate::exec) fn store_registers(&mut self, warp: &mut Warp, target: Target, from: &[Reg], bytes: u32, who: Who) {
-        for (index, reg) in from.iter().enumerate() {
-            let (lacking, name) = self.lacking_of(warp, *reg, bytes, who);
-            self.store_undefined(Some(warp), shifted(target, index as u32 * bytes), (bytes, &lacking), who, &name);
+        let parts: Vec<(Lacking, String)> = from.iter().map(|reg| self.lacking_of(warp, *reg, bytes, who)).collect();
+        if matches!(target, Target::Global { .. }) {
+            let how = if self.is_padding(from, bytes, &parts) { Use::Padding } else { Use::Stored };
+            for (lacking, name) in &parts {
+                lacking.first().iter().for_each(|origin| self.use_undefined(who, name, *origin, how));
+            }
+            return;
         }
+        for (index, (lacking, name)) in parts.iter().enumerate() {
+            self.store_undefined(Some(warp), shifted(target, index as u32 * bytes), (bytes, lacking), who, name);
+        }
+    }
+
+    /// Whether what registers lack looks like the padding of a structure that is copied: whole bytes that were loaded and that
+    /// nothing was done with, and a register has them beside bytes that were written.
+    fn is_padding(&mut self, from: &[Reg], bytes: u32, parts: &[(Lacking, String)]) -> bool {
+        let bits = || parts.iter().map(|(lacking, _)| &lacking.bits);
+        bits().any(|bits| bits.contains(&0) && bits.contains(&0xff))
+            && bits().flatten().all(|bits| matches!(bits, 0 | 0xff))
+            && from.iter().zip(parts).all(|(reg, (lacking, _))| lacking.first().is_none() || self.is_loaded(reg.slot, bytes))
     }
 
     /// A read-modify-write: registers get what the cell has undefined, the cell what either has; global memory wants none.

@@ -22,9 +22,9 @@ mod spread;
 use std::collections::BTreeMap;
 
 use super::{Cluster, Warp};
-use crate::finding::{Finding, FindingKind};
+use crate::finding::{Class, Finding, FindingKind};
 use crate::lanes::{FULL, LANES, Slot, lanes};
-use crate::program::{Fill, Program};
+use crate::program::{Fill, Op, Program};
 
 pub(super) use memory::Lacking;
 pub(crate) use memory::Shadow;
@@ -225,6 +225,8 @@ struct FirstRead {
 pub(crate) struct Origins {
     list: Vec<FirstRead>,
     known: BTreeMap<(u32, u32, u32), Origin>,
+    /// Of registers that were asked for, and so many bytes: whether loads of as many alone write them.
+    loaded: BTreeMap<(u32, u32), bool>,
 }
 
 impl Origins {
@@ -250,6 +252,8 @@ impl Origins {
 pub(super) enum Use {
     Address,
     Stored,
+    /// Stored as a structure's padding is.
+    Padding,
     Branch,
     Guard,
     Operand,
@@ -303,6 +307,15 @@ impl Cluster<'_> {
         }
     }
 
+    /// Whether a register holds so many loaded bytes and nothing else.
+    fn is_loaded(&mut self, slot: u32, count: u32) -> bool {
+        let program = self.launch.program;
+        *self.origins.loaded.entry((slot, count)).or_insert_with(|| {
+            let mut writers = program.code.iter().zip(&program.meta).filter(|(_, meta)| meta.writes.contains(&slot));
+            writers.all(|(inst, _)| matches!(inst.op, Op::Load { bytes, .. } if bytes == count))
+        })
+    }
+
     /// A value with undefined bits matters; `name` is what holds it.
     pub(super) fn use_undefined(&mut self, who: Who, name: &str, origin: Origin, how: Use) {
         let program = self.launch.program;
@@ -317,7 +330,8 @@ impl Cluster<'_> {
         };
         let direct = read.pc == who.pc;
         let key = (FindingKind::Uninitialized, who.pc, (!direct).then_some(read.pc));
-        self.note(key, FindingKind::Uninitialized.class(), |cluster| {
+        let class = if how == Use::Padding { Class::Formal } else { FindingKind::Uninitialized.class() };
+        self.note(key, class, |cluster| {
             let from = held(&read.what);
             let message = match (direct, how, read.what) {
                 (true, _, Unwritten::Register(_) | Unwritten::Predicate(_)) => {
@@ -337,6 +351,7 @@ fn role(how: Use) -> &'static str {
     match how {
         Use::Address => "is an address",
         Use::Stored => "is stored in global memory",
+        Use::Padding => "is stored in global memory with bytes that look like padding",
         Use::Branch => "decides a branch",
         Use::Guard => "decides whether this is executed",
         Use::Operand => "is used",
