@@ -63,11 +63,7 @@ fn outcome(
     let spills = match (assembler, Target::parse(arch.name())) {
         (Some(assembler), Some(target)) => {
             let assembly = assembler.assemble(&device.kernel.ptx(), target, Optimize::Full).map_err(|error| error.to_string())?;
-            let spills = assembly.report.spilled_bytes();
-            if spills > 0 && cost == 0 && taken.partition.changes() {
-                return Err(format!("spills {spills} bytes {}, which was to cost nothing", taken.partition.text()));
-            }
-            format!(", spills {spills}")
+            format!(", spills {}", assembly.report.spilled_bytes())
         }
         _ => String::new(),
     };
