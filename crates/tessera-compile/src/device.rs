@@ -48,7 +48,12 @@ impl DeviceCompiled {
         };
         let target = &self.kernel.image.target;
         let message = match changed {
-            true => format!("`{}` is done {} on `{target}`: {}", self.kernel.image.entry, taken.partition.text(), cause.message),
+            true => format!(
+                "`{}` is done {} on `{target}`; as it is written, {}",
+                self.kernel.image.entry,
+                taken.partition.text(),
+                cause.message
+            ),
             false => cause.message.clone(),
         };
         let mut remark = Diagnostic { message, ..cause.clone() }.severity(Severity::Note);
