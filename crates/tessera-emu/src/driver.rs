@@ -15,8 +15,9 @@ use tessera_driver::{
 };
 
 use crate::console::Console;
-use crate::emulator::{Emulator, Module};
+use crate::emulator::Emulator;
 use crate::finding::FindingKind;
+use crate::module::Module;
 use crate::options::{EmuOptions, LaunchOptions};
 use crate::program::SHARED_START;
 use crate::report::EmuError;

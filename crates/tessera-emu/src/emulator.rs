@@ -2,86 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tessera_driver::{DevicePtr, Dim3, Params, TensorMapError, TensorMapSpec};
-use tessera_ptx::{Function, FunctionKind, Initial, Item, Name, Space, Variable};
 use tessera_types::Device;
 
-use crate::decode;
 use crate::exec::Launch;
 use crate::memory::Heap;
+use crate::module::Module;
 use crate::options::{EmuOptions, LaunchOptions, Schedule};
 use crate::program::{Program, SHARED_START};
 use crate::report::{EmuError, Report};
-
-/// A loaded module: its kernels are translated when they are first asked for.
-pub struct Module {
-    parsed: tessera_ptx::Module,
-    globals: BTreeMap<Name, u64>,
-    files: BTreeMap<u32, String>,
-    programs: BTreeMap<String, OnceLock<Result<Program, decode::Refusal>>>,
-}
-
-impl Module {
-    /// The kernels' names.
-    pub fn kernels(&self) -> impl Iterator<Item = &str> {
-        self.programs.keys().map(String::as_str)
-    }
-
-    /// The PTX version and target that the module says.
-    pub fn header(&self) -> (tessera_ptx::PtxVersion, tessera_ptx::Target) {
-        (self.parsed.version, self.parsed.target)
-    }
-
-    pub(crate) fn program(&self, name: &str) -> Result<&Program, EmuError> {
-        let Some(cell) = self.programs.get(name) else {
-            return Err(EmuError::Launch(format!("the module has no kernel `{name}`")));
-        };
-        let entry = self.parsed.functions().find(|function| &*function.name.0 == name);
-        let translated = cell.get_or_init(|| match entry {
-            Some(entry) => decode::translate(&self.parsed, &self.globals, entry),
-            None => Err(decode::Refusal { line: 0, message: "the kernel has no body".to_owned() }),
-        });
-        translated.as_ref().map_err(|refusal| EmuError::Unsupported {
-            kernel: name.to_owned(),
-            line: refusal.line,
-            message: refusal.message.clone(),
-        })
-    }
-
-    /// The parameters of a kernel, in order.
-    ///
-    /// # Errors
-    /// The module has no such kernel, or it uses something that is not executed.
-    pub fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>, EmuError> {
-        let program = self.program(kernel)?;
-        let declared = self.parsed.functions().find(|function| &*function.name.0 == kernel);
-        let names = declared.into_iter().flat_map(|function| &function.params);
-        let rows = names.zip(&program.params).map(|(variable, slot)| Parameter {
-            name: variable.name.to_string(),
-            bytes: slot.bytes,
-            ty: variable.ty.name(),
-        });
-        Ok(rows.collect())
-    }
-
-    /// Where a variable of the module is.
-    pub fn variable(&self, name: &str) -> Option<DevicePtr> {
-        self.globals.get(&Name::from(name)).copied().map(DevicePtr)
-    }
-}
-
-/// A parameter of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name in the text.
-    pub name: String,
-    /// Its element type as PTX names it, such as `u64`.
-    pub ty: &'static str,
-    /// Its size; a pointer has 8 bytes, a tensor map 128.
-    pub bytes: u32,
-}
 
 /// An emulated device.
 pub struct Emulator {
@@ -194,49 +125,22 @@ impl Emulator {
 
     /// Parses a module and allocates its variables. Kernels are translated on first use.
     pub fn load(&self, text: &str) -> Result<Module, EmuError> {
-        let parsed = tessera_ptx::parse(text)?;
-        if let Some(problem) = tessera_ptx::check(&parsed).into_iter().next() {
-            return Err(EmuError::Parse(problem));
-        }
-        let mut module = Module { parsed, globals: BTreeMap::new(), files: BTreeMap::new(), programs: BTreeMap::new() };
-        let mut variables = Vec::new();
-        for item in &module.parsed.items {
-            match item {
-                Item::Variable(variable) if matches!(variable.space, Space::Global | Space::Const) => {
-                    let bytes = decode::layout(variable).map(|(bytes, _)| bytes);
-                    let bytes = bytes.ok_or_else(|| EmuError::Memory(format!("`{}` is too large", variable.name)))?;
-                    // An array without an extent has as many elements as initial values.
-                    let element = u64::from(variable.ty.bits().div_ceil(8));
-                    let bytes = bytes.max(element * variable.initial.len() as u64);
-                    let at = self.alloc(bytes)?;
-                    module.globals.insert(variable.name.clone(), at.0);
-                    variables.push((variable, at));
-                }
-                Item::Function(Function { kind: FunctionKind::Entry, name, body: Some(_), .. }) => {
-                    module.programs.insert(name.to_string(), OnceLock::new());
-                }
-                Item::File { index, path } => {
-                    module.files.insert(*index, path.clone());
-                }
-                Item::Variable(_) | Item::Function(_) | Item::Section { .. } => {}
-            }
-        }
-        for (variable, at) in variables {
-            self.write(at, &initial(variable, &module))?;
-            // What has no initial value is zero.
-            let heap = self.heap();
-            if let Some(found) = heap.find(at.0, 0).and_then(|index| heap.get(index)) {
-                found.assume_written();
-            }
-        }
-        Ok(module)
+        Module::load(self, text)
     }
 
     /// Frees a module's variables.
     pub fn unload(&self, module: &Module) {
         let mut heap = self.heap();
-        for &at in module.globals.values() {
+        for at in module.addresses() {
             heap.free(at);
+        }
+    }
+
+    /// Memory that counts as written, whatever it holds.
+    pub(crate) fn assume_written(&self, at: DevicePtr) {
+        let heap = self.heap();
+        if let Some(found) = heap.find(at.0, 0).and_then(|index| heap.get(index)) {
+            found.assume_written();
         }
     }
 
@@ -279,7 +183,7 @@ impl Emulator {
             shared_bytes: options.shared_bytes,
             multiprocessors: self.multiprocessors,
             options,
-            files: &module.files,
+            files: module.files(),
             shadow: Mutex::default(),
             output: Mutex::new(BTreeMap::new()),
             trace: Mutex::default(),
@@ -366,25 +270,4 @@ impl Program {
 
 fn missing(heap: &Heap, at: DevicePtr, bytes: usize) -> EmuError {
     EmuError::Memory(format!("{bytes} bytes at {at}: {}", heap.describe(at.0)))
-}
-
-/// The bytes that a variable's initial values give.
-fn initial(variable: &Variable, module: &Module) -> Vec<u8> {
-    let address = |name: &Name| {
-        let function = |item: &Item| matches!(item, Item::Function(found) if found.name == *name && found.body.is_some());
-        let variable = module.globals.get(name).copied();
-        variable.or_else(|| module.parsed.items.iter().position(function).map(decode::function_address)).unwrap_or(0)
-    };
-    let width = (variable.ty.bits().div_ceil(8) as usize).clamp(1, 8);
-    let mut memory = Vec::with_capacity(width * variable.initial.len());
-    for value in &variable.initial {
-        let word = match value {
-            Initial::Int(value) => *value as u64,
-            Initial::F32(bits) => u64::from(*bits),
-            Initial::F64(bits) => *bits,
-            Initial::Address(name, offset) => address(name).wrapping_add(*offset as u64),
-        };
-        memory.extend(&word.to_le_bytes()[..width]);
-    }
-    memory
 }

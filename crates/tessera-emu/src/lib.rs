@@ -71,6 +71,7 @@ mod findings;
 mod lanes;
 mod launch;
 mod memory;
+mod module;
 mod ops;
 mod options;
 mod program;
@@ -81,8 +82,9 @@ mod tensor_map;
 
 pub use console::{Console, Launched};
 pub use driver::{driver, watched};
-pub use emulator::{Emulator, Module, Parameter};
+pub use emulator::Emulator;
 pub use finding::{Class, Finding, FindingKind, Place, Traffic};
+pub use module::{Module, Parameter};
 pub use options::{EmuOptions, LaunchOptions, Sanitize, Schedule};
 pub use report::{EmuError, Explored, Report, Suppressed};
 pub use suppress::{Rule, SuppressError, Suppressions, Where};

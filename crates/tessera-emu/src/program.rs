@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tessera_ptx::{Loc, Special, Type, Word};
 
 use crate::ops::convert::Conversion;
+use crate::ops::round::Directed;
 use crate::ops::video::Video;
 use crate::ops::{MapFn, TestFn};
 
@@ -252,6 +253,10 @@ pub(crate) struct Mma {
     pub(crate) saturate: bool,
     /// `.xor.popc` rather than `.and.popc`, for single bits.
     pub(crate) xor: bool,
+    /// Of `f64` products.
+    pub(crate) directed: Option<Directed>,
+    /// Whether A and B are spread by rows, which `mma.m8n8k4` alone asks.
+    pub(crate) by_rows: [bool; 2],
     /// For 2:4 sparse A: the register of positions and which thread pair gives it.
     pub(crate) sparse: Option<(Reg, u32)>,
 }
@@ -271,6 +276,16 @@ pub(crate) struct Wgmma {
     pub(crate) transpose_a: bool,
     pub(crate) transpose_b: bool,
     pub(crate) saturate: bool,
+    /// For sparse A: the register of places, and which threads give it.
+    pub(crate) sparse: Option<(Reg, u32)>,
+}
+
+impl Wgmma {
+    /// The registers that it reads while it is under way, the accumulators apart.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
+        let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
+        a.iter().chain(self.sparse.as_ref().map(|(metadata, _)| metadata))
+    }
 }
 
 /// Where operand A is.
@@ -632,6 +647,8 @@ pub(crate) struct Program {
     /// Bytes of statically declared shared memory, and where dynamic memory starts behind them.
     pub(crate) static_shared: u32,
     pub(crate) dynamic_start: u32,
+    /// The first byte of shared memory that the kernel may touch: what is reserved for libraries where it asks for that.
+    pub(crate) shared_floor: u32,
     /// Bytes of local memory a thread, routines' frames included.
     pub(crate) local_bytes: u32,
     /// Bytes of it that the kernel's own variables take.
@@ -644,6 +661,8 @@ pub(crate) struct Program {
     pub(crate) min_blocks: Option<u32>,
     pub(crate) max_registers: Option<u32>,
     pub(crate) cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`: a launch has to name its clusters.
+    pub(crate) explicit_cluster: bool,
     pub(crate) register_estimate: u32,
 }
 
@@ -680,6 +699,8 @@ pub(crate) const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
 pub(crate) const PARAM_WINDOW: u64 = 0x7d00_0000_0000;
 /// Bytes at the start of shared memory that belong to nobody.
 pub(crate) const SHARED_START: u32 = 1024;
+/// `%reserved_smem_offset_0` and `_1`: where in front of it libraries may keep what a block's threads share.
+pub(crate) const RESERVED_OFFSETS: [u32; 2] = [16, 32];
 /// Where a block's rank in its cluster stands in a shared address, in those of its own variables too (seen on an H200).
 pub(crate) const RANK_SHIFT: u32 = 24;
 /// Where functions stand, for pointers to them.

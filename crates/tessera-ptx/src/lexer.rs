@@ -8,8 +8,8 @@ pub(crate) enum Token<'a> {
     Ident(&'a str),
     /// `.sync`, `.shared::cta`, without the dot
     Dotted(&'a str),
-    /// An integer, as the 64 bits it means, and whether it was beyond i64.
-    Int(i64),
+    /// An integer, as the 64 bits it means, and whether it is unsigned: it says so, or is beyond `i64`.
+    Int(i64, bool),
     /// `0f3F800000`
     F32(u32),
     /// `0d...` or a decimal fraction
@@ -87,6 +87,11 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// The character right behind the last token.
+    pub(crate) fn adjacent(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
     pub(crate) fn next(&mut self) -> (Token<'a>, Spot) {
         let blanks = self.skip_blanks();
         let (from, column) = if self.counted.0 < self.line_start { (self.line_start, 1) } else { self.counted };
@@ -123,7 +128,11 @@ impl<'a> Lexer<'a> {
             b'%' | b'_' | b'$' => {
                 let from = self.at;
                 self.at += 1;
-                self.take(name);
+                let piece = self.take(name);
+                // Alone it is the remainder.
+                if first == b'%' && piece.is_empty() {
+                    return Token::Punct('%');
+                }
                 Token::Ident(&self.text[from..self.at])
             }
             b'"' => {
@@ -159,13 +168,14 @@ impl<'a> Lexer<'a> {
         }
         self.at += 2;
         let digits = self.take(|byte| byte.is_ascii_alphanumeric());
-        Lexer::integer(digits.strip_suffix(['U', 'u']).unwrap_or(digits), radix)
+        let plain = digits.strip_suffix(['U', 'u']);
+        Lexer::integer(plain.unwrap_or(digits), radix, plain.is_some())
     }
 
-    fn integer(digits: &str, radix: u32) -> Token<'a> {
+    fn integer(digits: &str, radix: u32, unsigned: bool) -> Token<'a> {
         match u64::from_str_radix(digits, radix) {
             // `+5` is legal Rust, but the sign is a token of its own here.
-            Ok(value) if !digits.starts_with('+') => Token::Int(value.cast_signed()),
+            Ok(value) if !digits.starts_with('+') => Token::Int(value.cast_signed(), unsigned || value > i64::MAX as u64),
             _ => Token::Bad("a number that no 64 bits hold"),
         }
     }
@@ -203,15 +213,14 @@ impl<'a> Lexer<'a> {
                 Err(_) => Token::Bad("a number that cannot be read"),
             };
         }
-        if self.rest().first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'u')) {
-            self.at += 1;
-        }
+        let unsigned = self.rest().first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'u'));
+        self.at += usize::from(unsigned);
         if self.rest().first().is_some_and(|&byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             self.take(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             return Token::Bad("a number with letters behind it");
         }
         let octal = digits.len() > 1 && digits.starts_with('0');
-        Lexer::integer(digits, if octal { 8 } else { 10 })
+        Lexer::integer(digits, if octal { 8 } else { 10 }, unsigned)
     }
 }
 
@@ -226,7 +235,8 @@ mod tests {
 
     #[test]
     fn numbers_are_read_in_every_spelling() {
-        assert_eq!(tokens("0x10 010 0b11 7U 0xFFFFFFFFFFFFFFFF"), [16, 8, 3, 7, -1].map(Token::Int));
+        let numbers = [(16, false), (8, false), (3, false), (7, true), (-1, true)];
+        assert_eq!(tokens("0x10 010 0b11 7U 0xFFFFFFFFFFFFFFFF"), numbers.map(|(value, unsigned)| Token::Int(value, unsigned)));
         assert_eq!(tokens("0f3F800000 1.5"), [Token::F32(0x3f80_0000), Token::F64(1.5f64.to_bits())]);
         for bad in ["12ab", "0f12", "0x", "99999999999999999999", "\"open", "/* open", "."] {
             assert!(tokens(bad).iter().any(|token| matches!(token, Token::Bad(_))), "{bad}");

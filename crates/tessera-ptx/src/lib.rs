@@ -31,8 +31,12 @@
 
 mod assembler;
 mod check;
+mod constant;
 mod error;
+pub mod examples;
 mod form;
+mod fragment;
+mod initial;
 mod lexer;
 mod messages;
 mod model;
@@ -53,7 +57,7 @@ pub use form::{Row, RowId, rows};
 pub use messages::{AssemblyReport, FunctionUsage, Message, Severity};
 pub use model::{
     Address, Base, Declaration, Function, FunctionKind, Guard, Initial, Inlined, Instruction, Item, Limit, Linkage, Loc, Module,
-    Name, Operand, RegId, Register, Space, Statement, Variable,
+    Name, Operand, Part, RegId, Register, Space, Statement, Variable,
 };
 pub use parser::parse;
 pub use printer::print;

@@ -38,6 +38,8 @@ pub struct Module {
     pub version: PtxVersion,
     /// `.target`
     pub target: Target,
+    /// `texmode_independent`: textures and samplers are named apart. Otherwise a texture brings its sampler.
+    pub independent_samplers: bool,
     /// `.address_size`; 64 everywhere today.
     pub address_size: u32,
     /// Variables, functions and source files in order.
@@ -49,8 +51,18 @@ impl Module {
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.items.iter().filter_map(|item| match item {
             Item::Function(function) if function.body.is_some() => Some(function),
-            Item::Function(_) | Item::Variable(_) | Item::Section { .. } | Item::File { .. } => None,
+            _ => None,
         })
+    }
+
+    /// The function of this name, or that the name is an alias of, if it has a body.
+    pub fn function(&self, name: &Name) -> Option<&Function> {
+        let alias = self.items.iter().find_map(|item| match item {
+            Item::Alias { name: own, of } if own == name => Some(of),
+            _ => None,
+        });
+        let wanted = alias.unwrap_or(name);
+        self.functions().find(|function| function.name == *wanted)
     }
 }
 
@@ -74,6 +86,15 @@ pub enum Item {
         index: u32,
         /// The path.
         path: String,
+    },
+    /// `.pragma`
+    Pragma(String),
+    /// `.alias`: another name of a function.
+    Alias {
+        /// The name that is declared.
+        name: Name,
+        /// The function that it means.
+        of: Name,
     },
 }
 
@@ -118,6 +139,8 @@ pub struct Variable {
     pub align: Option<u32>,
     /// The element type.
     pub ty: Type,
+    /// How many of them are one element: 2 or 4 for `.v2` and `.v4`, otherwise 1.
+    pub lanes: u32,
     /// For a pointer parameter: the space and alignment it promises (`.ptr .global .align 16`).
     pub pointee: Option<(Option<Space>, u32)>,
     /// The name.
@@ -139,6 +162,10 @@ pub enum Initial {
     F64(u64),
     /// The address of a variable or function, and bytes behind it.
     Address(Name, i64),
+    /// One byte of it, from 0: `0xFF00(name)` is byte 1.
+    AddressByte(Name, i64, u8),
+    /// A property of a texture, sampler or surface: `filter_mode = linear`.
+    Property(Name, Name),
 }
 
 /// Whether a function can be launched or called.
@@ -169,8 +196,14 @@ pub enum Limit {
     MaxClusterRank(u32),
     /// `.explicitcluster`
     ExplicitCluster,
+    /// `.blocksareclusters`
+    BlocksAreClusters,
     /// `.noreturn`
     NoReturn,
+    /// `.abi_preserve`
+    Preserve(u32),
+    /// `.abi_preserve_control`
+    PreserveControl(u32),
 }
 
 /// A kernel or function.
@@ -215,6 +248,8 @@ pub struct Register {
 pub struct Declaration {
     /// The type.
     pub ty: Type,
+    /// 2 or 4 for registers that are vectors (`.v4`), otherwise 1.
+    pub lanes: u32,
     /// Names and counts.
     pub names: Vec<(Name, Option<u32>)>,
 }
@@ -342,8 +377,70 @@ pub enum Operand {
     List(Vec<Operand>),
     /// `a|b`: two destinations.
     Pair(Box<(Operand, Operand)>),
+    /// `-%r1.h0`: a register of a video instruction.
+    Part {
+        /// The register.
+        register: RegId,
+        /// Which bytes or halves; none is all.
+        part: Option<Part>,
+        /// A minus stands in front.
+        negated: bool,
+    },
     /// `_`: a result that is not wanted.
     Sink,
+}
+
+/// Bytes or halves that a video instruction selects: `.b0`, `.h1`, `.b3210`, `.h32`. Of two registers, the second's are counted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes rather than halves.
+    pub bytes: bool,
+    digits: [u8; 4],
+    count: u8,
+}
+
+impl Part {
+    /// Reads `b3210` or `h1`.
+    pub fn parse(text: &str) -> Option<Part> {
+        let (bytes, rest) = match text.strip_prefix('b') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('h')?),
+        };
+        let (mut digits, count) = ([0; 4], rest.len() as u8);
+        if !(1..=4).contains(&rest.len()) {
+            return None;
+        }
+        for (digit, byte) in digits.iter_mut().zip(rest.bytes()) {
+            *digit = byte.checked_sub(b'0').filter(|&digit| digit < if bytes { 8 } else { 4 })?;
+        }
+        Some(Part { bytes, digits, count })
+    }
+
+    /// The selected places, the lowest first.
+    pub fn places(self) -> impl DoubleEndedIterator<Item = u8> {
+        self.digits.into_iter().take(usize::from(self.count)).rev()
+    }
+
+    /// Whether an instruction on this many lanes takes it, as a source or as the mask of a destination.
+    pub(crate) fn suits(self, lanes: u8, source: bool) -> Result<(), String> {
+        let own = if self.bytes { 4 } else { 2 };
+        let falling = self.digits[..usize::from(self.count)].is_sorted_by(|a, b| a > b);
+        let inside = self.places().all(|place| place < own);
+        let fits = match (lanes, source) {
+            (0, _) => false,
+            (1, _) => self.count == 1 && inside,
+            (_, true) => self.bytes == (lanes == 4) && self.count == lanes,
+            (_, false) => self.bytes == (lanes == 4) && inside && falling,
+        };
+        if fits { Ok(()) } else { Err(format!("cannot have `.{self}`")) }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.bytes { "b" } else { "h" })?;
+        self.digits[..usize::from(self.count)].iter().try_for_each(|digit| write!(f, "{digit}"))
+    }
 }
 
 /// A memory operand.
@@ -353,8 +450,10 @@ pub struct Address {
     pub base: Base,
     /// In bytes.
     pub offset: i64,
-    /// Coordinates in a tensor.
+    /// Coordinates in a tensor, texture or surface.
     pub coordinates: Option<Vec<Operand>>,
+    /// The sampler, where it is named apart from the texture.
+    pub sampler: Option<Base>,
 }
 
 /// What an address counts from.

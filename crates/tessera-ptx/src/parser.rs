@@ -1,9 +1,11 @@
 //! PTX text to a [`Module`]: directives, variables and functions. Bodies are read in `parser_body`.
 
+use std::collections::BTreeMap;
+
 use crate::error::PtxError;
 use crate::lexer::{Lexer, Spot, Token};
-use crate::model::{Function, FunctionKind, Initial, Item, Limit, Linkage, Module, Name, Space, Variable};
-use crate::parser_body::body;
+use crate::model::{Function, FunctionKind, Item, Limit, Linkage, Module, Name, Space, Statement, Variable};
+use crate::parser_body::{body, element};
 use crate::target::{PtxVersion, Target};
 use crate::types::Type;
 
@@ -15,6 +17,9 @@ pub fn parse(text: &str) -> Result<Module, PtxError> {
     parser.module()
 }
 
+/// An array with more extents than this is refused.
+const MOST_EXTENTS: usize = 16;
+
 pub(crate) type Parsed<T> = Result<T, PtxError>;
 
 /// A cursor over the tokens: the current one is always read.
@@ -22,19 +27,28 @@ pub(crate) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub(crate) token: Token<'a>,
     pub(crate) spot: Spot,
+    /// Bytes of an element of each of the module's variables.
+    pub(crate) variables: BTreeMap<Name, i64>,
+    /// Variables of global memory that stand in the function that is read.
+    pub(crate) moved: Vec<Variable>,
 }
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let (token, spot) = lexer.next();
-        Parser { lexer, token, spot }
+        Parser { lexer, token, spot, variables: BTreeMap::new(), moved: Vec::new() }
     }
 
     pub(crate) fn advance(&mut self) -> Token<'a> {
         let token = self.token;
         (self.token, self.spot) = self.lexer.next();
         token
+    }
+
+    /// The character right behind the current token.
+    pub(crate) fn adjacent(&self) -> Option<char> {
+        self.lexer.adjacent()
     }
 
     pub(crate) fn error(&self, message: impl Into<String>) -> PtxError {
@@ -46,7 +60,7 @@ impl<'a> Parser<'a> {
         let found = match self.token {
             Token::Ident(name) => format!("`{name}`"),
             Token::Dotted(name) => format!("`.{name}`"),
-            Token::Int(value) => format!("`{value}`"),
+            Token::Int(value, _) => format!("`{value}`"),
             Token::F32(_) | Token::F64(_) => "a floating-point number".to_owned(),
             Token::Str(_) => "a string".to_owned(),
             Token::Punct(character) => format!("`{character}`"),
@@ -89,7 +103,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn int(&mut self, what: &str) -> Parsed<i64> {
         let negative = self.eat('-');
         match self.token {
-            Token::Int(value) => {
+            Token::Int(value, _) => {
                 self.advance();
                 Ok(if negative { value.wrapping_neg() } else { value })
             }
@@ -132,9 +146,10 @@ impl<'a> Parser<'a> {
             column: spot.column,
             message: format!("`{name}` is no target"),
         })?;
+        let mut independent_samplers = false;
         while self.eat(',') {
-            // `debug` and texture modes change nothing that the model holds.
-            self.ident("a target option")?;
+            // Further targets and `debug` change nothing that the model holds.
+            independent_samplers |= self.ident("a target option")? == "texmode_independent";
         }
         let mut address_size = 64;
         if self.eat_dotted("address_size") {
@@ -145,9 +160,9 @@ impl<'a> Parser<'a> {
         }
         let mut items = Vec::new();
         while self.token != Token::End {
-            items.push(self.item()?);
+            self.item(&mut items)?;
         }
-        Ok(Module { version, target, address_size, items })
+        Ok(Module { version, target, independent_samplers, address_size, items })
     }
 
     /// `8.0` is a decimal fraction to the lexer; its digits are what counts.
@@ -166,28 +181,57 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn item(&mut self) -> Parsed<Item> {
-        if self.eat_dotted("file") {
-            let index = self.u32("a file number")?;
-            let path = self.string("a path in quotes")?;
-            while self.eat(',') {
-                self.int("a time or size")?;
+    fn item(&mut self, items: &mut Vec<Item>) -> Parsed<()> {
+        match self.token {
+            Token::Dotted("file") => {
+                self.advance();
+                let index = self.u32("a file number")?;
+                let path = self.string("a path in quotes")?;
+                while self.eat(',') {
+                    self.int("a time or size")?;
+                }
+                items.push(Item::File { index, path });
+                return Ok(());
             }
-            return Ok(Item::File { index, path });
-        }
-        if self.eat_dotted("section") {
-            return self.section();
+            Token::Dotted("section") => {
+                self.advance();
+                items.push(self.section()?);
+                return Ok(());
+            }
+            Token::Dotted("pragma") => {
+                self.advance();
+                items.push(Item::Pragma(self.string("a pragma in quotes")?));
+                return self.expect(';');
+            }
+            Token::Dotted("alias") => {
+                self.advance();
+                let name = Name::from(self.ident("a function's other name")?);
+                self.expect(',')?;
+                let of = Name::from(self.ident("a function's name")?);
+                items.push(Item::Alias { name, of });
+                return self.expect(';');
+            }
+            _ => {}
         }
         let linkage = self.linkage();
         match self.token {
-            Token::Dotted("entry") => self.function(FunctionKind::Entry, linkage).map(Item::Function),
-            Token::Dotted("func") => self.function(FunctionKind::Device, linkage).map(Item::Function),
+            Token::Dotted(word @ ("entry" | "func")) => {
+                let kind = if word == "entry" { FunctionKind::Entry } else { FunctionKind::Device };
+                let function = self.function(kind, linkage)?;
+                for variable in std::mem::take(&mut self.moved) {
+                    self.variables.insert(variable.name.clone(), element(&variable));
+                    items.push(Item::Variable(variable));
+                }
+                items.push(Item::Function(function));
+            }
             _ => {
-                let variable = self.variable(linkage)?;
-                self.expect(';')?;
-                Ok(Item::Variable(variable))
+                for variable in self.declared(linkage)? {
+                    self.variables.insert(variable.name.clone(), element(&variable));
+                    items.push(Item::Variable(variable));
+                }
             }
         }
+        Ok(())
     }
 
     fn section(&mut self) -> Parsed<Item> {
@@ -229,7 +273,7 @@ impl<'a> Parser<'a> {
         Some(space)
     }
 
-    fn align(&mut self) -> Parsed<Option<u32>> {
+    pub(crate) fn align(&mut self) -> Parsed<Option<u32>> {
         if !self.eat_dotted("align") {
             return Ok(None);
         }
@@ -250,11 +294,24 @@ impl<'a> Parser<'a> {
         Ok(ty)
     }
 
+    /// `.shared .align 16 .b8 tile[1024], more[4];`
+    pub(crate) fn declared(&mut self, linkage: Linkage) -> Parsed<Vec<Variable>> {
+        let mut list = vec![self.variable(linkage)?];
+        while self.eat(',') {
+            let mut next = list[0].clone();
+            (next.extents, next.initial) = (Vec::new(), Vec::new());
+            list.push(self.named_variable(next)?);
+        }
+        self.expect(';')?;
+        Ok(list)
+    }
+
     /// `.shared .align 16 .b8 tile[1024]`, up to but not including what ends it.
     pub(crate) fn variable(&mut self, linkage: Linkage) -> Parsed<Variable> {
         let space = self.space().ok_or_else(|| self.expected("a variable, `.entry` or `.func`"))?;
         self.attribute()?;
         let align = self.align()?;
+        let lanes = self.lanes();
         let ty = self.ty()?;
         let pointee = if self.eat_dotted("ptr") {
             let space = self.space();
@@ -262,34 +319,50 @@ impl<'a> Parser<'a> {
         } else {
             None
         };
-        let name = Name::from(self.ident("a variable's name")?);
-        let mut extents = Vec::new();
+        let name = Name::from("");
+        self.named_variable(Variable {
+            linkage,
+            space,
+            align,
+            ty,
+            lanes,
+            pointee,
+            name,
+            extents: Vec::new(),
+            initial: Vec::new(),
+        })
+    }
+
+    /// `.v2` or `.v4` in front of a type.
+    pub(crate) fn lanes(&mut self) -> u32 {
+        let lanes = match self.token {
+            Token::Dotted("v2") => 2,
+            Token::Dotted("v4") => 4,
+            _ => return 1,
+        };
+        self.advance();
+        lanes
+    }
+
+    /// A variable's name, extents and initial values.
+    fn named_variable(&mut self, mut variable: Variable) -> Parsed<Variable> {
+        variable.name = Name::from(self.ident("a variable's name")?);
         while self.eat('[') {
+            if variable.extents.len() == MOST_EXTENTS {
+                return Err(self.error(format!("an array has at most {MOST_EXTENTS} extents")));
+            }
             if self.eat(']') {
-                extents.push(None);
+                variable.extents.push(None);
                 continue;
             }
-            let extent = self.int("an extent")?;
-            extents.push(Some(u64::try_from(extent).map_err(|_| self.error("an extent is not negative"))?));
+            let extent = self.integer("an extent")?;
+            variable.extents.push(Some(u64::try_from(extent).map_err(|_| self.error("an extent is not negative"))?));
             self.expect(']')?;
         }
-        let mut initial = Vec::new();
         if self.eat('=') {
-            if self.token == Token::Punct('{') && extents.is_empty() {
-                return Err(self.error(format!("`{name}` is no array and takes one initial value")));
-            }
-            if self.eat('{') {
-                while !self.eat('}') {
-                    initial.push(self.initial()?);
-                    if !self.eat(',') && self.token != Token::Punct('}') {
-                        return Err(self.expected("`,` or `}`"));
-                    }
-                }
-            } else {
-                initial.push(self.initial()?);
-            }
+            self.initial(&mut variable)?;
         }
-        Ok(Variable { linkage, space, align, ty, pointee, name, extents, initial })
+        Ok(variable)
     }
 
     /// `.attribute(.managed)`, `.attribute(.unified(1, 2))`: where the driver keeps a variable, which nothing here asks for.
@@ -310,46 +383,20 @@ impl<'a> Parser<'a> {
         self.expect(')')
     }
 
-    fn initial(&mut self) -> Parsed<Initial> {
-        let initial = match self.token {
-            Token::F32(bits) => Initial::F32(bits),
-            Token::F64(bits) => Initial::F64(bits),
-            Token::Ident("generic") => {
-                self.advance();
-                self.expect('(')?;
-                let inner = self.address_initial()?;
-                self.expect(')')?;
-                let Initial::Address(name, offset) = inner else { return Ok(inner) };
-                let behind = if self.eat('+') { self.int("an offset")? } else { 0 };
-                return Ok(Initial::Address(name, offset.wrapping_add(behind)));
-            }
-            Token::Ident(_) => return self.address_initial(),
-            _ => return self.int("an initial value").map(Initial::Int),
-        };
-        self.advance();
-        Ok(initial)
-    }
-
-    /// A variable's or function's address, perhaps some bytes further. Global addresses are generic ones.
-    fn address_initial(&mut self) -> Parsed<Initial> {
-        let name = Name::from(self.ident("a name")?);
-        let offset = if self.eat('+') { self.int("an offset")? } else { 0 };
-        Ok(Initial::Address(name, offset))
-    }
-
     pub(crate) fn variables_in_parentheses(&mut self) -> Parsed<Vec<Variable>> {
         let mut list = Vec::new();
         self.expect('(')?;
         while !self.eat(')') {
             // A function may take and give registers; in the model they are parameters without memory.
             if self.eat_dotted("reg") {
-                let ty = self.ty()?;
+                let (align, ty) = (self.align()?, self.ty()?);
                 let name = Name::from(self.ident("a register's name")?);
                 list.push(Variable {
                     linkage: Linkage::Internal,
                     space: Space::Local,
-                    align: None,
+                    align,
                     ty,
+                    lanes: 1,
                     pointee: None,
                     name,
                     extents: Vec::new(),
@@ -367,19 +414,29 @@ impl<'a> Parser<'a> {
 
     fn function(&mut self, kind: FunctionKind, linkage: Linkage) -> Parsed<Function> {
         self.advance();
+        self.attribute()?;
         let results = match (kind, self.token) {
             (FunctionKind::Device, Token::Punct('(')) => self.variables_in_parentheses()?,
             _ => Vec::new(),
         };
         let name = Name::from(self.ident("a function's name")?);
         let params = if self.token == Token::Punct('(') { self.variables_in_parentheses()? } else { Vec::new() };
-        let mut limits = Vec::new();
+        let (mut limits, mut pragmas) = (Vec::new(), Vec::new());
         while let Token::Dotted(word) = self.token {
-            limits.push(self.limit(word)?);
+            if self.eat_dotted("pragma") {
+                pragmas.push(Statement::Pragma(self.string("a pragma in quotes")?));
+                self.expect(';')?;
+            } else {
+                limits.push(self.limit(word)?);
+            }
         }
         let mut function = Function { kind, linkage, name, results, params, limits, registers: Vec::new(), body: None };
         if !self.eat(';') {
             body(self, &mut function)?;
+        }
+        // A pragma of the function is one at the start of its body.
+        if let Some(statements) = &mut function.body {
+            statements.splice(0..0, pragmas);
         }
         Ok(function)
     }
@@ -393,9 +450,15 @@ impl<'a> Parser<'a> {
             "maxnctapersm" => |[n, ..]| Limit::MaxBlocks(n),
             "maxnreg" => |[n, ..]| Limit::MaxRegisters(n),
             "maxclusterrank" => |[n, ..]| Limit::MaxClusterRank(n),
+            "abi_preserve" => |[n, ..]| Limit::Preserve(n),
+            "abi_preserve_control" => |[n, ..]| Limit::PreserveControl(n),
             "explicitcluster" => {
                 self.advance();
                 return Ok(Limit::ExplicitCluster);
+            }
+            "blocksareclusters" => {
+                self.advance();
+                return Ok(Limit::BlocksAreClusters);
             }
             "noreturn" => {
                 self.advance();

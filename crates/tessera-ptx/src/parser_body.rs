@@ -5,15 +5,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::constant::Constant;
 use crate::error::PtxError;
 use crate::form::{form, rows_of};
 use crate::lexer::{Spot, Token};
 use crate::model::{
-    Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, RegId, Register, Space,
-    Statement,
+    Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, Part, RegId, Register, Space,
+    Statement, Variable,
 };
 use crate::operand_rule::matches;
 use crate::parser::{Parsed, Parser};
+use crate::table::later;
 use crate::types::Type;
 use crate::word::{Modifier, Special};
 
@@ -22,10 +24,31 @@ const MAX_DEPTH: usize = 64;
 
 #[derive(Default)]
 struct Scope<'a> {
-    exact: BTreeMap<&'a str, Type>,
-    ranges: BTreeMap<&'a str, (u32, Type)>,
-    used: BTreeMap<&'a str, RegId>,
+    exact: BTreeMap<&'a str, Shape>,
+    ranges: BTreeMap<&'a str, (u32, Shape)>,
+    used: BTreeMap<(&'a str, u32), RegId>,
+    /// Bytes of an element of each variable.
+    variables: BTreeMap<Name, i64>,
+    /// Variables of global memory that stand here, by the names that they have in the module.
+    moved: BTreeMap<Name, Name>,
 }
+
+/// A register's type, and how many elements it has.
+#[derive(Clone, Copy)]
+struct Shape {
+    ty: Type,
+    lanes: u32,
+}
+
+/// What a name stands for.
+enum Found {
+    Register(RegId),
+    /// A vector's elements, first to last.
+    Vector(Vec<RegId>),
+}
+
+/// The names of a vector's elements: `.x` or `.r` is the first.
+const ELEMENTS: [&str; 2] = ["xyzw", "rgba"];
 
 struct Body<'p, 'a> {
     parser: &'p mut Parser<'a>,
@@ -33,10 +56,11 @@ struct Body<'p, 'a> {
     registers: Vec<Register>,
     /// How many of the registers are parameters.
     passed: usize,
+    function: Name,
 }
 
 pub(crate) fn body(parser: &mut Parser<'_>, function: &mut Function) -> Parsed<()> {
-    let mut body = Body { parser, scopes: Vec::new(), registers: Vec::new(), passed: 0 };
+    let mut body = Body { parser, scopes: Vec::new(), registers: Vec::new(), passed: 0, function: function.name.clone() };
     // Parameters that are registers come first among the function's, in their order.
     let passed = function.results.iter().chain(&function.params).filter(|variable| variable.space == Space::Local);
     body.registers = passed.map(|variable| Register { name: variable.name.clone(), ty: variable.ty }).collect();
@@ -99,8 +123,15 @@ impl<'a> Body<'_, 'a> {
             }
             Token::Dotted(_) => {
                 let linkage = self.parser.linkage();
-                out.push(Statement::Variable(self.parser.variable(linkage)?));
-                self.parser.expect(';')?;
+                for variable in self.parser.declared(linkage)? {
+                    if let Some(scope) = self.scopes.last_mut() {
+                        scope.variables.insert(variable.name.clone(), element(&variable));
+                    }
+                    match variable.space {
+                        Space::Global | Space::Const => self.move_out(variable),
+                        Space::Shared | Space::Local | Space::Param => out.push(Statement::Variable(variable)),
+                    }
+                }
             }
             Token::Ident(name) => {
                 let spot = self.parser.spot;
@@ -114,6 +145,32 @@ impl<'a> Body<'_, 'a> {
             _ => return Err(self.parser.expected("a statement")),
         }
         Ok(())
+    }
+
+    /// A variable of global memory exists once, whichever scope knows its name: it becomes one of the module.
+    fn move_out(&mut self, mut variable: Variable) {
+        let taken = |parser: &Parser<'_>, name: &Name| {
+            parser.variables.contains_key(name) || parser.moved.iter().any(|other| other.name == *name)
+        };
+        let numbered = (0u32..).map(|number| Name::from(format!("{}${}${number}", self.function, variable.name).as_str()));
+        let free = numbered.into_iter().find(|name| !taken(self.parser, name));
+        let (Some(free), Some(scope)) = (free, self.scopes.last_mut()) else { return };
+        scope.moved.insert(std::mem::replace(&mut variable.name, free.clone()), free);
+        self.parser.moved.push(variable);
+    }
+
+    /// The variable that a name stands for.
+    fn variable(&self, name: &str) -> Name {
+        let name = Name::from(name);
+        for scope in self.scopes.iter().rev() {
+            if let Some(moved) = scope.moved.get(&name) {
+                return moved.clone();
+            }
+            if scope.variables.contains_key(&name) {
+                break;
+            }
+        }
+        name
     }
 
     /// What a name and a colon stand before: a list of targets, a prototype, or any statement.
@@ -167,6 +224,8 @@ impl<'a> Body<'_, 'a> {
     }
 
     fn declaration(&mut self) -> Parsed<Declaration> {
+        self.parser.align()?;
+        let lanes = self.parser.lanes();
         let ty = self.parser.ty()?;
         if !ty.declares_register() {
             return Err(self.parser.error(format!("no register can be declared as `.{ty}`: use `.b{}`", ty.bits())));
@@ -182,8 +241,8 @@ impl<'a> Body<'_, 'a> {
             }
             if let Some(scope) = scope {
                 match count {
-                    Some(count) => drop(scope.ranges.insert(name, (count, ty))),
-                    None => drop(scope.exact.insert(name, ty)),
+                    Some(count) => drop(scope.ranges.insert(name, (count, Shape { ty, lanes }))),
+                    None => drop(scope.exact.insert(name, Shape { ty, lanes })),
                 }
             }
             names.push((Name::from(name), count));
@@ -192,57 +251,95 @@ impl<'a> Body<'_, 'a> {
             }
         }
         self.parser.expect(';')?;
-        Ok(Declaration { ty, names })
+        Ok(Declaration { ty, lanes, names })
     }
 
     fn type_of(&self, register: RegId) -> Type {
         self.registers[register.0 as usize].ty
     }
 
+    /// A register, or an element of a vector register.
     fn register(&mut self, name: &'a str, spot: Spot) -> Parsed<RegId> {
-        self.find(name).ok_or_else(|| at(spot, format!("no register `{name}` is declared")))
+        match self.find(name) {
+            Some(Found::Register(id)) => Ok(id),
+            Some(Found::Vector(elements)) => self.element_of(&elements, name, spot),
+            None => Err(at(spot, format!("no register `{name}` is declared"))),
+        }
     }
 
-    fn find(&mut self, name: &'a str) -> Option<RegId> {
+    /// `.x` behind a vector register's name.
+    fn element_of(&mut self, elements: &[RegId], name: &str, spot: Spot) -> Parsed<RegId> {
+        let Token::Dotted(part) = self.parser.token else {
+            return Err(at(spot, format!("`{name}` is a vector: one of its elements is needed")));
+        };
+        let index = ELEMENTS.iter().find_map(|names| if part.len() == 1 { names.find(part) } else { None });
+        let id = index.and_then(|index| elements.get(index)).ok_or_else(|| self.parser.expected("an element such as `.x`"))?;
+        self.parser.advance();
+        Ok(*id)
+    }
+
+    fn find(&mut self, name: &'a str) -> Option<Found> {
         let stem = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
         let digits = &name[stem.len()..];
         let number: Option<u32> = if digits.len() > 1 && digits.starts_with('0') { None } else { digits.parse().ok() };
         for scope in self.scopes.iter_mut().rev() {
-            if let Some(&id) = scope.used.get(name) {
-                return Some(id);
+            if let Some(&id) = scope.used.get(&(name, 0))
+                && !scope.used.contains_key(&(name, 1))
+            {
+                return Some(Found::Register(id));
             }
             let ranged = || {
-                let (count, ty) = *scope.ranges.get(stem)?;
-                (number? < count).then_some(ty)
+                let (count, shape) = *scope.ranges.get(stem)?;
+                (number? < count).then_some(shape)
             };
             // A prefix may itself end in digits (`.reg .b32 %f2_<4>` is not one, `%v1<4>` is).
             let longer = || {
                 (stem.len() + 1..name.len()).find_map(|cut| {
-                    let (count, ty) = *scope.ranges.get(&name[..cut])?;
+                    let (count, shape) = *scope.ranges.get(&name[..cut])?;
                     let digits = &name[cut..];
                     let plain = digits.len() == 1 || !digits.starts_with('0');
-                    digits.parse::<u32>().ok().filter(|number| plain && *number < count).map(|_| ty)
+                    digits.parse::<u32>().ok().filter(|number| plain && *number < count).map(|_| shape)
                 })
             };
-            if let Some(ty) = scope.exact.get(name).copied().or_else(ranged).or_else(longer) {
-                let id = RegId(self.registers.len() as u32);
-                self.registers.push(Register { name: Name::from(name), ty });
-                scope.used.insert(name, id);
-                return Some(id);
+            if let Some(Shape { ty, lanes }) = scope.exact.get(name).copied().or_else(ranged).or_else(longer) {
+                let registers = &mut self.registers;
+                let ids = (0..lanes).map(|lane| {
+                    *scope.used.entry((name, lane)).or_insert_with(|| {
+                        let own = match lanes {
+                            1 => Name::from(name),
+                            _ => Name::from(format!("{name}.{}", &ELEMENTS[0][lane as usize..][..1]).as_str()),
+                        };
+                        registers.push(Register { name: own, ty });
+                        RegId(registers.len() as u32 - 1)
+                    })
+                });
+                let ids: Vec<RegId> = ids.collect();
+                return Some(if lanes == 1 { Found::Register(ids[0]) } else { Found::Vector(ids) });
             }
         }
-        self.registers[..self.passed].iter().position(|register| &*register.name.0 == name).map(|index| RegId(index as u32))
+        let passed = self.registers[..self.passed].iter().position(|register| &*register.name.0 == name);
+        passed.map(|index| Found::Register(RegId(index as u32)))
     }
 
     fn instruction(&mut self, mnemonic: &'a str, spot: Spot, guard: Option<Guard>) -> Parsed<Instruction> {
         let candidates = rows_of(mnemonic);
         if candidates.is_empty() {
-            return Err(at(spot, format!("`{mnemonic}` is no instruction of the table")));
+            return Err(at(
+                spot,
+                match later(mnemonic) {
+                    Some(target) => format!("`{mnemonic}` needs {target}: instructions of later chips are not read"),
+                    None => format!("`{mnemonic}` is no instruction of the table"),
+                },
+            ));
         }
         let mut modifiers = Vec::new();
         while let Token::Dotted(word) = self.parser.token {
-            let modifier =
-                Modifier::parse(word).ok_or_else(|| self.parser.error(format!("`.{word}` is no modifier of `{mnemonic}`")))?;
+            let modifier = Modifier::parse(word).ok_or_else(|| {
+                self.parser.error(match later(&format!(".{word}")) {
+                    Some(target) => format!("`.{word}` of `{mnemonic}` needs {target}: instructions of later chips are not read"),
+                    None => format!("`.{word}` is no modifier of `{mnemonic}`"),
+                })
+            })?;
             modifiers.push(modifier);
             self.parser.advance();
         }
@@ -250,7 +347,7 @@ impl<'a> Body<'_, 'a> {
         let mut spots = Vec::new();
         while self.parser.token != Token::Punct(';') {
             spots.push(self.parser.spot);
-            operands.push(self.operand(true)?);
+            operands.push(self.operand(true, mnemonic)?);
             if !self.parser.eat(',') && self.parser.token != Token::Punct(';') {
                 return Err(self.parser.expected("`,` or `;`"));
             }
@@ -258,16 +355,9 @@ impl<'a> Body<'_, 'a> {
         let end = self.parser.spot;
         self.parser.expect(';')?;
 
-        let mut shaped: Vec<_> = candidates.iter().copied().filter(|&row| form(row).takes(&modifiers)).collect();
-        if shaped.is_empty()
-            && matches!(mnemonic, "atom" | "red" | "min" | "max")
-            && let Some((row, ordered)) = candidates.iter().find_map(|&row| Some((row, form(row).arranged(&modifiers)?)))
-        {
-            shaped.push(row);
-            modifiers = ordered;
-        }
+        let shaped: Vec<_> = candidates.iter().filter_map(|&row| Some((row, form(row).arrange(&modifiers)?))).collect();
         if shaped.is_empty() {
-            let known: Vec<_> = candidates.iter().take(4).map(|row| format!("`{}`", row.row().form)).collect();
+            let known: Vec<_> = candidates.iter().take(4).map(|row| format!("`{}`", row.row().shown())).collect();
             let more = if candidates.len() > known.len() { ", ..." } else { "" };
             let written: String = modifiers.iter().map(|modifier| format!(".{modifier}")).collect();
             let message = format!("`{mnemonic}{written}` is no form of `{mnemonic}`: {}{more}", known.join(", "));
@@ -275,7 +365,7 @@ impl<'a> Body<'_, 'a> {
         }
         let type_of = |id: RegId| self.type_of(id);
         let mut nearest: Option<(usize, String)> = None;
-        for &row in &shaped {
+        for (row, modifiers) in shaped {
             match matches(&form(row).operands, &modifiers, &operands, &type_of) {
                 Ok(()) => return Ok(Instruction { line: Line(spot.line), guard, row, modifiers, operands }),
                 Err(problem) if nearest.as_ref().is_none_or(|best| problem.0 > best.0) => nearest = Some(problem),
@@ -287,15 +377,16 @@ impl<'a> Body<'_, 'a> {
         Err(at(place, format!("operand {} of `{mnemonic}` {problem}", index + 1)))
     }
 
-    /// One operand; `outer` is false inside braces and parentheses, where no further nesting is legal.
-    fn operand(&mut self, outer: bool) -> Parsed<Operand> {
+    /// One operand; `outer` is false inside braces and parentheses, where no further nesting is legal. Only a call's operands are lists.
+    fn operand(&mut self, outer: bool, mnemonic: &str) -> Parsed<Operand> {
         let spot = self.parser.spot;
         match self.parser.token {
             Token::Punct('{') if outer => {
                 self.parser.advance();
-                self.operands_until('}').map(Operand::Vector)
+                let elements = self.operands_until('}').map(Operand::Vector)?;
+                self.second(elements)
             }
-            Token::Punct('(') if outer => {
+            Token::Punct('(') if outer && mnemonic == "call" => {
                 self.parser.advance();
                 self.operands_until(')').map(Operand::List)
             }
@@ -305,76 +396,136 @@ impl<'a> Body<'_, 'a> {
             }
             Token::Punct('!') => {
                 self.parser.advance();
-                let name = self.parser.ident("a predicate")?;
-                self.register(name, spot).map(Operand::Not)
+                let spot = self.parser.spot;
+                match self.parser.token {
+                    Token::Ident(name) if name != "WARP_SZ" => {
+                        self.parser.advance();
+                        self.register(name, spot).map(Operand::Not)
+                    }
+                    _ => Ok(Operand::Int(i64::from(self.parser.integer("a number")? == 0))),
+                }
             }
-            Token::F32(bits) => {
+            Token::Punct('-')
+                if self.parser.adjacent().is_some_and(|next| matches!(next, '%' | '_' | '$') || next.is_alphabetic()) =>
+            {
                 self.parser.advance();
-                Ok(Operand::F32(bits))
+                let name = self.parser.ident("a register")?;
+                let register = self.register(name, spot)?;
+                Ok(Operand::Part { register, part: self.part()?, negated: true })
             }
-            Token::F64(bits) => {
-                self.parser.advance();
-                Ok(Operand::F64(bits))
-            }
-            Token::Int(_) | Token::Punct('-') => self.negatable(),
+            _ if self.parser.at_constant() => Ok(match self.parser.constant("a number")? {
+                Constant::Int(value) => Operand::Int(value),
+                Constant::Uint(value) => Operand::Int(value.cast_signed()),
+                Constant::F32(bits) => Operand::F32(bits),
+                Constant::F64(value) => Operand::F64(value.to_bits()),
+            }),
             Token::Ident(name) => {
                 self.parser.advance();
-                let first = self.named(name, spot)?;
-                if outer && self.parser.eat('|') {
-                    let spot = self.parser.spot;
-                    let name = self.parser.ident("a register")?;
-                    let second = self.named(name, spot)?;
-                    return Ok(Operand::Pair(Box::new((first, second))));
-                }
-                Ok(first)
+                let first = match self.subscript(name, mnemonic)? {
+                    Some(element) => element,
+                    None => self.named(name, spot)?,
+                };
+                if outer { self.second(first) } else { Ok(first) }
             }
             _ => Err(self.parser.expected("an operand")),
         }
     }
 
-    fn negatable(&mut self) -> Parsed<Operand> {
-        if self.parser.token == Token::Punct('-') {
-            self.parser.advance();
-            if let Token::F64(bits) = self.parser.token {
-                self.parser.advance();
-                return Ok(Operand::F64((-f64::from_bits(bits)).to_bits()));
-            }
-            return self.parser.int("a number").map(|value| Operand::Int(value.wrapping_neg()));
+    /// `|p` behind a destination.
+    fn second(&mut self, first: Operand) -> Parsed<Operand> {
+        if !self.parser.eat('|') {
+            return Ok(first);
         }
-        self.parser.int("a number").map(Operand::Int)
+        let spot = self.parser.spot;
+        let name = self.parser.ident("a register")?;
+        let second = self.named(name, spot)?;
+        Ok(Operand::Pair(Box::new((first, second))))
+    }
+
+    /// `.b3210` behind a register's name.
+    fn part(&mut self) -> Parsed<Option<Part>> {
+        let Token::Dotted(text) = self.parser.token else { return Ok(None) };
+        let part = Part::parse(text).ok_or_else(|| self.parser.expected("selected bytes or halves"))?;
+        self.parser.advance();
+        Ok(Some(part))
     }
 
     fn named(&mut self, name: &'a str, spot: Spot) -> Parsed<Operand> {
         if name == "_" {
             return Ok(Operand::Sink);
         }
-        if let Some(id) = self.find(name) {
-            return Ok(Operand::Register(id));
-        }
-        if name == "WARP_SZ" {
-            return Ok(Operand::Int(32));
+        match self.find(name) {
+            Some(Found::Register(register)) => {
+                let part = self.part()?;
+                return Ok(match part {
+                    None => Operand::Register(register),
+                    part => Operand::Part { register, part, negated: false },
+                });
+            }
+            Some(Found::Vector(elements)) => {
+                return match self.parser.token {
+                    Token::Dotted(_) => self.element_of(&elements, name, spot).map(Operand::Register),
+                    _ => Ok(Operand::Vector(elements.into_iter().map(Operand::Register).collect())),
+                };
+            }
+            None => {}
         }
         if let Some(special) = name.strip_prefix('%') {
-            let mut full = special.to_owned();
-            if let Token::Dotted(part @ ("x" | "y" | "z")) = self.parser.token {
-                self.parser.advance();
-                full = format!("{special}.{part}");
-            }
-            return Special::parse(&full)
-                .map(Operand::Special)
-                .ok_or_else(|| at(spot, format!("no register `{name}` is declared")));
+            return self.special(special, name, spot);
         }
         let mut offset = 0i64;
         if self.parser.eat('+') {
-            offset = self.parser.int("an offset")?;
+            offset = self.parser.integer("an offset")?;
         }
-        Ok(Operand::Symbol(Name::from(name), offset))
+        Ok(Operand::Symbol(self.variable(name), offset))
+    }
+
+    /// `name[3]`, an element of an array: memory where memory is accessed, elsewhere its address.
+    fn subscript(&mut self, name: &'a str, mnemonic: &str) -> Parsed<Option<Operand>> {
+        let spot = self.parser.spot;
+        if !self.parser.eat('[') {
+            return Ok(None);
+        }
+        let index = self.parser.integer("an index")?;
+        self.parser.expect(']')?;
+        let name = Name::from(name);
+        let bytes = self.element_bytes(&name).ok_or_else(|| at(spot, format!("no array `{name}` is declared")))?;
+        let offset = index.wrapping_mul(bytes);
+        let name = self.variable(&name.0);
+        Ok(Some(match mnemonic {
+            "mov" | "cvta" | "mapa" | "getctarank" => Operand::Symbol(name, offset),
+            _ => Operand::Address(Address { base: Base::Symbol(name), offset, coordinates: None, sampler: None }),
+        }))
+    }
+
+    /// A special register; `%tid` alone is the vector of its elements, of which the fourth is zero.
+    fn special(&mut self, special: &str, name: &str, spot: Spot) -> Parsed<Operand> {
+        let unknown = || at(spot, format!("no register `{name}` is declared"));
+        let element = |part: &str| match part {
+            "w" | "a" => Special::parse(&format!("{special}.x")).map(|_| Operand::Int(0)),
+            part => Special::parse(&format!("{special}.{part}")).map(Operand::Special),
+        };
+        if let Some(found) = Special::parse(special) {
+            return Ok(Operand::Special(found));
+        }
+        let Token::Dotted(part) = self.parser.token else {
+            let all: Option<Vec<Operand>> = ["x", "y", "z", "w"].into_iter().map(element).collect();
+            return all.map(Operand::Vector).ok_or_else(unknown);
+        };
+        let found = element(part).ok_or_else(unknown)?;
+        self.parser.advance();
+        Ok(found)
+    }
+
+    fn element_bytes(&self, name: &Name) -> Option<i64> {
+        let own = self.scopes.iter().rev().find_map(|scope| scope.variables.get(name).copied());
+        own.or_else(|| self.parser.variables.get(name).copied())
     }
 
     fn operands_until(&mut self, close: char) -> Parsed<Vec<Operand>> {
         let mut list = Vec::new();
         while !self.parser.eat(close) {
-            list.push(self.operand(false)?);
+            list.push(self.operand(false, "")?);
             if !self.parser.eat(',') && self.parser.token != Token::Punct(close) {
                 return Err(self.parser.expected(&format!("`,` or `{close}`")));
             }
@@ -383,36 +534,63 @@ impl<'a> Body<'_, 'a> {
     }
 
     fn address(&mut self) -> Parsed<Address> {
-        let spot = self.parser.spot;
         let mut offset = 0i64;
         let base = match self.parser.token {
-            Token::Ident(name) => {
-                self.parser.advance();
-                if name.starts_with('%') {
-                    Base::Register(self.register(name, spot)?)
-                } else {
-                    match self.find(name) {
-                        Some(id) => Base::Register(id),
-                        None => Base::Symbol(Name::from(name)),
-                    }
-                }
-            }
+            Token::Ident(name) if name != "WARP_SZ" => self.base()?,
             _ => {
-                offset = self.parser.int("an address")?;
+                offset = self.parser.integer("an address")?;
                 Base::Zero
             }
         };
         if self.parser.eat('+') || self.parser.token == Token::Punct('-') {
-            offset = offset.wrapping_add(self.parser.int("an offset")?);
+            offset = offset.wrapping_add(self.parser.integer("an offset")?);
         }
-        let mut coordinates = None;
-        if self.parser.eat(',') {
-            self.parser.expect('{')?;
-            coordinates = Some(self.operands_until('}')?);
+        let (mut coordinates, mut sampler) = (None, None);
+        while self.parser.eat(',') {
+            if self.parser.eat('{') {
+                coordinates = Some(self.operands_until('}')?);
+                break;
+            }
+            let spot = self.parser.spot;
+            match self.parser.token {
+                Token::Ident(name) if sampler.is_none() => {
+                    // A sampler if coordinates follow, otherwise the one coordinate.
+                    let first = self.base()?;
+                    if self.parser.token == Token::Punct(',') {
+                        sampler = Some(first);
+                        continue;
+                    }
+                    coordinates = Some(match first {
+                        Base::Register(id) => vec![Operand::Register(id)],
+                        Base::Symbol(_) | Base::Zero => return Err(at(spot, format!("`{name}` is no coordinate"))),
+                    });
+                }
+                _ => coordinates = Some(vec![self.operand(false, "")?]),
+            }
+            break;
         }
         self.parser.expect(']')?;
-        Ok(Address { base, offset, coordinates })
+        // Whether memory is unified changes no value.
+        self.parser.eat_dotted("unified");
+        Ok(Address { base, offset, coordinates, sampler })
     }
+
+    /// What an address counts from: a register or a variable.
+    fn base(&mut self) -> Parsed<Base> {
+        let spot = self.parser.spot;
+        let name = self.parser.ident("a register or a variable")?;
+        match self.find(name) {
+            Some(Found::Register(id)) => Ok(Base::Register(id)),
+            Some(Found::Vector(elements)) => self.element_of(&elements, name, spot).map(Base::Register),
+            None if name.starts_with('%') => Err(at(spot, format!("no register `{name}` is declared"))),
+            None => Ok(Base::Symbol(self.variable(name))),
+        }
+    }
+}
+
+/// Bytes of a variable's element.
+pub(crate) fn element(variable: &Variable) -> i64 {
+    i64::from(variable.ty.bits().div_ceil(8) * variable.lanes)
 }
 
 fn at(spot: Spot, message: String) -> PtxError {

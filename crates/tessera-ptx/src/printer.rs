@@ -11,7 +11,8 @@ use crate::model::{
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let _ = writeln!(out, ".version {}", module.version);
-    let _ = writeln!(out, ".target {}", module.target);
+    let samplers = if module.independent_samplers { ", texmode_independent" } else { "" };
+    let _ = writeln!(out, ".target {}{samplers}", module.target);
     let _ = writeln!(out, ".address_size {}", module.address_size);
     for item in &module.items {
         match item {
@@ -26,6 +27,12 @@ pub fn print(module: &Module) -> String {
                 out.push_str(";\n");
             }
             Item::Function(found) => function(&mut out, found),
+            Item::Pragma(text) => {
+                let _ = writeln!(out, ".pragma \"{text}\";");
+            }
+            Item::Alias { name, of } => {
+                let _ = writeln!(out, ".alias {name}, {of};");
+            }
         }
     }
     out
@@ -56,7 +63,7 @@ fn variable(out: &mut String, variable: &Variable) {
     if let Some(align) = variable.align {
         let _ = write!(out, " .align {align}");
     }
-    let _ = write!(out, " .{}", variable.ty);
+    let _ = write!(out, "{} .{}", lanes(variable.lanes), variable.ty);
     if let Some((pointee, align)) = variable.pointee {
         out.push_str(" .ptr");
         if let Some(pointee) = pointee {
@@ -77,7 +84,8 @@ fn variable(out: &mut String, variable: &Variable) {
         return;
     }
     let values: Vec<String> = variable.initial.iter().map(initial).collect();
-    let _ = if variable.extents.is_empty() {
+    let properties = matches!(variable.initial[0], Initial::Property(..));
+    let _ = if variable.extents.is_empty() && variable.lanes == 1 && !properties {
         write!(out, " = {}", values.join(", "))
     } else {
         write!(out, " = {{{}}}", values.join(", "))
@@ -91,6 +99,21 @@ fn initial(value: &Initial) -> String {
         Initial::F64(bits) => format!("0d{bits:016X}"),
         Initial::Address(name, 0) => name.to_string(),
         Initial::Address(name, offset) => format!("{name}+{offset}"),
+        Initial::AddressByte(name, offset, byte) => {
+            let mask = 0xffu64 << (8 * u32::from(*byte));
+            let address = if *offset == 0 { name.to_string() } else { format!("{name}+{offset}") };
+            format!("{mask:#x}({address})")
+        }
+        Initial::Property(name, value) => format!("{name} = {value}"),
+    }
+}
+
+/// ` .v4` in front of the type of a vector's elements.
+fn lanes(lanes: u32) -> &'static str {
+    match lanes {
+        2 => " .v2",
+        4 => " .v4",
+        _ => "",
     }
 }
 
@@ -100,7 +123,8 @@ fn parameters(out: &mut String, list: &[Variable]) {
     for (index, parameter) in list.iter().enumerate() {
         out.push_str(if index == 0 { "" } else { ", " });
         if parameter.space == Space::Local {
-            let _ = write!(out, ".reg .{} {}", parameter.ty, parameter.name);
+            let align = parameter.align.map_or(String::new(), |align| format!(" .align {align}"));
+            let _ = write!(out, ".reg{align} .{} {}", parameter.ty, parameter.name);
         } else {
             variable(out, parameter);
         }
@@ -146,7 +170,10 @@ fn limit(limit: Limit) -> String {
         Limit::Cluster([x, y, z]) => format!(".reqnctapercluster {x}, {y}, {z}"),
         Limit::MaxClusterRank(n) => format!(".maxclusterrank {n}"),
         Limit::ExplicitCluster => ".explicitcluster".to_owned(),
+        Limit::BlocksAreClusters => ".blocksareclusters".to_owned(),
         Limit::NoReturn => ".noreturn".to_owned(),
+        Limit::Preserve(n) => format!(".abi_preserve {n}"),
+        Limit::PreserveControl(n) => format!(".abi_preserve_control {n}"),
     }
 }
 
@@ -169,7 +196,7 @@ fn statements(out: &mut String, list: &[Statement], registers: &[Register], dept
                         None => name.to_string(),
                     })
                     .collect();
-                let _ = writeln!(out, ".reg .{} {};", declaration.ty, names.join(", "));
+                let _ = writeln!(out, ".reg{} .{} {};", lanes(declaration.lanes), declaration.ty, names.join(", "));
             }
             Statement::Variable(found) => {
                 variable(out, found);
@@ -262,6 +289,11 @@ fn operand(out: &mut String, found: &Operand, registers: &[Register]) {
             operand(out, &pair.1, registers);
             Ok(())
         }
+        Operand::Part { register, part, negated } => {
+            let sign = if *negated { "-" } else { "" };
+            let part = part.map_or(String::new(), |part| format!(".{part}"));
+            write!(out, "{sign}{}{part}", registers[register.0 as usize].name)
+        }
         Operand::Address(found) => {
             address(out, found, registers);
             Ok(())
@@ -270,14 +302,17 @@ fn operand(out: &mut String, found: &Operand, registers: &[Register]) {
 }
 
 fn address(out: &mut String, address: &Address, registers: &[Register]) {
-    out.push('[');
-    let _ = match &address.base {
-        Base::Register(id) => write!(out, "{}", registers[id.0 as usize].name),
-        Base::Symbol(name) => write!(out, "{name}"),
-        Base::Zero => write!(out, "{}", address.offset),
+    let base = |base: &Base| match base {
+        Base::Register(id) => registers[id.0 as usize].name.to_string(),
+        Base::Symbol(name) => name.to_string(),
+        Base::Zero => address.offset.to_string(),
     };
+    let _ = write!(out, "[{}", base(&address.base));
     if address.offset != 0 && address.base != Base::Zero {
         let _ = write!(out, "+{}", address.offset);
+    }
+    if let Some(sampler) = &address.sampler {
+        let _ = write!(out, ", {}", base(sampler));
     }
     if let Some(coordinates) = &address.coordinates {
         out.push_str(", {");

@@ -100,6 +100,14 @@ pub enum Needs {
 }
 
 impl Needs {
+    /// What meets both.
+    pub(crate) fn with(self, other: Needs) -> Needs {
+        match (self, other) {
+            (Needs::Sm(a), Needs::Sm(b)) => Needs::Sm(a.max(b)),
+            (Needs::Exactly(sm), _) | (_, Needs::Exactly(sm)) => Needs::Exactly(sm),
+        }
+    }
+
     /// Whether a target meets it.
     pub fn met_by(self, target: Target) -> bool {
         match self {

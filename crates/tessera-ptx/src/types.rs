@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Int,
     Float,
     Predicate,
+    /// A handle of a texture, sampler or surface.
+    Handle,
 }
 
 macro_rules! types {
@@ -53,6 +55,8 @@ types! {
     S64 "s64" 64 Int;
     U4 "u4" 4 Int;
     S4 "s4" 4 Int;
+    U2 "u2" 2 Int;
+    S2 "s2" 2 Int;
     F16 "f16" 16 Float;
     F16x2 "f16x2" 32 Float;
     Bf16 "bf16" 16 Float;
@@ -66,6 +70,9 @@ types! {
     E5m2x2 "e5m2x2" 16 Float;
     U16x2 "u16x2" 32 Int;
     S16x2 "s16x2" 32 Int;
+    Texref "texref" 64 Handle;
+    Samplerref "samplerref" 64 Handle;
+    Surfref "surfref" 64 Handle;
 }
 
 impl Type {
@@ -97,21 +104,24 @@ impl Type {
 
     /// Whether `.reg` can declare it.
     pub(crate) fn declares_register(self) -> bool {
-        !matches!(
-            self,
-            Type::B1
-                | Type::U4
-                | Type::S4
-                | Type::Tf32
-                | Type::E4m3
-                | Type::E5m2
-                | Type::E4m3x2
-                | Type::E5m2x2
-                | Type::U16x2
-                | Type::S16x2
-                | Type::Bf16
-                | Type::Bf16x2
-        )
+        self.kind() != Kind::Handle
+            && !matches!(
+                self,
+                Type::B1
+                    | Type::U4
+                    | Type::S4
+                    | Type::U2
+                    | Type::S2
+                    | Type::Tf32
+                    | Type::E4m3
+                    | Type::E5m2
+                    | Type::E4m3x2
+                    | Type::E5m2x2
+                    | Type::U16x2
+                    | Type::S16x2
+                    | Type::Bf16
+                    | Type::Bf16x2
+            )
     }
 }
 

@@ -3,8 +3,10 @@
 //! A modifier is a type (`.f32`), a shape (`.m64n256k16`) or one of a closed list of words (`.sync`). The list holds the
 //! words that the instruction table uses; a test keeps the two equal.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use crate::target::{Needs, PtxVersion};
 use crate::types::Type;
 
 macro_rules! words {
@@ -30,7 +32,7 @@ words! {
     // rounding, saturation
     Rn "rn" Rz "rz" Rm "rm" Rp "rp" Rna "rna" Rni "rni" Rzi "rzi" Rmi "rmi" Rpi "rpi" Ftz "ftz" Sat "sat"
     Satfinite "satfinite" Relu "relu" Approx "approx" Full "full" Nan "NaN" XorSign "xorsign" Noftz "noftz"
-    Abs "abs" Cc "cc"
+    Abs "abs" Cc "cc" Oob "oob" AccF32 "acc::f32"
     // integer parts and wrapping
     Lo "lo" Hi "hi" Wide "wide" Wrap "wrap" Clamp "clamp" L "l" R "r" ShiftAmt "shiftamt"
     // prmt modes
@@ -49,7 +51,7 @@ words! {
     L1EvictLast "L1::evict_last" L1NoAllocate "L1::no_allocate" L2CacheHint "L2::cache_hint" L2B64 "L2::64B"
     L2B128 "L2::128B" L2B256 "L2::256B" L2EvictLast "L2::evict_last" L2EvictNormal "L2::evict_normal"
     L2EvictFirst "L2::evict_first" L2EvictUnchanged "L2::evict_unchanged" Fractional "fractional" Range "range"
-    L1 "L1" L2 "L2" Tensormap "tensormap"
+    L1 "L1" L2 "L2" Tensormap "tensormap" LdReduce "ld_reduce" St "st"
     // vectors, counts, dimensions
     V2 "v2" V4 "v4" V8 "v8" X1 "x1" X2 "x2" X4 "x4" D1 "1d" D2 "2d" D3 "3d" D4 "4d" D5 "5d" Trans "trans"
     Row "row" Col "col"
@@ -70,6 +72,14 @@ words! {
     Replace "replace" CpFenceproxy "cp_fenceproxy" GlobalAddress "global_address" Rank "rank" BoxDim "box_dim"
     GlobalDim "global_dim" GlobalStride "global_stride" ElementStride "element_stride" Elemtype "elemtype"
     InterleaveLayout "interleave_layout" SwizzleMode "swizzle_mode" FillMode "fill_mode" B1024 "b1024"
+    // textures and surfaces
+    A1d "a1d" A2d "a2d" Cube "cube" Acube "acube" Ms2d "2dms" Ams2d "a2dms" Base "base" Level "level" Grad "grad" Green "g"
+    Width "width" Height "height" Depth "depth" ChannelDataType "channel_data_type" ChannelOrder "channel_order"
+    NormalizedCoords "normalized_coords" ArraySize "array_size" NumMipmapLevels "num_mipmap_levels" NumSamples "num_samples"
+    ForceUnnormalizedCoords "force_unnormalized_coords" FilterMode "filter_mode" AddrMode0 "addr_mode_0"
+    AddrMode1 "addr_mode_1" AddrMode2 "addr_mode_2" MemoryLayout "memory_layout" Formatted "p" Trap "trap" Zero "zero"
+    // video
+    Shr7 "shr7" Shr15 "shr15" PlusOne "po"
     Load "load" Store "store" Mma "mma" MatrixA "a" MatrixB "b" MatrixC "c" MatrixD "d" Pack "pack"
     // control
     LaunchDependents "launch_dependents"
@@ -105,6 +115,28 @@ impl Modifier {
         Type::parse(text).map(Modifier::Type).or_else(|| Word::parse(text).map(Modifier::Word)).or_else(|| Modifier::shape(text))
     }
 
+    /// The PTX version and target that the modifier needs, whatever instruction it belongs to.
+    pub(crate) fn needs(self) -> (PtxVersion, Needs) {
+        let (major, minor, sm) = match self {
+            Modifier::Type(Type::B128) => (8, 3, 70),
+            Modifier::Type(Type::U16x2 | Type::S16x2) => (8, 0, 90),
+            Modifier::Word(word) => match word {
+                Word::SharedCluster | Word::Cluster => (7, 8, 90),
+                Word::SharedCta => (7, 8, 30),
+                Word::ParamEntry | Word::ParamFunc => (8, 3, 20),
+                Word::L2CacheHint => (7, 4, 80),
+                Word::L2B64 | Word::L2B128 => (7, 4, 75),
+                Word::L2B256 => (7, 4, 80),
+                Word::L1EvictNormal | Word::L1EvictUnchanged | Word::L1EvictFirst | Word::L1EvictLast | Word::L1NoAllocate => {
+                    (7, 4, 70)
+                }
+                _ => (1, 0, 20),
+            },
+            Modifier::Type(_) | Modifier::Shape { .. } => (1, 0, 20),
+        };
+        (PtxVersion::new(major, minor), Needs::Sm(sm))
+    }
+
     fn shape(text: &str) -> Option<Modifier> {
         let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
         let (n, k) = rest.split_once('k')?;
@@ -127,23 +159,43 @@ impl fmt::Display for Modifier {
 }
 
 macro_rules! specials {
-    ($($variant:ident $text:literal $bits:ident;)*) => {
+    ($($variant:ident $text:literal $ty:ident;)*) => {
         /// A special register.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Special { $(#[doc = concat!("`%", $text, "`")] $variant,)* }
+        pub enum Special {
+            $(#[doc = concat!("`%", $text, "`")] $variant,)*
+            /// `%envreg0` to `%envreg31`: what the driver hands over.
+            Environment(u8),
+            /// `%pm0` to `%pm7`: counters of performance events.
+            Counter(u8),
+            /// `%pm0_64` to `%pm7_64`
+            WideCounter(u8),
+        }
 
         impl Special {
-            /// Every special register.
-            pub const ALL: &'static [Special] = &[$(Special::$variant),*];
+            /// The special registers that stand alone.
+            pub const NAMED: &'static [Special] = &[$(Special::$variant),*];
 
             /// The name without its `%`.
-            pub const fn name(self) -> &'static str { match self { $(Special::$variant => $text,)* } }
+            pub fn name(self) -> Cow<'static, str> {
+                match self {
+                    $(Special::$variant => $text.into(),)*
+                    Special::Environment(index) => format!("envreg{index}").into(),
+                    Special::Counter(index) => format!("pm{index}").into(),
+                    Special::WideCounter(index) => format!("pm{index}_64").into(),
+                }
+            }
 
             /// Its type.
-            pub const fn ty(self) -> Type { match self { $(Special::$variant => Type::$bits,)* } }
+            pub const fn ty(self) -> Type {
+                match self {
+                    $(Special::$variant => Type::$ty,)*
+                    Special::Environment(_) | Special::Counter(_) => Type::U32,
+                    Special::WideCounter(_) => Type::U64,
+                }
+            }
 
-            /// Finds one by its name without the `%`.
-            pub fn parse(name: &str) -> Option<Special> { match name { $($text => Some(Special::$variant),)* _ => None } }
+            fn named(name: &str) -> Option<Special> { match name { $($text => Some(Special::$variant),)* _ => None } }
         }
     };
 }
@@ -165,6 +217,62 @@ specials! {
     Clock "clock" U32; ClockHi "clock_hi" U32; Clock64 "clock64" U64;
     Globaltimer "globaltimer" U64; GlobaltimerLo "globaltimer_lo" U32; GlobaltimerHi "globaltimer_hi" U32;
     DynamicSmemSize "dynamic_smem_size" U32; TotalSmemSize "total_smem_size" U32; AggrSmemSize "aggr_smem_size" U32;
+    ReservedBegin "reserved_smem_offset_begin" U32; ReservedEnd "reserved_smem_offset_end" U32;
+    ReservedCap "reserved_smem_offset_cap" U32; Reserved0 "reserved_smem_offset_0" U32; Reserved1 "reserved_smem_offset_1" U32;
+    CurrentGraphExec "current_graph_exec" U64;
+}
+
+impl Special {
+    /// Finds one by its name without the `%`.
+    pub fn parse(name: &str) -> Option<Special> {
+        let numbered = |digits: &str, below: u8| {
+            let plain = digits == "0" || !digits.starts_with('0');
+            digits.parse::<u8>().ok().filter(|&number| plain && number < below)
+        };
+        if let Some(found) = Special::named(name) {
+            return Some(found);
+        }
+        if let Some(digits) = name.strip_prefix("envreg") {
+            return numbered(digits, 32).map(Special::Environment);
+        }
+        let digits = name.strip_prefix("pm")?;
+        match digits.strip_suffix("_64") {
+            Some(digits) => numbered(digits, 8).map(Special::WideCounter),
+            None => numbered(digits, 8).map(Special::Counter),
+        }
+    }
+
+    /// Whether it may stand where a type is asked for.
+    pub(crate) fn serves(self, wanted: Type) -> bool {
+        self.ty().serves(wanted, true)
+    }
+
+    /// The PTX version and target that it needs beyond the oldest.
+    pub(crate) fn needs(self) -> (PtxVersion, Needs) {
+        match self {
+            Special::ClusteridX
+            | Special::ClusteridY
+            | Special::ClusteridZ
+            | Special::NclusteridX
+            | Special::NclusteridY
+            | Special::NclusteridZ
+            | Special::ClusterCtaidX
+            | Special::ClusterCtaidY
+            | Special::ClusterCtaidZ
+            | Special::ClusterNctaidX
+            | Special::ClusterNctaidY
+            | Special::ClusterNctaidZ
+            | Special::ClusterCtarank
+            | Special::ClusterNctarank
+            | Special::IsExplicitCluster => (PtxVersion::new(7, 8), Needs::Sm(90)),
+            Special::AggrSmemSize => (PtxVersion::new(8, 1), Needs::Sm(90)),
+            Special::ReservedBegin | Special::ReservedEnd | Special::ReservedCap | Special::Reserved0 | Special::Reserved1 => {
+                (PtxVersion::new(7, 6), Needs::Sm(80))
+            }
+            Special::CurrentGraphExec => (PtxVersion::new(8, 0), Needs::Sm(50)),
+            _ => (PtxVersion::new(1, 0), Needs::Sm(20)),
+        }
+    }
 }
 
 impl fmt::Display for Special {

@@ -17,11 +17,17 @@ fn errors_have_a_line_a_column_and_a_reason() {
         ("    .reg .f32 %f<2>;\n    add.u32 %f0, 1, 2;", 7, 13, "operand 1 of `add` is `.f32` where `.u32` is needed"),
         ("    .reg .b64 %d<2>;\n    add.u32 %d0, 1, 2;", 7, 13, "operand 1 of `add` is `.b64` where `.u32` is needed"),
         ("    frobnicate;", 6, 5, "`frobnicate` is no instruction of the table"),
+        ("    tcgen05.wait::ld.sync.aligned;", 6, 5, "`tcgen05` needs sm_100a: instructions of later chips are not read"),
+        ("    add.rn.f32x2 %d0, %d1, %d2;", 6, 11, "`.f32x2` of `add` needs sm_100: instructions of later chips are not read"),
         ("    bra.sometimes there;", 6, 8, "`.sometimes` is no modifier of `bra`"),
         ("    ret 1;", 6, 9, "operand 1 of `ret` is one too many"),
         ("    .reg .b32 %r<2>;\n    add.u32 %r0, 1;", 7, 19, "operand 3 of `add` is missing"),
         ("    .reg .bf16 %h;", 6, 16, "no register can be declared as `.bf16`: use `.b16`"),
         ("    .reg .b32 %r<2>;\n    @%r0 ret;", 7, 6, "`%r0` is no predicate"),
+        ("    .reg .b32 %r<9>;\n    ld.global.v4.u32 {%r0, %r1}, [x];", 7, 22, "has 2 elements: 4 are needed"),
+        ("    .reg .b32 %r<9>;\n    add.u32 %r0, 7 / (3 - 3), 1;", 7, 29, "a constant is divided by zero"),
+        ("    .reg .b32 %r<9>;\n    vadd.u32.u32.u32 %r0, %r1.b4, %r2;", 7, 27, "operand 2 of `vadd` cannot have `.b4`"),
+        ("    .reg .v2 .f32 %v;\n    neg.f32 %v, %v.z;", 7, 19, "expected an element such as `.x`, found `.z`"),
         ("    .reg .f32 %f<2>;\n    ld.global.f32 %f0, [%f1];", 7, 24, "counts from a `.f32`, which is no address"),
     ];
     for (body, line, column, message) in cases {
@@ -29,7 +35,7 @@ fn errors_have_a_line_a_column_and_a_reason() {
         assert!(error.message.contains(message), "{body}: {error}");
         assert_eq!((error.line, error.column), (line, column), "{body}: {error}");
     }
-    let unknown = parse(&kernel("    .reg .f32 %f<2>;\n    add.ftz.rn.f32 %f0, %f1, %f1;")).unwrap_err();
+    let unknown = parse(&kernel("    .reg .f32 %f<2>;\n    add.ftz.sat.f64 %f0, %f1, %f1;")).unwrap_err();
     assert!(unknown.message.contains("is no form of `add`"), "{unknown}");
     let scalar = parse(".version 8.0\n.target sm_80\n.global .u32 x = {1, 2};").unwrap_err();
     assert_eq!(scalar.to_string(), "line 3, column 18: `x` is no array and takes one initial value");
@@ -52,19 +58,60 @@ fn legality_depends_on_target_and_version() {
 
 #[test]
 fn shapes_and_labels_are_checked() {
-    let body = "    .reg .f32 %f<8>;\n    .reg .b64 %d<2>;\n    .reg .pred %p;\n    \
-        wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%f0, %f1, %f2}, %d0, %d1, %p, 1, 1, 0, 0;\n    \
-        wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0, %f1, %f2}, %d0, %d1, %p, 1, 1, 0, 0;\n    \
-        bra nowhere;";
-    let messages: Vec<String> = check(&parse(&kernel(body)).unwrap()).into_iter().map(|found| found.message).collect();
-    assert_eq!(
-        messages,
-        [
-            "the accumulator of `wgmma.m64n16k16` has 3 registers: 8 are needed",
-            "`wgmma` has no shape m64n12k16 for `.bf16`: m64, k16, n up to 256",
-            "no label `nowhere` exists",
-        ]
-    );
+    let product = |shape: &str| {
+        let product = format!("wgmma.mma_async.sync.aligned.{shape}.f32.bf16.bf16 {{%f0, %f1, %f2}}, %d0, %d1, %p, 1, 1, 0, 0;");
+        parse(&kernel(&format!("    .reg .f32 %f<8>;\n    .reg .b64 %d<2>;\n    .reg .pred %p;\n    {product}")))
+            .unwrap_err()
+            .message
+    };
+    assert_eq!(product("m64n16k16"), "operand 1 of `wgmma` has 3 elements: 8 are needed");
+    assert!(product("m64n12k16").contains("is no form of `wgmma`"));
+    let messages: Vec<String> =
+        check(&parse(&kernel("    bra nowhere;")).unwrap()).into_iter().map(|found| found.message).collect();
+    assert_eq!(messages, ["no label `nowhere` exists"]);
+}
+
+#[test]
+fn constants_are_worked_out() {
+    let body = "    .reg .b32 %r;\n    .reg .f32 %f;\n    mov.u32 %r, (1 << 3 | 5) * 2 - 6 / 4;\n    mov.u32 %r, 5 % 3 == 2 && !0 ? ~7 : 9;\n    \
+        mov.u32 %r, -1 < 1U;\n    mov.u32 %r, 0xFFFFFFFFFFFFFFFF >> 60;\n    mov.u32 %r, (.s64) 0xFFFFFFFFFFFFFFFF >> 60;\n    \
+        mov.u32 %r, WARP_SZ * 2;\n    mov.f32 %f, 1.5 + 2;\n    mov.f32 %f, -0f7FC00001;\n    ld.global.u32 %r, g[3];\n    \
+        mov.u32 %r, g + 4 * 2;";
+    let text = kernel(body).replace(".entry", ".global .v2 .u32 g[4];\n.entry");
+    let module = parse(&text).unwrap_or_else(|error| panic!("{}", error.render(&text)));
+    let printed = print(&module);
+    let wanted = ["25", "-8", "0", "15", "-1", "64", "0d400C000000000000", "0fFFC00001", "[g+24]", "g+8"];
+    for (line, wanted) in printed.lines().filter(|line| line.contains("mov") || line.contains("ld.")).zip(wanted) {
+        assert!(line.ends_with(&format!(", {wanted};")), "{line}: {wanted}");
+    }
+    assert_eq!(parse(&printed).unwrap(), module);
+}
+
+#[test]
+fn vectors_lists_and_properties() {
+    let text = ".version 8.7\n.target sm_90a, texmode_independent\n.address_size 64\n.pragma \"nounroll\";\n\
+        .global .u32 a = 1, b[2][3] = {{1, 2}, {3}};\n.global .u8 pointer[] = {0xFF(a), 0xFF00(generic(a))};\n\
+        .global .v4 .f32 v[2] = {{1.0, 2.0}, {3.0}};\n.global .samplerref s = { addr_mode_0 = clamp_to_border, filter_mode = linear };\n\
+        .global .texref t;\n.visible .func one() { ret; }\n.visible .func two();\n.alias two, one;\n\
+        .visible .entry k .maxntid 32 .pragma \"nounroll\"; {\n    .reg .v4 .f32 %v<3>, w;\n    .reg .v4 .u32 i;\n    .reg .b64 %d;\n    \
+        mov.v4.u32 i, %tid;\n    add.f32 w.x, %v1.y, w.a;\n    ld.global.v4.f32 %v2, [%d];\n    \
+        tex.2d.v4.f32.f32 {w.x, w.y, _, _}, [t, s, {w.x, w.y}];\n    tex.1d.v4.f32.s32 w, [%d, i.x];\n    ret;\n}\n";
+    let module = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+    let printed = print(&module);
+    for line in [
+        "b[2][3] = {1, 2, 0, 3, 0, 0};",
+        "pointer[] = {0xff(a), 0xff00(a)};",
+        ".v4 .f32 v[2] = {0d3FF0000000000000, 0d4000000000000000, 0, 0, 0d4008000000000000, 0, 0, 0};",
+        "s = {addr_mode_0 = clamp_to_border, filter_mode = linear};",
+        "mov.v4.u32 {i.x, i.y, i.z, i.w}, {%tid.x, %tid.y, %tid.z, 0};",
+        "add.f32 w.x, %v1.y, w.w;",
+        "ld.global.v4.f32 {%v2.x, %v2.y, %v2.z, %v2.w}, [%d];",
+        "tex.1d.v4.f32.s32 {w.x, w.y, w.z, w.w}, [%d, {i.x}];",
+    ] {
+        assert!(printed.contains(line), "{line}:\n{printed}");
+    }
+    assert_eq!(parse(&printed).unwrap_or_else(|error| panic!("{}", error.render(&printed))), module);
+    assert_eq!(check(&module), []);
 }
 
 #[test]

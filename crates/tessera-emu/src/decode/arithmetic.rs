@@ -3,11 +3,12 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Operand, Type, Word};
 
-use super::{Builder, Mods, Result};
+use super::modifiers::Mods;
+use super::{Builder, Result};
 use crate::ops::convert::{self, Conversion};
 use crate::ops::float::{self, Flags};
 use crate::ops::round::Directed;
-use crate::ops::{Map, Test, half, integer, video};
+use crate::ops::{Map, Test, half, integer};
 use crate::program::{Connective, Op, Pred, Reg};
 
 fn is_half(ty: Type) -> bool {
@@ -20,12 +21,12 @@ fn flags(mods: Mods<'_>) -> Flags {
         sat: mods.has(Word::Sat),
         relu: mods.has(Word::Relu),
         nan: mods.has(Word::Nan),
-        directed: mods.words().find_map(Directed::of),
+        directed: mods.pick(Directed::of),
     }
 }
 
 fn connective(mods: Mods<'_>) -> Option<Connective> {
-    mods.words().find_map(|word| match word {
+    mods.pick(|word| match word {
         Word::And => Some(Connective::And),
         Word::Or => Some(Connective::Or),
         Word::Xor => Some(Connective::Xor),
@@ -65,8 +66,9 @@ impl Builder<'_> {
             "addc" | "subc" | "madc" => return self.carry(mnemonic, mods, operands),
             "add" | "sub" | "mad" if mods.has(Word::Cc) => return self.carry(mnemonic, mods, operands),
             "lop3" if operands.len() == 6 => return self.logic_predicate(mods, operands),
-            "vadd2" | "vadd4" | "vsub2" | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2" | "vabsdiff4" | "vmin2" | "vmin4"
-            | "vmax2" | "vmax4" | "vset2" | "vset4" => return self.video(mnemonic, mods, operands),
+            "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr" | "vset" | "vmad" | "vadd2" | "vadd4" | "vsub2"
+            | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2" | "vabsdiff4" | "vmin2" | "vmin4" | "vmax2" | "vmax4" | "vset2"
+            | "vset4" => return self.video(mnemonic, mods, operands),
             _ => {}
         }
         let ty = mods.ty()?;
@@ -118,16 +120,39 @@ impl Builder<'_> {
         if ty == Type::Pred {
             return self.predicates("mov", operands);
         }
+        if mods.any(&[Word::V2, Word::V4]).is_some() {
+            return self.move_vector(ty.bits() == 64, to, from);
+        }
         match (to, from) {
+            (to @ (Operand::Register(_) | Operand::Sink), Operand::Register(_)) if ty == Type::B128 => {
+                let (halves, to) = (self.pair_source(from)?, self.pair_target(to)?);
+                self.move_each(true, &to, &halves)?;
+            }
+            (Operand::Vector(parts), from) if ty == Type::B128 && parts.len() == 4 => {
+                // Four words: two of each half.
+                let halves = self.pair_source(from)?;
+                for (parts, half) in parts.chunks(2).zip(halves) {
+                    let to = parts.iter().map(|part| self.target(part)).collect::<Result<_>>()?;
+                    self.emit(Op::Unpack { to, from: half, bits: 32 });
+                }
+            }
+            (to, Operand::Vector(parts)) if ty == Type::B128 && parts.len() == 4 => {
+                let to = self.pair_target(to)?;
+                for (parts, half) in parts.chunks(2).zip(to) {
+                    let from = parts.iter().map(|part| self.value(part, false)).collect::<Result<_>>()?;
+                    let to = half.unwrap_or_else(|| self.scratch(true));
+                    self.emit(Op::Pack { to, from, bits: 32 });
+                }
+            }
             (Operand::Vector(parts), from) if ty == Type::B128 => {
                 let halves = self.pair_source(from)?;
                 let to = parts.iter().map(|part| self.target(part)).collect::<Result<SmallVec<[_; 2]>>>()?;
-                self.move_each(&to, &halves)?;
+                self.move_each(true, &to, &halves)?;
             }
             (to, Operand::Vector(_)) if ty == Type::B128 => {
                 let halves = self.sources(from, true)?;
                 let to = self.pair_target(to)?;
-                self.move_each(&to, &halves)?;
+                self.move_each(true, &to, &halves)?;
             }
             (Operand::Vector(parts), from) => {
                 let bits = ty.bits() / parts.len().max(1) as u32;
@@ -152,13 +177,23 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Moves 64-bit registers, each from what it held before.
-    fn move_each(&mut self, to: &[Option<Reg>], from: &[Reg]) -> Result<()> {
-        let map = float::one_64("mov", Flags::default()).ok_or("no move of 64 bits")?;
-        if to.len() != from.len() || to.iter().flatten().chain(from).any(|reg| !reg.wide) {
-            return Err("two registers of 64 bits are needed".to_owned());
+    /// `mov.v2`, `mov.v4`: each element.
+    fn move_vector(&mut self, wide: bool, to: &Operand, from: &Operand) -> Result<bool> {
+        let from: SmallVec<[Reg; 4]> =
+            self.sources(from, wide)?.into_iter().map(|reg| Reg { slot: self.viewed(reg, wide), wide }).collect();
+        let to = Self::parts(to).iter().map(|part| self.target(part)).collect::<Result<SmallVec<[_; 4]>>>()?;
+        self.move_each(wide, &to, &from)?;
+        Ok(true)
+    }
+
+    /// Moves registers, each from what it held before.
+    fn move_each(&mut self, wide: bool, to: &[Option<Reg>], from: &[Reg]) -> Result<()> {
+        let map = if wide { float::one_64("mov", Flags::default()) } else { float::one("mov", Flags::default()) };
+        let map = map.ok_or("no move of registers")?;
+        if to.len() != from.len() || to.iter().flatten().chain(from).any(|reg| reg.wide != wide) {
+            return Err(format!("{} registers of {} bits are needed", from.len(), if wide { 64 } else { 32 }));
         }
-        let held: SmallVec<[Reg; 2]> = from.iter().map(|_| self.scratch(true)).collect();
+        let held: SmallVec<[Reg; 4]> = from.iter().map(|_| self.scratch(wide)).collect();
         for (held, from) in held.iter().zip(from) {
             self.prepare(Op::Map { run: map.run, to: *held, from: [from.slot; 4] });
         }
@@ -176,7 +211,7 @@ impl Builder<'_> {
         }
         let types: SmallVec<[Type; 2]> = mods.types().collect();
         let [to_ty, from_ty] = types[..] else { return Ok(false) };
-        let rounding = mods.words().find_map(convert::rounding);
+        let rounding = mods.pick(convert::rounding);
         let (to_float, from_float) = (convert::is_float(to_ty), convert::is_float(from_ty));
         let default =
             if from_float && !to_float { tessera_types::Rounding::TowardZero } else { tessera_types::Rounding::NearestEven };
@@ -228,6 +263,10 @@ impl Builder<'_> {
 
     /// `cvt.pack`: two integers, saturated, in the low part of what the third was shifted up by.
     fn cvt_pack(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
+        // There is none that does not saturate.
+        if !mods.has(Word::Sat) {
+            return Ok(false);
+        }
         let Some(ty) = mods.types().next() else { return Ok(false) };
         let ([to, a, b], rest) = (&operands[..3], &operands[3..]) else { return Ok(false) };
         let Some(map) = integer::pack(ty) else { return Ok(false) };
@@ -274,7 +313,7 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    fn compare(mods: Mods<'_>) -> Result<(Word, Type)> {
+    pub(super) fn compare(mods: Mods<'_>) -> Result<(Word, Type)> {
         const HOW: [Word; 18] = [
             Word::Eq,
             Word::Ne,
@@ -296,36 +335,6 @@ impl Builder<'_> {
             Word::Unordered,
         ];
         Ok((mods.any(&HOW).ok_or("the comparison is missing")?, mods.ty()?))
-    }
-
-    /// Packed bytes or halves: `vadd4` and its kin.
-    fn video(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
-        let [to, a, b, c] = operands else { return Ok(false) };
-        let types: SmallVec<[Type; 3]> = mods.types().collect();
-        let signed = |index: usize| types.get(index).is_some_and(|ty| *ty == Type::S32);
-        let compares = mnemonic.starts_with("vset");
-        let how = match &mnemonic[..mnemonic.len() - 1] {
-            "vset" => video::How::Set(Self::compare(mods)?.0),
-            "vadd" => video::How::Add,
-            "vsub" => video::How::Subtract,
-            "vavrg" => video::How::Average,
-            "vabsdiff" => video::How::Difference,
-            "vmin" => video::How::Least,
-            _ => video::How::Most,
-        };
-        let video = video::Video {
-            how,
-            bytes: mnemonic.ends_with('4'),
-            to: !compares && signed(0),
-            a: signed(usize::from(!compares)),
-            b: signed(if compares { 1 } else { 2 }),
-            saturate: mods.has(Word::Sat),
-            sum: mods.has(Word::Add),
-        };
-        let from = [self.source(a, false)?, self.source(b, false)?, self.source(c, false)?];
-        let to = self.destination(to, false)?;
-        self.emit(Op::Video { video, to, from });
-        Ok(true)
     }
 
     fn setp(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -394,7 +403,7 @@ impl Builder<'_> {
     }
 
     fn testp(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
-        let test = mods.words().find_map(|word| float::classify(word, mods.ty().ok()?));
+        let test = mods.pick(|word| float::classify(word, mods.ty().ok()?));
         let Some(test) = test else { return Ok(false) };
         let from = self.test_sources(&test, &[&operands[1]])?;
         let to = self.flag(&operands[0])?;
@@ -419,8 +428,7 @@ impl Builder<'_> {
         let zero = self.constant(0, false);
         let mut from = self.test_sources(&test, &[c])?;
         from[1] = zero;
-        self.predicate_names.push("scratch".to_owned());
-        let index = self.predicate_names.len() as u32 - 1;
+        let index = self.scratch_predicate();
         let wide = ty.bits() == 64;
         let (a, b) = (self.source(a, wide)?, self.source(b, wide)?);
         self.prepare(Op::Test { run: test.run, from, to: Some(index), other: None, combine: None });
@@ -482,7 +490,11 @@ fn comparison(how: Word, ty: Type, ftz: bool) -> Option<Test> {
 fn operation(mnemonic: &str, mods: Mods<'_>, ty: Type, count: usize) -> Option<Map> {
     let flags = flags(mods);
     if is_half(ty) {
-        return half::arithmetic(mnemonic, ty, flags);
+        return match (mods.has(Word::XorSign) && mods.has(Word::Abs), mods.has(Word::Oob)) {
+            (true, _) => half::extreme_magnitude(mnemonic == "max", ty, flags),
+            (false, true) => half::fused_in_bounds(ty, flags),
+            (false, false) => half::arithmetic(mnemonic, ty, flags),
+        };
     }
     match (ty, count) {
         (Type::F32, 2) if mods.has(Word::Abs) || mods.has(Word::XorSign) => {

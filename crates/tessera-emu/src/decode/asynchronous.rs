@@ -4,8 +4,9 @@ use smallvec::SmallVec;
 use tessera_ptx::{Address, Operand, Type, Word};
 
 use super::memory::change;
+use super::modifiers::Mods;
 use super::operands::order;
-use super::{Builder, Mods, Result};
+use super::{Builder, Result};
 use crate::program::{Bulk, BulkEnd, MbarrierOp, Op, Order, Reg, Signal, Space};
 
 impl Builder<'_> {
@@ -48,7 +49,7 @@ impl Builder<'_> {
             Word::PendingCount,
         ]);
         // Without a space the address is generic.
-        let space = mods.words().find_map(super::operands::space_of).unwrap_or(Space::Generic);
+        let space = mods.pick(super::operands::space_of).unwrap_or(Space::Generic);
         let (order, scope) = order(mods, Order::AcqRel);
         let relaxed = order == Order::Relaxed;
         let send = |builder: &mut Self, at: usize, op: MbarrierOp| -> Result<bool> {
@@ -171,7 +172,7 @@ impl Builder<'_> {
             (true, None) => return Ok(false),
             (false, _) => None,
         };
-        let spaces: SmallVec<[Space; 4]> = mods.words().filter_map(super::operands::space_of).collect();
+        let spaces: SmallVec<[Space; 4]> = mods.each(super::operands::space_of).collect();
         let [to_space, from_space, ..] = spaces[..] else { return Ok(false) };
         let to = self.end(&operands[0], to_space)?;
         let from = self.end(&operands[1], from_space)?;

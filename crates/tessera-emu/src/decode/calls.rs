@@ -53,16 +53,13 @@ impl<'m> Builder<'m> {
         let none: &[Operand] = &[];
         let (results, callee, arguments) = match operands {
             [Operand::List(results), callee, Operand::List(arguments), ..] => (&results[..], callee, &arguments[..]),
+            [Operand::List(results), callee, ..] => (&results[..], callee, none),
             [callee, Operand::List(arguments), ..] => (none, callee, &arguments[..]),
             [callee, ..] => (none, callee, none),
             [] => return Err("a call names a function".to_owned()),
         };
         let Operand::Symbol(name, _) = callee else { return self.call_pointer(results, callee, arguments) };
-        let found = self.module.items.iter().find_map(|item| match item {
-            Item::Function(function) if function.name == *name && function.body.is_some() => Some(function),
-            _ => None,
-        });
-        let Some(found) = found else { return self.call_system(name, arguments) };
+        let Some(found) = self.module.function(name) else { return self.call_system(name, arguments) };
         if found.kind == FunctionKind::Entry {
             return Err(format!("`{name}` is a kernel and cannot be called here"));
         }
@@ -71,7 +68,7 @@ impl<'m> Builder<'m> {
         }
         // A guarded call jumps over the function where the guard does not hold.
         let guarded = self.jump_over();
-        if self.calls.contains(name) {
+        if self.calls.contains(&found.name) {
             let routine = self.routine_of(found)?;
             self.emit_call(Callee::Routine(routine), results, arguments)?;
         } else {
@@ -260,7 +257,7 @@ impl<'m> Builder<'m> {
         while let Some(index) = self.waiting.pop() {
             let name = self.routine_names[index as usize].clone();
             let module = self.module;
-            let Some(function) = module.functions().find(|function| function.name == name) else { continue };
+            let Some(function) = module.function(&name) else { continue };
             let first_slot = self.slots.len() as u32;
             let first_predicate = self.predicate_names.len() as u32;
             let routine = self.routines[index as usize].clone();

@@ -3,9 +3,24 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Operand, Type, Word};
 
+use super::modifiers::Mods;
 use super::operands::space;
-use super::{Builder, Mods, Result};
+use super::{Builder, Result};
+use crate::ops::round::Directed;
 use crate::program::{Mma, Op, Piece, Reg, Wgmma, WgmmaA};
+
+/// Whether single bits are compared rather than joined, before they are counted.
+fn reduction(mods: Mods<'_>) -> bool {
+    let words: SmallVec<[Word; 2]> =
+        mods.each(|word| matches!(word, Word::Xor | Word::And | Word::Popc).then_some(word)).collect();
+    words.first() == Some(&Word::Xor)
+}
+
+/// Whether A and B are spread by rows.
+fn by_rows(mods: Mods<'_>) -> [bool; 2] {
+    let words: SmallVec<[Word; 2]> = mods.each(|word| matches!(word, Word::Row | Word::Col).then_some(word)).collect();
+    [words.first() == Some(&Word::Row), words.get(1) == Some(&Word::Row)]
+}
 
 impl Builder<'_> {
     pub(super) fn matrix(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -69,19 +84,17 @@ impl Builder<'_> {
             b,
             c,
             saturate: mods.has(Word::Satfinite),
-            xor: mods.has(Word::Xor),
-            sparse,
+            xor: reduction(mods),
+            sparse: sparse.filter(|_| mods.any(&[Word::Sp, Word::SpOrdered]).is_some()),
+            directed: mods.pick(Directed::of),
+            by_rows: by_rows(mods),
         };
-        crate::exec::matrix::supported(&mma)?;
         self.emit(Op::Mma(Box::new(mma)));
         Ok(true)
     }
 
     fn wmma(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
         let Some((m, n, k)) = mods.shape() else { return Ok(false) };
-        if !matches!((m, n, k), (16, 16, 16 | 8) | (32, 8, 16) | (8, 32, 16) | (8, 8, 4)) {
-            return Err(format!("`wmma` has no shape m{m}n{n}k{k} here"));
-        }
         if mods.has(Word::Mma) {
             let types: SmallVec<[Type; 4]> = mods.types().collect();
             let types = match types[..] {
@@ -94,8 +107,21 @@ impl Builder<'_> {
             let wide = types[1] == Type::F64;
             let (a, b, c) = (self.sources(a, wide)?.to_vec(), self.sources(b, wide)?.to_vec(), self.sources(c, wide)?.to_vec());
             let d = self.results(d)?;
-            let saturate = mods.has(Word::Satfinite);
-            self.emit(Op::Wmma(Box::new(Mma { shape: (m, n, k), types, d, a, b, c, saturate, xor: false, sparse: None })));
+            let mma = Mma {
+                shape: (m, n, k),
+                types,
+                d,
+                a,
+                b,
+                c,
+                saturate: mods.has(Word::Satfinite),
+                xor: reduction(mods),
+                sparse: None,
+                directed: mods.pick(Directed::of),
+                // How the pieces lie in memory, their loads have said.
+                by_rows: by_rows(mods),
+            };
+            self.emit(Op::Wmma(Box::new(mma)));
             return Ok(true);
         }
         let (rows, columns) = match mods.any(&[Word::MatrixA, Word::MatrixB]) {
@@ -133,7 +159,15 @@ impl Builder<'_> {
         }
         let Some((_, n, k)) = mods.shape() else { return Ok(false) };
         let types: SmallVec<[Type; 3]> = mods.types().collect();
-        let (&[d_ty, a_ty, b_ty], [d, a, b, scale, rest @ ..]) = (&types[..], operands) else { return Ok(false) };
+        let (&[d_ty, a_ty, b_ty], [d, a, b, rest @ ..]) = (&types[..], operands) else { return Ok(false) };
+        let (sparse, rest) = match (mods.has(Word::Sp), rest) {
+            (true, [metadata, Operand::Int(selector), rest @ ..]) => {
+                (Some((self.value(metadata, false)?, *selector as u32)), rest)
+            }
+            (true, _) => return Ok(false),
+            (false, rest) => (None, rest),
+        };
+        let [scale, rest @ ..] = rest else { return Ok(false) };
         let in_registers = matches!(a, Operand::Vector(_));
         let a = match in_registers {
             true => WgmmaA::Registers(self.sources(a, false)?.to_vec()),
@@ -164,7 +198,12 @@ impl Builder<'_> {
             transpose_a,
             transpose_b,
             saturate: mods.has(Word::Satfinite),
+            sparse,
         };
+        // Single bits have no other operation.
+        if a_ty == Type::B1 && reduction(mods) {
+            return Ok(false);
+        }
         crate::exec::wgmma::supported(&wgmma)?;
         self.emit(Op::Wgmma(Box::new(wgmma)));
         Ok(true)

@@ -3,14 +3,15 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Operand, Type, Word};
 
+use super::modifiers::Mods;
 use super::operands::{order, space};
-use super::{Builder, Mods, Result};
+use super::{Builder, Result};
 use crate::ops::integer;
 use crate::program::{Change, Fill, Op, Order, Reg, Space};
 
 /// The read-modify-write that an instruction names.
 pub(super) fn change(mods: Mods<'_>) -> Option<Change> {
-    mods.words().find_map(|word| match word {
+    mods.pick(|word| match word {
         Word::Add => Some(Change::Add),
         Word::Inc => Some(Change::Inc),
         Word::Dec => Some(Change::Dec),

@@ -9,16 +9,20 @@ mod calls;
 mod flow;
 mod matrix;
 mod memory;
+mod modifiers;
 mod operands;
+mod refused;
+mod video;
 mod warp;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tessera_ptx::{
-    Function, FunctionKind, Instruction, Item, Limit, Loc, Modifier, Module, Name, Register, Space as VariableSpace, Statement,
-    Type, Variable, Word,
+    Function, FunctionKind, Instruction, Item, Limit, Loc, Module, Name, Register, Space as VariableSpace, Statement, Variable,
 };
 
+use self::modifiers::Mods;
 use crate::program::{FUNCTION_WINDOW, Fill, Inst, Meta, Op, ParamSlot, Pred, Program, Reg, Routine, SHARED_START, STACK_BYTES};
 
 /// Bytes of a thread's local memory that `alloca` may take.
@@ -61,47 +65,6 @@ enum Binding {
     Predicate(u32),
 }
 
-/// The dotted parts of an instruction.
-#[derive(Clone, Copy)]
-struct Mods<'a>(&'a [Modifier]);
-
-impl<'a> Mods<'a> {
-    fn has(self, word: Word) -> bool {
-        self.0.contains(&Modifier::Word(word))
-    }
-
-    fn types(self) -> impl DoubleEndedIterator<Item = Type> + 'a {
-        self.0.iter().filter_map(|modifier| match modifier {
-            Modifier::Type(ty) => Some(*ty),
-            Modifier::Shape { .. } | Modifier::Word(_) => None,
-        })
-    }
-
-    fn words(self) -> impl Iterator<Item = Word> + 'a {
-        self.0.iter().filter_map(|modifier| match modifier {
-            Modifier::Word(word) => Some(*word),
-            Modifier::Shape { .. } | Modifier::Type(_) => None,
-        })
-    }
-
-    /// The last type.
-    fn ty(self) -> Result<Type> {
-        self.types().next_back().ok_or_else(|| "the instruction has no type".to_owned())
-    }
-
-    fn shape(self) -> Option<(u16, u16, u16)> {
-        self.0.iter().find_map(|modifier| match modifier {
-            Modifier::Shape { m, n, k } => Some((*m, *n, *k)),
-            Modifier::Type(_) | Modifier::Word(_) => None,
-        })
-    }
-
-    /// The first of the words that is present.
-    fn any(self, words: &[Word]) -> Option<Word> {
-        self.words().find(|word| words.contains(word))
-    }
-}
-
 struct Frame<'m> {
     registers: &'m [Register],
     bindings: Vec<Binding>,
@@ -123,6 +86,7 @@ struct Builder<'m> {
     dynamic: Vec<(u32, i64)>,
     dynamic_align: u32,
     shared_end: u32,
+    shared_floor: u32,
     local_end: u32,
     scopes: Vec<BTreeMap<Name, Place>>,
     frame: Frame<'m>,
@@ -153,7 +117,7 @@ struct Builder<'m> {
 
 /// Bytes and alignment of a variable; an open extent counts as none.
 pub(crate) fn layout(variable: &Variable) -> Option<(u64, u64)> {
-    let element = u64::from(variable.ty.bits().div_ceil(8));
+    let element = u64::from(variable.ty.bits().div_ceil(8) * variable.lanes);
     let mut bytes = element;
     for extent in &variable.extents {
         bytes = bytes.checked_mul(extent.unwrap_or(0))?;
@@ -195,6 +159,7 @@ pub(crate) fn translate(
         dynamic: Vec::new(),
         dynamic_align: 16,
         shared_end: SHARED_START,
+        shared_floor: SHARED_START,
         local_end: 0,
         scopes: vec![BTreeMap::new()],
         frame: Frame { registers: &entry.registers, bindings: vec![Binding::None; entry.registers.len()], returns: Vec::new() },
@@ -225,7 +190,13 @@ impl<'m> Builder<'m> {
                 Item::Function(function) if function.kind == FunctionKind::Device && function.body.is_some() => {
                     self.declare(&function.name, Place::Function(function_address(index)));
                 }
-                Item::Function(_) | Item::Section { .. } | Item::File { .. } => {}
+                Item::Alias { name, of } => {
+                    let device = |item: &Item| matches!(item, Item::Function(found) if found.name == *of && found.body.is_some());
+                    if let Some(at) = self.module.items.iter().position(device) {
+                        self.declare(name, Place::Function(function_address(at)));
+                    }
+                }
+                Item::Function(_) | Item::Section { .. } | Item::File { .. } | Item::Pragma(_) => {}
             }
         }
         self.scopes.push(BTreeMap::new());
@@ -277,6 +248,7 @@ impl<'m> Builder<'m> {
             params,
             static_shared: self.shared_end - SHARED_START,
             dynamic_start,
+            shared_floor: self.shared_floor,
             local_bytes: kernel_frame + stack,
             kernel_frame,
             frame: self.frame_slot,
@@ -286,6 +258,7 @@ impl<'m> Builder<'m> {
             min_blocks: None,
             max_registers: None,
             cluster: None,
+            explicit_cluster: false,
             register_estimate: 0,
         };
         for limit in &entry.limits {
@@ -295,7 +268,13 @@ impl<'m> Builder<'m> {
                 Limit::MinBlocks(blocks) => program.min_blocks = Some(blocks),
                 Limit::MaxRegisters(count) => program.max_registers = Some(count),
                 Limit::Cluster(extents) => program.cluster = Some(extents),
-                Limit::MaxBlocks(_) | Limit::MaxClusterRank(_) | Limit::ExplicitCluster | Limit::NoReturn => {}
+                Limit::ExplicitCluster => program.explicit_cluster = true,
+                Limit::BlocksAreClusters => return Err("`.blocksareclusters`: a grid counts blocks here".to_owned()),
+                Limit::MaxBlocks(_)
+                | Limit::MaxClusterRank(_)
+                | Limit::NoReturn
+                | Limit::Preserve(_)
+                | Limit::PreserveControl(_) => {}
             }
         }
         program.register_estimate = flow::pressure(&program);
@@ -409,6 +388,9 @@ impl<'m> Builder<'m> {
             self.current.mnemonic.push('.');
             self.current.mnemonic.push_str(&modifier.to_string());
         }
+        if let Some(reason) = refused::reason(&self.current.mnemonic) {
+            return Err(format!("`{}` is not executed: {reason}", self.current.mnemonic));
+        }
         self.guard = match instruction.guard {
             None => Pred::TRUE,
             Some(guard) => {
@@ -417,7 +399,8 @@ impl<'m> Builder<'m> {
                 Pred { index: predicate, negated: guard.negated }
             }
         };
-        let mods = Mods(&instruction.modifiers);
+        let seen = Cell::new(0);
+        let mods = Mods::new(&instruction.modifiers, &seen);
         let operands = &instruction.operands[..];
         let mnemonic = row.mnemonic();
         let done = match mnemonic {
@@ -434,6 +417,9 @@ impl<'m> Builder<'m> {
         };
         if !done {
             return Err(format!("`{}` is not executed by this emulator", self.current.mnemonic));
+        }
+        if let Some(unseen) = mods.unseen(mnemonic) {
+            return Err(format!("`.{unseen}` of `{}` is not executed by this emulator", self.current.mnemonic));
         }
         if self.code.len() > MOST_OPERATIONS {
             return Err(format!("the kernel has more than {MOST_OPERATIONS} operations"));
@@ -477,64 +463,5 @@ impl<'m> Builder<'m> {
     fn push(&mut self, op: Op, guard: Pred) {
         self.code.push(Inst { op, guard });
         self.meta.push(self.current.clone());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Translates each instruction of a file that uses every row of the table, alone; what is refused is listed here.
-    #[test]
-    fn every_row_is_executed_or_listed() {
-        let text = include_str!("../../../tessera-ptx/tests/ptx/instructions.ptx");
-        let mut module = tessera_ptx::parse(text).unwrap();
-        let globals: BTreeMap<Name, u64> =
-            ["table", "half"].into_iter().zip([0x7_0000_0000, 0x7_0000_1000]).map(|(name, at)| (Name::from(name), at)).collect();
-        let at = module
-            .items
-            .iter()
-            .position(|item| matches!(item, Item::Function(found) if found.kind == FunctionKind::Entry))
-            .unwrap();
-        let Item::Function(entry) = module.items.remove(at) else { panic!("a kernel stands there") };
-        let mut refused = BTreeMap::new();
-        let mut tried = 0;
-        each(entry.body.as_deref().unwrap(), &mut |instruction| {
-            tried += 1;
-            let mut alone = entry.clone();
-            keep(alone.body.as_mut().unwrap(), instruction);
-            if let Err(refusal) = translate(&module, &globals, &alone) {
-                refused.insert(refusal.message, refusal.line);
-            }
-        });
-        assert!(tried > 200, "{tried}");
-        let refused: Vec<String> = refused.into_keys().collect();
-        let wanted = [
-            "`cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes` is not executed by this emulator",
-            "`mma.sp` is not executed by this emulator",
-        ];
-        assert_eq!(refused, wanted);
-    }
-
-    fn each<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Instruction)) {
-        for statement in statements {
-            match statement {
-                Statement::Instruction(instruction) => visit(instruction),
-                Statement::Block(inner) => each(inner, visit),
-                _ => {}
-            }
-        }
-    }
-
-    /// Leaves one instruction, and everything that is none.
-    fn keep(statements: &mut Vec<Statement>, wanted: &Instruction) {
-        statements.retain_mut(|statement| match statement {
-            Statement::Instruction(instruction) => instruction.line.0 == wanted.line.0,
-            Statement::Block(inner) => {
-                keep(inner, wanted);
-                true
-            }
-            _ => true,
-        });
     }
 }

@@ -3,9 +3,10 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Address, Base, Name, Operand, RegId, Special, Type, Word};
 
-use super::{Binding, Builder, Mods, Place, Result};
+use super::modifiers::Mods;
+use super::{Binding, Builder, Place, Result};
 use crate::ops::{Map, Test, integer};
-use crate::program::{Addr, Fill, Op, Order, Pred, Reg, Scope, Space};
+use crate::program::{Addr, Fill, Op, Order, Pred, RESERVED_OFFSETS, Reg, Scope, Space};
 
 impl Builder<'_> {
     pub(super) fn new_slot(&mut self, fill: Fill, name: &str) -> u32 {
@@ -113,10 +114,26 @@ impl Builder<'_> {
             Operand::Register(id) => (self.predicate_of(*id)?, false),
             Operand::Not(id) => (self.predicate_of(*id)?, true),
             Operand::Int(value) => return Ok(if *value != 0 { Pred::TRUE } else { Pred::FALSE }),
+            Operand::Special(special) => return self.special_predicate(*special),
             _ => return Err("a predicate is needed".to_owned()),
         };
         self.current.reads_predicates.push(index);
         Ok(Pred { index, negated })
+    }
+
+    /// A special register that is a predicate.
+    fn special_predicate(&mut self, special: Special) -> Result<Pred> {
+        let test = integer::compare(Word::Ne, Type::U32).ok_or("no comparison of integers")?;
+        let (slot, zero) = (self.special(special)?.slot, self.constant(0, false));
+        let index = self.scratch_predicate();
+        self.prepare(Op::Test { run: test.run, from: [slot, zero, zero, zero], to: Some(index), other: None, combine: None });
+        Ok(Pred { index, negated: false })
+    }
+
+    /// A predicate that only this instruction sees.
+    pub(super) fn scratch_predicate(&mut self) -> u32 {
+        self.predicate_names.push("scratch".to_owned());
+        self.predicate_names.len() as u32 - 1
     }
 
     /// A predicate as a destination; none for `_`.
@@ -138,7 +155,7 @@ impl Builder<'_> {
         Ok(self.viewed(reg, wide))
     }
 
-    fn viewed(&mut self, reg: Reg, wide: bool) -> u32 {
+    pub(super) fn viewed(&mut self, reg: Reg, wide: bool) -> u32 {
         if reg.wide == wide {
             return reg.slot;
         }
@@ -163,7 +180,13 @@ impl Builder<'_> {
             Operand::F64(bits) => self.constant(u64::from((f64::from_bits(*bits) as f32).to_bits()), false),
             Operand::Symbol(name, offset) => return Ok(self.symbol(name, *offset, wide)?.0),
             Operand::Special(special) => return self.special(*special),
-            Operand::Not(_) | Operand::Address(_) | Operand::Vector(_) | Operand::List(_) | Operand::Pair(_) | Operand::Sink => {
+            Operand::Not(_)
+            | Operand::Address(_)
+            | Operand::Vector(_)
+            | Operand::List(_)
+            | Operand::Pair(_)
+            | Operand::Part { .. }
+            | Operand::Sink => {
                 return Err("a register or a number is needed".to_owned());
             }
         };
@@ -185,8 +208,17 @@ impl Builder<'_> {
             self.prepare(Op::Clock { to, which: special });
             return Ok(to);
         }
-        if special == Special::IsExplicitCluster {
-            return Err("`%is_explicit_cluster` is not executed by this emulator".to_owned());
+        match special {
+            Special::ReservedBegin | Special::ReservedEnd | Special::ReservedCap | Special::Reserved0 | Special::Reserved1 => {
+                self.shared_floor = RESERVED_OFFSETS[0];
+            }
+            Special::CurrentGraphExec => {
+                return Err("`%current_graph_exec`: graphs that kernels launch are not executed".to_owned());
+            }
+            Special::Counter(_) | Special::WideCounter(_) => {
+                return Err(format!("`{special}`: performance counters are not kept"));
+            }
+            _ => {}
         }
         let slot = match self.specials.get(&special) {
             Some(&slot) => slot,
@@ -323,7 +355,7 @@ impl Builder<'_> {
 
 /// The space that an instruction names.
 pub(super) fn space(mods: Mods<'_>) -> Space {
-    mods.words().find_map(space_of).unwrap_or(Space::Generic)
+    mods.pick(space_of).unwrap_or(Space::Generic)
 }
 
 pub(super) fn space_of(word: Word) -> Option<Space> {
@@ -339,7 +371,7 @@ pub(super) fn space_of(word: Word) -> Option<Space> {
 
 /// The order and scope that an instruction names.
 pub(super) fn order(mods: Mods<'_>, default: Order) -> (Order, Scope) {
-    let order = mods.words().find_map(|word| match word {
+    let order = mods.pick(|word| match word {
         Word::Weak => Some(Order::Weak),
         Word::Relaxed | Word::Volatile => Some(Order::Relaxed),
         Word::Acquire => Some(Order::Acquire),
@@ -348,7 +380,7 @@ pub(super) fn order(mods: Mods<'_>, default: Order) -> (Order, Scope) {
         Word::Sc => Some(Order::Sc),
         _ => None,
     });
-    let scope = mods.words().find_map(|word| match word {
+    let scope = mods.pick(|word| match word {
         Word::Cta => Some(Scope::Cta),
         Word::Cluster => Some(Scope::Cluster),
         Word::Gpu | Word::Gl => Some(Scope::Gpu),

@@ -2,8 +2,9 @@
 
 use tessera_ptx::{Operand, Type, Word};
 
+use super::modifiers::Mods;
 use super::operands::order;
-use super::{Builder, Mods, Result};
+use super::{Builder, Result};
 use crate::program::{BarrierKind, Op, Order, Pred, Scope, Shuffle, Vote};
 
 impl Builder<'_> {

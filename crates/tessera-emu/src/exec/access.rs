@@ -117,11 +117,11 @@ impl Cluster<'_> {
             let message = format!("an access of {bytes} bytes at shared address {address:#x}: the cluster has no block {rank}");
             return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
         };
-        if offset < SHARED_START || u64::from(offset) + u64::from(bytes) > block.shared.len() as u64 {
+        let floor = self.launch.program.shared_floor;
+        if offset < floor || u64::from(offset) + u64::from(bytes) > block.shared.len() as u64 {
             let end = block.shared.len();
-            let message = format!(
-                "an access of {bytes} bytes at shared address {offset:#x}: the block's memory is {SHARED_START:#x} to {end:#x}"
-            );
+            let message =
+                format!("an access of {bytes} bytes at shared address {offset:#x}: the block's memory is {floor:#x} to {end:#x}");
             return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
         }
         if rank != own && block.live_warps == 0 {

@@ -9,23 +9,12 @@ use tessera_ptx::Type;
 use tessera_types::element;
 
 use super::access::{Kind, Target, addresses};
-use super::{Cluster, Fault, Warp};
+use super::{Cluster, Fault, Warp, quad_pairs, sparse};
 use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES, Slot};
 use crate::ops::half::to_f16;
-use crate::ops::round::NAN_F32;
+use crate::ops::round::{self, NAN_F32, Operation};
 use crate::program::{Addr, Mma, Op, Order, Reg, Scope};
-
-/// Refuses what is not executed.
-pub(crate) fn supported(mma: &Mma) -> Result<(), String> {
-    if mma.sparse.is_some() {
-        return Err("`mma.sp` is not executed by this emulator".to_owned());
-    }
-    if mma.shape.1 != 8 || (mma.shape == (8, 8, 4) && mma.types[1] == Type::F16) {
-        return Err("this shape of `mma` is not executed by this emulator".to_owned());
-    }
-    Ok(())
-}
 
 /// The number that a floating-point code stands for.
 pub(super) fn decode(ty: Type, code: u64) -> f32 {
@@ -230,7 +219,11 @@ pub(super) fn dot<'a>(mma: &Mma, pairs: impl Iterator<Item = (&'a u64, &'a u64)>
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
     match a_ty {
         Type::F64 => {
-            let sum = pairs.fold(f64::from_bits(c), |sum, (a, b)| f64::from_bits(*a).mul_add(f64::from_bits(*b), sum));
+            let fused = |a: f64, b: f64, sum: f64| match mma.directed {
+                None => a.mul_add(b, sum),
+                Some(mode) => round::double(Operation::Fma, mode, a, b, sum),
+            };
+            let sum = pairs.fold(f64::from_bits(c), |sum, (a, b)| fused(f64::from_bits(*a), f64::from_bits(*b), sum));
             sum.to_bits()
         }
         Type::S8 | Type::U8 | Type::S4 | Type::U4 => {
@@ -254,16 +247,24 @@ pub(super) fn dot<'a>(mma: &Mma, pairs: impl Iterator<Item = (&'a u64, &'a u64)>
 fn multiply(warp: &mut Warp, mma: &Mma) {
     let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
+    if quad_pairs::is_one(mma) {
+        return quad_pairs::multiply(warp, mma);
+    }
     let read = |reg: Reg, lane: usize| warp.value(reg, lane);
-    let a = operand(&read, &mma.a, a_ty, m, k, true);
+    let places = mma.sparse.map(|places| sparse::places(&read, places, a_ty, k));
+    let stored = if places.is_some() { k / 2 } else { k };
+    let a = operand(&read, &mma.a, a_ty, m, stored, true);
     let b = operand(&read, &mma.b, b_ty, n, k, false);
     let mut results = vec![0u64; m * n];
     for row in 0..m {
         for column in 0..n {
             let (reg, lane, shift) = place(row, column, c_ty == Type::F16);
             let c = warp.value(mma.c[reg], lane) >> shift;
-            let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
-            results[row * n + column] = dot(mma, pairs, c);
+            let (a, b) = (&a[row * stored..][..stored], &b[column * k..][..k]);
+            results[row * n + column] = match &places {
+                None => dot(mma, a.iter().zip(b), c),
+                Some(places) => dot(mma, a.iter().zip(places[row * stored..][..stored].iter().map(|&at| &b[at])), c),
+            };
         }
     }
     if d_ty == Type::F16 {

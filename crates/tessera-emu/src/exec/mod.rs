@@ -14,8 +14,10 @@ mod collective;
 mod diverge;
 pub(crate) mod matrix;
 mod print;
+mod quad_pairs;
 mod run;
 mod schedule;
+mod sparse;
 mod step;
 pub(crate) mod tensor;
 pub(crate) mod undefined;
@@ -34,7 +36,7 @@ use crate::findings::Findings;
 use crate::lanes::{FULL, LANES, Slot};
 use crate::memory::Heap;
 use crate::options::{LaunchOptions, Schedule};
-use crate::program::{Fill, NOWHERE, Program, RANK_SHIFT, SHARED_START};
+use crate::program::{Fill, NOWHERE, Program, RANK_SHIFT, RESERVED_OFFSETS, SHARED_START};
 use crate::sanitize::{GlobalShadow, Sanitizer};
 
 pub(crate) use access::Target;
@@ -411,14 +413,23 @@ fn fill_special(launch: &Launch<'_>, rank: usize, block: [u32; 3], warp: u32, sp
         Special::Nsmid => launch.multiprocessors,
         Special::DynamicSmemSize => launch.shared_bytes,
         Special::TotalSmemSize | Special::AggrSmemSize => launch.program.dynamic_start + launch.shared_bytes,
-        Special::IsExplicitCluster
-        | Special::Gridid
+        Special::IsExplicitCluster => u32::from(launch.program.cluster.is_some() || launch.options.cluster.is_some()),
+        // What the driver keeps for itself lies at the start of a block's window.
+        Special::ReservedBegin => 0,
+        Special::ReservedEnd | Special::ReservedCap => SHARED_START,
+        Special::Reserved0 => RESERVED_OFFSETS[0],
+        Special::Reserved1 => RESERVED_OFFSETS[1],
+        Special::Gridid
         | Special::Clock
         | Special::ClockHi
         | Special::Clock64
         | Special::Globaltimer
         | Special::GlobaltimerLo
-        | Special::GlobaltimerHi => 0,
+        | Special::GlobaltimerHi
+        | Special::CurrentGraphExec
+        | Special::Environment(_)
+        | Special::Counter(_)
+        | Special::WideCounter(_) => 0,
     };
     if special.ty().bits() == 64 { Slot::wide(u64::from(value)) } else { Slot::narrow(value) }
 }

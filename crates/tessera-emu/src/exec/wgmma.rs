@@ -125,10 +125,8 @@ pub(super) fn mark(warp: &mut Warp, wgmma: &Wgmma) {
     if busy.is_empty() {
         return;
     }
-    if let WgmmaA::Registers(regs) = &wgmma.a {
-        for reg in regs {
-            busy[reg.slot as usize] = Busy::Operand;
-        }
+    for reg in wgmma.operands() {
+        busy[reg.slot as usize] = Busy::Operand;
     }
     for reg in &wgmma.d {
         busy[reg.slot as usize] = Busy::Accumulator;
@@ -264,6 +262,11 @@ impl Cluster<'_> {
         let [d_ty, a_ty, b_ty] = wgmma.types;
         let width = |ty: Type| if ty == Type::Tf32 { 32 } else { ty.bits() };
         let (n, k) = (usize::from(wgmma.n), usize::from(wgmma.k));
+        // What is stored of A, and where along K it stands.
+        let read = |reg: Reg, lane: usize| warp.value(reg, lane);
+        let places = wgmma.sparse.map(|places| super::sparse::places(&read, places, a_ty, k));
+        let stored = if places.is_some() { k / 2 } else { k };
+        let place = |row: usize, at: usize| places.as_ref().map_or(at, |places| places[row * stored + at]);
         let shape = |message: String| Fault::new(FindingKind::Matrix, 0, message);
         let b = Matrix::new(product.b, wgmma.transpose_b, width(b_ty)).map_err(shape)?;
         let row = (warp.index % 4) * ROWS as u32;
@@ -273,16 +276,17 @@ impl Cluster<'_> {
             WgmmaA::Registers(_) => None,
         };
         let registers = match &wgmma.a {
-            WgmmaA::Registers(regs) => register_operand(&|reg, lane| warp.value(reg, lane), regs, width(a_ty), k),
+            WgmmaA::Registers(regs) => register_operand(&read, regs, width(a_ty), stored),
             WgmmaA::Descriptor(_) => Vec::new(),
         };
         let lack = match &wgmma.a {
             WgmmaA::Registers(regs) => {
-                self.lack_of_registers(warp, product.pc, regs, k, |read| register_operand(read, regs, width(a_ty), k))
+                self.lack_of_registers(warp, product.pc, regs, stored, |read| register_operand(read, regs, width(a_ty), stored))
             }
             WgmmaA::Descriptor(_) => Lack::default(),
         };
-        let (a_range, b_range) = ((row, ROWS as u32, k as u32), (0, n as u32, k as u32));
+        let lack_places = self.lack_of_places(warp, product.pc, wgmma.sparse, a_ty, k);
+        let (a_range, b_range) = ((row, ROWS as u32, stored as u32), (0, n as u32, k as u32));
         if integers {
             let read = |ty: Type| move |code: u64| if ty == Type::B1 { (code & 1) as i32 } else { integer(ty, code) };
             let (a, lack_a) = match a {
@@ -299,8 +303,8 @@ impl Cluster<'_> {
                     (b, lack)
                 }
             };
-            self.follow_product(warp, wgmma, product, (&lack_a, &lack_b));
-            integer_product(warp, wgmma, product, &a, &b, (n, k));
+            self.follow_product(warp, wgmma, product, (&lack_a.or(&lack_places), &lack_b));
+            integer_product(warp, wgmma, product, (&a, stored, &place), &b, (n, k));
             return Ok(());
         }
         let sign = |negate: bool| if negate { -1.0f32 } else { 1.0 };
@@ -326,7 +330,7 @@ impl Cluster<'_> {
                 (across, lack)
             }
         };
-        self.follow_product(warp, wgmma, product, (&lack_a, &lack_b));
+        self.follow_product(warp, wgmma, product, (&lack_a.or(&lack_places), &lack_b));
         let packed = d_ty == Type::F16;
         let mut sums = vec![0.0f32; ROWS * n];
         if product.accumulate {
@@ -336,8 +340,8 @@ impl Cluster<'_> {
             });
         }
         for (row, sums) in sums.chunks_exact_mut(n).enumerate() {
-            for (at, b) in across.chunks_exact(n).enumerate() {
-                let a = a[row * k + at];
+            for at in 0..stored {
+                let (a, b) = (a[row * stored + at], &across[place(row, at) * n..][..n]);
                 for (sum, b) in sums.iter_mut().zip(b) {
                     *sum += a * b;
                 }
@@ -359,12 +363,20 @@ impl Cluster<'_> {
     }
 }
 
-fn integer_product(warp: &mut Warp, wgmma: &Wgmma, product: &Product, a: &[i32], b: &[i32], (n, k): (usize, usize)) {
+/// A's rows come with how many elements of each are stored, and where along K they stand.
+fn integer_product(
+    warp: &mut Warp,
+    wgmma: &Wgmma,
+    product: &Product,
+    (a, stored, place): (&[i32], usize, &dyn Fn(usize, usize) -> usize),
+    b: &[i32],
+    (n, k): (usize, usize),
+) {
     let mut results = vec![0i64; ROWS * n];
     for row in 0..ROWS {
         for column in 0..n {
-            let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
-            results[row * n + column] = pairs.map(|(a, b)| i64::from(a * b)).sum();
+            let products = (0..stored).map(|at| i64::from(a[row * stored + at] * b[column * k + place(row, at)]));
+            results[row * n + column] = products.sum();
         }
     }
     each_place(n, false, |row, column, reg, lane, _| {

@@ -57,7 +57,7 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
     put(&mma.d, d_ty, &results, |reg, lane, value| warp.set(reg, lane, value));
 }
 
-/// How many bytes behind the first element each one stands, by rows.
+/// How many bits behind the first element each one stands, by rows.
 fn offsets(warp: &Warp, stride: Option<Reg>, piece: Piece) -> Vec<u64> {
     let (rows, columns) = (u64::from(piece.rows), u64::from(piece.columns));
     let stride = match stride {
@@ -65,10 +65,10 @@ fn offsets(warp: &Warp, stride: Option<Reg>, piece: Piece) -> Vec<u64> {
         None if piece.by_rows => columns,
         None => rows,
     };
-    let bytes = u64::from(width(piece.ty) / 8);
+    let bits = u64::from(width(piece.ty));
     let place = |element: u64| {
         let (row, column) = (element / columns, element % columns);
-        bytes * if piece.by_rows { row * stride + column } else { column * stride + row }
+        bits * if piece.by_rows { row * stride + column } else { column * stride + row }
     };
     (0..rows * columns).map(place).collect()
 }
@@ -131,12 +131,14 @@ impl Cluster<'_> {
         piece: Piece,
     ) -> Result<(), Fault> {
         let start = Self::piece_start(warp, addr)?;
-        let bytes = width(piece.ty) / 8;
+        // Elements below a byte are taken from theirs.
+        let bits = width(piece.ty);
+        let bytes = (bits / 8).max(1);
         let own = usize::from(piece.rows) * usize::from(piece.columns) / LANES;
         let (mut codes, mut undefined, mut from) = (Vec::new(), Vec::new(), None);
         for (element, offset) in offsets(warp, stride, piece).into_iter().enumerate() {
             let lane = element / own.max(1);
-            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane) {
+            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset / 8), bytes, bytes, lane) {
                 Ok(target) => target,
                 Err(fault) => {
                     self.pass(warp, pc, fault)?;
@@ -148,10 +150,11 @@ impl Cluster<'_> {
             if self.sanitizer.is_some() {
                 self.observe(warp, target, bytes, lane, Self::piece_kind(false), pc);
             }
-            codes.push(self.read(warp, target, bytes, lane));
+            let piece_of = |word: u64| if bits < 8 { word >> (offset % 8) & ((1 << bits) - 1) } else { word };
+            codes.push(piece_of(self.read(warp, target, bytes, lane)));
             if warp.undefined.is_some() {
                 let lacking = self.undefined_bytes(Some(warp), target, bytes, Who::lane(warp, lane, pc));
-                undefined.push(lacking.bits.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+                undefined.push(piece_of(lacking.bits.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))));
                 from = from.or(lacking.first());
             }
         }
@@ -184,7 +187,7 @@ impl Cluster<'_> {
         let own = codes.len() / LANES;
         for (element, (offset, code)) in offsets(warp, stride, piece).into_iter().zip(codes).enumerate() {
             let lane = element / own.max(1);
-            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset), bytes, bytes, lane) {
+            let target = match self.resolve(warp, addr.space, start.wrapping_add(offset / 8), bytes, bytes, lane) {
                 Ok(target) => target,
                 Err(fault) => {
                     self.pass(warp, pc, fault)?;

@@ -158,6 +158,68 @@ pub(crate) fn arithmetic(mnemonic: &str, ty: Type, flags: Flags) -> Option<Map> 
     }
 }
 
+/// `.xorsign.abs`: the smaller or larger magnitude, with the product of the signs.
+pub(crate) fn extreme_magnitude(max: bool, ty: Type, flags: Flags) -> Option<Map> {
+    #[inline(always)]
+    fn sign(a: f32, b: f32, magnitude: f32) -> f32 {
+        f32::from_bits(magnitude.to_bits() | ((a.to_bits() ^ b.to_bits()) & 0x8000_0000))
+    }
+    macro_rules! each {
+        (|$a:ident, $b:ident| $magnitude:expr) => {
+            if flags.ftz {
+                by_half!(ty, |x, y| {
+                    let ($a, $b) = (flush_f16(x).abs(), flush_f16(y).abs());
+                    sign(x, y, $magnitude)
+                })
+            } else {
+                by_half!(ty, |x, y| {
+                    let ($a, $b) = (x.abs(), y.abs());
+                    sign(x, y, $magnitude)
+                })
+            }
+        };
+    }
+    match (max, flags.nan) {
+        (false, false) => each!(|a, b| least(a, b)),
+        (false, true) => each!(|a, b| or_nan(a, b, least)),
+        (true, false) => each!(|a, b| most(a, b)),
+        (true, true) => each!(|a, b| or_nan(a, b, most)),
+    }
+}
+
+/// The NaN that copies leave where they read outside of a tensor.
+const OUT_OF_BOUNDS: u32 = 0x7fff;
+
+/// `fma.rn.oob`: as `fma.rn`, but zero where an operand is the NaN that stands for what is outside of a tensor.
+pub(crate) fn fused_in_bounds(ty: Type, flags: Flags) -> Option<Map> {
+    #[inline(always)]
+    fn outside(a: u32, b: u32) -> bool {
+        a & 0xffff == OUT_OF_BOUNDS || b & 0xffff == OUT_OF_BOUNDS
+    }
+    macro_rules! fused {
+        ($from:path, $to:path, $relu:literal) => {{
+            #[inline(always)]
+            fn one(a: u32, b: u32, c: u32) -> u32 {
+                if outside(a, b) {
+                    return 0;
+                }
+                let sum = fused_odd($from(a as u16), $from(b as u16), $from(c as u16));
+                u32::from($to(if $relu { relu(sum) } else { sum }))
+            }
+            match matches!(ty, Type::F16x2 | Type::Bf16x2) {
+                false => Some(map!(|a: u32, b: u32, c: u32| -> u32 { one(a, b, c) })),
+                true => Some(map!(|a: u32, b: u32, c: u32| -> u32 { one(a, b, c) | one(a >> 16, b >> 16, c >> 16) << 16 })),
+            }
+        }};
+    }
+    match (matches!(ty, Type::F16 | Type::F16x2), flags.relu) {
+        (true, false) => fused!(convert::f16_to_f32, to_f16, false),
+        (true, true) => fused!(convert::f16_to_f32, to_f16, true),
+        (false, false) => fused!(convert::bf16_to_f32, to_bf16, false),
+        (false, true) => fused!(convert::bf16_to_f32, to_bf16, true),
+    }
+}
+
 /// `abs` and `neg` touch the sign bits alone.
 fn sign(mnemonic: &str, ty: Type) -> Option<Map> {
     let two = matches!(ty, Type::F16x2 | Type::Bf16x2);

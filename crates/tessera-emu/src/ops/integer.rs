@@ -415,7 +415,20 @@ pub(crate) fn pack(ty: Type) -> Option<Map> {
             })
         };
     }
+    // Of a word with n bits of each: `c` moves up by 2n.
+    macro_rules! narrow {
+        ($bits:literal, $low:literal, $high:literal) => {
+            map!(|a: i32, b: i32, c: u32| -> u32 {
+                let [a, b] = [a, b].map(|v| v.clamp($low, $high) as u32 & ((1 << $bits) - 1));
+                c << (2 * $bits) | a << $bits | b
+            })
+        };
+    }
     match ty {
+        Type::U4 => Some(narrow!(4, 0, 15)),
+        Type::S4 => Some(narrow!(4, -8, 7)),
+        Type::U2 => Some(narrow!(2, 0, 3)),
+        Type::S2 => Some(narrow!(2, -2, 1)),
         Type::U8 => Some(saturated!(u8, u8)),
         Type::S8 => Some(saturated!(i8, u8)),
         Type::U16 => Some(saturated!(u16, u16)),

@@ -1,9 +1,48 @@
-//! Packed integers in one register: four bytes or two halves (PTX ISA, "SIMD Video Instructions").
+//! Video instructions: integers of bytes and halves of registers, one at a time or several at once (PTX ISA, "Scalar Video
+//! Instructions", "SIMD Video Instructions").
 //!
-//! Each part of `a` and `b` is extended by its operand's type; the part's result is cut or saturated to the result's type, or
-//! all results are added to `c`. With `vadd4.u32.u32.u32`: `0x01ff_0203 + 0x0101_0101 = 0x0200_0304`.
+//! Each selected part of `a` and `b` is extended by its operand's type. Of several, the parts' results are cut or saturated to the
+//! result's type and packed, `c` keeping what the mask leaves out, or all are added to `c`. With `vadd4.u32.u32.u32`:
+//! `0x01ff_0203 + 0x0101_0101 = 0x0200_0304`. One alone is saturated to the part it is merged into `c` as, or goes on into a second
+//! operation with `c`. With `vadd.u32.u32.u32.sat d.b1, a.b0, b.h1, c`: the sum, at most 255, as byte 1 of `c`.
 
-use tessera_ptx::Word;
+use tessera_ptx::{Part, Word};
+
+/// A video instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Video {
+    Several(Several),
+    One(One),
+    Mad(Mad),
+}
+
+impl Video {
+    pub(crate) fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
+        match self {
+            Video::Several(video) => video.apply(a, b, c),
+            Video::One(video) => video.apply(a, b, c),
+            Video::Mad(video) => video.apply(a, b, c),
+        }
+    }
+
+    /// The undefined bits of the result, for those of the operands.
+    pub(crate) fn spread(&self, a: u32, b: u32, c: u32) -> u32 {
+        let whole = |any: u32| if any == 0 { 0 } else { u32::MAX };
+        match self {
+            Video::Several(video) => video.spread(a, b, c),
+            Video::One(One { a: side_a, b: side_b, then: Then::Merge(part), .. }) => {
+                let (bits, place) = bits_and_place(Some(*part));
+                let mask = ((1u32 << bits) - 1) << (place * bits);
+                let reaches = (side_a.bits(a) | side_b.bits(b)) != 0;
+                (c & !mask) | if reaches { mask } else { 0 }
+            }
+            Video::One(One { a: side_a, b: side_b, then: Then::Nothing, .. }) => whole(side_a.bits(a) | side_b.bits(b)),
+            Video::One(One { a: side_a, b: side_b, .. }) | Video::Mad(Mad { a: side_a, b: side_b, .. }) => {
+                whole(side_a.bits(a) | side_b.bits(b) | c)
+            }
+        }
+    }
+}
 
 /// What is computed of each pair of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,51 +53,45 @@ pub(crate) enum How {
     Difference,
     Least,
     Most,
+    /// By more than 31 places, or modulo 32.
+    ShiftLeft {
+        wrap: bool,
+    },
+    ShiftRight {
+        wrap: bool,
+    },
     Set(Word),
 }
 
-/// An instruction: which sides are signed, and what becomes of the results.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Video {
-    pub(crate) how: How,
-    /// Four bytes rather than two halves.
-    pub(crate) bytes: bool,
-    pub(crate) to: bool,
-    pub(crate) a: bool,
-    pub(crate) b: bool,
-    pub(crate) saturate: bool,
-    pub(crate) sum: bool,
-}
-
-impl Video {
-    pub(crate) fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
-        let bits = if self.bytes { 8 } else { 16 };
-        let (mut packed, mut sum) = (0, c);
-        for part in 0..32 / bits {
-            let take = |word: u32, signed: bool| {
-                let value = word >> (part * bits) & ((1 << bits) - 1);
-                if signed { (value << (32 - bits)) as i32 >> (32 - bits) } else { value as i32 }
-            };
-            let mut value = self.one(take(a, self.a), take(b, self.b));
-            if self.saturate {
-                let (low, high) = if self.to { (-1 << (bits - 1), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
-                value = value.clamp(low, high);
-            }
-            packed |= (value as u32 & ((1 << bits) - 1)) << (part * bits);
-            sum = sum.wrapping_add(value as u32);
-        }
-        if self.sum { sum } else { packed }
+impl How {
+    /// The operation's name is its mnemonic without `v` and the number of parts.
+    pub(crate) fn of(name: &str, wrap: bool, compare: Option<Word>) -> Option<How> {
+        Some(match (name, compare) {
+            ("set", Some(compare)) => How::Set(compare),
+            ("add", _) => How::Add,
+            ("sub", _) => How::Subtract,
+            ("avrg", _) => How::Average,
+            ("absdiff", _) => How::Difference,
+            ("min", _) => How::Least,
+            ("max", _) => How::Most,
+            ("shl", _) => How::ShiftLeft { wrap },
+            ("shr", _) => How::ShiftRight { wrap },
+            _ => return None,
+        })
     }
 
-    fn one(&self, a: i32, b: i32) -> i32 {
-        match self.how {
+    fn apply(self, a: i128, b: i128) -> i128 {
+        let by = |wrap: bool| if wrap { b & 31 } else { b.clamp(0, 32) };
+        match self {
             How::Add => a + b,
             How::Subtract => a - b,
-            How::Average => (a + b + i32::from(a + b >= 0)) >> 1,
+            How::Average => (a + b + i128::from(a + b >= 0)) >> 1,
             How::Difference => (a - b).abs(),
             How::Least => a.min(b),
             How::Most => a.max(b),
-            How::Set(how) => i32::from(match how {
+            How::ShiftLeft { wrap } => a << by(wrap),
+            How::ShiftRight { wrap } => a >> by(wrap),
+            How::Set(how) => i128::from(match how {
                 Word::Eq => a == b,
                 Word::Ne => a != b,
                 Word::Lt => a < b,
@@ -67,5 +100,191 @@ impl Video {
                 _ => a >= b,
             }),
         }
+    }
+}
+
+/// The bits from a place on, extended.
+fn take(word: u64, bits: u32, place: u32, signed: bool) -> i128 {
+    let value = i128::from(word >> (place * bits)) & ((1 << bits) - 1);
+    if signed && value >> (bits - 1) == 1 { value - (1 << bits) } else { value }
+}
+
+/// The nearest number of the type.
+fn saturate(value: i128, bits: u32, signed: bool) -> i128 {
+    let (low, high) = if signed { (-1 << (bits - 1), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+    value.clamp(low, high)
+}
+
+/// Four bytes or two halves at once: which sides are signed, and what becomes of the results.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Several {
+    pub(crate) how: How,
+    /// Four bytes rather than two halves.
+    pub(crate) bytes: bool,
+    pub(crate) to: bool,
+    pub(crate) a: bool,
+    pub(crate) b: bool,
+    pub(crate) saturate: bool,
+    pub(crate) sum: bool,
+    /// Which parts of the two registers each side takes; those of `b` are counted on from those of `a`.
+    pub(crate) places: [Option<Part>; 2],
+    /// Which results are used.
+    pub(crate) mask: Option<Part>,
+}
+
+impl Several {
+    /// Bits of a part, and how many there are.
+    fn parts(&self) -> (u32, u32) {
+        if self.bytes { (8, 4) } else { (16, 2) }
+    }
+
+    /// Where in the two registers a side takes what it makes a part of.
+    fn place(&self, side: usize, part: u32) -> u32 {
+        match self.places[side] {
+            Some(places) => u32::from(places.places().nth(part as usize).unwrap_or(0)),
+            None => side as u32 * self.parts().1 + part,
+        }
+    }
+
+    fn uses(&self, part: u32) -> bool {
+        self.mask.is_none_or(|mask| mask.places().any(|place| u32::from(place) == part))
+    }
+
+    fn spread(&self, a: u32, b: u32, c: u32) -> u32 {
+        let (bits, parts) = self.parts();
+        let both = u64::from(a) | u64::from(b) << 32;
+        let (mut packed, mut any) = (0, c);
+        for part in 0..parts {
+            let mask = ((1u32 << bits) - 1) << (part * bits);
+            if !self.uses(part) {
+                packed |= c & mask;
+            } else if (0..2).any(|side| take(both, bits, self.place(side, part), false) != 0) {
+                packed |= mask;
+                any |= mask;
+            }
+        }
+        match self.sum {
+            true if any != 0 => u32::MAX,
+            true => 0,
+            false => packed,
+        }
+    }
+
+    fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
+        let (bits, parts) = self.parts();
+        let both = u64::from(a) | u64::from(b) << 32;
+        let (mut packed, mut sum) = (0, c);
+        for part in 0..parts {
+            let mask = ((1u32 << bits) - 1) << (part * bits);
+            if !self.uses(part) {
+                packed |= c & mask;
+                continue;
+            }
+            let side = |side: usize, signed: bool| take(both, bits, self.place(side, part), signed);
+            let mut value = self.how.apply(side(0, self.a), side(1, self.b));
+            if self.saturate {
+                value = saturate(value, bits, self.to);
+            }
+            packed |= (value as u32) << (part * bits) & mask;
+            sum = sum.wrapping_add(value as u32);
+        }
+        if self.sum { sum } else { packed }
+    }
+}
+
+/// An operand of one alone: a word, or a byte or half of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub(crate) signed: bool,
+    pub(crate) part: Option<Part>,
+}
+
+/// Bits of a part, and its place.
+fn bits_and_place(part: Option<Part>) -> (u32, u32) {
+    match part {
+        None => (32, 0),
+        Some(part) => (if part.bytes { 8 } else { 16 }, part.places().next().map_or(0, u32::from)),
+    }
+}
+
+impl Side {
+    fn take(self, word: u32) -> i128 {
+        let (bits, place) = bits_and_place(self.part);
+        take(word.into(), bits, place, self.signed)
+    }
+
+    /// The bits of a word that it takes.
+    fn bits(self, word: u32) -> u32 {
+        let (bits, place) = bits_and_place(self.part);
+        take(word.into(), bits, place, false) as u32
+    }
+}
+
+/// What is done with the result and `c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Nothing,
+    Add,
+    Least,
+    Most,
+    /// The result replaces a byte or half of `c`.
+    Merge(Part),
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct One {
+    pub(crate) how: How,
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    /// Whether the result and `c` are signed.
+    pub(crate) to: bool,
+    pub(crate) saturate: bool,
+    pub(crate) then: Then,
+}
+
+impl One {
+    fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
+        let mut value = self.how.apply(self.a.take(a), self.b.take(b));
+        if self.saturate {
+            let part = if let Then::Merge(part) = self.then { Some(part) } else { None };
+            value = saturate(value, bits_and_place(part).0, self.to);
+        }
+        let wide = take(c.into(), 32, 0, self.to);
+        match self.then {
+            Then::Nothing => value as u32,
+            Then::Add => (value + wide) as u32,
+            Then::Least => value.min(wide) as u32,
+            Then::Most => value.max(wide) as u32,
+            Then::Merge(part) => {
+                let (bits, place) = bits_and_place(Some(part));
+                let mask = ((1u32 << bits) - 1) << (place * bits);
+                (c & !mask) | ((value as u32) << (place * bits) & mask)
+            }
+        }
+    }
+}
+
+/// `vmad`: a product and a sum of 128 bits, a shift, and the low 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mad {
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    pub(crate) negate_product: bool,
+    pub(crate) negate_c: bool,
+    pub(crate) plus_one: bool,
+    pub(crate) saturate: bool,
+    pub(crate) shift: u32,
+}
+
+impl Mad {
+    fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
+        let signed = self.a.signed || self.b.signed || self.negate_product || self.negate_c;
+        let product = self.a.take(a) * self.b.take(b);
+        let c = if self.negate_c { !c } else { c };
+        let one = i128::from(self.plus_one || self.negate_product || self.negate_c);
+        let sum = if self.negate_product { !product } else { product } + take(c.into(), 32, 0, signed) + one;
+        let result = sum >> self.shift;
+        if self.saturate { saturate(result, 32, signed) as u32 } else { result as u32 }
     }
 }

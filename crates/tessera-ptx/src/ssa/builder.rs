@@ -448,6 +448,7 @@ pub(crate) fn as_operand(arg: &Arg) -> model::Operand {
             base: model::Base::Register(RegId(address.base.0)),
             offset: address.offset,
             coordinates: address.coordinates.as_ref().map(|list| list.iter().map(register).collect()),
+            sampler: None,
         }),
         Arg::Vector(parts) => model::Operand::Vector(parts.iter().map(as_operand).collect()),
         Arg::List(parts) => model::Operand::List(parts.iter().map(as_operand).collect()),

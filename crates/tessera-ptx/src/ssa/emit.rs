@@ -15,6 +15,7 @@ use super::liveness::Liveness;
 use super::names::{declarations, renumber};
 use super::op::OpTable;
 use super::registers::Registers;
+use crate::check::needs;
 use crate::form::{form, types_of};
 use crate::model::{
     Address, Base, Function, FunctionKind, Guard, Initial, Instruction, Item, Line, Linkage, Loc, Module, Name, Operand, RegId,
@@ -74,7 +75,11 @@ pub fn module(kernels: &[Kernel], target: Target, files: &[String]) -> (Module, 
         prints |=
             kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts).any(|&inst| kernel.op(inst).mnemonic() == "call");
         let used = kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts);
-        version = used.map(|&inst| kernel.ops.get(kernel.inst(inst).op).row.row().ptx).fold(version, Ord::max);
+        let needed = used.map(|&inst| {
+            let op = kernel.ops.get(kernel.inst(inst).op);
+            needs(op.row, &op.modifiers, &[]).0
+        });
+        version = needed.fold(version, Ord::max);
         for shared in kernel.shared.iter().filter(|shared| shared.bytes.is_none()) {
             match dynamic.iter_mut().find(|known| *known.name.0 == shared.name) {
                 Some(known) => known.align = known.align.max(Some(shared.align)),
@@ -94,7 +99,7 @@ pub fn module(kernels: &[Kernel], target: Target, files: &[String]) -> (Module, 
         items.push(Item::Function(function));
         reports.push(report);
     }
-    (Module { version, target, address_size: 64, items }, reports)
+    (Module { version, target, independent_samplers: false, address_size: 64, items }, reports)
 }
 
 fn bytes(name: &str, space: Space, align: u32) -> Variable {
@@ -103,6 +108,7 @@ fn bytes(name: &str, space: Space, align: u32) -> Variable {
         space,
         align: Some(align),
         ty: Type::B8,
+        lanes: 1,
         pointee: None,
         name: Name::from(name),
         extents: Vec::new(),
@@ -416,7 +422,7 @@ impl Emitter<'_> {
                     ParamKind::Scalar(ty) if ty.bits() == 8 => ty,
                     _ => class.ty(),
                 };
-                let address = Address { base: Base::Symbol(symbol(index)), offset: 0, coordinates: None };
+                let address = Address { base: Base::Symbol(symbol(index)), offset: 0, coordinates: None, sampler: None };
                 (format!("ld.param.{ty}"), Operand::Address(address))
             }
             Origin::ParamAddress(index) => ("cvta.param.u64".to_owned(), Operand::Symbol(symbol(index), 0)),
@@ -501,7 +507,7 @@ impl Emitter<'_> {
             Immediate::Of(ty) => match (ty, ty.kind()) {
                 (Type::F32, _) => Operand::F32(bits as u32),
                 (Type::F64, _) => Operand::F64(bits),
-                (_, Kind::Float | Kind::Predicate) => Operand::Register(self.register(value)),
+                (_, Kind::Float | Kind::Predicate | Kind::Handle) => Operand::Register(self.register(value)),
                 (_, Kind::Int | Kind::Untyped) => Operand::Int(integer(ty, bits)),
             },
         }
@@ -517,7 +523,7 @@ impl Emitter<'_> {
             .coordinates
             .as_ref()
             .map(|list| list.iter().map(|&value| self.source(value, Immediate::Of(Type::S32))).collect());
-        Address { base, offset: address.offset.wrapping_add(more), coordinates }
+        Address { base, offset: address.offset.wrapping_add(more), coordinates, sampler: None }
     }
 
     fn frame(&mut self, text: &str, operands: Vec<Operand>) {

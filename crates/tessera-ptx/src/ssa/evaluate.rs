@@ -40,7 +40,7 @@ pub(crate) fn evaluate(mnemonic: &str, modifiers: &[Modifier], args: &[u64]) -> 
         "popc" => Some(arg(0)?.count_ones().into()),
         "clz" => Some((arg(0)?.leading_zeros() - (64 - ty.bits())).into()),
         _ => match ty.kind() {
-            Kind::Int | Kind::Untyped | Kind::Predicate => integer(mnemonic, has, ty, args),
+            Kind::Int | Kind::Untyped | Kind::Predicate | Kind::Handle => integer(mnemonic, has, ty, args),
             Kind::Float => match ty {
                 Type::F32 => single(mnemonic, args).map(u64::from),
                 Type::F64 => double(mnemonic, args),

@@ -39,10 +39,12 @@ pub(crate) fn renumber(body: &mut [Statement], classes: &[Class]) -> Vec<Registe
 
 fn operand(found: &mut Operand, visit: &mut impl FnMut(&mut RegId)) {
     match found {
-        Operand::Register(id) | Operand::Not(id) => visit(id),
-        Operand::Address(Address { base, coordinates, .. }) => {
-            if let Base::Register(id) = base {
-                visit(id);
+        Operand::Register(id) | Operand::Not(id) | Operand::Part { register: id, .. } => visit(id),
+        Operand::Address(Address { base, coordinates, sampler, .. }) => {
+            for base in std::iter::once(base).chain(sampler) {
+                if let Base::Register(id) = base {
+                    visit(id);
+                }
             }
             coordinates.iter_mut().flatten().for_each(|part| operand(part, visit));
         }
@@ -61,7 +63,11 @@ pub(crate) fn declarations(registers: &[Register]) -> Vec<Statement> {
     counted
         .filter(|(_, count)| *count > 0)
         .map(|(class, count)| {
-            Statement::Registers(Declaration { ty: class.ty(), names: vec![(Name::from(prefix(class)), Some(count as u32))] })
+            Statement::Registers(Declaration {
+                ty: class.ty(),
+                lanes: 1,
+                names: vec![(Name::from(prefix(class)), Some(count as u32))],
+            })
         })
         .collect()
 }

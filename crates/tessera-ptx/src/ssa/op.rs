@@ -61,15 +61,14 @@ impl OpTable {
         let modifiers: Vec<Modifier> = parts
             .map(|part| Modifier::parse(part).ok_or_else(|| format!("`.{part}` is no modifier: `{text}`")))
             .collect::<Result<_, _>>()?;
-        let rows: Vec<RowId> = rows_of(mnemonic).iter().copied().filter(|&row| form(row).takes(&modifiers)).collect();
-        if rows.is_empty() {
-            return Err(format!("`{text}` is no instruction of the table"));
-        }
         let mut found = Vec::new();
-        for row in rows {
+        for &row in rows_of(mnemonic).iter().filter(|&&row| form(row).takes(&modifiers)) {
             let effects = effects(row.row().mnemonic(), &modifiers);
             found.push(Op(self.ops.len() as u32));
             self.ops.push(OpData { row, modifiers: modifiers.clone(), text: text.into(), effects });
+        }
+        if found.is_empty() {
+            return Err(format!("`{text}` is no instruction of the table"));
         }
         Ok(found)
     }

@@ -9,7 +9,7 @@ use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
 use crate::finding::FindingKind;
 use crate::lanes::LANES;
 use crate::options::Schedule;
-use crate::program::{NOWHERE, Op, Reg, Wgmma, WgmmaA};
+use crate::program::{NOWHERE, Op, Reg, Wgmma};
 use crate::sanitize::Ticket;
 
 /// What products in flight do with a register.
@@ -147,16 +147,13 @@ impl Cluster<'_> {
         if !self.launch.options.sanitize.in_flight || warp.asynchronous.busy.is_empty() {
             return Ok(());
         }
-        let operands: &[Reg] = match &wgmma.a {
-            WgmmaA::Registers(regs) => regs,
-            WgmmaA::Descriptor(_) => &[],
-        };
+        let operands: Vec<&Reg> = wgmma.operands().collect();
         let touched = |reg: &&Reg| match warp.asynchronous.busy[reg.slot as usize] {
             Busy::Dirty => true,
             Busy::Read => !operands.contains(reg),
             Busy::Free | Busy::Operand | Busy::Accumulator => false,
         };
-        if let Some(reg) = wgmma.d.iter().chain(operands).find(touched) {
+        if let Some(reg) = wgmma.d.iter().chain(operands.iter().copied()).find(touched) {
             let name = &self.launch.program.names[reg.slot as usize];
             let message = format!("no `wgmma.fence` stands between the last use of `{name}` and the product");
             let last = warp.asynchronous.used.get(reg.slot as usize).copied().filter(|&pc| pc != NOWHERE);
@@ -168,10 +165,7 @@ impl Cluster<'_> {
     /// The oldest product under way that uses a register.
     fn product_of(&self, warp: &Warp, slot: u32) -> Option<u32> {
         let uses = |pc: u32| match &self.launch.program.code[pc as usize].op {
-            Op::Wgmma(wgmma) => {
-                let a: &[Reg] = if let WgmmaA::Registers(regs) = &wgmma.a { regs } else { &[] };
-                wgmma.d.iter().chain(a).any(|reg| reg.slot == slot)
-            }
+            Op::Wgmma(wgmma) => wgmma.d.iter().chain(wgmma.operands()).any(|reg| reg.slot == slot),
             _ => false,
         };
         warp.asynchronous.products.iter().map(|product| product.pc).find(|&pc| uses(pc))

@@ -1,10 +1,12 @@
 //! Undefined elements of matrices. A product's element is undefined where its row of A, its column of B or its summand is,
 //! wholly or in part: rows that a kernel pads with whatever is there spoil those rows alone.
 
+use tessera_ptx::Type;
+
 use super::{NOWHERE_YET, Origin, Who};
 use crate::exec::access::Target;
 use crate::exec::matrix::{fragment, operand, place, width};
-use crate::exec::{Cluster, Warp};
+use crate::exec::{Cluster, Warp, quad_pairs, sparse};
 use crate::lanes::{LANES, lanes};
 use crate::program::{Mma, Reg};
 
@@ -31,6 +33,12 @@ impl Lack {
 
     pub(in crate::exec) fn is_none(&self) -> bool {
         self.rows == [0; 4]
+    }
+
+    /// What either lacks.
+    pub(in crate::exec) fn or(&self, other: &Lack) -> Lack {
+        let rows = std::array::from_fn(|word| self.rows[word] | other.rows[word]);
+        Lack { rows, origin: if self.is_none() { other.origin } else { self.origin } }
     }
 }
 
@@ -62,6 +70,19 @@ impl Cluster<'_> {
         let lane = undefined.lanes(first.slot).trailing_zeros() as usize;
         let origin = self.origin_of(undefined, Who::lane(warp, lane, pc), first.slot, lane);
         Lack::of(codes.into_iter().map(|code| code != 0), k, Some(origin))
+    }
+
+    /// The rows of a sparse operand whose places lack something.
+    pub(in crate::exec) fn lack_of_places(
+        &mut self,
+        warp: &Warp,
+        pc: u32,
+        metadata: Option<(Reg, u32)>,
+        ty: Type,
+        k: usize,
+    ) -> Lack {
+        let Some(metadata) = metadata else { return Lack::default() };
+        self.lack_of_registers(warp, pc, &[metadata.0], 1, |read| sparse::words(read, metadata, ty, k).to_vec())
     }
 
     /// The rows of an operand in the own block's shared memory that lack something. `chunks` are the places that it is read
@@ -148,11 +169,21 @@ impl Cluster<'_> {
         }
         let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
         let [d_ty, a_ty, b_ty, c_ty] = mma.types;
-        let a = self.lack_of_registers(warp, pc, &mma.a, k, |read| operand(read, &mma.a, a_ty, m, k, true));
+        if quad_pairs::is_one(mma) {
+            let regs: Vec<Reg> = mma.a.iter().chain(&mma.b).chain(&mma.c).copied().collect();
+            let origin = self.origin_of_any(warp, pc, &regs).unwrap_or(NOWHERE_YET);
+            if let Some(undefined) = &mut warp.undefined {
+                quad_pairs::follow(undefined, origin, mma);
+            }
+            return;
+        }
+        let stored = if mma.sparse.is_some() { k / 2 } else { k };
+        let a = self.lack_of_registers(warp, pc, &mma.a, stored, |read| operand(read, &mma.a, a_ty, m, stored, true));
+        let a = a.or(&self.lack_of_places(warp, pc, mma.sparse, a_ty, k));
         let b = self.lack_of_registers(warp, pc, &mma.b, k, |read| operand(read, &mma.b, b_ty, n, k, false));
         let summand = self.origin_of_any(warp, pc, &mma.c);
-        let element = |row: usize, column: usize, ty: tessera_ptx::Type, regs: &[Reg]| {
-            let packed = ty == tessera_ptx::Type::F16;
+        let element = |row: usize, column: usize, ty: Type, regs: &[Reg]| {
+            let packed = ty == Type::F16;
             let (reg, lane, shift) = place(row, column, packed);
             Element { row, column, reg: regs[reg], lane, shift, bits: if packed { 16 } else { width(ty) } }
         };

@@ -535,15 +535,10 @@ impl Work<'_> {
                 });
             }
             Op::Video { video, to, from } => {
-                let part = if video.bytes { 8 } else { 16 };
                 let [a, b, c] = from.map(|slot| self.bits(slot, false));
                 self.result(*to, |lane| {
-                    let ([a, b], c) = ([&a, &b].map(|slot| slot.get(false, lane)), c.get(false, lane));
-                    if c != 0 || (video.sum && (a | b) != 0) {
-                        return 0xffff_ffff;
-                    }
-                    let parts = (0..32 / part).filter(|at| (a | b) >> (at * part) & ones(part) != 0);
-                    parts.fold(0, |out, at| out | ones(part) << (at * part))
+                    let [a, b, c] = [&a, &b, &c].map(|slot| slot.get(false, lane) as u32);
+                    u64::from(video.spread(a, b, c))
                 });
             }
             Op::Convert { conversion, to, from } => {
