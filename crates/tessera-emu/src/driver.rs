@@ -220,21 +220,14 @@ impl Driver {
         let text = std::str::from_utf8(image).map(|text| text.trim_end_matches('\0')).map_err(|_| {
             refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "the image is no PTX text".to_owned())
         })?;
-        let module = self
-            .emulator
-            .load(text)
-            .map_err(|error| refuse(DriverCode::INVALID_PTX, "CUDA_ERROR_INVALID_PTX", error.to_string()))?;
-        let (version, target) = module.header();
+        let module = self.emulator.load(text).map_err(|error| match error {
+            EmuError::Target { .. } => refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", error.to_string()),
+            error => refuse(DriverCode::INVALID_PTX, "CUDA_ERROR_INVALID_PTX", error.to_string()),
+        })?;
+        let (version, _) = module.header();
         if (version.major, version.minor) > PTX_VERSION {
             let log = format!("PTX {version} is newer than {}.{}", PTX_VERSION.0, PTX_VERSION.1);
             return Err(refuse(DriverCode::UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", log));
-        }
-        let (major, minor) = self.emulator.device().arch.compute_capability();
-        let chip = major * 10 + minor;
-        let exact = target.variant == tessera_ptx::Variant::Architecture;
-        if (exact && target.sm != chip) || target.sm > chip {
-            let log = format!("the module is for {target}, the device is sm_{chip}");
-            return Err(refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", log));
         }
         let mut state = self.state();
         let id = state.fresh();
@@ -337,6 +330,7 @@ fn fault(kind: FindingKind, message: String) -> DriverError {
         | FindingKind::Mbarrier
         | FindingKind::BulkCopy
         | FindingKind::Matrix
+        | FindingKind::Texture
         | FindingKind::Nondeterministic
         | FindingKind::BankConflicts
         | FindingKind::Uncoalesced => (DriverCode(719), "CUDA_ERROR_LAUNCH_FAILED"),

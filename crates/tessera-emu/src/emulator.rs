@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tessera_driver::{DevicePtr, Dim3, Params, TensorMapError, TensorMapSpec};
+use tessera_ptx::{Target, Variant};
 use tessera_types::Device;
 
 use crate::exec::Launch;
@@ -13,6 +14,8 @@ use crate::module::Module;
 use crate::options::{EmuOptions, LaunchOptions, Schedule};
 use crate::program::{Program, SHARED_START};
 use crate::report::{EmuError, Report};
+use crate::tensor_map::Walk;
+use crate::texture::{Bound, Image, Sampler};
 
 /// An emulated device.
 pub struct Emulator {
@@ -123,9 +126,70 @@ impl Emulator {
         Ok(crate::tensor_map::encode(spec))
     }
 
+    /// The same for a map that takes steps, or of the im2col mode, whose channels and pixels stand in place of the spec's tile.
+    ///
+    /// # Errors
+    /// The engine's limits.
+    pub fn tensor_map_walking(spec: &TensorMapSpec, walk: &Walk) -> Result<[u8; 128], EmuError> {
+        let mut spec = spec.clone();
+        if let Some(im2col) = &walk.im2col {
+            spec.tile = vec![1; spec.extents.len()];
+            spec.tile[0] = im2col.channels;
+        }
+        let refuse = |message: String| EmuError::Memory(message);
+        spec.check().map_err(|error| refuse(error.to_string()))?;
+        crate::tensor_map::check_walk(&spec, walk).map_err(refuse)?;
+        Ok(crate::tensor_map::encode_walk(&spec, walk))
+    }
+
+    /// A handle by which kernels read an image: what they take as a texture object or find in a `.texref` variable.
+    ///
+    /// # Errors
+    /// No such image can be, or it does not lie in memory.
+    pub fn texture(&self, image: &Image, sampler: &Sampler) -> Result<u64, EmuError> {
+        self.bind(image, Bound::Texture(image.clone(), sampler.clone()))
+    }
+
+    /// A handle by which kernels read and write an image: a surface object, or what a `.surfref` variable holds.
+    ///
+    /// # Errors
+    /// As for [`Emulator::texture`].
+    pub fn surface(&self, image: &Image) -> Result<u64, EmuError> {
+        self.bind(image, Bound::Surface(image.clone()))
+    }
+
+    fn bind(&self, image: &Image, bound: Bound) -> Result<u64, EmuError> {
+        image.check().map_err(EmuError::Memory)?;
+        let mut heap = self.heap();
+        if heap.find(image.address.0, image.bytes()).is_none() {
+            return Err(missing(&heap, image.address, image.bytes() as usize));
+        }
+        Ok(heap.bind(bound))
+    }
+
+    /// A handle of a sampler by itself, for modules that name textures and samplers apart.
+    pub fn sampler(&self, sampler: &Sampler) -> u64 {
+        self.heap().bind(Bound::Sampler(sampler.clone()))
+    }
+
     /// Parses a module and allocates its variables. Kernels are translated on first use.
+    ///
+    /// # Errors
+    /// What cannot be read, a module for another chip, and variables for which there is no room.
     pub fn load(&self, text: &str) -> Result<Module, EmuError> {
         Module::load(self, text)
+    }
+
+    /// Whether the device runs what is made for a target: its own, and that of earlier chips unless they alone have it.
+    pub(crate) fn runs(&self, target: Target) -> Result<(), EmuError> {
+        let (major, minor) = self.device.arch.compute_capability();
+        let chip = major * 10 + minor;
+        let fits = match target.variant {
+            Variant::Plain => target.sm <= chip,
+            Variant::Architecture => target.sm == chip,
+            Variant::Family => target.sm <= chip && target.sm / 10 == chip / 10,
+        };
+        if fits { Ok(()) } else { Err(EmuError::Target { target, device: self.device.name, chip }) }
     }
 
     /// Frees a module's variables.

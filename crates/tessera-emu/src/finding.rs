@@ -64,6 +64,8 @@ pub enum FindingKind {
     BulkCopy,
     /// A matrix instruction or descriptor that the chip refuses.
     Matrix,
+    /// A texture or surface that nothing is bound to, or an instruction that it does not fit.
+    Texture,
     /// No thread can go on.
     Deadlock,
     /// The kernel took longer than it was given.
@@ -80,7 +82,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [FindingKind; 19] = [
+    pub const ALL: [FindingKind; 20] = [
         FindingKind::OutOfBounds,
         FindingKind::Misaligned,
         FindingKind::UseAfterFree,
@@ -94,6 +96,7 @@ impl FindingKind {
         FindingKind::Mbarrier,
         FindingKind::BulkCopy,
         FindingKind::Matrix,
+        FindingKind::Texture,
         FindingKind::Deadlock,
         FindingKind::NeverEnds,
         FindingKind::Trap,
@@ -118,6 +121,7 @@ impl FindingKind {
             FindingKind::Mbarrier => "mbarrier",
             FindingKind::BulkCopy => "bulk-copy",
             FindingKind::Matrix => "matrix",
+            FindingKind::Texture => "texture",
             FindingKind::Deadlock => "deadlock",
             FindingKind::NeverEnds => "never-ends",
             FindingKind::Trap => "trap",
@@ -144,6 +148,7 @@ impl FindingKind {
             | FindingKind::Mbarrier
             | FindingKind::BulkCopy
             | FindingKind::Matrix
+            | FindingKind::Texture
             | FindingKind::Deadlock
             | FindingKind::NeverEnds
             | FindingKind::Trap

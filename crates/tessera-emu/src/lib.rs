@@ -79,6 +79,7 @@ mod report;
 mod sanitize;
 mod suppress;
 mod tensor_map;
+mod texture;
 
 pub use console::{Console, Launched};
 pub use driver::{driver, watched};
@@ -88,3 +89,5 @@ pub use module::{Module, Parameter};
 pub use options::{EmuOptions, LaunchOptions, Sanitize, Schedule};
 pub use report::{EmuError, Explored, Report, Suppressed};
 pub use suppress::{Rule, SuppressError, Suppressions, Where};
+pub use tensor_map::{Im2col, Walk};
+pub use texture::{Image, Outside, Sampler};

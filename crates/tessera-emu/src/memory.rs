@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use crate::texture::{self, Bound};
+
 /// Where the first allocation may lie.
 const FIRST: u64 = 0x7_0000_0000;
 /// Allocations start at multiples of this, and the gap between two is at least as large.
@@ -287,12 +289,25 @@ pub(crate) struct Heap {
     list: Vec<Allocation>,
     next: u64,
     used: u64,
+    /// What handles of textures and surfaces name.
+    bound: Vec<Arc<Bound>>,
 }
 
 /// Freed allocations that are remembered for messages.
 const REMEMBERED: usize = 256;
 
 impl Heap {
+    /// Gives a texture, surface or sampler a handle.
+    pub(crate) fn bind(&mut self, bound: Bound) -> u64 {
+        self.bound.push(Arc::new(bound));
+        texture::handle(self.bound.len() - 1)
+    }
+
+    /// What a handle names, by its place in the list.
+    pub(crate) fn bound(&self, index: usize) -> Option<&Bound> {
+        self.bound.get(index).map(Arc::as_ref)
+    }
+
     /// Allocates; `None` when the host has no memory left.
     pub(crate) fn alloc(&mut self, size: u64) -> Option<u64> {
         let bytes = Arc::new(Bytes::new(size)?);

@@ -10,6 +10,7 @@ use crate::decode;
 use crate::emulator::Emulator;
 use crate::program::Program;
 use crate::report::EmuError;
+use crate::texture::{Outside, Sampler};
 
 /// A loaded module: its kernels are translated when they are first asked for.
 pub struct Module {
@@ -31,6 +32,7 @@ impl Module {
         if let Some(problem) = tessera_ptx::check(&parsed).into_iter().next() {
             return Err(EmuError::Parse(problem));
         }
+        emulator.runs(parsed.target)?;
         let mut module = Module { parsed, globals: BTreeMap::new(), files: BTreeMap::new(), programs: BTreeMap::new() };
         let mut variables = Vec::new();
         for item in &module.parsed.items {
@@ -54,7 +56,11 @@ impl Module {
             }
         }
         for (variable, at) in variables {
-            emulator.write(at, &initial(variable, &module))?;
+            let bytes = match variable.ty {
+                Type::Samplerref => emulator.sampler(&sampler(variable)?).to_le_bytes().to_vec(),
+                _ => initial(variable, &module),
+            };
+            emulator.write(at, &bytes)?;
             // What has no initial value is zero.
             emulator.assume_written(at);
         }
@@ -144,6 +150,31 @@ fn bytes_of(variable: &Variable) -> Result<u64, EmuError> {
     let bytes = decode::layout(variable).map(|(bytes, _)| bytes);
     let bytes = bytes.ok_or_else(|| EmuError::Memory(format!("`{}` is too large", variable.name)))?;
     Ok(bytes.max(u64::from(variable.ty.bits().div_ceil(8)) * variable.initial.len() as u64))
+}
+
+/// The sampler that a `.samplerref` variable's properties make ("Texture Sampler and Surface Types").
+fn sampler(variable: &Variable) -> Result<Sampler, EmuError> {
+    let mut sampler = Sampler { normalized: true, ..Sampler::default() };
+    for value in &variable.initial {
+        let Initial::Property(name, value) = value else { continue };
+        let outside = || match &*value.0 {
+            "wrap" => Some(Outside::Wrap),
+            "mirror" => Some(Outside::Mirror),
+            "clamp_ogl" | "clamp_to_edge" => Some(Outside::Clamp),
+            "clamp_to_border" => Some(Outside::Border),
+            _ => None,
+        };
+        let known = match &*name.0 {
+            "addr_mode_0" => outside().map(|outside| sampler.outside[0] = outside),
+            "addr_mode_1" => outside().map(|outside| sampler.outside[1] = outside),
+            "addr_mode_2" => outside().map(|outside| sampler.outside[2] = outside),
+            "filter_mode" => matches!(&*value.0, "nearest" | "linear").then(|| sampler.linear = &*value.0 == "linear"),
+            "force_unnormalized_coords" => matches!(&*value.0, "0" | "1").then(|| sampler.normalized = &*value.0 == "0"),
+            _ => None,
+        };
+        known.ok_or_else(|| EmuError::Memory(format!("`{}`: a sampler has no `{name} = {value}`", variable.name)))?;
+    }
+    Ok(sampler)
 }
 
 /// The bytes that a variable's initial values give.

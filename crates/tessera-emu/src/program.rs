@@ -12,6 +12,7 @@ use crate::ops::convert::Conversion;
 use crate::ops::round::Directed;
 use crate::ops::video::Video;
 use crate::ops::{MapFn, TestFn};
+use crate::texture::Geometry;
 
 /// A register's slot and its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,68 @@ pub(crate) struct Call {
     pub(crate) caller: Option<u32>,
 }
 
+/// `tex` and `tld4`.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) geometry: Geometry,
+    /// `tld4`: which channel.
+    pub(crate) gather: Option<u8>,
+    /// By integer coordinates.
+    pub(crate) fetches: bool,
+    /// Of the results.
+    pub(crate) ty: Type,
+    pub(crate) to: SmallVec<[Option<Reg>; 4]>,
+    /// Set where the texels are in memory, as all are.
+    pub(crate) resident: Option<u32>,
+    pub(crate) image: Addr,
+    pub(crate) sampler: Option<Addr>,
+    pub(crate) at: SmallVec<[Reg; 4]>,
+    pub(crate) offsets: SmallVec<[Reg; 4]>,
+}
+
+/// An access to a surface.
+#[derive(Clone, Debug)]
+pub(crate) struct Surface {
+    pub(crate) geometry: Geometry,
+    pub(crate) op: SurfaceOp,
+    pub(crate) image: Addr,
+    pub(crate) at: SmallVec<[Reg; 4]>,
+    pub(crate) beyond: Beyond,
+}
+
+/// What is done to a surface.
+#[derive(Clone, Debug)]
+pub(crate) enum SurfaceOp {
+    /// Values of some bytes each, as they are.
+    Load {
+        to: SmallVec<[Option<Reg>; 4]>,
+        bytes: u32,
+    },
+    Store {
+        from: SmallVec<[Reg; 4]>,
+        bytes: u32,
+    },
+    /// A texel, channel by channel.
+    StoreTexel {
+        from: SmallVec<[Reg; 4]>,
+    },
+    Reduce {
+        how: Change,
+        ty: Type,
+        formatted: bool,
+        value: Reg,
+    },
+}
+
+/// What becomes of an access outside of a surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    Trap,
+    Nearest,
+    /// Loads give zeros, stores write nothing.
+    Nothing,
+}
+
 /// The shape of a piece of a matrix in memory: `wmma.load` and `wmma.store`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
@@ -232,13 +295,23 @@ pub(crate) struct Bulk {
     pub(crate) reduce: Option<(Change, Option<Type>)>,
 }
 
+/// How a copy walks through a tensor.
+#[derive(Clone, Debug)]
+pub(crate) enum Window {
+    Tiled,
+    /// Pixel by pixel, each some registers' values further on.
+    Im2col {
+        offsets: SmallVec<[Reg; 3]>,
+    },
+}
+
 /// One side of a bulk copy.
 #[derive(Clone, Debug)]
 pub(crate) enum BulkEnd {
     /// Consecutive bytes.
     Line(Addr),
     /// A box of a tensor.
-    Tensor { map: Addr, at: SmallVec<[Reg; 5]> },
+    Tensor { map: Addr, at: SmallVec<[Reg; 5]>, window: Window },
 }
 
 /// A warp-level matrix product.
@@ -447,6 +520,20 @@ pub(crate) enum Op {
     RankOf {
         to: Reg,
         from: Reg,
+    },
+    Sample(Box<Sample>),
+    Surface(Box<Surface>),
+    /// `txq` and `suq`.
+    Query {
+        to: Reg,
+        image: Addr,
+        what: Word,
+        texture: bool,
+    },
+    IsHandle {
+        to: u32,
+        from: Reg,
+        kind: Type,
     },
     Shuffle {
         how: Shuffle,
@@ -679,6 +766,7 @@ impl Program {
             Op::Atomic { addr, .. } => outside(addr),
             Op::Load { addr, order, .. } | Op::Store { addr, order, .. } => *order != Order::Weak && outside(addr),
             Op::Bulk(bulk) => bulk.reduce.is_some(),
+            Op::Surface(surface) => matches!(surface.op, SurfaceOp::Reduce { .. }),
             _ => false,
         })
     }

@@ -1,7 +1,7 @@
 //! What a launch did: its findings, counts, and what the kernel printed.
 
 use serde::Serialize;
-use tessera_ptx::PtxError;
+use tessera_ptx::{PtxError, Target};
 
 use crate::finding::{Class, Finding};
 
@@ -62,6 +62,16 @@ pub enum EmuError {
     /// The PTX text is not PTX that the table knows.
     #[error("{0}")]
     Parse(#[from] PtxError),
+    /// The module is for another chip.
+    #[error("the module is for {target}, the device is sm_{chip} ({device})")]
+    Target {
+        /// What the module is for.
+        target: Target,
+        /// The product.
+        device: &'static str,
+        /// Its compute capability, ten times the major number and the minor one.
+        chip: u32,
+    },
     /// The kernel uses something that is not executed.
     #[error("kernel `{kernel}`, PTX line {line}: {message}")]
     Unsupported {

@@ -18,6 +18,10 @@
 //! | 13 | 3 each | steps through the five dimensions, less one |
 //! | 13 | 24-31 | the box along dimension 0, less one |
 //! | 14 | 8 each | the box along dimensions 1 to 4, less one |
+//!
+//! Maps of the im2col mode are made by the host alone; where the chip holds their fields is not known. Here bit 17 of word 2 says that a map is
+//! one, bits 18 to 27 are its pixels, less one, bits 24 to 31 of word 13 its channels, less one, and word 14 holds the corners of the
+//! bounding box, the lower one in its lower half: 16, 8 or 5 bits for each of one, two or three dimensions.
 
 use std::ops::Range;
 
@@ -39,7 +43,41 @@ pub(crate) struct Map {
     /// Elements that one copy moves: the box, in steps.
     pub(crate) tile: [u32; 5],
     pub(crate) steps: [u32; 5],
+    /// Of the im2col mode: its `tile` is channels and pixels.
+    pub(crate) pixels: Option<Pixels>,
 }
+
+/// The bounding box of base pixels: its corners from those of the tensor, along dimensions 1 to 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pixels {
+    pub(crate) lower: [i32; 3],
+    pub(crate) upper: [i32; 3],
+}
+
+/// How a map walks, beyond what a [`TensorMapSpec`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// Steps through the dimensions; empty for steps of one.
+    pub steps: Vec<u32>,
+    /// The im2col mode: the map's tile is channels and pixels then.
+    pub im2col: Option<Im2col>,
+}
+
+/// The im2col mode (CUDA driver API, `cuTensorMapEncodeIm2col`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Im2col {
+    /// The lower corner of the box of base pixels, from the tensor's first pixel: width first.
+    pub lower: Vec<i32>,
+    /// The upper corner, from the tensor's last pixel.
+    pub upper: Vec<i32>,
+    /// Channels of a pixel.
+    pub channels: u32,
+    /// Pixels of a copy.
+    pub pixels: u32,
+}
+
+/// Bits of a corner's coordinate, for one, two or three spatial dimensions.
+const CORNER_BITS: [u32; 3] = [16, 8, 5];
 
 /// Element types by their code; 8 and 12 flush denormals, 13 and above are packed below a byte.
 const TYPES: [DType; 13] = [
@@ -115,6 +153,30 @@ impl Words {
         self.set(7, 4 * below, 4, (bytes >> 36) as u32);
     }
 
+    /// The corners of the im2col mode, for so many spatial dimensions.
+    fn set_pixels(&mut self, im2col: &Im2col) {
+        let bits = CORNER_BITS[im2col.lower.len() - 1];
+        self.set(2, 17, 1, 1);
+        self.set(2, 18, 10, im2col.pixels.wrapping_sub(1));
+        self.set(13, 24, 8, im2col.channels.wrapping_sub(1));
+        for (half, corner) in [(0, &im2col.lower), (16, &im2col.upper)] {
+            for (axis, &at) in corner.iter().enumerate() {
+                self.set(14, half + axis * bits as usize, bits, at as u32);
+            }
+        }
+    }
+
+    fn pixels(&self, spatial: usize) -> Pixels {
+        let bits = CORNER_BITS[spatial - 1];
+        let corner = |half: usize| {
+            std::array::from_fn(|axis| match axis < spatial {
+                true => (self.get(14, half + axis * bits as usize, bits) << (32 - bits)) as i32 >> (32 - bits),
+                false => 0,
+            })
+        };
+        Pixels { lower: corner(0), upper: corner(16) }
+    }
+
     fn set_extent(&mut self, dim: usize, extent: u64) {
         self.0[8 + dim] = extent.wrapping_sub(1) as u32;
     }
@@ -167,6 +229,47 @@ pub(crate) fn encode(spec: &TensorMapSpec) -> [u8; 128] {
     words.bytes()
 }
 
+/// Why a walk is none that the engine takes, if it is none (CUDA driver API, `cuTensorMapEncodeTiled`, `cuTensorMapEncodeIm2col`).
+pub(crate) fn check_walk(spec: &TensorMapSpec, walk: &Walk) -> Result<(), String> {
+    let rank = spec.extents.len();
+    if !walk.steps.is_empty() && (walk.steps.len() != rank || walk.steps.iter().any(|step| !(1..=8).contains(step))) {
+        return Err(format!("steps are 1 to 8, one for each of {rank} dimensions: got {:?}", walk.steps));
+    }
+    let Some(im2col) = &walk.im2col else { return Ok(()) };
+    if !(3..=5).contains(&rank) {
+        return Err(format!("the im2col mode has 3 to 5 dimensions (channels, width, ..., images), not {rank}"));
+    }
+    let spatial = rank - 2;
+    let most = 1 << (CORNER_BITS[spatial - 1] - 1);
+    let fits = |corner: &[i32]| corner.len() == spatial && corner.iter().all(|at| (-most..most).contains(at));
+    if !fits(&im2col.lower) || !fits(&im2col.upper) {
+        return Err(format!(
+            "corners of the im2col mode have {spatial} coordinates from {} to {}: got {:?} and {:?}",
+            -most,
+            most - 1,
+            im2col.lower,
+            im2col.upper
+        ));
+    }
+    if !(1..=256).contains(&im2col.channels) || !(1..=1024).contains(&im2col.pixels) {
+        return Err(format!("{} channels of {} pixels: 1 to 256 of 1 to 1024 are possible", im2col.channels, im2col.pixels));
+    }
+    Ok(())
+}
+
+/// The same with a walk of its own.
+pub(crate) fn encode_walk(spec: &TensorMapSpec, walk: &Walk) -> [u8; 128] {
+    let mut words = Words::of(&encode(spec));
+    for (dim, &step) in walk.steps.iter().enumerate() {
+        words.set_step(dim, step);
+    }
+    if let Some(im2col) = &walk.im2col {
+        words.0[14] = 0;
+        words.set_pixels(im2col);
+    }
+    words.bytes()
+}
+
 /// Reads a map back; an error says what is wrong with the bytes.
 pub(crate) fn decode(bytes: &[u8; 128]) -> Result<Map, String> {
     let words = Words::of(bytes);
@@ -188,6 +291,7 @@ pub(crate) fn decode(bytes: &[u8; 128]) -> Result<Map, String> {
         strides: [u64::from(dtype.bits() / 8); 5],
         tile: [1; 5],
         steps: [1; 5],
+        pixels: None,
     };
     if map.nan_outside && !matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::TF32 | DType::F64) {
         return Err(format!("the tensor map fills what lies outside with NaN, which {dtype} does not have"));
@@ -201,6 +305,12 @@ pub(crate) fn decode(bytes: &[u8; 128]) -> Result<Map, String> {
         if let Some(below) = dim.checked_sub(1) {
             map.strides[dim] = (u64::from(words.0[3 + below]) | u64::from(words.get(7, 4 * below, 4)) << 32) << 4;
         }
+    }
+    if words.get(2, 17, 1) == 1 {
+        let spatial = rank.checked_sub(2).filter(|spatial| (1..=3).contains(spatial));
+        map.pixels = Some(words.pixels(spatial.ok_or("a tensor map of the im2col mode has 3 to 5 dimensions")?));
+        // Steps are between pixels: they make nothing smaller.
+        map.tile = [words.get(13, 24, 8) + 1, words.get(2, 18, 10) + 1, 1, 1, 1];
     }
     Ok(map)
 }

@@ -7,7 +7,7 @@ use super::memory::change;
 use super::modifiers::Mods;
 use super::operands::order;
 use super::{Builder, Result};
-use crate::program::{Bulk, BulkEnd, MbarrierOp, Op, Order, Reg, Signal, Space};
+use crate::program::{Bulk, BulkEnd, MbarrierOp, Op, Order, Reg, Signal, Space, Window};
 
 impl Builder<'_> {
     pub(super) fn asynchronous(&mut self, mnemonic: &str, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -144,7 +144,7 @@ impl Builder<'_> {
                 let plain = Address { coordinates: None, ..address.clone() };
                 let map = self.address_of(&plain, Space::Generic)?;
                 let at: SmallVec<[Reg; 5]> = coordinates.iter().map(|operand| self.narrow(operand)).collect::<Result<_>>()?;
-                Ok(BulkEnd::Tensor { map, at })
+                Ok(BulkEnd::Tensor { map, at, window: Window::Tiled })
             }
         }
     }
@@ -159,12 +159,10 @@ impl Builder<'_> {
             self.emit(Op::BulkWait { left: *left as u32, read: mods.has(Word::Read) });
             return Ok(true);
         }
+        let im2col = mods.any(&[Word::Im2col, Word::Im2colNoOffs]);
         if mods.has(Word::Prefetch) {
             self.emit(Op::Nop);
             return Ok(true);
-        }
-        if mods.has(Word::Im2col) || mods.has(Word::Im2colNoOffs) {
-            return Ok(false);
         }
         let tensor = mods.has(Word::Tensor);
         let reduce = match (mods.has(Word::Reduce), change(mods)) {
@@ -174,8 +172,8 @@ impl Builder<'_> {
         };
         let spaces: SmallVec<[Space; 4]> = mods.each(super::operands::space_of).collect();
         let [to_space, from_space, ..] = spaces[..] else { return Ok(false) };
-        let to = self.end(&operands[0], to_space)?;
-        let from = self.end(&operands[1], from_space)?;
+        let mut to = self.end(&operands[0], to_space)?;
+        let mut from = self.end(&operands[1], from_space)?;
         let mut rest = &operands[2..];
         let mut bytes = None;
         if !tensor {
@@ -189,10 +187,21 @@ impl Builder<'_> {
             signal = Signal::Mbarrier(self.address(first, Space::Cluster)?);
             rest = later;
         }
+        let mut offsets = SmallVec::new();
+        if im2col == Some(Word::Im2col) {
+            let Some((first, later)) = rest.split_first() else { return Ok(false) };
+            offsets = Self::parts(first).iter().map(|part| self.narrow(part)).collect::<Result<_>>()?;
+            rest = later;
+        }
         let mut multicast = None;
         if mods.has(Word::MulticastCluster) {
             let Some((first, _)) = rest.split_first() else { return Ok(false) };
             multicast = Some(self.narrow(first)?);
+        }
+        for end in [&mut to, &mut from] {
+            if let (BulkEnd::Tensor { window, .. }, true) = (end, im2col.is_some()) {
+                *window = Window::Im2col { offsets: offsets.clone() };
+            }
         }
         self.emit(Op::Bulk(Box::new(Bulk { to, from, bytes, signal, multicast, reduce })));
         Ok(true)

@@ -12,6 +12,7 @@ mod memory;
 mod modifiers;
 mod operands;
 mod refused;
+mod texture;
 mod video;
 mod warp;
 
@@ -410,6 +411,7 @@ impl<'m> Builder<'m> {
             }
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "bar" | "barrier" | "membar" | "fence"
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" => self.warp(mnemonic, mods, operands)?,
+            "tex" | "tld4" | "txq" | "suq" | "istypep" | "suld" | "sust" | "sured" => self.texture(mnemonic, mods, operands)?,
             "mbarrier" | "cp" | "tensormap" => self.asynchronous(mnemonic, mods, operands)?,
             "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" | "wgmma" => self.matrix(mnemonic, mods, operands)?,
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "pmevent" => self.control(mnemonic, operands)?,

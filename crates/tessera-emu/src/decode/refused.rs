@@ -1,20 +1,11 @@
 //! Instructions that are read and not executed, each with its reason.
 
 /// What an instruction's name begins with, and why it is refused.
-const REFUSED: &[(&str, &str)] = &[
-    ("multimem.", "multicast memory joins several devices, and one is emulated"),
-    ("tex.", "there are no textures"),
-    ("tld4.", "there are no textures"),
-    ("txq.", "there are no textures"),
-    ("istypep.", "there are no textures"),
-    ("suld.", "there are no surfaces"),
-    ("sust.", "there are no surfaces"),
-    ("sured.", "there are no surfaces"),
-    ("suq.", "there are no surfaces"),
-];
+const REFUSED: &[(&str, &str)] = &[("multimem.", "multicast memory joins several devices, and one is emulated")];
 
 /// Parts of instructions that are not executed.
-const REFUSED_PARTS: &[(&str, &str)] = &[(".im2col", "tensor copies are tiled"), (".im2col_no_offs", "tensor copies are tiled")];
+const REFUSED_PARTS: &[(&str, &str)] =
+    &[(".2dms", "images have one sample a texel"), (".a2dms", "images have one sample a texel")];
 
 /// Why an instruction is not executed; none for those that are.
 pub(super) fn reason(name: &str) -> Option<&'static str> {

@@ -20,6 +20,7 @@ mod schedule;
 mod sparse;
 mod step;
 pub(crate) mod tensor;
+mod texture;
 pub(crate) mod undefined;
 pub(crate) mod wgmma;
 mod wmma;

@@ -411,6 +411,10 @@ impl Cluster<'_> {
                     warp.set(*to, lane, warp.value(*from, lane) >> RANK_SHIFT & 0xff);
                 }
             }
+            Op::Sample(sample) => self.sample(warp, active, pc, sample)?,
+            Op::Surface(surface) => self.surface(warp, active, pc, surface)?,
+            Op::Query { to, image, what, texture } => self.query(warp, active, *to, *image, (*what, *texture))?,
+            Op::IsHandle { to, from, kind } => self.is_handle(warp, active, *to, *from, *kind),
             Op::Trap => {
                 return Err(Fault::new(FindingKind::Trap, active.trailing_zeros() as usize, "the kernel executed `trap`"));
             }

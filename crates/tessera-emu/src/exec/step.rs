@@ -32,6 +32,8 @@ fn is_visible(op: &Op) -> bool {
         Op::Load { addr, .. } | Op::Store { addr, .. } => !matches!(addr.space, Space::Local | Space::Param),
         Op::StoreAsync { .. }
         | Op::Atomic { .. }
+        | Op::Sample(_)
+        | Op::Surface(_)
         | Op::Barrier { .. }
         | Op::ClusterArrive { .. }
         | Op::ClusterWait

@@ -10,13 +10,21 @@ use super::access::Target;
 use super::{Cluster, Fault};
 use crate::finding::FindingKind;
 use crate::program::{Change, SHARED_START};
-use crate::tensor_map::{Map, outside, swizzle};
+use crate::tensor_map::{Map, Pixels, outside, swizzle};
 
 /// A side in global memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Far {
-    Line { address: u64, bytes: u32 },
-    Box { map: Box<Map>, at: [i32; 5] },
+    Line {
+        address: u64,
+        bytes: u32,
+    },
+    /// `offsets` are those of an im2col copy.
+    Box {
+        map: Box<Map>,
+        at: [i32; 5],
+        offsets: [u16; 3],
+    },
 }
 
 impl Far {
@@ -92,20 +100,20 @@ impl Cluster<'_> {
     fn rows(
         &self,
         map: &Map,
-        at: &[i32; 5],
+        (at, offsets): (&[i32; 5], &[u16; 3]),
         mut row: impl FnMut(u32, u64, std::ops::Range<u32>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        if let Some(pixels) = &map.pixels {
+            return pixel_rows(map, pixels, (at, offsets), row);
+        }
         let element = map.dtype.bits() / 8;
-        let width = map.tile[0] * element;
-        let first = i64::from(at[0]);
-        let inside = (-first).clamp(0, i64::from(map.tile[0])) as u32
-            ..(map.extents[0] as i64 - first).clamp(0, i64::from(map.tile[0])) as u32;
+        let (width, inside) = (map.tile[0] * element, inside(map, at[0]));
         let mut offset = 0;
         for e in 0..map.tile[4] {
             for d in 0..map.tile[3] {
                 for c in 0..map.tile[2] {
                     for b in 0..map.tile[1] {
-                        let mut address = map.address as i64 + first * i64::from(element);
+                        let mut address = map.address as i64 + i64::from(at[0]) * i64::from(element);
                         let mut within = inside.clone();
                         for (dim, step) in [(1, b), (2, c), (3, d), (4, e)] {
                             let index = i64::from(at[dim]) + i64::from(step * map.steps[dim]);
@@ -138,7 +146,7 @@ impl Cluster<'_> {
                 }
                 Ok(data)
             }
-            Far::Box { map, at } => {
+            Far::Box { map, at, offsets } => {
                 let element = map.dtype.bits() / 8;
                 let mut data = vec![0; far.bytes() as usize];
                 if map.nan_outside {
@@ -147,7 +155,7 @@ impl Cluster<'_> {
                         cell.copy_from_slice(&fill[..element as usize]);
                     }
                 }
-                self.rows(map, at, |offset, address, inside| {
+                self.rows(map, (at, offsets), |offset, address, inside| {
                     if inside.is_empty() {
                         return Ok(());
                     }
@@ -179,9 +187,9 @@ impl Cluster<'_> {
         };
         match far {
             Far::Line { address, bytes } => add(*address, *bytes, 0),
-            Far::Box { map, at } => {
+            Far::Box { map, at, offsets } => {
                 let element = map.dtype.bits() / 8;
-                let outcome = self.rows(map, at, |offset, address, inside| {
+                let outcome = self.rows(map, (at, offsets), |offset, address, inside| {
                     let start = inside.start * element;
                     add(address + u64::from(start), (inside.end - inside.start) * element, offset + start);
                     Ok(())
@@ -216,10 +224,10 @@ impl Cluster<'_> {
                 }
                 Ok(())
             }
-            Far::Box { map, at } => {
+            Far::Box { map, at, offsets } => {
                 let element = map.dtype.bits() / 8;
                 let mut parts = Vec::new();
-                self.rows(map, at, |offset, address, inside| {
+                self.rows(map, (at, offsets), |offset, address, inside| {
                     if !inside.is_empty() {
                         let to = address + u64::from(inside.start * element);
                         let bytes = (inside.end - inside.start) * element;
@@ -289,6 +297,48 @@ impl Cluster<'_> {
         }
         Ok(())
     }
+}
+
+/// Which elements of a row along dimension 0 lie inside the tensor.
+fn inside(map: &Map, first: i32) -> std::ops::Range<u32> {
+    let (first, width) = (i64::from(first), i64::from(map.tile[0]));
+    (-first).clamp(0, width) as u32..(map.extents[0] as i64 - first).clamp(0, width) as u32
+}
+
+/// Calls `row` for the channels of each pixel of an im2col copy (PTX ISA, "Tensors: im2col mode"). Base pixels are taken along dimension 1,
+/// then 2 and 3, inside the bounding box, and on to the next image behind it; a pixel lies the offsets further on.
+fn pixel_rows(
+    map: &Map,
+    pixels: &Pixels,
+    (at, offsets): (&[i32; 5], &[u16; 3]),
+    mut row: impl FnMut(u32, u64, std::ops::Range<u32>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let element = map.dtype.bits() / 8;
+    let (width, channels) = (map.tile[0] * element, inside(map, at[0]));
+    let spatial = map.rank - 2;
+    let mut base: Vec<i64> = at[1..map.rank].iter().map(|&index| i64::from(index)).collect();
+    for pixel in 0..map.tile[1] {
+        let mut address = map.address as i64 + i64::from(at[0]) * i64::from(element);
+        let mut within = channels.clone();
+        for (axis, &index) in base.iter().enumerate() {
+            let index = index + offsets.get(axis).filter(|_| axis < spatial).map_or(0, |&offset| i64::from(offset));
+            if index < 0 || index >= map.extents[axis + 1] as i64 {
+                within = 0..0;
+            }
+            address += index * map.strides[axis + 1] as i64;
+        }
+        row(pixel * width, address as u64, within)?;
+        base[0] += i64::from(map.steps[1]);
+        for axis in 0..spatial {
+            let last = map.extents[axis + 1] as i64 - 1 + i64::from(pixels.upper[axis]);
+            if base[axis] <= last {
+                break;
+            }
+            base[axis] = i64::from(pixels.lower[axis]);
+            base[axis + 1] += if axis + 1 < spatial { i64::from(map.steps[axis + 2]) } else { 1 };
+        }
+    }
+    Ok(())
 }
 
 /// The bytes of a box that lies swizzled in memory.

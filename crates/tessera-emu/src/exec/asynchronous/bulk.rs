@@ -13,7 +13,7 @@ use crate::exec::{Cluster, Fault, Warp, atomic};
 use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
-use crate::program::{Addr, Bulk, BulkEnd, Change, Reg, Signal, Space};
+use crate::program::{Addr, Bulk, BulkEnd, Change, Reg, Signal, Space, Window};
 use crate::sanitize::{JobAccess, Ticket};
 use crate::tensor_map;
 
@@ -94,7 +94,13 @@ fn places(list: &[(Target, u32, u32)]) -> Vec<(Target, u32)> {
 }
 
 impl Cluster<'_> {
-    fn map_at(&mut self, warp: &mut Warp, (map, at): (Addr, &[Reg]), lane: usize, pc: u32) -> Result<Far, Fault> {
+    fn map_at(
+        &mut self,
+        warp: &mut Warp,
+        (map, at, window): (Addr, &[Reg], &Window),
+        lane: usize,
+        pc: u32,
+    ) -> Result<Far, Fault> {
         let address = addresses(warp, map)[lane];
         if !address.is_multiple_of(64) {
             let message = format!("a tensor map at {address:#x}: a multiple of 64 is needed");
@@ -109,11 +115,26 @@ impl Cluster<'_> {
             let message = format!("{} coordinates for a tensor map of {} dimensions", at.len(), map.rank);
             return Err(Fault::new(FindingKind::BulkCopy, lane, message));
         }
+        let mut offsets = [0; 3];
+        match (window, &map.pixels) {
+            (Window::Tiled, None) => {}
+            (Window::Im2col { offsets: regs }, Some(_)) => {
+                for (offset, reg) in offsets.iter_mut().zip(regs) {
+                    *offset = warp.value(*reg, lane) as u16;
+                }
+            }
+            (Window::Tiled, Some(_)) => {
+                return Err(Fault::new(FindingKind::BulkCopy, lane, "a tiled copy with a tensor map of the im2col mode"));
+            }
+            (Window::Im2col { .. }, None) => {
+                return Err(Fault::new(FindingKind::BulkCopy, lane, "an im2col copy with a tiled tensor map"));
+            }
+        }
         let mut place = [0; 5];
         for (place, reg) in place.iter_mut().zip(at) {
             *place = warp.value(*reg, lane) as u32 as i32;
         }
-        Ok(Far::Box { map: Box::new(map), at: place })
+        Ok(Far::Box { map: Box::new(map), at: place, offsets })
     }
 
     fn shared_line(&mut self, warp: &mut Warp, end: &BulkEnd, lane: usize) -> Result<(usize, u32), Fault> {
@@ -129,7 +150,7 @@ impl Cluster<'_> {
 
     fn far_side(&mut self, warp: &mut Warp, end: &BulkEnd, bytes: Option<u32>, (lane, pc): (usize, u32)) -> Result<Far, Fault> {
         match end {
-            BulkEnd::Tensor { map, at } => self.map_at(warp, (*map, at), lane, pc),
+            BulkEnd::Tensor { map, at, window } => self.map_at(warp, (*map, at, window), lane, pc),
             BulkEnd::Line(addr) => Ok(Far::Line { address: addresses(warp, *addr)[lane], bytes: bytes.unwrap_or(0) }),
         }
     }

@@ -488,6 +488,10 @@ impl Cluster<'_> {
             Op::Shuffle { members, .. } | Op::Vote { members, .. } | Op::Match { members, .. } | Op::Redux { members, .. } => {
                 self.need(work, *members, Use::Operand);
             }
+            Op::Surface(surface) => {
+                self.need(work, surface.image.base.slot, Use::Address);
+                surface.at.iter().for_each(|reg| self.need(work, reg.slot, Use::Address));
+            }
             // What they read is data.
             Op::Mma(_) | Op::Wmma(_) | Op::MoveMatrix { .. } | Op::Call(_) | Op::Print { .. } => {}
             _ => {
