@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Emu(Emu),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
     #[command(
-        after_help = "Examples:\n  tessera compare base.jsonl new.jsonl\n  tessera compare --run ./tessera-before ./tessera-after gemm softmax --device cuda\n  tessera compare --run old.py::softmax new.py::softmax x=randn:f32[4096,1000] y=empty:f32[4096,1000] N=1024 --grid 4096\n  tessera compare --run self self gemm --config num_stages=2 --config num_stages=3 --least 2%"
+        after_help = "Examples:\n  tessera compare base.jsonl new.jsonl\n  tessera compare --run ./tessera-before ./tessera-after gemm softmax --device cuda\n  tessera compare --run old.py::softmax new.py::softmax x=randn:f32[4096,1000] y=empty:f32[4096,1000] N=1024 --grid 4096\n  tessera compare --run gemm.py::gemm gemm.py::gemm a=randn:f16[512,512] b=randn:f16[512,512] c=empty:f16[512,512] --config BLOCK_M=64 --config BLOCK_M=128 --least 2%"
     )]
     Compare(Compare),
     /// Make an HTML report (or CSV or Markdown) of results files.
@@ -433,19 +433,19 @@ pub(crate) struct Duel {
     #[arg(long, value_name = "K=V,...", requires = "run")]
     pub(crate) config: Vec<String>,
     /// Optimisation level, 0 to 3.
-    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
+    #[arg(requires = "run", short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub(crate) level: u8,
     /// How sure all verdicts together must be.
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    #[arg(long, requires = "run", value_name = "P", default_value_t = 0.95)]
     pub(crate) sure: f64,
     /// The smallest change of a time that matters: `1%` or `0.01`. A row within it is the same.
-    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    #[arg(long, requires = "run", value_name = "SHARE", default_value = "1%")]
     pub(crate) least: String,
     /// Begin no pair of processes that would end after this many seconds.
-    #[arg(long, value_name = "S", default_value_t = 120.0)]
+    #[arg(long, requires = "run", value_name = "S", default_value_t = 120.0)]
     pub(crate) time_limit: f64,
     /// Decides who begins, the order of rows and where memory lies; chosen by the time when absent, and told.
-    #[arg(long)]
+    #[arg(long, requires = "run")]
     pub(crate) seed: Option<u64>,
     /// Write what every pair measured here, one JSON object a line.
     #[arg(long, value_name = "FILE", requires = "run")]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tessera::bench::Exit;
 use tessera::ir::{Diagnostic, Severity, SourceMap};
 
-use crate::finding::{Class, Finding, report};
+use crate::finding::{Class, Finding, Spot, report};
 
 /// What every command returns.
 pub(crate) type Outcome = Result<(), Failure>;
@@ -94,6 +94,12 @@ impl Failure {
     /// Whether nothing is left to say.
     pub(crate) fn is_told(&self) -> bool {
         self.text.is_empty() && self.findings.is_empty()
+    }
+
+    /// With the place of the mistake.
+    pub(crate) fn at(mut self, spot: Spot) -> Failure {
+        self.findings.iter_mut().take(1).for_each(|finding| finding.spot = Some(spot.clone()));
+        self
     }
 
     /// With something that a program is told beside the findings.

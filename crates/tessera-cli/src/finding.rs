@@ -133,13 +133,13 @@ impl Finding {
 
 /// The one object that a command with `--json` prints: what it ended with, what it found, and what else it has to tell.
 pub(crate) fn report(exit: u8, findings: &[Finding], data: &Value) -> Value {
-    let mut object = Map::new();
+    // What a command ended with is decided here, whatever its data say of a part of it.
+    let mut object = data.as_object().cloned().unwrap_or_default();
     object.insert("command".into(), std::env::args_os().nth(1).map_or(Value::Null, |command| json!(command.to_string_lossy())));
     object.insert("exit".into(), json!(exit));
     object.insert("passed".into(), json!(exit == 0));
     let error = findings.iter().find(|finding| finding.class == Class::Error);
     object.extend(error.map(|finding| ("error".to_string(), json!(finding.message))));
     object.insert("findings".into(), findings.iter().map(Finding::to_json).collect());
-    object.extend(data.as_object().cloned().unwrap_or_default());
     Value::Object(object)
 }

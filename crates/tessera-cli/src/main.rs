@@ -47,7 +47,10 @@ fn main() -> ExitCode {
         Err(error) => {
             let _ = error.print();
             let text = error.to_string();
-            let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+            // Its first paragraph says what is wrong, and `tip:` what to do; the rest is the command's usage.
+            let first: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+            let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!("\nhelp: {tip}"));
+            let message = format!("{}{}", first.join(" ").trim_start_matches("error: "), tips.collect::<String>());
             return failed(Failure { text: String::new(), ..Failure::usage(message) }, is_data);
         }
     };

@@ -89,6 +89,7 @@ fn data(line: &str) -> (i32, Value) {
     let (code, out, err) = tessera(&format!("{line} --json"));
     let object: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}\n{out}\n{err}"));
     assert_eq!(object["exit"], code, "{line}");
+    assert_eq!(object["passed"], code == 0, "{line}");
     (code, object)
 }
 
@@ -217,6 +218,12 @@ fn what_is_no_number_is_right_only_where_the_inputs_make_it() {
         let (code, object) = data(&format!("check {arguments} --grid 1 --device cpu"));
         assert_eq!((code, ids(&object)), (if wanted.is_empty() { 0 } else { 2 }, wanted), "{arguments}\n{object}");
     }
+    let (code, object) =
+        data(&format!("check k.py::inverse x=@{odd} y=empty:f32[4] N=4 --grid 1 --device cpu --against x={odd}"));
+    assert!(
+        code == 5 && object["error"].as_str().is_some_and(|why| why.contains("the kernel writes y, and not `x`")),
+        "{object}"
+    );
     let (_, object) = data(&format!("check k.py::no_numbers x=@{odd} y=empty:f32[4] N=4 --grid 1 --device cpu"));
     let message = object["findings"][0]["message"].as_str().expect("a message");
     assert!(message.starts_with("4 of 4 elements of `y` are infinite or no numbers"), "{message}");
@@ -259,8 +266,14 @@ fn options_and_arguments_without_effect_are_refused() {
         ("bench gemm --sizes variant=xy".to_string(), "its variants are `nn`, `nt`, `tn`, `tt`"),
         ("bench softmax --precision int8".to_string(), "none of the chosen operators takes `int8`"),
         ("bench gemm --sizes m=4,m=5".to_string(), "`m` is given twice"),
+        (format!("run k.py::copy {launch} --save x=a.npy --save y=a.npy"), "the file is written twice"),
+        ("compare a.jsonl b.jsonl --sure 0.9".to_string(), "--run"),
+        ("compare a.jsonl b.jsonl --least 5%".to_string(), "--run"),
+        ("compare a.jsonl b.jsonl -O 1".to_string(), "--run"),
         ("bench gemm softmax gemm".to_string(), "`gemm` is given twice"),
         ("check softmax --precision fp32,fp16,fp32".to_string(), "`fp32` is given twice"),
+        ("check quick --cases 3".to_string(), "a suite says which cases it has"),
+        ("check softmax seed --cases 3".to_string(), "a suite says which cases it has"),
         ("bench quick seed".to_string(), "the suite `seed` and another suite are both given"),
         ("bench quick --sizes seed".to_string(), "the suite `quick` and `--sizes seed` are both given"),
         ("bench gemm --device cpu --timing warm".to_string(), "launches are timed in several ways on a CUDA device alone"),
@@ -331,6 +344,11 @@ fn data_is_all_that_stands_on_standard_output() {
             assert!(!out.starts_with("block") && err.contains("block 0\n"), "{line}\n{err}");
         }
     }
+    let (code, object) = data("emu k.py --grid 1 --block 1");
+    let place = (object["findings"][0]["line"].as_u64(), object["findings"][0]["column"].as_u64());
+    assert_eq!((code, place), (5, (Some(1), Some(1))), "{object}");
+    let (_, object) = data("bench --mode fast");
+    assert_eq!(object["error"], "invalid value 'fast' for '--mode <MODE>' [possible values: quick, ci, publish]");
     let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=16 --emit ptx --target sm_90a");
     assert!(code == 0 && object["text"].as_str().is_some_and(|text| text.contains(".visible .entry copy")), "{object}");
     let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=15");

@@ -21,6 +21,19 @@ fn run(body: &str) -> Vec<Finding> {
     st.param.b32 [r], %a;
     ret;
 }}
+.func (.reg .b32 %y) same(.reg .b32 %x, .reg .b64 %wide)
+{
+    .reg .pred %p;
+    .reg .b32 %low;
+    cvt.u32.u64 %low, %wide;
+    setp.eq.u32 %p, %low, 0;
+    @%p bra ZERO;
+    mov.b32 %y, %x;
+    ret;
+ZERO:
+    mov.b32 %y, 0;
+    ret;
+}
 .visible .entry k(.param .u64 data)
 {{
     .local .align 8 .b8 frame[16];
@@ -98,6 +111,14 @@ fn registers_matter_where_they_are_used() {
     matters("selp.u32 %x0, 5, %t, %p;", &["`%p`"]);
     quiet("selp.u32 %x0, %t, %t, %p;\n st.global.u32 [%o], %x0;");
     told("add.cc.u32 %x0, %u, 1;\n addc.u32 %x1, %t, 0;\n st.global.u32 [%o], %x1;", &["`%x1` is stored", "comes from `%u`"]);
+}
+
+#[test]
+fn what_registers_hand_over_keeps_what_was_written_of_it() {
+    quiet("call (%x0), same, (%t, %oo);\n st.global.u32 [%o], %x0;");
+    quiet("call (%x0), same, (%u, %oo);\n call (%x0), same, (%t, %oo);\n st.global.u32 [%o], %x0;");
+    matters("call (%x0), same, (%u, %oo);", &["`%x0` is stored", "`%u`"]);
+    told("call (%x0), same, (%t, %uu);", &["decides a branch", "`%uu`"]);
 }
 
 #[test]

@@ -256,7 +256,8 @@ pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Optio
     Ok(Selection { operators, precisions: precisions.to_vec(), sizes })
 }
 
-fn suite(name: &str) -> Option<Sizes> {
+/// The sizes that a suite's name means.
+pub(crate) fn suite(name: &str) -> Option<Sizes> {
     match name {
         "quick" => Some(Sizes::Quick),
         "seed" => Some(Sizes::Seed),

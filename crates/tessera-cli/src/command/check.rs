@@ -10,7 +10,7 @@ use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
-use crate::command::bench::selection;
+use crate::command::bench::{selection, suite};
 use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, open};
 use crate::command::findings::findings as found_by;
@@ -39,11 +39,16 @@ fn refuse_kernels_options(arguments: &Check) -> Outcome {
         ("--against-grid", arguments.against_grid.is_some(), "operators are compared with their f64 references"),
         ("--trace", arguments.emulation.trace.is_some(), "a case launches its kernels several times"),
         ("--sizes", arguments.sizes.is_some() && arguments.cases.is_some(), "`--cases` draws sizes at random"),
+        ("--cases", names_suite(arguments) && arguments.cases.is_some(), "a suite says which cases it has"),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),
         None => Ok(()),
     }
+}
+
+fn names_suite(arguments: &Check) -> bool {
+    arguments.subjects.iter().any(|subject| suite(subject).is_some())
 }
 
 /// What became of an operator's cases in a precision.
@@ -63,7 +68,7 @@ fn check_operators(arguments: &Check) -> Outcome {
     let seed = arguments.seed.unwrap_or(1);
     let options = library_options(&arguments.optimise)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
-    if arguments.sizes.is_none() && selection.sizes == Sizes::Quick {
+    if arguments.sizes.is_none() && !names_suite(arguments) {
         selection.sizes = match arguments.cases {
             Some(count) => Sizes::Random { count: count.get(), seed },
             None => Sizes::Edges,

@@ -178,6 +178,10 @@ impl Checked<'_> {
                         }
                     };
                     let got = done.results.tensor(name)?;
+                    if !written.contains(name) {
+                        let names = written.join(", ");
+                        return Err(Failure::usage(format!("`--against {what}`: the kernel writes {names}, and not `{name}`")));
+                    }
                     let want = if got.dtype().is_float() { want.to_dtype(got.dtype()) } else { Ok(want.clone()) };
                     compared.push(compare((name, got), (what, &want.map_err(Failure::environment)?), tolerance)?);
                     blessed.push(name);

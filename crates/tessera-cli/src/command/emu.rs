@@ -13,6 +13,7 @@ use crate::command::emulation::{how, options, refuse_idle_trace, refuse_unused_s
 use crate::command::findings::Judge;
 use crate::command::launch::time_limit;
 use crate::failure::{Failure, Outcome, read_text};
+use crate::finding::Spot;
 
 /// An array of the launch.
 struct Array {
@@ -25,8 +26,7 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let machine = options(&arguments.emulation, time_limit(&arguments.patience)?, arguments.seed.unwrap_or_default())?;
     let emulator = Emulator::new(&machine).map_err(Failure::environment)?;
-    let module =
-        emulator.load(&read_text(&arguments.file)?).map_err(|error| Failure::usage(format!("`{}`: {error}", arguments.file)))?;
+    let module = emulator.load(&read_text(&arguments.file)?).map_err(|error| not_taken(&arguments.file, &error))?;
     let kernels: Vec<&str> = module.kernels().collect();
     let entry = match (&arguments.entry, kernels.as_slice()) {
         (Some(name), _) => name.as_str(),
@@ -111,6 +111,13 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
         }
     }
     judge.tell(&launched)
+}
+
+/// Why a file is not what is executed, and where in it.
+fn not_taken(file: &str, error: &EmuError) -> Failure {
+    let failure = Failure::usage(format!("`{file}`: {error}"));
+    let EmuError::Parse(at) = error else { return failure };
+    failure.at(Spot { file: file.to_string(), line: at.line as usize, column: at.column as usize })
 }
 
 /// Gives a finding and what it conflicts with the PTX file as their file, where `.loc` names none.

@@ -151,6 +151,10 @@ fn recorded_blocks(grid: LaunchGrid) -> u32 {
 
 /// `NAME=FILE` of every `--save`, checked before anything runs.
 fn saves(texts: &[String], subject: &Subject) -> Result<Vec<(String, String)>, Failure> {
+    let path = |text: &str| text.split_once('=').map(|(_, path)| path.to_string());
+    if let Some(twice) = texts.iter().enumerate().find(|(at, text)| texts[..*at].iter().any(|other| path(other) == path(text))) {
+        return Err(Failure::usage(format!("`--save {}`: the file is written twice", twice.1)));
+    }
     texts
         .iter()
         .map(|text| {

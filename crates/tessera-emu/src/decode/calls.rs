@@ -12,11 +12,12 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::smallvec;
 use tessera_ptx::{Function, FunctionKind, Item, Name, Operand, Space as VariableSpace, Variable};
 
 use super::{Binding, Builder, Frame, Place, Result, layout_32};
 use crate::ops::{float, float::Flags};
-use crate::program::{Call, Callee, Fill, Formal, NOWHERE, Op, Passed, Pred, Reg, Routine, StackPlace};
+use crate::program::{Call, Callee, Fill, Formal, Meta, NOWHERE, Op, Passed, Pred, Reg, Routine, StackPlace};
 
 impl<'m> Builder<'m> {
     pub(super) fn control(&mut self, mnemonic: &str, operands: &'m [Operand]) -> Result<bool> {
@@ -128,7 +129,16 @@ impl<'m> Builder<'m> {
     fn copy(&mut self, to: Reg, from: u32) {
         let map = if to.wide { float::one_64("mov", Flags::default()) } else { float::one("mov", Flags::default()) };
         if let Some(map) = map {
-            self.emit(Op::Map { run: map.run, to, from: [from; 4] });
+            // What is handed over is no operand of the call itself, whose results are all that it writes.
+            let Meta { line, loc, .. } = self.current;
+            let mnemonic = self.current.mnemonic.clone();
+            let own = Meta { line, loc, mnemonic, reads: smallvec![from], writes: smallvec![to.slot], ..Meta::default() };
+            let call = std::mem::replace(&mut self.current, own);
+            self.push(Op::Map { run: map.run, to, from: [from; 4] }, self.guard);
+            self.current = call;
+            for op in std::mem::take(&mut self.after) {
+                self.push(op, self.guard);
+            }
         }
     }
 
