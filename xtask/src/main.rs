@@ -17,7 +17,8 @@ usage: cargo xtask TASK
   bless [NAME...]       the same, rewriting expected outputs
   ci                    fmt, clippy, then test; a missing tool is an error instead of a skip
   nightly [N] [NAME...] everything on the emulator: every case of the library under N schedules (50), every barrier, mutants, damaged files;
-                        functions against Python; in slices (or those whose name matches) that are not run again, with a log in results/nightly.log
+                        functions against Python, rules against NVIDIA's front end; in slices
+                        (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words

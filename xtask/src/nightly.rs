@@ -23,7 +23,7 @@ use crate::{cargo, root};
 const PARTS: usize = 16;
 
 /// Tests that run whole: package, file, and the test where the file has long ones.
-const WHOLE: [(&str, &str, &str); 15] = [
+const WHOLE: [(&str, &str, &str); 16] = [
     ("tessera-ptx", "acceptance", ""),
     ("tessera-compile", "barriers", "block_programs_keep_their_meaning"),
     ("tessera-compile", "barriers", "programs_of_threads_keep_their_meaning"),
@@ -32,6 +32,7 @@ const WHOLE: [(&str, &str, &str); 15] = [
     ("tessera-compile", "assemble", ""),
     ("tessera-compile", "python", "block_functions_mean_what_python_says"),
     ("tessera-compile", "python", "functions_of_threads_mean_what_python_says"),
+    ("tessera-lang", "edges", "the_record_is_what_the_front_end_says"),
     ("tessera-emu", "anchors", ""),
     ("tessera-emu", "corpus", ""),
     ("tessera-emu", "generated", ""),

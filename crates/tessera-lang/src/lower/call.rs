@@ -167,7 +167,7 @@ impl Lowerer<'_> {
             Builtin::Scatter => self.scatter(args),
             Builtin::Slice => {
                 let length = self.require_shape(&args.at(1))?;
-                self.index_scalar(&args.at(0), tessera_types::DType::I32)?;
+                self.tile_index_scalar(&args.at(0), tessera_types::DType::I32)?;
                 Ok(Val::Span(std::rc::Rc::new((args.val(0).clone(), length.first().copied().unwrap_or(1)))))
             }
             Builtin::AtomicCas => {

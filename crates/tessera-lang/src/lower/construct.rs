@@ -58,7 +58,7 @@ impl Lowerer<'_> {
             if is(args.val(at), neutral) {
                 continue;
             }
-            let operand = self.implicit(&args.at(at), dtype, "the bound of `arange`")?;
+            let operand = self.tile_as(&args.at(at), dtype)?;
             if !operand.shape.is_empty() {
                 return Err(Box::new(
                     Diagnostic::error(id::ARGUMENT_TYPE, args.span(at), "start and step of `arange` are scalars")

@@ -260,7 +260,7 @@ impl Lowerer<'_> {
                 .label("decided at run time")
                 .also(first.1, format!("this is {}", x.describe()))
                 .also(second.1, format!("this is {}", y.describe()))
-                .help("make both of one type"),
+                .help(one_type(&x, &y)),
             ));
         }
         self.span = span;
@@ -295,12 +295,16 @@ impl Lowerer<'_> {
         )
     }
 
-    /// Behind a loop that may have returned: the value, or what follows.
-    pub(crate) fn after_returning_loop(&mut self, rest: &Rest<'_>, span: Span) -> Res<Flow> {
+    /// Behind a loop that may have returned, or that only a return ends: the value, or what follows.
+    pub(crate) fn after_returning_loop(&mut self, returns: bool, rest: &Rest<'_>, span: Span) -> Res<Flow> {
         let returned = self.frame().locals.shift_remove(RETURNED);
         let value = self.frame().locals.shift_remove(VALUE);
         let (Some(returned), Some(value)) = (returned, value) else { return self.run(rest.stmts, rest.next) };
         let condition = match self.condition(&(returned.value, span))? {
+            _ if returns => Condition::Known(true),
+            condition => condition,
+        };
+        let condition = match condition {
             Condition::Known(true) => {
                 self.frame().returned = Some((value.value, value.span));
                 return Ok(Flow::Exits);
@@ -474,13 +478,23 @@ fn bound_to_branch(name: &str, value: &Val, place: Span) -> Binding {
 }
 
 /// A variable whose type depends on the path.
+/// What to write instead of two types where paths meet.
+fn one_type(first: &Skeleton, second: &Skeleton) -> &'static str {
+    match (first, second) {
+        (Skeleton::Function(_), Skeleton::Function(_)) => {
+            "call each function in its own branch, or make both by one function that keeps what differs: `make(1) if test else make(2)`"
+        }
+        _ => "give it one type on every path, with `.astype` or a typed constant such as `ct.float32(0)`",
+    }
+}
+
 fn conflict(name: &str, first: (&Skeleton, Span), second: (&Skeleton, Span)) -> Binding {
     Binding {
         value: Val::Unusable(std::rc::Rc::new(Unusable {
             id: id::PATH_TYPE,
             message: format!("`{name}` is {} on one path and {} on the other", first.0.describe(), second.0.describe()),
             places: vec![(first.1, first.0.describe()), (second.1, second.0.describe())],
-            help: "give it one type on every path, with `.astype` or a typed constant such as `ct.float32(0)`".to_string(),
+            help: one_type(first.0, second.0).to_string(),
         })),
         span: first.1,
     }

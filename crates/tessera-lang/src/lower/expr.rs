@@ -229,13 +229,23 @@ impl Lowerer<'_> {
     ) -> Res<()> {
         let Some((first, _)) = clauses.split_first() else { return Ok(()) };
         // The first iterable stands outside, everything else in a scope of its own.
-        let iterable = self.at(&first.iterable)?;
-        let items = self.sequence(&iterable)?;
+        let items = self.iterated(&first.iterable)?;
         let outer = self.frame().scope;
         self.enter(names.clone(), Some(outer), Locals::new(), false);
         let result = self.clauses(element, clauses, items, each);
         self.leave();
         result.map(|_| ())
+    }
+
+    /// The items that a clause of a comprehension runs over.
+    fn iterated(&mut self, iterable: &Expr) -> Res<Vec<Val>> {
+        match self.static_items(iterable)? {
+            Some(items) => Ok(items),
+            None => {
+                let iterable = self.at(iterable)?;
+                self.sequence(&iterable)
+            }
+        }
     }
 
     fn clauses(
@@ -269,8 +279,7 @@ impl Lowerer<'_> {
                     each(self, value)?
                 }
                 Some(next) => {
-                    let iterable = self.at(&next.iterable)?;
-                    let items = self.sequence(&iterable)?;
+                    let items = self.iterated(&next.iterable)?;
                     self.clauses(element, rest, items, each)?
                 }
             };

@@ -50,10 +50,16 @@ impl Lowerer<'_> {
         self.tile_as(item, dtype)
     }
 
-    /// Refuses a bound of a run-time integer type without a sign.
+    /// An index of a tile, which is signed.
+    pub(crate) fn tile_index_scalar(&mut self, item: &At, dtype: DType) -> Res<Tile> {
+        self.check_signed(item, "the index of a tile")?;
+        self.index_scalar(item, dtype)
+    }
+
+    /// Refuses an integer type without a sign where cuTile asks for one.
     pub(crate) fn check_signed(&self, bound: &At, what: &str) -> Res<()> {
         match &bound.0 {
-            Val::Tile(tile) if !tile.dtype.is_signed() => Err(Box::new(
+            Val::Tile(tile) if self.cutile && tile.dtype.is_integer() && !tile.dtype.is_signed() => Err(Box::new(
                 Diagnostic::error(id::ARGUMENT_TYPE, bound.1, format!("{what} is a signed integer, not {}", bound.0.describe()))
                     .label("a type without a sign")
                     .help("cast it: `.astype(ct.int32)`, or `ct.int64` where it may be larger"),

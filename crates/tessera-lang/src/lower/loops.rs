@@ -31,15 +31,7 @@ struct Start {
 
 impl Lowerer<'_> {
     pub(crate) fn for_loop(&mut self, target: &Expr, iterable: &Expr, body: &[Stmt], span: Span) -> Res<Flow> {
-        if let ExprKind::Call(function, args) = &iterable.kind
-            && matches!(function.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
-            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticIter))
-        {
-            let [arg] = args.as_slice() else {
-                return Err(Box::new(Diagnostic::error(id::CALL, iterable.span, "`static_iter` takes one iterable")));
-            };
-            let items = (self.statically(&arg.value)?, arg.value.span);
-            let items = self.sequence(&items)?;
+        if let Some(items) = self.static_items(iterable)? {
             return self.unrolled(target, items, body, iterable.span);
         }
         let at = self.at(iterable)?;
@@ -65,16 +57,28 @@ impl Lowerer<'_> {
         }
     }
 
+    /// The items of `static_iter(...)`, where an iterable is one.
+    pub(crate) fn static_items(&mut self, iterable: &Expr) -> Res<Option<Vec<Val>>> {
+        if let ExprKind::Call(function, args) = &iterable.kind
+            && matches!(function.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
+            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticIter))
+        {
+            let [arg] = args.as_slice() else {
+                return Err(Box::new(Diagnostic::error(id::CALL, iterable.span, "`static_iter` takes one iterable")));
+            };
+            let items = (self.statically(&arg.value)?, arg.value.span);
+            return self.sequence(&items).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Refuses ranges that cuTile's loops don't run over.
     fn check_range(&self, range: &Range, span: Span) -> Res<()> {
-        if !self.cutile {
-            return Ok(());
-        }
         for bound in [&range.start, &range.stop, &range.step] {
             self.check_signed(&(bound.clone(), span), "a bound of `range`")?;
         }
         match range.step.number().and_then(Num::as_int) {
-            Some(step) if step < 0 => Err(Box::new(
+            Some(step) if step < 0 && self.cutile => Err(Box::new(
                 Diagnostic::error(id::VALUE_RANGE, span, format!("a run-time loop can't count by the constant step {step}"))
                     .label("cuTile's loops count up")
                     .help("count up and subtract, unroll it with `ct.static_iter`, or write a `@tessera.kernel`, whose loops count down too"),

@@ -78,7 +78,7 @@ impl Lowerer<'_> {
         for item in &items {
             let dtype = self.dtype_of(item)?;
             let wide = of == IndexType::I64 || dtype.bits() == 64;
-            values.push(self.index_scalar(item, if wide { DType::I64 } else { DType::I32 })?.value);
+            values.push(self.tile_index_scalar(item, if wide { DType::I64 } else { DType::I32 })?.value);
         }
         // One operation's indices are of one type.
         if let Some(ty) = values.iter().map(|&value| self.func.ty(value).clone()).find(|ty| ty.num() == Some(DType::I64)) {

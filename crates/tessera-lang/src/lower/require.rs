@@ -7,6 +7,7 @@ use tessera_types::DType;
 
 use super::operand::At;
 use super::{Lowerer, Res};
+use crate::builtins::enum_member;
 use crate::diagnostics::id;
 use crate::number::Num;
 use crate::value::{Val, show_shape};
@@ -187,6 +188,7 @@ impl Lowerer<'_> {
     fn require_enum(&self, at: &At, kind: &'static str) -> Res<&'static str> {
         match at.0 {
             Val::Enum(found, member) if found == kind => Ok(member),
+            Val::Str(ref text) if let Some((_, member)) = enum_member(kind, text) => Ok(member),
             _ => Err(Box::new(
                 Diagnostic::error(id::ARGUMENT_TYPE, at.1, format!("expected a `{kind}`, found {}", at.0.describe()))
                     .help(format!("write `ct.{kind}.` and a member")),

@@ -218,7 +218,7 @@ impl Lowerer<'_> {
                 ));
             }
         }
-        items.iter().map(|item| Ok(self.index_scalar(item, DType::I32)?.value)).collect()
+        items.iter().map(|item| Ok(self.tile_index_scalar(item, DType::I32)?.value)).collect()
     }
 
     pub(crate) fn extract(&mut self, x: &At, index: &At, shape: &At) -> Res<Val> {

@@ -75,7 +75,11 @@ impl Lowerer<'_> {
     }
 
     pub(crate) fn ensure_constant(&mut self, args: &Args) -> Res<Val> {
-        if matches!(args.val(0), Val::Tile(_)) && args.val(0).number().is_none() {
+        let value = args.val(0);
+        let is_constant = value.number().is_some()
+            || value.fixed().is_some()
+            || matches!(value, Val::Enum(..) | Val::Builtin(_) | Val::Class(_) | Val::Ellipsis);
+        if !is_constant {
             return Err(Box::new(
                 Diagnostic::error(id::NOT_CONSTANT, args.span(0), "this is not known when the kernel is compiled")
                     .label(format!("this is {}", args.val(0).describe())),

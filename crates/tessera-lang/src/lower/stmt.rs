@@ -34,7 +34,7 @@ impl Lowerer<'_> {
                     StmtKind::If { test, body, orelse } => return self.returning_if(test, body, orelse, &after),
                     StmtKind::For { .. } | StmtKind::While { .. } => {
                         return match self.deeper(stmt.span, |lowerer| lowerer.stmt(stmt))? {
-                            Flow::Falls => self.after_returning_loop(&after, stmt.span),
+                            Flow::Falls => self.after_returning_loop(never_falls(&stmt.kind), &after, stmt.span),
                             flow => Ok(flow),
                         };
                     }
@@ -136,6 +136,11 @@ pub(crate) fn has_return(stmts: &[Stmt]) -> bool {
         StmtKind::For { body, .. } | StmtKind::While { body, .. } => has_return(body),
         _ => false,
     })
+}
+
+/// True for a loop that no condition and no `break` ends.
+fn never_falls(loop_: &StmtKind) -> bool {
+    matches!(loop_, StmtKind::While { test: Expr { kind: ExprKind::Bool(true), .. }, body } if !has_break(body))
 }
 
 /// True when a `break` of this loop stands in its body.

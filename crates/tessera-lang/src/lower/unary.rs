@@ -204,6 +204,10 @@ impl Lowerer<'_> {
                     }
                 }
             },
+            UnaryOp::Not if matches!(&x.0, Val::Tile(tile) if !tile.shape.is_empty()) => {
+                let tile = self.tile_as(x, DType::B1)?;
+                self.complement(&tile, span).map(Val::Tile)
+            }
             UnaryOp::Not => match self.condition(x)? {
                 Condition::Known(value) => Ok(Val::bool(!value)),
                 Condition::AtRunTime(tile) => self.complement(&tile, span).map(Val::Tile),

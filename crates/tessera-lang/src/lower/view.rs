@@ -178,7 +178,7 @@ impl Lowerer<'_> {
             match &item.0 {
                 Val::Span(span) => {
                     shape.push(span.1);
-                    values.push(self.index_scalar(&(span.0.clone(), item.1), DType::I32)?.value);
+                    values.push(self.tile_index_scalar(&(span.0.clone(), item.1), DType::I32)?.value);
                 }
                 Val::Tile(tile) if tile.shape.len() == 1 && tile.dtype.is_integer() => {
                     if sparse.replace(axis as u32).is_some() {
