@@ -278,6 +278,15 @@ pub enum Pace {
     Steady,
 }
 
+/// Where tensors are moved to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Whether memory is allocated anew, while the old one is still held: other pages, that is.
+    pub fresh: bool,
+    /// From which each tensor's place within its memory is derived, in steps of 256 bytes; 0 is where tensors are made.
+    pub key: u64,
+}
+
 /// Which inputs a subject generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -447,9 +456,8 @@ pub trait Subject {
         self.output_digest()
     }
 
-    /// Moves every tensor to fresh memory and keeps what it holds; `key` decides where in that memory it begins. Subjects
-    /// whose tensors are part of themselves stay where they are.
-    fn relocate(&mut self, _key: u64) -> Result<(), Fault> {
+    /// Moves every tensor and keeps what it holds. Subjects whose tensors are part of themselves stay where they are.
+    fn relocate(&mut self, _place: Place) -> Result<(), Fault> {
         Ok(())
     }
 

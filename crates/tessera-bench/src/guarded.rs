@@ -1,4 +1,4 @@
-//! A plan's tensor in memory: guard, elements, guard.
+//! A plan's tensor in memory: guard, elements, guard. It can be moved, to other memory or within its own.
 //!
 //! The guard behind begins at the first whole byte after the last element, so nothing between the guards is ever left to
 //! chance: elements are generated or poisoned, everything else holds one known content. A digest may therefore run beyond
@@ -15,13 +15,17 @@ use tessera_ops::{Role, TensorSpec};
 use tessera_runtime::{Device, Tensor};
 use tessera_types::DType;
 
-use crate::case::{Fault, Poison};
+use crate::case::{Fault, Place, Poison};
+use crate::random::mix;
 use crate::status::Status;
 
 /// Elements of the guard on either side of a tensor: at least 4 KiB, and whole cache lines in every type.
 pub(crate) const GUARD: usize = 8192;
 /// So many elements fill whole bytes in every type.
 const UNIT: usize = 8;
+/// A tensor may begin later in its memory by so many steps of 256 bytes (a multiple of them, in types of six bits).
+const STEPS: u64 = 256;
+const STEP_BYTES: usize = 256;
 
 /// What guards of the tensor at a position of a plan are filled with. Each has its own: a kernel that copies one guard over
 /// another would not be seen.
@@ -46,17 +50,26 @@ pub(crate) struct Guarded {
     role: Role,
     position: usize,
     memory: Tensor,
+    /// Where in the memory the elements begin.
+    start: usize,
     /// Elements between the guards, gaps included.
     elements: usize,
     view: Tensor,
+}
+
+/// Elements of a step.
+fn step(dtype: DType) -> usize {
+    let bits = stored_bits(dtype);
+    if (8 * STEP_BYTES).is_multiple_of(bits) { 8 * STEP_BYTES / bits } else { 4 * STEP_BYTES }
 }
 
 impl Guarded {
     /// Memory for a plan's tensor at a position, guards filled.
     pub(crate) fn new(position: usize, spec: &TensorSpec, device: &Device) -> Result<Guarded, Fault> {
         let elements = spec.len() * spec.step;
+        let later = (STEPS as usize - 1) * step(spec.dtype);
         // Room for a digest's last word beside the guard.
-        let size = GUARD + elements.next_multiple_of(32) + GUARD;
+        let size = GUARD + later + elements.next_multiple_of(32) + GUARD;
         let memory = Tensor::zeros_shareable(spec.dtype, &[size], device).map_err(memory_fault)?;
         let mut strides = vec![1; spec.shape.len()];
         for axis in (0..spec.shape.len().saturating_sub(1)).rev() {
@@ -64,11 +77,35 @@ impl Guarded {
         }
         strides.iter_mut().for_each(|stride| *stride *= spec.step);
         let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
-        let guarded = Guarded { name: spec.name, role: spec.role, position, memory, elements, view };
-        for guard in guarded.guards()? {
-            guard.fill_bytes(guard_byte(position)).map_err(memory_fault)?;
-        }
+        let guarded = Guarded { name: spec.name, role: spec.role, position, memory, start: GUARD, elements, view };
+        guarded.fill_guards()?;
         Ok(guarded)
+    }
+
+    fn fill_guards(&self) -> Result<(), Fault> {
+        let fill = |guard: &Tensor| guard.fill_bytes(guard_byte(self.position)).map_err(memory_fault);
+        self.guards()?.iter().try_for_each(fill)
+    }
+
+    /// The same tensor with the same contents elsewhere.
+    pub(crate) fn moved(&self, place: Place) -> Result<Guarded, Fault> {
+        let (dtype, device) = (self.view.dtype(), self.memory.device());
+        let (memory, contents) = if place.fresh {
+            let memory = Tensor::zeros_shareable(dtype, &[self.memory.len()], &device).map_err(memory_fault)?;
+            (memory, self.inside(0..self.span())?)
+        } else {
+            // The old place and the new one may overlap.
+            let held = Tensor::zeros_on(dtype, &[self.span()], &device).map_err(memory_fault)?;
+            held.copy_from(&self.inside(0..self.span())?).map_err(memory_fault)?;
+            (self.memory.clone(), held)
+        };
+        let steps = if place.key == 0 { 0 } else { mix(place.key ^ self.position as u64) % STEPS };
+        let start = GUARD + steps as usize * step(dtype);
+        let view = memory.strided(start, self.view.shape(), self.view.strides()).map_err(memory_fault)?;
+        let moved = Guarded { memory, start, view, ..*self };
+        moved.inside(0..moved.span())?.copy_from(&contents).map_err(memory_fault)?;
+        moved.fill_guards()?;
+        Ok(moved)
     }
 
     /// The tensor as a kernel takes it.
@@ -99,12 +136,12 @@ impl Guarded {
 
     /// Elements between the guards, counted from the first.
     pub(crate) fn inside(&self, range: Range<usize>) -> Result<Tensor, Fault> {
-        self.memory.slice(0, GUARD + range.start..GUARD + range.end, 1).map_err(memory_fault)
+        self.memory.slice(0, self.start + range.start..self.start + range.end, 1).map_err(memory_fault)
     }
 
     fn guards(&self) -> Result<[Tensor; 2], Fault> {
         let part = |range: Range<usize>| self.memory.slice(0, range, 1).map_err(memory_fault);
-        Ok([part(0..GUARD)?, part(GUARD + self.span()..self.memory.len())?])
+        Ok([part(0..self.start)?, part(self.start + self.span()..self.memory.len())?])
     }
 
     /// Fills what a launch is to write; an input keeps its contents.
@@ -174,6 +211,41 @@ mod tests {
                     assert!(damage.starts_with("0 bytes into the guard after `c`"), "{damage}");
                 }
             }
+        }
+    }
+
+    /// Moving keeps every element, begins at a multiple of 256 bytes, leaves guards on both sides, and ends up in many places.
+    #[test]
+    fn moved_tensors_hold_what_they_held() {
+        for dtype in [DType::F32, DType::I8, DType::F6E2M3, DType::F4E2M1] {
+            let spec = TensorSpec {
+                name: "c",
+                dtype,
+                shape: vec![7, 9],
+                step: 2,
+                role: Role::Input,
+                fill: tessera_ops::Fill::NORMAL,
+            };
+            let made = Guarded::new(1, &spec, &Device::Cpu).expect("memory");
+            let values = tessera_runtime::RandomStream::new(3).randn(dtype, &[made.span()]).expect("values");
+            made.inside(0..made.span()).and_then(|part| part.copy_from(&values).map_err(memory_fault)).expect("filled");
+            let held = made.view().to_codes().expect("codes");
+            let mut starts = std::collections::BTreeSet::new();
+            for key in 0..40 {
+                for fresh in [true, false] {
+                    let moved = made.moved(Place { fresh, key }).expect("moved");
+                    assert_eq!(moved.view().to_codes().expect("codes"), held, "{dtype} {key}");
+                    assert_eq!(moved.damage(), None);
+                    assert!(((moved.start - GUARD) * stored_bits(dtype) / 8).is_multiple_of(STEP_BYTES));
+                    starts.insert(moved.start);
+                    if !fresh {
+                        // Back home, for the next.
+                        let home = moved.moved(Place { fresh: false, key: 0 }).expect("moved");
+                        assert_eq!((home.start, home.view().to_codes().expect("codes")), (GUARD, held.clone()));
+                    }
+                }
+            }
+            assert!(starts.len() > 25, "{dtype}: {} places", starts.len());
         }
     }
 }

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role};
+use tessera_ops::{Argument, Fill, Inputs, LaunchSpec, Machine, Plan, Role};
 use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
 use tessera_types::{Arch, DType, FloatFormat, IntFormat};
 
-use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Poison, Size, Subject, Work};
-use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, compiled, launch_fault};
+use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
+use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, Compiled, launch_fault};
 use crate::guarded::{Guarded, memory_fault};
 use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::status::Status;
@@ -196,7 +196,7 @@ impl Suite for Library {
                 let plan = Rc::new(plan);
                 let product = Rc::clone(&plan);
                 let launcher = |tensors: &DeviceTensors| {
-                    Ok(Box::new(compiled(&product, source, &self.options, device, tensors)?) as Box<dyn Launcher>)
+                    Ok(Box::new(Compiled::new(&product, source, &self.options, device, tensors)?) as Box<dyn Launcher>)
                 };
                 Ok(Box::new(DeviceSubject::build(plan, timer, Timing::COLD, launcher)?))
             }
@@ -241,7 +241,10 @@ pub(crate) fn outputs_of(plan: &Plan) -> Vec<Output> {
 pub struct PlanSubject {
     plan: Plan,
     tensors: Tensors,
+    kernels: Vec<Kernel>,
     launches: Vec<PreparedLaunch>,
+    options: CompileOptions,
+    device: Device,
     outputs: Vec<Output>,
     phases: Vec<Phase>,
     config: String,
@@ -269,17 +272,12 @@ impl PlanSubject {
             .enumerate()
             .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut launches = Vec::new();
+        let kernel = |launch: &LaunchSpec| Kernel::from_source(source.file, source.text, launch.kernel).map_err(compile_fault);
+        let kernels = plan.launches.iter().map(kernel).collect::<Result<Vec<_>, _>>()?;
+        let launches = prepare(&plan, &kernels, &tensors, options, device)?;
         let mut phases: Vec<Phase> = Vec::new();
         let mut config = String::new();
-        for launch in &plan.launches {
-            let kernel = Kernel::from_source(source.file, source.text, launch.kernel)
-                .map_err(|error| Fault::new(Status::CompileError, error.to_string()))?;
-            let arguments: Vec<(&str, Value)> =
-                launch.arguments.iter().map(|(name, argument)| (*name, value_of(*argument, &tensors))).collect();
-            let prepared = kernel
-                .prepare(&arguments, launch.grid, options, device)
-                .map_err(|error| Fault::new(Status::CompileError, error.to_string()))?;
+        for (launch, prepared) in plan.launches.iter().zip(&launches) {
             for stage in prepared.stages() {
                 // Source to Schedule IR, and everything that is done to that.
                 let name = if stage.name == "lower" { "lower" } else { "optimise" };
@@ -295,11 +293,31 @@ impl PlanSubject {
             if config.is_empty() {
                 config = tiles.collect::<Vec<_>>().join(",");
             }
-            launches.push(prepared);
         }
-        let outputs = outputs_of(&plan);
-        Ok(PlanSubject { plan, tensors: Tensors(tensors), launches, outputs, phases, config, lane: Lane::Case })
+        let (outputs, tensors, lane) = (outputs_of(&plan), Tensors(tensors), Lane::Case);
+        let (options, device) = (options.clone(), device.clone());
+        Ok(PlanSubject { plan, tensors, kernels, launches, options, device, outputs, phases, config, lane })
     }
+}
+
+fn compile_fault(error: impl std::fmt::Display) -> Fault {
+    Fault::new(Status::CompileError, error.to_string())
+}
+
+/// A plan's launches on its tensors.
+fn prepare(
+    plan: &Plan,
+    kernels: &[Kernel],
+    tensors: &[Guarded],
+    options: &CompileOptions,
+    device: &Device,
+) -> Result<Vec<PreparedLaunch>, Fault> {
+    let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
+        let arguments: Vec<(&str, Value)> =
+            launch.arguments.iter().map(|(name, argument)| (*name, value_of(*argument, tensors))).collect();
+        kernel.prepare(&arguments, launch.grid, options, device).map_err(compile_fault)
+    };
+    plan.launches.iter().zip(kernels).map(prepared).collect()
 }
 
 fn value_of(argument: Argument, tensors: &[Guarded]) -> Value {
@@ -376,6 +394,13 @@ impl Subject for PlanSubject {
 
     fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
         self.tensors.0.iter().try_for_each(|tensor| tensor.poison(poison))
+    }
+
+    fn relocate(&mut self, place: Place) -> Result<(), Fault> {
+        let moved = self.tensors.0.iter().map(|tensor| tensor.moved(place)).collect::<Result<Vec<_>, _>>()?;
+        self.launches = prepare(&self.plan, &self.kernels, &moved, &self.options, &self.device)?;
+        self.tensors = Tensors(moved);
+        Ok(())
     }
 
     fn launch(&mut self) -> Result<(), Fault> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tessera_bench::duel::{
     About, Ask, Checked, Duel, DuelError, DuelOptions, DuelOutcome, Lost, Offer, Readiness, Reading, Side, Sitting,
 };
-use tessera_bench::{Clock, Exit, Fault, GateReport, Random, Status, Verdict};
+use tessera_bench::{Clock, Exit, Fault, GateReport, Place, Random, Status, Verdict};
 
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
@@ -169,8 +169,9 @@ impl Sitting for Seat<'_> {
         Ok(Ok(Checked { report, digest: Some(5) }))
     }
 
-    fn relocate(&mut self, key: u64) -> Result<(), Lost> {
-        let mut random = Random::new(key);
+    fn relocate(&mut self, place: Place) -> Result<(), Lost> {
+        assert!(place.fresh);
+        let mut random = Random::new(place.key);
         self.places.iter_mut().for_each(|place| *place = 0.002 * normal(&mut random));
         Ok(())
     }

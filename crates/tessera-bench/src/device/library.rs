@@ -3,11 +3,12 @@
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Instant;
 
 use tessera_cuda::CublasLt;
 use tessera_driver::{DriverError, Stream};
-use tessera_ops::{Argument, Plan};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, Value};
+use tessera_ops::{Argument, LaunchSpec, Plan};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, PreparedLaunch, Value};
 
 use super::blas::{Blas, product};
 use super::ceiling;
@@ -149,7 +150,7 @@ impl DeviceLibrary {
         &self,
         case: &CaseSpec,
         name: &str,
-        plan: &Plan,
+        plan: &Rc<Plan>,
         source: Source<'_>,
         tensors: &DeviceTensors,
     ) -> Result<Box<dyn Launcher>, Fault> {
@@ -165,7 +166,7 @@ impl DeviceLibrary {
                 let product = product(&case.key, plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
                 Ok(Box::new(Blas::tune(&blas, &product, tensors, &mut self.timer.borrow_mut())?))
             }
-            TESSERA => Ok(Box::new(compiled(plan, source, self.library.options(), &self.device, tensors)?)),
+            TESSERA => Ok(Box::new(Compiled::new(plan, source, self.library.options(), &self.device, tensors)?)),
             other => Err(Fault::new(Status::Unsupported, format!("there is no implementation `{other}`"))),
         }
     }
@@ -191,55 +192,80 @@ pub enum DeviceSelectionError {
 }
 
 /// The plan's kernels, compiled for the device and prepared on its tensors.
-pub(crate) fn compiled(
-    plan: &Plan,
-    source: Source<'_>,
-    options: &CompileOptions,
-    device: &DriverDevice,
-    tensors: &DeviceTensors,
-) -> Result<Compiled, Fault> {
-    let failed = |error: tessera_runtime::KernelError| {
-        let status = match &error {
-            tessera_runtime::KernelError::Unsupported { .. } => Status::Unsupported,
-            tessera_runtime::KernelError::Memory { .. } => Status::Oom,
-            _ => Status::CompileError,
-        };
-        Fault::new(status, error.to_string())
-    };
-    let (mut launches, mut phases, mut config): (Vec<_>, Vec<Phase>, _) = (Vec::new(), Vec::new(), Vec::new());
-    let mut phase = |name: &str, ns: f64| match phases.iter_mut().find(|phase| phase.name == name) {
-        Some(phase) => phase.ns += ns,
-        None => phases.push(Phase { name: name.to_string(), ns }),
-    };
-    for launch in &plan.launches {
-        let kernel = Kernel::from_source(source.file, source.text, launch.kernel).map_err(failed)?;
-        let name_value = |(name, argument): &(&'static str, Argument)| (*name, value_of(*argument, tensors));
-        let arguments: Vec<(&str, Value)> = launch.arguments.iter().map(name_value).collect();
-        let begin = std::time::Instant::now();
-        let prepared = kernel.prepare(&arguments, launch.grid, options, &Device::Driver(device.clone())).map_err(failed)?;
-        let Some(queued) = prepared.on_device() else {
-            return Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one"));
-        };
-        let loading = queued.kernel().load_time().as_nanos() as f64;
-        phase("compile", begin.elapsed().as_nanos() as f64 - loading);
-        phase("load", loading);
-        let taken = queued.kernel().resources();
-        config.push(format!("{} registers, {} B shared, {} B local", taken.registers, taken.shared_bytes, taken.local_bytes));
-        launches.push(prepared);
-    }
-    Ok(Compiled { launches, phases, config: config.join("; ") })
-}
-
-/// The product's launches for a case.
 pub(crate) struct Compiled {
+    plan: Rc<Plan>,
+    kernels: Vec<Kernel>,
+    options: CompileOptions,
+    device: Device,
     launches: Vec<PreparedLaunch>,
     phases: Vec<Phase>,
     config: String,
 }
 
+fn kernel_fault(error: KernelError) -> Fault {
+    let status = match &error {
+        KernelError::Unsupported { .. } => Status::Unsupported,
+        KernelError::Memory { .. } => Status::Oom,
+        _ => Status::CompileError,
+    };
+    Fault::new(status, error.to_string())
+}
+
+impl Compiled {
+    /// Compiles a plan's launches for its tensors.
+    pub(crate) fn new(
+        plan: &Rc<Plan>,
+        source: Source<'_>,
+        options: &CompileOptions,
+        device: &DriverDevice,
+        tensors: &DeviceTensors,
+    ) -> Result<Compiled, Fault> {
+        let kernel = |launch: &LaunchSpec| Kernel::from_source(source.file, source.text, launch.kernel).map_err(kernel_fault);
+        let kernels = plan.launches.iter().map(kernel).collect::<Result<Vec<_>, _>>()?;
+        let mut compiled = Compiled {
+            plan: Rc::clone(plan),
+            kernels,
+            options: options.clone(),
+            device: Device::Driver(device.clone()),
+            launches: Vec::new(),
+            phases: Vec::new(),
+            config: String::new(),
+        };
+        let begin = Instant::now();
+        compiled.prepare(tensors)?;
+        let all_ns = begin.elapsed().as_nanos() as f64;
+        let queued = || compiled.launches.iter().filter_map(PreparedLaunch::on_device);
+        let loading_ns: f64 = queued().map(|launch| launch.kernel().load_time().as_nanos() as f64).sum();
+        let taken = queued().map(|launch| launch.kernel().resources());
+        let taken = taken.map(|r| format!("{} registers, {} B shared, {} B local", r.registers, r.shared_bytes, r.local_bytes));
+        compiled.config = taken.collect::<Vec<_>>().join("; ");
+        compiled.phases =
+            [("compile", all_ns - loading_ns), ("load", loading_ns)].map(|(name, ns)| Phase { name: name.into(), ns }).into();
+        Ok(compiled)
+    }
+
+    fn prepare(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
+        let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
+            let name_value = |(name, argument): &(&'static str, Argument)| (*name, value_of(*argument, tensors));
+            let arguments: Vec<(&str, Value)> = launch.arguments.iter().map(name_value).collect();
+            let prepared = kernel.prepare(&arguments, launch.grid, &self.options, &self.device).map_err(kernel_fault)?;
+            match prepared.on_device() {
+                Some(_) => Ok(prepared),
+                None => Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one")),
+            }
+        };
+        self.launches = self.plan.launches.iter().zip(&self.kernels).map(prepared).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+}
+
 impl Launcher for Compiled {
     fn enqueue(&mut self, _tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError> {
         self.launches.iter().filter_map(PreparedLaunch::on_device).try_for_each(|launch| launch.enqueue_on(stream))
+    }
+
+    fn rebind(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
+        self.prepare(tensors)
     }
 
     fn phases(&self) -> Vec<Phase> {

@@ -29,7 +29,7 @@ mod tensor;
 mod timer;
 mod worker;
 
-pub(crate) use library::compiled;
+pub(crate) use library::Compiled;
 pub use library::{DeviceLibrary, DeviceOptions};
 pub(crate) use subject::launch_fault;
 pub use subject::{DeviceSubject, Launcher, Prepared};

@@ -12,7 +12,7 @@ use tessera_types::FloatFormat;
 
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
-use crate::case::{DeviceState, Expected, Fault, Lane, Output, Phase, Poison, Subject};
+use crate::case::{DeviceState, Expected, Fault, Lane, Output, Pace, Phase, Place, Poison, Subject};
 use crate::library::outputs_of;
 use crate::random::Random;
 use crate::status::Status;
@@ -21,6 +21,11 @@ use crate::status::Status;
 pub trait Launcher {
     /// Queues the work once.
     fn enqueue(&mut self, tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError>;
+
+    /// The tensors lie elsewhere from now on. Nothing to do where [`enqueue`](Launcher::enqueue) asks for their places.
+    fn rebind(&mut self, _tensors: &DeviceTensors) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Waits for the work of somebody else's process; nothing to do where it was queued on the device's own stream.
     fn settle(&mut self) -> Result<(), Fault> {
@@ -56,6 +61,10 @@ pub struct Prepared {
 impl Launcher for Prepared {
     fn enqueue(&mut self, _tensors: &DeviceTensors, stream: &Stream) -> Result<(), DriverError> {
         self.launches.iter().try_for_each(|launch| launch.enqueue_on(stream))
+    }
+
+    fn rebind(&mut self, _tensors: &DeviceTensors) -> Result<(), Fault> {
+        Err(Fault::new(Status::HarnessError, "launches that were prepared elsewhere stay where they are"))
     }
 
     fn phases(&self) -> Vec<Phase> {
@@ -95,6 +104,7 @@ pub struct DeviceSubject {
     tensors: DeviceTensors,
     timer: Rc<RefCell<DeviceTimer>>,
     timing: Timing,
+    pace: Pace,
     outputs: Vec<Output>,
     digest: DeviceBuffer,
     lane: Lane,
@@ -116,8 +126,15 @@ impl DeviceSubject {
         let launcher = launcher(&tensors)?;
         let outputs = outputs_of(&plan);
         let digest = device.context().buffer(8).map_err(launch_fault)?;
-        let (lane, seed, state) = (Lane::Case, 0, None);
-        Ok(DeviceSubject { plan, tensors, launcher, timer, timing, outputs, digest, lane, seed, state })
+        let (lane, seed, state, pace) = (Lane::Case, 0, None, Pace::Isolated);
+        Ok(DeviceSubject { plan, tensors, launcher, timer, timing, pace, outputs, digest, lane, seed, state })
+    }
+
+    fn timing(&self) -> Timing {
+        match self.pace {
+            Pace::Isolated => self.timing,
+            Pace::Steady => Timing::GRAPH,
+        }
     }
 
     fn is_sampled(&self, output: usize) -> bool {
@@ -243,17 +260,38 @@ impl Subject for DeviceSubject {
         self.take_digest(&[Role::Output, Role::InOut], false).map(Some)
     }
 
+    fn relocate(&mut self, place: Place) -> Result<(), Fault> {
+        // What was queued may still use the old memory.
+        let device = self.timer.borrow().device().clone();
+        device.synchronize().map_err(launch_fault)?;
+        let old = self.tensors.relocate(place)?;
+        self.launcher.rebind(&self.tensors)?;
+        drop(old);
+        Ok(())
+    }
+
+    fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    fn result_digest(&self) -> Result<Option<u64>, Fault> {
+        // Tensors with gaps are not all the kernel's to write.
+        let plain = self.plan.tensors.iter().all(|spec| spec.step == 1 || !matches!(spec.role, Role::Output | Role::InOut));
+        if plain { self.take_digest(&[Role::Output, Role::InOut], false).map(Some) } else { Ok(None) }
+    }
+
     fn most_launches(&self) -> usize {
-        self.timing.most_launches()
+        self.timing().most_launches()
     }
 
     fn time(&mut self, samples: usize, launches: usize) -> Option<Result<Vec<f64>, Fault>> {
-        if let Some(times) = self.launcher.time(self.timing, samples, launches) {
+        if let Some(times) = self.launcher.time(self.timing(), samples, launches) {
             return Some(times);
         }
+        let timing = self.timing();
         let (launcher, tensors) = (&mut self.launcher, &self.tensors);
         let mut timer = self.timer.borrow_mut();
-        let times = timer.time(self.timing, samples, launches, &mut |stream| launcher.enqueue(tensors, stream));
+        let times = timer.time(timing, samples, launches, &mut |stream| launcher.enqueue(tensors, stream));
         self.state = Some(timer.state());
         Some(times.map_err(launch_fault))
     }

@@ -13,7 +13,7 @@ use tessera_types::DType;
 
 use super::subject::fault;
 use super::sums::Sums;
-use crate::case::{Fault, Lane, Poison};
+use crate::case::{Fault, Lane, Place, Poison};
 use crate::guarded::{Guarded, memory_fault};
 use crate::library::{CHUNK, filled};
 
@@ -112,6 +112,13 @@ impl DeviceTensors {
             })
             .collect::<Result<_, Fault>>()?;
         Ok(DeviceTensors { list, sums })
+    }
+
+    /// Moves every tensor and keeps what it holds. Gives the old ones, which launches may still be bound to.
+    pub(crate) fn relocate(&mut self, place: Place) -> Result<Vec<Guarded>, Fault> {
+        let moved = self.list.iter().map(|tensor| tensor.guarded.moved(place)).collect::<Result<Vec<_>, _>>()?;
+        let replaced = self.list.iter_mut().zip(moved).map(|(tensor, moved)| std::mem::replace(&mut tensor.guarded, moved));
+        Ok(replaced.collect())
     }
 
     /// The tensor at a position of the plan, as a kernel takes it.

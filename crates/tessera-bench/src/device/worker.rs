@@ -91,6 +91,8 @@ impl Worker {
 pub(crate) struct WorkerLauncher {
     worker: Rc<RefCell<Worker>>,
     case: u64,
+    key: CaseKey,
+    plan: Rc<Plan>,
     flush_bytes: u64,
     config: String,
 }
@@ -99,36 +101,51 @@ impl WorkerLauncher {
     pub(crate) fn prepare(
         worker: &Rc<RefCell<Worker>>,
         case: &CaseSpec,
-        plan: &Plan,
+        plan: &Rc<Plan>,
         tensors: &DeviceTensors,
     ) -> Result<WorkerLauncher, Fault> {
-        let mut list = Vec::new();
-        for (position, spec) in plan.tensors.iter().enumerate() {
-            let (handle, offset) = tensors.view(position).share().map_err(fault)?;
-            let hex: String = handle.0.iter().map(|byte| format!("{byte:02x}")).collect();
-            let role = match spec.role {
-                Role::Input => "input",
-                Role::Output => "output",
-                Role::InOut => "inout",
-                Role::Workspace => "workspace",
-            };
-            list.push(json!({
-                "name": spec.name, "handle": hex, "offset": offset, "dtype": spec.dtype.name(), "shape": spec.shape,
-                "step": spec.step, "role": role,
-            }));
-        }
-        let key = &case.key;
-        worker.borrow_mut().cases += 1;
-        let case = worker.borrow().cases;
-        let request = json!({
-            "ask": "prepare", "case": case, "operator": key.operator, "variant": key.variant, "size": key.size, "precision": key.precision,
-            "tensors": list,
-        });
-        let answer = worker.borrow_mut().ask(&request)?;
-        let l2 = tensors.l2_bytes();
-        let config = answer["config"].as_str().map_or_else(|| worker.borrow().name.clone(), str::to_string);
-        Ok(WorkerLauncher { worker: Rc::clone(worker), case, flush_bytes: 2 * l2, config })
+        let (key, plan) = (case.key.clone(), Rc::clone(plan));
+        let (number, config) = hand_over(worker, &key, &plan, tensors)?;
+        let flush_bytes = 2 * tensors.l2_bytes();
+        Ok(WorkerLauncher { worker: Rc::clone(worker), case: number, key, plan, flush_bytes, config })
     }
+
+    fn release(&self) {
+        let _ = self.worker.borrow_mut().ask(&json!({"ask": "release", "case": self.case}));
+    }
+}
+
+/// Has a worker prepare a case on these tensors: the case's number there, and what the worker says of its configuration.
+fn hand_over(
+    worker: &Rc<RefCell<Worker>>,
+    key: &CaseKey,
+    plan: &Plan,
+    tensors: &DeviceTensors,
+) -> Result<(u64, String), Fault> {
+    let mut list = Vec::new();
+    for (position, spec) in plan.tensors.iter().enumerate() {
+        let (handle, offset) = tensors.view(position).share().map_err(fault)?;
+        let hex: String = handle.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let role = match spec.role {
+            Role::Input => "input",
+            Role::Output => "output",
+            Role::InOut => "inout",
+            Role::Workspace => "workspace",
+        };
+        list.push(json!({
+            "name": spec.name, "handle": hex, "offset": offset, "dtype": spec.dtype.name(), "shape": spec.shape,
+            "step": spec.step, "role": role,
+        }));
+    }
+    worker.borrow_mut().cases += 1;
+    let case = worker.borrow().cases;
+    let request = json!({
+        "ask": "prepare", "case": case, "operator": key.operator, "variant": key.variant, "size": key.size, "precision": key.precision,
+        "tensors": list,
+    });
+    let answer = worker.borrow_mut().ask(&request)?;
+    let config = answer["config"].as_str().map_or_else(|| worker.borrow().name.clone(), str::to_string);
+    Ok((case, config))
 }
 
 impl Launcher for WorkerLauncher {
@@ -147,6 +164,13 @@ impl Launcher for WorkerLauncher {
         Some(answer.map(|answer| answer["ns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()))
     }
 
+    fn rebind(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
+        let (case, config) = hand_over(&self.worker, &self.key, &self.plan, tensors)?;
+        self.release();
+        (self.case, self.config) = (case, config);
+        Ok(())
+    }
+
     fn config(&self) -> String {
         self.config.clone()
     }
@@ -155,6 +179,6 @@ impl Launcher for WorkerLauncher {
 impl Drop for WorkerLauncher {
     fn drop(&mut self) {
         // The memory is about to be freed here.
-        let _ = self.worker.borrow_mut().ask(&json!({"ask": "release", "case": self.case}));
+        self.release();
     }
 }

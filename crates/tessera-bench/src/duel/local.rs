@@ -1,7 +1,7 @@
 //! A sitting in this process: the rows of a suite, as a child serves them and as tests use them.
 
 use super::side::{About, Ask, Checked, Lost, Offer, Readiness, Reading, Sitting};
-use crate::case::{Fault, Lane, Pace, Poison, Subject};
+use crate::case::{Fault, Lane, Pace, Place, Poison, Subject};
 use crate::clock::{Clock, ClockFacts};
 use crate::gate::{self, GateOptions};
 use crate::random::mix;
@@ -156,10 +156,10 @@ impl Sitting for LocalSitting<'_> {
         self.settled(judged)
     }
 
-    fn relocate(&mut self, key: u64) -> Result<(), Lost> {
+    fn relocate(&mut self, place: Place) -> Result<(), Lost> {
         for (row, subject) in self.subjects.iter_mut().enumerate() {
             let Some(subject) = subject else { continue };
-            let moved = subject.relocate(mix(key ^ row as u64));
+            let moved = subject.relocate(Place { key: mix(place.key ^ row as u64), ..place });
             moved.map_err(|fault| Lost::once(format!("row {row} cannot be moved to fresh memory: {fault}")))?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::side::{About, Ask, Lost, Readiness, Side, Sitting};
 use super::{Duel, DuelError, DuelProgress, DuelRecord, Row, RowOutcome};
-use crate::case::{Fault, Pace};
+use crate::case::{Fault, Pace, Place};
 use crate::compare::Verdict;
 use crate::stats::median;
 use crate::status::Status;
@@ -297,7 +297,7 @@ impl Duel<'_> {
         for round in 0..rounds {
             if round % (rounds / PLACES) == 0 {
                 for (_, sitting) in seats.in_turn() {
-                    sitting.relocate(self.random.next_u64())?;
+                    sitting.relocate(Place { fresh: true, key: self.random.next_u64() })?;
                 }
                 // New memory is touched, and the machine brought to work, before anything counts.
                 self.round(seats, open, &mut tracks, None)?;

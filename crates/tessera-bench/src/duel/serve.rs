@@ -4,7 +4,7 @@
 //! -> {"ask":"about"}                  <- {"tool":{...},"device":"cpu","memory":8123456789,"rows":[{"case":"81b3...",...},...]}
 //! -> {"ask":"prepare","rows":[0,1]}   <- [{"Ok":{"estimate_ns":3.1e5,...}},{"Err":{"status":"oom","message":"..."}}]
 //! -> {"ask":"check","row":0}          <- {"Ok":{"report":{...},"digest":1234}}
-//! -> {"ask":"relocate","key":7}       <- null
+//! -> {"ask":"relocate","fresh":true,"key":7}   <- null
 //! -> {"ask":"block","row":0,"pace":"isolated","samples":10,"launches":1,"warm_ns":3e5}   <- {"Ok":{"samples_ns":[...]}}
 //! -> {"ask":"digest","row":0}         <- {"Ok":1234}
 //! ```
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::side::{About, Ask, Checked, Lost, Readiness, Reading, Side, Sitting};
-use crate::case::Fault;
+use crate::case::{Fault, Place};
 use crate::conversation::{Conversation, Silence};
 
 /// A sitting that does not answer for so long is ended.
@@ -32,7 +32,7 @@ enum Request {
     About,
     Prepare { rows: Vec<usize> },
     Check { row: usize },
-    Relocate { key: u64 },
+    Relocate(Place),
     Block(Ask),
     Digest { row: usize },
 }
@@ -74,7 +74,7 @@ fn answer(sitting: &mut dyn Sitting, request: Request) -> Result<String, Lost> {
             text(&sitting.ready()?)
         }
         Request::Check { row } => text(&sitting.check(row)?),
-        Request::Relocate { key } => text(&sitting.relocate(key)?),
+        Request::Relocate(place) => text(&sitting.relocate(place)?),
         Request::Block(ask) => text(&sitting.block(ask)?),
         Request::Digest { row } => text(&sitting.digest(row)?),
     }
@@ -170,8 +170,8 @@ impl Sitting for Seated {
         self.ask(&Request::Check { row })
     }
 
-    fn relocate(&mut self, key: u64) -> Result<(), Lost> {
-        self.ask(&Request::Relocate { key })
+    fn relocate(&mut self, place: Place) -> Result<(), Lost> {
+        self.ask(&Request::Relocate(place))
     }
 
     fn block(&mut self, ask: Ask) -> Result<Result<Reading, Fault>, Lost> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{DeviceState, Fault, Pace};
+use crate::case::{DeviceState, Fault, Pace, Place};
 use crate::environment::Accelerator;
 use crate::gate::GateReport;
 use crate::record::Tool;
@@ -30,8 +30,8 @@ pub trait Sitting {
     /// Takes a prepared row through the correctness gate.
     fn check(&mut self, row: usize) -> Result<Result<Checked, Fault>, Lost>;
 
-    /// Moves all prepared rows to fresh memory, `key` deciding where in it.
-    fn relocate(&mut self, key: u64) -> Result<(), Lost>;
+    /// Moves the tensors of all prepared rows, each row's by a key of its own.
+    fn relocate(&mut self, place: Place) -> Result<(), Lost>;
 
     /// Times a block of a prepared row.
     fn block(&mut self, ask: Ask) -> Result<Result<Reading, Fault>, Lost>;
