@@ -138,18 +138,8 @@ impl Generator<'_> {
                 }
                 if self.choices.chance(50) {
                     let y = self.truth(0);
-                    let forms = [
-                        "(X + Y)",
-                        "(X - Y)",
-                        "(X * Y)",
-                        "(-X)",
-                        "(+X)",
-                        "abs(X)",
-                        "(X << Y)",
-                        "(X % 2)",
-                        "int(max(X, Y))",
-                        "(~X)",
-                    ];
+                    let forms =
+                        ["(X + Y)", "(X - Y)", "(X * Y)", "(-X)", "(+X)", "abs(X)", "(X << Y)", "(X % 2)", "int(max(X, Y))"];
                     let form = forms[self.choices.below(forms.len() as u32) as usize];
                     return written(form.replace('X', &x.text).replace('Y', &y.text), Size { bound: 2.0, bits: 0 });
                 }
