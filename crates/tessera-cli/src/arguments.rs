@@ -37,9 +37,9 @@ pub(crate) enum Command {
         after_help = "Example:\n  tessera opt kernel.tir --pipeline O3 --verify-each --time\n  tessera opt kernel.tir --pass intrinsic-lowering --target sm_90a --diff"
     )]
     Opt(Opt),
-    /// Run a kernel of a PTX file on the emulator, with its sanitizers.
+    /// Run kernels of PTX files on the emulator, with its sanitizers.
     #[command(
-        after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy"
+        after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy\n  tessera emu two.ptx --entry fill --grid 1 --block 32 x=empty:f32[32] --set scale=2.0 --then --entry sum --grid 1 --block 32 x y=empty:f32[1]"
     )]
     Emu(Emu),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
@@ -155,12 +155,12 @@ pub(crate) struct Patience {
     pub(crate) timeout: Option<f64>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Emu {
-    /// A `.ptx` file.
-    pub(crate) file: String,
-    /// Arguments in the order of the parameters: `[NAME=]VALUE`, `[NAME=]DIST:DTYPE[D0,...]`, `[NAME=]@FILE.npy`, or
-    /// `map(ARRAY;tile=INNER,...;swizzle=BYTES)` for a tensor map over an array given here or named before.
+/// A launch of a kernel of a PTX file.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EmuLaunch {
+    /// Arguments in the order of the parameters, each `[NAME=]VALUE`: a number, an array (`DIST:DTYPE[D0,...]`, `@FILE.npy`), a place in
+    /// one that has a name (`x`, `x[2,3]`, `x+64`), `[VALUE,...]` (memory that holds these; its address), `{VALUE,...}` (a struct),
+    /// `DTYPE(N,...)`, `bytes(HEX)`, `bytes(@FILE)`, `pad(N)`, `map(ARRAY;tile=INNER,...;...)`, `tex(ARRAY;...)`, `surf(ARRAY;...)`.
     #[arg(allow_negative_numbers = true)]
     pub(crate) arguments: Vec<String>,
     /// The kernel; needed where the file has several.
@@ -178,10 +178,36 @@ pub(crate) struct Emu {
     /// Bytes of dynamic shared memory.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) shared: u32,
+    /// Write to a `.global` or `.const` variable in front of the launch: the elements of an array, or what a struct would hold. Also
+    /// `NAME[INDEX]=VALUE` and `NAME+BYTES=VALUE`, and arrays.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// What stands behind `--then`.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub(crate) struct Then {
+    /// Another `.ptx` file.
+    #[arg(long)]
+    pub(crate) file: Option<String>,
+    #[command(flatten)]
+    pub(crate) launch: EmuLaunch,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Emu {
+    /// A `.ptx` file.
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) launch: EmuLaunch,
+    /// An array that no parameter takes, for addresses and textures that name it.
+    #[arg(long, value_name = "NAME=ARRAY")]
+    pub(crate) array: Vec<String>,
     /// Fixes every choice of the random schedule; 0 when absent.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Write an array's final contents to a .npy file.
+    /// Write an array's or a variable's final contents to a .npy file.
     #[arg(long, value_name = "NAME=FILE")]
     pub(crate) save: Vec<String>,
     /// Print one JSON object.
@@ -191,6 +217,10 @@ pub(crate) struct Emu {
     pub(crate) emulation: Emulation,
     #[command(flatten)]
     pub(crate) patience: Patience,
+    /// A further launch on the same memory, with arguments and options of its own (`--file`, `--entry`, `--grid`, `--block`,
+    /// `--cluster`, `--shared`, `--set`). It takes all that follows; several may stand one behind the other.
+    #[arg(long, value_name = "ARGUMENTS", num_args = 1.., allow_hyphen_values = true)]
+    pub(crate) then: Vec<String>,
 }
 
 /// How to compile.

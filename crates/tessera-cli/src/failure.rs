@@ -102,6 +102,15 @@ impl Failure {
         self
     }
 
+    /// Names what a mistake is about in front of it.
+    pub(crate) fn about(mut self, what: &str) -> Failure {
+        if let Some(message) = self.text.strip_prefix("error: ") {
+            self.text = format!("error: {what}: {message}");
+            self.findings.iter_mut().for_each(|finding| finding.message = format!("{what}: {}", finding.message));
+        }
+        self
+    }
+
     /// With something that a program is told beside the findings.
     pub(crate) fn with(mut self, data: &Value) -> Failure {
         self.data.extend(data.as_object().cloned().unwrap_or_default());

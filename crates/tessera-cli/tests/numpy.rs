@@ -32,6 +32,12 @@ fn language() {
     agrees("language.py", &[], "the language agrees with NumPy");
 }
 
+/// Rarer forms of PTX against their written-out meaning.
+#[test]
+fn forms_of_ptx() {
+    agrees("ptx_forms.py", &[], "the forms of PTX agree with their meaning");
+}
+
 /// The same on the emulated device.
 #[test]
 fn language_on_the_emulator() {

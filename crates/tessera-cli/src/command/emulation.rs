@@ -92,14 +92,30 @@ pub(crate) fn options(emulation: &Emulation, limit: TimeLimit, seed: u64) -> Res
     }
     let mut options = EmuOptions { multiprocessors: emulation.sms, launch, ..EmuOptions::default() };
     if let Some(name) = &emulation.target {
-        // Of several products of an architecture the last is taken, as by default.
-        let product = Product::by_name(name).or_else(|| Product::ALL.iter().rfind(|product| product.arch.name() == name));
-        let product = product.ok_or_else(|| {
-            Failure::usage(format!("`{name}` is neither a target nor a product\nhelp: `tessera list targets` lists them"))
-        })?;
-        options.device = product.name.to_string();
+        options.device = product(name)?.name.to_string();
     }
     Ok(options)
+}
+
+/// The product that a name means, or a target: `sm_90` and `sm_90a` are one chip, which runs what was made for it or for earlier ones.
+fn product(name: &str) -> Result<&'static Product, Failure> {
+    let chip = |product: &&Product| {
+        let (major, minor) = product.arch.compute_capability();
+        let digits = format!("{major}{minor}");
+        name.strip_prefix("sm_").or_else(|| name.strip_prefix("compute_")).is_some_and(|asked| {
+            asked == digits
+                || asked.strip_suffix(['a', 'f']).is_some_and(|asked| asked == digits && product.arch.name().ends_with('a'))
+        })
+    };
+    // Of several products of a chip the last is taken, as by default.
+    Product::by_name(name).or_else(|| Product::ALL.iter().rfind(chip)).ok_or_else(|| {
+        let mut targets: Vec<&str> = Product::ALL.iter().map(|product| product.arch.name()).collect();
+        targets.dedup();
+        Failure::usage(format!(
+            "no chip `{name}` is emulated\nhelp: one of {}, or a product: `tessera list targets` lists them",
+            targets.join(", ")
+        ))
+    })
 }
 
 impl Opened {
