@@ -1,12 +1,15 @@
-//! Comparing two results files: which rows became faster or slower, beyond noise and beyond a margin.
+//! Comparing results files: which rows became faster or slower, beyond noise and beyond a margin.
 //!
-//! The files were measured one after the other, so each row's change is `d = ln(new / base)` with an interval from both
-//! medians' intervals, added in quadrature. What the machine itself did between the sessions is estimated by the ceilings
-//! that both measured: their shift is the noise floor `f`, and the margin is `m = max(2 %, 3 f)`.
+//! The sides were measured one after the other, in processes of their own, and processes of one program differ
+//! (`hierarchy.rs`). A side may be several files, each a session or more: a row's change is the difference of the means of its
+//! processes' logarithms, with an interval from how much they differ, and, where they are few, from how much such processes
+//! usually do. So one session a side finds large changes only; more sessions, or `compare --run`, find smaller ones. What the
+//! machine itself did between the sessions is estimated by the ceilings that all measured: their shift is the noise floor
+//! `f`, and the margin is `m = max(2 %, 3 f)`.
 //!
 //! | verdict | when |
 //! |---|---|
-//! | `FASTER`, `SLOWER` | the interval excludes 0, `\|d\| >= m`, and it is a discovery at a false-discovery rate of 5 % over all rows |
+//! | `FASTER`, `SLOWER` | `\|d\| >= m`, and the change is beyond chance by Holm's test: at most one comparison of equal programs in twenty has any such row |
 //! | `SAME` | the interval lies within `+-m/2` |
 //! | `UNDECIDED` | neither |
 //! | `BROKEN`, `FIXED` | a right row became wrong, a wrong one right |
@@ -22,9 +25,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ceiling::{Ceilings, Rate};
 use crate::exit::Exit;
-use crate::record::SummaryRecord;
+use crate::hierarchy::{Common, ProcessFigure, between_processes, process_figures};
+use crate::record::{BlockRecord, SummaryRecord};
 use crate::sample::Mode;
-use crate::stats::{Interval, discoveries, normal_p};
+use crate::stats::{Interval, TimedBlock, holm, median};
 use crate::status::Status;
 use crate::store::{Results, Row};
 
@@ -117,7 +121,7 @@ pub struct Change {
     pub verdict: Verdict,
     /// Status in the base and in the new file.
     pub status: (Option<Status>, Option<Status>),
-    /// Median in the base and in the new file.
+    /// Median time in the base and in the new side's sessions.
     pub median_ns: (Option<f64>, Option<f64>),
     /// Change of the time in per cent.
     pub estimate_pct: Option<f64>,
@@ -127,7 +131,7 @@ pub struct Change {
     pub note: Option<String>,
 }
 
-/// The outcome of comparing two files.
+/// The outcome of comparing files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Rows, those to look at first.
@@ -138,6 +142,10 @@ pub struct Comparison {
     pub margin_pct: f64,
     /// Shift of the machine's ceilings: the noise floor.
     pub anchor_pct: f64,
+    /// Processes that measured the base and the new side: the most that any row has.
+    pub processes: (usize, usize),
+    /// The change in per cent that could have been told from chance in half of the rows; none where no row has times.
+    pub visible_pct: Option<f64>,
     /// Geometric mean of new over base time with its interval, over rows that have both times.
     pub geomean: Option<(f64, Interval)>,
     /// What else must be known: an unfinished file, another commit, a moved machine.
@@ -188,35 +196,38 @@ impl Comparison {
     }
 }
 
-/// Compares `new` against `base`.
-pub fn compare(base: &Results, new: &Results, options: CompareOptions) -> Result<Comparison, CompareError> {
-    refuse_strangers(base, new)?;
-    let by_key = |results: &'_ Results| -> BTreeMap<(String, String), Row> {
-        let key = |row: &Row| (row.case.case.clone(), row.case.implementation.clone());
-        results.rows.iter().map(|row| (key(row), row.clone())).collect()
-    };
-    let (olds, news) = (by_key(base), by_key(new));
+/// Compares the sessions of `new` against those of `base`.
+pub fn compare(base: &[Results], new: &[Results], options: CompareOptions) -> Result<Comparison, CompareError> {
+    let [first, ..] = base else { return Err(CompareError::Disjoint) };
+    base.iter().chain(new).try_for_each(|results| refuse_strangers(first, results))?;
+    let on_device = first.session().accelerator.is_some();
+    let (olds, news) = (side(base), side(new));
     if !olds.keys().any(|key| news.contains_key(key)) {
         return Err(CompareError::Disjoint);
     }
-    let anchor = anchor_shift(&base.ceilings, &new.ceilings);
+    let anchor = anchor_shift(base, new);
     let margin = options.margin.max(3.0 * anchor);
     let keys: std::collections::BTreeSet<_> = olds.keys().chain(news.keys()).collect();
-    let mut measured: Vec<(Change, Option<Shift>)> = keys.into_iter().map(|k| change(olds.get(k), news.get(k))).collect();
-    let p: Vec<f64> = measured.iter().filter_map(|(_, s)| s.as_ref().map(Shift::p)).collect();
-    let mut discovered = discoveries(&p, 0.05).into_iter();
+    let spread = |ns: f64| between_processes(on_device, ns);
+    let mut measured: Vec<(Change, Option<Common>)> =
+        keys.into_iter().map(|k| change(olds.get(k), news.get(k), &spread)).collect();
+    let p: Vec<f64> = measured.iter().filter_map(|(_, s)| s.as_ref().map(Common::p)).collect();
+    let mut discovered = holm(&p, ALARMS).into_iter();
     for (change, shift) in &mut measured {
         if let Some(shift) = shift {
-            change.verdict = shift.verdict(margin, discovered.next().unwrap_or(false));
+            change.verdict = verdict(shift, margin, discovered.next().unwrap_or(false));
         }
     }
-    let shifts: Vec<Shift> = measured.iter().filter_map(|(_, s)| *s).collect();
+    let shifts: Vec<Common> = measured.iter().filter_map(|(_, s)| *s).collect();
     let mut changes: Vec<Change> = measured.into_iter().map(|(change, _)| change).collect();
     let size = |c: &Change| c.estimate_pct.map_or(0.0, f64::abs);
     changes.sort_by(|a, b| a.verdict.cmp(&b.verdict).then(size(b).total_cmp(&size(a))).then(a.title.cmp(&b.title)));
     let mut counts = BTreeMap::new();
     changes.iter().for_each(|c| *counts.entry(c.verdict).or_default() += 1);
     let mut notes = notes(base, new);
+    let most = |rows: &BTreeMap<RowKey, SideRow>| rows.values().map(|row| row.figures.len()).max().unwrap_or(0);
+    let each = ALARMS / shifts.len().max(1) as f64;
+    let visible: Vec<f64> = shifts.iter().map(|shift| shift.half(each).exp_m1().max(margin) * 100.0).collect();
     let moved = anchor > options.anchor_limit;
     if moved {
         notes.push(format!(
@@ -225,14 +236,17 @@ pub fn compare(base: &Results, new: &Results, options: CompareOptions) -> Result
             options.anchor_limit * 100.0
         ));
     }
-    let strict = new.session().mode != Mode::Quick;
+    let strict = new.iter().any(|results| results.session().mode != Mode::Quick);
+    let complete = base.iter().chain(new).all(Results::complete);
     Ok(Comparison {
         changes,
         counts,
         margin_pct: margin * 100.0,
         anchor_pct: anchor * 100.0,
         geomean: geomean(&shifts),
-        invalid: moved || strict && !(base.complete() && new.complete()),
+        processes: (most(&olds), most(&news)),
+        visible_pct: (!visible.is_empty()).then(|| median(&visible)),
+        invalid: moved || strict && !complete,
         notes,
     })
 }
@@ -249,63 +263,92 @@ fn refuse_strangers(base: &Results, new: &Results) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn notes(base: &Results, new: &Results) -> Vec<String> {
+fn notes(base: &[Results], new: &[Results]) -> Vec<String> {
     let mut notes = Vec::new();
-    for (name, results) in [("base", base), ("new", new)] {
-        if !results.complete() {
+    for (name, files) in [("base", base), ("new", new)] {
+        for results in files.iter().filter(|results| !results.complete()) {
             let (done, planned) = (results.finished().len(), results.planned());
             notes.push(format!("the {name} file is incomplete: {done} of {planned} rows"));
         }
     }
-    let (a, b) = (base.session(), new.session());
-    if a.knobs != b.knobs {
-        notes.push(format!("settings differ: {:?} and {:?}", a.knobs, b.knobs));
+    let a = base[0].session();
+    for b in base.iter().chain(new).map(Results::session) {
+        if a.knobs != b.knobs {
+            notes.push(format!("settings differ: {:?} and {:?}", a.knobs, b.knobs));
+        }
+        if a.mode != b.mode {
+            notes.push(format!("modes differ: {} and {}", a.mode.name(), b.mode.name()));
+        }
     }
-    if a.mode != b.mode {
-        notes.push(format!("modes differ: {} and {}", a.mode.name(), b.mode.name()));
-    }
+    notes.dedup();
     notes
 }
 
-/// A change of log time with half its 95 % interval.
-#[derive(Clone, Copy, Debug)]
-struct Shift {
-    log: f64,
-    half: f64,
+/// Of so many comparisons of equal programs, one may have an alarm.
+const ALARMS: f64 = 0.05;
+
+type RowKey = (String, String);
+
+/// What all files of a side say of a row.
+struct SideRow {
+    row: Row,
+    summary: Option<SummaryRecord>,
+    figures: Vec<ProcessFigure>,
+    times_ns: Vec<f64>,
 }
 
-impl Shift {
-    fn p(&self) -> f64 {
-        if self.half > 0.0 { normal_p(self.log / (self.half / 1.959_964)) } else { f64::from(u8::from(self.log == 0.0)) }
-    }
-
-    fn verdict(&self, margin: f64, discovery: bool) -> Verdict {
-        let margin = margin.ln_1p();
-        if discovery && self.log.abs() > self.half && self.log.abs() >= margin {
-            if self.log > 0.0 { Verdict::Slower } else { Verdict::Faster }
-        } else if self.log.abs() + self.half <= margin / 2.0 {
-            Verdict::Same
-        } else {
-            Verdict::Undecided
+/// The rows of a side. A row that is wrong in one session is wrong; without a time in one, it has those of the others.
+fn side(files: &[Results]) -> BTreeMap<RowKey, SideRow> {
+    let mut rows: BTreeMap<RowKey, SideRow> = BTreeMap::new();
+    for row in files.iter().flat_map(|results| &results.rows) {
+        let key = (row.case.case.clone(), row.case.implementation.clone());
+        let side = rows.entry(key).or_insert_with(|| SideRow {
+            row: row.clone(),
+            summary: None,
+            figures: Vec::new(),
+            times_ns: Vec::new(),
+        });
+        let Some(summary) = &row.summary else { continue };
+        let says_more = |known: &SummaryRecord| {
+            summary.status.is_wrong() && !known.status.is_wrong()
+                || summary.status.has_time() && !known.status.has_time() && !known.status.is_wrong()
+        };
+        if side.summary.as_ref().is_none_or(says_more) {
+            side.summary = Some(summary.clone());
+        }
+        if let Some(times) = summary.times.as_ref().filter(|_| summary.status.has_time()) {
+            side.times_ns.push(times.median_ns);
+            let blocks: Vec<TimedBlock> = row.blocks.iter().map(BlockRecord::timed).collect();
+            side.figures.extend(process_figures(&blocks));
         }
     }
+    rows
+}
 
-    fn interval_pct(&self) -> Interval {
-        Interval { lo: (self.log - self.half).exp_m1() * 100.0, hi: (self.log + self.half).exp_m1() * 100.0 }
+/// The verdict on a change of log time.
+fn verdict(shift: &Common, margin: f64, discovery: bool) -> Verdict {
+    let margin = margin.ln_1p();
+    if discovery && shift.log.abs() >= margin {
+        if shift.log > 0.0 { Verdict::Slower } else { Verdict::Faster }
+    } else if shift.log.abs() + shift.half(0.05) <= margin / 2.0 {
+        Verdict::Same
+    } else {
+        Verdict::Undecided
     }
 }
 
-fn change(base: Option<&Row>, new: Option<&Row>) -> (Change, Option<Shift>) {
-    let summary = |row: Option<&Row>| row.and_then(|r| r.summary.clone());
+fn change(base: Option<&SideRow>, new: Option<&SideRow>, spread: &dyn Fn(f64) -> f64) -> (Change, Option<Common>) {
+    let summary = |row: Option<&SideRow>| row.and_then(|r| r.summary.clone());
+    let time = |row: Option<&SideRow>| row.map(|row| median(&row.times_ns)).filter(|ns| ns.is_finite());
     let (old, now) = (summary(base), summary(new));
-    let named = new.or(base).map(|row| &row.case);
+    let named = new.or(base).map(|side| &side.row.case);
     let mut change = Change {
         case: named.map_or(String::new(), |c| c.case.clone()),
         implementation: named.map_or(String::new(), |c| c.implementation.clone()),
         title: named.map_or(String::new(), |c| c.key.to_string()),
         verdict: Verdict::Invalid,
         status: (old.as_ref().map(|s| s.status), now.as_ref().map(|s| s.status)),
-        median_ns: (median(&old), median(&now)),
+        median_ns: (time(base), time(new)),
         estimate_pct: None,
         ci95_pct: None,
         note: None,
@@ -319,11 +362,16 @@ fn change(base: Option<&Row>, new: Option<&Row>) -> (Change, Option<Shift>) {
         change.note = now.reason.or(old.reason);
         return (change, None);
     }
-    let shift = shift(&old, &now);
+    let shift = base
+        .zip(new)
+        .filter(|_| !old.status.is_wrong())
+        .and_then(|(base, new)| Common::difference(&base.figures, &new.figures, spread(change.median_ns.0?)));
     match &shift {
         Some(shift) => {
-            change.estimate_pct = Some(shift.log.exp_m1() * 100.0);
-            change.ci95_pct = Some(shift.interval_pct());
+            let pct = |log: f64| log.exp_m1() * 100.0;
+            let half = shift.half(0.05);
+            change.estimate_pct = Some(pct(shift.log));
+            change.ci95_pct = Some(Interval { lo: pct(shift.log - half), hi: pct(shift.log + half) });
         }
         None => {
             let why =
@@ -334,36 +382,29 @@ fn change(base: Option<&Row>, new: Option<&Row>) -> (Change, Option<Shift>) {
     (change, shift)
 }
 
-fn median(summary: &Option<SummaryRecord>) -> Option<f64> {
-    summary.as_ref()?.times.as_ref().map(|t| t.median_ns)
-}
-
-fn shift(old: &SummaryRecord, now: &SummaryRecord) -> Option<Shift> {
-    let half = |summary: &SummaryRecord| {
-        let ci = summary.times.as_ref()?.ci95_ns?;
-        (summary.status.has_time()).then(|| (ci.hi / ci.lo).ln() / 2.0)
+/// How far the machine moved: the median absolute shift of the ceilings that both sides measured, as a share.
+fn anchor_shift(base: &[Results], new: &[Results]) -> f64 {
+    let rates = |files: &[Results]| -> BTreeMap<(String, u64), Vec<f64>> {
+        let mut best: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
+        for ceilings in files.iter().map(|results| &results.ceilings) {
+            let Ceilings { copy, read, compute, .. } = ceilings;
+            let named = |name: &'static str| move |rate: &Rate| (name.to_string(), rate.footprint_bytes, rate.best);
+            let all = copy.iter().map(named("copy")).chain(read.iter().map(named("read")));
+            let all = all.chain(compute.iter().map(|(class, rate)| (class.name().to_string(), 0, rate.best)));
+            all.for_each(|(name, bytes, rate)| best.entry((name, bytes)).or_default().push(rate.ln()));
+        }
+        best
     };
-    let (a, b) = (old.times.as_ref()?, now.times.as_ref()?);
-    Some(Shift { log: (b.median_ns / a.median_ns).ln(), half: half(old)?.hypot(half(now)?) })
+    let (olds, news) = (rates(base), rates(new));
+    let shifts: Vec<f64> = olds.iter().filter_map(|(key, old)| Some((median(news.get(key)?) - median(old)).abs())).collect();
+    if shifts.is_empty() { 0.0 } else { median(&shifts).exp_m1() }
 }
 
-/// How far the machine moved: the median absolute shift of the ceilings that both files measured, as a share.
-fn anchor_shift(base: &Ceilings, new: &Ceilings) -> f64 {
-    let compute = |c: &Ceilings| -> Vec<Rate> { c.compute.iter().map(|(_, rate)| rate.clone()).collect() };
-    let mut shifts = Vec::new();
-    for (olds, news) in
-        [(base.copy.clone(), new.copy.clone()), (base.read.clone(), new.read.clone()), (compute(base), compute(new))]
-    {
-        let pairs = olds.iter().zip(&news).filter(|(a, b)| a.footprint_bytes == b.footprint_bytes);
-        shifts.extend(pairs.map(|(a, b)| (b.best / a.best).ln().abs()));
-    }
-    if shifts.is_empty() { 0.0 } else { crate::stats::median(&shifts).exp_m1() }
-}
-
-/// The geometric mean over a fixed set of rows; its interval adds the rows' in quadrature.
-fn geomean(shifts: &[Shift]) -> Option<(f64, Interval)> {
+/// The geometric mean over a fixed set of rows. What rows of one process have in common does not average out: the interval is
+/// as wide as that of a row.
+fn geomean(shifts: &[Common]) -> Option<(f64, Interval)> {
     let n = shifts.len() as f64;
     let log = shifts.iter().map(|s| s.log).sum::<f64>() / n;
-    let half = shifts.iter().map(|s| s.half * s.half).sum::<f64>().sqrt() / n;
+    let half = shifts.iter().map(|s| s.half(0.05)).sum::<f64>() / n;
     (n > 0.0).then(|| (log.exp(), Interval { lo: (log - half).exp(), hi: (log + half).exp() }))
 }

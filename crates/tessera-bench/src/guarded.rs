@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use tessera_ops::{Role, TensorSpec};
-use tessera_runtime::{Device, Tensor};
+use tessera_runtime::{Device, Tensor, TensorError};
 use tessera_types::DType;
 
 use crate::case::{Fault, Place, Poison};
@@ -46,7 +46,7 @@ fn stored_bits(dtype: DType) -> usize {
 /// One tensor of a plan between its guards.
 #[derive(Debug)]
 pub(crate) struct Guarded {
-    name: &'static str,
+    name: String,
     role: Role,
     position: usize,
     memory: Tensor,
@@ -66,18 +66,29 @@ fn step(dtype: DType) -> usize {
 impl Guarded {
     /// Memory for a plan's tensor at a position, guards filled.
     pub(crate) fn new(position: usize, spec: &TensorSpec, device: &Device) -> Result<Guarded, Fault> {
-        let elements = spec.len() * spec.step;
-        let later = (STEPS as usize - 1) * step(spec.dtype);
+        Guarded::sized(position, (spec.name, spec.role), spec.dtype, (&spec.shape, spec.step), device)
+    }
+
+    /// The same for any row-major array whose elements lie `step` apart.
+    pub(crate) fn sized(
+        position: usize,
+        (name, role): (&str, Role),
+        dtype: DType,
+        (shape, distance): (&[usize], usize),
+        device: &Device,
+    ) -> Result<Guarded, Fault> {
+        let elements = shape.iter().product::<usize>() * distance;
+        let later = (STEPS as usize - 1) * step(dtype);
         // Room for a digest's last word beside the guard.
         let size = GUARD + later + elements.next_multiple_of(32) + GUARD;
-        let memory = Tensor::zeros_shareable(spec.dtype, &[size], device).map_err(memory_fault)?;
-        let mut strides = vec![1; spec.shape.len()];
-        for axis in (0..spec.shape.len().saturating_sub(1)).rev() {
-            strides[axis] = strides[axis + 1] * spec.shape[axis + 1];
+        let memory = Tensor::zeros_shareable(dtype, &[size], device).map_err(memory_fault)?;
+        let mut strides = vec![1; shape.len()];
+        for axis in (0..shape.len().saturating_sub(1)).rev() {
+            strides[axis] = strides[axis + 1] * shape[axis + 1];
         }
-        strides.iter_mut().for_each(|stride| *stride *= spec.step);
-        let view = memory.strided(GUARD, &spec.shape, &strides).map_err(memory_fault)?;
-        let guarded = Guarded { name: spec.name, role: spec.role, position, memory, start: GUARD, elements, view };
+        strides.iter_mut().for_each(|stride| *stride *= distance);
+        let view = memory.strided(GUARD, shape, &strides).map_err(memory_fault)?;
+        let guarded = Guarded { name: name.to_string(), role, position, memory, start: GUARD, elements, view };
         guarded.fill_guards()?;
         Ok(guarded)
     }
@@ -102,7 +113,7 @@ impl Guarded {
         let steps = if place.key == 0 { 0 } else { mix(place.key ^ self.position as u64) % STEPS };
         let start = GUARD + steps as usize * step(dtype);
         let view = memory.strided(start, self.view.shape(), self.view.strides()).map_err(memory_fault)?;
-        let moved = Guarded { memory, start, view, ..*self };
+        let moved = Guarded { name: self.name.clone(), memory, start, view, ..*self };
         moved.inside(0..moved.span())?.copy_from(&contents).map_err(memory_fault)?;
         moved.fill_guards()?;
         Ok(moved)
@@ -114,13 +125,18 @@ impl Guarded {
     }
 
     /// What it is for.
+    pub(crate) fn set_role(&mut self, role: Role) {
+        self.role = role;
+    }
+
+    /// What it is for.
     pub(crate) fn role(&self) -> Role {
         self.role
     }
 
     /// Its name in the plan.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Elements between the guards, gaps included, as far as they fill whole bytes.
@@ -162,6 +178,18 @@ impl Guarded {
             self.inside(span - UNIT..span)?.copy_from(&last).map_err(memory_fault)?;
         }
         Ok(())
+    }
+
+    /// Codes of elements, `step` of which lie from one to the next; on whatever device it is.
+    pub(crate) fn read(&self, step: usize, start: usize, codes: &mut [u64]) -> Result<(), Fault> {
+        let failed = |error: TensorError| Fault::new(Status::HarnessError, error.to_string());
+        let (end, span) = (start + codes.len(), self.span());
+        // Whole bytes are fetched: elements that share bytes with neighbours come with them.
+        let (first, last) = (start / UNIT * UNIT, end.next_multiple_of(UNIT).min(span.div_ceil(step)));
+        let part = self.inside(first * step..(last * step).min(span))?;
+        let host = part.to_device(&Device::Cpu).map_err(failed)?;
+        let host = host.slice(0, 0..host.len(), step).map_err(failed)?;
+        host.read_codes(start - first, codes).map_err(failed)
     }
 
     /// Where a guard was overwritten, if one was.
@@ -218,14 +246,8 @@ mod tests {
     #[test]
     fn moved_tensors_hold_what_they_held() {
         for dtype in [DType::F32, DType::I8, DType::F6E2M3, DType::F4E2M1] {
-            let spec = TensorSpec {
-                name: "c",
-                dtype,
-                shape: vec![7, 9],
-                step: 2,
-                role: Role::Input,
-                fill: tessera_ops::Fill::NORMAL,
-            };
+            let spec =
+                TensorSpec { name: "c", dtype, shape: vec![7, 9], step: 2, role: Role::Input, fill: tessera_ops::Fill::NORMAL };
             let made = Guarded::new(1, &spec, &Device::Cpu).expect("memory");
             let values = tessera_runtime::RandomStream::new(3).randn(dtype, &[made.span()]).expect("values");
             made.inside(0..made.span()).and_then(|part| part.copy_from(&values).map_err(memory_fault)).expect("filled");

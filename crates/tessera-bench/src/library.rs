@@ -11,7 +11,9 @@ use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaun
 use tessera_types::{Arch, DType, FloatFormat, IntFormat};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
-use crate::device::{DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, Compiled, launch_fault};
+use crate::clock::ClockFacts;
+use crate::device::{Compiled, DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, launch_fault};
+use crate::environment::{Accelerator, Environment};
 use crate::guarded::{Guarded, memory_fault};
 use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::status::Status;
@@ -162,6 +164,12 @@ impl Library {
         Ok(Rc::clone(self.timer.get_or_init(|| timer)))
     }
 
+    /// The clock of a device whose time means something.
+    fn on_hardware(&self) -> Option<Rc<RefCell<DeviceTimer>>> {
+        let Device::Driver(device) = &self.device else { return None };
+        if self.has_time() { self.timer(device).ok() } else { None }
+    }
+
     pub(crate) fn options(&self) -> &CompileOptions {
         &self.options
     }
@@ -184,6 +192,28 @@ impl Suite for Library {
         match &self.device {
             Device::Cpu => true,
             Device::Driver(device) => device.context().table().is_ok_and(|table| table.backend != "emulator"),
+        }
+    }
+
+    fn accelerator(&self) -> Option<Accelerator> {
+        Some(self.on_hardware()?.borrow().accelerator(Timing::COLD))
+    }
+
+    fn device_clock(&self) -> Option<ClockFacts> {
+        self.on_hardware()?.borrow_mut().facts().ok()
+    }
+
+    fn available_bytes(&self) -> Option<u64> {
+        match &self.device {
+            Device::Cpu => Environment::available_bytes(),
+            Device::Driver(device) => device.context().memory().ok().map(|(free, _)| free),
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        match &self.device {
+            Device::Cpu => false,
+            Device::Driver(device) => device.stream().synchronize().is_err_and(|error| error.poisons_context()),
         }
     }
 

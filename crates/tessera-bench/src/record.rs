@@ -1,7 +1,7 @@
 //! The results file: JSON Lines, append-only, one object a line, units in the names.
 //!
 //! ```text
-//! {"kind":"session","schema":"1.0","id":"…","environment":{…},"planned":52,…}
+//! {"kind":"session","schema":"1.1","id":"…","environment":{…},"planned":52,…}
 //! {"kind":"ceilings","threads":2,"copy":[…],"read":[…],"compute":[…]}
 //! {"kind":"case","case":"81b3…","impl":"tessera","key":{"operator":"gemm",…},"work":{…},"phases":[…]}
 //! {"kind":"gate","case":"81b3…","impl":"tessera","status":"ok","worst":{…},…}
@@ -9,6 +9,9 @@
 //! {"kind":"summary","case":"81b3…","impl":"tessera","status":"ok","median_ns":…,"ci95_ns":[…,…],…}
 //! {"kind":"end","planned":52,"run":52,"by_status":{"ok":52},"reason":null}
 //! ```
+//!
+//! Version 1.1 added `order` and `process` of a session, `place` and `process` of a block, and `processes`, `places` and
+//! `ci95_processes_ns` of a summary; files of 1.0 are read as of one process in one place.
 //!
 //! A file whose last record is not an `end` with `run` = `planned` is incomplete. Readers ignore unknown fields and kinds,
 //! and refuse another major version. What is absent is null; a number that JSON lacks is a string.
@@ -22,11 +25,11 @@ use crate::ceiling::{Bound, Ceilings};
 use crate::environment::{Accelerator, Environment};
 use crate::gate::GateReport;
 use crate::sample::Mode;
-use crate::stats::{PairedRatio, Summary};
+use crate::stats::{PairedRatio, Summary, TimedBlock};
 use crate::status::{Flag, Status};
 
 /// The version that is written.
-pub const SCHEMA: &str = "1.0";
+pub const SCHEMA: &str = "1.1";
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,8 +92,14 @@ pub struct SessionRecord {
     pub suite: String,
     /// Hash of the suite's case list.
     pub suite_hash: String,
-    /// From which inputs and order are derived.
+    /// From which inputs are derived.
     pub seed: u64,
+    /// From which the order of rows and places in memory are derived; `seed` in files of version 1.0.
+    #[serde(default)]
+    pub order: Option<u64>,
+    /// Which process of a row's figure this is, counted from 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub process: usize,
     /// The effort.
     pub mode: Mode,
     /// The device's name.
@@ -169,6 +178,29 @@ pub struct BlockRecord {
     /// What the device said of itself meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceState>,
+    /// Which place in memory the tensors had, counted from 0 in each process.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub place: usize,
+    /// Which process measured it, counted from 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub process: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl BlockRecord {
+    /// The block without its row's name.
+    pub fn timed(&self) -> TimedBlock {
+        TimedBlock {
+            start_ns: self.start_ns,
+            samples_ns: self.samples_ns.clone(),
+            device: self.device,
+            place: self.place,
+            process: self.process,
+        }
+    }
 }
 
 /// See [`Record::Summary`].

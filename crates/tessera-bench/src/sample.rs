@@ -11,11 +11,16 @@
 //! ```
 //!
 //! Looking only at fixed counts, and at a stricter interval than the one reported, keeps the reported interval honest
-//! (`tests/coverage.rs`).
+//! (`tests/coverage.rs`). After every few blocks a subject's tensors move to fresh memory, so that a figure is not that of one
+//! lucky place.
+//!
+//! *Narrow enough* is measured by what the row is for. A figure is compared with that of another process, and processes of one
+//! program differ ([`between_processes`](crate::between_processes)): what is known to half of that gets no surer by further blocks. A row with a baseline is
+//! there for the ratio: where that is narrow, blocks that took turns have said what they can, however the machine drifts.
 
 use std::time::Duration;
 
-use crate::case::{Fault, Subject};
+use crate::case::{Fault, Place, Subject};
 use crate::clock::{Clock, ClockFacts};
 use crate::random::Random;
 use crate::stats::{Confidence, TimedBlock, median, median_interval};
@@ -39,14 +44,20 @@ pub struct Plan {
     pub samples: usize,
     /// Numbers of blocks after which convergence is looked at; the last is the maximum.
     pub checkpoints: &'static [usize],
-    /// Half-width of the 99 % interval that is narrow enough, relative to the median.
+    /// Half-width of the 99 % interval that is narrow enough, relative to the median, where processes do not differ by more.
     pub precision: f64,
     /// Measuring time of one subject after which no further block is begun.
     pub max_time: Duration,
+    /// The same for one that has as many blocks as the first look needs.
+    pub fair_time: Duration,
+    /// What a row may take on average, its gate included: what some leave, others may take. None where rows take what they need.
+    pub row_time: Option<Duration>,
     /// Shortest sample: launches are batched up to it.
     pub min_sample: Duration,
     /// Shortest round: with few subjects, time is let pass so that blocks lie apart.
     pub min_round: Duration,
+    /// Processes that a figure is made of.
+    pub processes: usize,
     /// Seeds of the correctness gate.
     pub seeds: usize,
 }
@@ -58,28 +69,37 @@ impl Mode {
             Mode::Quick => Plan {
                 samples: 10,
                 checkpoints: &[8, 16],
-                precision: 0.02,
+                precision: 0.05,
                 max_time: Duration::from_secs(1),
+                fair_time: Duration::from_secs(1),
+                row_time: Some(Duration::from_millis(500)),
                 min_sample: Duration::from_micros(50),
                 min_round: Duration::from_millis(10),
+                processes: 1,
                 seeds: 2,
             },
             Mode::Ci => Plan {
                 samples: 20,
                 checkpoints: &[12, 24, 48],
-                precision: 0.005,
-                max_time: Duration::from_secs(10),
+                precision: 0.01,
+                max_time: Duration::from_secs(4),
+                fair_time: Duration::from_secs(4),
+                row_time: Some(Duration::from_millis(800)),
                 min_sample: Duration::from_micros(50),
                 min_round: Duration::from_millis(25),
-                seeds: 5,
+                processes: 1,
+                seeds: 3,
             },
             Mode::Publish => Plan {
                 samples: 20,
                 checkpoints: &[24, 48, 96],
                 precision: 0.0025,
                 max_time: Duration::from_secs(60),
+                fair_time: Duration::from_secs(60),
+                row_time: None,
                 min_sample: Duration::from_micros(50),
                 min_round: Duration::from_millis(25),
+                processes: 3,
                 seeds: 20,
             },
         }
@@ -118,8 +138,10 @@ pub struct Timed {
     pub first_launch_ns: f64,
     /// Time spent on untimed launches.
     pub warmup_ns: f64,
-    /// Whether the interval became narrow enough.
+    /// Whether the interval became narrow enough, or that of the ratio to a baseline.
     pub converged: bool,
+    /// Whether it is the ratio alone that is known well enough.
+    pub by_ratio: bool,
     /// Whether blocks were given up because the device's clock was held down again and again.
     pub throttled: bool,
     /// Half-width of the 99 % interval reached, relative to the median; none below eight blocks.
@@ -133,6 +155,16 @@ impl Timed {
     }
 }
 
+/// A subject in a group.
+pub struct Entrant<'a> {
+    /// What is launched.
+    pub subject: &'a mut dyn Subject,
+    /// The case it is an implementation of: a number within the group. The first of a case is held against the others.
+    pub case: usize,
+    /// Whether there is memory to hold its tensors twice for a moment.
+    pub movable: bool,
+}
+
 /// A group's schedule: what is measured and with what.
 pub struct Sampler<'a> {
     /// The clock.
@@ -141,7 +173,9 @@ pub struct Sampler<'a> {
     pub facts: ClockFacts,
     /// The effort.
     pub plan: Plan,
-    /// Decides the order of visits.
+    /// How much processes differ here, by the time of a launch: relative standard deviation.
+    pub spread: &'a dyn Fn(f64) -> f64,
+    /// Decides the order of visits and the places in memory.
     pub random: Random,
 }
 
@@ -149,25 +183,28 @@ pub struct Sampler<'a> {
 const MOST_RETRIES: usize = 3;
 /// How long a device is then left alone.
 const COOL_DOWN_NS: f64 = 2e9;
+/// Blocks in one place of memory.
+const BLOCKS_OF_PLACE: usize = 4;
 
+#[derive(Default)]
 struct Track {
     timed: Timed,
     samples: usize,
     spent_ns: f64,
     retries: usize,
+    place: usize,
     inspected: usize,
     fault: Option<Fault>,
     done: bool,
 }
 
 impl Sampler<'_> {
-    /// Measures all `subjects` in randomised rounds. A subject that fails ends with its fault, the others go on.
-    pub fn measure(&mut self, subjects: &mut [&mut dyn Subject], inspect: Inspector<'_>) -> Vec<Result<Timed, Fault>> {
-        let mut tracks: Vec<Track> = Vec::with_capacity(subjects.len());
-        for subject in subjects.iter_mut() {
-            let mut track =
-                Track { timed: Timed::default(), samples: 1, spent_ns: 0.0, retries: 0, inspected: 0, fault: None, done: false };
-            let warmed = self.warm_up(*subject, &mut track);
+    /// Measures all `entrants` in randomised rounds. A subject that fails ends with its fault, the others go on.
+    pub fn measure(&mut self, entrants: &mut [Entrant<'_>], inspect: Inspector<'_>) -> Vec<Result<Timed, Fault>> {
+        let mut tracks: Vec<Track> = Vec::with_capacity(entrants.len());
+        for entrant in entrants.iter_mut() {
+            let mut track = Track { samples: 1, ..Track::default() };
+            let warmed = self.warm_up(entrant.subject, &mut track);
             track.settle(warmed);
             tracks.push(track);
         }
@@ -176,20 +213,17 @@ impl Sampler<'_> {
                 let first = track.timed.blocks.len();
                 track.inspected = first + self.random.below(checkpoint - first.min(checkpoint));
             }
-            self.rounds(subjects, &mut tracks, checkpoint, inspect);
-            for track in tracks.iter_mut().filter(|t| !t.done) {
-                track.timed.reached = self.reached(&track.timed);
-                let limit = self.plan.precision.max(self.facts.tick_ns / median(&track.timed.medians()));
-                track.timed.converged = track.timed.reached.is_some_and(|r| r <= limit);
-                track.done = track.timed.converged;
-            }
+            self.rounds(entrants, &mut tracks, checkpoint, inspect);
+            tracks.iter_mut().filter(|track| !track.done).for_each(|track| self.look(track));
+            self.look_at_ratios(entrants, &mut tracks);
         }
         tracks.into_iter().map(|t| t.fault.map_or(Ok(t.timed), Err)).collect()
     }
 
     /// Rounds until every unfinished subject has `checkpoint` blocks.
-    fn rounds(&mut self, subjects: &mut [&mut dyn Subject], tracks: &mut [Track], checkpoint: usize, inspect: Inspector<'_>) {
+    fn rounds(&mut self, entrants: &mut [Entrant<'_>], tracks: &mut [Track], checkpoint: usize, inspect: Inspector<'_>) {
         let max_ns = self.plan.max_time.as_nanos() as f64;
+        let fair_ns = self.plan.fair_time.as_nanos() as f64;
         loop {
             let mut order: Vec<usize> =
                 (0..tracks.len()).filter(|&i| !tracks[i].done && tracks[i].timed.blocks.len() < checkpoint).collect();
@@ -200,11 +234,12 @@ impl Sampler<'_> {
             let start = self.clock.now_ns();
             for i in order {
                 let track = &mut tracks[i];
-                let visited = self.visit(i, &mut *subjects[i], track, inspect);
+                let visited = self.move_on(&mut entrants[i], track);
+                let visited = visited.and_then(|()| self.visit(i, entrants[i].subject, track, inspect));
                 track.settle(visited);
-                if track.spent_ns > max_ns && !track.done {
-                    track.timed.reached = self.reached(&track.timed);
-                    track.timed.converged = track.timed.reached.is_some_and(|r| r <= self.plan.precision);
+                let looked_at = track.timed.blocks.len() >= self.plan.checkpoints[0];
+                if track.spent_ns > if looked_at { fair_ns } else { max_ns } && !track.done {
+                    self.look(track);
                     track.done = true;
                 }
             }
@@ -215,9 +250,48 @@ impl Sampler<'_> {
         }
     }
 
-    fn reached(&self, timed: &Timed) -> Option<f64> {
-        let medians = timed.medians();
-        median_interval(&medians, Confidence::P99).map(|i| i.half_width() / median(&medians))
+    /// Whether a subject's interval is narrow enough for what may be done with its figure.
+    fn look(&self, track: &mut Track) {
+        let medians = track.timed.medians();
+        let middle = median(&medians);
+        track.timed.reached = median_interval(&medians, Confidence::P99).map(|i| i.half_width() / middle);
+        let limit = self.plan.precision.max(self.facts.tick_ns / middle).max((self.spread)(middle) / 2.0);
+        track.timed.converged = track.timed.reached.is_some_and(|r| r <= limit);
+        track.done = track.timed.converged;
+    }
+
+    /// Whether the ratios of a case's first implementation to all its others are known well enough.
+    fn look_at_ratios(&self, entrants: &[Entrant<'_>], tracks: &mut [Track]) {
+        for first in 0..tracks.len() {
+            let others: Vec<usize> = (first + 1..tracks.len()).filter(|&i| entrants[i].case == entrants[first].case).collect();
+            if others.is_empty() || entrants[..first].iter().any(|entrant| entrant.case == entrants[first].case) {
+                continue;
+            }
+            let own = tracks[first].timed.medians();
+            let is_narrow = |&other: &usize| {
+                let logs: Vec<f64> = own.iter().zip(tracks[other].timed.medians()).map(|(a, b)| (a / b).ln()).collect();
+                let interval = median_interval(&logs, Confidence::P99);
+                tracks[other].fault.is_some() || interval.is_some_and(|interval| interval.half_width() <= self.plan.precision)
+            };
+            if tracks[first].fault.is_none() && others.iter().all(is_narrow) {
+                for i in others.into_iter().chain([first]) {
+                    let track = &mut tracks[i];
+                    track.timed.by_ratio = track.fault.is_none() && !track.timed.converged;
+                    track.timed.converged |= track.timed.by_ratio;
+                    track.done = true;
+                }
+            }
+        }
+    }
+
+    /// Moves a subject's tensors when it has been in their place for long enough; what cannot be held twice stays.
+    fn move_on(&mut self, entrant: &mut Entrant<'_>, track: &mut Track) -> Result<(), Fault> {
+        let due = track.timed.blocks.len() / BLOCKS_OF_PLACE > track.place;
+        if !due || !entrant.movable {
+            return Ok(());
+        }
+        track.place += 1;
+        entrant.subject.relocate(Place { fresh: true, key: self.random.next_u64() })
     }
 
     /// First launches: until two successive groups of four agree within 5 %, or for 100 ms. Fixes batch and block length.
@@ -263,7 +337,7 @@ impl Sampler<'_> {
             }
             track.timed.throttled = true;
         }
-        track.timed.blocks.push(TimedBlock { start_ns, samples_ns, device });
+        track.timed.blocks.push(TimedBlock { start_ns, samples_ns, device, place: track.place, process: 0 });
         if inspected {
             inspect(index, subject, Moment::After)?;
         }

@@ -10,17 +10,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::case::{Fault, Poison, Subject};
+use crate::case::{CaseKey, Fault, Poison, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::{Clock, ClockFacts};
 use crate::environment::{Accelerator, Environment};
 use crate::gate::{self, CheckResult, GateOptions, GateReport};
-use crate::random::Random;
+use crate::hierarchy::between_processes;
+use crate::random::{Random, mix};
 use crate::record::{
     BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord, Tool, Versus, utc,
 };
-use crate::sample::{Mode, Moment, Sampler, Timed};
-use crate::stats::{Summary, median, paired_ratio};
+use crate::sample::{Entrant, Mode, Moment, Plan, Sampler, Timed};
+use crate::stats::{Summary, TimedBlock, median, paired_ratio};
 use crate::status::{Flag, Status};
 use crate::store::{Results, StoreError};
 use crate::suite::{CaseSpec, Suite, fair_order, groups, suite_hash};
@@ -30,8 +31,12 @@ use crate::suite::{CaseSpec, Suite, fair_order, groups, suite_hash};
 pub struct RunOptions {
     /// The effort.
     pub mode: Mode,
-    /// From which inputs and order are derived.
+    /// From which inputs are derived.
     pub seed: u64,
+    /// From which the order of rows and places in memory are derived.
+    pub order: u64,
+    /// Which process of the figures this is: the first one takes every seed through the gate, later ones the one that is timed.
+    pub process: usize,
     /// How many cases, in the order of the run, are timed beside their baselines; the rest are checked alone. All by default.
     pub timed: Option<usize>,
     /// No further group is begun after this.
@@ -51,6 +56,8 @@ pub struct RunOptions {
 /// What has just happened, for a progress bar.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
+    /// So many rows are to be run, which takes about so long where that is known.
+    Begin(usize, Option<Duration>),
     /// The ceilings are being measured.
     Ceilings,
     /// A row is being built and checked: its number, of how many, and what it is.
@@ -77,33 +84,48 @@ pub fn run(
     let facts = suite.device_clock().unwrap_or_else(|| ClockFacts::measure(clock));
     let floor_ns = launch_floor(suite, clock).unwrap_or(facts.floor_ns);
     let cases = suite.cases();
-    let mut order = fair_order(&cases.iter().map(|c| &c.key).collect::<Vec<_>>(), options.seed);
-    let untimed = order.split_off(options.timed.unwrap_or(order.len()).min(order.len()));
+    // A run that is continued keeps its order, so that the cases it has are a prefix.
+    let earlier = previous.map(Results::session).map(|session| session.order.unwrap_or(session.seed));
+    let order_seed = earlier.unwrap_or(options.order);
+    let keys: Vec<&CaseKey> = cases.iter().map(|case| &case.key).collect();
+    // Which cases are timed is the same in every run, the order in which they are is not.
+    let timed: BTreeSet<usize> = fair_order(&keys, options.seed).into_iter().take(options.timed.unwrap_or(cases.len())).collect();
+    let (order, untimed): (Vec<usize>, Vec<usize>) = fair_order(&keys, order_seed).into_iter().partition(|at| timed.contains(at));
     let mut session = session_record(suite, options, environment, facts, floor_ns);
+    session.order = Some(order_seed);
     session.planned = order.iter().map(|&i| cases[i].implementations.len()).sum::<usize>() + untimed.len();
     let mut end = EndRecord { planned: session.planned, ..EndRecord::default() };
     let done = match previous {
         Some(results) => {
             results.resumable_by(&session)?;
-            for row in results.rows.iter().filter_map(|row| row.summary.as_ref()) {
-                end.run += 1;
-                *end.by_status.entry(row.status).or_default() += 1;
+            let done = results.finished_by(options.process);
+            for (row, summary) in results.rows.iter().filter_map(|row| Some((row, row.summary.as_ref()?))) {
+                if done.contains(&(row.case.case.clone(), row.case.implementation.clone())) {
+                    end.run += 1;
+                    *end.by_status.entry(summary.status).or_default() += 1;
+                }
             }
-            results.finished()
+            done
         }
         None => BTreeSet::new(),
     };
+    let earlier = previous.map(|results| results.blocks_before(options.process)).unwrap_or_default();
     // What an earlier run did not come back from is run by itself, so that it is known which row it was.
     let suspects = previous.map(Results::unfinished).unwrap_or_default();
     let largest = cases.iter().map(|c| c.work.min_bytes()).max().unwrap_or(0);
     let probe = ProbeOptions::for_cases(session.last_level_bytes(), largest);
     sink(Record::Session(Box::new(session.clone())))?;
+    let timed_rows = order.iter().map(|&i| cases[i].implementations.len()).sum::<usize>();
+    let expected = options.mode.plan().row_time.filter(|_| suite.has_time());
+    observe(Progress::Begin(session.planned - end.run, expected.map(|each| each * timed_rows.saturating_sub(end.run) as u32)));
     observe(Progress::Ceilings);
     let ceilings = if suite.has_time() { suite.ceilings(probe) } else { Ceilings::default() };
     sink(Record::Ceilings(ceilings.clone()))?;
 
-    let mut runner = Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end };
     let started = clock.now_ns();
+    let rows = session.planned - end.run;
+    let mut runner =
+        Runner { suite, options, clock, facts, session, ceilings, probe, sink, observe, end, started, rows, earlier };
     let grouped = |order: &[usize], timed: bool| groups(cases, order, suite.group_bytes()).into_iter().map(move |g| (g, timed));
     for (group, timed) in grouped(&order, true).chain(grouped(&untimed, false)) {
         let late = |limit: Duration| clock.now_ns() - started > limit.as_nanos() as f64;
@@ -154,6 +176,8 @@ fn session_record(
         suite: suite.name().into(),
         suite_hash: suite_hash(cases),
         seed: options.seed,
+        order: None,
+        process: options.process,
         mode: options.mode,
         device: options.device.clone(),
         argv: options.argv.clone(),
@@ -191,6 +215,12 @@ struct Runner<'a> {
     sink: Sink<'a>,
     observe: &'a mut dyn FnMut(Progress<'_>),
     end: EndRecord,
+    /// When the first row was begun.
+    started: f64,
+    /// Rows that this process has to run.
+    rows: usize,
+    /// What earlier processes measured, by case and implementation.
+    earlier: BTreeMap<(String, String), Vec<TimedBlock>>,
 }
 
 /// A subject that passed its gate.
@@ -265,10 +295,10 @@ impl Runner<'_> {
             Ok(subject) => subject,
             Err(fault) => return Ok(Err(fault)),
         };
-        let options = GateOptions {
-            seeds: if self.suite.has_time() { self.options.mode.plan().seeds } else { 1 },
-            suite_seed: self.options.seed,
-            tolerance: None,
+        let seeds = if self.suite.has_time() { self.options.mode.plan().seeds } else { 1 };
+        let options = match self.options.process {
+            0 => GateOptions { seeds, suite_seed: self.options.seed, tolerance: None },
+            _ => GateOptions { seeds: 1, suite_seed: self.options.seed + seeds as u64 - 1, tolerance: None },
         };
         let report = match gate::check(subject.as_mut(), options) {
             Ok(report) => report,
@@ -282,9 +312,28 @@ impl Runner<'_> {
         }
     }
 
+    /// Memory that is still there.
+    fn memory(&self) -> Option<u64> {
+        self.options.memory_limit.or_else(|| self.suite.available_bytes())
+    }
+
+    /// The mode's plan, with the time that the next rows may take of what is left for all.
+    fn plan(&self, rows: usize) -> Plan {
+        let mut plan = self.options.mode.plan();
+        if let Some(each) = plan.row_time {
+            let each = each.as_nanos() as f64;
+            let done = self.rows - (self.session.planned - self.end.run).min(self.rows);
+            let ahead = each * (done + rows) as f64 - (self.clock.now_ns() - self.started);
+            // Between a third of a row's time and the mode's most.
+            let own = (ahead / rows as f64).clamp(each / 3.0, plan.max_time.as_nanos() as f64);
+            plan.fair_time = Duration::from_nanos(own as u64);
+        }
+        plan
+    }
+
     fn fits(&self, case: &CaseSpec) -> Result<(), Fault> {
         let needed = case.work.tensor_bytes.saturating_add(case.work.tensor_bytes / 10 * 3).saturating_add(64 << 20);
-        match self.options.memory_limit.or_else(|| self.suite.available_bytes()) {
+        match self.memory() {
             Some(there) if needed > there => {
                 let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
                 Err(Fault::new(Status::Skipped, format!("needs {:.1} GiB of memory, {:.1} are free", gib(needed), gib(there))))
@@ -296,27 +345,41 @@ impl Runner<'_> {
     /// Times all subjects together; around one random block of each stage, outputs are poisoned before and checked after.
     fn time(&self, live: &mut [Live<'_>]) -> Vec<Result<Timed, Fault>> {
         let reports: Vec<GateReport> = live.iter().map(|l| l.report.clone()).collect();
+        let on_device = self.session.accelerator.is_some();
         let mut sampler = Sampler {
             clock: self.clock,
             facts: self.facts,
-            plan: self.options.mode.plan(),
-            random: Random::new(self.options.seed ^ self.end.run as u64),
+            plan: self.plan(live.len()),
+            spread: &|ns| between_processes(on_device, ns),
+            random: Random::new(self.session.order.unwrap_or(0) ^ mix(self.end.run as u64)),
         };
-        let mut subjects: Vec<&mut dyn Subject> = live.iter_mut().map(|l| l.subject.as_mut() as &mut dyn Subject).collect();
+        let memory = self.memory();
+        let ids: Vec<String> = live.iter().map(|l| l.case.key.id()).collect();
+        let number = |id: &String| ids.iter().position(|own| own == id).unwrap_or(0);
+        let mut entrants: Vec<Entrant<'_>> = live
+            .iter_mut()
+            .zip(&ids)
+            .map(|(l, id)| Entrant {
+                movable: memory.is_none_or(|there| l.case.work.tensor_bytes.saturating_add(64 << 20) <= there),
+                case: number(id),
+                subject: l.subject.as_mut(),
+            })
+            .collect();
         let mut inspect = |index: usize, subject: &mut dyn Subject, moment: Moment| match moment {
             Moment::Before => subject.poison(Poison::Ones),
             Moment::After if subject.repeatable() => verify_timed(subject, &reports[index]),
             Moment::After => Ok(()),
         };
-        let measured = sampler.measure(&mut subjects, &mut inspect);
+        let measured = sampler.measure(&mut entrants, &mut inspect);
         // Results that pile up cannot be checked after a block: one more launch on fresh content stands for them.
         let last = |(index, outcome): (usize, Result<Timed, Fault>)| {
             let timed = outcome?;
-            if !subjects[index].repeatable() {
-                subjects[index].poison(Poison::Ones)?;
-                subjects[index].launch()?;
+            let subject = &mut *entrants[index].subject;
+            if !subject.repeatable() {
+                subject.poison(Poison::Ones)?;
+                subject.launch()?;
             }
-            verify_timed(subjects[index], &reports[index])?;
+            verify_timed(subject, &reports[index])?;
             Ok(timed)
         };
         measured.into_iter().enumerate().map(last).collect()
@@ -326,10 +389,10 @@ impl Runner<'_> {
         // The tensors go first: judging may measure the ceilings again.
         let checked: Vec<Checked<'_>> =
             live.into_iter().map(|Live { case, name, report, .. }| Checked { case, name, report }).collect();
-        let mut rows: Vec<(&CaseSpec, SummaryRecord, Vec<f64>)> = Vec::new();
+        let mut rows: Vec<(&CaseSpec, SummaryRecord, Vec<TimedBlock>)> = Vec::new();
         for (Checked { case, name, mut report }, outcome) in checked.into_iter().zip(measured) {
             let row = match outcome {
-                Ok(timed) => {
+                Ok(mut timed) => {
                     let check = CheckResult { name: "timed_output".into(), ok: true, detail: None };
                     report.checks.push(check);
                     for (i, block) in timed.blocks.iter().enumerate() {
@@ -340,9 +403,15 @@ impl Runner<'_> {
                             start_ns: block.start_ns,
                             samples_ns: block.samples_ns.clone(),
                             device: block.device,
+                            place: block.place,
+                            process: self.options.process,
                         }))?;
                     }
-                    (case, self.row(case, name, &timed, &report)?, timed.medians())
+                    timed.blocks.iter_mut().for_each(|block| block.process = self.options.process);
+                    let mut blocks = self.earlier.remove(&(case.key.id(), name.to_string())).unwrap_or_default();
+                    blocks.append(&mut timed.blocks);
+                    timed.blocks = blocks;
+                    (case, self.row(case, name, &timed, &report)?, timed.blocks)
                 }
                 Err(fault) => {
                     let detail = Some(fault.message.clone());
@@ -363,7 +432,8 @@ impl Runner<'_> {
 
     /// Turns a measurement into its row: summary, ceilings, refusal.
     fn row(&mut self, case: &CaseSpec, name: &str, timed: &Timed, report: &GateReport) -> Result<SummaryRecord, StoreError> {
-        let Some(times) = Summary::of(&timed.blocks, self.facts.tick_ns) else {
+        let on_device = self.session.accelerator.is_some();
+        let Some(times) = Summary::of(&timed.blocks, self.facts.tick_ns, &|ns| between_processes(on_device, ns)) else {
             return Ok(summary(case, name, Status::HarnessError, Some("no sample was taken".into())));
         };
         let mut row = summary(case, name, Status::Ok, None);
@@ -382,7 +452,7 @@ impl Runner<'_> {
             row.status = Status::NotConverged;
             row.reason = Some(match timed.reached {
                 Some(reached) => format!("the 99 % interval is +-{:.1} % after {} blocks", reached * 100.0, times.n_blocks),
-                None => format!("time was up after {} blocks, too few for an interval", times.n_blocks),
+                None => format!("time was up after {} blocks, too few for a 99 % interval", times.n_blocks),
             });
         }
         if timed.throttled {
@@ -391,6 +461,7 @@ impl Runner<'_> {
         }
         let attainable = self.ceilings.attainable(&case.work, self.session.floor_ns);
         row.flags.extend(self.flags(case, &times, report));
+        row.flags.extend(timed.by_ratio.then_some(Flag::ByRatio));
         if timed.blocks.iter().any(|block| block.device.is_some_and(|state| state.is_power_capped())) {
             row.flags.push(Flag::PowerCapped);
         }
@@ -438,14 +509,31 @@ fn summary(case: &CaseSpec, name: &str, status: Status, reason: Option<String>) 
     SummaryRecord::untimed(&case.key.id(), name, status, reason)
 }
 
-/// The ratio of row `i` to the fastest other valid implementation of its case; only the case's product gets one.
-fn versus(rows: &[(&CaseSpec, SummaryRecord, Vec<f64>)], i: usize) -> Option<Versus> {
-    let (case, row, medians) = &rows[i];
-    if row.status != Status::Ok || case.implementations.first() != Some(&row.implementation) {
+/// Medians of two subjects' blocks of the same process and round.
+fn together(a: &[TimedBlock], b: &[TimedBlock]) -> (Vec<f64>, Vec<f64>) {
+    let of = |blocks: &[TimedBlock]| -> BTreeMap<(usize, usize), f64> {
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let numbered = blocks.iter().map(|block| {
+            let count = counts.entry(block.process).or_default();
+            *count += 1;
+            ((block.process, *count), median(&block.samples_ns))
+        });
+        numbered.collect()
+    };
+    let (a, b) = (of(a), of(b));
+    a.iter().filter_map(|(place, a)| Some((*a, *b.get(place)?))).unzip()
+}
+
+/// The ratio of row `i` to the fastest other valid implementation of its case; only the case's product gets one. It comes from
+/// blocks that took turns, so it stands where times themselves drift.
+fn versus(rows: &[(&CaseSpec, SummaryRecord, Vec<TimedBlock>)], i: usize) -> Option<Versus> {
+    let (case, row, blocks) = &rows[i];
+    if !row.status.has_time() || case.implementations.first() != Some(&row.implementation) {
         return None;
     }
     let time = |row: &SummaryRecord| row.times.as_ref().map_or(f64::INFINITY, |t| t.median_ns);
-    let valid = |r: &SummaryRecord| r.status == Status::Ok && r.case == row.case && r.implementation != row.implementation;
+    let valid = |r: &SummaryRecord| r.status.has_time() && r.case == row.case && r.implementation != row.implementation;
     let best = rows.iter().filter(|(_, r, _)| valid(r)).min_by(|a, b| time(&a.1).total_cmp(&time(&b.1)))?;
-    Some(Versus { baseline: best.1.implementation.clone(), ratio: paired_ratio(&best.2, medians)? })
+    let (theirs, ours) = together(&best.2, blocks);
+    Some(Versus { baseline: best.1.implementation.clone(), ratio: paired_ratio(&theirs, &ours)? })
 }

@@ -11,9 +11,12 @@
 //! Below 6 values there is no 95 % interval, and none is made up. The values must be independent: successive timings are
 //! not, so everything here is fed with the medians of *blocks* that lie apart in time (`sample.rs`).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::case::DeviceState;
+use crate::hierarchy::{Common, process_figures};
 
 /// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,6 +108,11 @@ pub fn median(values: &[f64]) -> f64 {
     median_sorted(&sorted(values))
 }
 
+/// The value a quarter of the way up; NaN of none.
+pub fn lower_quartile(values: &[f64]) -> f64 {
+    if values.is_empty() { f64::NAN } else { quantile_sorted(&sorted(values), 0.25) }
+}
+
 /// The order-statistic interval of the median; none when there are too few values.
 pub fn median_interval(values: &[f64], confidence: Confidence) -> Option<Interval> {
     let (lo, hi) = median_ranks(values.len(), confidence)?;
@@ -135,6 +143,10 @@ pub struct TimedBlock {
     pub samples_ns: Vec<f64>,
     /// What the device said of itself, where there is one.
     pub device: Option<DeviceState>,
+    /// Which place in memory the tensors had, counted from 0 in each process.
+    pub place: usize,
+    /// Which process measured it, counted from 0.
+    pub process: usize,
 }
 
 /// What is stored of a measurement. Times are of one launch.
@@ -146,8 +158,17 @@ pub struct Summary {
     pub n_blocks: usize,
     /// Median of the block medians.
     pub median_ns: f64,
-    /// Its 95 % interval; absent below six blocks.
+    /// Its 95 % interval from these blocks alone; absent below six blocks.
     pub ci95_ns: Option<Interval>,
+    /// Processes that measured them.
+    #[serde(default = "one")]
+    pub processes: usize,
+    /// Places in memory that the tensors had, over all processes.
+    #[serde(default = "one")]
+    pub places: usize,
+    /// The 95 % interval of what another process of the same program would measure; absent in files of version 1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95_processes_ns: Option<Interval>,
     /// Smallest sample.
     pub min_ns: f64,
     /// 5 % quantile of the samples.
@@ -176,9 +197,13 @@ pub struct Summary {
     pub bimodal: bool,
 }
 
+fn one() -> usize {
+    1
+}
+
 impl Summary {
-    /// Summarises blocks; none when there is no sample.
-    pub fn of(blocks: &[TimedBlock], tick_ns: f64) -> Option<Summary> {
+    /// Summarises blocks; none when there is no sample. `spread` says how much processes differ by the time of a launch.
+    pub fn of(blocks: &[TimedBlock], tick_ns: f64, spread: &dyn Fn(f64) -> f64) -> Option<Summary> {
         let medians: Vec<f64> = blocks.iter().filter(|b| !b.samples_ns.is_empty()).map(|b| median(&b.samples_ns)).collect();
         let all = sorted(&blocks.iter().flat_map(|b| b.samples_ns.iter().copied()).collect::<Vec<_>>());
         let n = all.len();
@@ -197,6 +222,9 @@ impl Summary {
             n_blocks: medians.len(),
             median_ns,
             ci95_ns: median_interval(&medians, Confidence::P95),
+            processes: distinct(blocks.iter().map(|block| (block.process, 0))),
+            places: distinct(blocks.iter().map(|block| (block.process, block.place))),
+            ci95_processes_ns: Common::of(&process_figures(blocks), spread(median_ns)).map(|common| common.interval()),
             min_ns: all[0],
             p5_ns: quantile_sorted(&all, 0.05),
             p20_ns: quantile_sorted(&all, 0.20),
@@ -212,6 +240,11 @@ impl Summary {
             bimodal: is_bimodal(&all, tick_ns),
         })
     }
+}
+
+/// How many different ones there are.
+fn distinct(items: impl Iterator<Item = (usize, usize)>) -> usize {
+    items.collect::<BTreeSet<_>>().len()
 }
 
 /// Correlation of each value with the next; none below four values or without variation.
@@ -267,11 +300,13 @@ pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<PairedRatio> {
     })
 }
 
-/// Which of a family of p-values are discoveries at false-discovery rate `q` (Benjamini-Hochberg).
-pub fn discoveries(p: &[f64], q: f64) -> Vec<bool> {
+/// Which of a family of p-values are below chance when at most a share `alpha` of families without any effect may have one
+/// that is: Holm's step-down test, whatever the dependence between them.
+pub fn holm(p: &[f64], alpha: f64) -> Vec<bool> {
     let ranked = sorted(p);
-    let m = p.len() as f64;
-    let limit = (0..ranked.len()).rev().find(|&i| ranked[i] <= q * (i + 1) as f64 / m).map(|i| ranked[i]);
+    let m = ranked.len();
+    let rejected = (0..m).take_while(|&i| ranked[i] <= alpha / (m - i) as f64).count();
+    let limit = rejected.checked_sub(1).map(|last| ranked[last]);
     p.iter().map(|&p| limit.is_some_and(|limit| p <= limit)).collect()
 }
 
@@ -367,14 +402,15 @@ mod tests {
 
     #[test]
     fn summary_of_known_blocks() {
-        let block = |start: f64, v: [f64; 3]| TimedBlock { start_ns: start, samples_ns: v.to_vec(), device: None };
+        let block =
+            |start: f64, v: [f64; 3]| TimedBlock { start_ns: start, samples_ns: v.to_vec(), device: None, place: 0, process: 0 };
         let blocks: Vec<TimedBlock> = (0..6).map(|i| block(f64::from(i) * 1e9, [100.0 + f64::from(i), 99.0, 200.0])).collect();
-        let s = Summary::of(&blocks, 1.0).unwrap();
+        let s = Summary::of(&blocks, 1.0, &|_| 0.01).unwrap();
         assert_eq!((s.n, s.n_blocks, s.median_ns, s.min_ns), (18, 6, 102.5, 99.0));
         assert_eq!(s.ci95_ns, Some(Interval { lo: 100.0, hi: 105.0 }));
         assert!((s.drift_pct_s.unwrap() - 100.0 / 102.5).abs() < 1e-9);
         assert_eq!(s.outliers, 6);
-        assert_eq!(Summary::of(&[], 1.0), None);
+        assert_eq!(Summary::of(&[], 1.0, &|_| 0.01), None);
     }
 
     #[test]
@@ -386,11 +422,11 @@ mod tests {
     }
 
     #[test]
-    fn discoveries_follow_benjamini_and_hochberg() {
+    fn holm_steps_down() {
         let p = [0.01, 0.04, 0.03, 0.005, 0.5];
-        assert_eq!(discoveries(&p, 0.05), [true, true, true, true, false]);
-        assert_eq!(discoveries(&[0.04, 0.5, 0.6, 0.7, 0.8], 0.05), [false; 5]);
-        assert_eq!(discoveries(&[], 0.05), [false; 0]);
+        assert_eq!(holm(&p, 0.05), [true, false, false, true, false], "0.01 is held against 0.05 / 4, 0.03 against 0.05 / 3");
+        assert_eq!(holm(&[0.04, 0.5, 0.6, 0.7, 0.8], 0.05), [false; 5]);
+        assert_eq!(holm(&[], 0.05), [false; 0]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ macro_rules! names {
 names! {
     /// The outcome of one row.
     Status {
-        /// Correct and measured to the asked precision.
+        /// Correct and measured as well as its figure is good for.
         Ok = "ok",
         /// Correct; no time was asked for.
         Checked = "checked",
@@ -73,6 +73,8 @@ names! {
         Bimodal = "bimodal",
         /// The time moved steadily during the measurement.
         Drift = "drift",
+        /// The time moved too much to be known well, its ratio to the baseline did not: blocks took turns.
+        ByRatio = "by_ratio",
         /// The errors lean to one side.
         Biased = "biased",
         /// The power limit held the clock down.

@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::ceiling::Ceilings;
 use crate::gate::GateReport;
 use crate::record::{BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord};
+use crate::stats::TimedBlock;
 
 /// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +135,20 @@ impl Results {
         done.map(|row| (row.case.case.clone(), row.case.implementation.clone())).collect()
     }
 
+    /// The same of every row to which process `process` (counted from 0) has nothing to add: it measured it, or there is nothing
+    /// to measure.
+    pub fn finished_by(&self, process: usize) -> BTreeSet<(String, String)> {
+        let is_done = |summary: &SummaryRecord| summary.times.as_ref().is_none_or(|times| times.processes > process);
+        let done = self.rows.iter().filter(|row| row.summary.as_ref().is_some_and(is_done));
+        done.map(|row| (row.case.case.clone(), row.case.implementation.clone())).collect()
+    }
+
+    /// What processes before `process` measured of each row.
+    pub fn blocks_before(&self, process: usize) -> BTreeMap<(String, String), Vec<TimedBlock>> {
+        let blocks = |row: &Row| row.blocks.iter().filter(|block| block.process < process).map(BlockRecord::timed).collect();
+        self.rows.iter().map(|row| ((row.case.case.clone(), row.case.implementation.clone()), blocks(row))).collect()
+    }
+
     /// Case and implementation of every row that was begun and has no outcome.
     pub fn unfinished(&self) -> BTreeSet<(String, String)> {
         let open = self.rows.iter().filter(|row| row.summary.is_none());
@@ -218,10 +233,15 @@ impl Reader {
                 }
                 let key = (case.case.clone(), case.implementation.clone());
                 self.results.begun = Some(key.clone());
-                let row = Row { case: *case, gate: None, blocks: Vec::new(), summary: None };
-                // Measured again after an interruption: the later attempt counts.
+                let process = self.results.sessions.last().map_or(0, |session| session.process);
+                let mut row = Row { case: *case, gate: None, blocks: Vec::new(), summary: None };
+                // Measured again by another process, or after an interruption: then the later attempt counts.
                 match self.index.get(&key) {
-                    Some(&at) => self.results.rows[at] = row,
+                    Some(&at) => {
+                        let known = std::mem::take(&mut self.results.rows[at].blocks);
+                        row.blocks = known.into_iter().filter(|block| block.process < process).collect();
+                        self.results.rows[at] = row;
+                    }
                     None => {
                         self.index.insert(key, self.results.rows.len());
                         self.results.rows.push(row);

@@ -55,6 +55,11 @@ pub trait Suite {
         32 << 20
     }
 
+    /// Whether its rows are those that somebody listed: two lists are compared in their order where their rows have other names.
+    fn is_listed(&self) -> bool {
+        false
+    }
+
     /// Whether the device was lost to a fault, so that nothing more can be run in this process.
     fn is_lost(&self) -> bool {
         false

@@ -132,6 +132,8 @@ fn measured(suite: &DeviceLibrary) -> (Vec<SummaryRecord>, Vec<Record>, bool) {
     let options = RunOptions {
         mode: Mode::Quick,
         seed: 1,
+        order: 1,
+        process: 0,
         timed: None,
         time_limit: None,
         memory_limit: None,

@@ -10,7 +10,12 @@ use tessera_bench::report::Source;
 use tessera_bench::{CompareError, CompareOptions, Exit, Results, Status, Verdict, compare, footer, report, table};
 
 fn compared(base: Variation, new: Variation) -> tessera_bench::Comparison {
-    compare(&results(base), &results(new), CompareOptions::default()).unwrap()
+    compare(&[results(base)], &[results(new)], CompareOptions::default()).unwrap()
+}
+
+/// Files of `n` sessions of a side.
+fn sessions(variation: Variation, n: u64) -> Vec<Results> {
+    (0..n).map(|i| results(Variation { seed: 10 * variation.seed + i, ..variation })).collect()
 }
 
 #[test]
@@ -18,25 +23,41 @@ fn a_second_run_of_the_same_code_shows_no_change() {
     let same = compared(PLAIN, Variation { seed: 2, ..PLAIN });
     assert_eq!(same.exit(), Exit::Ok);
     assert!(!same.counts.contains_key(&Verdict::Slower) && !same.counts.contains_key(&Verdict::Faster), "{:?}", same.counts);
-    assert!(same.counts[&Verdict::Same] > 50, "{:?}", same.counts);
+    assert_eq!(same.counts[&Verdict::Undecided], same.changes.len(), "one session a side cannot say that nothing changed");
     let (ratio, ci) = same.geomean.unwrap();
     assert!((ratio - 1.0).abs() < 0.01 && ci.contains(ratio));
 }
 
 #[test]
 fn slower_and_faster_rows_are_found_in_the_right_direction() {
-    let slow = compared(PLAIN, Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN });
+    let slow = compared(PLAIN, Variation { seed: 3, slower: Some(("softmax", 3.0)), ..PLAIN });
     assert_eq!((slow.counts[&Verdict::Slower], slow.exit()), (18, Exit::Regression));
     for change in slow.changes.iter().filter(|c| c.verdict == Verdict::Slower) {
         assert!(change.title.starts_with("softmax"), "{change:?}");
-        assert!((change.estimate_pct.unwrap() - 5.0).abs() < 1.0);
+        assert!((change.estimate_pct.unwrap() - 200.0).abs() < 3.0);
         assert!(change.ci95_pct.unwrap().contains(change.estimate_pct.unwrap()));
     }
-    let fast = compared(Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN }, PLAIN);
+    let fast = compared(Variation { seed: 3, slower: Some(("softmax", 3.0)), ..PLAIN }, PLAIN);
     assert_eq!((fast.counts[&Verdict::Faster], fast.exit()), (18, Exit::Ok));
+}
+
+/// What two sessions show is no more than what two processes of one program may differ by; on a GPU that is little, and more
+/// sessions outvote what is known beforehand.
+#[test]
+fn verdicts_are_as_sure_as_the_sessions_allow() {
+    let slower = |on_gpu, factor| Variation { seed: 3, on_gpu, slower: Some(("softmax", factor)), ..PLAIN };
+    let gpu = Variation { on_gpu: true, ..PLAIN };
+    let single = compared(gpu, slower(true, 1.03));
+    assert_eq!((single.exit(), single.processes), (Exit::Ok, (1, 1)), "{:?}", single.counts);
+    assert!(single.visible_pct.unwrap() > 4.0, "{:?}", single.visible_pct);
+    let several = compare(&sessions(gpu, 8), &sessions(slower(true, 1.06), 8), CompareOptions::default()).unwrap();
+    assert_eq!((several.counts[&Verdict::Slower], several.processes), (18, (8, 8)), "{:?}", several.counts);
+    assert!(several.visible_pct.unwrap() < 3.0, "{:?}", several.visible_pct);
     // One per cent is below the margin of two.
-    let slight = compared(PLAIN, Variation { seed: 4, slower: Some(("softmax", 1.01)), ..PLAIN });
+    let slight = compare(&sessions(gpu, 8), &sessions(slower(true, 1.01), 8), CompareOptions::default()).unwrap();
     assert_eq!(slight.exit(), Exit::Ok);
+    let same = compare(&sessions(gpu, 8), &sessions(Variation { seed: 2, ..gpu }, 8), CompareOptions::default()).unwrap();
+    assert!(same.counts[&Verdict::Same] > 20 && same.exit() == Exit::Ok, "{:?}", same.counts);
 }
 
 #[test]
@@ -58,7 +79,7 @@ fn a_machine_that_moved_widens_the_margin_or_ends_the_comparison() {
 
     let other = text(PLAIN).replace("\"fingerprint\":\"", "\"fingerprint\":\"x");
     let other = Results::parse(other.as_bytes()).unwrap();
-    assert!(matches!(compare(&results(PLAIN), &other, CompareOptions::default()), Err(CompareError::Machines { .. })));
+    assert!(matches!(compare(&[results(PLAIN)], &[other], CompareOptions::default()), Err(CompareError::Machines { .. })));
 }
 
 #[test]
@@ -70,10 +91,10 @@ fn rows_of_one_file_only_are_listed() {
         all.lines().enumerate().filter(|(i, _)| *i < first_case || *i >= second_case).map(|(_, l)| l).collect();
     let fewer = Results::parse((lines.join("\n") + "\n").as_bytes()).unwrap();
     assert!(!fewer.complete());
-    let missing = compare(&results(PLAIN), &fewer, CompareOptions::default()).unwrap();
+    let missing = compare(&[results(PLAIN)], std::slice::from_ref(&fewer), CompareOptions::default()).unwrap();
     assert_eq!((missing.counts[&Verdict::Missing], missing.exit()), (1, Exit::Invalid));
     assert!(missing.notes.iter().any(|n| n.contains("the new file is incomplete")));
-    let added = compare(&fewer, &results(PLAIN), CompareOptions::default()).unwrap();
+    let added = compare(&[fewer], &[results(PLAIN)], CompareOptions::default()).unwrap();
     assert_eq!((added.counts[&Verdict::New], added.exit()), (1, Exit::Ok));
 }
 
@@ -85,7 +106,7 @@ fn the_table_has_every_row_and_says_why() {
     let gemm = rows.iter().find(|r| r.cells[0] == "gemm" && r.cells[1] == "512x512x512" && r.cells[2] == "f32").unwrap();
     assert_eq!(gemm.cells[4], "ok");
     assert!(gemm.cells[7].ends_with("GFLOP/s") && gemm.cells[8].ends_with("% compute"), "{gemm:?}");
-    assert!(gemm.cells[9].ends_with("x numpy") && gemm.cells[10].starts_with("1.9 ms (parse 0.21"), "{gemm:?}");
+    assert!(gemm.cells[9].contains("x numpy (") && gemm.cells[10].starts_with("1.9 ms (parse 0.21"), "{gemm:?}");
     let dot = rows.iter().find(|r| r.cells[0] == "dot").unwrap();
     assert!(dot.cells[5].is_empty() && dot.cells[7].is_empty() && dot.reason.as_ref().unwrap().contains("outside the bound"));
     let footer = footer(&results);
@@ -250,7 +271,7 @@ fn csv_and_markdown_have_every_row() {
     assert!(lines.iter().all(|l| l.split(',').count() == 29), "{csv}");
     let markdown = report::markdown(&sources);
     assert_eq!(markdown.split("| operator | size |").nth(1).unwrap().lines().filter(|l| l.starts_with("| ")).count(), rows);
-    let text = report::comparison_markdown(&compared(PLAIN, Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN }));
+    let text = report::comparison_markdown(&compared(PLAIN, Variation { seed: 3, slower: Some(("softmax", 3.0)), ..PLAIN }));
     assert!(text.starts_with("**18 SLOWER"), "{text}");
 }
 

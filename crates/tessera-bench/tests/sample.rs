@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tessera_bench::{
-    Clock, ClockFacts, Expected, Fault, Lane, Mode, Moment, Output, Phase, Plan, Poison, Random, Sampler, Status, Subject,
+    Clock, ClockFacts, Entrant, Expected, Fault, Lane, Mode, Moment, Output, Phase, Plan, Poison, Random, Sampler, Status,
+    Subject,
 };
 
 #[derive(Default)]
@@ -76,8 +77,13 @@ impl Subject for Sleeper {
     }
 }
 
+/// Subjects of cases of their own.
+fn entrants(subjects: Vec<&mut dyn Subject>) -> Vec<Entrant<'_>> {
+    subjects.into_iter().enumerate().map(|(case, subject)| Entrant { subject, case, movable: true }).collect()
+}
+
 fn sampler<'a>(hands: &'a Hands, plan: Plan) -> Sampler<'a> {
-    Sampler { clock: hands, facts: ClockFacts { tick_ns: 10.0, floor_ns: 20.0 }, plan, random: Random::new(1) }
+    Sampler { clock: hands, facts: ClockFacts { tick_ns: 10.0, floor_ns: 20.0 }, plan, spread: &|_| 0.0, random: Random::new(1) }
 }
 
 #[test]
@@ -85,7 +91,8 @@ fn quiet_subjects_stop_early_and_noisy_ones_are_not_called_converged() {
     let hands = Rc::new(Hands::default());
     let mut quiet = Sleeper::new('q', &hands, 1e5, 0.001);
     let mut noisy = Sleeper::new('n', &hands, 1e5, 3.0);
-    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut [&mut quiet, &mut noisy], &mut |_, _, _| Ok(()));
+    let measured =
+        sampler(&hands, Mode::Quick.plan()).measure(&mut entrants(vec![&mut quiet, &mut noisy]), &mut |_, _, _| Ok(()));
     let quiet = measured[0].as_ref().unwrap();
     assert!(quiet.converged && quiet.blocks.len() == 8 && quiet.blocks.iter().all(|b| b.samples_ns.len() == 10));
     assert!((quiet.medians()[0] - 1e5).abs() < 100.0);
@@ -98,7 +105,7 @@ fn short_launches_are_batched_and_long_ones_get_fewer_samples() {
     let hands = Rc::new(Hands::default());
     let mut short = Sleeper::new('s', &hands, 500.0, 0.01);
     let mut long = Sleeper::new('l', &hands, 3e8, 0.001);
-    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut [&mut short, &mut long], &mut |_, _, _| Ok(()));
+    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut entrants(vec![&mut short, &mut long]), &mut |_, _, _| Ok(()));
     let short = measured[0].as_ref().unwrap();
     assert!((95..=106).contains(&short.batch), "50 us of half a microsecond each: {}", short.batch);
     assert!((short.medians()[0] - 500.0).abs() < 10.0, "a sample is the time of one launch");
@@ -115,8 +122,8 @@ fn rounds_visit_everyone_in_changing_order_and_take_their_time() {
     plan.min_round = Duration::from_secs(1);
     let mut inspected = Vec::new();
     {
-        let mut subjects: Vec<&mut dyn Subject> = subjects.iter_mut().map(|s| s as &mut dyn Subject).collect();
-        let measured = sampler(&hands, plan).measure(&mut subjects, &mut |i, _, moment| {
+        let subjects: Vec<&mut dyn Subject> = subjects.iter_mut().map(|s| s as &mut dyn Subject).collect();
+        let measured = sampler(&hands, plan).measure(&mut entrants(subjects), &mut |i, _, moment| {
             inspected.push((i, moment));
             Ok(())
         });
@@ -141,7 +148,8 @@ fn one_failure_leaves_the_others_alone() {
     let mut dying = Sleeper::new('d', &hands, 1e5, 0.01);
     dying.life = 60;
     let mut other = Sleeper::new('o', &hands, 1e5, 0.001);
-    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut [&mut dying, &mut other], &mut |_, _, _| Ok(()));
+    let measured =
+        sampler(&hands, Mode::Quick.plan()).measure(&mut entrants(vec![&mut dying, &mut other]), &mut |_, _, _| Ok(()));
     assert_eq!(measured[0].as_ref().unwrap_err().status, Status::RuntimeError);
     assert!(measured[1].as_ref().unwrap().converged);
 
@@ -150,6 +158,6 @@ fn one_failure_leaves_the_others_alone() {
         Moment::Before => Ok(()),
         Moment::After => Err(Fault::new(Status::Incorrect, "stale")),
     };
-    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut [&mut stale], refuse);
+    let measured = sampler(&hands, Mode::Quick.plan()).measure(&mut entrants(vec![&mut stale]), refuse);
     assert_eq!(measured[0].as_ref().unwrap_err().status, Status::Incorrect);
 }

@@ -11,6 +11,8 @@ fn options() -> RunOptions {
     RunOptions {
         mode: Mode::Quick,
         seed: 9,
+        order: 9,
+        process: 0,
         timed: None,
         time_limit: None,
         memory_limit: None,
@@ -55,15 +57,18 @@ fn a_run_checks_times_and_judges_every_row() {
         assert_eq!(summary.times.is_some(), summary.status.has_time());
         assert_eq!(summary.reason.is_none(), summary.status == Status::Ok);
         if let Some(times) = &summary.times {
-            assert!(times.ci95_ns.unwrap().contains(times.median_ns));
-            assert!(row.blocks.len() >= 8 && summary.efficiency.unwrap() > 0.0);
+            // A busy machine may be late before there are blocks enough for an interval.
+            assert!(times.ci95_ns.map_or(row.blocks.len() < 6, |ci| ci.contains(times.median_ns)));
+            assert!(row.blocks.len() >= 8 || summary.status == Status::NotConverged);
+            assert!(summary.efficiency.unwrap() > 0.0);
         }
-        if row.case.implementation == "tessera" && summary.status == Status::Ok {
-            if let Some(versus) = &summary.versus {
+        // Blocks took turns, so the ratio stands where times themselves drift.
+        match (&summary.versus, row.case.implementation.as_str()) {
+            (Some(versus), "tessera") => {
+                assert_eq!(versus.ratio.ci95.is_some(), versus.ratio.pairs >= 6);
                 assert!(versus.baseline == "slow" && versus.ratio.ratio < 0.9, "{versus:?}");
             }
-        } else {
-            assert!(summary.versus.is_none());
+            (versus, implementation) => assert!(versus.is_none() && implementation != "tessera"),
         }
     }
     let end = results.end.as_ref().unwrap();
@@ -160,7 +165,7 @@ fn hostile_files_give_errors() {
     assert!(message(b"\xff\xfe\n").contains("line 1: not UTF-8"));
     assert!(message(b"[[[[[[[[\n").starts_with("line 1: not a record"));
     assert!(message("[".repeat(100_000).as_bytes()).starts_with("line 1"));
-    let newer = lines[0].replace("\"schema\":\"1.0\"", "\"schema\":\"2.0\"") + "\n";
+    let newer = lines[0].replace("\"schema\":\"1.1\"", "\"schema\":\"2.0\"") + "\n";
     assert!(message(newer.as_bytes()).contains("schema 2.0 is not readable"));
     let garbage_inside = format!("{}\nnonsense\n{}\n", lines[0], lines[1]);
     assert!(message(garbage_inside.as_bytes()).starts_with("line 2: not a record"));

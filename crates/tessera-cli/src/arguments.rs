@@ -297,8 +297,15 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Operators, or a suite: `quick`, `seed`, `all`. The quick suite when nothing is named.
+    /// Operators, or a suite: `quick`, `seed`, `all`, or kernels, `FILE::KERNEL,KERNEL`, and their arguments as `run` takes
+    /// them. The quick suite when nothing is named.
     pub(crate) subjects: Vec<String>,
+    /// Blocks along each axis, `X[,Y[,Z]]`, for a kernel; `auto` for declarative ones.
+    #[arg(long)]
+    pub(crate) grid: Option<String>,
+    /// Threads a block of a SIMT kernel.
+    #[arg(long)]
+    pub(crate) block: Option<u32>,
     /// Precision policies, such as `fp32,bf16`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
@@ -322,6 +329,12 @@ pub(crate) struct Bench {
     /// Measure in this process, which a fault ends; without it, a watched one does.
     #[arg(long, hide = true)]
     pub(crate) unwatched: bool,
+    /// Measure everything in so many processes, one after the other: 3 in `publish`, else 1.
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<NonZeroUsize>,
+    /// Be the process of this number, from 1 on, of those.
+    #[arg(long, value_name = "P", hide = true)]
+    pub(crate) process: Option<usize>,
     /// Be one process of a side of `compare --run`, which asks on the standard input.
     #[arg(long, hide = true)]
     pub(crate) serve: bool,
@@ -424,9 +437,10 @@ pub(crate) struct Opt {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// The results to compare with. With `--run` a side: a program (`self` is this one), or `FILE::KERNEL`.
+    /// The results to compare with, `FILE` or `FILE,FILE`: the more sessions, the smaller the changes that are found. With
+    /// `--run` a side: a program (`self` is this one), or `FILE::KERNEL`.
     pub(crate) base: String,
-    /// The results to judge, or the side.
+    /// The results to judge, or the other side.
     pub(crate) new: String,
     /// With `--run`: operators or a suite as `bench` takes them, or the arguments of the kernels.
     #[arg(requires = "run")]
@@ -466,7 +480,7 @@ pub(crate) struct Duel {
     #[arg(requires = "run", short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub(crate) level: u8,
     /// How sure all verdicts together must be.
-    #[arg(long, requires = "run", value_name = "P", default_value_t = 0.95)]
+    #[arg(long, requires = "run", value_name = "P", default_value_t = 0.99)]
     pub(crate) sure: f64,
     /// The smallest change of a time that matters: `1%` or `0.01`. A row within it is the same.
     #[arg(long, requires = "run", value_name = "SHARE", default_value = "1%")]

@@ -285,6 +285,14 @@ impl Device {
         }
     }
 
+    /// The device behind a driver table, where it is one.
+    pub fn driver(&self) -> Option<&DriverDevice> {
+        match self {
+            Device::Cpu => None,
+            Device::Driver(device) => Some(device),
+        }
+    }
+
     /// True for the CPU.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Device::Cpu)

@@ -269,6 +269,8 @@ fn measure(arguments: &Arguments, suite: &DeviceLibrary, name: &str) -> Outcome<
     let options = RunOptions {
         mode: Mode::Quick,
         seed: 1,
+        order: 1,
+        process: 0,
         timed: None,
         time_limit: None,
         memory_limit: None,

@@ -12,7 +12,7 @@ use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError,
 
 use super::blas::{Blas, product};
 use super::ceiling;
-use super::subject::{DeviceSubject, Launcher, launch_fault, value_of};
+use super::subject::{DeviceSubject, Launcher, value_of};
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
 use super::worker::{Worker, WorkerLauncher};
@@ -299,7 +299,7 @@ impl Suite for DeviceLibrary {
     }
 
     fn device_clock(&self) -> Option<ClockFacts> {
-        self.timer.borrow_mut().facts().ok()
+        self.library.device_clock()
     }
 
     fn ceilings(&self, _probe: ProbeOptions) -> Ceilings {
@@ -308,12 +308,11 @@ impl Suite for DeviceLibrary {
     }
 
     fn available_bytes(&self) -> Option<u64> {
-        let free = self.device.context().memory().map_err(launch_fault).ok().map(|(free, _)| free)?;
-        Some(free)
+        self.library.available_bytes()
     }
 
     fn is_lost(&self) -> bool {
-        self.device.stream().synchronize().is_err_and(|error| error.poisons_context())
+        self.library.is_lost()
     }
 
     fn group_bytes(&self) -> u64 {

@@ -11,7 +11,6 @@ use tessera_ops::{Fill, Inputs, Matrices, Matrix, Plan, Role};
 use tessera_runtime::{Device, RandomStream, Tensor};
 use tessera_types::DType;
 
-use super::subject::fault;
 use super::sums::Sums;
 use crate::case::{Fault, Lane, Place, Poison};
 use crate::guarded::{Guarded, memory_fault};
@@ -159,14 +158,7 @@ impl DeviceTensors {
     /// Codes of elements of a tensor, read from the device.
     pub(crate) fn read(&self, position: usize, start: usize, codes: &mut [u64]) -> Result<(), Fault> {
         let tensor = &self.list[position];
-        let end = start + codes.len();
-        let span = tensor.guarded.span();
-        // Whole bytes are fetched: elements that share bytes with neighbours come with them.
-        let (first, last) = (start / 8 * 8, end.next_multiple_of(8).min(span.div_ceil(tensor.step)));
-        let part = tensor.guarded.inside(first * tensor.step..(last * tensor.step).min(span))?;
-        let host = part.to_device(&Device::Cpu).map_err(fault)?;
-        let host = host.slice(0, 0..host.len(), tensor.step).map_err(fault)?;
-        host.read_codes(start - first, codes).map_err(fault)
+        tensor.guarded.read(tensor.step, start, codes)
     }
 
     /// Memory whose digest stands for tensors of a role; tensors with gaps are left out where gaps are not written.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tessera_cuda::{Nvml, NvmlDevice};
+use tessera_cuda::{Nvml, NvmlDevice, Readings};
 use tessera_driver::{DeviceBuffer, DriverError, Event, PinnedBuffer, Result, Stream};
 use tessera_runtime::DriverDevice;
 
@@ -79,6 +79,8 @@ impl Timing {
 const QUEUED: usize = 40;
 /// After this the wait is released by force: a launch has waited for the host.
 const STALL: Duration = Duration::from_secs(10);
+/// The driver's readings are taken again after this.
+const TOLD_FOR: Duration = Duration::from_millis(50);
 
 /// A device's clock.
 #[derive(Debug)]
@@ -96,6 +98,8 @@ pub struct DeviceTimer {
     /// Two readings of three words.
     clock: DeviceBuffer,
     watcher: Option<Watcher>,
+    /// What the driver said last, and when: asking takes longer than a short block.
+    told: Option<(Instant, Readings)>,
     state: DeviceState,
     facts: Option<ClockFacts>,
 }
@@ -127,6 +131,7 @@ impl DeviceTimer {
             opened: 0,
             clock: context.buffer(48)?,
             watcher,
+            told: None,
             state: DeviceState::default(),
             facts: None,
             device: device.clone(),
@@ -301,6 +306,19 @@ impl DeviceTimer {
         self.kernels.clock(self.device.stream(), self.clock.pointer().offset(24 * which))
     }
 
+    /// What the driver says of clocks, power and heat, at most a moment old; nothing where there is no library to ask.
+    fn readings(&mut self) -> Readings {
+        let Some(watcher) = &self.watcher else { return Readings::default() };
+        match self.told {
+            Some((when, readings)) if when.elapsed() < TOLD_FOR => readings,
+            _ => {
+                let readings = watcher.0.readings();
+                self.told = Some((Instant::now(), readings));
+                readings
+            }
+        }
+    }
+
     fn conclude(&mut self) -> Result<()> {
         let mut bytes = [0; 48];
         self.clock.read(0, &mut bytes, self.device.stream())?;
@@ -312,7 +330,7 @@ impl DeviceTimer {
         let (cycles, nanoseconds) = (word(3).wrapping_sub(word(0)), word(4).wrapping_sub(word(1)));
         // Another multiprocessor has another counter, and a short time has few steps of the timer.
         let same = word(2) == word(5) && nanoseconds > 20_000;
-        let readings = self.watcher.as_ref().map(|watcher| watcher.0.readings()).unwrap_or_default();
+        let readings = self.readings();
         self.state = DeviceState {
             mhz: same.then(|| cycles as f64 * 1e3 / nanoseconds as f64).filter(|mhz| (1.0..10_000.0).contains(mhz)),
             stated_mhz: readings.sm_mhz,

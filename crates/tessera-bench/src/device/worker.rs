@@ -116,12 +116,7 @@ impl WorkerLauncher {
 }
 
 /// Has a worker prepare a case on these tensors: the case's number there, and what the worker says of its configuration.
-fn hand_over(
-    worker: &Rc<RefCell<Worker>>,
-    key: &CaseKey,
-    plan: &Plan,
-    tensors: &DeviceTensors,
-) -> Result<(u64, String), Fault> {
+fn hand_over(worker: &Rc<RefCell<Worker>>, key: &CaseKey, plan: &Plan, tensors: &DeviceTensors) -> Result<(u64, String), Fault> {
     let mut list = Vec::new();
     for (position, spec) in plan.tensors.iter().enumerate() {
         let (handle, offset) = tensors.view(position).share().map_err(fault)?;

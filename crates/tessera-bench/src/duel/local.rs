@@ -126,6 +126,7 @@ impl Sitting for LocalSitting<'_> {
             tool: Tool::current(),
             device: self.device.clone(),
             accelerator: self.suite.accelerator(),
+            listed: self.suite.is_listed(),
             memory: self.memory,
             rows: self.suite.cases().iter().map(offer).collect(),
         })

@@ -8,8 +8,7 @@
 //!
 //! What differs from process to process of one program (where memory and code lie, what the machine is doing) differs from
 //! pair to pair, so it is in the spread of what pairs say. What changes while a pair runs (clocks, heat, other people's work)
-//! meets both sides alike, since their blocks take turns: within a pair a row is the median of `ln(b / a)` over neighbouring
-//! blocks. Both sides stay seated while one is timed; who is not asked keeps still.
+//! meets both sides alike, since their blocks take turns. Both sides stay seated while one is timed; who is not asked keeps still.
 //!
 //! The first pair takes every row of each side through the gate. Later ones compare the digest of what the row leaves with
 //! that of the result that was judged.
@@ -32,7 +31,7 @@ pub use verdict::{DuelOutcome, RowOutcome};
 
 use std::time::Duration;
 
-use self::pair::RowPlan;
+use self::pair::{Figure, RowPlan};
 use crate::clock::Clock;
 use crate::compare::Verdict;
 use crate::random::Random;
@@ -57,7 +56,7 @@ pub struct DuelOptions {
 impl Default for DuelOptions {
     fn default() -> DuelOptions {
         DuelOptions {
-            sure: 0.95,
+            sure: 0.99,
             least: 0.01,
             time_limit: Some(Duration::from_secs(120)),
             most_pairs: 512,
@@ -145,7 +144,7 @@ pub struct Duel<'a> {
     rows: Vec<Row>,
     notes: Vec<String>,
     memory: u64,
-    on_device: bool,
+    figure: Figure,
     names: [String; 2],
     /// Pairs that counted.
     pairs: usize,
@@ -171,7 +170,7 @@ impl<'a> Duel<'a> {
             rows: Vec::new(),
             notes: Vec::new(),
             memory: u64::MAX,
-            on_device: false,
+            figure: Figure::Median,
             names: [String::new(), String::new()],
             pairs: 0,
             looks: 0,
@@ -191,7 +190,9 @@ impl<'a> Duel<'a> {
         while self.rows.is_empty() || self.is_open() && self.pairs < self.options.most_pairs {
             let pair_begin = self.clock.now_ns();
             if self.options.time_limit.is_some_and(|limit| pair_begin + longest_ns - begin > limit.as_nanos() as f64) {
-                self.notes.push(format!("the time limit was reached after {} pairs", self.pairs));
+                let least = pairs_at(1, level_at(1, 1.0 - self.options.sure));
+                let few = if self.pairs < least { format!("; verdicts need {least}") } else { String::new() };
+                self.notes.push(format!("the time limit was reached after {} pairs{few}", self.pairs));
                 break;
             }
             match self.pair(a, b, observe) {

@@ -138,6 +138,11 @@ impl Seated {
             Silence::Patience(patience) => {
                 Lost::once(format!("{} did not answer within {} s and was ended", self.name, patience.as_secs()))
             }
+            // Its command line says so, whatever else it says.
+            Silence::Ended { code: Some(USAGE), said, .. } if said.contains("--serve") => {
+                let why = "its `bench` has no `--serve`";
+                Lost::for_good(format!("{} is no program of this kind, or one before `compare --run`: {why}", self.name))
+            }
             Silence::Ended { how, code, said } => {
                 let said = if said.is_empty() { String::new() } else { format!("\n{said}") };
                 Lost { message: format!("{} ended ({how}){said}", self.name), for_good: code == Some(USAGE) }

@@ -72,6 +72,9 @@ pub struct About {
     /// The device that kernels run on, where it is not the machine's processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<Accelerator>,
+    /// Whether the rows are a list of a user's, whose order counts.
+    #[serde(default)]
+    pub listed: bool,
     /// Memory that the tensors of one sitting may take, where it is known.
     pub memory: Option<u64>,
     /// The rows.

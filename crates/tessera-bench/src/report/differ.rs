@@ -1,5 +1,7 @@
 //! Several files side by side: what differs between them, and what changed from the first to each other one.
 
+use std::slice::from_ref;
+
 use serde::Serialize;
 
 use super::facts::{Fact, facts};
@@ -107,7 +109,7 @@ fn compared(first: &File<'_>, other: &File<'_>) -> Compared {
     if first.session().is_none() || other.session().is_none() {
         return Compared { refused: Some("one of the files is empty".into()), ..none };
     }
-    let comparison = match compare(first.results, other.results, CompareOptions::default()) {
+    let comparison = match compare(from_ref(first.results), from_ref(other.results), CompareOptions::default()) {
         Ok(comparison) => comparison,
         Err(why) => return Compared { refused: Some(why.to_string()), ..none },
     };

@@ -108,11 +108,21 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
     if let Some((ratio, ci)) = comparison.geomean {
         let _ = writeln!(out, "Time, new over base, geometric mean: {ratio:.3} (95 % interval {:.3} to {:.3}).\n", ci.lo, ci.hi);
     }
-    for note in &comparison.notes {
+    for note in comparison.notes.iter().chain(&reach(comparison)) {
         let _ = writeln!(out, "- {}", piped(note));
     }
     changes_markdown(&mut out, &comparison.changes);
     out
+}
+
+/// How small a change these sessions could have shown.
+fn reach(comparison: &Comparison) -> Option<String> {
+    let (base, new) = comparison.processes;
+    let visible = units::significant(comparison.visible_pct?, 2);
+    Some(format!(
+        "{base} and {new} processes: in half of the rows, changes from {visible} % on can be told from what processes of one \
+         program differ by; more sessions (`A1.jsonl,A2.jsonl`) or `compare --run` find smaller ones"
+    ))
 }
 
 /// The same for a duel.

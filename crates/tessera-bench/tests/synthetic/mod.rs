@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use tessera_bench::stats::{PairedRatio, Summary, TimedBlock};
 use tessera_bench::{
-    BlockRecord, Bound, CaseKey, CaseRecord, Ceilings, CheckResult, EndRecord, Environment, FlopClass, GateRecord, GateReport,
-    Metric, Mode, Phase, Random, Rate, Real, Record, Results, SCHEMA, SessionRecord, Size, Status, SummaryRecord, Tool, Versus,
-    Work, Worst,
+    Accelerator, BlockRecord, Bound, CaseKey, CaseRecord, Ceilings, CheckResult, EndRecord, Environment, FlopClass, GateRecord,
+    GateReport, Metric, Mode, Phase, Random, Rate, Real, Record, Results, SCHEMA, SessionRecord, Size, Status, SummaryRecord,
+    Tool, Versus, Work, Worst, between_processes,
 };
 
 /// How a file differs from the standard one.
@@ -25,9 +25,12 @@ pub(crate) struct Variation {
     pub(crate) kernels: usize,
     /// The outcome of every row, none of which is timed.
     pub(crate) all: Option<Status>,
+    /// Whether kernels ran on a device of their own.
+    pub(crate) on_gpu: bool,
 }
 
-pub(crate) const PLAIN: Variation = Variation { seed: 1, slower: None, wrong: None, machine: 1.0, kernels: 0, all: None };
+pub(crate) const PLAIN: Variation =
+    Variation { seed: 1, slower: None, wrong: None, machine: 1.0, kernels: 0, all: None, on_gpu: false };
 
 fn rate(footprint_bytes: u64, best: f64, how: &str) -> Rate {
     Rate { footprint_bytes, best, median: 0.97 * best, ci95: Some([0.95 * best, best].into()), n: 7, how: how.into() }
@@ -49,7 +52,7 @@ fn ceilings(machine: f64) -> Ceilings {
     }
 }
 
-fn session(planned: usize, seed: u64) -> SessionRecord {
+fn session(planned: usize, seed: u64, on_gpu: bool) -> SessionRecord {
     let environment = Environment {
         cpu: "Example 9000 <64-core>".into(),
         threads: 2,
@@ -72,13 +75,15 @@ fn session(planned: usize, seed: u64) -> SessionRecord {
         suite: "quick".into(),
         suite_hash: "0123456789abcdef".into(),
         seed: 7,
+        order: Some(seed),
+        process: 0,
         mode: Mode::Quick,
         device: "cpu".into(),
         argv: vec!["tessera".into(), "bench".into()],
         knobs: BTreeMap::from([("threads".to_string(), "2".to_string())]),
         fingerprint: environment.fingerprint(),
         environment,
-        accelerator: None,
+        accelerator: on_gpu.then(Accelerator::default),
         tick_ns: 20.0,
         floor_ns: 900.0,
         planned,
@@ -178,8 +183,10 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
     let mut random = Random::new(variation.seed);
     let specs = specs(variation.kernels);
     let standard = ceilings(1.0);
-    let mut records =
-        vec![Record::Session(Box::new(session(specs.len(), variation.seed))), Record::Ceilings(ceilings(variation.machine))];
+    let mut records = vec![
+        Record::Session(Box::new(session(specs.len(), variation.seed, variation.on_gpu))),
+        Record::Ceilings(ceilings(variation.machine)),
+    ];
     let mut by_status: BTreeMap<Status, usize> = BTreeMap::new();
     let planned = specs.len();
     for (index, spec) in specs.into_iter().enumerate() {
@@ -201,6 +208,8 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
                     .map(|_| median * (1.0 + if wide { 0.2 } else { 0.008 } * (random.unit() + random.unit() - 1.0)))
                     .collect(),
                 device: None,
+                place: i as usize / 4,
+                process: 0,
             })
             .collect();
         let wrong = variation.wrong == Some(spec.operator.as_str());
@@ -257,9 +266,11 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
                 start_ns: block.start_ns,
                 samples_ns: block.samples_ns.clone(),
                 device: None,
+                place: block.place,
+                process: 0,
             }));
         }
-        let times = timed.then(|| Summary::of(&blocks, 20.0).unwrap());
+        let times = timed.then(|| Summary::of(&blocks, 20.0, &|ns| between_processes(false, ns)).unwrap());
         let per_second = |amount: u64| times.as_ref().map(|t| amount as f64 / t.median_ns * 1e9);
         let versus = (spec.operator == "gemm" && status == Status::Ok).then(|| Versus {
             baseline: "numpy".into(),

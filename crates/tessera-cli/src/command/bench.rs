@@ -1,17 +1,16 @@
 //! `tessera bench`: check, then time, then a table.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
 use tessera::bench::duel::{LocalSitting, serve};
 use tessera::bench::{
-    COLUMNS, EndRecord, Exit, Library, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Suite, Writer,
-    footer, run, table,
+    COLUMNS, EndRecord, Exit, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Sizes, Suite, Writer, footer,
+    run, table,
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::{Device, DriverDevice, Knobs};
@@ -21,9 +20,11 @@ use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
 use crate::command::emulation::{Opened, open};
 use crate::command::launch::library_options;
+use crate::command::progress::Telling;
+use crate::command::subjects::{is_kernel, kernels, suite};
 use crate::failure::{Failure, Outcome, read_text};
 
-/// From which inputs and the order of cases are derived.
+/// From which inputs are derived.
 const SEED: u64 = 1;
 
 pub(crate) fn bench(arguments: Bench) -> Outcome {
@@ -40,37 +41,22 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         return sit(&arguments, opened.device);
     }
     // What is wrong with the selection is told before anything else is.
-    let (options, selection) = asked(&arguments)?;
-    if let Device::Cpu = opened.device {
-        Library::select(&selection, options, Device::Cpu).map_err(Failure::usage)?;
-    }
+    let suite = suite(&arguments, opened.device.clone())?;
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
     }
-    let end = match opened.device {
-        Device::Cpu => {
-            let (options, selection) = asked(&arguments)?;
-            let library = Library::select(&selection, options, Device::Cpu).map_err(Failure::usage)?;
-            measure(&library, &arguments, "cpu", mode, &path, previous.as_ref())?
-        }
+    let emulated = |device: &DriverDevice| device.context().table().is_ok_and(|table| table.backend == "emulator");
+    let end = match opened.device.driver().filter(|device| !emulated(device)) {
         // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
-        Device::Driver(device) if device.context().table().is_ok_and(|table| table.backend == "emulator") => {
-            let (options, selection) = asked(&arguments)?;
-            let name = device.name().to_string();
-            let library = Library::select(&selection, options, Device::Driver(device)).map_err(Failure::usage)?;
-            measure(&library, &arguments, &name, mode, &path, previous.as_ref())?
-        }
-        Device::Driver(device) => {
-            if arguments.unwatched {
-                on_device(&arguments, &device, mode, &path, previous.as_ref())?
-            } else {
-                // What is wrong with the command or the device was told once; the children read and open it again.
-                asked(&arguments)?;
-                drop(device);
-                watched(&path, previous.is_some())?
-            }
+        None => measure(suite.as_ref(), &arguments, &opened.device.to_string(), mode, &path, previous.as_ref())?,
+        Some(device) if arguments.unwatched => on_device(&arguments, device, mode, &path, previous.as_ref())?,
+        Some(_) => {
+            // The child opens the device again.
+            drop((suite, opened));
+            watched(&path, previous.is_some(), None)?
         }
     };
+    let end = further_processes(&arguments, mode, &path, end)?;
     if arguments.json {
         print!("{}", read_text(&path.to_string_lossy())?);
     } else {
@@ -105,20 +91,38 @@ fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
 
 /// One process of a side of `compare --run`: does what its standard input asks.
 fn sit(arguments: &Bench, device: Device) -> Outcome {
-    let (options, selection) = asked(arguments)?;
     let name = device.to_string();
-    let library = Library::select(&selection, options, device).map_err(Failure::usage)?;
-    if !library.has_time() {
+    let suite = suite(arguments, device)?;
+    if !suite.has_time() {
         let help = "help: `--device cpu` or `--device cuda` do";
         return Err(Failure::usage(format!("the emulator's launches do not take the time of any machine\n{help}")));
     }
     let clock = Monotonic::default();
-    let mut sitting = LocalSitting::new(&library, &name, &clock, SEED);
+    let mut sitting = LocalSitting::new(suite.as_ref(), &name, &clock, SEED);
     serve(&mut sitting, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failure::environment)
 }
 
+/// Measures everything again in further processes, as many as were asked for: what differs from process to process is part of
+/// every figure then.
+fn further_processes(arguments: &Bench, mode: Mode, path: &Path, end: EndRecord) -> Result<EndRecord, Failure> {
+    let wanted = arguments.processes.map_or(mode.plan().processes, NonZeroUsize::get);
+    let is_child = arguments.process.is_some() || arguments.unwatched;
+    if is_child || end.run < end.planned || end.by_status.keys().all(|status| !status.has_time()) {
+        return Ok(end);
+    }
+    let mut last = end;
+    for process in 1..wanted {
+        last = watched(path, true, Some(process))?;
+        let results = Results::load(path).map_err(Failure::environment)?;
+        if results.sessions.last().is_none_or(|session| session.process != process) {
+            return Err(Failure::environment(format!("process {} of {wanted} did not start", process + 1)));
+        }
+    }
+    Ok(last)
+}
+
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
-fn watched(path: &Path, resume: bool) -> Result<EndRecord, Failure> {
+fn watched(path: &Path, resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
     let program = std::env::current_exe().map_err(Failure::environment)?;
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
@@ -134,6 +138,7 @@ fn watched(path: &Path, resume: bool) -> Result<EndRecord, Failure> {
                 command.arg(argument);
             }
         }
+        command.args(process.map(|number| format!("--process={number}")));
         command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path).stdout(Stdio::null());
         command
     };
@@ -154,6 +159,10 @@ fn on_device(
     path: &Path,
     previous: Option<&Results>,
 ) -> Result<EndRecord, Failure> {
+    if is_kernel(&arguments.subjects) {
+        let suite = kernels(arguments, Device::Driver(device.clone()))?;
+        return measure(&suite, arguments, device.name(), mode, path, previous);
+    }
     let timing = arguments.timing.as_deref().unwrap_or("cold");
     let timing = Timing::parse(timing)
         .ok_or_else(|| Failure::usage(format!("`{timing}` is no timing\nhelp: write cold, warm or graph")))?;
@@ -175,8 +184,8 @@ fn on_device(
     measure(&suite, arguments, device.name(), mode, path, previous)
 }
 
-/// How to compile and what to run, as the command line says.
-fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
+/// How to compile and which operators to run, as the command line says.
+pub(crate) fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
     let options = library_options(&arguments.optimise)?;
     Ok((options, selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?))
 }
@@ -196,22 +205,25 @@ fn measure(
     .map_err(Failure::environment)?;
     let knobs: BTreeMap<String, String> =
         Knobs::rows().into_iter().filter_map(|row| Some((row.name.to_string(), row.value?))).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let run_options = RunOptions {
         mode,
         seed: SEED,
+        order: now.as_micros() as u64,
+        process: arguments.process.unwrap_or(0),
         timed: if suite.has_time() { arguments.timed } else { Some(0) },
         time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
         memory_limit: None,
         device: device.to_string(),
         argv: std::env::args().collect(),
         knobs,
-        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        now: now.as_secs(),
     };
-    let bar = progress_bar(!arguments.json);
+    let mut telling = Telling::new(!arguments.json);
     let mut write = |record: Record| writer.write(&record);
-    let mut observe = |progress: Progress<'_>| show(&bar, progress);
+    let mut observe = |progress: Progress<'_>| telling.tell(progress);
     let end = run(suite, &run_options, &Monotonic::default(), previous, &mut write, &mut observe);
-    bar.finish_and_clear();
+    telling.finish();
     end.map_err(Failure::environment)
 }
 
@@ -237,19 +249,19 @@ pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Optio
         return Err(Failure::usage(format!("`{name}` is given twice")));
     }
     for subject in subjects {
-        match suite(subject) {
+        match sizes_named(subject) {
             Some(_) if chosen.is_some() || sizes.is_some() => {
                 let other = sizes.map_or("another suite".to_string(), |sizes| format!("`--sizes {sizes}`"));
                 return Err(Failure::usage(format!("the suite `{subject}` and {other} are both given\nhelp: name one")));
             }
-            Some(suite) => chosen = Some(suite),
+            Some(sizes) => chosen = Some(sizes),
             None => operators.push(subject.clone()),
         }
     }
     let sizes = match sizes {
         None => chosen.unwrap_or(Sizes::Quick),
-        Some(text) => match suite(text) {
-            Some(suite) => suite,
+        Some(text) => match sizes_named(text) {
+            Some(sizes) => sizes,
             None => given(text)?,
         },
     };
@@ -257,7 +269,7 @@ pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Optio
 }
 
 /// The sizes that a suite's name means.
-pub(crate) fn suite(name: &str) -> Option<Sizes> {
+pub(crate) fn sizes_named(name: &str) -> Option<Sizes> {
     match name {
         "quick" => Some(Sizes::Quick),
         "seed" => Some(Sizes::Seed),
@@ -320,27 +332,6 @@ fn given(text: &str) -> Result<Sizes, Failure> {
         }
     }
     Ok(Sizes::Given(extents, variant))
-}
-
-fn progress_bar(wanted: bool) -> ProgressBar {
-    if !wanted || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(1).with_style(style)
-}
-
-fn show(bar: &ProgressBar, progress: Progress<'_>) {
-    match progress {
-        Progress::Ceilings => bar.set_message("measuring the machine's ceilings"),
-        Progress::Checking(row, rows, case, _) => {
-            bar.set_length(rows as u64);
-            bar.set_position(row.saturating_sub(1) as u64);
-            bar.set_message(format!("checking {}", case.key));
-        }
-        Progress::Timing(rows) => bar.set_message(format!("timing {rows} cases in turn")),
-        Progress::Finished(..) => bar.inc(1),
-    }
 }
 
 fn print_table(results: &Results) {

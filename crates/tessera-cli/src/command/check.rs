@@ -10,7 +10,7 @@ use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
-use crate::command::bench::{selection, suite};
+use crate::command::bench::{selection, sizes_named};
 use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, open};
 use crate::command::findings::findings as found_by;
@@ -48,7 +48,7 @@ fn refuse_kernels_options(arguments: &Check) -> Outcome {
 }
 
 fn names_suite(arguments: &Check) -> bool {
-    arguments.subjects.iter().any(|subject| suite(subject).is_some())
+    arguments.subjects.iter().any(|subject| sizes_named(subject).is_some())
 }
 
 /// What became of an operator's cases in a precision.

@@ -1,4 +1,4 @@
-//! `tessera compare`: two results files, a verdict for each case.
+//! `tessera compare`: results files of two sides, a verdict for each case.
 
 use comfy_table::{Table, presets};
 use std::path::Path;
@@ -12,8 +12,8 @@ pub(crate) fn compare(arguments: Compare) -> Outcome {
     if arguments.run {
         return super::duel::duel(&arguments);
     }
-    let base = load(&arguments.base)?;
-    let new = load(&arguments.new)?;
+    let [base, new] = [&arguments.base, &arguments.new].map(|files| files.split(',').map(load).collect::<Result<Vec<_>, _>>());
+    let (base, new) = (base?, new?);
     let comparison = tessera::bench::compare(&base, &new, CompareOptions::default()).map_err(Failure::usage)?;
     if arguments.json {
         for change in &comparison.changes {
