@@ -313,7 +313,7 @@ fn little_data_is_no_obstacle() {
 
 #[test]
 fn several_files_stand_side_by_side() {
-    let mut sources = sources(&[PLAIN, Variation { seed: 3, slower: Some(("softmax", 1.05)), ..PLAIN }]);
+    let mut sources = sources(&[PLAIN, Variation { seed: 3, slower: Some(("softmax", 3.0)), ..PLAIN }]);
     let same = page(&sources);
     assert!(same.contains("have one fingerprint") && same.contains("18 SLOWER"));
     assert_eq!(same.matches("<tr><td>A<td>").count(), sources[0].results.rows.len());
