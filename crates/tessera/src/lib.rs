@@ -1,6 +1,7 @@
-//! Tessera: tile kernels compiled, run, checked and measured.
+#![doc = include_str!("../README.md")]
 //!
-//! This crate re-exports the others under short names. A kernel is compiled from source and run on a device by [`runtime`]:
+//! ## What is where
+//! This crate re-exports the others under short names:
 //!
 //! - [`runtime`]: tensors, devices, kernels and launches
 //! - [`ops`]: the operator library
