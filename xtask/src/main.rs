@@ -136,7 +136,7 @@ fn fuzz(args: &[String]) -> Result<()> {
     let seconds: u32 = seconds.parse().context("SECONDS is a number")?;
     let seeds: &[&str] = match target.as_str() {
         "ir_text" => &["tests/filetests"],
-        "kernel_source" => &["kernels", "examples"],
+        "kernel_source" => &["crates/tessera-ops/kernels", "examples"],
         "npy" => &["fuzz/seeds/npy"],
         "ptx" | "emulator" => &["crates/tessera-ptx/tests/ptx", "crates/tessera-emu/tests/corpus/ptx"],
         "safetensors" => &["fuzz/seeds/safetensors"],

@@ -259,7 +259,7 @@ fn operators_are_checked_against_their_references() {
 
 #[test]
 fn ir_is_printed_and_read_back() {
-    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/softmax.py");
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../tessera-ops/kernels/softmax.py");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("softmax.tir").display().to_string();
     let subject = format!("{kernel}::softmax");

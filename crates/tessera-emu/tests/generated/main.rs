@@ -5,12 +5,12 @@
 //!
 //! | file | from | how |
 //! |---|---|---|
-//! | `product_sm90a.ptx` | `kernels/gemm.py::gemm` | bf16, tiles 128x128x64, B transposed: a ring of six stages, one producer, two consumers |
+//! | `product_sm90a.ptx` | `crates/tessera-ops/kernels/gemm.py::gemm` | bf16, tiles 128x128x64, B transposed: a ring of six stages, one producer, two consumers |
 //! | `persistent_sm90a.ptx` | `examples/cutile.py::persistent_matmul` | bf16, tiles 128x128x64: blocks take several tiles |
-//! | `attention_sm90a.ptx` | `kernels/attention.py::attention` | bf16, 128 queries, 64 keys, heads of 64: two rings, chained products |
-//! | `product_sm80.ptx` | `kernels/gemm.py::gemm` | bf16, tiles 64x64x32: four stages of `cp.async`, `ldmatrix`, `mma.sync` |
-//! | `rows_sm80.ptx` | `kernels/softmax.py::softmax` | fp32, rows of 1024 by one block |
-//! | `sum_sm80.ptx` | `kernels/vector.py::sum_partials` | fp32, tiles of 1024 |
+//! | `attention_sm90a.ptx` | `crates/tessera-ops/kernels/attention.py::attention` | bf16, 128 queries, 64 keys, heads of 64: two rings, chained products |
+//! | `product_sm80.ptx` | `crates/tessera-ops/kernels/gemm.py::gemm` | bf16, tiles 64x64x32: four stages of `cp.async`, `ldmatrix`, `mma.sync` |
+//! | `rows_sm80.ptx` | `crates/tessera-ops/kernels/softmax.py::softmax` | fp32, rows of 1024 by one block |
+//! | `sum_sm80.ptx` | `crates/tessera-ops/kernels/vector.py::sum_partials` | fp32, tiles of 1024 |
 
 mod attention;
 mod kernels;

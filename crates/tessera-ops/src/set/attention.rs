@@ -20,7 +20,7 @@ pub(crate) static ATTENTION: Operator = Operator {
     name: "attention",
     about: "attention forward, full or causal, heads of K and V shared by groups",
     file: "attention.py",
-    source: include_str!("../../../../kernels/attention.py"),
+    source: include_str!("../../kernels/attention.py"),
     precisions: &["fp16", "bf16"],
     further_precisions: &["fp32"],
     suite: Vec::new,

@@ -22,7 +22,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     name: "bandwidth",
     about: "memory bandwidth: copy, scale, add, triad; sequential, strided and random",
     file: "bandwidth.py",
-    source: include_str!("../../../../kernels/bandwidth.py"),
+    source: include_str!("../../kernels/bandwidth.py"),
     precisions: &["fp32", "fp16", "bf16", "int32", "int8"],
     further_precisions: &["fp64"],
     suite,

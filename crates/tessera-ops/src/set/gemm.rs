@@ -21,7 +21,7 @@ pub(crate) static GEMM: Operator = Operator {
     name: "gemm",
     about: "matrix product C = alpha * op(A) x op(B) + beta * C, batched",
     file: "gemm.py",
-    source: include_str!("../../../../kernels/gemm.py"),
+    source: include_str!("../../kernels/gemm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)", "fp6@accum(fp32)", "fp4@accum(fp32)"],
     further_precisions: &["fp64", "tf32", "int8"],
     suite,

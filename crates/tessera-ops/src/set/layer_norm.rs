@@ -7,7 +7,7 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     name: "layer_norm",
     about: "layer normalisation over the last axis, with weight and bias",
     file: "layer_norm.py",
-    source: include_str!("../../../../kernels/layer_norm.py"),
+    source: include_str!("../../kernels/layer_norm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
     further_precisions: &["fp64"],
     suite: norm::suite,

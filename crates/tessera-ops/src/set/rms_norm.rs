@@ -7,7 +7,7 @@ pub(crate) static RMS_NORM: Operator = Operator {
     name: "rms_norm",
     about: "root-mean-square normalisation over the last axis, with weight",
     file: "rms_norm.py",
-    source: include_str!("../../../../kernels/rms_norm.py"),
+    source: include_str!("../../kernels/rms_norm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
     further_precisions: &["fp64"],
     suite: Vec::new,

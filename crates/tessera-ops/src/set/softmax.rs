@@ -20,7 +20,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     name: "softmax",
     about: "softmax over the last axis, full or causal",
     file: "softmax.py",
-    source: include_str!("../../../../kernels/softmax.py"),
+    source: include_str!("../../kernels/softmax.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)"],
     further_precisions: &["fp64"],
     suite,

@@ -20,7 +20,7 @@ pub(crate) static VECTOR: Operator = Operator {
     name: "vector",
     about: "axpy, dot, norm, add, mul, reduce_sum, reduce_max; sequential and strided",
     file: "vector.py",
-    source: include_str!("../../../../kernels/vector.py"),
+    source: include_str!("../../kernels/vector.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
     further_precisions: &["fp64"],
     suite,
