@@ -97,6 +97,8 @@ architectures! {
     Sm86 { "sm_86", 8 . 6, ptx 7 . 1, limits(100, 99, 48, 16) }
     /// Ada.
     Sm89 { "sm_89", 8 . 9, ptx 7 . 8, limits(100, 99, 48, 24) }
+    /// Hopper without its architecture-specific instructions: later architectures run the same code.
+    Sm90 { "sm_90", 9 . 0, ptx 7 . 8, Limits { blocks_per_cluster: 8, ..limits(228, 227, 64, 32) } }
     /// Hopper with its architecture-specific instructions.
     Sm90a { "sm_90a", 9 . 0, ptx 8 . 0, Limits { blocks_per_cluster: 8, ..limits(228, 227, 64, 32) } }
     /// Blackwell, data centre, with its architecture-specific instructions.
@@ -130,43 +132,43 @@ macro_rules! features {
 
 features! {
     /// Matrix products of `f16`: `mma.sync`.
-    has_f16_mma F16Mma "f16 mma": Sm70 | Sm75 | Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_f16_mma F16Mma "f16 mma": Sm70 | Sm75 | Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of `bf16`.
-    has_bf16_mma Bf16Mma "bf16 mma": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_bf16_mma Bf16Mma "bf16 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of `tf32`.
-    has_tf32_mma Tf32Mma "tf32 mma": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_tf32_mma Tf32Mma "tf32 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of `f64`; at a rate worth having only where a device lists a tensor peak for it.
-    has_f64_mma F64Mma "f64 mma": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_f64_mma F64Mma "f64 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of 8-bit integers.
-    has_i8_mma I8Mma "i8 mma": Sm75 | Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_i8_mma I8Mma "i8 mma": Sm75 | Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of 4-bit integers.
-    has_i4_mma I4Mma "i4 mma": Sm75 | Sm80 | Sm86 | Sm89 | Sm90a;
+    has_i4_mma I4Mma "i4 mma": Sm75 | Sm80 | Sm86 | Sm89 | Sm90 | Sm90a;
     /// Matrix products of 8-bit floats.
-    has_fp8_mma Fp8Mma "fp8 mma": Sm89 | Sm90a | Sm100a;
+    has_fp8_mma Fp8Mma "fp8 mma": Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of 6- and 4-bit floats, block-scaled ones included; elsewhere these are storage formats.
     has_fp6_fp4_mma Fp6Fp4Mma "fp6 and fp4 mma": Sm100a;
     /// Conversions to and from 8-bit floats: `cvt` with `.e4m3x2` and `.e5m2x2`.
-    has_fp8_cvt Fp8Cvt "fp8 cvt": Sm89 | Sm90a | Sm100a;
+    has_fp8_cvt Fp8Cvt "fp8 cvt": Sm89 | Sm90 | Sm90a | Sm100a;
     /// Conversions to and from 6- and 4-bit floats and `e8m0` scales.
     has_fp6_fp4_cvt Fp6Fp4Cvt "fp6 and fp4 cvt": Sm100a;
     /// `fma` of `bf16`.
-    has_bf16_fma Bf16Fma "bf16 fma": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_bf16_fma Bf16Fma "bf16 fma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// `add`, `sub` and `mul` of `bf16`.
-    has_bf16_add Bf16Add "bf16 add": Sm90a | Sm100a;
+    has_bf16_add Bf16Add "bf16 add": Sm90 | Sm90a | Sm100a;
     /// `add`, `mul` and `fma` of two `f32` at once.
     has_f32x2 F32x2 "f32x2": Sm100a;
     /// Warp matrix loads from shared memory.
-    has_ldmatrix Ldmatrix "ldmatrix": Sm75 | Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_ldmatrix Ldmatrix "ldmatrix": Sm75 | Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Warp matrix stores to shared memory.
-    has_stmatrix Stmatrix "stmatrix": Sm90a | Sm100a;
+    has_stmatrix Stmatrix "stmatrix": Sm90 | Sm90a | Sm100a;
     /// Asynchronous copies from global to shared memory by threads.
-    has_cp_async CpAsync "cp.async": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_cp_async CpAsync "cp.async": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Barrier objects in shared memory.
-    has_mbarrier Mbarrier "mbarrier": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_mbarrier Mbarrier "mbarrier": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Bulk and tensor copies by the copy engine.
-    has_tma Tma "TMA": Sm90a | Sm100a;
+    has_tma Tma "TMA": Sm90 | Sm90a | Sm100a;
     /// Clusters of blocks with distributed shared memory.
-    has_clusters Clusters "clusters": Sm90a | Sm100a;
+    has_clusters Clusters "clusters": Sm90 | Sm90a | Sm100a;
     /// Asynchronous matrix products by a warpgroup.
     has_wgmma Wgmma "wgmma": Sm90a;
     /// Matrix products with accumulators in tensor memory.
@@ -174,17 +176,17 @@ features! {
     /// Moving registers between the warps of a block.
     has_setmaxnreg Setmaxnreg "setmaxnreg": Sm90a | Sm100a;
     /// Election of one thread of a warp.
-    has_elect_sync ElectSync "elect.sync": Sm90a | Sm100a;
+    has_elect_sync ElectSync "elect.sync": Sm90 | Sm90a | Sm100a;
     /// Integer reductions over a warp in one instruction.
-    has_redux Redux "redux.sync": Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_redux Redux "redux.sync": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Vector reductions to global memory.
-    has_vector_red VectorRed "red.global.v4": Sm90a | Sm100a;
+    has_vector_red VectorRed "red.global.v4": Sm90 | Sm90a | Sm100a;
     /// Launches that overlap the end of the kernel before.
-    has_grid_dependency_control GridDependencyControl "griddepcontrol": Sm90a | Sm100a;
+    has_grid_dependency_control GridDependencyControl "griddepcontrol": Sm90 | Sm90a | Sm100a;
     /// Loads and stores of 32 bytes a thread.
     has_wide_loads WideLoads "256-bit loads": Sm100a;
     /// `tanh.approx` and `ex2.approx` of `f16`.
-    has_fast_tanh FastTanh "tanh.approx": Sm75 | Sm80 | Sm86 | Sm89 | Sm90a | Sm100a;
+    has_fast_tanh FastTanh "tanh.approx": Sm75 | Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
 }
 
 impl Arch {
