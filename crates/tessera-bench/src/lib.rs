@@ -14,6 +14,9 @@
 //! What the numbers mean and why they are taken this way is said in the modules' own heads: the gate's element rules in
 //! `gate.rs`, the schedule in `sample.rs`, intervals in [`stats`], verdicts in `compare.rs`.
 
+/// The version and, where it is known, the commit that the program was built from: `0.1.0 (abc1234)`.
+pub const VERSION: &str = env!("TESSERA_VERSION");
+
 mod case;
 mod ceiling;
 mod clock;

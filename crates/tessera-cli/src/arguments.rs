@@ -1,12 +1,13 @@
 //! The command line's grammar. What a command does is in `command/`.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Tile kernels: compile, run, check and measure them, with or without a GPU.
 #[derive(Debug, Parser)]
-#[command(name = "tessera", version, arg_required_else_help = true)]
+#[command(name = "tessera", version = tessera::bench::VERSION, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -53,9 +54,36 @@ pub(crate) enum Command {
     /// List operators, suites, passes, targets, devices or precisions.
     #[command(after_help = "Example:\n  tessera list ops")]
     List(List),
+    /// Print the completions of a shell.
+    #[command(after_help = "Example:\n  tessera completions bash > /usr/share/bash-completion/completions/tessera")]
+    Completions(Completions),
+    /// Write the manual's pages, one a command.
+    #[command(after_help = "Example:\n  tessera manual -o /usr/share/man/man1")]
+    Manual(Manual),
     /// Say what this machine has and what Tessera will use.
     #[command(after_help = "Example:\n  tessera doctor")]
     Doctor(Doctor),
+}
+
+impl Command {
+    /// The folders that `--path` names.
+    pub(crate) fn path(&self) -> &[PathBuf] {
+        match self {
+            Command::Run(run) => &run.launch.project.path,
+            Command::Check(check) => &check.project.path,
+            Command::Compile(compile) => &compile.project.path,
+            Command::Compare(compare) => &compare.duel.project.path,
+            _ => &[],
+        }
+    }
+}
+
+/// Where a kernel's file belongs.
+#[derive(Debug, Args)]
+pub(crate) struct Project {
+    /// A folder in which the file's imports are looked for, behind its own; may be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Vec<PathBuf>,
 }
 
 /// A kernel and its launch.
@@ -70,6 +98,8 @@ pub(crate) struct Launch {
     /// Blocks along each axis, `X[,Y[,Z]]`; `auto` for declarative kernels.
     #[arg(long)]
     pub(crate) grid: Option<String>,
+    #[command(flatten)]
+    pub(crate) project: Project,
 }
 
 #[derive(Debug, Args)]
@@ -282,6 +312,8 @@ pub(crate) struct Check {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) optimise: Optimise,
+    #[command(flatten)]
+    pub(crate) project: Project,
 }
 
 /// How much time a measurement may take.
@@ -403,6 +435,8 @@ pub(crate) struct Compile {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) optimise: Optimise,
+    #[command(flatten)]
+    pub(crate) project: Project,
 }
 
 #[derive(Debug, Args)]
@@ -494,6 +528,8 @@ pub(crate) struct Duel {
     /// Write what every pair measured here, one JSON object a line.
     #[arg(long, value_name = "FILE", requires = "run")]
     pub(crate) out: Option<String>,
+    #[command(flatten)]
+    pub(crate) project: Project,
 }
 
 #[derive(Debug, Args)]
@@ -531,6 +567,20 @@ pub(crate) struct List {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// The folder to write to.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: String,
 }
 
 #[derive(Debug, Args)]

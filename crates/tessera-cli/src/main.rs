@@ -16,6 +16,7 @@ use clap::Parser;
 
 use arguments::{Arguments, Command};
 use failure::{Failure, Outcome};
+use tessera::runtime::{Knobs, set_module_folders};
 
 /// A panic is our bug, whatever the input was.
 const OUR_BUG: u8 = 6;
@@ -85,7 +86,9 @@ fn failed(failure: Failure, is_data: bool) -> ExitCode {
 }
 
 fn run(command: Command) -> Outcome {
-    tessera::runtime::Knobs::from_env().map_err(Failure::environment)?.apply();
+    let knobs = Knobs::from_env().map_err(Failure::environment)?;
+    knobs.apply();
+    set_module_folders(command.path().iter().cloned().chain(knobs.path).collect());
     match command {
         Command::Run(arguments) => command::run::run(arguments),
         Command::Check(arguments) => command::check::check(arguments),
@@ -95,6 +98,8 @@ fn run(command: Command) -> Outcome {
         Command::Emu(arguments) => command::emu::emu(arguments),
         Command::Compare(arguments) => command::compare::compare(arguments),
         Command::Report(arguments) => command::report::report(arguments),
+        Command::Completions(arguments) => command::manual::completions(&arguments),
+        Command::Manual(arguments) => command::manual::manual(&arguments),
         Command::List(arguments) => command::list::list(arguments),
         Command::Doctor(arguments) => command::doctor::doctor(arguments),
     }

@@ -76,6 +76,11 @@ impl SourceMap {
         &self.sources[id]
     }
 
+    /// All texts, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Source> {
+        self.sources.ids().map(|id| &self.sources[id])
+    }
+
     /// `file:line:column` of a span's start.
     pub fn locate(&self, span: Span) -> String {
         let source = self.get(span.source);

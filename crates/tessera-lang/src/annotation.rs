@@ -60,7 +60,7 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
         return Annotation::None;
     }
     if let ExprKind::Name(name) = &expr.kind
-        && let Some(Definition { what: Global::Value(value, position), .. }) = file.global(name, Moment::END)
+        && let Some(Definition { what: Global::Value(value, position), .. }) = file.global(name, Moment::end(expr.span.source))
     {
         return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }

@@ -296,13 +296,19 @@ pub enum StmtKind {
     Unsupported(&'static str),
 }
 
-/// One imported name: what it stands for as a dotted path.
+/// One imported name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The name it gets here.
+    /// The name it gets here; `*` for those of a whole module.
     pub name: String,
-    /// The module, or module and member, with dots.
-    pub path: String,
+    /// The dots before the module's name: 0 for an absolute import.
+    pub level: u32,
+    /// The module, with dots; empty for the package itself.
+    pub module: String,
+    /// What of the module; `None` for the module.
+    pub member: Option<String>,
+    /// Whether the name stands for the outermost package of the module: `import a.b` binds `a`.
+    pub binds_top: bool,
     /// Where.
     pub span: Span,
 }

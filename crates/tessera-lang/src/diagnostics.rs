@@ -27,6 +27,7 @@ diagnostics! {
     SYNTAX = "syntax-error": "the text is not Python";
     TOO_DEEP = "nested-too-deeply": "expressions, calls or blocks nest beyond a fixed limit";
     IGNORED = "ignored-code": "module-level code that no kernel can use (a note)";
+    IMPORT = "import": "an import leads to no module, to no name, or round in a circle";
     UNSUPPORTED = "unsupported-syntax": "a Python construct that kernels can't use";
     NO_KERNEL = "no-such-kernel": "the file has no kernel of that name";
     KERNEL_OPTION = "kernel-option": "a decorator option is unknown or its value is out of range";

@@ -10,14 +10,12 @@ use tessera_ir::{Diagnostic, IndexType, Severity, SourceId, SourceMap, Span};
 
 use crate::annotation::{self, Annotation};
 use crate::args::ConstValue;
-use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind, UnaryOp};
+use crate::ast::{Expr, ExprKind, Function, Parameter, Stmt, StmtKind, UnaryOp};
 use crate::diagnostics::id;
+use crate::modules::{Alone, Modules, Scope, Target};
 use crate::python;
 use crate::signature;
 use crate::style::{self, Style};
-
-/// Aliases of dotted paths are followed this far.
-const MAX_ALIASES: u32 = 16;
 
 /// A kernel file after parsing.
 #[derive(Clone, Debug)]
@@ -30,8 +28,8 @@ pub struct ParsedFile {
     pub kernels: IndexMap<String, Kernel>,
     /// A syntax error, or notes.
     pub diagnostics: Vec<Diagnostic>,
-    /// What module level binds to each name, in the order of its statements.
-    globals: IndexMap<String, Vec<Definition>>,
+    /// The file and the modules that it imports, by their texts.
+    pub(crate) scopes: IndexMap<SourceId, Scope>,
 }
 
 /// A kernel as its definition shows it.
@@ -80,16 +78,28 @@ impl Param {
 /// A place in the order of a module's statements. A name means what was bound to it last before that place; to a kernel, which
 /// runs when the module is complete, what was bound to it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(usize);
+pub(crate) struct Moment {
+    source: SourceId,
+    at: usize,
+}
 
 impl Moment {
-    /// Behind the last statement.
-    pub(crate) const END: Moment = Moment(usize::MAX);
+    /// Behind the last statement of a module.
+    pub(crate) const fn end(source: SourceId) -> Moment {
+        Moment { source, at: usize::MAX }
+    }
+
+    /// The module's text.
+    pub(crate) const fn source(self) -> SourceId {
+        self.source
+    }
 }
 
 /// What a statement of module level binds to a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
+    /// The name in its own module.
+    pub(crate) name: String,
     pub(crate) at: Moment,
     pub(crate) what: Global,
 }
@@ -97,8 +107,8 @@ pub(crate) struct Definition {
 /// What a module-level name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Global {
-    /// An imported module or member, as a dotted path.
-    Import(String),
+    /// An imported module or member, and where it is imported.
+    Import(Target, Span),
     /// The value of an expression; the positions lead into a tuple that was unpacked.
     Value(Expr, Vec<usize>),
     /// A function.
@@ -107,13 +117,23 @@ pub(crate) enum Global {
     Unknown(&'static str, Span),
 }
 
-/// Reads a kernel file. A syntax error leaves no kernels and one error among the diagnostics.
+/// Reads a kernel file that imports no other module of its project.
 pub fn parse_file(name: &str, text: &str) -> ParsedFile {
+    parse_project(name, text, &Alone)
+}
+
+/// Reads a kernel file and the modules that it imports. A syntax error in the file leaves no kernels and one error among the diagnostics;
+/// one in a module is told where something of the module is needed.
+pub fn parse_project(name: &str, text: &str, modules: &dyn Modules) -> ParsedFile {
     let mut sources = SourceMap::default();
     let source = sources.add(name, text);
-    let mut file = ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), globals: IndexMap::new() };
+    let scopes = IndexMap::from([(source, Scope::default())]);
+    let mut file = ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), scopes };
     match python::parse(source, text) {
-        Ok(module) => file.collect(&module),
+        Ok(module) => {
+            file.collect(modules, source, &module);
+            file.find_kernels();
+        }
         Err(error) => file.diagnostics.push(*error),
     }
     file
@@ -125,18 +145,16 @@ impl ParsedFile {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    fn collect(&mut self, module: &python::Module) {
-        let mut functions = Vec::new();
+    /// Takes up what a module binds.
+    pub(crate) fn collect(&mut self, modules: &dyn Modules, source: SourceId, module: &python::Module) {
         let mut ignored: Option<(Span, &'static str, usize)> = None;
         for (at, (stmt, binds)) in module.stmts.iter().enumerate() {
-            let at = Moment(at);
-            let unused = self.define(stmt, at);
-            if let StmtKind::Function(function) = &stmt.kind {
-                functions.push((function.clone(), at));
-            }
+            let at = Moment { source, at };
+            let unused = self.define(modules, stmt, at);
             // What a statement binds beside what was understood of it is not known.
-            for name in binds {
-                if self.globals.get(name).and_then(|list| list.last()).is_none_or(|last| last.at != at) {
+            for name in binds.iter().filter(|name| *name != "*") {
+                let last = self.scopes[&source].globals.get(name).and_then(|list| list.last());
+                if last.is_none_or(|last| last.at != at) {
                     self.bind(name, at, Global::Unknown(unused.unwrap_or("an expression"), first_line(&self.sources, stmt.span)));
                 }
             }
@@ -154,34 +172,48 @@ impl ParsedFile {
             self.note_ignored(run);
         }
         for (name, span) in &module.changed {
-            self.bind(name, Moment(module.stmts.len()), Global::Unknown("`global`", *span));
+            self.bind(name, Moment { source, at: module.stmts.len() }, Global::Unknown("`global`", *span));
         }
-        for (function, at) in functions {
-            let Some(style) = style::of(self, &function, at) else { continue };
-            let params = function
-                .params
-                .iter()
-                .map(|param| Param {
-                    name: param.name.name.clone(),
-                    annotation: param.annotation.as_ref().map_or(Annotation::None, |expr| match style {
-                        Style::Block { .. } => annotation::read(self, expr),
-                        Style::Declarative | Style::Simt => signature::annotation(self, expr),
-                    }),
-                    default: param.default.as_ref().and_then(literal),
-                    span: param.name.span,
-                })
-                .collect();
-            let name = function.name.name.clone();
-            self.kernels.insert(name.clone(), Kernel { name, style, params, function, at });
+    }
+
+    /// Takes up the kernels that the file defines or imports, in its order.
+    fn find_kernels(&mut self) {
+        let moment = Moment::end(self.source);
+        let mut found: Vec<(Moment, Kernel)> = Vec::new();
+        for (name, own) in &self.scopes[&self.source].globals {
+            // A kernel stays one where host code binds its name again, to a launcher around it for instance.
+            for definition in own {
+                let place = definition.at;
+                let meant = match definition.what {
+                    Global::Import(..) => self.global(name, moment).filter(|_| own.last().is_some_and(|last| last.at == place)),
+                    _ => Some(definition),
+                };
+                let Some(Definition { what: Global::Function(function), at, .. }) = meant else { continue };
+                let Some(style) = style::of(self, function, *at) else { continue };
+                let params = function.params.iter().map(|param| self.parameter(param, style)).collect();
+                found.push((place, Kernel { name: name.clone(), style, params, function: function.clone(), at: *at }));
+            }
+        }
+        found.sort_by_key(|(place, _)| *place);
+        self.kernels = found.into_iter().map(|(_, kernel)| (kernel.name.clone(), kernel)).collect();
+    }
+
+    fn parameter(&self, param: &Parameter, style: Style) -> Param {
+        Param {
+            name: param.name.name.clone(),
+            annotation: param.annotation.as_ref().map_or(Annotation::None, |expr| match style {
+                Style::Block { .. } => annotation::read(self, expr),
+                Style::Declarative | Style::Simt => signature::annotation(self, expr),
+            }),
+            default: param.default.as_ref().and_then(literal),
+            span: param.name.span,
         }
     }
 
     /// Takes up what a statement of module level binds; what it is called, where it means nothing to kernels.
-    fn define(&mut self, stmt: &Stmt, at: Moment) -> Option<&'static str> {
+    fn define(&mut self, modules: &dyn Modules, stmt: &Stmt, at: Moment) -> Option<&'static str> {
         match &stmt.kind {
-            StmtKind::Import(imports) => {
-                imports.iter().for_each(|import| self.bind(&import.name, at, Global::Import(import.path.clone())));
-            }
+            StmtKind::Import(imports) => imports.iter().for_each(|import| self.import(modules, at.source, import, at)),
             StmtKind::Assign(targets, value) => {
                 targets.iter().for_each(|target| self.assign(target, value, at, &mut Vec::new()));
             }
@@ -206,8 +238,9 @@ impl ParsedFile {
         None
     }
 
-    fn bind(&mut self, name: &str, at: Moment, what: Global) {
-        self.globals.entry(name.to_string()).or_default().push(Definition { at, what });
+    pub(crate) fn bind(&mut self, name: &str, at: Moment, what: Global) {
+        let scope = self.scopes.entry(at.source).or_default();
+        scope.globals.entry(name.to_string()).or_default().push(Definition { name: name.to_string(), at, what });
     }
 
     /// Binds the names of an assignment target to a value, or to an item of it.
@@ -227,53 +260,22 @@ impl ParsedFile {
         }
     }
 
-    /// What a name of module level means at a moment.
-    pub(crate) fn global(&self, name: &str, moment: Moment) -> Option<&Definition> {
-        self.globals.get(name)?.iter().rev().find(|definition| definition.at < moment)
-    }
-
     /// The names of module level, for messages.
-    pub(crate) fn global_names(&self) -> impl Iterator<Item = &str> {
-        self.globals.keys().map(String::as_str)
+    pub(crate) fn global_names(&self, source: SourceId) -> impl Iterator<Item = &str> {
+        self.scopes.get(&source).into_iter().flat_map(|scope| scope.globals.keys().map(String::as_str))
     }
 
+    /// Notes code of the file that means nothing to kernels; in other modules it is their own affair.
     fn note_ignored(&mut self, (span, what, count): (Span, &'static str, usize)) {
+        if span.source != self.source {
+            return;
+        }
         let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
         self.diagnostics.push(
             Diagnostic::error(id::IGNORED, first_line(&self.sources, span), format!("{what}{more} at module level is ignored"))
                 .severity(Severity::Note)
                 .label("kernels use imports, constants and functions only"),
         );
-    }
-
-    /// The dotted path that an expression names in a kernel, with imports resolved: `ct.kernel` is `cuda.tile.kernel`.
-    pub(crate) fn path_of(&self, expr: &Expr) -> Option<String> {
-        self.path_at(expr, Moment::END)
-    }
-
-    /// The same at a moment.
-    pub(crate) fn path_at(&self, expr: &Expr, moment: Moment) -> Option<String> {
-        self.path_through(expr, moment, MAX_ALIASES)
-    }
-
-    /// The same, following at most `aliases` names that stand for other paths.
-    fn path_through(&self, expr: &Expr, moment: Moment, aliases: u32) -> Option<String> {
-        match &expr.kind {
-            ExprKind::Name(name) => match self.global(name, moment) {
-                Some(Definition { what: Global::Import(path), .. }) => Some(path.clone()),
-                Some(Definition { what: Global::Value(value, position), at }) if position.is_empty() => match &value.kind {
-                    ExprKind::Attribute(..) | ExprKind::Name(_) => self.path_through(value, *at, aliases.checked_sub(1)?),
-                    _ => None,
-                },
-                Some(_) => None,
-                None => Some(match name.as_str() {
-                    "tile" => "tessera.tile".to_string(),
-                    _ => name.clone(),
-                }),
-            },
-            ExprKind::Attribute(base, member) => Some(format!("{}.{}", self.path_through(base, moment, aliases)?, member.name)),
-            _ => None,
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tessera_ir::{Extent, IndexType, Padding, Shape, Span, TensorViewType, Value};
+use tessera_ir::{Extent, IndexType, Padding, Shape, SourceId, Span, TensorViewType, Value};
 use tessera_types::DType;
 
 use crate::ast::Function;
@@ -142,6 +142,8 @@ pub(crate) enum Val {
     Method(Rc<Val>, Builtin),
     /// A known module or a path inside one that is none of its members.
     Module(Rc<str>),
+    /// A module of the project, by its text, with its file's name.
+    Project(SourceId, Rc<str>),
     /// A member of an enumeration such as `PaddingMode.ZERO`.
     Enum(&'static str, &'static str),
     /// A class used in `isinstance` and annotations.
@@ -229,6 +231,7 @@ impl Val {
             | Val::DType(_)
             | Val::Builtin(_)
             | Val::Module(_)
+            | Val::Project(..)
             | Val::Enum(..)
             | Val::Class(_)
             | Val::Exception(_)
@@ -248,6 +251,7 @@ impl Val {
             (Val::Num(a), Val::Num(b)) => a == b,
             (Val::Str(a), Val::Str(b)) => a == b,
             (Val::Module(a), Val::Module(b)) => a == b,
+            (Val::Project(a, _), Val::Project(b, _)) => a == b,
             (Val::None, Val::None) | (Val::Ellipsis, Val::Ellipsis) => true,
             (Val::DType(a), Val::DType(b)) => a == b,
             (Val::Tuple(a), Val::Tuple(b)) | (Val::Sequence(a), Val::Sequence(b)) => {
@@ -303,6 +307,7 @@ impl Val {
             Val::Builtin(builtin) => format!("the function `{}`", builtin.row().name),
             Val::Method(_, builtin) => format!("the method `{}`", builtin.row().name),
             Val::Module(path) => format!("the imported `{path}`"),
+            Val::Project(_, file) => format!("the module `{file}`"),
             Val::Enum(kind, member) => format!("`{kind}.{member}`"),
             Val::Class(name) => format!("the class `{name}`"),
             Val::Exception(_) => "an exception".to_string(),

@@ -42,6 +42,7 @@ use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
 use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal};
+use crate::search_path::SearchPath;
 use crate::ranks::ExchangeError;
 use crate::value::Value;
 use crate::written::written_params;
@@ -173,7 +174,7 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel of a name in a source text; `file` names the text in messages.
     pub fn from_source(file: &str, text: &str, kernel: &str) -> Result<Kernel, KernelError> {
-        Kernel::new(file, text, kernel, Origin::python(file, text, kernel))
+        Kernel::new(file, text, kernel, Origin::python(tessera_lang::parse_file(file, text), kernel))
     }
 
     /// The function of a name in IR text of any level; `file` names the text in messages. Its interface says what it takes.
@@ -187,10 +188,16 @@ impl Kernel {
         hasher.update(&(file.len() as u64).to_le_bytes());
         hasher.update(file.as_bytes());
         hasher.update(text.as_bytes());
+        // What the file imports is part of what it says.
+        for source in origin.sources().iter().skip(1) {
+            hasher.update(&(source.text.len() as u64).to_le_bytes());
+            hasher.update(source.text.as_bytes());
+        }
         Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes() })
     }
 
-    /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file.
+    /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file, with the modules of its project that it
+    /// imports (`search_path.rs` says where they are looked for).
     pub fn from_file(path: impl AsRef<Path>, kernel: &str) -> Result<Kernel, KernelError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -199,7 +206,8 @@ impl Kernel {
         if path.extension().is_some_and(|extension| extension == "tir") {
             Kernel::from_ir(&name, &text, kernel)
         } else {
-            Kernel::from_source(&name, &text, kernel)
+            let parsed = tessera_lang::parse_project(&name, &text, &SearchPath::of(path));
+            Kernel::new(&name, &text, kernel, Origin::python(parsed, kernel))
         }
     }
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `TESSERA_THREADS` | threads that run blocks on the CPU; all cores when unset |
 //! | `TESSERA_CPU_LEVEL` | the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset |
-//! | `TESSERA_DEVICE` | the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset |
+//! | `TESSERA_DEVICE` | the default device: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when unset |
+//! | `TESSERA_PATH` | folders in which kernel files' imports are looked for, as `PATH` lists them; those of the file come first |
 //! | `TESSERA_CACHE` | the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset |
 //!
 //! Nothing else in the libraries reads the environment, `HOME` and `XDG_CACHE_HOME` apart (colours follow `NO_COLOR`, which the command line reads).
@@ -22,6 +23,8 @@ pub struct Knobs {
     pub cpu_level: Option<tessera_cpu::Level>,
     /// `TESSERA_DEVICE`.
     pub device: Option<DeviceName>,
+    /// `TESSERA_PATH`.
+    pub path: Vec<PathBuf>,
     /// `TESSERA_CACHE`, or the user's cache folder; none when it is `off`.
     pub cache: Option<PathBuf>,
 }
@@ -31,6 +34,8 @@ pub struct Knobs {
 pub enum DeviceName {
     /// `cpu`.
     Cpu,
+    /// `emu`: the PTX emulator.
+    Emu,
     /// `cuda`, `cuda:1`.
     Cuda(u32),
 }
@@ -61,6 +66,7 @@ pub struct KnobRow {
 const THREADS: &str = "TESSERA_THREADS";
 const CPU_LEVEL: &str = "TESSERA_CPU_LEVEL";
 const DEVICE: &str = "TESSERA_DEVICE";
+const PATH: &str = "TESSERA_PATH";
 const CACHE: &str = "TESSERA_CACHE";
 
 const ROWS: &[(&str, &str)] = &[
@@ -69,7 +75,8 @@ const ROWS: &[(&str, &str)] = &[
         CPU_LEVEL,
         "the most that CPU kernels use: `portable`, `avx2`, `avx2-vnni`, `avx512`, `avx512-vnni`; all there is when unset",
     ),
-    (DEVICE, "the default device: `cpu`, `cuda` or `cuda:N`; the best that works when unset"),
+    (DEVICE, "the default device: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when unset"),
+    (PATH, "folders in which kernel files' imports are looked for, as `PATH` lists them; those of the file come first"),
     (CACHE, "the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset"),
 ];
 
@@ -91,8 +98,9 @@ impl Knobs {
             tessera_cpu::Level::parse(&value).ok_or(KnobError { name: CPU_LEVEL, value, expected })
         });
         let device = get(DEVICE).map(|value| {
-            DeviceName::parse(&value).ok_or(KnobError { name: DEVICE, value, expected: "`cpu`, `cuda` or `cuda:N`" })
+            DeviceName::parse(&value).ok_or(KnobError { name: DEVICE, value, expected: "`cpu`, `emu`, `cuda` or `cuda:N`" })
         });
+        let path = get(PATH).map_or_else(Vec::new, |value| std::env::split_paths(&value).collect());
         let cache = match get(CACHE) {
             Some(value) if value == "off" => None,
             Some(value) => Some(PathBuf::from(value)),
@@ -101,7 +109,7 @@ impl Knobs {
                 user.or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache"))).map(|folder| folder.join("tessera"))
             }
         };
-        Ok(Knobs { threads: threads.transpose()?, cpu_level: cpu_level.transpose()?, device: device.transpose()?, cache })
+        Ok(Knobs { threads: threads.transpose()?, cpu_level: cpu_level.transpose()?, device: device.transpose()?, path, cache })
     }
 
     /// Every variable with its value in the environment.
@@ -129,10 +137,11 @@ impl Knobs {
 }
 
 impl DeviceName {
-    /// Reads `cpu`, `cuda` or `cuda:N`.
+    /// Reads `cpu`, `emu`, `cuda` or `cuda:N`.
     pub fn parse(text: &str) -> Option<DeviceName> {
         match text {
             "cpu" => Some(DeviceName::Cpu),
+            "emu" => Some(DeviceName::Emu),
             "cuda" => Some(DeviceName::Cuda(0)),
             _ => text.strip_prefix("cuda:")?.parse().ok().map(DeviceName::Cuda),
         }
@@ -142,6 +151,7 @@ impl DeviceName {
     pub fn open(self) -> Result<Device, tessera_driver::DriverError> {
         match self {
             DeviceName::Cpu => Ok(Device::Cpu),
+            DeviceName::Emu => Device::emulator(),
             DeviceName::Cuda(ordinal) => Device::cuda(ordinal),
         }
     }

@@ -23,9 +23,8 @@ pub(crate) enum Origin {
 pub(crate) type Refusal = (Vec<Diagnostic>, SourceMap);
 
 impl Origin {
-    /// The kernel of a name in a source text of the kernel language.
-    pub(crate) fn python(file: &str, text: &str, kernel: &str) -> Result<Origin, Refusal> {
-        let parsed = tessera_lang::parse_file(file, text);
+    /// The kernel of a name in a file of the kernel language.
+    pub(crate) fn python(parsed: ParsedFile, kernel: &str) -> Result<Origin, Refusal> {
         if parsed.has_errors() {
             let errors = parsed.diagnostics.iter().filter(|d| d.severity == Severity::Error).cloned().collect();
             return Err((errors, parsed.sources));

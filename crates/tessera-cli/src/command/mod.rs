@@ -13,6 +13,7 @@ mod emulation;
 pub(crate) mod findings;
 mod launch;
 pub(crate) mod list;
+pub(crate) mod manual;
 pub(crate) mod opt;
 mod progress;
 mod ranks;

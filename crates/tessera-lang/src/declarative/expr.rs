@@ -13,7 +13,7 @@ use super::stmts::unsupported;
 use super::{At, Closure, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
 use crate::diagnostics::id;
-use crate::file::Moment;
+use crate::file::{Definition, Moment};
 use crate::fixed::{self, Fixed, Outer};
 use crate::number::Num;
 use crate::written;
@@ -118,16 +118,28 @@ impl Walk<'_> {
                 )
             })?;
         }
-        match fixed::outer(self.file, &self.named, name).transpose()? {
-            Some(Outer::Fixed(value)) => Ok(Item::Fixed(value)),
-            Some(Outer::Function(function, moment)) => {
-                written::callable(self.file, &function, moment, span)?;
-                self.closure(&function, None, |walk, default| fixed::evaluate(walk.file, default, moment).map(Item::Fixed))
-            }
+        match fixed::outer(self.file, &self.named, name, span).transpose()? {
+            Some(outer) => self.outer(outer, span),
             None => Err(Box::new(
                 Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
                     .label("not found in this kernel or file"),
             )),
+        }
+    }
+
+    /// What module level of a file defines.
+    pub(super) fn defined(&mut self, definition: &Definition, span: Span) -> Res<Item> {
+        let outer = fixed::defined(self.file, definition)?;
+        self.outer(outer, span)
+    }
+
+    fn outer(&mut self, outer: Outer, span: Span) -> Res<Item> {
+        match outer {
+            Outer::Fixed(value) => Ok(Item::Fixed(value)),
+            Outer::Function(function, moment) => {
+                written::callable(self.file, &function, moment, span)?;
+                self.closure(&function, None, |walk, default| fixed::evaluate(walk.file, default, moment).map(Item::Fixed))
+            }
         }
     }
 
@@ -188,6 +200,9 @@ impl Walk<'_> {
     }
 
     fn attribute(&mut self, expr: &Expr, base: &Expr, member: &str, at: Span) -> Res<Item> {
+        if let Some(definition) = self.file.elsewhere(expr).filter(|_| !self.is_local(base)) {
+            return self.defined(definition, at);
+        }
         if let Some(path) = self.file.path_of(expr).filter(|_| !self.is_local(base)) {
             if path.starts_with("tessera.tile.") {
                 return Err(unknown_function(member, at));
@@ -381,7 +396,9 @@ impl Walk<'_> {
     }
 
     fn call(&mut self, expr: &Expr, function: &Expr, args: &[Arg]) -> Res<Item> {
-        if let ExprKind::Attribute(base, member) = &function.kind {
+        if let ExprKind::Attribute(base, member) = &function.kind
+            && (self.is_local(base) || self.file.elsewhere(function).is_none())
+        {
             if !self.is_local(base)
                 && let Some(path) = self.file.path_of(function)
             {
@@ -412,7 +429,7 @@ impl Walk<'_> {
             };
         }
         if let ExprKind::Name(name) = &function.kind {
-            let is_builtin = !self.is_local(function) && self.file.global(name, Moment::END).is_none();
+            let is_builtin = !self.is_local(function) && self.file.global(name, Moment::end(function.span.source)).is_none();
             if is_builtin && fixed::BUILTINS.contains(&name.as_str()) {
                 let fixed = self.fixed_args(args)?;
                 return fixed::builtin(name, &fixed, expr.span).map(Item::Fixed);

@@ -156,7 +156,7 @@ impl Walk<'_> {
             StmtKind::Return(_) => Err(misplaced_return(stmt.span)),
             StmtKind::Assert(test, message) => self.assertion(test, message.as_ref()),
             StmtKind::Function(function) => {
-                crate::written::undecorated(self.file, function, crate::file::Moment::END)?;
+                crate::written::undecorated(self.file, function, crate::file::Moment::end(stmt.span.source))?;
                 let scope = Some(self.frame().serial);
                 let item = self.closure(function, scope, |walk, default| walk.expr(default))?;
                 self.frame().locals.insert(function.name.name.clone(), item);

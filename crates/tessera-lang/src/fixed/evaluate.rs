@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use tessera_ir::Span;
 use tessera_types::DType;
 
 use super::Fixed;
@@ -69,16 +70,22 @@ pub(crate) enum Outer {
     Function(Arc<Function>, Moment),
 }
 
+/// What a definition of module level is: a function, or a value.
+pub(crate) fn defined(file: &ParsedFile, definition: &Definition) -> Res<Outer> {
+    match &definition.what {
+        Global::Function(function) => Ok(Outer::Function(function.clone(), definition.at)),
+        _ => lower::global_constant(file, definition).map(Outer::Fixed),
+    }
+}
+
 /// A name that a kernel does not bind itself: a value that the launch fixed, or what the file or the language has under it.
-pub(crate) fn outer(file: &ParsedFile, named: &IndexMap<String, Fixed>, name: &str) -> Option<Res<Outer>> {
+pub(crate) fn outer(file: &ParsedFile, named: &IndexMap<String, Fixed>, name: &str, span: Span) -> Option<Res<Outer>> {
     if let Some(value) = named.get(name) {
         return Some(Ok(Outer::Fixed(value.clone())));
     }
-    if let Some(Definition { what: Global::Function(function), at }) = file.global(name, Moment::END) {
-        return Some(Ok(Outer::Function(function.clone(), *at)));
-    }
-    if let Some(value) = lower::global_constant(file, name) {
-        return Some(value.map(Outer::Fixed));
+    let moment = Moment::end(span.source);
+    if let Some(definition) = file.global(name, moment) {
+        return Some(defined(file, definition));
     }
     let value = match DType::parse(name) {
         Some(dtype) => Fixed::DType(dtype),

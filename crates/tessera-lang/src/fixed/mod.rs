@@ -19,7 +19,7 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 pub(crate) use builtins::{BUILTINS, builtin};
-pub(crate) use evaluate::{Outer, evaluate, literal, of_path, outer};
+pub(crate) use evaluate::{Outer, defined, evaluate, literal, of_path, outer};
 pub(crate) use operate::{binary, compare, equal_items, fault, holds, item, position, slice, slice_positions, unary};
 pub(crate) use text::{format, method, repr, str_of};
 

@@ -11,7 +11,7 @@ use super::{Flow, Locals, Lowered, Lowerer, Res, signless, tile_type};
 use crate::annotation::{Annotation, ConstKind};
 use crate::args::{ArgType, ConstValue, LowerOptions};
 use crate::diagnostics::id;
-use crate::file::{Kernel, Param, ParsedFile};
+use crate::file::{Definition, Global, Kernel, Moment, Param, ParsedFile};
 use crate::number::Num;
 use crate::style::{Style, decorator_args, decorator_path};
 use crate::value::{Array, Binding, Dim, List, Tile, Val};
@@ -20,6 +20,10 @@ use crate::value::{Array, Binding, Dim, List, Tile, Val};
 pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], options: &LowerOptions) -> Res<Lowered> {
     let start = Span { source: file.source, start: 0, end: 0 };
     let Some(kernel) = file.kernels.get(name) else {
+        let moment = Moment::end(file.source);
+        if let Some(definition) = file.global(name, moment) {
+            return Err(no_kernel(file, name, definition));
+        }
         let names: Vec<String> = file.kernels.keys().map(|name| format!("`{name}`")).collect();
         let help = if names.is_empty() {
             "a kernel is a function with the decorator `@ct.kernel`".to_string()
@@ -50,6 +54,19 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
     }
     let module = Module { sources: file.sources.clone(), globals: Vec::new(), funcs: vec![lowerer.func] };
     Ok(Lowered { module, notes: lowerer.notes })
+}
+
+/// What a name stands for that is asked for as a kernel.
+fn no_kernel(file: &ParsedFile, name: &str, definition: &Definition) -> Box<Diagnostic> {
+    let error = |place: Span| Diagnostic::error(id::NO_KERNEL, place, format!("`{name}` is no kernel"));
+    Box::new(match &definition.what {
+        Global::Function(function) => error(function.name.span)
+            .label("this is a function without a kernel's decorator")
+            .help("write `@ct.kernel` (of `cuda.tile`) or `@tessera.kernel` before it"),
+        Global::Value(value, _) => error(value.span).label("this is a value").help("name a function with a kernel's decorator"),
+        Global::Unknown(what, place) => error(*place).label(format!("{what} binds it")).help("name a function with a kernel's decorator"),
+        Global::Import(target, import) => return file.lost(target, *import, *import),
+    })
 }
 
 impl Lowerer<'_> {
@@ -117,7 +134,10 @@ impl Lowerer<'_> {
         {
             let find =
                 |key: Option<&str>| args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some());
-            return match find(self.options.target.as_deref()).or_else(|| find(Some("default"))) {
+            // `sm_90` stands for `sm_90a`, too.
+            let target = self.options.target.as_deref();
+            let family = target.map(|name| name.trim_end_matches(['a', 'f']));
+            return match find(target).or_else(|| find(family)).or_else(|| find(Some("default"))) {
                 Some(arg) => self.expr(&arg.value),
                 None => Ok(Val::None),
             };

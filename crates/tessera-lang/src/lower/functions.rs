@@ -143,9 +143,15 @@ impl Lowerer<'_> {
             };
             locals.insert(param.name.name.clone(), binding);
         }
+        // A function of another module sees that module's names, all of them.
+        let moment = self.moment;
+        if moment.source() != function.span.source {
+            self.moment = Moment::end(function.span.source);
+        }
         self.enter(function.names.clone(), closure.scope, locals, false);
         let result = self.deeper(span, |lowerer| lowerer.stmts(&function.body));
         let frame = self.leave();
+        self.moment = moment;
         result.map_err(|error| {
             let told = error.secondary.iter().any(|label| label.text.starts_with("called from"));
             if told || function.name.name == "<lambda>" { error } else { Box::new(error.also(span, "called from here")) }

@@ -5,6 +5,7 @@ use tessera_ir::{Extent, Shape, Span};
 use super::names::missing_member;
 use super::{Lowerer, Res};
 use crate::builtins::{Builtin, Space};
+use crate::modules::Target;
 use crate::value::{Array, Dim, Tile, Val};
 
 /// Attributes that are not methods, by class.
@@ -21,6 +22,13 @@ impl Lowerer<'_> {
             Val::Module(path) => {
                 let path = format!("{path}.{name}");
                 return self.path(&path, span);
+            }
+            Val::Project(module, _) => {
+                let file = self.file;
+                return match file.member_of(*module, name) {
+                    Some(definition) => self.definition(definition, name, span),
+                    None => Err(file.lost(&Target::Member(*module, name.to_string()), span, span)),
+                };
             }
             Val::Array(array) => match name {
                 "dtype" => return Ok(Val::DType(array.dtype)),

@@ -22,7 +22,7 @@ mod loops;
 mod matrix;
 mod members;
 mod memory;
-mod names;
+pub(crate) mod names;
 mod operand;
 mod print;
 mod python;
@@ -50,7 +50,7 @@ use tessera_types::DType;
 use crate::args::{ArgType, LowerOptions};
 use crate::ast::{Expr, Names};
 use crate::diagnostics::id;
-use crate::file::{Moment, ParsedFile};
+use crate::file::{Definition, Moment, ParsedFile};
 use crate::fixed::Fixed;
 use crate::style::Style;
 use crate::value::{Binding, ScopeId, Tile, Val};
@@ -122,11 +122,11 @@ pub(crate) fn constant(file: &ParsedFile, expr: &Expr, moment: Moment) -> Res<Fi
     at_module_level(file, moment, |lowerer| lowerer.at(expr))
 }
 
-/// The compile-time value of a name of module level; `None` when nothing of that name is there.
-pub(crate) fn global_constant(file: &ParsedFile, name: &str) -> Option<Res<Fixed>> {
-    file.global(name, Moment::END)?;
-    let start = Span { source: file.source, start: 0, end: 0 };
-    Some(at_module_level(file, Moment::END, |lowerer| Ok((lowerer.name(name, start)?, start))))
+/// The compile-time value of a definition of module level.
+pub(crate) fn global_constant(file: &ParsedFile, definition: &Definition) -> Res<Fixed> {
+    let source = definition.at.source();
+    let start = Span { source, start: 0, end: 0 };
+    at_module_level(file, Moment::end(source), |lowerer| Ok((lowerer.definition(definition, &definition.name, start)?, start)))
 }
 
 fn at_module_level(file: &ParsedFile, moment: Moment, work: impl FnOnce(&mut Lowerer<'_>) -> Res<operand::At>) -> Res<Fixed> {
@@ -253,7 +253,7 @@ impl<'f> Lowerer<'f> {
             frames: Vec::new(),
             scopes: Vec::new(),
             globals: IndexMap::new(),
-            moment: Moment::END,
+            moment: Moment::end(span.source),
             cutile: matches!(style, Style::Block { cutile: true }),
             short_dtypes: !matches!(style, Style::Block { .. }),
             combining: None,

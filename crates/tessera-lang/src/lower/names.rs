@@ -6,7 +6,8 @@ use tessera_types::DType;
 use super::{Locals, Lowerer, Res};
 use crate::builtins::{Builtin, CLASSES, ENUMS, OPERATORS, REFUSED, Space, enum_member};
 use crate::diagnostics::id;
-use crate::file::Global;
+use crate::file::{Definition, Global};
+use crate::modules::{Target, public};
 use crate::number::Num;
 use crate::value::{ScopeId, Val};
 
@@ -83,7 +84,7 @@ impl Lowerer<'_> {
 
     fn unknown(&mut self, name: &str, span: Span) -> Box<Diagnostic> {
         let mut known: Vec<String> = self.frame().locals.keys().cloned().collect();
-        known.extend(self.file.global_names().map(str::to_string));
+        known.extend(self.file.global_names(self.moment.source()).map(str::to_string));
         known.extend(Builtin::ALL.iter().filter(|b| b.row().space == Space::Python).map(|b| b.row().name.to_string()));
         let error = Diagnostic::error(id::UNKNOWN_NAME, span, format!("the name `{name}` is not defined")).label("not found");
         Box::new(match closest(name, known.iter().map(String::as_str)) {
@@ -98,14 +99,29 @@ impl Lowerer<'_> {
     /// The value of a module-level name.
     fn global(&mut self, name: &str, span: Span) -> Res<Option<Val>> {
         let file = self.file;
-        let Some(definition) = file.global(name, self.moment) else { return Ok(None) };
-        let key = (name.to_string(), definition.at);
+        match file.global(name, self.moment) {
+            Some(definition) => self.definition(definition, name, span).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of a definition of module level, of any module, that is used under a name.
+    pub(crate) fn definition(&mut self, definition: &Definition, name: &str, span: Span) -> Res<Val> {
+        let key = (definition.name.clone(), definition.at);
         if let Some(value) = self.globals.get(&key) {
-            return Ok(Some(value.clone()));
+            return Ok(value.clone());
         }
         let used = |error: Box<Diagnostic>| Box::new(error.also(span, format!("`{name}` is used here")));
         let value = match &definition.what {
-            Global::Import(path) => self.path(path, span)?,
+            Global::Import(Target::Path(path), _) => self.path(path, span)?,
+            Global::Import(Target::Module(module), import) => match self.file.broken(*module) {
+                Some(error) => return Err(Box::new(error.clone().also(*import, "imported here"))),
+                None => Val::Project(*module, self.file.sources.get(*module).name.as_str().into()),
+            },
+            Global::Import(target, import) => {
+                let used = if span.start == span.end { *import } else { span };
+                return Err(self.file.lost(target, *import, used));
+            }
             Global::Function(function) => self.module_function(function, definition.at, span)?,
             Global::Value(expr, position) => {
                 let mut value = self.at_module(definition.at, |lowerer| lowerer.expr(expr)).map_err(used)?;
@@ -136,7 +152,7 @@ impl Lowerer<'_> {
         if !self.holds_tile(&value, &mut Vec::new()) {
             self.globals.insert(key, value.clone());
         }
-        Ok(Some(value))
+        Ok(value)
     }
 
     /// True when a value has a part that exists at run time; `seen` are scopes that were looked through.
@@ -167,6 +183,10 @@ impl Lowerer<'_> {
 
     /// What a dotted path with imports resolved stands for.
     pub(crate) fn path(&mut self, path: &str, span: Span) -> Res<Val> {
+        let path = &public(path.to_string());
+        if path.strip_prefix("cuda.tile.").is_some_and(|member| member.starts_with('_')) {
+            return Ok(Val::Module(path.as_str().into()));
+        }
         let member = path
             .strip_prefix("cuda.tile.")
             .map(|member| (member, true))
@@ -206,7 +226,7 @@ impl Lowerer<'_> {
             }
             _ => {}
         }
-        Ok(Val::Module(path.into()))
+        Ok(Val::Module(path.as_str().into()))
     }
 
     /// A member of `cuda.tile`, or of `tessera` when the flag is off.

@@ -149,47 +149,49 @@ impl Converter {
             py::Stmt::Raise(s) => StmtKind::Raise(s.exc.as_ref().map(|v| self.expr(v))),
             py::Stmt::Assert(s) => StmtKind::Assert(self.expr(&s.test), s.msg.as_ref().map(|v| self.expr(v))),
             py::Stmt::FunctionDef(s) => StmtKind::Function(Arc::new(self.function(s))),
-            py::Stmt::Import(s) => StmtKind::Import(
-                s.names
-                    .iter()
-                    .map(|alias| {
-                        let path = alias.name.id.to_string();
-                        let (name, path) = match &alias.asname {
-                            Some(name) => (name.id.to_string(), path),
-                            None => {
-                                let top = path.split('.').next().unwrap_or_default().to_string();
-                                (top.clone(), top)
-                            }
-                        };
-                        Import { name, path, span: self.span(alias.range()) }
-                    })
-                    .collect(),
-            ),
-            py::Stmt::ImportFrom(s) => StmtKind::Import(
-                s.names
-                    .iter()
-                    .map(|alias| {
-                        let module = s.module.as_ref().map_or("", |m| m.id.as_str());
-                        let dots = ".".repeat(s.level as usize);
-                        Import {
-                            name: alias.asname.as_ref().unwrap_or(&alias.name).id.to_string(),
-                            path: format!("{dots}{module}.{}", alias.name.id),
-                            span: self.span(alias.range()),
-                        }
-                    })
-                    .collect(),
-            ),
+            py::Stmt::Import(_) | py::Stmt::ImportFrom(_) => StmtKind::Import(self.imports(stmt)),
             py::Stmt::ClassDef(_) => StmtKind::Unsupported("`class`"),
             py::Stmt::Delete(_) => StmtKind::Unsupported("`del`"),
             py::Stmt::TypeAlias(_) => StmtKind::Unsupported("`type`"),
             py::Stmt::With(_) => StmtKind::Unsupported("`with`"),
             py::Stmt::Match(_) => StmtKind::Unsupported("`match`"),
+            // What is imported if it is there, and done without if it is not.
+            py::Stmt::Try(s) if s.body.iter().all(|stmt| matches!(stmt, py::Stmt::Import(_) | py::Stmt::ImportFrom(_))) => {
+                StmtKind::Import(s.body.iter().flat_map(|stmt| self.imports(stmt)).collect())
+            }
             py::Stmt::Try(_) => StmtKind::Unsupported("`try`"),
             py::Stmt::Global(_) => StmtKind::Unsupported("`global`"),
             py::Stmt::Nonlocal(_) => StmtKind::Unsupported("`nonlocal`"),
             py::Stmt::IpyEscapeCommand(_) => StmtKind::Unsupported("a shell escape"),
         };
         Stmt { kind, span: self.span(stmt.range()) }
+    }
+
+    /// The names that an import statement binds; none for other statements.
+    fn imports(&self, stmt: &py::Stmt) -> Vec<Import> {
+        match stmt {
+            py::Stmt::Import(s) => {
+                let import = |alias: &py::Alias| {
+                    let module = alias.name.id.to_string();
+                    let top = module.split('.').next().unwrap_or_default().to_string();
+                    let name = alias.asname.as_ref().map_or(top, |name| name.id.to_string());
+                    Import { name, level: 0, module, member: None, binds_top: alias.asname.is_none(), span: self.span(alias.range()) }
+                };
+                s.names.iter().map(import).collect()
+            }
+            py::Stmt::ImportFrom(s) => {
+                let import = |alias: &py::Alias| Import {
+                    name: alias.asname.as_ref().unwrap_or(&alias.name).id.to_string(),
+                    level: s.level,
+                    module: s.module.as_ref().map_or(String::new(), |module| module.id.to_string()),
+                    member: Some(alias.name.id.to_string()),
+                    binds_top: false,
+                    span: self.span(alias.range()),
+                };
+                s.names.iter().map(import).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// `elif` and `else` become nested `if`s, built from the last clause back so that long chains don't recurse.

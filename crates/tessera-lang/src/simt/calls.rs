@@ -32,7 +32,9 @@ impl Check<'_> {
             ExprKind::Subscript(base, index) => (&**base, Some(&**index)),
             _ => (function, None),
         };
-        if let ExprKind::Attribute(base, member) = &named.kind {
+        if let ExprKind::Attribute(base, member) = &named.kind
+            && (self.is_local(base) || self.file.elsewhere(named).is_none())
+        {
             if !self.is_local(base)
                 && let Some(path) = self.file.path_of(named)
             {
@@ -80,7 +82,7 @@ impl Check<'_> {
 
     /// True for a name that neither a variable nor the module has, and so is Python's.
     pub(super) fn is_python(&mut self, name: &str, at: &Expr) -> bool {
-        !self.is_local(at) && self.file.global(name, Moment::END).is_none()
+        !self.is_local(at) && self.file.global(name, Moment::end(at.span.source)).is_none()
     }
 
     /// A Python built-in, on compile-time values or on run-time ones; `None` when the name is none.

@@ -11,6 +11,7 @@ use super::program::{Expression, ExpressionKind, Memory, Statement};
 use super::{Check, Held, Settled};
 use crate::ast::{Expr, ExprKind, Function, Names, Stmt, StmtKind};
 use crate::diagnostics::id;
+use crate::file::Definition;
 use crate::fixed::{self, Fixed, Outer};
 use crate::lower::Res;
 use crate::number::Num;
@@ -171,16 +172,28 @@ impl Check<'_> {
                 )
             })?;
         }
-        match fixed::outer(self.file, &self.named, name).transpose()? {
-            Some(Outer::Fixed(value)) => Ok(Item::Fixed(value)),
-            Some(Outer::Function(function, moment)) => {
-                written::callable(self.file, &function, moment, span)?;
-                self.closure(&function, None, |check, default| fixed::evaluate(check.file, default, moment).map(Item::Fixed))
-            }
+        match fixed::outer(self.file, &self.named, name, span).transpose()? {
+            Some(outer) => self.outer(outer, span),
             None => Err(Box::new(
                 Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
                     .label("not found in this kernel or file"),
             )),
+        }
+    }
+
+    /// What module level of a file defines.
+    pub(super) fn defined(&mut self, definition: &Definition, span: Span) -> Res<Item> {
+        let outer = fixed::defined(self.file, definition)?;
+        self.outer(outer, span)
+    }
+
+    fn outer(&mut self, outer: Outer, span: Span) -> Res<Item> {
+        match outer {
+            Outer::Fixed(value) => Ok(Item::Fixed(value)),
+            Outer::Function(function, moment) => {
+                written::callable(self.file, &function, moment, span)?;
+                self.closure(&function, None, |check, default| fixed::evaluate(check.file, default, moment).map(Item::Fixed))
+            }
         }
     }
 

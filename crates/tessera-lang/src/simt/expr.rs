@@ -397,6 +397,9 @@ impl Check<'_> {
     }
 
     fn attribute(&mut self, expr: &Expr, base: &Expr, member: &str, span: Span) -> Res<Item> {
+        if let Some(definition) = self.file.elsewhere(expr).filter(|_| !self.is_local(base)) {
+            return self.defined(definition, span);
+        }
         if let Some(path) = self.file.path_of(expr).filter(|_| !self.is_local(base)) {
             if path.starts_with("tessera.tile.") {
                 return Err(super::calls::unknown_function(member, span));

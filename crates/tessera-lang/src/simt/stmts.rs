@@ -153,7 +153,7 @@ impl Check<'_> {
                 }
             },
             StmtKind::Function(function) => {
-                written::undecorated(self.file, function, crate::file::Moment::END)?;
+                written::undecorated(self.file, function, crate::file::Moment::end(stmt.span.source))?;
                 let scope = Some(self.frame().serial);
                 let item = self.closure(function, scope, |check, default| {
                     Ok(match check.expr(default)? {
