@@ -202,7 +202,10 @@ impl ParsedFile {
         if self.scopes.len() > MAX_MODULES {
             let start = Span { source, start: 0, end: 0 };
             let message = format!("more than {MAX_MODULES} modules are imported, one from the other");
-            self.fail(source, Diagnostic::error(id::IMPORT, start, message).help("import what kernels need from smaller modules"));
+            self.fail(
+                source,
+                Diagnostic::error(id::IMPORT, start, message).help("import what kernels need from smaller modules"),
+            );
             return source;
         }
         let text = self.sources.get(source).text.clone();
@@ -254,9 +257,7 @@ impl ParsedFile {
     /// What a module has under a name when it is complete, or its submodule of that name.
     fn member(&self, module: SourceId, name: &str) -> Option<&Definition> {
         // `from . import a` in a package's own file means the submodule.
-        let is_itself = |definition: &&Definition| {
-            matches!(&definition.what, Global::Import(Target::Member(from, own), _) if *from == module && own == name)
-        };
+        let is_itself = |definition: &&Definition| matches!(&definition.what, Global::Import(Target::Member(from, own), _) if *from == module && own == name);
         let own = self.own(name, Moment::end(module)).filter(|definition| !is_itself(definition));
         own.or_else(|| self.scopes.get(&module)?.submodules.get(name))
     }
@@ -288,7 +289,9 @@ impl ParsedFile {
                 let start = Span { source: *module, start: 0, end: 0 };
                 if self.member(*module, name).is_some() {
                     let error = Diagnostic::error(id::IMPORT, used, format!("the imports of `{name}` go round"));
-                    return told(error.label("needed here").also(start, "this module imports it, too").help("define it in one module"));
+                    return told(
+                        error.label("needed here").also(start, "this module imports it, too").help("define it in one module"),
+                    );
                 }
                 let error = Diagnostic::error(id::IMPORT, used, format!("`{file}` has no `{name}`")).label("needed here");
                 let names = self.scopes.get(module).into_iter().flat_map(|scope| scope.globals.keys().map(String::as_str));

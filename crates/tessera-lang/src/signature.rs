@@ -125,7 +125,9 @@ fn element(file: &ParsedFile, expr: &Expr) -> Res<Element> {
     let known = evaluate(file, expr, Moment::end(expr.span.source));
     match (known, &expr.kind) {
         (Ok(Fixed::DType(dtype)), _) => Ok(Element::Known(dtype)),
-        (Err(_), ExprKind::Name(name)) if file.global(name, Moment::end(expr.span.source)).is_none() => Ok(Element::Variable(name.clone())),
+        (Err(_), ExprKind::Name(name)) if file.global(name, Moment::end(expr.span.source)).is_none() => {
+            Ok(Element::Variable(name.clone()))
+        }
         _ => Err(tensor_form(expr.span)),
     }
 }
@@ -140,12 +142,18 @@ fn tensor(file: &ParsedFile, whole: &Expr, index: &Expr) -> Res<Spec> {
     let axis = |expr: &Expr| match &expr.kind {
         ExprKind::Str(name) if is_identifier(name) => Ok(AxisSpec::Named(name.clone())),
         ExprKind::Name(name)
-            if matches!(file.global(name, Moment::end(expr.span.source)), None | Some(Definition { what: Global::Import(..), .. }))
-                && axes.len() == 1 =>
+            if matches!(
+                file.global(name, Moment::end(expr.span.source)),
+                None | Some(Definition { what: Global::Import(..), .. })
+            ) && axes.len() == 1 =>
         {
             Ok(AxisSpec::Rest(name.clone()))
         }
-        _ => match evaluate(file, expr, Moment::end(expr.span.source)).ok().and_then(|value| value.as_int()).and_then(|n| u32::try_from(n).ok()) {
+        _ => match evaluate(file, expr, Moment::end(expr.span.source))
+            .ok()
+            .and_then(|value| value.as_int())
+            .and_then(|n| u32::try_from(n).ok())
+        {
             Some(extent) if extent > 0 => Ok(AxisSpec::Extent(extent)),
             _ => Err(Box::new(
                 Diagnostic::error(id::TENSOR, expr.span, "an axis is a name in quotes or a positive size")

@@ -42,8 +42,8 @@ use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
 use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal};
-use crate::search_path::SearchPath;
 use crate::ranks::ExchangeError;
+use crate::search_path::SearchPath;
 use crate::value::Value;
 use crate::written::written_params;
 

@@ -64,7 +64,9 @@ fn no_kernel(file: &ParsedFile, name: &str, definition: &Definition) -> Box<Diag
             .label("this is a function without a kernel's decorator")
             .help("write `@ct.kernel` (of `cuda.tile`) or `@tessera.kernel` before it"),
         Global::Value(value, _) => error(value.span).label("this is a value").help("name a function with a kernel's decorator"),
-        Global::Unknown(what, place) => error(*place).label(format!("{what} binds it")).help("name a function with a kernel's decorator"),
+        Global::Unknown(what, place) => {
+            error(*place).label(format!("{what} binds it")).help("name a function with a kernel's decorator")
+        }
         Global::Import(target, import) => return file.lost(target, *import, *import),
     })
 }

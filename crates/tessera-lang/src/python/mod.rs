@@ -175,7 +175,14 @@ impl Converter {
                     let module = alias.name.id.to_string();
                     let top = module.split('.').next().unwrap_or_default().to_string();
                     let name = alias.asname.as_ref().map_or(top, |name| name.id.to_string());
-                    Import { name, level: 0, module, member: None, binds_top: alias.asname.is_none(), span: self.span(alias.range()) }
+                    Import {
+                        name,
+                        level: 0,
+                        module,
+                        member: None,
+                        binds_top: alias.asname.is_none(),
+                        span: self.span(alias.range()),
+                    }
                 };
                 s.names.iter().map(import).collect()
             }
