@@ -22,7 +22,7 @@ fn run(body: &str) -> Vec<Finding> {
     ret;
 }}
 .func (.reg .b32 %y) same(.reg .b32 %x, .reg .b64 %wide)
-{
+{{
     .reg .pred %p;
     .reg .b32 %low;
     cvt.u32.u64 %low, %wide;
@@ -33,7 +33,7 @@ fn run(body: &str) -> Vec<Finding> {
 ZERO:
     mov.b32 %y, 0;
     ret;
-}
+}}
 .visible .entry k(.param .u64 data)
 {{
     .local .align 8 .b8 frame[16];
