@@ -143,7 +143,7 @@ pub(crate) fn compiled(file: &ParsedFile, kernel: &str, args: &Args) -> Compiled
 
 /// A kernel file of the library.
 pub(crate) fn file(name: &str) -> ParsedFile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tessera-ops/kernels").join(name);
     parse_file(name, &std::fs::read_to_string(path).expect("the kernel's file"))
 }
 
