@@ -107,5 +107,10 @@ fn run(command: Command) -> Outcome {
 
 /// Whether what goes to the terminal may have colours.
 fn colours() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    is_live() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Whether somebody watches a terminal that can write a line again.
+fn is_live() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }

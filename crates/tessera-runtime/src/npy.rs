@@ -8,6 +8,7 @@
 //! | `|b1` | `b1` |
 //! | `|i1 <i2 <i4 <i8`, `|u1 <u2 <u4 <u8`, also `>` | `i8` ... `u64` |
 //! | `<f2 <f4 <f8`, also `>` | `f16 f32 f64` |
+//! | `<u2`, where the caller says `bf16` ([`read_as`]) | `bf16` |
 //! | `<V2` (what NumPy writes for `ml_dtypes.bfloat16`) | `bf16` |
 //! | `<f1` (what it writes for `float8_e5m2`) | `f8e5m2` |
 //! | `[('float8_e4m3fn', '|V1')]`, with any name of a type | that type |
@@ -59,7 +60,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<Tensor, FileError> {
 }
 
 /// Reads a file whose elements have a known type: decides what `|V1` means, and takes `|u1` as codes of a type that has no name
-/// in NumPy; other types must agree.
+/// in NumPy, `<u2` as `bf16`; other types must agree.
 pub fn read_as(path: impl AsRef<Path>, dtype: DType) -> Result<Tensor, FileError> {
     read_with(path.as_ref(), Some(dtype))
 }
@@ -195,7 +196,8 @@ fn element_type(header: &Header, wanted: Option<DType>) -> Result<DType, FormatE
         (Kind::Signed, 4) => Some(DType::I32),
         (Kind::Signed, 8) => Some(DType::I64),
         (Kind::Unsigned, 1) => Some(wanted.filter(|dtype| has_no_name(*dtype)).unwrap_or(DType::U8)),
-        (Kind::Unsigned, 2) => Some(DType::U16),
+        // What NumPy cannot name is kept as integers of its width by those without ml_dtypes.
+        (Kind::Unsigned, 2) => Some(wanted.filter(|dtype| *dtype == DType::BF16).unwrap_or(DType::U16)),
         (Kind::Unsigned, 4) => Some(DType::U32),
         (Kind::Unsigned, 8) => Some(DType::U64),
         (Kind::Float, 1) => Some(DType::F8E5M2),

@@ -18,7 +18,7 @@ use tessera::types::TimeLimit;
 
 use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
-use crate::command::emulation::{Opened, open};
+use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::launch::library_options;
 use crate::command::progress::Telling;
 use crate::command::subjects::{is_kernel, kernels, suite};
@@ -73,7 +73,7 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
 
 /// Options that mean something elsewhere alone.
 fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
-    let is_emulated = arguments.device.as_deref() == Some("emu");
+    let is_emulated = is_emulator(arguments.device.as_deref())?;
     let is_chip = !is_emulated && !opened.device.is_cpu();
     let given = [
         ("--timing", arguments.timing.is_some() && !is_chip, "launches are timed in several ways on a CUDA device alone"),

@@ -1,7 +1,6 @@
 //! `tessera check`: are results right? Operators against their f64 references here, one kernel of a file in `check_kernel.rs`.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use tessera::types::TimeLimit;
 use crate::arguments::Check;
 use crate::command::bench::{selection, sizes_named};
 use crate::command::check_kernel::check_kernel;
-use crate::command::emulation::{Opened, open};
+use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
 use crate::command::launch::library_options;
 use crate::command::tolerance::Tolerance;
@@ -125,7 +124,7 @@ fn check_operators(arguments: &Check) -> Outcome {
         // A fault takes an emulated device with it, and the next case gets another; a chip's can't be had again in this process.
         let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
         if matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
-            if arguments.device.as_deref() != Some("emu") {
+            if !is_emulator(arguments.device.as_deref())? {
                 lost = Some(library.cases().len() - number - 1);
                 break;
             }
@@ -178,7 +177,7 @@ fn is_left_out(outcome: &Result<GateReport, Fault>) -> bool {
 }
 
 fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
-    if is_json || !std::io::stderr().is_terminal() {
+    if is_json || !crate::is_live() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");

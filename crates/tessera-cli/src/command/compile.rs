@@ -7,7 +7,7 @@ use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
 use tessera::runtime::Kernel;
 use tessera::runtime::argspec;
-use tessera::types::{Arch, Target};
+use tessera::types::Target;
 
 use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
@@ -120,12 +120,11 @@ fn told(arguments: &Compile, data: Value) -> Outcome {
 /// The kernel for the GPU that `--target` names.
 fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOptions) -> Result<DeviceCompiled, Failure> {
     let name = options.target.as_deref().unwrap_or("cpu");
-    let arch: Arch = name.parse().map_err(|_| {
-        Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name an architecture: `--target sm_90a`"))
-    })?;
+    let target = Target::parse(name)
+        .map_err(|_| Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name a target: `--target sm_90a`")))?;
     let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
     let device =
-        compile_for(&compiled, arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
+        compile_for(&compiled, target.arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
     remark(device.remark().as_ref(), &compiled.module.sources);
     Ok(device)
 }

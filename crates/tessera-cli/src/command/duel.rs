@@ -1,6 +1,6 @@
 //! `tessera compare --run`: two sides are measured in turn until the verdict is sure.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -137,7 +137,7 @@ struct Telling {
 
 impl Telling {
     fn new(json: bool, options: DuelOptions) -> Telling {
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = crate::is_live();
         let bar = match terminal && !json {
             true => ProgressBar::new_spinner().with_style(
                 ProgressStyle::with_template("{spinner} {elapsed} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tessera::emu::{Class, Console, EmuOptions, LaunchOptions, Launched, Schedule, Suppressions};
-use tessera::runtime::Device;
+use tessera::runtime::{Device, DeviceName, Knobs};
 use tessera::types::{Device as Product, TimeLimit};
 
 use crate::arguments::{Emulation, FailOn};
@@ -29,11 +29,12 @@ pub(crate) fn open(
     (emulation, limit): (&Emulation, TimeLimit),
     seed: Option<u64>,
 ) -> Result<Opened, Failure> {
-    if asked == Some("emu") {
+    if is_emulator(asked)? {
+        let reason = if asked.is_some() { "asked for" } else { "`TESSERA_DEVICE` asks for it" };
         let options = options(emulation, limit, seed.unwrap_or_default())?;
         let judge = Judge::new(&options.launch, emulation);
         let (device, console) = Device::watched_emulator(&options).map_err(Failure::environment)?;
-        return Ok(Opened { device, reason: "asked for".to_string(), checked: false, judge, console: Some(console) });
+        return Ok(Opened { device, reason: reason.to_string(), checked: false, judge, console: Some(console) });
     }
     if let Some((name, _)) = emulation.given().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("`{name}` is for the emulator\nhelp: add `--device emu`")));
@@ -45,6 +46,14 @@ pub(crate) fn open(
         return Err(Failure::usage(format!("{device} cannot run checked\n{help}")));
     }
     Ok(Opened { device, reason, checked, judge: Judge::default(), console: None })
+}
+
+/// Whether the emulator is the device that the command line, or without it the environment, asks for.
+pub(crate) fn is_emulator(asked: Option<&str>) -> Result<bool, Failure> {
+    match asked {
+        Some(name) => Ok(name == "emu"),
+        None => Ok(Knobs::from_env().map_err(Failure::environment)?.device == Some(DeviceName::Emu)),
+    }
 }
 
 impl Emulation {

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use tessera::compile::{named_pipeline, passes, pipeline_names};
 use tessera::ir::{Level, Pass, PassManager, PrintAfter, text, verify};
-use tessera::types::Arch;
+use tessera::types::{Arch, Target};
 
 use crate::arguments::Opt;
 use crate::difference::difference;
@@ -31,6 +31,10 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
         return Err(Failure::diagnostics(&diagnostics, &module.sources));
     }
 
+    if arguments.pipeline.as_deref() == Some("tile") && module.funcs.iter().any(|func| func.level == Level::Schedule) {
+        // They work on tiles that are spread over threads.
+        pipeline.splice(0..0, passes::find("layouts"));
+    }
     if arguments.pipeline.as_deref() == Some("default") && module.funcs.iter().all(|func| func.level == Level::Tile) {
         // What was spread over threads is past the passes of block programs.
         pipeline = named_pipeline("tile").unwrap_or_default();
@@ -81,9 +85,10 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
 }
 
 fn target(name: &str) -> Result<Arch, Failure> {
-    name.parse().map_err(|_| {
+    Target::parse(name).map(|target| target.arch).map_err(|_| {
         let known: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
-        Failure::usage(format!("`{name}` is not a target\nhelp: the targets are {}", known.join(", ")))
+        let help = format!("the targets are {}, and the products of `tessera list targets`", known.join(", "));
+        Failure::usage(format!("`{name}` is not a target\nhelp: {help}"))
     })
 }
 

@@ -1,6 +1,5 @@
 //! How far a `bench` is, on the standard error stream: a bar on a terminal, a line now and then elsewhere.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,7 +24,7 @@ pub(crate) struct Telling {
 
 impl Telling {
     pub(crate) fn new(wanted: bool) -> Telling {
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = crate::is_live();
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = if wanted && terminal { ProgressBar::new(1).with_style(style) } else { ProgressBar::hidden() };
         let (begun, lines) = (Instant::now(), wanted && !terminal);

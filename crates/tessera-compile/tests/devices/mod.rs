@@ -9,7 +9,7 @@ use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{HiddenParam, IndexType, Level, Module, ParamKind, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
-use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+use tessera_types::{Arch, DType, Device, FloatFormat, Overflow, Rounding};
 
 /// A launch argument.
 #[derive(Clone, Debug)]
@@ -203,7 +203,10 @@ pub(crate) fn printed_with(
 ) -> Result<String, String> {
     let text = kernel.ptx();
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
-    let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..EmuOptions::default() }).map_err(|e| explain(&e))?;
+    // A chip that runs the module: what ends in `a` is for one chip alone.
+    let product = Device::ALL.iter().rfind(|product| product.arch.name() == kernel.image.target);
+    let machine = product.map_or_else(EmuOptions::default, |product| EmuOptions { device: product.name.into(), ..EmuOptions::default() });
+    let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..machine.clone() }).map_err(|e| explain(&e))?;
     let module = emulator.load(&text).map_err(|e| explain(&e))?;
     let mut params = Params::new();
     let mut pointers = Vec::new();
@@ -228,7 +231,7 @@ pub(crate) fn printed_with(
             _ => return Err("an argument that does not fit".to_string()),
         }
     }
-    let table = tessera_emu::driver(&EmuOptions::default()).map_err(|e| explain(&e))?;
+    let table = tessera_emu::driver(&machine).map_err(|e| explain(&e))?;
     for hidden in &kernel.image.hidden {
         let plan = match hidden {
             HiddenParam::TensorMap(plan) => plan,

@@ -283,7 +283,7 @@ mod tests {
         let (open, deep) = ("[".repeat(99), format!("{}{}", "[".repeat(99), "]".repeat(99)));
         for (text, part) in [
             ("{1, 2", "neither a number"),
-            ("{[1}", "closes nothing"),
+            ("{[1}", "`]` is missing"),
             ("f33(1)", "nothing that is known"),
             ("f32(a)", "is no number"),
             ("bytes(0)", "two hexadecimal digits"),
