@@ -123,8 +123,8 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
     let target = Target::parse(name)
         .map_err(|_| Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name a target: `--target sm_90a`")))?;
     let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
-    let device =
-        compile_for(&compiled, target.arch, options.level).map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
+    let device = compile_for(&compiled, target.arch, options.level)
+        .map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
     remark(device.remark().as_ref(), &compiled.module.sources);
     Ok(device)
 }

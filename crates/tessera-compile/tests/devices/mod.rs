@@ -205,7 +205,8 @@ pub(crate) fn printed_with(
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     // A chip that runs the module: what ends in `a` is for one chip alone.
     let product = Device::ALL.iter().rfind(|product| product.arch.name() == kernel.image.target);
-    let machine = product.map_or_else(EmuOptions::default, |product| EmuOptions { device: product.name.into(), ..EmuOptions::default() });
+    let machine =
+        product.map_or_else(EmuOptions::default, |product| EmuOptions { device: product.name.into(), ..EmuOptions::default() });
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..machine.clone() }).map_err(|e| explain(&e))?;
     let module = emulator.load(&text).map_err(|e| explain(&e))?;
     let mut params = Params::new();

@@ -129,13 +129,15 @@ impl<'m> Builder<'m> {
     fn copy(&mut self, to: Reg, from: u32) {
         let map = if to.wide { float::one_64("mov", Flags::default()) } else { float::one("mov", Flags::default()) };
         if let Some(map) = map {
-            // What is handed over is no operand of the call itself, whose results are all that it writes.
+            // What is handed over is no operand of the call itself, which else would count as writing it whole.
             let Meta { line, loc, .. } = self.current;
             let mnemonic = self.current.mnemonic.clone();
             let own = Meta { line, loc, mnemonic, reads: smallvec![from], writes: smallvec![to.slot], ..Meta::default() };
             let call = std::mem::replace(&mut self.current, own);
             self.push(Op::Map { run: map.run, to, from: [from; 4] }, self.guard);
             self.current = call;
+            self.current.reads.retain(|slot| *slot != from);
+            self.current.writes.retain(|slot| *slot != to.slot);
             for op in std::mem::take(&mut self.after) {
                 self.push(op, self.guard);
             }
