@@ -26,7 +26,7 @@ fn run(body: &str) -> Vec<Finding> {
     .reg .pred %p;
     .reg .b32 %low;
     cvt.u32.u64 %low, %wide;
-    or.b32 %low, %low, 1;
+    add.u32 %low, %low, 1;
     setp.eq.u32 %p, %low, 0;
     @%p bra ZERO;
     mov.b32 %y, %x;
