@@ -8,11 +8,12 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(results) = Results::parse(bytes) else { return };
     table(&results);
     footer(&results);
-    if let Ok(comparison) = compare(&results, &results, CompareOptions::default()) {
+    let side = [results];
+    if let Ok(comparison) = compare(&side, &side, CompareOptions::default()) {
         report::comparison_markdown(&comparison);
     }
-    let results = [results];
-    report::csv(&results);
-    report::markdown(&results);
-    let _ = report::html(&results, 0);
+    let sources = side.map(|results| report::Source { name: "results.jsonl".into(), results });
+    report::csv(&sources);
+    report::markdown(&sources);
+    let _ = report::html(&sources, 0);
 });
