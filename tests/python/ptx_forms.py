@@ -2,7 +2,7 @@
 
 A group is a kernel: each thread loads its words, runs instructions and stores their results. `ptx_forms_*.py` hold the groups, each with a
 function that computes the results from the words in Python integers and NumPy, written after the PTX ISA's own semantics. TESSERA runs
-them on the emulator (`tessera emu`), `cuda` on a GPU through its driver, so that the meaning itself is checked.
+them on the emulator (`tessera emu`), `cuda` on a GPU through its driver, so that the meaning itself is checked. What was found is left in FOLDER.
 """
 import ctypes
 import os
@@ -116,6 +116,7 @@ def main():
     for group in groups:
         try:
             found = gpu.run(group) if gpu else emulated(where, folder, group)
+            np.save(os.path.join(folder, group.name + "_found.npy"), found)
         except RuntimeError as error:
             print(f"{group.name}: {error}")
             failed += 1

@@ -102,38 +102,103 @@ def quad_pairs(Group, d_ty, c_ty, a_row, b_row):
     return Group(f"mma_m8n8k4_{d_ty}_{c_ty}_{layout(a_row)}_{layout(b_row)}", body, rows, count(d_ty), reference)
 
 
-def sparse(Group, shape, ty, selector, b_ty=None):
-    """`mma.sp::ordered_metadata`: half of A is stored, its places are the metadata's."""
-    b_ty = b_ty or ty
-    k = int(shape.split("k")[1])
-    source = random.Random(f"{shape}{ty}{selector}")
-    d_ty = "s32" if ty[0] in "us" else "f32"
-    dense = [[0] * k for _ in range(16)]
-    stored, fields = [[] for _ in range(16)], [[] for _ in range(16)]
-    for row in range(16):
+def placed(source, fields, ty, selector):
+    """Each thread's register of metadata. Two bits a field, the rows g and g + 8 in the threads of quad g.
+
+    Of elements of 8 and 4 bits an even thread has 32 bits of row g and the next one those of row g + 8; of wider ones a thread has
+    16 bits of row g, and those of row g + 8 above them. An H200 said so.
+    """
+    metadata = [source.getrandbits(32) for _ in range(LANES)]
+    join = lambda part: sum(field << (2 * i) for i, field in enumerate(part))
+    for g in range(8):
+        if bits_of(ty) <= 8:
+            for piece in range(len(fields[0]) // 16):
+                for upper in range(2):
+                    metadata[4 * g + 2 * (selector + piece) + upper] = join(fields[g + 8 * upper][16 * piece:16 * piece + 16])
+        else:
+            pieces = max(len(fields[0]) // 8, 1)
+            for piece in range(pieces):
+                low, high = (join(fields[row][8 * piece:8 * piece + 8]) for row in (g, g + 8))
+                metadata[4 * g + (selector * pieces + piece) % 4] = low | high << 16
+    return metadata
+
+
+def halved(source, rows, k, ty):
+    """Rows of `k` elements, half of them nought; those that are stored, and the fields that say where they stood."""
+    dense = [[0] * k for _ in range(rows)]
+    stored, fields = [[] for _ in range(rows)], [[] for _ in range(rows)]
+    for row in range(rows):
         if ty == "tf32":
             for start in range(0, k, 2):
                 at = source.randrange(2)
                 dense[row][start + at] = small(source, ty)
                 stored[row].append(dense[row][start + at])
                 fields[row] += [2, 3] if at else [0, 1]
-        else:
-            wide = 2 if bits_of(ty) == 4 else 1
-            for start in range(0, k, 4 * wide):
-                places = sorted(source.sample(range(4), 2))
-                fields[row] += places
-                for place in places:
-                    for element in range(wide):
-                        at = start + place * wide + element
-                        dense[row][at] = small(source, ty)
-                        stored[row].append(dense[row][at])
-    # Two bits a field, 16 bits of a row in each of the quad's threads that hold metadata: rows g low, g + 8 high.
-    metadata = [source.getrandbits(32) for _ in range(LANES)]
-    pieces = max(len(fields[0]) // 8, 1)
-    for g in range(8):
-        for piece in range(pieces):
-            half = [sum(field << (2 * i) for i, field in enumerate(fields[row][8 * piece:8 * piece + 8])) for row in (g, g + 8)]
-            metadata[4 * g + (selector * pieces + piece) % 4] = half[0] | half[1] << 16
+            continue
+        wide = 2 if bits_of(ty) == 4 else 1
+        for start in range(0, k, 4 * wide):
+            places = sorted(source.sample(range(4), 2))
+            fields[row] += places
+            for place in places:
+                for element in range(wide):
+                    at = start + place * wide + element
+                    dense[row][at] = small(source, ty)
+                    stored[row].append(dense[row][at])
+    return dense, stored, fields
+
+
+def sparse_group(Group, k, ty, selector):
+    """`wgmma.mma_async.sp` of m64n8: A of four warps in registers, B in shared memory as core matrices of 8 rows of 16 bytes."""
+    source = random.Random(f"wgmma{k}{ty}{selector}")
+    d_ty = "s32" if ty[0] in "us" else "f32"
+    dense, stored, fields = halved(source, 64, k, ty)
+    b = [[small(source, ty) for _ in range(k)] for _ in range(8)]
+    per_core = 128 // bits_of(ty)
+    cores = [packed(b[n][core * per_core:(core + 1) * per_core], ty) for core in range(k // per_core) for n in range(8)]
+    memory = [word for core in cores for word in core]
+    memory += [0] * (-len(memory) % 128)
+    rows = []
+    for warp in range(4):
+        own = slice(16 * warp, 16 * warp + 16)
+        metadata, a_own = placed(source, fields[own], ty, selector), fragment(stored[own], ty, 16, k // 2, True)
+        for lane in range(LANES):
+            each = len(memory) // 128
+            at = (warp * LANES + lane) * each
+            rows.append(a_own[lane] + [metadata[lane]] + memory[at:at + each])
+    na, each = len(a_own[0]), len(memory) // 128
+    bank = "%r" if d_ty == "s32" else "%f"
+    body = f"    mov.u32 %r50, tile;\n    mad.lo.u32 %r51, %thread, {4 * each}, %r50;\n"
+    body += "".join(f"    st.shared.b32 [%r51+{4 * i}], %i{na + 1 + i};\n" for i in range(each))
+    body += "    fence.proxy.async.shared::cta;\n    bar.sync 0;\n"
+    # Core matrices stand 128 bytes apart along K; there is one along N.
+    body += "    shr.u32 %r50, %r50, 4;\n    cvt.u64.u32 %d0, %r50;\n"
+    body += f"    or.b64 %d0, %d0, {(128 >> 4) << 16 | (256 >> 4) << 32};\n"
+    body += "    wgmma.fence.sync.aligned;\n"
+    take = lambda first, number, own="%i": "{" + ", ".join(f"{own}{first + i}" for i in range(number)) + "}"
+    # Signs of A and B (of floating types), and whether B lies the other way (of 16 bits).
+    tail = {"s32": "", "f32": ", 1, 1"}[d_ty] + (", 0" if bits_of(ty) == 16 else "")
+    types = f"{d_ty}.{ty}.{ty}"
+    body += "    setp.ne.u32 %p0, 0, 0;\n"
+    body += f"    wgmma.mma_async.sp.sync.aligned.m64n8k{k}.{types} {take(0, 4, bank)}, {take(0, na)}, %d0, %i{na}, {selector}, %p0{tail};\n"
+    body += "    wgmma.commit_group.sync.aligned;\n    wgmma.wait_group.sync.aligned 0;\n"
+    body += "".join(f"    mov.b32 %o{i}, {bank}{i};\n" for i in range(4))
+
+    def reference(_):
+        product = np.array(dense) @ np.array(b).T
+        place = lambda thread, i: (16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2), 2 * (thread % 4) + i % 2)
+        return np.array([[code(product[place(thread, i)], d_ty) for i in range(4)] for thread in range(128)], np.uint64)
+
+    return Group(f"wgmma_sp_k{k}_{ty}_{selector}", body, rows, 4, reference, variables=".shared .align 128 .b8 tile[4096];")
+
+
+def sparse(Group, shape, ty, selector, b_ty=None):
+    """`mma.sp::ordered_metadata`: half of A is stored, its places are the metadata's."""
+    b_ty = b_ty or ty
+    k = int(shape.split("k")[1])
+    source = random.Random(f"{shape}{ty}{selector}")
+    d_ty = "s32" if ty[0] in "us" else "f32"
+    dense, stored, fields = halved(source, 16, k, ty)
+    metadata = placed(source, fields, ty, selector)
     b = [[small(source, b_ty) for _ in range(k)] for _ in range(8)]
     c = [[source.randint(-9, 9) for _ in range(8)] for _ in range(16)]
     c_place = lambda lane, i: (lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2)
@@ -193,5 +258,6 @@ def groups(Group):
                                  ("m16n8k32", "s8", range(2)), ("m16n8k32", "u8", range(1)), ("m16n8k64", "s8", range(1)),
                                  ("m16n8k64", "u4", range(2)), ("m16n8k64", "s4", range(1)), ("m16n8k128", "s4", range(1))):
         found += [sparse(Group, shape, ty, selector) for selector in selectors]
+    found += [sparse_group(Group, k, ty, selector) for k, ty, selector in ((32, "f16", 0), (32, "bf16", 1), (16, "tf32", 0), (64, "s8", 0), (64, "u8", 0))]
     found += [sub_byte_wmma(Group, "s4"), sub_byte_wmma(Group, "u4"), sub_byte_wmma(Group, "b1", "xor"), sub_byte_wmma(Group, "b1", "and")]
     return found

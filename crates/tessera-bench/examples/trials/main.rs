@@ -103,8 +103,10 @@ fn main() -> Outcome<ExitCode> {
             .output()?;
         let text = String::from_utf8(output.stdout)?;
         let changes: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        if changes.is_empty() {
-            return Err(format!("run {run} gave nothing: {}", String::from_utf8_lossy(&output.stderr)).into());
+        // A comparison that failed says so in an object of its own; it must not count as one without an alarm.
+        if changes.is_empty() || changes.iter().any(|change| change["verdict"].is_null()) {
+            let told = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("run {run} compared nothing: {text}{told}").into());
         }
         let (device, count) = read_log(pairs.path())?;
         let mut alarms = Vec::new();

@@ -7,8 +7,10 @@
 //! | `tf32` | 2 | 1 | 4 bits: `0b0100` the first, `0b1110` the second |
 //! | 4 bits | 8 | 4, in pairs | 2 bits a pair |
 //!
-//! A row's places follow each other from the lowest bit. With g = lane / 4, the threads of a quad hold those of rows g and g + 8,
-//! 16 bits of each in one register: one thread for rows of 16 bits, two for 32, all for 64. The selector says which.
+//! A row's places follow each other from the lowest bit, and are cut into pieces, the first the lowest. With g = lane / 4, the
+//! threads of a quad hold those of rows g and g + 8. Elements of 16 bits and more: pieces of 16 bits, a thread has one of row g and
+//! above it one of row g + 8; one thread for rows of 16 bits, two for 32. Elements of 8 and 4 bits: pieces of 32, an even thread has
+//! one of row g, the odd one after it the one of row g + 8. Where not all four hold something the selector says which do.
 
 use tessera_ptx::Type;
 
@@ -19,17 +21,26 @@ const ROWS: usize = 16;
 
 /// The metadata of each row, which `read` takes from the register.
 pub(super) fn words(read: &dyn Fn(Reg, usize) -> u64, (metadata, selector): (Reg, u32), ty: Type, k: usize) -> [u64; ROWS] {
-    // Bits of a row's places, in pieces of 16 that one thread holds.
+    // Bits of a row's places.
     let bits = match ty {
         Type::Tf32 => 2 * k,
         Type::S4 | Type::U4 => k / 2,
         _ => k,
     };
-    let pieces = (bits / 16).max(1);
-    let first = (selector as usize * pieces) % 4;
+    let selector = selector as usize;
+    let narrow = matches!(ty, Type::S4 | Type::U4) || ty.bits() == 8;
+    let width = if narrow { 32 } else { 16 };
+    let pieces = (bits / width).max(1);
     std::array::from_fn(|row| {
-        let piece = |index: usize| read(metadata, 4 * (row % 8) + (first + index) % 4) >> (16 * (row / 8)) & 0xffff;
-        (0..pieces).fold(0, |word, index| word | piece(index) << (16 * index))
+        let upper = row / 8;
+        (0..pieces).fold(0, |word, piece| {
+            let (thread, shift) = match narrow {
+                true => (2 * (selector + piece) + upper, 0),
+                false => (selector * pieces + piece, 16 * upper),
+            };
+            let register = read(metadata, 4 * (row % 8) + thread % 4);
+            word | (register >> shift & ((1 << width) - 1)) << (piece * width)
+        })
     })
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Each selected part of `a` and `b` is extended by its operand's type. Of several, the parts' results are cut or saturated to the
 //! result's type and packed, `c` keeping what the mask leaves out, or all are added to `c`. With `vadd4.u32.u32.u32`:
-//! `0x01ff_0203 + 0x0101_0101 = 0x0200_0304`. One alone is saturated to the part it is merged into `c` as, or goes on into a second
-//! operation with `c`. With `vadd.u32.u32.u32.sat d.b1, a.b0, b.h1, c`: the sum, at most 255, as byte 1 of `c`.
+//! `0x01ff_0203 + 0x0101_0101 = 0x0200_0304`. One alone is merged into `c` as a part, or added to it. With `vadd.u32.u32.u32 d.b1, a.b0, b.h1, c`: the sum's low byte
+//! as byte 1 of `c`.
 
 use tessera_ptx::{Part, Word};
 
@@ -225,8 +225,6 @@ impl Side {
 pub(crate) enum Then {
     Nothing,
     Add,
-    Least,
-    Most,
     /// The result replaces a byte or half of `c`.
     Merge(Part),
 }
@@ -237,35 +235,25 @@ pub(crate) struct One {
     pub(crate) how: How,
     pub(crate) a: Side,
     pub(crate) b: Side,
-    /// Whether the result and `c` are signed.
-    pub(crate) to: bool,
-    pub(crate) saturate: bool,
     pub(crate) then: Then,
 }
 
 impl One {
     fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
-        let mut value = self.how.apply(self.a.take(a), self.b.take(b));
-        if self.saturate {
-            let part = if let Then::Merge(part) = self.then { Some(part) } else { None };
-            value = saturate(value, bits_and_place(part).0, self.to);
-        }
-        let wide = take(c.into(), 32, 0, self.to);
+        let value = self.how.apply(self.a.take(a), self.b.take(b)) as u32;
         match self.then {
-            Then::Nothing => value as u32,
-            Then::Add => (value + wide) as u32,
-            Then::Least => value.min(wide) as u32,
-            Then::Most => value.max(wide) as u32,
+            Then::Nothing => value,
+            Then::Add => value.wrapping_add(c),
             Then::Merge(part) => {
                 let (bits, place) = bits_and_place(Some(part));
                 let mask = ((1u32 << bits) - 1) << (place * bits);
-                (c & !mask) | ((value as u32) << (place * bits) & mask)
+                (c & !mask) | (value << (place * bits) & mask)
             }
         }
     }
 }
 
-/// `vmad`: a product and a sum of 128 bits, a shift, and the low 32 bits.
+/// `vmad`: the low 32 bits of a product and a sum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mad {
     pub(crate) a: Side,
@@ -273,18 +261,13 @@ pub(crate) struct Mad {
     pub(crate) negate_product: bool,
     pub(crate) negate_c: bool,
     pub(crate) plus_one: bool,
-    pub(crate) saturate: bool,
-    pub(crate) shift: u32,
 }
 
 impl Mad {
     fn apply(&self, a: u32, b: u32, c: u32) -> u32 {
-        let signed = self.a.signed || self.b.signed || self.negate_product || self.negate_c;
-        let product = self.a.take(a) * self.b.take(b);
+        let product = (self.a.take(a) * self.b.take(b)) as u32;
         let c = if self.negate_c { !c } else { c };
-        let one = i128::from(self.plus_one || self.negate_product || self.negate_c);
-        let sum = if self.negate_product { !product } else { product } + take(c.into(), 32, 0, signed) + one;
-        let result = sum >> self.shift;
-        if self.saturate { saturate(result, 32, signed) as u32 } else { result as u32 }
+        let one = u32::from(self.plus_one || self.negate_product || self.negate_c);
+        (if self.negate_product { !product } else { product }).wrapping_add(c).wrapping_add(one)
     }
 }
