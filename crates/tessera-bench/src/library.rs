@@ -79,7 +79,7 @@ pub(crate) fn machine(device: &Device) -> Machine {
 }
 
 fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
-    let plan = (entry.operator.plan)(&entry.problem, entry.policy, machine(device));
+    let plan = entry.operator.plan(&entry.problem, entry.policy, machine(device));
     let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan, device));
     CaseSpec {
         key: CaseKey {
@@ -150,7 +150,9 @@ impl Library {
         let entry = position
             .map(|position| &self.entries[position])
             .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
-        let plan = (entry.operator.plan)(&entry.problem, entry.policy, machine(&self.device))
+        let plan = entry
+            .operator
+            .plan(&entry.problem, entry.policy, machine(&self.device))
             .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
         Ok((plan, Source { file: entry.operator.file, text: entry.operator.source }))
     }

@@ -245,7 +245,7 @@ fn refuse_what_is_not_done(
     entries: &[Entry],
     machine: Machine,
 ) -> Result<(), SelectionError> {
-    let does = |problem: &Problem, policy: Policy| (operator.plan)(problem, policy, machine).map(drop);
+    let does = |problem: &Problem, policy: Policy| operator.plan(problem, policy, machine).map(drop);
     let mut why = None;
     for entry in entries {
         match does(&entry.problem, entry.policy) {
@@ -364,7 +364,7 @@ mod tests {
             let drawn = select(&[operator.name], &[], Sizes::Random { count: 200, seed: 9 }).expect("cases");
             assert_eq!(drawn.len(), 200, "{}", operator.name);
             for entry in &drawn {
-                let plan = (operator.plan)(&entry.problem, entry.policy, Machine::Cpu);
+                let plan = operator.plan(&entry.problem, entry.policy, Machine::Cpu);
                 let plan = plan.unwrap_or_else(|why| panic!("{} {}: {why}", operator.name, entry.problem));
                 assert!(plan.work.flops <= 1 << 27 && plan.tensor_bytes() <= 1 << 28, "{} {}", operator.name, entry.problem);
             }

@@ -25,7 +25,7 @@ fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
     let operator = tessera_ops::find(case.operator).expect("an operator of the library");
     let problem = Problem::new(case.extents, case.variant);
     let policy = case.policy.parse().expect("a policy of the grammar");
-    let mut plan: Plan = (case.data)((operator.plan)(&problem, policy, Machine::Cpu).expect("a plan"));
+    let mut plan: Plan = (case.data)(operator.plan(&problem, policy, Machine::Cpu).expect("a plan"));
     let mut text = replaced(operator.source, case.text, &what);
     if let Some(mutant) = mutant {
         text = replaced(&text, mutant.text, &what);

@@ -247,6 +247,19 @@ fn a_kernel_is_compared_with_another_and_within_what_is_allowed() {
 }
 
 #[test]
+fn operators_take_extents_of_nought() {
+    for sizes in
+        ["gemm --sizes m=0", "gemm --sizes k=0", "softmax --sizes keys=0", "rms_norm --sizes hidden=0", "attention --sizes dim=0"]
+    {
+        for device in DEVICES {
+            let (code, object) = data(&format!("check {sizes} --precision bf16 --device {device}"));
+            assert_eq!((code, object["wrong"].as_u64()), (0, Some(0)), "{sizes} on {device}: {object}");
+            assert!(object["right"].as_u64() > Some(0), "{sizes} on {device}: {object}");
+        }
+    }
+}
+
+#[test]
 fn options_and_arguments_without_effect_are_refused() {
     let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4";
     let whole = "x=randn:f32[64] y=empty:f32[64] --device cpu";
@@ -263,6 +276,8 @@ fn options_and_arguments_without_effect_are_refused() {
         ("check gemm --sizes m=4 --cases 3".to_string(), "`--cases` draws sizes at random"),
         ("check gemm --sizes batch=3,variant=tn".to_string(), "its variants are `nn`"),
         ("bench gemm --sizes batch=3,variant=tn".to_string(), "its variants are `nn`"),
+        ("check gemm --sizes m=0..8*2".to_string(), "0 times a factor stays 0"),
+        ("bench gemm --sizes m=0".to_string(), "an extent of 0 takes no time"),
         ("bench gemm --sizes variant=xy".to_string(), "its variants are `nn`, `nt`, `tn`, `tt`"),
         ("bench softmax --precision int8".to_string(), "none of the chosen operators takes `int8`"),
         ("bench gemm --sizes m=4,m=5".to_string(), "`m` is given twice"),

@@ -32,7 +32,7 @@ fn jobs() -> BTreeMap<String, Job> {
             .flat_map(|edge| operator.precisions.iter().map(move |&name| (edge.clone(), name)));
         for (problem, precision) in (operator.quick)().into_iter().chain(edges) {
             let policy: Policy = precision.parse().expect("a policy");
-            let Ok(plan) = (operator.plan)(&problem, policy, Machine::Cpu) else { continue };
+            let Ok(plan) = operator.plan(&problem, policy, Machine::Cpu) else { continue };
             for launch in &plan.launches {
                 let kernel = &parsed.kernels[launch.kernel];
                 let types: Vec<(String, ArgType)> = launch

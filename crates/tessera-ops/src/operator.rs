@@ -51,8 +51,20 @@ pub struct Operator {
     pub edges: fn() -> Vec<Problem>,
     /// A problem of random sizes; a plan of it can be made in every precision.
     pub draw: fn(&mut Draw<'_>) -> Problem,
-    /// Everything needed to run one problem in one precision on a kind of machine.
-    pub plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
+    /// What [`Operator::plan`] gives, for a result that has elements.
+    pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
+}
+
+impl Operator {
+    /// Everything needed to run one problem in one precision on a kind of machine. Where the result has no elements nothing is
+    /// launched: a tile of no elements is no tile.
+    pub fn plan(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        let mut plan = (self.plan)(problem, policy, machine)?;
+        if plan.tensors.iter().all(|tensor| tensor.role == Role::Input || tensor.is_empty()) {
+            plan.launches.clear();
+        }
+        Ok(plan)
+    }
 }
 
 /// What a plan's tiles are chosen for.

@@ -50,7 +50,8 @@ fn every_case_has_a_plan_with_work() {
             (op.suite)().into_iter().chain((op.further_suite)()).chain((op.edges)()).chain((op.quick)().into_iter().map(|q| q.0));
         for problem in cases {
             for policy in &policies {
-                let plan = (op.plan)(&problem, *policy, Machine::Cpu)
+                let plan = op
+                    .plan(&problem, *policy, Machine::Cpu)
                     .unwrap_or_else(|why| panic!("{} {problem} {policy}: {why}", op.name));
                 assert!(plan.work.write_bytes > 0 && plan.work.read_bytes > 0, "{} {problem}", op.name);
                 for launch in &plan.launches {
@@ -71,7 +72,7 @@ fn every_case_has_a_plan_with_work() {
 fn work_is_counted_from_the_problem() {
     let gemm = tessera_ops::find("gemm").expect("gemm");
     let problem = Problem::new(&[("batch", 1), ("m", 100), ("n", 200), ("k", 300)], "nt");
-    let plan = (gemm.plan)(&problem, "fp4@accum(fp32)".parse().expect("policy"), Machine::Cpu).expect("plan");
+    let plan = gemm.plan(&problem, "fp4@accum(fp32)".parse().expect("policy"), Machine::Cpu).expect("plan");
     assert_eq!(plan.work.flops, 2 * 100 * 200 * 300);
     assert_eq!(plan.work.read_bytes, (100 * 300 + 200 * 300) / 2);
     assert_eq!(plan.work.write_bytes, 4 * 100 * 200);

@@ -100,7 +100,7 @@ fn compare(operator: &Operator, problem: &Problem, policy: Policy, devices: &[De
         Device::Cpu => Machine::Cpu,
         Device::Driver(device) => Machine::Gpu(device.properties().target().parse().unwrap_or(Arch::Sm80)),
     };
-    let Ok(plan) = (operator.plan)(problem, policy, machine) else { return Ok(()) };
+    let Ok(plan) = operator.plan(problem, policy, machine) else { return Ok(()) };
     if plan.tensor_bytes() > MOST_BYTES || plan.work.flops > MOST_FLOPS {
         return Ok(());
     }

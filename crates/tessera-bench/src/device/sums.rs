@@ -200,7 +200,7 @@ mod tests {
             for variant in ["nn", "nt", "tn", "tt"] {
                 let batch = if variant == "nn" { 2 } else { 1 };
                 let problem = Problem::new(&[("batch", batch), ("m", 11), ("n", 37), ("k", 72)], variant);
-                let plan = (find("gemm").unwrap().plan)(&problem, precision.parse().unwrap(), Machine::Gpu(Arch::Sm90a)).unwrap();
+                let plan = find("gemm").unwrap().plan(&problem, precision.parse().unwrap(), Machine::Gpu(Arch::Sm90a)).unwrap();
                 let target = Device::Driver(device.clone());
                 let mut with = DeviceTensors::new(&plan, &target, Some(sums.clone())).unwrap();
                 let mut without = DeviceTensors::new(&plan, &target, None).unwrap();

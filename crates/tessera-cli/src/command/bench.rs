@@ -187,7 +187,14 @@ fn on_device(
 /// How to compile and which operators to run, as the command line says.
 pub(crate) fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
     let options = library_options(&arguments.optimise)?;
-    Ok((options, selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?))
+    let selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
+    if let Sizes::Given(extents, _) = &selection.sizes
+        && let Some((name, _)) = extents.iter().find(|(_, values)| values.contains(&0))
+    {
+        let why = format!("`{name}=0` in `--sizes`: an extent of 0 takes no time\nhelp: `tessera check` takes it");
+        return Err(Failure::usage(why));
+    }
+    Ok((options, selection))
 }
 
 fn measure(
@@ -284,8 +291,7 @@ const MOST_VALUES: usize = 1000;
 
 /// `1024`, `64..1024*2` or `1000..1010+5`; a range without a step has all its values, the last one included.
 fn values(text: &str) -> Result<Vec<u64>, String> {
-    let number =
-        |text: &str| text.parse().ok().filter(|&value: &u64| value > 0).ok_or("an extent is a positive number".to_string());
+    let number = |text: &str| text.parse::<u64>().ok().ok_or("an extent is a number".to_string());
     let Some((first, rest)) = text.split_once("..") else { return Ok(vec![number(text)?]) };
     let (last, factor, distance) = match (rest.split_once('*'), rest.split_once('+')) {
         (Some((last, factor)), _) => (last, number(factor)?, 0),
@@ -299,6 +305,9 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
     let (first, last) = (number(first)?, number(last)?);
     if first > last {
         return Err(format!("{first} is more than {last}"));
+    }
+    if first == 0 && distance == 0 {
+        return Err("0 times a factor stays 0\nhelp: begin with 1, or take steps: `0..8+2`".to_string());
     }
     let values: Vec<u64> = std::iter::successors(Some(first), |&value| step(value))
         .take_while(|&value| value <= last)

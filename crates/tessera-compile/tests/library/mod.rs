@@ -55,7 +55,7 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
         for policy in operator.precisions.iter().chain(operator.further_precisions) {
             for problem in &problems {
                 let parsed: Policy = policy.parse().expect("a policy of the grammar");
-                let Ok(plan) = (operator.plan)(problem, parsed, Machine::Gpu(arch)) else { continue };
+                let Ok(plan) = operator.plan(problem, parsed, Machine::Gpu(arch)) else { continue };
                 for launch in &plan.launches {
                     let case = Case {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
