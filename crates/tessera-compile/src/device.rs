@@ -102,6 +102,7 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         OptLevel::O1 => ssa::Level::O1,
         OptLevel::O2 | OptLevel::O3 => ssa::Level::O2,
     };
+    kernel.image.launch.tiles = compiled.grid.as_ref().map(|grid| grid.tiles.clone());
     ssa::optimize(&mut kernel.kernel, level);
     stages.push(stage("optimise-target", start));
     Ok(DeviceCompiled { tile, kernel, remarks, attempts, taken, whole: ladder.whole, stages })

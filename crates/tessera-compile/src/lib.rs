@@ -37,4 +37,4 @@ pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
 pub use tessera_ptx as ptx;
-pub use tiling::{Grid, OperandFacts, TileCount, tile_and_schedule};
+pub use tiling::{Grid, OperandFacts, tile_and_schedule};

@@ -190,6 +190,8 @@ pub struct LaunchFacts {
     pub shared_bytes: u32,
     /// Blocks of a cluster.
     pub cluster: Option<[u32; 3]>,
+    /// For kernels that say themselves how many blocks they need: as many as the product of these counts, along x.
+    pub tiles: Option<Vec<TileCount>>,
     /// From the user's grid to the launched one.
     pub grid: GridRule,
     /// True when the kernel waits itself for its predecessor in the stream (`griddepcontrol.wait`), so that it may start early.
@@ -198,8 +200,26 @@ pub struct LaunchFacts {
 
 impl Default for LaunchFacts {
     fn default() -> LaunchFacts {
-        LaunchFacts { threads: [1; 3], shared_bytes: 0, cluster: None, grid: GridRule::default(), overlaps_predecessor: false }
+        LaunchFacts {
+            threads: [1; 3],
+            shared_bytes: 0,
+            cluster: None,
+            tiles: None,
+            grid: GridRule::default(),
+            overlaps_predecessor: false,
+        }
     }
+}
+
+/// How many tiles an axis of a parameter is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TileCount {
+    /// Position of the parameter in the [`Abi`].
+    pub param: usize,
+    /// Its axis, in memory order.
+    pub axis: usize,
+    /// Extent of a tile.
+    pub tile: u32,
 }
 
 /// From the user's grid to the launched one.

@@ -30,6 +30,7 @@ mod document;
 mod entity;
 mod func;
 mod image;
+mod launch_notes;
 mod op;
 mod pass;
 pub mod text;
@@ -45,8 +46,9 @@ pub use entity::{Arena, EntityId};
 pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
 pub use graph::GraphOp;
 pub use image::{
-    Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TimelineMark, TimelinePlan,
+    Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TileCount, TimelineMark, TimelinePlan,
 };
+pub use launch_notes::launch_notes;
 pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
 pub use pass::{Changed, Fallback, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};

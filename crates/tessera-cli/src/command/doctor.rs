@@ -1,6 +1,6 @@
 //! `tessera doctor`: what this machine has and what will be used.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tessera::bench::Environment;
 use tessera::runtime::{Device, Knobs, ModuleCache};
 
@@ -31,8 +31,7 @@ pub(crate) fn doctor(arguments: Doctor) -> Outcome {
         println!("cache      {cache}");
         let facts = serde_json::to_value(&environment).map_err(Failure::environment)?;
         for (name, value) in facts.as_object().into_iter().flatten() {
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            println!("{name:<18} {shown}");
+            println!("{name:<18} {}", shown(value));
         }
         println!("\nsettings (environment variables)");
         for row in &rows {
@@ -40,4 +39,14 @@ pub(crate) fn doctor(arguments: Doctor) -> Outcome {
         }
     }
     knobs.map(drop).map_err(Failure::environment)
+}
+
+/// A fact as a reader expects it: a list's items with commas between, nothing for what is not known.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "not known".to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }

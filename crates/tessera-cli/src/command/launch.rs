@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
+use tessera::lang::parse_file;
 use tessera::runtime::argspec;
 use tessera::runtime::{Device, DeviceError, Kernel, KernelError, Knobs, LaunchGrid, POISONS, Tensor, Value};
 use tessera::types::TimeLimit;
@@ -157,9 +158,16 @@ pub(crate) fn other_poison(position: usize) -> usize {
 /// Reads the kernel of `FILE::KERNEL`.
 pub(crate) fn kernel(subject: &str) -> Result<Kernel, Failure> {
     let Some((file, name)) = subject.rsplit_once("::") else {
-        return Err(Failure::usage(format!(
-            "`{subject}` names no kernel\nhelp: write `FILE::KERNEL`, such as `kernels.py::softmax`"
-        )));
+        // A file that can't be read has no kernels to offer: the form is told all the same.
+        let kernels = std::fs::read_to_string(subject).map(|text| parse_file(subject, &text).kernels).unwrap_or_default();
+        let help = match kernels.keys().next() {
+            None => "write `FILE::KERNEL`, such as `kernels.py::softmax`".to_string(),
+            Some(first) => {
+                let names: Vec<String> = kernels.keys().map(|name| format!("`{name}`")).collect();
+                format!("it has {}: write `{subject}::{first}`", names.join(", "))
+            }
+        };
+        return Err(Failure::usage(format!("`{subject}` names no kernel\nhelp: {help}")));
     };
     if !file.ends_with(".py") && !file.ends_with(".tir") {
         return Err(Failure::usage(format!("`{file}` is not a kernel file\nhelp: this version runs `.py` and `.tir` files")));

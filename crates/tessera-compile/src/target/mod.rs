@@ -64,7 +64,7 @@ mod warpgroup;
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp};
+use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, launch_notes};
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
@@ -105,11 +105,12 @@ impl TargetKernel {
         mix
     }
 
-    /// The kernel as PTX.
+    /// The kernel as PTX, with what a launcher needs in comments at its head.
     pub fn ptx(&self) -> String {
         let target = Target::parse(self.arch.name()).unwrap_or(Target::SM_90A);
         let (module, _) = ssa::module(std::slice::from_ref(&self.kernel), target, &self.files);
-        tessera_ptx::print(&module)
+        let head: String = launch_notes(&self.image).lines().map(|line| format!("// {line}\n")).collect();
+        head + &tessera_ptx::print(&module)
     }
 
     /// The image with PTX as its code.

@@ -4,14 +4,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
-    Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileViewType, Type, Value,
-    ViewKind,
+    Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileCount, TileViewType,
+    Type, Value, ViewKind,
 };
 use tessera_types::DType;
 
 use crate::tiling::operand::{Signature, tile};
 use crate::tiling::plan::{Plan, holds_store, tensor, yielded};
-use crate::tiling::{Grid, OperandFacts, TileCount};
+use crate::tiling::{Grid, OperandFacts};
 
 /// Where along an axis a tile lies: the tile's index, and its extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

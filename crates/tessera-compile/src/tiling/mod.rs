@@ -18,7 +18,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tessera_ir::{Changed, Diagnostic, Extent, Func, IndexType, Level, Pass, PassCx};
+use tessera_ir::{Changed, Diagnostic, Extent, Func, IndexType, Level, Pass, PassCx, TileCount};
 
 mod emit;
 mod loops;
@@ -55,17 +55,6 @@ pub struct OperandFacts {
     pub align: u32,
     /// True when no two elements share memory and no other argument overlaps.
     pub disjoint: bool,
-}
-
-/// How many tiles an axis of a parameter is cut into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TileCount {
-    /// Position of the parameter in the ABI.
-    pub param: usize,
-    /// Its axis, in memory order.
-    pub axis: usize,
-    /// Extent of a tile.
-    pub tile: u32,
 }
 
 /// How many blocks a tiled kernel needs: the product of these counts, all along the grid's first axis.
