@@ -1,8 +1,8 @@
 //! Test-time tools: independent references and NVIDIA's assemblers, pinned, installed from PyPI into the build folder.
 //!
 //! Nothing of the product needs them. Tests find them through `TESSERA_PYTHON` (an interpreter with NumPy, SciPy, JAX on the CPU,
-//! ml_dtypes and cuda-tile), `TESSERA_PTXAS` and `TESSERA_PTXAS_13_0` (the assembler of record and the second lane), and
-//! `TESSERA_CHROMIUM` (any installed Chromium, which looks at reports).
+//! ml_dtypes and cuda-tile), `TESSERA_PTXAS` and `TESSERA_PTXAS_13_0` (the assembler of record and the second lane),
+//! `TESSERA_MDBOOK` (which makes a book of `docs/`) and `TESSERA_CHROMIUM` (any installed Chromium, which looks at reports).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,9 @@ const PACKAGES: &[&str] = &[
 
 /// The second assembler, beside the environment since it is another version of the same package.
 const SECOND_ASSEMBLER: &str = "nvidia-cuda-nvcc==13.0.88";
+
+/// What makes the book, from the registry of Rust's packages.
+const BOOK: (&str, &str) = ("mdbook", "0.5.4");
 
 /// Where the tools are.
 pub(crate) struct Tools {
@@ -59,6 +62,10 @@ pub(crate) fn install(root: &Path) -> Result<Tools> {
         }
         Err(error) => tools.missing.push(format!("python packages: {error:#}")),
     }
+    match book(&folder) {
+        Ok(path) => tools.environment.push(("TESSERA_MDBOOK", path.display().to_string())),
+        Err(error) => tools.missing.push(format!("mdbook: {error:#}")),
+    }
     let chromium = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|name| on_path(name));
     match chromium {
         Some(path) => tools.environment.push(("TESSERA_CHROMIUM", path.display().to_string())),
@@ -84,6 +91,20 @@ fn python(folder: &Path) -> Result<()> {
     pip(&["--no-deps", "--upgrade", "--target", &second, SECOND_ASSEMBLER])?;
     fs::write(stamp, wanted)?;
     Ok(())
+}
+
+fn book(folder: &Path) -> Result<PathBuf> {
+    let (name, version) = BOOK;
+    let root = folder.join(format!("{name}-{version}"));
+    let program = root.join("bin").join(name);
+    if !program.is_file() {
+        println!("installing {name} {version} into {}", root.display());
+        // Unoptimised: it is built in a minute and runs for a second.
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["install", "--quiet", "--debug", "--locked", "--no-default-features", "--version", version, "--root"]);
+        quiet(cargo.arg(&root).arg(name))?;
+    }
+    Ok(program)
 }
 
 fn quiet(command: &mut Command) -> Result<()> {

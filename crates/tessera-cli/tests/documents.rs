@@ -4,6 +4,7 @@
 //! A Python block whose first line names a file (`# softmax.py`) becomes that file. Numbers that depend on the machine are compared
 //! as "some number" (times) or up to the last digits (floats). `...` alone in a line stands for any lines.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,6 +113,52 @@ fn documents_show_what_commands_print() {
         }
     }
     assert!(run >= 14, "only {run} command lines found: the reader misses them");
+}
+
+/// The values of an attribute in a page.
+fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
+    let start = format!(" {attribute}=\"");
+    page.split(&start).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn the_book_builds_and_its_links_lead_somewhere() {
+    let Some(mdbook) = std::env::var_os("TESSERA_MDBOOK") else {
+        println!("skipped: the book needs TESSERA_MDBOOK (`cargo xtask tools` says what is missing)");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output =
+        Command::new(mdbook).arg("build").arg(root().join("docs")).arg("-d").arg(folder.path()).output().expect("mdbook starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    let pages: BTreeMap<String, String> = documents()
+        .iter()
+        .filter_map(|path| path.file_stem())
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .filter(|stem| !["README", "SUMMARY"].contains(&&**stem))
+        .map(|stem| {
+            let page = folder.path().join(format!("{stem}.html"));
+            let text = std::fs::read_to_string(&page).unwrap_or_else(|_| panic!("`{stem}.md` is not in SUMMARY.md"));
+            (format!("{stem}.html"), text)
+        })
+        .collect();
+    let mut links = 0;
+    for (name, text) in &pages {
+        for link in values(text, "href")
+            .into_iter()
+            .filter(|link| !link.contains("://") && link.contains(".html") || link.starts_with('#'))
+        {
+            let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { Some(text) } else { pages.get(file) };
+            let target = target.or_else(|| ["index.html", "print.html", "toc.html"].contains(&file).then_some(text));
+            let target = target.unwrap_or_else(|| panic!("{name} leads to `{link}`, which is no page"));
+            let known = place.is_empty() || values(target, "id").contains(&place);
+            assert!(known, "{name} leads to `{link}`, and that page has no such place");
+            links += 1;
+        }
+    }
+    assert!(links > 50, "only {links} links found");
 }
 
 #[test]
