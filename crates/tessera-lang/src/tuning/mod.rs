@@ -137,8 +137,7 @@ fn read(file: &ParsedFile, decorator: &Expr, at: Moment) -> Res<Space> {
         match name.name.as_str() {
             "space" => {
                 declared = true;
-                let spans = choices(file, &arg.value, at, &mut space.choices)?;
-                refuse_unused(file, decorator, &spans)?;
+                choices(file, &arg.value, at, &mut space.choices)?;
             }
             "key" => {
                 let key = evaluate(file, &arg.value, at);
@@ -163,24 +162,7 @@ fn read(file: &ParsedFile, decorator: &Expr, at: Moment) -> Res<Space> {
     Ok(space)
 }
 
-/// A choice that the compiler does not know changes something only where the kernel's file names it.
-fn refuse_unused(file: &ParsedFile, decorator: &Expr, choices: &[(String, Span)]) -> Res<()> {
-    let text = &file.sources.get(decorator.span.source).text;
-    let (before, after) = (&text[..decorator.span.start as usize], &text[decorator.span.end as usize..]);
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let named = |name: &str| [before, after].iter().any(|part| part.split(|c| !is_word(c)).any(|word| word == name));
-    match choices.iter().find(|(name, _)| !CHOICES.contains(&&**name) && !named(name)) {
-        None => Ok(()),
-        Some((name, span)) => {
-            let help =
-                format!("leave it out, or use `{name}` in the kernel; the compiler's own choices are {}", CHOICES.join(", "));
-            Err(Box::new(Diagnostic::error(id::TUNING, *span, format!("the choice `{name}` changes nothing")).help(help)))
-        }
-    }
-}
-
-/// Reads the values of a space; where each choice is named.
-fn choices(file: &ParsedFile, expr: &Expr, at: Moment, into: &mut IndexMap<String, Vec<i64>>) -> Res<Vec<(String, Span)>> {
+fn choices(file: &ParsedFile, expr: &Expr, at: Moment, into: &mut IndexMap<String, Vec<i64>>) -> Res<()> {
     let mut entries: Vec<(String, Span, &Expr)> = Vec::new();
     match &expr.kind {
         ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "dict") => {
@@ -202,7 +184,6 @@ fn choices(file: &ParsedFile, expr: &Expr, at: Moment, into: &mut IndexMap<Strin
         _ => return Err(wrong(expr.span, "`space` is a dictionary of choices")),
     }
     let mut points = 1usize;
-    let mut spans = Vec::with_capacity(entries.len());
     for (name, span, value) in entries {
         let values = evaluate(file, value, at)?;
         let values = values.items().and_then(|items| items.iter().map(Fixed::as_int).collect::<Option<Vec<_>>>());
@@ -217,9 +198,8 @@ fn choices(file: &ParsedFile, expr: &Expr, at: Moment, into: &mut IndexMap<Strin
         if into.insert(name.clone(), values).is_some() {
             return Err(wrong(span, format!("`{name}` is given twice")));
         }
-        spans.push((name, span));
     }
-    Ok(spans)
+    Ok(())
 }
 
 /// The configuration of one compilation: the first legal point that agrees with what the caller chose.
