@@ -147,8 +147,11 @@ def halved(source, rows, k, ty):
     return dense, stored, fields
 
 
-def sparse_group(Group, k, ty, selector):
-    """`wgmma.mma_async.sp` of m64n8: A of four warps in registers, B in shared memory as core matrices of 8 rows of 16 bytes."""
+def sparse_group(Group, k, ty, selector, early=False):
+    """`wgmma.mma_async.sp` of m64n8: A of four warps in registers, B in shared memory as core matrices of 8 rows of 16 bytes.
+
+    With `early`, the results are read before the wait: the manual forbids it, and assemblers put a wait there.
+    """
     source = random.Random(f"wgmma{k}{ty}{selector}")
     d_ty = "s32" if ty[0] in "us" else "f32"
     dense, stored, fields = halved(source, 64, k, ty)
@@ -180,15 +183,16 @@ def sparse_group(Group, k, ty, selector):
     types = f"{d_ty}.{ty}.{ty}"
     body += "    setp.ne.u32 %p0, 0, 0;\n"
     body += f"    wgmma.mma_async.sp.sync.aligned.m64n8k{k}.{types} {take(0, 4, bank)}, {take(0, na)}, %d0, %i{na}, {selector}, %p0{tail};\n"
-    body += "    wgmma.commit_group.sync.aligned;\n    wgmma.wait_group.sync.aligned 0;\n"
-    body += "".join(f"    mov.b32 %o{i}, {bank}{i};\n" for i in range(4))
+    wait = "    wgmma.wait_group.sync.aligned 0;\n"
+    results = "".join(f"    mov.b32 %o{i}, {bank}{i};\n" for i in range(4))
+    body += "    wgmma.commit_group.sync.aligned;\n" + (results + wait if early else wait + results)
 
     def reference(_):
         product = np.array(dense) @ np.array(b).T
         place = lambda thread, i: (16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2), 2 * (thread % 4) + i % 2)
         return np.array([[code(product[place(thread, i)], d_ty) for i in range(4)] for thread in range(128)], np.uint64)
 
-    return Group(f"wgmma_sp_k{k}_{ty}_{selector}", body, rows, 4, reference, variables=".shared .align 128 .b8 tile[4096];")
+    return Group(f"wgmma_sp_k{k}_{ty}_{selector}{'_early' if early else ''}", body, rows, 4, reference, variables=".shared .align 128 .b8 tile[4096];")
 
 
 def sparse(Group, shape, ty, selector, b_ty=None):
@@ -259,5 +263,6 @@ def groups(Group):
                                  ("m16n8k64", "u4", range(2)), ("m16n8k64", "s4", range(1)), ("m16n8k128", "s4", range(1))):
         found += [sparse(Group, shape, ty, selector) for selector in selectors]
     found += [sparse_group(Group, k, ty, selector) for k, ty, selector in ((32, "f16", 0), (32, "bf16", 1), (16, "tf32", 0), (64, "s8", 0), (64, "u8", 0))]
+    found += [sparse_group(Group, 32, "f16", 0, early=True), sparse_group(Group, 64, "s8", 0, early=True)]
     found += [sub_byte_wmma(Group, "s4"), sub_byte_wmma(Group, "u4"), sub_byte_wmma(Group, "b1", "xor"), sub_byte_wmma(Group, "b1", "and")]
     return found

@@ -88,12 +88,23 @@ impl Cluster<'_> {
                 pc += 1;
                 continue;
             }
+            if warp.asynchronous.products.back().is_some_and(|last| !last.done) {
+                match self.end_touched(warp, pc) {
+                    Ok(None) => {}
+                    Ok(Some(wait)) => {
+                        warp.fragments[fragment].pc = pc;
+                        warp.fragments[fragment].wait = wait;
+                        break Ok(());
+                    }
+                    Err(fault) => break Err(fault),
+                }
+            }
             executed += u64::from(active.count_ones());
             if follows {
                 self.follow_bits(warp, pc, active, mask);
             }
-            if in_flight && let Err(fault) = self.check_in_flight(warp, pc) {
-                break Err(fault);
+            if in_flight {
+                self.check_in_flight(warp, pc);
             }
             let at = pc;
             match &inst.op {

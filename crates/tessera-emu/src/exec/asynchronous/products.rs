@@ -6,7 +6,7 @@
 use crate::exec::run::Outcome;
 use crate::exec::wgmma::Operands;
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
-use crate::finding::FindingKind;
+use crate::finding::{Class, Finding, FindingKind};
 use crate::lanes::LANES;
 use crate::options::Schedule;
 use crate::program::{NOWHERE, Op, Reg, Wgmma};
@@ -59,6 +59,7 @@ impl Cluster<'_> {
                 warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, done: false, ticket });
                 warp.asynchronous.issued += 1;
                 self.progress += 1;
+                self.watch_registers(warp);
                 wgmma::mark(warp, wgmma);
                 if self.schedule() == Schedule::Eager {
                     let number = self.issued_by_all(warp);
@@ -171,27 +172,66 @@ impl Cluster<'_> {
         warp.asynchronous.products.iter().map(|product| product.pc).find(|&pc| uses(pc))
     }
 
+    /// Room to remember what uses each register.
+    fn watch_registers(&self, warp: &mut Warp) {
+        if warp.asynchronous.busy.is_empty() {
+            let slots = self.launch.program.slots.len();
+            warp.asynchronous.busy = vec![Busy::default(); slots];
+            warp.asynchronous.used = vec![NOWHERE; slots];
+        }
+    }
+
+    /// Ends the products whose registers an ordinary instruction touches, as ptxas has it: it puts a wait there. Gives what the warp has
+    /// to wait for where a product is not the whole warpgroup's yet.
+    pub(in crate::exec) fn end_touched(&mut self, warp: &mut Warp, pc: u32) -> Result<Option<Wait>, Fault> {
+        let program = self.launch.program;
+        let meta = &program.meta[pc as usize];
+        if matches!(program.code[pc as usize].op, Op::Wgmma(_)) || meta.prepares {
+            return Ok(None);
+        }
+        let busy = |slot: &u32| warp.asynchronous.busy[*slot as usize];
+        let touched = meta.reads.iter().any(|slot| busy(slot) == Busy::Accumulator)
+            || meta.writes.iter().any(|slot| matches!(busy(slot), Busy::Accumulator | Busy::Operand));
+        let Some(last) = warp.asynchronous.products.back().map(|product| product.number).filter(|_| touched) else {
+            return Ok(None);
+        };
+        if self.issued_by_all(warp) <= last {
+            return Ok(Some(Wait::Products { issued: last + 1 }));
+        }
+        self.run_products(warp, last + 1).map_err(|(fault, _)| fault)?;
+        Ok(None)
+    }
+
+    /// A register of a product under way is touched: against the rules, and slow; the values are right ([`Self::end_touched`]).
+    fn note_touch(&mut self, warp: &Warp, pc: u32, slot: u32, what: &str) {
+        let earlier = self.product_of(warp, slot);
+        let message = format!(
+            "`{}` {what}: ptxas puts a wait there, and products run one by one",
+            self.launch.program.names[slot as usize]
+        );
+        self.note((FindingKind::InFlight, pc, earlier), Class::Formal, |cluster| {
+            let thread = Some(warp.index as usize * LANES);
+            let place = |pc| cluster.place(warp.rank, thread, pc);
+            Finding::new(FindingKind::InFlight, message, place(pc), earlier.map(place))
+        });
+    }
+
     /// Ordinary instructions must leave alone what products in flight use.
-    pub(in crate::exec) fn check_in_flight(&mut self, warp: &mut Warp, pc: u32) -> Result<(), Fault> {
+    pub(in crate::exec) fn check_in_flight(&mut self, warp: &mut Warp, pc: u32) {
         let program = self.launch.program;
         let meta = &program.meta[pc as usize];
         let looked_at = matches!(program.code[pc as usize].op, Op::Wgmma(_)) || meta.prepares;
         if !self.launch.options.sanitize.in_flight || looked_at {
-            return Ok(());
+            return;
         }
-        if warp.asynchronous.busy.is_empty() {
-            warp.asynchronous.busy = vec![Busy::default(); program.slots.len()];
-            warp.asynchronous.used = vec![NOWHERE; program.slots.len()];
-        }
+        self.watch_registers(warp);
         for &slot in &meta.reads {
             let busy = &mut warp.asynchronous.busy[slot as usize];
             if *busy == Busy::Free {
                 *busy = Busy::Read;
             }
             if *busy == Busy::Accumulator {
-                let message = format!("`{}` is read while a product that writes it is under way", program.names[slot as usize]);
-                let fault = Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot));
-                self.pass(warp, pc, fault)?;
+                self.note_touch(warp, pc, slot, "is read while a product that writes it is under way");
             }
             warp.asynchronous.used[slot as usize] = pc;
         }
@@ -199,15 +239,11 @@ impl Cluster<'_> {
             let busy = &mut warp.asynchronous.busy[slot as usize];
             match busy {
                 Busy::Accumulator | Busy::Operand => {
-                    let message =
-                        format!("`{}` is written while a product that uses it is under way", program.names[slot as usize]);
-                    let fault = Fault::new(FindingKind::InFlight, 0, message).after(self.product_of(warp, slot));
-                    self.pass(warp, pc, fault)?;
+                    self.note_touch(warp, pc, slot, "is written while a product that uses it is under way");
                 }
                 Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
             }
             warp.asynchronous.used[slot as usize] = pc;
         }
-        Ok(())
     }
 }
