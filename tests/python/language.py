@@ -1,8 +1,8 @@
 """Runs every function of the language through the command line and compares with NumPy. Usage: language.py TESSERA FOLDER [DEVICE]
 
-`language_expressions.py` is a table of expressions, `language_kernels.py` and `language_programs.py` are tables of whole kernels.
-Expressions of a group share a kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize all`): the three
-must give equal bits. In the end, every public function of cuda.tile must have been run. On another device than the CPU (`emu`,
+`language_expressions.py` is a table of expressions, `language_kernels.py`, `language_objects.py` and `language_programs.py` are tables of
+whole kernels. Expressions of a group share a kernel, an output each. Everything is run at -O3, at -O0 and checked (`--sanitize
+all`): the three must give equal bits. In the end, every public function of cuda.tile must have been run. On another device than the CPU (`emu`,
 `cuda`) everything that prints nothing is run once: numbers that NumPy gives exactly are exact there too.
 """
 import os
@@ -15,6 +15,7 @@ import numpy as np
 
 import language_expressions
 import language_kernels
+import language_objects
 import language_programs
 
 TESSERA, FOLDER = sys.argv[1], sys.argv[2]

@@ -51,6 +51,10 @@ pub enum ExprKind {
     List(Vec<Expr>),
     /// `*x` in a tuple or a call.
     Starred(Box<Expr>),
+    /// `**x` in a call.
+    DoubleStarred(Box<Expr>),
+    /// `yield` or `yield x`.
+    Yield(Option<Box<Expr>>),
     /// A dictionary display.
     Dict(Vec<(Expr, Expr)>),
     /// A unary operation.
@@ -290,6 +294,15 @@ pub enum StmtKind {
     Assert(Expr, Option<Expr>),
     /// A function.
     Function(Arc<Function>),
+    /// `with manager as target, ...:`
+    With {
+        /// The managers, each with what is bound to what it yields.
+        items: Vec<(Expr, Option<Expr>)>,
+        /// The body.
+        body: Vec<Stmt>,
+    },
+    /// A class.
+    Class(Arc<Class>),
     /// Imported names.
     Import(Vec<Import>),
     /// Python that the kernel language has no use for; the text names the construct.
@@ -324,6 +337,8 @@ pub enum Passing {
     Keyword,
     /// `*args`.
     Variadic,
+    /// `**kwargs`.
+    Keywords,
 }
 
 /// A parameter of a function.
@@ -347,6 +362,21 @@ pub struct Names {
     pub own: IndexSet<String>,
     /// Those of its own names that functions defined inside it read.
     pub shared: IndexSet<String>,
+}
+
+/// A class.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Its name.
+    pub name: Ident,
+    /// Decorators, outermost first.
+    pub decorators: Vec<Expr>,
+    /// Base classes and, by keyword, options.
+    pub bases: Vec<Arg>,
+    /// The body.
+    pub body: Vec<Stmt>,
+    /// The whole definition.
+    pub span: Span,
 }
 
 /// A function.

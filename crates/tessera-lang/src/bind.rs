@@ -29,6 +29,7 @@ pub(crate) fn bind(function: &str, slots: &[Slot<'_>], given: &[Given], call: Sp
     let positional: Vec<usize> =
         (0..slots.len()).filter(|&i| matches!(slots[i].passing, Passing::Positional | Passing::Either)).collect();
     let variadic = slots.iter().position(|slot| slot.passing == Passing::Variadic);
+    let keywords = slots.iter().position(|slot| slot.passing == Passing::Keywords);
     let mut next = 0;
     for arg in given {
         let slot = match &arg.keyword {
@@ -54,9 +55,10 @@ pub(crate) fn bind(function: &str, slots: &[Slot<'_>], given: &[Given], call: Sp
                 let found = slots
                     .iter()
                     .position(|slot| slot.name == name.name && matches!(slot.passing, Passing::Either | Passing::Keyword));
-                match found {
-                    Some(slot) => slot,
-                    None => {
+                match (found, keywords) {
+                    (Some(slot), _) => slot,
+                    (None, Some(slot)) => slot,
+                    (None, None) => {
                         return Err(Box::new(
                             Diagnostic::error(
                                 id::CALL,
@@ -70,9 +72,17 @@ pub(crate) fn bind(function: &str, slots: &[Slot<'_>], given: &[Given], call: Sp
                 }
             }
         };
-        if let Some(first) = bound[slot].first() {
+        let of_one_name = |given: &&Given| match (slots[slot].passing, &given.keyword, &arg.keyword) {
+            (Passing::Keywords, Some(first), Some(second)) => first.name == second.name,
+            _ => true,
+        };
+        if let Some(first) = bound[slot].iter().find(of_one_name) {
+            let name = match (slots[slot].passing, &arg.keyword) {
+                (Passing::Keywords, Some(keyword)) => &keyword.name,
+                _ => slots[slot].name,
+            };
             return Err(Box::new(
-                Diagnostic::error(id::CALL, arg.span, format!("`{function}` got two values for `{}`", slots[slot].name))
+                Diagnostic::error(id::CALL, arg.span, format!("`{function}` got two values for `{name}`"))
                     .label("second value")
                     .also(first.span, "first value"),
             ));
@@ -80,7 +90,7 @@ pub(crate) fn bind(function: &str, slots: &[Slot<'_>], given: &[Given], call: Sp
         bound[slot].push(arg.clone());
     }
     for (slot, args) in slots.iter().zip(&bound) {
-        if args.is_empty() && !slot.has_default && slot.passing != Passing::Variadic {
+        if args.is_empty() && !slot.has_default && !matches!(slot.passing, Passing::Variadic | Passing::Keywords) {
             return Err(Box::new(
                 Diagnostic::error(id::CALL, call, format!("`{function}` misses the argument `{}`", slot.name))
                     .label("in this call")
@@ -96,6 +106,7 @@ fn describe(slots: &[Slot<'_>]) -> String {
         .iter()
         .map(|slot| match slot.passing {
             Passing::Variadic => format!("*{}", slot.name),
+            Passing::Keywords => format!("**{}", slot.name),
             _ if slot.has_default => format!("{}=...", slot.name),
             _ => slot.name.to_string(),
         })

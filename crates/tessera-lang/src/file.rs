@@ -10,7 +10,8 @@ use tessera_ir::{Diagnostic, IndexType, Severity, SourceId, SourceMap, Span};
 
 use crate::annotation::{self, Annotation};
 use crate::args::ConstValue;
-use crate::ast::{Expr, ExprKind, Function, Parameter, Stmt, StmtKind, UnaryOp};
+use crate::ast::{Class, Expr, ExprKind, Function, Import, Parameter, Stmt, StmtKind, UnaryOp};
+use crate::class;
 use crate::diagnostics::id;
 use crate::modules::{Alone, Modules, Scope, Target};
 use crate::python;
@@ -30,6 +31,8 @@ pub struct ParsedFile {
     pub diagnostics: Vec<Diagnostic>,
     /// The file and the modules that it imports, by their texts.
     pub(crate) scopes: IndexMap<SourceId, Scope>,
+    /// What imports inside functions stand for, by their places.
+    pub(crate) inner_imports: IndexMap<Span, Target>,
 }
 
 /// A kernel as its definition shows it.
@@ -113,6 +116,8 @@ pub(crate) enum Global {
     Value(Expr, Vec<usize>),
     /// A function.
     Function(Arc<Function>),
+    /// A class that kernels can use.
+    Class(Arc<Class>),
     /// Bound by code that is not evaluated: what it is, and where.
     Unknown(&'static str, Span),
 }
@@ -128,7 +133,8 @@ pub fn parse_project(name: &str, text: &str, modules: &dyn Modules) -> ParsedFil
     let mut sources = SourceMap::default();
     let source = sources.add(name, text);
     let scopes = IndexMap::from([(source, Scope::default())]);
-    let mut file = ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), scopes };
+    let mut file =
+        ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), scopes, inner_imports: IndexMap::new() };
     match python::parse(source, text) {
         Ok(module) => {
             file.collect(modules, source, &module);
@@ -173,6 +179,33 @@ impl ParsedFile {
         }
         for (name, span) in &module.changed {
             self.bind(name, Moment { source, at: module.stmts.len() }, Global::Unknown("`global`", *span));
+        }
+        for (stmt, _) in &module.stmts {
+            self.inner_imports(modules, std::slice::from_ref(stmt), false);
+        }
+    }
+
+    /// Looks up what functions of the module import.
+    fn inner_imports(&mut self, modules: &dyn Modules, stmts: &[Stmt], is_inside: bool) {
+        for stmt in stmts {
+            match &stmt.kind {
+                StmtKind::Import(imports) if is_inside => {
+                    for import @ Import { span, .. } in imports {
+                        let target = self.target(modules, span.source, import);
+                        self.inner_imports.insert(*span, target);
+                    }
+                }
+                StmtKind::Function(function) => self.inner_imports(modules, &function.body, true),
+                StmtKind::Class(class) => self.inner_imports(modules, &class.body, is_inside),
+                StmtKind::For { body, .. } | StmtKind::While { body, .. } | StmtKind::With { body, .. } => {
+                    self.inner_imports(modules, body, is_inside);
+                }
+                StmtKind::If { body, orelse, .. } => {
+                    self.inner_imports(modules, body, is_inside);
+                    self.inner_imports(modules, orelse, is_inside);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -223,6 +256,9 @@ impl ParsedFile {
                 self.assign(target, &Expr { kind, span: stmt.span }, at, &mut Vec::new());
             }
             StmtKind::Function(function) => self.bind(&function.name.name, at, Global::Function(function.clone())),
+            StmtKind::Class(class) if class::kind_of(self, class, at).is_some() => {
+                self.bind(&class.name.name, at, Global::Class(class.clone()));
+            }
             StmtKind::Pass | StmtKind::AnnAssign(_, _, None) => {}
             StmtKind::Expr(expr) if matches!(expr.kind, ExprKind::Str(_) | ExprKind::Ellipsis) => {}
             StmtKind::Expr(_) => return Some("an expression"),
@@ -230,6 +266,8 @@ impl ParsedFile {
             StmtKind::For { .. } => return Some("`for`"),
             StmtKind::While { .. } => return Some("`while`"),
             StmtKind::If { .. } => return Some("`if`"),
+            StmtKind::With { .. } => return Some("`with`"),
+            StmtKind::Class(_) => return Some("`class`"),
             StmtKind::Raise(_) => return Some("`raise`"),
             StmtKind::Assert(..) => return Some("`assert`"),
             StmtKind::Break | StmtKind::Continue | StmtKind::Return(_) => return Some("a jump"),

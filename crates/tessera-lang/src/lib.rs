@@ -33,6 +33,7 @@ mod annotation;
 mod args;
 mod bind;
 mod builtins;
+mod class;
 mod declarative;
 mod diagnostics;
 mod file;

@@ -19,7 +19,21 @@ use crate::file::{Definition, Global, Moment, ParsedFile};
 use crate::python;
 
 /// Modules that a project's own are never taken for.
-const KNOWN: &[&str] = &["cuda.tile", "tessera", "math", "numpy", "torch", "jax", "ml_dtypes", "operator", "functools", "typing"];
+const KNOWN: &[&str] = &[
+    "cuda.tile",
+    "tessera",
+    "math",
+    "numpy",
+    "torch",
+    "jax",
+    "ml_dtypes",
+    "operator",
+    "functools",
+    "typing",
+    "dataclasses",
+    "enum",
+    "contextlib",
+];
 
 /// A project of more modules is stopped at; it is an import of the whole world.
 const MAX_MODULES: usize = 1000;
@@ -121,7 +135,8 @@ impl ParsedFile {
         self.bind(&import.name, at, Global::Import(target, import.span));
     }
 
-    fn target(&mut self, modules: &dyn Modules, source: SourceId, import: &Import) -> Target {
+    /// What an import of the source stands for; its module is read.
+    pub(crate) fn target(&mut self, modules: &dyn Modules, source: SourceId, import: &Import) -> Target {
         let Import { module, level, member, binds_top, .. } = import;
         let top = module.split('.').next().unwrap_or_default();
         let path = match member {

@@ -107,7 +107,16 @@ fn tile_members(file: &ParsedFile, stmts: &[Stmt], members: &mut Vec<String>) {
                 tile_members(file, orelse, members);
             }
             StmtKind::Function(function) => tile_members(file, &function.body, members),
-            StmtKind::Break | StmtKind::Continue | StmtKind::Pass | StmtKind::Import(_) | StmtKind::Unsupported(_) => {}
+            StmtKind::With { items, body } => {
+                items.iter().for_each(|(manager, _)| expr(manager));
+                tile_members(file, body, members);
+            }
+            StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Pass
+            | StmtKind::Class(_)
+            | StmtKind::Import(_)
+            | StmtKind::Unsupported(_) => {}
         }
     }
 }

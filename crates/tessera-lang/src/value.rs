@@ -10,6 +10,7 @@ use tessera_types::DType;
 
 use crate::ast::Function;
 use crate::builtins::Builtin;
+use crate::class::SourceClass;
 use crate::fixed::Fixed;
 use crate::number::Num;
 use crate::promote::dtype_name;
@@ -81,6 +82,8 @@ pub(crate) struct Closure {
     pub(crate) scope: Option<ScopeId>,
     /// The values of its parameters' defaults, which the definition evaluated.
     pub(crate) defaults: Vec<Option<Val>>,
+    /// True for a generator that `contextlib.contextmanager` made a context manager.
+    pub(crate) is_context: bool,
 }
 
 /// The variables of one call of a function, as functions defined in it see them: see [`crate::lower`].
@@ -140,6 +143,16 @@ pub(crate) enum Val {
     Closure(Rc<Closure>),
     Builtin(Builtin),
     Method(Rc<Val>, Builtin),
+    /// A function that gets a value as its first argument: a method of an object.
+    Bound(Rc<Val>, Rc<Val>),
+    /// What a `**` parameter collects; it never changes.
+    Dict(Rc<[(Rc<str>, Val)]>),
+    /// A class of the source.
+    SourceClass(Rc<SourceClass>),
+    /// An object of a dataclass or a named tuple: the values of its fields.
+    Instance(Rc<SourceClass>, Rc<[Val]>),
+    /// A member of an enumeration of the source, by its position.
+    Member(Rc<SourceClass>, usize),
     /// A known module or a path inside one that is none of its members.
     Module(Rc<str>),
     /// A module of the project, by its text, with its file's name.
@@ -202,18 +215,48 @@ impl Val {
         })
     }
 
-    /// The items of a tuple or compile-time list.
+    /// The items of a tuple, a named one too, or of a compile-time list.
     pub(crate) fn items(&self) -> Option<&Rc<[Val]>> {
         match self {
             Val::Tuple(items) | Val::Sequence(items) => Some(items),
+            Val::Instance(class, items) if class.is_tuple() => Some(items),
             _ => None,
+        }
+    }
+
+    /// The value as operators and built-ins take it: a named tuple is a tuple, a member of an enumeration of numbers or strings is
+    /// its value.
+    pub(crate) fn plain(&self) -> Val {
+        let has_name = |item: &Val| matches!(item, Val::Instance(..) | Val::Member(..));
+        match self {
+            Val::Instance(class, items) if class.is_tuple() => Val::Tuple(items.iter().map(Val::plain).collect()),
+            Val::Member(class, at) if class.is_plain => class.members[*at].1.clone(),
+            Val::Tuple(items) if items.iter().any(has_name) => Val::Tuple(items.iter().map(Val::plain).collect()),
+            Val::Sequence(items) if items.iter().any(has_name) => Val::Sequence(items.iter().map(Val::plain).collect()),
+            _ => self.clone(),
+        }
+    }
+
+    /// True when a part of it is made at run time.
+    pub(crate) fn is_run_time(&self) -> bool {
+        match self {
+            Val::Tile(_) | Val::Array(_) | Val::List(_) | Val::View(_) | Val::RawMemory(_) => true,
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) | Val::Instance(_, items) => {
+                items.iter().any(Val::is_run_time)
+            }
+            Val::Dict(items) => items.iter().any(|(_, item)| item.is_run_time()),
+            Val::Bound(receiver, function) => receiver.is_run_time() || function.is_run_time(),
+            _ => self.is_bound_to_block(),
         }
     }
 
     /// True when a part of it that no branch or loop yields is made at run time.
     pub(crate) fn is_bound_to_block(&self) -> bool {
         match self {
-            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => items.iter().any(Val::is_bound_to_block),
+            Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) | Val::Instance(_, items) => {
+                items.iter().any(Val::is_bound_to_block)
+            }
+            Val::Dict(_) | Val::Bound(..) => self.is_run_time(),
             Val::Range(range) => [&range.start, &range.stop, &range.step].into_iter().any(|bound| matches!(bound, Val::Tile(_))),
             Val::Span(span) => matches!(span.0, Val::Tile(_)),
             Val::Colon(parts) => parts.iter().any(|part| matches!(part, Val::Tile(_))),
@@ -234,6 +277,8 @@ impl Val {
             | Val::Project(..)
             | Val::Enum(..)
             | Val::Class(_)
+            | Val::SourceClass(_)
+            | Val::Member(..)
             | Val::Exception(_)
             | Val::Unusable(_) => false,
         }
@@ -256,6 +301,13 @@ impl Val {
             (Val::DType(a), Val::DType(b)) => a == b,
             (Val::Tuple(a), Val::Tuple(b)) | (Val::Sequence(a), Val::Sequence(b)) => {
                 a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same(b))
+            }
+            (Val::Instance(c, a), Val::Instance(d, b)) => c.is(d) && a.iter().zip(b.iter()).all(|(a, b)| a.same(b)),
+            (Val::Member(c, a), Val::Member(d, b)) => c.is(d) && a == b,
+            (Val::SourceClass(a), Val::SourceClass(b)) => a.is(b),
+            (Val::Bound(a, f), Val::Bound(b, g)) => a.same(b) && f.same(g),
+            (Val::Dict(a), Val::Dict(b)) => {
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|((k, a), (l, b))| k == l && a.same(b))
             }
             (Val::Array(a), Val::Array(b)) => Rc::ptr_eq(a, b) || a.tensor == b.tensor,
             (Val::List(a), Val::List(b)) => Rc::ptr_eq(a, b),
@@ -306,6 +358,14 @@ impl Val {
             Val::Closure(closure) => format!("the function `{}`", closure.function.name.name),
             Val::Builtin(builtin) => format!("the function `{}`", builtin.row().name),
             Val::Method(_, builtin) => format!("the method `{}`", builtin.row().name),
+            Val::Bound(_, function) => match &**function {
+                Val::Closure(closure) => format!("the method `{}`", closure.function.name.name),
+                other => other.describe(),
+            },
+            Val::Dict(items) => format!("a dictionary of {} item{}", items.len(), plural(items.len())),
+            Val::SourceClass(class) => format!("the class `{}`", class.name()),
+            Val::Instance(class, _) => format!("an object of `{}`", class.name()),
+            Val::Member(class, at) => format!("`{}.{}`", class.name(), class.members[*at].0),
             Val::Module(path) => format!("the imported `{path}`"),
             Val::Project(_, file) => format!("the module `{file}`"),
             Val::Enum(kind, member) => format!("`{kind}.{member}`"),
@@ -334,6 +394,11 @@ impl Val {
             Val::Tuple(items) => {
                 let items: Vec<String> = items.iter().map(Val::reveal).collect();
                 format!("({})", items.join(", "))
+            }
+            Val::Instance(class, items) => {
+                let fields = class.fields.iter().zip(items.iter());
+                let items: Vec<String> = fields.map(|(field, item)| format!("{}={}", field.name, item.reveal())).collect();
+                format!("{}({})", class.name(), items.join(", "))
             }
             Val::Array(array) => {
                 let dims: Vec<String> = array.shape.iter().map(|dim| dim.extent.to_string()).collect();

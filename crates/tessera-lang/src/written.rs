@@ -35,8 +35,10 @@ pub(crate) fn call<'a>(
     }
     let mut signature = Vec::new();
     for param in &callee.params {
-        if param.passing == Passing::Variadic {
-            return Err(unsupported(param.name.span, "`*` parameters in functions"));
+        match param.passing {
+            Passing::Variadic => return Err(unsupported(param.name.span, "`*` parameters in functions")),
+            Passing::Keywords => return Err(unsupported(param.name.span, "`**` parameters in functions")),
+            Passing::Positional | Passing::Either | Passing::Keyword => {}
         }
         signature.push(match &param.default {
             Some(_) => format!("{}=default", param.name.name),

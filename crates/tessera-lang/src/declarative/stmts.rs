@@ -45,6 +45,8 @@ fn read_stmt(stmt: &Stmt, found: &mut Vec<(String, u32)>) {
         | StmtKind::Continue
         | StmtKind::Pass
         | StmtKind::Raise(_)
+        | StmtKind::With { .. }
+        | StmtKind::Class(_)
         | StmtKind::Import(_)
         | StmtKind::Unsupported(_) => {}
         // A nested function reads when it is called, which may be anywhere behind its definition.
@@ -83,6 +85,8 @@ fn read_expr(expr: &Expr, found: &mut Vec<(String, u32)>) {
         | ExprKind::FString(_)
         | ExprKind::None
         | ExprKind::Ellipsis
+        | ExprKind::DoubleStarred(_)
+        | ExprKind::Yield(_)
         | ExprKind::Dict(_)
         | ExprKind::Slice(_)
         | ExprKind::Lambda(_)
@@ -167,6 +171,8 @@ impl Walk<'_> {
             StmtKind::Break | StmtKind::Continue => Err(unsupported(stmt.span, "jumps")),
             StmtKind::Raise(_) => Err(unsupported(stmt.span, "`raise`")),
             StmtKind::Import(_) => Err(unsupported(stmt.span, "`import`")),
+            StmtKind::With { .. } => Err(unsupported(stmt.span, "`with`")),
+            StmtKind::Class(_) => Err(unsupported(stmt.span, "`class`")),
             StmtKind::Unsupported(what) => Err(unsupported(stmt.span, what)),
         }
     }

@@ -44,6 +44,8 @@ pub(crate) fn literal(expr: &ExprKind) -> Result<Fixed, &str> {
         ExprKind::FString(_) => Err("f-strings"),
         ExprKind::Ellipsis => Err("`...`"),
         ExprKind::Starred(_) => Err("`*`"),
+        ExprKind::DoubleStarred(_) => Err("`**`"),
+        ExprKind::Yield(_) => Err("`yield`"),
         ExprKind::Dict(_) => Err("dictionaries"),
         ExprKind::Slice(_) => Err("slices"),
         ExprKind::Lambda(_) => Err("`lambda`"),

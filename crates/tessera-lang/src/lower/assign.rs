@@ -21,6 +21,8 @@ impl Lowerer<'_> {
             }
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
                 let items: Rc<[Val]> = match (&value, value.fixed()) {
+                    (Val::Instance(class, items), _) if class.is_tuple() => items.clone(),
+                    (Val::SourceClass(_) | Val::Dict(_), _) => self.sequence(&(value.clone(), from))?.into(),
                     (Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items), _) => items.clone(),
                     (Val::Str(_) | Val::Range(_), Some(_)) => self.sequence(&(value.clone(), from))?.into(),
                     _ => {
@@ -81,10 +83,12 @@ impl Lowerer<'_> {
             }
             ExprKind::Attribute(base, _) => {
                 let base = self.at(base)?;
-                Err(Box::new(
-                    Diagnostic::error(id::IMMUTABLE, target.span, "attributes are not assigned")
-                        .also(base.1, format!("this is {}", base.0.describe())),
-                ))
+                let error = Diagnostic::error(id::IMMUTABLE, target.span, "attributes are not assigned")
+                    .also(base.1, format!("this is {}", base.0.describe()));
+                Err(Box::new(match base.0 {
+                    Val::Instance(..) => error.help("make a new object: `dataclasses.replace(object, field=value)`"),
+                    _ => error,
+                }))
             }
             _ => Err(unsupported("this assignment target", target.span)),
         }

@@ -4,12 +4,13 @@ use tessera_ir::{Diagnostic, Span};
 
 use super::arith::{Arith, FloatMode};
 use super::atomics::Update;
+use super::objects::REPLACE;
 use super::{Lowerer, Res};
 use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Ident};
 use crate::bind::{Args, Given, bind_row};
 use crate::builtins::{Builtin, Space};
 use crate::diagnostics::id;
-use crate::fixed;
+use crate::fixed::{self, Fixed};
 use crate::value::{Array, TiledView, Val};
 
 impl Lowerer<'_> {
@@ -19,6 +20,9 @@ impl Lowerer<'_> {
             let receiver = self.expr(base)?;
             if let Val::Str(_) = receiver {
                 return self.text_method(&receiver, name, args, span);
+            }
+            if let Val::Dict(items) = &receiver {
+                return self.dictionary_method(items, name, args, span);
             }
             let callee = self.member(&receiver, &name.name, name.span)?;
             return self.call_as_written(&callee, function, args, span);
@@ -86,7 +90,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Evaluated arguments, with `*x` spread.
+    /// Evaluated arguments, with `*x` and `**x` spread.
     pub(crate) fn arguments(&mut self, args: &[Arg]) -> Res<Vec<Given>> {
         let mut given = Vec::new();
         for arg in args {
@@ -95,6 +99,23 @@ impl Lowerer<'_> {
                     let inner = self.at(inner)?;
                     let span = inner.1;
                     given.extend(self.sequence(&inner)?.into_iter().map(|value| Given { keyword: None, value, span }));
+                }
+                ExprKind::DoubleStarred(inner) => {
+                    let (value, span) = self.at(inner)?;
+                    let Val::Dict(items) = &value else {
+                        return Err(Box::new(
+                            Diagnostic::error(
+                                id::ARGUMENT_TYPE,
+                                span,
+                                format!("`**` spreads a dictionary, not {}", value.describe()),
+                            )
+                            .help("pass on what a `**` parameter collected, or write the keywords"),
+                        ));
+                    };
+                    given.extend(items.iter().map(|(name, value)| {
+                        let keyword = Some(Ident { name: name.to_string(), span });
+                        Given { keyword, value: value.clone(), span }
+                    }));
                 }
                 _ => {
                     let value = self.expr(&arg.value)?;
@@ -109,16 +130,48 @@ impl Lowerer<'_> {
     pub(crate) fn call_value(&mut self, callee: &Val, given: Vec<Given>, span: Span) -> Res<Val> {
         match callee {
             Val::Builtin(builtin) => {
+                if let ([object], Some(special)) = (given.as_slice(), special_of(*builtin))
+                    && let Some(value) = self.special(&object.value, special, &[], span)?
+                {
+                    return Ok(value);
+                }
+                let given = if takes_objects(*builtin) { given } else { plain(given) };
                 let args = bind_row(builtin.row(), &given, span)?;
                 self.builtin(*builtin, &args)
             }
             Val::Method(receiver, builtin) => {
-                let args = bind_row(builtin.row(), &given, span)?;
+                let args = bind_row(builtin.row(), &plain(given), span)?;
                 self.method(receiver, *builtin, &args)
             }
             Val::Closure(closure) => self.inline(closure, &given, span),
+            Val::Bound(receiver, function) => {
+                let receiver = Given { keyword: None, value: Val::clone(receiver), span };
+                self.call_value(function, std::iter::once(receiver).chain(given).collect(), span)
+            }
+            Val::SourceClass(class) => self.instantiate(class, &given, span),
+            Val::Instance(class, _) if class.method("__call__").is_some() => {
+                let function = self.member(callee, "__call__", span)?;
+                self.call_value(&function, given, span)
+            }
+            Val::Module(path) if &**path == REPLACE => self.replace(&given, span),
+            Val::Module(path) if &**path == "dataclasses.astuple" => match given.as_slice() {
+                [Given { keyword: None, value: Val::Instance(_, items), .. }] => Ok(Val::Tuple(items.clone())),
+                _ => Err(Box::new(Diagnostic::error(id::CALL, span, "`astuple` takes an object of a dataclass"))),
+            },
             // `ct.float32(x)`: the number or scalar in that type.
-            Val::DType(dtype) => match given.as_slice() {
+            Val::DType(dtype) => match plain(given).as_slice() {
+                // A text as Python's `float` or `int` reads it.
+                [Given { keyword: None, value: Val::Str(text), span }] => {
+                    let reader = if dtype.is_float() {
+                        "float"
+                    } else if *dtype == tessera_types::DType::B1 {
+                        "bool"
+                    } else {
+                        "int"
+                    };
+                    let number = Val::from(fixed::builtin(reader, &[Fixed::Str(text.clone())], *span)?);
+                    self.tile_as(&(number, *span), *dtype).map(Val::Tile)
+                }
                 [only] if only.keyword.is_none() => {
                     let at = (only.value.clone(), only.span);
                     if !self.shape_of(&at)?.is_empty() {
@@ -373,5 +426,36 @@ impl Lowerer<'_> {
             _ => Update::Add,
         };
         self.raw_atomic(array, update, args)
+    }
+}
+
+/// Arguments as built-ins take them: [`Val::plain`].
+fn plain(given: Vec<Given>) -> Vec<Given> {
+    given.into_iter().map(|given| Given { value: given.value.plain(), ..given }).collect()
+}
+
+/// Built-ins that ask what an object is, or hand it on.
+fn takes_objects(builtin: Builtin) -> bool {
+    matches!(
+        builtin,
+        Builtin::PyIsInstance
+            | Builtin::PyStr
+            | Builtin::PyTuple
+            | Builtin::PyList
+            | Builtin::PyEnumerate
+            | Builtin::PyZip
+            | Builtin::PyReversed
+            | Builtin::EnsureConstant
+            | Builtin::RevealType
+    )
+}
+
+/// The method of an object by which a built-in is defined for it.
+fn special_of(builtin: Builtin) -> Option<&'static str> {
+    match builtin {
+        Builtin::PyLen => Some("__len__"),
+        Builtin::PyAbs => Some("__abs__"),
+        Builtin::PyBool => Some("__bool__"),
+        _ => None,
     }
 }

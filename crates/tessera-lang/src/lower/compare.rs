@@ -34,6 +34,10 @@ impl Lowerer<'_> {
 
     /// `a op b`.
     pub(crate) fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Val> {
+        if let Some(value) = self.compare_objects(op, a, b, span)? {
+            return Ok(value);
+        }
+        let (a, b) = (&(a.0.plain(), a.1), &(b.0.plain(), b.1));
         if let (Some(x), Some(y)) = (a.0.fixed(), b.0.fixed()) {
             return fixed::compare(op, &x, &y, span).map(Val::bool);
         }
@@ -128,6 +132,13 @@ impl Lowerer<'_> {
 
     /// `a in b`.
     fn contains(&mut self, a: &At, b: &At, span: Span) -> Res<Val> {
+        if let Val::Dict(items) = &b.0 {
+            let name = self.require_str(a)?;
+            return Ok(Val::bool(items.iter().any(|(own, _)| **own == *name)));
+        }
+        if let (Val::SourceClass(class), Val::Member(own, _)) = (&b.0, &a.0) {
+            return Ok(Val::bool(own.is(class)));
+        }
         let (Val::Tuple(items) | Val::Sequence(items)) = &b.0 else {
             return Err(Box::new(
                 Diagnostic::error(id::OPERAND_TYPE, b.1, format!("`in` looks into tuples and strings, not {}", b.0.describe()))

@@ -47,6 +47,14 @@ impl Lowerer<'_> {
                 let tile = self.convert(tile.clone(), DType::B1, None, at.1)?;
                 Ok(Condition::AtRunTime(tile))
             }
+            Val::Instance(..) | Val::Member(..) => {
+                for name in ["__bool__", "__len__"] {
+                    if let Some(value) = self.special(&at.0, name, &[], at.1)? {
+                        return self.condition(&(value, at.1));
+                    }
+                }
+                self.constant_truth(at).map(Condition::Known)
+            }
             Val::Array(_) | Val::List(_) | Val::View(_) => Err(Box::new(
                 Diagnostic::error(id::CONDITION, at.1, "a condition is a scalar or a compile-time value")
                     .label(format!("this is {}", at.0.describe())),

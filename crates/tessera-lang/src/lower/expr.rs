@@ -9,6 +9,7 @@ use super::control::Condition;
 use super::operand::At;
 use super::{Locals, Lowerer, MAX_ITEMS, MAX_TEXT, MAX_UNROLL, Res};
 use crate::ast::{BinaryOp, Clause, Expr, ExprKind, FPart, Names};
+use crate::class::ClassKind;
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::number::Num;
@@ -106,6 +107,8 @@ impl Lowerer<'_> {
                 Ok(Val::Iterator(items.into()))
             }
             ExprKind::Starred(_) => Err(unsupported("`*` outside a tuple or call", span)),
+            ExprKind::DoubleStarred(_) => Err(unsupported("`**` outside a call", span)),
+            ExprKind::Yield(_) => Err(unsupported("`yield`", span)),
             ExprKind::Dict(_) => Err(unsupported("a dictionary", span)),
             ExprKind::Unsupported(what) => Err(unsupported(what, span)),
         }
@@ -132,6 +135,10 @@ impl Lowerer<'_> {
 
     /// `a op b`.
     pub(crate) fn binary_operator(&mut self, op: BinaryOp, a: &At, b: &At, span: Span) -> Res<Val> {
+        if let Some(value) = self.object_operator(op, a, b, span)? {
+            return Ok(value);
+        }
+        let (a, b) = (&(a.0.plain(), a.1), &(b.0.plain(), b.1));
         if !matches!((&a.0, &b.0), (Val::Num(_), Val::Num(_)))
             && let (Some(x), Some(y)) = (a.0.fixed(), b.0.fixed())
         {
@@ -175,7 +182,11 @@ impl Lowerer<'_> {
             match part {
                 FPart::Text(part) => text.push_str(part),
                 FPart::Value { value, conversion, format } => {
-                    let at = self.at(value)?;
+                    let mut at = self.at(value)?;
+                    // A member of an enumeration of numbers is shown as its number.
+                    if let (Val::Member(..), None) = (&at.0, conversion) {
+                        at.0 = at.0.plain();
+                    }
                     if self.telling && at.0.fixed().is_none() {
                         text.push_str(&self.text_of(&at.0));
                         continue;
@@ -213,6 +224,12 @@ impl Lowerer<'_> {
         match value {
             Val::Tuple(items) => format!("({}{})", joined(items), if items.len() == 1 { "," } else { "" }),
             Val::Sequence(items) => format!("[{}]", joined(items)),
+            Val::Instance(class, items) => {
+                let fields = class.fields.iter().zip(items.iter());
+                let items: Vec<String> = fields.map(|(field, item)| format!("{}={}", field.name, self.text_of(item))).collect();
+                format!("{}({})", class.name(), items.join(", "))
+            }
+            Val::Member(class, at) => format!("{}.{}", class.name(), class.members[*at].0),
             Val::Tile(_) => format!("<{}>", value.reveal()),
             Val::Exception(text) => text.to_string(),
             other => format!("<{}>", other.describe()),
@@ -294,6 +311,9 @@ impl Lowerer<'_> {
     pub(crate) fn sequence(&mut self, at: &At) -> Res<Vec<Val>> {
         match &at.0 {
             Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => Ok(items.to_vec()),
+            Val::Instance(class, items) if class.is_tuple() => Ok(items.to_vec()),
+            Val::SourceClass(class) if class.kind == ClassKind::Enumeration => Ok(Self::members(class)),
+            Val::Dict(items) => Ok(items.iter().map(|(name, _)| Val::Str(name.clone())).collect()),
             value => {
                 if let (Val::Range(_), None) = (value, value.fixed()) {
                     return Err(Box::new(
@@ -323,6 +343,9 @@ impl Lowerer<'_> {
         }
         match &at.0 {
             Val::Tuple(items) | Val::Sequence(items) => Ok(!items.is_empty()),
+            Val::Dict(items) => Ok(!items.is_empty()),
+            Val::Instance(class, items) if class.is_tuple() => Ok(!items.is_empty()),
+            Val::Member(class, _) if class.is_plain => self.constant_truth(&(at.0.plain(), at.1)),
             Val::Tile(_) => Err(Box::new(
                 Diagnostic::error(id::NOT_CONSTANT, at.1, "this condition must be known when the kernel is compiled")
                     .label(format!("this is {}, known at run time", at.0.describe())),
@@ -337,8 +360,14 @@ impl Lowerer<'_> {
 
     /// `base[index]`.
     fn subscript(&mut self, base: &At, index: &At, span: Span) -> Res<Val> {
+        if let Some(value) = self.special(&base.0, "__getitem__", std::slice::from_ref(index), span)? {
+            return Ok(value);
+        }
+        let (base, index) = (&(base.0.plain(), base.1), &(index.0.plain(), index.1));
         match &base.0 {
             Val::Tuple(items) | Val::Sequence(items) => self.item(&base.0, items.len(), &items.clone(), index, span),
+            Val::Dict(items) => self.dictionary_item(&items.clone(), index),
+            Val::SourceClass(class) => self.member_by_name(&class.clone(), index),
             Val::List(list) => {
                 let list = list.clone();
                 self.list_item(&list, index)
@@ -448,7 +477,13 @@ impl Lowerer<'_> {
 fn check_size(value: &Val, span: Span) -> Res<()> {
     fn count(value: &Val, left: &mut usize) {
         *left = left.saturating_sub(1);
-        for item in value.items().into_iter().flat_map(|items| items.iter()) {
+        let items: Vec<&Val> = match value {
+            Val::Tuple(items) | Val::Sequence(items) | Val::Instance(_, items) => items.iter().collect(),
+            Val::Dict(items) => items.iter().map(|(_, item)| item).collect(),
+            Val::Bound(receiver, _) => vec![&**receiver],
+            _ => Vec::new(),
+        };
+        for item in items {
             if *left == 0 {
                 return;
             }

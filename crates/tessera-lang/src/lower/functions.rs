@@ -26,6 +26,16 @@ use crate::style;
 use crate::value::{Binding, Closure, ScopeId, Val};
 use crate::written;
 
+/// What a decorator does to a function.
+enum Decorator {
+    /// Nothing that means something here.
+    Nothing,
+    /// It makes a context manager of a generator.
+    Context,
+    /// It is called with the function.
+    Function(Val),
+}
+
 impl Lowerer<'_> {
     /// What the definition of a nested function or a lambda makes.
     pub(crate) fn define(&mut self, function: &Arc<Function>) -> Res<Val> {
@@ -41,12 +51,20 @@ impl Lowerer<'_> {
             .map_err(|error| Box::new(error.also(used, format!("`{}` is used here", function.name.name))))
     }
 
+    /// What the definition of a method makes: its defaults see the names of the class, its body does not.
+    pub(crate) fn method_function(&mut self, function: &Arc<Function>) -> Res<Val> {
+        self.closure(function, None)
+    }
+
     fn closure(&mut self, function: &Arc<Function>, scope: Option<ScopeId>) -> Res<Val> {
         // Decorators are evaluated before the function is made, and applied to it from the last to the first.
         let mut decorators = Vec::new();
+        let mut is_context = false;
         for decorator in &function.decorators {
-            if let Some(value) = self.decorator(decorator)? {
-                decorators.push((value, decorator.span));
+            match self.decorator(decorator)? {
+                Decorator::Nothing => {}
+                Decorator::Context => is_context = true,
+                Decorator::Function(value) => decorators.push((value, decorator.span)),
             }
         }
         let mut defaults = Vec::new();
@@ -60,7 +78,7 @@ impl Lowerer<'_> {
                 None => None,
             });
         }
-        let mut value = Val::Closure(Rc::new(Closure { function: function.clone(), scope, defaults }));
+        let mut value = Val::Closure(Rc::new(Closure { function: function.clone(), scope, defaults, is_context }));
         for (decorator, span) in decorators.iter().rev() {
             let given = Given { keyword: None, value, span: function.name.span };
             value = self.call_value(decorator, vec![given], *span)?;
@@ -68,8 +86,8 @@ impl Lowerer<'_> {
         Ok(value)
     }
 
-    /// A decorator as a function; `None` for those that change nothing about what a function means here.
-    fn decorator(&mut self, decorator: &Expr) -> Res<Option<Val>> {
+    /// What a decorator does.
+    fn decorator(&mut self, decorator: &Expr) -> Res<Decorator> {
         let mut named = decorator;
         while let ExprKind::Call(inner, _) | ExprKind::Attribute(inner, _) = &named.kind {
             named = inner;
@@ -88,14 +106,15 @@ impl Lowerer<'_> {
                         ));
                     }
                 }
-                return Ok(None);
+                return Ok(Decorator::Nothing);
             }
             // It copies names and documentation.
-            Some("functools.wraps") => return Ok(None),
+            Some("functools.wraps") => return Ok(Decorator::Nothing),
+            Some("contextlib.contextmanager") => return Ok(Decorator::Context),
             _ => {}
         }
         match self.expr(decorator)? {
-            value @ Val::Closure(_) => Ok(Some(value)),
+            value @ Val::Closure(_) => Ok(Decorator::Function(value)),
             other => Err(Box::new(
                 Diagnostic::error(id::UNSUPPORTED, decorator.span, "this decorator can't be applied in a kernel")
                     .label(format!("this is {}", other.describe()))
@@ -106,6 +125,24 @@ impl Lowerer<'_> {
 
     /// Lowers a function's body in place of a call.
     pub(crate) fn inline(&mut self, closure: &Closure, given: &[Given], span: Span) -> Res<Val> {
+        let function = &closure.function;
+        if closure.is_context {
+            return Err(Box::new(
+                Diagnostic::error(id::NOT_CALLABLE, span, "a context manager is called behind `with` only")
+                    .also(function.name.span, "the context manager")
+                    .help(format!("write `with {}(...):`", function.name.name)),
+            ));
+        }
+        let moment = self.enter_call(closure, given, span)?;
+        let result = self.deeper(span, |lowerer| lowerer.stmts(&function.body));
+        let frame = self.leave();
+        self.moment = moment;
+        result.map_err(|error| called_from(error, function, span))?;
+        Ok(frame.and_then(|frame| frame.returned).map_or(Val::None, |(value, _)| value))
+    }
+
+    /// Opens the frame of a call, with the parameters bound; yields the moment to go back to.
+    pub(crate) fn enter_call(&mut self, closure: &Closure, given: &[Given], span: Span) -> Res<Moment> {
         let function = &closure.function;
         if let Some((what, place)) = function.unsupported {
             return Err(unsupported(what, place));
@@ -138,6 +175,10 @@ impl Lowerer<'_> {
                     let items = values.into_iter().chain(last).map(|given| given.value);
                     Binding { value: Val::tuple(items.collect::<Vec<_>>()), span: place }
                 }
+                (Passing::Keywords, last) => {
+                    let item = |given: Given| Some((given.keyword?.name.into(), given.value));
+                    Binding { value: Val::Dict(values.into_iter().chain(last).filter_map(item).collect()), span: place }
+                }
                 (_, Some(given)) => Binding { value: given.value, span: given.span },
                 (_, None) => Binding { value: default.clone().unwrap_or(Val::None), span: place },
             };
@@ -149,14 +190,7 @@ impl Lowerer<'_> {
             self.moment = Moment::end(function.span.source);
         }
         self.enter(function.names.clone(), closure.scope, locals, false);
-        let result = self.deeper(span, |lowerer| lowerer.stmts(&function.body));
-        let frame = self.leave();
-        self.moment = moment;
-        result.map_err(|error| {
-            let told = error.secondary.iter().any(|label| label.text.starts_with("called from"));
-            if told || function.name.name == "<lambda>" { error } else { Box::new(error.also(span, "called from here")) }
-        })?;
-        Ok(frame.and_then(|frame| frame.returned).map_or(Val::None, |(value, _)| value))
+        Ok(moment)
     }
 
     /// Refuses to keep an iterator: it could be taken from twice.
@@ -170,4 +204,10 @@ impl Lowerer<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Tells where the function that a mistake lies in was called, once.
+pub(crate) fn called_from(error: Box<Diagnostic>, function: &Function, span: Span) -> Box<Diagnostic> {
+    let told = error.secondary.iter().any(|label| label.text.starts_with("called from"));
+    if told || function.name.name == "<lambda>" { error } else { Box::new(error.also(span, "called from here")) }
 }

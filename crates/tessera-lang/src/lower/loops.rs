@@ -45,6 +45,10 @@ impl Lowerer<'_> {
                 }
                 self.for_range(target, &range, body, at.1, span)
             }
+            Val::Instance(..) | Val::SourceClass(_) | Val::Dict(_) => {
+                let items = self.sequence(&at)?;
+                self.unrolled(target, items, body, iterable.span)
+            }
             Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => {
                 let items = items.to_vec();
                 self.unrolled(target, items, body, iterable.span)
@@ -60,7 +64,8 @@ impl Lowerer<'_> {
     /// The items of `static_iter(...)`, where an iterable is one.
     pub(crate) fn static_items(&mut self, iterable: &Expr) -> Res<Option<Vec<Val>>> {
         if let ExprKind::Call(function, args) = &iterable.kind
-            && matches!(function.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
+            && (matches!(function.kind, ExprKind::Name(_))
+                || matches!(&function.kind, ExprKind::Attribute(_, name) if name.name == "static_iter"))
             && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticIter))
         {
             let [arg] = args.as_slice() else {

@@ -66,13 +66,15 @@ impl Lowerer<'_> {
                 "name" => return Ok(Val::str(crate::promote::dtype_name(*dtype))),
                 _ => ("DType", None, &["bitwidth", "name"]),
             },
+            Val::SourceClass(_) | Val::Instance(..) | Val::Member(..) => return self.object_member(value, name, span),
             Val::Enum(_, member) if name == "name" => return Ok(Val::str(member)),
             Val::Num(_) => ("number", None, &[]),
             Val::Str(_) => ("str", None, &[]),
             Val::Tuple(_) => ("tuple", None, &[]),
             Val::None => ("None", None, &[]),
             Val::List(_) => ("list", None, &[]),
-            Val::Closure(_) | Val::Builtin(_) | Val::Method(..) => ("function", None, &[]),
+            Val::Dict(_) => ("dict", None, &["get", "items", "keys", "values"]),
+            Val::Closure(_) | Val::Builtin(_) | Val::Method(..) | Val::Bound(..) => ("function", None, &[]),
             _ => ("value", None, &[]),
         };
         if let Some(found) = space.and_then(method) {

@@ -4,7 +4,9 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::{Locals, Lowerer, Res};
+use crate::ast::Import;
 use crate::builtins::{Builtin, CLASSES, ENUMS, OPERATORS, REFUSED, Space, enum_member};
+use crate::class::Attribute;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global};
 use crate::modules::{Target, public};
@@ -113,15 +115,8 @@ impl Lowerer<'_> {
         }
         let used = |error: Box<Diagnostic>| Box::new(error.also(span, format!("`{name}` is used here")));
         let value = match &definition.what {
-            Global::Import(Target::Path(path), _) => self.path(path, span)?,
-            Global::Import(Target::Module(module), import) => match self.file.broken(*module) {
-                Some(error) => return Err(Box::new(error.clone().also(*import, "imported here"))),
-                None => Val::Project(*module, self.file.sources.get(*module).name.as_str().into()),
-            },
-            Global::Import(target, import) => {
-                let used = if span.start == span.end { *import } else { span };
-                return Err(self.file.lost(target, *import, used));
-            }
+            Global::Import(target, import) => self.imported(target, *import, span)?,
+            Global::Class(class) => self.at_module(definition.at, |lowerer| lowerer.class(class, definition.at)).map_err(used)?,
             Global::Function(function) => self.module_function(function, definition.at, span)?,
             Global::Value(expr, position) => {
                 let mut value = self.at_module(definition.at, |lowerer| lowerer.expr(expr)).map_err(used)?;
@@ -155,6 +150,41 @@ impl Lowerer<'_> {
         Ok(value)
     }
 
+    /// What an import stands for that is used at a place.
+    pub(crate) fn imported(&mut self, target: &Target, import: Span, span: Span) -> Res<Val> {
+        let file = self.file;
+        match target {
+            Target::Path(path) => self.path(path, span),
+            Target::Module(module) => match file.broken(*module) {
+                Some(error) => Err(Box::new(error.clone().also(import, "imported here"))),
+                None => Ok(Val::Project(*module, file.sources.get(*module).name.as_str().into())),
+            },
+            Target::Member(..) | Target::Missing(..) => {
+                let used = if span.start == span.end { import } else { span };
+                Err(file.lost(target, import, used))
+            }
+        }
+    }
+
+    /// Binds the names of an import inside a function.
+    pub(crate) fn import(&mut self, imports: &[Import]) -> Res<()> {
+        let file = self.file;
+        for import in imports {
+            let span = import.span;
+            let Some(target) = file.inner_imports.get(&span) else { continue };
+            let definition = match target {
+                Target::Member(module, name) => file.member_of(*module, name),
+                Target::Path(_) | Target::Module(_) | Target::Missing(..) => None,
+            };
+            let value = match definition {
+                Some(definition) => self.definition(definition, &import.name, span)?,
+                None => self.imported(target, span, span)?,
+            };
+            self.bind(&import.name, value, span);
+        }
+        Ok(())
+    }
+
     /// True when a value has a part that exists at run time; `seen` are scopes that were looked through.
     fn holds_tile(&self, value: &Val, seen: &mut Vec<ScopeId>) -> bool {
         match value {
@@ -162,6 +192,14 @@ impl Lowerer<'_> {
             Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => {
                 items.iter().any(|item| self.holds_tile(item, seen))
             }
+            Val::Instance(class, items) => {
+                items.iter().any(|item| self.holds_tile(item, seen)) || self.holds_tile(&Val::SourceClass(class.clone()), seen)
+            }
+            Val::SourceClass(class) => {
+                let defaults = class.fields.iter().filter_map(|field| field.default.as_ref());
+                defaults.chain(class.attributes.values().map(Attribute::value)).any(|value| self.holds_tile(value, seen))
+            }
+            Val::Bound(receiver, function) => self.holds_tile(receiver, seen) || self.holds_tile(function, seen),
             Val::Closure(closure) => {
                 if closure.defaults.iter().flatten().any(|default| self.holds_tile(default, seen)) {
                     return true;

@@ -10,6 +10,7 @@ use super::{Lowerer, Res};
 use crate::ast::{BinaryOp, BoolOp, Expr, ExprKind};
 use crate::bind::{Args, Given};
 use crate::builtins::Builtin;
+use crate::class::ClassKind;
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed, fault};
 use crate::number::{Fault, Num};
@@ -28,6 +29,8 @@ impl Lowerer<'_> {
         match builtin {
             Builtin::PyLen => match args.val(0) {
                 Val::Tuple(items) | Val::Sequence(items) => Ok(Val::int(items.len() as i64)),
+                Val::Dict(items) => Ok(Val::int(items.len() as i64)),
+                Val::SourceClass(class) if class.kind == ClassKind::Enumeration => Ok(Val::int(class.members.len() as i64)),
                 Val::List(list) => {
                     Ok(Val::Tile(Tile { value: list.length, dtype: list.index.dtype(), shape: Default::default(), known: None }))
                 }
@@ -76,6 +79,9 @@ impl Lowerer<'_> {
             }
             Builtin::PyReversed => match args.val(0) {
                 Val::Tuple(items) | Val::Sequence(items) => Ok(Val::Iterator(items.iter().rev().cloned().collect())),
+                Val::Instance(..) | Val::SourceClass(_) | Val::Dict(_) => {
+                    Ok(Val::Iterator(self.sequence(&args.at(0))?.into_iter().rev().collect()))
+                }
                 other => Err(Box::new(
                     Diagnostic::error(id::ARGUMENT_TYPE, args.span(0), format!("{} is not reversed", other.describe()))
                         .help("`reversed` takes tuples, lists and ranges"),
@@ -95,7 +101,7 @@ impl Lowerer<'_> {
                     other => vec![other.clone()],
                 };
                 for class in &classes {
-                    if !matches!(class, Val::Builtin(_) | Val::Class(_) | Val::None) {
+                    if !matches!(class, Val::Builtin(_) | Val::Class(_) | Val::SourceClass(_) | Val::None) {
                         return Err(Box::new(Diagnostic::error(
                             id::ARGUMENT_TYPE,
                             args.span(1),
@@ -313,6 +319,14 @@ fn math_on_tile(builtin: Builtin, at: &At) -> Box<Diagnostic> {
 /// `isinstance(value, class)`.
 fn is_instance(value: &Val, class: &Val) -> bool {
     match class {
+        Val::SourceClass(class) => {
+            matches!(value, Val::Instance(own, _) | Val::Member(own, _) if own.is_a(class))
+        }
+        // Named tuples are tuples, members of some enumerations numbers or strings.
+        Val::Builtin(_) if matches!(value, Val::Instance(..) | Val::Member(..)) => match value.plain() {
+            Val::Instance(..) | Val::Member(..) => false,
+            plain => is_instance(&plain, class),
+        },
         Val::Builtin(Builtin::PyInt) => matches!(value, Val::Num(Num::Int(_) | Num::Bool(_))),
         Val::Builtin(Builtin::PyFloat) => matches!(value, Val::Num(Num::Float(_))),
         Val::Builtin(Builtin::PyBool) => matches!(value, Val::Num(Num::Bool(_))),

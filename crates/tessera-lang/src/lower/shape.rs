@@ -155,6 +155,7 @@ impl Lowerer<'_> {
 
     pub(crate) fn cat(&mut self, args: &Args) -> Res<Val> {
         let pair = match args.val(0).items() {
+            Some(items) if items.len() == 1 => return self.tile(&(items[0].clone(), args.span(0))).map(Val::Tile),
             Some(items) if items.len() == 2 => items.clone(),
             _ => {
                 return Err(Box::new(

@@ -11,6 +11,7 @@ use tessera_types::DType;
 
 use super::{Locals, Lowerer, Res, Scope, signless, tile_type};
 use crate::ast::{Function, Names};
+use crate::class::SourceClass;
 use crate::diagnostics::id;
 use crate::number::Num;
 use crate::promote::{dtype_name, literal_dtype};
@@ -22,6 +23,8 @@ pub(crate) enum Skeleton {
     Tile(DType, Shape),
     Tuple(Vec<Skeleton>),
     List(Vec<Skeleton>),
+    /// An object of a class of the source, with the types of its fields.
+    Instance(Rc<SourceClass>, Vec<Skeleton>),
     Array {
         dtype: DType,
         shape: Vec<Extent>,
@@ -43,6 +46,7 @@ pub(crate) enum Skeleton {
 pub(crate) struct FunctionSkeleton {
     function: Arc<Function>,
     defaults: Vec<Option<Skeleton>>,
+    is_context: bool,
     /// The scopes of calls that are over, innermost first.
     left: Vec<LeftSkeleton>,
     /// The scope around them, of a call that is not.
@@ -72,6 +76,7 @@ impl Skeleton {
             (Skeleton::Tuple(a), Skeleton::Tuple(b)) | (Skeleton::List(a), Skeleton::List(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
             }
+            (Skeleton::Instance(c, a), Skeleton::Instance(d, b)) => c.is(d) && a.iter().zip(b).all(|(a, b)| a.same(b)),
             (
                 Skeleton::Array { dtype, shape, strides, index },
                 Skeleton::Array { dtype: dtype2, shape: shape2, strides: strides2, index: index2 },
@@ -95,6 +100,10 @@ impl Skeleton {
                 format!("a tuple of {}", items.join(" and "))
             }
             Skeleton::List(items) => format!("a list of {} items", items.len()),
+            Skeleton::Instance(class, items) => {
+                let items: Vec<String> = items.iter().map(Skeleton::describe).collect();
+                format!("an object of `{}` with {}", class.name(), items.join(" and "))
+            }
             Skeleton::Array { dtype, shape, .. } => format!("an array of {} with rank {}", dtype_name(*dtype), shape.len()),
             Skeleton::View(_, view) => Val::View(view.clone()).describe(),
             Skeleton::Memory(array) => format!("raw memory of {}", array.describe()),
@@ -107,7 +116,9 @@ impl Skeleton {
     pub(crate) fn types(&self, out: &mut Vec<Type>) {
         match self {
             Skeleton::Tile(dtype, shape) => out.push(tile_type(*dtype, shape)),
-            Skeleton::Tuple(items) | Skeleton::List(items) => items.iter().for_each(|item| item.types(out)),
+            Skeleton::Tuple(items) | Skeleton::List(items) | Skeleton::Instance(_, items) => {
+                items.iter().for_each(|item| item.types(out));
+            }
             Skeleton::Array { dtype, shape, strides, index } => {
                 out.push(Type::pointers(Shape::new(), signless(*dtype)));
                 out.extend(shape.iter().chain(strides).map(|_| tile_type(index.dtype(), &[])));
@@ -167,6 +178,10 @@ impl Lowerer<'_> {
             Val::Sequence(items) => {
                 Skeleton::List(items.iter().map(|item| self.skeleton_of(item, span, inside)).collect::<Res<Vec<_>>>()?)
             }
+            Val::Instance(class, items) => {
+                let items = items.iter().map(|item| self.skeleton_of(item, span, inside)).collect::<Res<Vec<_>>>()?;
+                Skeleton::Instance(class.clone(), items)
+            }
             Val::Closure(closure) => Skeleton::Function(Box::new(self.function_skeleton(closure, span, inside)?)),
             Val::Array(array) => Skeleton::of_array(array),
             Val::View(view) => Skeleton::View(Box::new(Skeleton::of_array(&view.array)), view.clone()),
@@ -197,7 +212,7 @@ impl Lowerer<'_> {
             left.push(LeftSkeleton { names: self.scopes[id.0].names.clone(), locals: shapes });
             around = self.scopes[id.0].outer;
         }
-        Ok(FunctionSkeleton { function: closure.function.clone(), defaults, left, around })
+        Ok(FunctionSkeleton { function: closure.function.clone(), defaults, is_context: closure.is_context, left, around })
     }
 
     /// The values of a function's parts, in the order of [`FunctionSkeleton::parts`].
@@ -216,7 +231,7 @@ impl Lowerer<'_> {
         match value {
             Val::Tile(tile) => out.push(tile.value),
             Val::Num(_) => out.push(self.tile(&(value.clone(), span))?.value),
-            Val::Tuple(items) | Val::Sequence(items) => {
+            Val::Tuple(items) | Val::Sequence(items) | Val::Instance(_, items) => {
                 for item in items.iter() {
                     self.flatten(item, span, out)?;
                 }
@@ -252,7 +267,7 @@ impl Lowerer<'_> {
             self.scopes.push(Scope { names, outer: scope, captured: true, left: Some(locals) });
             scope = Some(ScopeId(self.scopes.len() - 1));
         }
-        Val::Closure(Rc::new(Closure { function: shape.function.clone(), scope, defaults }))
+        Val::Closure(Rc::new(Closure { function: shape.function.clone(), scope, defaults, is_context: shape.is_context }))
     }
 
     /// A value from what flowed.
@@ -264,6 +279,9 @@ impl Lowerer<'_> {
             }
             Skeleton::Tuple(items) => Val::tuple(items.iter().map(|item| self.rebuild(item, values)).collect::<Vec<_>>()),
             Skeleton::List(items) => Val::Sequence(items.iter().map(|item| self.rebuild(item, values)).collect()),
+            Skeleton::Instance(class, items) => {
+                Val::Instance(class.clone(), items.iter().map(|item| self.rebuild(item, values)).collect())
+            }
             Skeleton::Array { dtype, shape, strides, index } => {
                 let base = values.next().expect("as many values flow as the skeleton has types");
                 let mut dims = |extents: &[Extent]| -> Vec<Dim> {
@@ -296,6 +314,10 @@ impl Lowerer<'_> {
             }
             Skeleton::List(items) => {
                 Val::Sequence(items.iter().map(|item| self.placeholder(item, span)).collect::<Res<Vec<Val>>>()?.into())
+            }
+            Skeleton::Instance(class, items) => {
+                let items: Res<Vec<Val>> = items.iter().map(|item| self.placeholder(item, span)).collect();
+                Val::Instance(class.clone(), items?.into())
             }
             Skeleton::Fixed(value) => value.clone(),
             Skeleton::Array { .. } | Skeleton::View(..) | Skeleton::Memory(_) | Skeleton::Function(_) => {

@@ -78,6 +78,8 @@ impl Lowerer<'_> {
         let value = args.val(0);
         let is_constant = value.number().is_some()
             || value.fixed().is_some()
+            || matches!(value, Val::Member(..) | Val::SourceClass(_))
+            || matches!(value, Val::Instance(..) if !value.is_run_time())
             || matches!(value, Val::Enum(..) | Val::Builtin(_) | Val::Class(_) | Val::Ellipsis);
         if !is_constant {
             return Err(Box::new(

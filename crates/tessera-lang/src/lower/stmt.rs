@@ -97,7 +97,9 @@ impl Lowerer<'_> {
                 let value = self.define(function)?;
                 self.bind(&function.name.name, value, function.name.span);
             }
-            StmtKind::Import(_) => return Err(unsupported("an import", stmt.span)),
+            StmtKind::Import(imports) => self.import(imports)?,
+            StmtKind::With { items, body } => return self.with(items, body, stmt.span),
+            StmtKind::Class(_) => return Err(unsupported("`class`", stmt.span)),
             StmtKind::Unsupported(what) => return Err(unsupported(what, stmt.span)),
         }
         Ok(Flow::Falls)
@@ -133,7 +135,7 @@ pub(crate) fn has_return(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Return(_) => true,
         StmtKind::If { body, orelse, .. } => has_return(body) || has_return(orelse),
-        StmtKind::For { body, .. } | StmtKind::While { body, .. } => has_return(body),
+        StmtKind::For { body, .. } | StmtKind::While { body, .. } | StmtKind::With { body, .. } => has_return(body),
         _ => false,
     })
 }
@@ -148,6 +150,7 @@ pub(crate) fn has_break(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break => true,
         StmtKind::If { body, orelse, .. } => has_break(body) || has_break(orelse),
+        StmtKind::With { body, .. } => has_break(body),
         _ => false,
     })
 }
@@ -171,6 +174,15 @@ pub(crate) fn assigned(stmts: &[Stmt], names: &mut Vec<String>) {
                 assigned(body, names);
             }
             StmtKind::While { body, .. } => assigned(body, names),
+            StmtKind::With { items, body } => {
+                items.iter().filter_map(|(_, bound)| bound.as_ref()).for_each(|bound| target(bound, names));
+                assigned(body, names);
+            }
+            StmtKind::Import(imports) => {
+                names.extend(
+                    imports.iter().map(|import| import.name.clone()).filter(|name| !names.contains(name)).collect::<Vec<_>>(),
+                );
+            }
             StmtKind::If { body, orelse, .. } => {
                 assigned(body, names);
                 assigned(orelse, names);

@@ -183,6 +183,18 @@ impl Lowerer<'_> {
 
     /// `-x`, `+x`, `~x`, `not x`.
     pub(crate) fn unary_operator(&mut self, op: UnaryOp, x: &At, span: Span) -> Res<Val> {
+        let special = match op {
+            UnaryOp::Neg => Some("__neg__"),
+            UnaryOp::Pos => Some("__pos__"),
+            UnaryOp::Invert => Some("__invert__"),
+            UnaryOp::Not => None,
+        };
+        if let Some(name) = special
+            && let Some(value) = self.special(&x.0, name, &[], span)?
+        {
+            return Ok(value);
+        }
+        let x = &(x.0.plain(), x.1);
         match op {
             UnaryOp::Neg => self.unary_with(Builtin::Negative, x, FloatMode::default(), span),
             UnaryOp::Invert => match x.0 {

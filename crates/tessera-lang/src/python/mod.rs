@@ -13,8 +13,8 @@ use ruff_text_size::{Ranged, TextRange};
 use tessera_ir::{Diagnostic, SourceId, Span};
 
 use crate::ast::{
-    Arg, BinaryOp, BoolOp, Clause, CompareOp, Expr, ExprKind, FPart, Function, Ident, Import, Parameter, Passing, Stmt, StmtKind,
-    UnaryOp,
+    Arg, BinaryOp, BoolOp, Class, Clause, CompareOp, Expr, ExprKind, FPart, Function, Ident, Import, Parameter, Passing, Stmt,
+    StmtKind, UnaryOp,
 };
 use crate::diagnostics::id;
 use crate::nesting;
@@ -150,10 +150,16 @@ impl Converter {
             py::Stmt::Assert(s) => StmtKind::Assert(self.expr(&s.test), s.msg.as_ref().map(|v| self.expr(v))),
             py::Stmt::FunctionDef(s) => StmtKind::Function(Arc::new(self.function(s))),
             py::Stmt::Import(_) | py::Stmt::ImportFrom(_) => StmtKind::Import(self.imports(stmt)),
-            py::Stmt::ClassDef(_) => StmtKind::Unsupported("`class`"),
+            py::Stmt::ClassDef(s) => StmtKind::Class(Arc::new(self.class(s))),
             py::Stmt::Delete(_) => StmtKind::Unsupported("`del`"),
             py::Stmt::TypeAlias(_) => StmtKind::Unsupported("`type`"),
-            py::Stmt::With(_) => StmtKind::Unsupported("`with`"),
+            py::Stmt::With(s) if s.is_async => StmtKind::Unsupported("`async with`"),
+            py::Stmt::With(s) => {
+                let item = |item: &py::WithItem| {
+                    (self.expr(&item.context_expr), item.optional_vars.as_ref().map(|target| self.expr(target)))
+                };
+                StmtKind::With { items: s.items.iter().map(item).collect(), body: self.stmts(&s.body) }
+            }
             py::Stmt::Match(_) => StmtKind::Unsupported("`match`"),
             // What is imported if it is there, and done without if it is not.
             py::Stmt::Try(s) if s.body.iter().all(|stmt| matches!(stmt, py::Stmt::Import(_) | py::Stmt::ImportFrom(_))) => {
@@ -216,6 +222,17 @@ impl Converter {
         StmtKind::If { test: self.expr(test), body: self.stmts(body), orelse }
     }
 
+    fn class(&self, s: &py::StmtClassDef) -> Class {
+        let arguments = s.arguments.as_deref();
+        Class {
+            name: self.ident(&s.name),
+            decorators: s.decorator_list.iter().map(|d| self.expr(&d.expression)).collect(),
+            bases: arguments.map_or(Vec::new(), |arguments| self.arguments(arguments)),
+            body: self.stmts(&s.body),
+            span: self.span(s.range()),
+        }
+    }
+
     fn function(&self, s: &py::StmtFunctionDef) -> Function {
         let span = self.span(s.range());
         let scope = names::Scope::of(&s.parameters, &s.body);
@@ -228,13 +245,7 @@ impl Converter {
             name: self.ident(&s.name),
             decorators: s.decorator_list.iter().map(|d| self.expr(&d.expression)).collect(),
             params: self.params(&s.parameters),
-            unsupported: if s.is_async {
-                Some(("`async def`", self.span(s.name.range())))
-            } else if let Some(kwarg) = &s.parameters.kwarg {
-                Some(("`**` parameters", self.span(kwarg.range())))
-            } else {
-                declared
-            },
+            unsupported: if s.is_async { Some(("`async def`", self.span(s.name.range()))) } else { declared },
             names: Arc::new(scope.names()),
             body,
             span,
@@ -258,6 +269,12 @@ impl Converter {
             default: None,
         }));
         list.extend(params.kwonlyargs.iter().map(|p| named(p, Passing::Keyword)));
+        list.extend(params.kwarg.iter().map(|p| Parameter {
+            name: self.ident(&p.name),
+            passing: Passing::Keywords,
+            annotation: None,
+            default: None,
+        }));
         list
     }
 
@@ -315,17 +332,7 @@ impl Converter {
                 self.boxed(&e.left),
                 e.ops.iter().zip(&e.comparators).map(|(op, right)| (compare(*op), self.expr(right))).collect(),
             ),
-            py::Expr::Call(e) => {
-                let positional = e.arguments.args.iter().map(|arg| Arg { keyword: None, value: self.expr(arg) });
-                let keywords = e.arguments.keywords.iter().map(|k| match &k.arg {
-                    Some(name) => Arg { keyword: Some(self.ident(name)), value: self.expr(&k.value) },
-                    None => Arg {
-                        keyword: None,
-                        value: Expr { kind: ExprKind::Unsupported("`**` in a call"), span: self.span(k.range()) },
-                    },
-                });
-                ExprKind::Call(self.boxed(&e.func), positional.chain(keywords).collect())
-            }
+            py::Expr::Call(e) => ExprKind::Call(self.boxed(&e.func), self.arguments(&e.arguments)),
             py::Expr::Attribute(e) => ExprKind::Attribute(self.boxed(&e.value), self.ident(&e.attr)),
             py::Expr::Subscript(e) => ExprKind::Subscript(self.boxed(&e.value), self.boxed(&e.slice)),
             py::Expr::Slice(e) => {
@@ -337,13 +344,12 @@ impl Converter {
             py::Expr::Lambda(e) => {
                 let body = self.expr(&e.body);
                 let body_span = body.span;
-                let kwarg = e.parameters.as_ref().and_then(|p| p.kwarg.as_ref());
                 ExprKind::Lambda(Arc::new(Function {
                     name: Ident { name: "<lambda>".to_string(), span },
                     decorators: Vec::new(),
                     params: e.parameters.as_ref().map_or(Vec::new(), |p| self.params(p)),
                     names: Arc::new(names::Scope::of_lambda(e).names()),
-                    unsupported: kwarg.map(|kwarg| ("`**` parameters", self.span(kwarg.range()))),
+                    unsupported: None,
                     body: vec![Stmt { kind: StmtKind::Return(Some(body)), span: body_span }],
                     span,
                 }))
@@ -354,12 +360,26 @@ impl Converter {
             py::Expr::Set(_) | py::Expr::SetComp(_) => ExprKind::Unsupported("a set"),
             py::Expr::DictComp(_) => ExprKind::Unsupported("a dictionary comprehension"),
             py::Expr::Await(_) => ExprKind::Unsupported("`await`"),
-            py::Expr::Yield(_) | py::Expr::YieldFrom(_) => ExprKind::Unsupported("`yield`"),
+            py::Expr::Yield(e) => ExprKind::Yield(e.value.as_ref().map(|value| self.boxed(value))),
+            py::Expr::YieldFrom(_) => ExprKind::Unsupported("`yield from`"),
             py::Expr::TString(_) => ExprKind::Unsupported("a template string"),
             py::Expr::BytesLiteral(_) => ExprKind::Unsupported("a bytes literal"),
             py::Expr::IpyEscapeCommand(_) => ExprKind::Unsupported("a shell escape"),
         };
         Expr { kind, span }
+    }
+
+    /// The arguments of a call, or the bases of a class.
+    fn arguments(&self, arguments: &py::Arguments) -> Vec<Arg> {
+        let positional = arguments.args.iter().map(|arg| Arg { keyword: None, value: self.expr(arg) });
+        let keywords = arguments.keywords.iter().map(|k| match &k.arg {
+            Some(name) => Arg { keyword: Some(self.ident(name)), value: self.expr(&k.value) },
+            None => {
+                let kind = ExprKind::DoubleStarred(self.boxed(&k.value));
+                Arg { keyword: None, value: Expr { kind, span: self.span(k.range()) } }
+            }
+        });
+        positional.chain(keywords).collect()
     }
 
     fn comprehension(&self, element: &py::Expr, clauses: &[py::Comprehension], lazy: bool) -> ExprKind {

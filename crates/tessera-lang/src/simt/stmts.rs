@@ -166,6 +166,8 @@ impl Check<'_> {
             }
             StmtKind::Raise(_) => return Err(unsupported(stmt.span, "`raise`")),
             StmtKind::Import(_) => return Err(unsupported(stmt.span, "`import`")),
+            StmtKind::With { .. } => return Err(unsupported(stmt.span, "`with`")),
+            StmtKind::Class(_) => return Err(unsupported(stmt.span, "`class`")),
             StmtKind::Unsupported(what) => return Err(unsupported(stmt.span, what)),
         }
         Ok(Flow::Falls)
