@@ -78,9 +78,12 @@ fn argument(param: &AbiParam) -> String {
     match &param.kind {
         ParamKind::Array { dtype, shape, index, align, .. } => {
             let (rank, index) = (shape.len(), index.dtype().bits());
-            format!(
-                "{name}: the address of element 0 of an array of {dtype} (a multiple of {align}), {rank} sizes and {rank} strides in elements, each .s{index}"
-            )
+            let axes = match rank {
+                0 => String::new(),
+                1 => format!(", its size and its stride in elements, both .s{index}"),
+                _ => format!(", {rank} sizes and {rank} strides in elements, each .s{index}"),
+            };
+            format!("{name}: the address of element 0 of an array of {dtype} (a multiple of {align}){axes}")
         }
         ParamKind::List { dtype, rank, index } => {
             let index = index.dtype().bits();
