@@ -14,6 +14,8 @@
 //! |---|---|
 //! | `x=f32[?,?]` | an array of run-time sizes, row-major, with unit inner stride |
 //! | `x=f32[4096,1024];align=16;index=64` | known sizes; the base, other strides and lines are multiples of 16 bytes; 64-bit sizes and strides |
+//! | `x=f32[?,?];strides=[1,?]` | strides in elements, as the caller's array has them |
+//! | `xs=[f32[?,?],f32[?,?]]` | a list of arrays of one type and rank; how many there are is known at launch only |
 //! | `eps=f32` | a scalar passed at launch |
 //! | `TM=128` | a constant |
 //!
@@ -229,6 +231,11 @@ pub fn parse_type(sources: &mut SourceMap, text: &str) -> Result<TypedArgument, 
     let mut scanner = Scanner::new(sources, text);
     let name = scanner.name()?;
     let start = scanner.mark();
+    if scanner.take("[") {
+        let ty = list_type(&mut scanner)?;
+        scanner.finish()?;
+        return Ok(TypedArgument { name, ty });
+    }
     let ty = match scanner.dtype_word() {
         Some(dtype) if scanner.at("[") => array_type(&mut scanner, dtype)?,
         Some(dtype) => ArgType::Scalar(dtype),
@@ -374,9 +381,47 @@ fn stored(scanner: &mut Scanner, ends: &[char]) -> Parsed<Stored> {
     Ok(Stored::Npy(text, Some(dtype(scanner)?)))
 }
 
+/// The type of a list behind its `[`. Every array of a list brings its own sizes and strides at launch.
+fn list_type(scanner: &mut Scanner) -> Parsed<ArgType> {
+    let mut list: Option<(DType, usize, IndexType)> = None;
+    while !scanner.take("]") {
+        let start = scanner.mark();
+        let item = match scanner.dtype_word() {
+            Some(dtype) if scanner.at("[") => array_type(scanner, dtype)?,
+            _ => {
+                return Err(scanner
+                    .error(start, "expected an array's type")
+                    .help("a list holds arrays: `[f32[?,?],f32[?,?]]`; a tuple of values is written `(1, 2)`")
+                    .into());
+            }
+        };
+        let ArgType::Array { dtype, shape, index, .. } = item else { continue };
+        let found = (dtype, shape.len());
+        match &mut list {
+            Some((dtype, rank, wide)) if found == (*dtype, *rank) => *wide = if index == IndexType::I64 { index } else { *wide },
+            Some((dtype, rank, _)) => {
+                let message = format!(
+                    "the arrays of a list differ: item 0 is `{dtype}` of rank {rank}, this is `{}` of rank {}",
+                    found.0, found.1
+                );
+                return Err(scanner.error(start, message).help("give arrays of different types parameters of their own").into());
+            }
+            None => list = Some((dtype, shape.len(), index)),
+        }
+        if !scanner.take(",") && !scanner.at("]") {
+            return Err(scanner.error(scanner.mark(), "expected `,` or `]`").into());
+        }
+    }
+    match list {
+        Some((dtype, rank, index)) => Ok(ArgType::List { dtype, rank: rank as u32, index }),
+        None => Err(scanner.error(scanner.mark(), "a list needs an array to know its element type by").into()),
+    }
+}
+
 fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
     let shape: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
     let (mut align, mut index) = (16_u32, IndexType::I32);
+    let mut written: Option<Vec<Extent>> = None;
     while scanner.take(";") {
         let start = scanner.mark();
         let option = scanner.word();
@@ -399,11 +444,24 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
                     _ => return Err(scanner.error(at, "sizes and strides are 32 or 64 bits wide").into()),
                 };
             }
+            "strides" => {
+                scanner.expect("=")?;
+                let at = scanner.mark();
+                let strides: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
+                if strides.len() != shape.len() {
+                    let message = format!("{} strides for {} sizes", strides.len(), shape.len());
+                    return Err(scanner.error(at, message).help("write one number or `?` for each size").into());
+                }
+                written = Some(strides);
+            }
             _ => {
                 let message = format!("`{option}` is not an option of an array's type");
-                return Err(scanner.error(start, message).help("write `;align=16` or `;index=64`").into());
+                return Err(scanner.error(start, message).help("write `;align=16`, `;index=64` or `;strides=[?,1]`").into());
             }
         }
+    }
+    if let Some(strides) = written {
+        return Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, index, disjoint: true });
     }
     // Row-major: a stride is known while all sizes inside it are.
     let mut strides = vec![Extent::Dynamic; shape.len()];
@@ -524,5 +582,40 @@ mod tests {
         let mut sources = SourceMap::default();
         let error = parse_type(&mut sources, "x=f32[?];align=3").unwrap_err();
         assert_eq!(error.message, "an alignment is a power of two of at most 4096 bytes");
+    }
+
+    #[test]
+    fn types_of_lists_and_strides() {
+        let mut sources = SourceMap::default();
+        let mut ty = |text: &str| parse_type(&mut sources, text).map(|argument| argument.ty);
+        let list = |rank, index| ArgType::List { dtype: DType::F32, rank, index };
+        assert_eq!(ty("xs=[f32[?],f32[8]]").unwrap(), list(1, IndexType::I32));
+        assert_eq!(ty("xs=[f32[?,?], f32[?,3];strides=[7,2],f32[4,4];index=64]").unwrap(), list(2, IndexType::I64));
+        let ArgType::Array { shape, strides, align, .. } = ty("x=f16[?,8];strides=[1,?];align=2").unwrap() else { panic!() };
+        assert_eq!(shape[..], [Extent::Dynamic, Extent::Static(8)]);
+        assert_eq!(strides[..], [Extent::Static(1), Extent::Dynamic]);
+        assert_eq!(align, 2);
+        assert_eq!(
+            ty("t=((1, (2.5, True)), f16)").unwrap(),
+            ArgType::Const(ConstValue::Tuple(vec![
+                ConstValue::Tuple(vec![
+                    ConstValue::Int(1),
+                    ConstValue::Tuple(vec![ConstValue::Float(2.5), ConstValue::Bool(true)])
+                ]),
+                ConstValue::DType(DType::F16)
+            ]))
+        );
+        for (text, place, message) in [
+            ("xs=[]", "1:6", "a list needs an array to know its element type by"),
+            ("xs=[f32]", "1:5", "expected an array's type"),
+            ("xs=[[f32[?]]]", "1:5", "expected an array's type"),
+            ("xs=[f32[?],f16[?]]", "1:12", "the arrays of a list differ: item 0 is `f32` of rank 1, this is `f16` of rank 1"),
+            ("xs=[f32[?]", "1:11", "expected `,` or `]`"),
+            ("x=f32[?,?];strides=[1]", "1:20", "1 strides for 2 sizes"),
+        ] {
+            let mut sources = SourceMap::default();
+            let error = parse_type(&mut sources, text).unwrap_err();
+            assert_eq!(error.render_line(&sources), format!("<argument>:{place}: error[argument]: {message}"), "{text}");
+        }
     }
 }

@@ -35,6 +35,29 @@ def twice(x):
 ",
     ),
     (
+        "lib/util/shapes.py",
+        "
+from dataclasses import dataclass
+from enum import Enum
+from .consts import BASE
+
+class Mode(Enum):
+    PLAIN = 'plain'
+    SHIFTED = 'shifted'
+
+@dataclass(frozen=True)
+class Tiling:
+    size: int
+    mode: Mode = Mode.SHIFTED
+
+    def finished(self, x):
+        from .acts import shifted, OFFSET
+        return shifted(x) * OFFSET if self.mode is Mode.SHIFTED else x + BASE
+
+PLAIN = Tiling(16, Mode.PLAIN)
+",
+    ),
+    (
         "lib/ops/scale.py",
         "
 import torch
@@ -77,6 +100,15 @@ def through(x, y):
 @tessera.kernel
 def whole(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
     tile.store(y, lib.util.acts.shifted(shifted(tile.load(x))) * inner.consts.BASE)
+
+@ct.kernel
+def classes(x, y):
+    from lib.util.shapes import Tiling, Mode as M
+    import lib.util.shapes as shapes
+    tiling = Tiling(8)
+    t = ct.load(x, (ct.bid(0),), (tiling.size,))
+    ct.static_assert(tiling.mode is shapes.Mode.SHIFTED and tiling.mode == M.SHIFTED and shapes.PLAIN != tiling)
+    ct.store(y, (ct.bid(0),), tiling.finished(t) + shapes.PLAIN.finished(t))
 
 @tessera.kernel
 def of_tiles(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
@@ -164,6 +196,7 @@ fn a_package_is_read_as_python_would() {
     close(run(&at("main.py"), "scale", one), &scaled);
     close(run(&at("main.py"), "through", one), &each(|x| 2.0 * (x + 1.0) + 8.0));
     close(run(&at("main.py"), "threads", one), &each(|x| x + 9.0));
+    close(run(&at("main.py"), "classes", Some([2, 1, 1])), &each(|x| 2.0 * x + 9.0));
 }
 
 #[test]
