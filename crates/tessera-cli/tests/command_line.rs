@@ -415,6 +415,15 @@ def each(xs, ys, codes, T: ct.Constant[int]):
     }
     let (code, text) = run(&[lists[0], lists[1], fp8, "--save", "ys=y.npy"]);
     assert!(code == 5 && text.contains("name one, such as `ys[0]`"), "{text}");
+    // The same kernel by types: arrays of a list may have strides of their own.
+    let compile = |ys: &str| {
+        let types = ["compile", "k.py::each", "xs=[f32[?],f32[2];strides=[3]]", ys, "codes=f8e4m3[?];strides=[?]", "T=2"];
+        tessera_in(folder.path(), &types)
+    };
+    let (code, text) = compile("ys=[f32[?]]");
+    assert!(code == 0 && text.contains("@each"), "{text}");
+    let (code, text) = compile("ys=[f32[?],f16[?]]");
+    assert!(code == 5 && text.contains("the arrays of a list differ"), "{text}");
 }
 
 #[test]
