@@ -73,6 +73,8 @@ pub(crate) struct SourceClass {
     pub(crate) has_order: bool,
     /// True where members of the enumeration are numbers or strings, too.
     pub(crate) is_plain: bool,
+    /// True where the text of such a member is that of its value.
+    pub(crate) shows_value: bool,
 }
 
 impl SourceClass {

@@ -58,6 +58,7 @@ impl Lowerer<'_> {
             has_equality: true,
             has_order: false,
             is_plain: false,
+            shows_value: false,
         };
         let is_keyword_only = self.class_options(&mut made, at)?;
         self.bases(&mut made, at)?;
@@ -105,7 +106,7 @@ impl Lowerer<'_> {
                 Some("typing.NamedTuple" | "typing_extensions.NamedTuple") => continue,
                 Some("typing.Generic" | "typing.Protocol" | "abc.ABC" | "enum.Enum") => continue,
                 Some("enum.IntEnum" | "enum.StrEnum") => {
-                    made.is_plain = true;
+                    (made.is_plain, made.shows_value) = (true, true);
                     continue;
                 }
                 _ => {}
@@ -122,6 +123,7 @@ impl Lowerer<'_> {
                     if base.kind == made.kind && base.kind != ClassKind::NamedTuple && base.members.is_empty() =>
                 {
                     made.is_plain |= base.is_plain;
+                    made.shows_value |= base.shows_value;
                     made.fields.extend(base.fields.iter().cloned());
                     made.attributes.extend(base.attributes.iter().map(|(name, value)| (name.clone(), value.clone())));
                     made.bases.push(base.class.clone());

@@ -10,6 +10,7 @@ use tessera_ir::{
 use super::{Flow, Locals, Lowered, Lowerer, Res, signless, tile_type};
 use crate::annotation::{Annotation, ConstKind};
 use crate::args::{ArgType, ConstValue, LowerOptions};
+use crate::ast::Passing;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global, Kernel, Moment, Param, ParsedFile};
 use crate::number::Num;
@@ -33,6 +34,9 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
         return Err(Box::new(Diagnostic::error(id::NO_KERNEL, start, format!("there is no kernel `{name}`")).help(help)));
     };
     let at = kernel.function.name.span;
+    if let Some(param) = kernel.function.params.iter().find(|param| param.passing == Passing::Keywords) {
+        return Err(Box::new(Diagnostic::error(id::UNSUPPORTED, param.name.span, "a kernel can't use `**` parameters")));
+    }
     match kernel.style {
         Style::Block { .. } => {}
         Style::Declarative => return crate::declarative::lower(file, kernel, args, options),

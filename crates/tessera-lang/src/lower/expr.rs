@@ -183,9 +183,8 @@ impl Lowerer<'_> {
                 FPart::Text(part) => text.push_str(part),
                 FPart::Value { value, conversion, format } => {
                     let mut at = self.at(value)?;
-                    // A member of an enumeration of numbers is shown as its number.
-                    if let (Val::Member(..), None) = (&at.0, conversion) {
-                        at.0 = at.0.plain();
+                    if !self.telling && matches!(conversion, None | Some('s')) {
+                        at = self.shown(&at)?;
                     }
                     if self.telling && at.0.fixed().is_none() {
                         text.push_str(&self.text_of(&at.0));

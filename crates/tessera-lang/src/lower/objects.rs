@@ -5,6 +5,7 @@ use std::rc::Rc;
 use tessera_ir::{Diagnostic, Span};
 
 use super::control::Condition;
+use super::expr::unsupported;
 use super::names::missing_member;
 use super::operand::At;
 use super::{Lowerer, Res};
@@ -12,6 +13,7 @@ use crate::ast::{BinaryOp, CompareOp, Ident, Passing};
 use crate::bind::{Given, Slot, bind};
 use crate::class::{Attribute, ClassKind, SourceClass};
 use crate::diagnostics::id;
+use crate::fixed;
 use crate::value::Val;
 
 /// The function of `dataclasses` that makes an object with some fields changed; `_replace` of named tuples is the same.
@@ -272,6 +274,49 @@ impl Lowerer<'_> {
                     .also(a.1, format!("this is {}", x.describe()))
                     .also(b.1, format!("this is {}", y.describe())),
             )),
+        }
+    }
+
+    /// What `str` shows for an object, as a value that shows itself; other values as they are.
+    pub(crate) fn shown(&mut self, at: &At) -> Res<At> {
+        let (value, span) = at;
+        if !matches!(value, Val::Instance(..) | Val::Member(..)) {
+            return Ok(at.clone());
+        }
+        if Self::has_method(value, "__format__") {
+            return Err(unsupported("an object with a format of its own", *span));
+        }
+        if let Some(text) = self.special(value, "__str__", &[], *span)? {
+            return Ok((text, *span));
+        }
+        match value {
+            Val::Member(class, at) if !class.shows_value => {
+                Ok((Val::str(&format!("{}.{}", class.name(), class.members[*at].0)), *span))
+            }
+            Val::Member(..) => Ok((value.plain(), *span)),
+            _ => Ok((Val::str(&self.object_text(at)?), *span)),
+        }
+    }
+
+    /// What `repr` shows for an object whose fields are known.
+    fn object_text(&mut self, (value, span): &At) -> Res<String> {
+        if let Some(text) = self.special(value, "__repr__", &[], *span)? {
+            return self.require_str(&(text, *span)).map(|text| text.to_string());
+        }
+        match value {
+            Val::Instance(class, items) => {
+                let mut fields = Vec::new();
+                for (field, item) in class.fields.iter().zip(items.iter()) {
+                    fields.push(format!("{}={}", field.name, self.object_text(&(item.clone(), *span))?));
+                }
+                Ok(format!("{}({})", class.name(), fields.join(", ")))
+            }
+            Val::Member(class, at) => {
+                let (name, value) = &class.members[*at];
+                let value = fixed::repr(&self.require_fixed(&(value.clone(), *span))?, *span)?;
+                Ok(format!("<{}.{name}: {value}>", class.name()))
+            }
+            _ => fixed::repr(&self.require_fixed(&(value.clone(), *span))?, *span),
         }
     }
 

@@ -95,6 +95,12 @@ impl Lowerer<'_> {
                                     FPart::Text(text) => format.push_str(&text.replace('%', "%%")),
                                     FPart::Value { value, conversion, format: spec } => {
                                         let at = self.at(value)?;
+                                        if matches!(at.0, Val::Instance(..) | Val::Member(..))
+                                            && conversion.is_some_and(|c| c != 's')
+                                        {
+                                            return Err(unsupported("a conversion of an object", at.1));
+                                        }
+                                        let at = self.shown(&at)?;
                                         match (at.0.fixed(), conversion) {
                                             (Some(known), Some('r')) => {
                                                 let text = fixed::format(&Fixed::str(&fixed::repr(&known, at.1)?), spec, at.1)?;
@@ -109,6 +115,7 @@ impl Lowerer<'_> {
                         }
                         _ => {
                             let at = self.at(&arg.value)?;
+                            let at = self.shown(&at)?;
                             self.print_value(&at, "", &mut format, &mut tiles)?;
                         }
                     }

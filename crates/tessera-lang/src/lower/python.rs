@@ -59,7 +59,8 @@ impl Lowerer<'_> {
             Builtin::PyFloat => self.number_of(args, DType::F32),
             Builtin::PyBool => self.condition(&args.at(0)).map(Val::from),
             Builtin::PyStr => {
-                let known = self.require_fixed(&args.at(0))?;
+                let shown = self.shown(&args.at(0))?;
+                let known = self.require_fixed(&shown)?;
                 fixed::str_of(&known, span).map(|text| Val::str(&text))
             }
             Builtin::PyTuple => Ok(Val::tuple(self.sequence(&args.at(0))?)),
