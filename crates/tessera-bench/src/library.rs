@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, LaunchSpec, Machine, Plan, Role};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError, Value};
-use tessera_types::{Arch, DType, FloatFormat, IntFormat};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError};
+use tessera_types::{DType, FloatFormat, IntFormat};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
 use crate::clock::ClockFacts;
@@ -69,17 +69,8 @@ fn distinct(entries: Vec<Entry>, device: &Device) -> (Vec<Entry>, Vec<CaseSpec>)
     with_cases.filter(|(case, _)| seen.insert(case.key.id())).map(|(case, entry)| (entry, case)).unzip()
 }
 
-/// The kind of machine that a device is.
-pub(crate) fn machine(device: &Device) -> Machine {
-    match device {
-        Device::Cpu => Machine::Cpu,
-        // What is newer than the list has at least what the oldest with these recipes has.
-        Device::Driver(device) => Machine::Gpu(device.properties().target().parse().unwrap_or(Arch::Sm80)),
-    }
-}
-
 fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
-    let plan = entry.operator.plan(&entry.problem, entry.policy, machine(device));
+    let plan = entry.operator.plan(&entry.problem, entry.policy, Machine::of(device));
     let work = plan.as_ref().map_or_else(|_| no_work(), |plan| work_of(plan, device));
     CaseSpec {
         key: CaseKey {
@@ -152,7 +143,7 @@ impl Library {
             .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
         let plan = entry
             .operator
-            .plan(&entry.problem, entry.policy, machine(&self.device))
+            .plan(&entry.problem, entry.policy, Machine::of(&self.device))
             .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
         Ok((plan, Source { file: entry.operator.file, text: entry.operator.source }))
     }
@@ -304,8 +295,7 @@ impl PlanSubject {
             .enumerate()
             .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<Vec<_>, _>>()?;
-        let kernel = |launch: &LaunchSpec| Kernel::from_source(source.file, source.text, launch.kernel).map_err(compile_fault);
-        let kernels = plan.launches.iter().map(kernel).collect::<Result<Vec<_>, _>>()?;
+        let kernels = plan.kernels(source.file, source.text).map_err(compile_fault)?;
         let launches = prepare(&plan, &kernels, &tensors, options, device)?;
         let mut phases: Vec<Phase> = Vec::new();
         let mut config = String::new();
@@ -344,22 +334,7 @@ fn prepare(
     options: &CompileOptions,
     device: &Device,
 ) -> Result<Vec<PreparedLaunch>, Fault> {
-    let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
-        let arguments: Vec<(&str, Value)> =
-            launch.arguments.iter().map(|(name, argument)| (*name, value_of(*argument, tensors))).collect();
-        kernel.prepare(&arguments, launch.grid, options, device).map_err(compile_fault)
-    };
-    plan.launches.iter().zip(kernels).map(prepared).collect()
-}
-
-fn value_of(argument: Argument, tensors: &[Guarded]) -> Value {
-    match argument {
-        Argument::Tensor(position) => Value::Tensor(tensors[position].view().clone()),
-        Argument::Int(value) => Value::Int(value),
-        Argument::Float(value) => Value::Float(value),
-        Argument::Bool(value) => Value::Bool(value),
-        Argument::Type(dtype) => Value::DType(dtype),
-    }
+    plan.prepare(kernels, |position| tensors[position].view().clone(), options, device).map_err(compile_fault)
 }
 
 /// The number that the code of an element stands for.

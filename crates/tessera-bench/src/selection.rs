@@ -199,7 +199,7 @@ fn entries_of(
         Sizes::Edges => crossed((operator.edges)(), &policies),
         Sizes::Given(extents, variant) => {
             let entries = crossed(given(operator, extents, variant.as_deref())?, &policies);
-            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, machine(device))?;
+            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, Machine::of(device))?;
             entries
         }
         Sizes::Random { count, seed } => {

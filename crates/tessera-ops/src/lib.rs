@@ -4,20 +4,29 @@
 //! precisions, and, for one problem in one precision, a [`Plan`]: tensors, launches, useful work, and an f64 [`Reference`] with
 //! the error that a correct implementation may make. Suites, checks, listings and bindings pick operators up from
 //! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
+//!
+//! A [`Call`] has the same plans on one's own arrays; [`softmax`], [`gemm`] and the other functions are calls.
 
+mod call;
 mod draw;
 mod element;
+mod functions;
+mod launches;
 mod matrix;
 mod operator;
 mod problem;
 mod set;
+mod signature;
 mod work;
 
+pub use call::{Call, CallError, Resolved};
 pub use draw::Draw;
+pub use functions::*;
 pub use matrix::{Matrices, Matrix};
 pub use operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
     TensorSpec, Unsupported, find,
 };
 pub use problem::Problem;
+pub use signature::{Calls, Operand, Signature};
 pub use work::{Metric, Work};

@@ -9,6 +9,7 @@ use crate::draw::Draw;
 use crate::matrix::Matrices;
 use crate::problem::Problem;
 use crate::set;
+use crate::signature::Calls;
 use crate::work::Work;
 
 /// The library's operators, in the order in which they are listed.
@@ -51,6 +52,8 @@ pub struct Operator {
     pub edges: fn() -> Vec<Problem>,
     /// A problem of random sizes; a plan of it can be made in every precision.
     pub draw: fn(&mut Draw<'_>) -> Problem,
+    /// How it is called on arrays that there are.
+    pub calls: Calls,
     /// What [`Operator::plan`] gives, for a result that has elements.
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
 }
@@ -64,6 +67,12 @@ impl Operator {
             plan.launches.clear();
         }
         Ok(plan)
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use tessera_cuda::CublasLt;
 use tessera_driver::{DriverError, Stream};
-use tessera_ops::{Argument, LaunchSpec, Plan};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, PreparedLaunch, Value};
+use tessera_ops::Plan;
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, PreparedLaunch};
 
 use super::blas::{Blas, product};
 use super::ceiling;
-use super::subject::{DeviceSubject, Launcher, value_of};
+use super::subject::{DeviceSubject, Launcher};
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
 use super::worker::{Worker, WorkerLauncher};
@@ -220,8 +220,7 @@ impl Compiled {
         device: &DriverDevice,
         tensors: &DeviceTensors,
     ) -> Result<Compiled, Fault> {
-        let kernel = |launch: &LaunchSpec| Kernel::from_source(source.file, source.text, launch.kernel).map_err(kernel_fault);
-        let kernels = plan.launches.iter().map(kernel).collect::<Result<Vec<_>, _>>()?;
+        let kernels = plan.kernels(source.file, source.text).map_err(kernel_fault)?;
         let mut compiled = Compiled {
             plan: Rc::clone(plan),
             kernels,
@@ -245,16 +244,12 @@ impl Compiled {
     }
 
     fn prepare(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
-        let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
-            let name_value = |(name, argument): &(&'static str, Argument)| (*name, value_of(*argument, tensors));
-            let arguments: Vec<(&str, Value)> = launch.arguments.iter().map(name_value).collect();
-            let prepared = kernel.prepare(&arguments, launch.grid, &self.options, &self.device).map_err(kernel_fault)?;
-            match prepared.on_device() {
-                Some(_) => Ok(prepared),
-                None => Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one")),
-            }
-        };
-        self.launches = self.plan.launches.iter().zip(&self.kernels).map(prepared).collect::<Result<_, _>>()?;
+        let tensor = |position| tensors.view(position).clone();
+        let launches = self.plan.prepare(&self.kernels, tensor, &self.options, &self.device).map_err(kernel_fault)?;
+        if launches.iter().any(|launch| launch.on_device().is_none()) {
+            return Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one"));
+        }
+        self.launches = launches;
         Ok(())
     }
 }

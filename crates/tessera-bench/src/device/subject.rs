@@ -169,17 +169,6 @@ impl DeviceSubject {
     }
 }
 
-/// A kernel argument of a plan on a device.
-pub(crate) fn value_of(argument: Argument, tensors: &DeviceTensors) -> Value {
-    match argument {
-        Argument::Tensor(position) => Value::Tensor(tensors.view(position).clone()),
-        Argument::Int(value) => Value::Int(value),
-        Argument::Float(value) => Value::Float(value),
-        Argument::Bool(value) => Value::Bool(value),
-        Argument::Type(dtype) => Value::DType(dtype),
-    }
-}
-
 impl Subject for DeviceSubject {
     fn outputs(&self) -> &[Output] {
         &self.outputs

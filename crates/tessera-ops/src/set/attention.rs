@@ -14,6 +14,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows;
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static ATTENTION: Operator = Operator {
@@ -28,7 +29,29 @@ pub(crate) static ATTENTION: Operator = Operator {
     quick,
     edges,
     draw,
+    calls: CALLS,
     plan,
+};
+
+const CALLS: Calls = Calls {
+    variants: &["", "causal"],
+    default: Some(""),
+    signature: |_| {
+        const INPUTS: [Operand; 3] = [
+            Operand("Q", "..batch heads queries dim"),
+            Operand("K", "..batch shared keys dim"),
+            Operand("V", "..batch shared keys dim"),
+        ];
+        Signature::new(&INPUTS, Operand("O", "..batch heads queries dim")).scalars(&["scale"])
+    },
+    problem: |sizes| {
+        let [batch, heads, shared, queries, keys, dim] =
+            ["batch", "heads", "shared", "queries", "keys", "dim"].map(|name| sizes.get(name));
+        if shared == 0 || !heads.is_multiple_of(shared) {
+            return Err(Unsupported(format!("`Q` has {heads} heads and `K` {shared}: the first are no multiple of the second")));
+        }
+        Ok(problem(batch, heads, heads / shared, (queries, keys), dim, sizes.variant))
+    },
 };
 
 fn problem(batch: u64, heads: u64, group: u64, (queries, keys): (u64, u64), dim: u64, variant: &str) -> Problem {

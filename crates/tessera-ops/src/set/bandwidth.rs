@@ -16,6 +16,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows;
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static BANDWIDTH: Operator = Operator {
@@ -30,7 +31,33 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     quick,
     edges,
     draw,
+    calls: CALLS,
     plan,
+};
+
+/// Arrays of any shape, every element of them: whoever wants steps gives a view.
+const CALLS: Calls = Calls {
+    variants: &["copy", "scale", "add", "triad", "copy random", "scale random", "add random", "triad random"],
+    default: None,
+    signature: |variant| {
+        const A: Operand = Operand("a", "..n");
+        const AB: [Operand; 2] = [A, Operand("b", "..n")];
+        const C: Operand = Operand("c", "..n");
+        match variant.split(' ').next() {
+            Some("copy") => Signature::new(&[A], C),
+            Some("scale") => Signature::new(&[A], C).scalars(&["scalar"]),
+            Some("triad") => Signature::new(&AB, C).scalars(&["scalar"]),
+            _ => Signature::new(&AB, C),
+        }
+    },
+    problem: |sizes| {
+        let bytes = sizes.get("n") * sizes.dtype.unpacked_bytes() as u64;
+        if bytes == 0 {
+            return Err(Unsupported("bandwidth moves one element at least".to_string()));
+        }
+        let pattern = if sizes.variant.ends_with(" random") { "" } else { " sequential" };
+        Ok(problem(bytes, format!("{}{pattern}", sizes.variant)))
+    },
 };
 
 /// The operations, in the suite's order.

@@ -15,6 +15,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static GEMM: Operator = Operator {
@@ -29,7 +30,24 @@ pub(crate) static GEMM: Operator = Operator {
     quick,
     edges,
     draw,
+    calls: CALLS,
     plan,
+};
+
+const CALLS: Calls = Calls {
+    variants: &["nn", "nt", "tn", "tt"],
+    default: Some("nn"),
+    signature: |variant| {
+        const C: Operand = Operand("C", "..batch m n");
+        let signature = match variant {
+            "nt" => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch n k")], C),
+            "tn" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch k n")], C),
+            "tt" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch n k")], C),
+            _ => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch k n")], C),
+        };
+        Signature { scalars: &["alpha", "beta"], rereads: Some("beta"), ..signature }
+    },
+    problem: |sizes| Ok(Problem::new(&["batch", "m", "n", "k"].map(|name| (name, sizes.get(name))), sizes.variant)),
 };
 
 fn problem(m: u64, n: u64, k: u64, variant: &str) -> Problem {

@@ -15,5 +15,6 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     quick: || norm::quick(LAYER_NORM.precisions),
     edges: norm::edges,
     draw: norm::draw,
+    calls: norm::calls(Centre::Mean),
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
 };

@@ -13,6 +13,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows::{self, Division};
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 /// Added to the mean square. Kernels take it as a run-time scalar, which has 32 bits in every precision.
@@ -78,6 +79,25 @@ impl Centre {
                 (vec![launch(parts, first), launch(join, second)], partial.collect())
             }
         })
+    }
+}
+
+/// How a norm is called: rows of any shape, with what is common to them.
+pub(crate) const fn calls(centre: Centre) -> Calls {
+    Calls {
+        variants: &[""],
+        default: Some(""),
+        signature: match centre {
+            Centre::Mean => |_| {
+                let inputs = &[Operand("x", "..rows hidden"), Operand("weight", "hidden"), Operand("bias", "hidden")];
+                Signature::new(inputs, Operand("y", "..rows hidden")).scalars(&["eps"])
+            },
+            Centre::Zero => |_| {
+                let inputs = &[Operand("x", "..rows hidden"), Operand("weight", "hidden")];
+                Signature::new(inputs, Operand("y", "..rows hidden")).scalars(&["eps"])
+            },
+        },
+        problem: |sizes| Ok(problem(1, sizes.get("rows"), sizes.get("hidden"))),
     }
 }
 

@@ -15,5 +15,6 @@ pub(crate) static RMS_NORM: Operator = Operator {
     quick: || norm::quick(RMS_NORM.precisions),
     edges: norm::edges,
     draw: norm::draw,
+    calls: norm::calls(Centre::Zero),
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
 };

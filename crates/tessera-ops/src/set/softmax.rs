@@ -14,6 +14,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows::{self, Division};
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static SOFTMAX: Operator = Operator {
@@ -28,7 +29,22 @@ pub(crate) static SOFTMAX: Operator = Operator {
     quick,
     edges,
     draw,
+    calls: CALLS,
     plan,
+};
+
+/// Rows of any shape; where they are causal, the axis before the last one has the queries.
+const CALLS: Calls = Calls {
+    variants: &["", "causal"],
+    default: Some(""),
+    signature: |variant| match variant {
+        "causal" => Signature::new(&[Operand("x", "..batch queries keys")], Operand("y", "..batch queries keys")),
+        _ => Signature::new(&[Operand("x", "..rows keys")], Operand("y", "..rows keys")),
+    },
+    problem: |sizes| {
+        let [batch, queries] = if sizes.variant == "causal" { ["batch", "queries"] } else { ["", "rows"] };
+        Ok(problem(sizes.get(batch), 1, sizes.get(queries), sizes.get("keys"), sizes.variant))
+    },
 };
 
 fn problem(batch: u64, heads: u64, queries: u64, keys: u64, variant: &str) -> Problem {

@@ -14,6 +14,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows;
+use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static VECTOR: Operator = Operator {
@@ -28,7 +29,26 @@ pub(crate) static VECTOR: Operator = Operator {
     quick,
     edges,
     draw,
+    calls: CALLS,
     plan,
+};
+
+/// Arrays of any shape, element by element; what becomes of all of them together has one.
+const CALLS: Calls = Calls {
+    variants: &["axpy", "dot", "norm", "add", "mul", "reduce_sum", "reduce_max"],
+    default: None,
+    signature: |variant| {
+        const X: Operand = Operand("x", "..n");
+        const XY: [Operand; 2] = [X, Operand("y", "..n")];
+        const RESULT: Operand = Operand("result", "1");
+        match variant {
+            "axpy" => Signature::new(&XY, Operand("z", "..n")).scalars(&["alpha"]),
+            "add" | "mul" => Signature::new(&XY, Operand("z", "..n")),
+            "dot" => Signature::new(&XY, RESULT),
+            _ => Signature::new(&[X], RESULT),
+        }
+    },
+    problem: |sizes| Ok(problem(sizes.get("n"), sizes.variant)),
 };
 
 /// The operations.

@@ -1,0 +1,348 @@
+//! Operators on arrays that there are.
+//!
+//! ```
+//! use tessera_ops::{Call, find};
+//! use tessera_runtime::Tensor;
+//! use tessera_types::DType;
+//! let gemm = find("gemm").expect("an operator");
+//! let (a, b) = (Tensor::ones(DType::F32, &[3, 64])?, Tensor::ones(DType::F32, &[5, 64])?);
+//! let call = Call { variant: Some("nt"), tensors: vec![("A", a), ("B", b)], scalars: vec![("alpha", 0.5)] };
+//! let c = gemm.resolve(&call)?.run()?;
+//! assert_eq!((c.shape(), c.read::<f32>()?[0]), (&[3, 5][..], 32.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Operator::resolve`] infers the extents and makes the plan of it, the one that is checked and measured; [`Resolved`] runs it.
+
+use tessera_runtime::{CompileOptions, Device, KernelError, PreparedLaunch, Tensor, TensorError};
+use tessera_types::{DType, Policy, Storage};
+
+use crate::operator::{Argument, Machine, Operator, Plan, Role, Unsupported};
+use crate::signature::{Operand, Signature, Sizes};
+
+/// What an operator is given.
+#[derive(Clone, Debug, Default)]
+pub struct Call<'a> {
+    /// Which of the operator's variants; the default one when absent.
+    pub variant: Option<&'a str>,
+    /// Arrays by name, all on one device.
+    pub tensors: Vec<(&'a str, Tensor)>,
+    /// Numbers by name; those that are absent have the suite's values.
+    pub scalars: Vec<(&'a str, f64)>,
+}
+
+/// Why an operator does not take a call.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The variant is not one, or none is given and none goes without saying.
+    #[error("{operator} {}: it is one of {}", given.as_ref().map_or("needs a variant".into(), |it| format!("has no variant `{it}`")), words(taken))]
+    Variant {
+        /// The operator.
+        operator: &'static str,
+        /// What was asked for.
+        given: Option<String>,
+        /// What there is.
+        taken: &'static [&'static str],
+    },
+    /// An argument that the operator does not take, or takes once.
+    #[error("{operator} takes {taken}, and `{name}` is {what}")]
+    Argument {
+        /// The operator.
+        operator: String,
+        /// The argument.
+        name: String,
+        /// What is wrong with it.
+        what: &'static str,
+        /// What the operator takes.
+        taken: String,
+    },
+    /// An array has more or fewer axes than the operator takes.
+    #[error("`{}` has shape {shape:?}, and {operand} is wanted", operand.name())]
+    Rank {
+        /// What is wanted.
+        operand: Operand,
+        /// What was given.
+        shape: Vec<usize>,
+    },
+    /// Two arrays do not agree.
+    #[error(
+        "`{axis}` is {} in `{}` and {} in `{}`: {} has shape {:?}, {} has shape {:?}",
+        sizes[0], arrays[0].0.name(), sizes[1], arrays[1].0.name(), arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1
+    )]
+    Sizes {
+        /// The axis that has two sizes.
+        axis: &'static str,
+        /// Which.
+        sizes: [String; 2],
+        /// The arrays with their shapes.
+        arrays: Box<[(Operand, Vec<usize>); 2]>,
+    },
+    /// Two arrays should have one element type.
+    #[error("`{}` holds `{}` and `{}` `{}`: {operator} takes arrays of one type", arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1)]
+    Types {
+        /// The operator.
+        operator: &'static str,
+        /// The arrays with their types.
+        arrays: [(&'static str, DType); 2],
+    },
+    /// The output that was given holds another type than the operator gives.
+    #[error("`{output}` holds `{found}`, and {operator} of `{input}` gives `{wanted}`")]
+    OutputType {
+        /// The operator.
+        operator: &'static str,
+        /// The output's name.
+        output: &'static str,
+        /// What it holds.
+        found: DType,
+        /// What it should hold.
+        wanted: DType,
+        /// What the inputs hold.
+        input: DType,
+    },
+    /// The operator has no kernel for the type.
+    #[error("{operator} takes no `{dtype}`: it takes {}", taken.join(", "))]
+    Precision {
+        /// The operator.
+        operator: &'static str,
+        /// The type.
+        dtype: DType,
+        /// What it takes.
+        taken: Vec<String>,
+    },
+    /// Two arrays are not on one device.
+    #[error("`{}` is on {} and `{}` on {}: copy one with `to_device`", arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1)]
+    Devices {
+        /// The arrays with their devices.
+        arrays: Box<[(&'static str, String); 2]>,
+    },
+    /// A number that the operator cannot take.
+    #[error("`{name}` is {value}: {why}")]
+    Scalar {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: f64,
+        /// Why not.
+        why: String,
+    },
+    /// The operator does not do a problem of these sizes.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// An array's memory cannot be had or used.
+    #[error("`{name}`: {error}")]
+    Memory {
+        /// The array.
+        name: &'static str,
+        /// Why.
+        error: TensorError,
+    },
+    /// The kernel does not compile for the device, or stopped.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+fn words(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A call whose extents are known: the plan, with the arrays that were given in its places.
+#[derive(Debug)]
+pub struct Resolved {
+    operator: &'static Operator,
+    plan: Plan,
+    /// What was given for each of the plan's tensors, in the plan's shapes.
+    given: Vec<Option<Tensor>>,
+    output: Operand,
+    position: usize,
+    shape: Vec<usize>,
+    /// The output as it was given.
+    own: Option<Tensor>,
+    device: Device,
+}
+
+impl Operator {
+    /// What a variant takes and gives; the variant is the default one when absent.
+    pub fn signature(&self, variant: Option<&str>) -> Result<(&'static str, Signature), CallError> {
+        let wrong = || CallError::Variant { operator: self.name, given: variant.map(Into::into), taken: self.calls.variants };
+        let variant = match variant {
+            None => self.calls.default.ok_or_else(wrong)?,
+            Some(word) => self.calls.variants.iter().copied().find(|own| *own == word).ok_or_else(wrong)?,
+        };
+        Ok((variant, (self.calls.signature)(variant)))
+    }
+
+    /// Infers the extents of a call and plans it for the device on which its arrays are.
+    pub fn resolve(&'static self, call: &Call<'_>) -> Result<Resolved, CallError> {
+        let (variant, signature) = self.signature(call.variant)?;
+        self.refuse_unknown(call, variant, &signature)?;
+        let all = || signature.inputs.iter().copied().chain([signature.output]);
+        let find = |operand: Operand| call.tensors.iter().find(|(name, _)| *name == operand.name()).map(|(_, tensor)| tensor);
+        let given: Vec<(Operand, &Tensor)> = all().filter_map(|operand| Some((operand, find(operand)?))).collect();
+        let (first, one) = given[0];
+        for &(operand, tensor) in &given {
+            if tensor.dtype() != one.dtype() && operand != signature.output {
+                let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];
+                return Err(CallError::Types { operator: self.name, arrays });
+            }
+            if !same_device(&one.device(), &tensor.device()) {
+                let arrays = [(first.name(), one.device().to_string()), (operand.name(), tensor.device().to_string())];
+                return Err(CallError::Devices { arrays: Box::new(arrays) });
+            }
+        }
+        let mut sizes = Sizes::new(variant, one.dtype());
+        given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
+        let problem = (self.calls.problem)(&sizes)?;
+        let device = one.device();
+        let mut plan = self.plan(&problem, self.policy_of(one.dtype())?, Machine::of(&device))?;
+        for (name, value) in &call.scalars {
+            set_scalar(&mut plan, name, *value)?;
+        }
+        let output = signature.output;
+        // A signature names tensors of its plan.
+        let position = plan.tensors.iter().position(|spec| spec.name == output.name()).unwrap_or_default();
+        let own = find(output).cloned();
+        let wanted = plan.tensors[position].dtype;
+        if let Some(found) = own.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {
+            return Err(CallError::OutputType { operator: self.name, output: output.name(), found, wanted, input: one.dtype() });
+        }
+        let in_place = |spec: &crate::TensorSpec| {
+            let found = given.iter().find(|(operand, _)| operand.name() == spec.name && spec.role == Role::Input);
+            found
+                .map(|(operand, tensor)| in_shape(tensor, &spec.shape).map_err(|error| memory(operand.name(), error)))
+                .transpose()
+        };
+        let given = plan.tensors.iter().map(in_place).collect::<Result<_, _>>()?;
+        Ok(Resolved { operator: self, shape: output.shape(&sizes), plan, given, output, position, own, device })
+    }
+
+    /// Refuses arguments that the variant does not take, and asks for those that it needs.
+    fn refuse_unknown(&self, call: &Call<'_>, variant: &str, signature: &Signature) -> Result<(), CallError> {
+        let inputs = signature.inputs.iter().map(|operand| operand.to_string());
+        let mut taken = inputs.collect::<Vec<_>>().join(", ");
+        taken.push_str(&format!(" and gives {}", signature.output));
+        if !signature.scalars.is_empty() {
+            taken.push_str(&format!(", with {}", words(signature.scalars)));
+        }
+        let operator = if variant.is_empty() { self.name.to_string() } else { format!("{} {variant}", self.name) };
+        let wrong =
+            |name: &str, what| CallError::Argument { operator: operator.clone(), name: name.into(), what, taken: taken.clone() };
+        let arrays: Vec<&str> = signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name()).collect();
+        let names: Vec<&str> =
+            call.tensors.iter().map(|(name, _)| *name).chain(call.scalars.iter().map(|(name, _)| *name)).collect();
+        for (at, name) in names.iter().enumerate() {
+            let is_array = at < call.tensors.len();
+            match (arrays.contains(name), signature.scalars.contains(name)) {
+                _ if names[..at].contains(name) => return Err(wrong(name, "given twice")),
+                (true, _) if !is_array => return Err(wrong(name, "a number here, not an array")),
+                (_, true) if is_array => return Err(wrong(name, "an array here, not a number")),
+                (false, false) => return Err(wrong(name, "none of them")),
+                _ => {}
+            }
+        }
+        let is_given = |name: &str| call.tensors.iter().any(|(own, _)| *own == name);
+        if let Some(missing) = signature.inputs.iter().find(|operand| !is_given(operand.name())) {
+            return Err(wrong(missing.name(), "not given"));
+        }
+        let rereads = call.scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
+        match rereads && !is_given(signature.output.name()) {
+            true => Err(wrong(signature.output.name(), "not given, but read as well")),
+            false => Ok(()),
+        }
+    }
+
+    /// The operator's policy for arrays of a type.
+    fn policy_of(&self, dtype: DType) -> Result<Policy, CallError> {
+        let policies = || self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
+        let stored = |policy: &Policy| match policy.storage() {
+            Storage::Plain(own) => Some(own),
+            Storage::Scaled(_) => None,
+        };
+        policies().find(|policy| stored(policy) == Some(dtype)).ok_or_else(|| CallError::Precision {
+            operator: self.name,
+            dtype,
+            taken: policies().filter_map(|policy| stored(&policy)).map(|dtype| dtype.to_string()).collect(),
+        })
+    }
+}
+
+fn same_device(one: &Device, other: &Device) -> bool {
+    match (one, other) {
+        (Device::Cpu, Device::Cpu) => true,
+        (Device::Driver(one), Device::Driver(other)) => one.is(other),
+        (Device::Cpu, Device::Driver(_)) | (Device::Driver(_), Device::Cpu) => false,
+    }
+}
+
+fn memory(name: &'static str, error: TensorError) -> CallError {
+    CallError::Memory { name, error }
+}
+
+/// The tensor under another shape of as many elements; in its own, it may lie in memory as it likes.
+fn in_shape(tensor: &Tensor, shape: &[usize]) -> Result<Tensor, TensorError> {
+    if tensor.shape() == shape {
+        return Ok(tensor.clone());
+    }
+    let packed = if tensor.is_contiguous() { tensor.clone() } else { tensor.contiguous()? };
+    packed.reshape(shape)
+}
+
+/// Gives a number of the launches another value than the suite's.
+fn set_scalar(plan: &mut Plan, name: &str, value: f64) -> Result<(), CallError> {
+    let arguments = plan.launches.iter_mut().flat_map(|launch| &mut launch.arguments).filter(|(own, _)| *own == name);
+    for (_, argument) in arguments {
+        *argument = match argument {
+            Argument::Int(_) if value.fract() == 0.0 && value.abs() < 2f64.powi(53) => Argument::Int(value as i64),
+            Argument::Int(_) => {
+                return Err(CallError::Scalar { name: name.into(), value, why: "the arrays hold integers, so it is one".into() });
+            }
+            _ => Argument::Float(value),
+        };
+    }
+    Ok(())
+}
+
+impl Resolved {
+    /// The output's name, type and shape.
+    pub fn output(&self) -> (&'static str, DType, &[usize]) {
+        (self.output.name(), self.plan.tensors[self.position].dtype, &self.shape)
+    }
+
+    /// The output that was given, if one was.
+    pub fn given_output(&self) -> Option<&Tensor> {
+        self.own.as_ref()
+    }
+
+    /// Where it runs: the device of its arrays.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Compiles the launches that write an output of the shape and type of [`Resolved::output`], or finds them compiled. They run in
+    /// order.
+    pub fn prepare(&self, output: &Tensor, options: &CompileOptions) -> Result<Vec<PreparedLaunch>, CallError> {
+        let mut tensors = Vec::new();
+        for (position, (spec, given)) in self.plan.tensors.iter().zip(&self.given).enumerate() {
+            let tensor = match given {
+                Some(tensor) => Ok(tensor.clone()),
+                // Written as it lies: a copy would be written in its place.
+                None if position == self.position && output.shape() == spec.shape => Ok(output.clone()),
+                None if position == self.position => output.reshape(&spec.shape),
+                None => Tensor::zeros_on(spec.dtype, &spec.shape, &self.device),
+            };
+            tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
+        }
+        let kernels = self.operator.kernels(&self.plan)?;
+        Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
+    }
+
+    /// Runs it and gives the output: the one that was given, else a new one on the device of the inputs.
+    pub fn run(&self) -> Result<Tensor, CallError> {
+        let (name, dtype, shape) = self.output();
+        let output = match &self.own {
+            Some(output) => output.clone(),
+            None => Tensor::zeros_on(dtype, shape, &self.device).map_err(|error| memory(name, error))?,
+        };
+        self.prepare(&output, &CompileOptions::default())?.iter().try_for_each(PreparedLaunch::run)?;
+        Ok(output)
+    }
+}

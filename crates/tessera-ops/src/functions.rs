@@ -1,0 +1,184 @@
+//! The operators as functions: on the device where their arrays are, with a new array as the answer.
+//!
+//! Kernels are compiled at the first call with arrays of a kind (types, alignment, and sizes where they are the kernel's constants)
+//! and found at the next ones. Arrays have any strides where the operator takes them in the shape that they have; others are copied.
+//! Element types are those of `tessera list ops`. All return a [`CallError`] when shapes, types or devices do not fit each other
+//! (it names both arrays), when there is no memory, or when the device fails.
+//!
+//! ```
+//! use tessera_runtime::Tensor;
+//! use tessera_types::DType;
+//! let (a, b) = (Tensor::ones(DType::F32, &[3, 64])?, Tensor::ones(DType::F32, &[65, 7])?);
+//! assert!(tessera_ops::gemm(&a, &b).unwrap_err().to_string().starts_with("`k` is 64 in `A` and 65 in `B`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use tessera_runtime::Tensor;
+
+use crate::call::{Call, CallError};
+use crate::operator::Operator;
+use crate::set;
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// All of them.
+    Full,
+    /// Those up to its own place: query `q` sees keys up to `q + (keys - queries)`. There is a key for every query.
+    Causal,
+}
+
+impl Mask {
+    fn variant(self) -> &'static str {
+        match self {
+            Mask::Full => "",
+            Mask::Causal => "causal",
+        }
+    }
+}
+
+fn run(
+    operator: &'static Operator,
+    variant: &str,
+    tensors: &[(&str, &Tensor)],
+    scalars: &[(&str, f64)],
+) -> Result<Tensor, CallError> {
+    let tensors = tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
+    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec() })?.run()
+}
+
+/// Softmax over the last axis: `x[..., keys]` gives an array of its shape and type.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let y = tessera_ops::softmax(&Tensor::zeros(DType::F32, &[2, 3, 4])?)?;
+/// assert_eq!((y.shape(), y.read::<f32>()?[0]), (&[2, 3, 4][..], 0.25));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn softmax(x: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::softmax::SOFTMAX, "", &[("x", x)], &[])
+}
+
+/// Softmax over the last axis of `x[..., queries, keys]`, for the keys that each query sees under [`Mask::Causal`]; others get 0.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let y = tessera_ops::causal_softmax(&Tensor::zeros(DType::F32, &[2, 2])?)?;
+/// assert_eq!(y.to_f64()?, [1.0, 0.0, 0.5, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn causal_softmax(x: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::softmax::SOFTMAX, "causal", &[("x", x)], &[])
+}
+
+/// The product of `a[..., m, k]` and `b[..., k, n]`, matrix by matrix: `[..., m, n]` in the type that sums are kept in, `f32` for
+/// floats up to 32 bits and `i32` for `i8`. A factor that lies transposed in memory is given as `tensor.transpose(0, 1)`.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::arange(DType::F32, &[2, 3])?, Tensor::ones(DType::F32, &[4, 3])?);
+/// let c = tessera_ops::gemm(&a, &b.transpose(0, 1)?)?;
+/// assert_eq!((c.shape(), c.to_f64()?[0], c.to_f64()?[7]), (&[2, 4][..], 3.0, 12.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::gemm::GEMM, "nn", &[("A", a), ("B", b)], &[])
+}
+
+/// `softmax(q k^T / sqrt(dim)) v` for each head: `q[..., heads, queries, dim]`, `k` and `v[..., shared, keys, dim]`, where `heads` is a
+/// multiple of `shared`, give an array of `q`'s shape and type. Types are `f16`, `bf16` and `f32`.
+///
+/// ```
+/// use tessera_ops::{Mask, attention};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let q = Tensor::ones(DType::F32, &[1, 2, 16, 64])?;
+/// let k = Tensor::ones(DType::F32, &[1, 1, 32, 64])?;
+/// let o = attention(&q, &k, &k, Mask::Causal)?;
+/// assert_eq!((o.shape(), o.read::<f32>()?[0]), (&[1, 2, 16, 64][..], 1.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor, CallError> {
+    run(&set::attention::ATTENTION, mask.variant(), &[("Q", q), ("K", k), ("V", v)], &[])
+}
+
+/// `x / sqrt(mean(x^2) + eps) * weight` over the last axis: `x[..., hidden]` and `weight[hidden]` give an array of `x`'s shape and type.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, weight) = (Tensor::full(DType::F32, &[4, 8], 3.0)?, Tensor::full(DType::F32, &[8], 2.0)?);
+/// assert_eq!(tessera_ops::rms_norm(&x, &weight, 0.0)?.read::<f32>()?[0], 2.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor, CallError> {
+    run(&set::rms_norm::RMS_NORM, "", &[("x", x), ("weight", weight)], &[("eps", eps)])
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last axis: `x[..., hidden]`, `weight[hidden]` and `bias[hidden]` give an
+/// array of `x`'s shape and type.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, one) = (Tensor::full(DType::F32, &[4, 8], 3.0)?, Tensor::ones(DType::F32, &[8])?);
+/// assert_eq!(tessera_ops::layer_norm(&x, &one, &one, 1e-5)?.read::<f32>()?[0], 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor, CallError> {
+    run(&set::layer_norm::LAYER_NORM, "", &[("x", x), ("weight", weight), ("bias", bias)], &[("eps", eps)])
+}
+
+/// `alpha * x + y`, element by element, for arrays of one shape and type.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let one = Tensor::ones(DType::F32, &[5, 3])?;
+/// assert_eq!(tessera_ops::axpy(0.5, &one, &one)?.to_f64()?, [1.5; 15]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn axpy(alpha: f64, x: &Tensor, y: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "axpy", &[("x", x), ("y", y)], &[("alpha", alpha)])
+}
+
+/// `x + y`, element by element, for arrays of one shape and type.
+pub fn add(x: &Tensor, y: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "add", &[("x", x), ("y", y)], &[])
+}
+
+/// `x * y`, element by element, for arrays of one shape and type.
+pub fn mul(x: &Tensor, y: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "mul", &[("x", x), ("y", y)], &[])
+}
+
+/// The sum of all `x * y`: one element of the type that sums are kept in.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let x = Tensor::ones(DType::BF16, &[1000])?;
+/// assert_eq!(tessera_ops::dot(&x, &x)?.read::<f32>()?[0], 1000.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn dot(x: &Tensor, y: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "dot", &[("x", x), ("y", y)], &[])
+}
+
+/// The root of the sum of squares of all elements: one element of the type that sums are kept in.
+pub fn norm(x: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "norm", &[("x", x)], &[])
+}
+
+/// The sum of all elements: one element of the type that sums are kept in.
+pub fn reduce_sum(x: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "reduce_sum", &[("x", x)], &[])
+}
+
+/// The largest of all elements: one element of the type that sums are kept in.
+pub fn reduce_max(x: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::vector::VECTOR, "reduce_max", &[("x", x)], &[])
+}

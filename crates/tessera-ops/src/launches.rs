@@ -1,0 +1,69 @@
+//! From a plan to launches: its kernels with tensors in their places.
+
+use std::sync::{Mutex, PoisonError};
+
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, PreparedLaunch, Tensor, Value};
+use tessera_types::Arch;
+
+use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan};
+
+impl Machine {
+    /// The kind of machine that a device is.
+    pub fn of(device: &Device) -> Machine {
+        match device {
+            Device::Cpu => Machine::Cpu,
+            // What is newer than the list has at least what the oldest with these recipes has.
+            Device::Driver(device) => Machine::Gpu(device.properties().target().parse().unwrap_or(Arch::Sm80)),
+        }
+    }
+}
+
+impl Plan {
+    /// The kernel of each launch, from a source text; `file` names it in messages.
+    pub fn kernels(&self, file: &str, text: &str) -> Result<Vec<Kernel>, KernelError> {
+        self.launches.iter().map(|launch| Kernel::from_source(file, text, launch.kernel)).collect()
+    }
+
+    /// Compiles the launches, or finds them compiled, for the tensors that `tensor` has in the plan's places.
+    pub fn prepare(
+        &self,
+        kernels: &[Kernel],
+        tensor: impl Fn(usize) -> Tensor,
+        options: &CompileOptions,
+        device: &Device,
+    ) -> Result<Vec<PreparedLaunch>, KernelError> {
+        let value = |argument: Argument| match argument {
+            Argument::Tensor(position) => Value::Tensor(tensor(position)),
+            Argument::Int(value) => Value::Int(value),
+            Argument::Float(value) => Value::Float(value),
+            Argument::Bool(value) => Value::Bool(value),
+            Argument::Type(dtype) => Value::DType(dtype),
+        };
+        let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
+            let arguments: Vec<(&str, Value)> =
+                launch.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect();
+            kernel.prepare(&arguments, launch.grid, options, device)
+        };
+        self.launches.iter().zip(kernels).map(prepared).collect()
+    }
+}
+
+/// Kernels of the library that were asked for, by the names of their operator and their own: each is read once.
+static READ: Mutex<Vec<(&str, &str, Kernel)>> = Mutex::new(Vec::new());
+
+impl Operator {
+    /// The kernel of each launch of a plan of this operator's.
+    pub(crate) fn kernels(&self, plan: &Plan) -> Result<Vec<Kernel>, KernelError> {
+        let kernel = |launch: &LaunchSpec| {
+            // Every change leaves the list whole, so a panic elsewhere does not spoil it.
+            let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((.., kernel)) = read.iter().find(|(operator, name, _)| (*operator, *name) == (self.name, launch.kernel)) {
+                return Ok(kernel.clone());
+            }
+            let kernel = Kernel::from_source(self.file, self.source, launch.kernel)?;
+            read.push((self.name, launch.kernel, kernel.clone()));
+            Ok(kernel)
+        };
+        plan.launches.iter().map(kernel).collect()
+    }
+}

@@ -1,0 +1,174 @@
+//! How an operator is called on arrays that there are: names for its arrays and for their axes.
+//!
+//! `x[..rows, keys]` is an array whose last axis is `keys`; `..rows` are the axes before it, as many as there are. A name has one
+//! size, or one row of sizes, in all arrays of a call, from which the extents of a [`Problem`] follow:
+//!
+//! | operand | shape | says |
+//! |---|---|---|
+//! | `A[..batch, m, k]` | `[3, 64, 32]` | `batch` is `[3]`, `m` 64, `k` 32 |
+//! | `B[..batch, k, n]` | `[3, 32, 10]` | `n` 10; `batch` and `k` agree |
+//! | `C[..batch, m, n]` | | is `[3, 64, 10]` |
+
+use std::fmt;
+
+use tessera_types::DType;
+
+use crate::call::CallError;
+use crate::operator::Unsupported;
+use crate::problem::Problem;
+
+/// An array of a call: its name, that of the plan's tensor; and names of its axes with spaces between. A number is the size itself,
+/// two dots before the first name stand for any number of axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand(pub(crate) &'static str, pub(crate) &'static str);
+
+impl Operand {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn axes(&self) -> impl DoubleEndedIterator<Item = &'static str> {
+        self.1.split(' ').filter(|axis| !axis.is_empty())
+    }
+
+    /// Its shape for known sizes.
+    pub(crate) fn shape(&self, sizes: &Sizes) -> Vec<usize> {
+        self.axes().flat_map(|axis| sizes.of(axis.trim_start_matches('.')).to_vec()).collect()
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}[{}]`", self.0, self.axes().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The arrays and numbers of one variant.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature {
+    /// What is read.
+    pub inputs: &'static [Operand],
+    /// What is written; made where it is not given.
+    pub output: Operand,
+    /// Numbers that have a value when they are not given.
+    pub scalars: &'static [&'static str],
+    /// The scalar that has the output read, too, where it is not 0.
+    pub rereads: Option<&'static str>,
+}
+
+impl Signature {
+    /// Without numbers.
+    pub(crate) const fn new(inputs: &'static [Operand], output: Operand) -> Signature {
+        Signature { inputs, output, scalars: &[], rereads: None }
+    }
+
+    /// With numbers of these names.
+    pub(crate) const fn scalars(self, scalars: &'static [&'static str]) -> Signature {
+        Signature { scalars, ..self }
+    }
+}
+
+/// How an operator is called.
+pub struct Calls {
+    /// What a call can be, where there are several kinds: `causal`, `nt`, `dot`.
+    pub variants: &'static [&'static str],
+    /// The variant of a call that names none.
+    pub default: Option<&'static str>,
+    /// The arrays of a variant.
+    pub(crate) signature: fn(&str) -> Signature,
+    /// The problem of known sizes.
+    pub(crate) problem: fn(&Sizes) -> Result<Problem, Unsupported>,
+}
+
+/// Sizes by the names of axes, as the arrays of a call say them.
+pub(crate) struct Sizes {
+    pub(crate) variant: &'static str,
+    pub(crate) dtype: DType,
+    /// A name, its sizes, and the array that says so.
+    bound: Vec<(&'static str, Vec<usize>, (Operand, Vec<usize>))>,
+}
+
+impl Sizes {
+    pub(crate) fn new(variant: &'static str, dtype: DType) -> Sizes {
+        Sizes { variant, dtype, bound: Vec::new() }
+    }
+
+    /// How many places the axes of a name have together.
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.of(name).iter().map(|&size| size as u64).product()
+    }
+
+    fn of(&self, name: &str) -> Vec<usize> {
+        match (name.parse(), self.bound.iter().find(|(own, ..)| *own == name)) {
+            (Ok(size), _) => vec![size],
+            (_, Some((_, sizes, _))) => sizes.clone(),
+            // A call binds what its operands name.
+            (Err(_), None) => Vec::new(),
+        }
+    }
+
+    /// Takes an array's sizes, or says with which other array they do not agree.
+    pub(crate) fn bind(&mut self, operand: Operand, shape: &[usize]) -> Result<(), CallError> {
+        let axes: Vec<&'static str> = operand.axes().collect();
+        let is_open = axes.first().is_some_and(|axis| axis.starts_with(".."));
+        let single = axes.len() - usize::from(is_open);
+        if shape.len() < single || !is_open && shape.len() > single {
+            return Err(CallError::Rank { operand, shape: shape.to_vec() });
+        }
+        let leading = shape.len() - single;
+        let open = is_open.then(|| (axes[0].trim_start_matches('.'), &shape[..leading]));
+        let rest = axes[usize::from(is_open)..].iter().copied().zip(shape[leading..].chunks(1));
+        for (name, sizes) in open.into_iter().chain(rest) {
+            match self.bound.iter().find(|(own, ..)| *own == name) {
+                None if name.parse().is_ok_and(|size: usize| sizes != [size]) => {
+                    return Err(CallError::Rank { operand, shape: shape.to_vec() });
+                }
+                None => self.bound.push((name, sizes.to_vec(), (operand, shape.to_vec()))),
+                Some((_, known, _)) if known == sizes => {}
+                Some((_, known, first)) => {
+                    return Err(CallError::Sizes {
+                        axis: name,
+                        sizes: [shown(known), shown(sizes)],
+                        arrays: Box::new([first.clone(), (operand, shape.to_vec())]),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One size as a number, several as a list.
+fn shown(sizes: &[usize]) -> String {
+    match sizes {
+        [size] => size.to_string(),
+        sizes => format!("{sizes:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_size() {
+        let mut sizes = Sizes::new("", DType::F32);
+        sizes.bind(Operand("A", "..batch m k"), &[2, 3, 64, 32]).unwrap();
+        sizes.bind(Operand("B", "..batch k n"), &[2, 3, 32, 10]).unwrap();
+        assert_eq!((sizes.get("batch"), sizes.get("m"), sizes.get("n")), (6, 64, 10));
+        assert_eq!(Operand("C", "..batch m n").shape(&sizes), [2, 3, 64, 10]);
+        let wrong = |axes, shape: &[usize]| {
+            let mut again = Sizes::new("", DType::F32);
+            again.bind(Operand("A", "..batch m k"), &[64, 32]).unwrap();
+            again.bind(Operand("B", axes), shape).unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong("..batch k n", &[33, 10]),
+            "`k` is 32 in `A` and 33 in `B`: `A[..batch, m, k]` has shape [64, 32], `B[..batch, k, n]` has shape [33, 10]"
+        );
+        assert!(wrong("..batch k n", &[4, 32, 10]).starts_with("`batch` is [] in `A` and 4 in `B`"));
+        assert_eq!(wrong("k n", &[32]), "`B` has shape [32], and `B[k, n]` is wanted");
+        assert_eq!(wrong("1", &[2]), "`B` has shape [2], and `B[1]` is wanted");
+    }
+}
