@@ -6,7 +6,6 @@ use tessera_ops::{Draw, Machine, OPERATORS, Operator, Problem};
 use tessera_runtime::Device;
 use tessera_types::Policy;
 
-use crate::library::machine;
 use crate::random::{Digest, Random};
 
 /// One row of the suite before it is built.

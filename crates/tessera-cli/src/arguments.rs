@@ -15,9 +15,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one kernel on arguments given on the command line.
+    /// Run one kernel, or an operator of the library, on arguments given on the command line.
     #[command(
-        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy\n  tessera run softmax.tir::softmax x=@x.npy y=empty:f32[128,1000] --grid 128"
+        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy\n  tessera run softmax.tir::softmax x=@x.npy y=empty:f32[128,1000] --grid 128\n  tessera run gemm A=@a.npy B=@b.npy variant=nt --save C=c.npy"
     )]
     Run(Run),
     /// Check a kernel, or the library's operators, for right results.
@@ -89,11 +89,11 @@ pub(crate) struct Project {
 /// A kernel and its launch.
 #[derive(Debug, Args)]
 pub(crate) struct Launch {
-    /// `FILE::KERNEL`; the file is a `.py`, or a `.tir` of any level.
+    /// `FILE::KERNEL`; the file is a `.py`, or a `.tir` of any level. Or an operator of the library (`tessera list ops`).
     pub(crate) subject: String,
     /// `NAME=VALUE`, `NAME=DIST:DTYPE[D0,D1,...]` (zeros ones randn rand arange empty iota const(V); `;seed=N` may follow), or
     /// `NAME=@file.npy` (`;dtype=f8e4m3` where NumPy has no name for the type), `NAME=@file.safetensors#tensor`, or a list
-    /// `NAME=[ARRAY,...]`.
+    /// `NAME=[ARRAY,...]`. An operator takes its arrays by name, `variant=NAME`, and makes its output where that is not given.
     pub(crate) arguments: Vec<String>,
     /// Blocks along each axis, `X[,Y[,Z]]`; `auto` for declarative kernels.
     #[arg(long)]

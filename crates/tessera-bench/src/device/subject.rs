@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use tessera_driver::{DeviceBuffer, DriverError, Stream};
-use tessera_ops::{Argument, Plan, Role, RowIdentity};
-use tessera_runtime::{Device, DeviceLaunch, Value};
+use tessera_ops::{Plan, Role, RowIdentity};
+use tessera_runtime::{Device, DeviceLaunch};
 use tessera_types::FloatFormat;
 
 use super::tensor::DeviceTensors;

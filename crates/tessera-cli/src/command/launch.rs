@@ -7,7 +7,7 @@ use serde_json::json;
 use tessera::compile::CompileOptions;
 use tessera::ir::SourceMap;
 use tessera::lang::parse_file;
-use tessera::runtime::argspec;
+use tessera::runtime::argspec::{self, Argument};
 use tessera::runtime::{Device, DeviceError, Kernel, KernelError, Knobs, LaunchGrid, POISONS, Tensor, Value};
 use tessera::types::TimeLimit;
 
@@ -23,19 +23,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// Reads `FILE::KERNEL` and makes every argument.
     pub(crate) fn read(subject: &str, arguments: &[String]) -> Result<Subject, Failure> {
-        let kernel = kernel(subject)?;
-        let mut sources = SourceMap::default();
-        let mut made: Vec<(String, Value)> = Vec::new();
-        for text in arguments {
-            let argument = argspec::parse(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
-            if made.iter().any(|(name, _)| *name == argument.name) {
-                return Err(Failure::usage(format!("the argument `{}` is given twice", argument.name)));
-            }
-            let value = argument.value.load(&argument.name);
-            let value = value.map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?;
-            made.push((argument.name, value));
-        }
-        Ok(Subject { kernel, arguments: made })
+        Ok(Subject { kernel: kernel(subject)?, arguments: load(&parse(arguments)?)? })
     }
 
     /// Arguments as a launch takes them.
@@ -148,6 +136,29 @@ impl Subject {
         });
         Ok(Subject { kernel: self.kernel.clone(), arguments: arguments.collect::<Result<_, Failure>>()? })
     }
+}
+
+/// Reads `NAME=VALUE` of every argument, each name once.
+pub(crate) fn parse(texts: &[String]) -> Result<Vec<Argument>, Failure> {
+    let mut sources = SourceMap::default();
+    let mut parsed: Vec<Argument> = Vec::new();
+    for text in texts {
+        let argument = argspec::parse(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
+        if parsed.iter().any(|other| other.name == argument.name) {
+            return Err(Failure::usage(format!("the argument `{}` is given twice", argument.name)));
+        }
+        parsed.push(argument);
+    }
+    Ok(parsed)
+}
+
+/// Makes every argument.
+pub(crate) fn load(arguments: &[Argument]) -> Result<Vec<(String, Value)>, Failure> {
+    let made = |Argument { name, value }: &Argument| {
+        let value = value.load(name).map_err(|error| Failure::environment(format!("`{name}`: {error}")))?;
+        Ok((name.clone(), value))
+    };
+    arguments.iter().map(made).collect()
 }
 
 /// The kind of poison that the array at a position gets the second time.

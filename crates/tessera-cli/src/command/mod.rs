@@ -19,6 +19,7 @@ mod progress;
 mod ranks;
 pub(crate) mod report;
 pub(crate) mod run;
+mod run_operator;
 mod subjects;
 mod tolerance;
 mod unwritten;

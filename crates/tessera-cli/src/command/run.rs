@@ -1,23 +1,27 @@
-//! `tessera run`: one kernel on arguments from the command line.
+//! `tessera run`: one kernel, or an operator of the library, on arguments from the command line.
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use tessera::emu::Launched;
 use tessera::ir::Severity;
 use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, Ran, npy};
 
 use crate::arguments::Run;
-use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
+use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
-use crate::command::{ranks, unwritten};
+use crate::command::{ranks, run_operator, unwritten};
 use crate::failure::{Failure, Outcome, remark, write_text};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
+    if let Some(operator) = run_operator::named(&arguments.launch.subject)? {
+        return run_operator::run(operator, &arguments);
+    }
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
-    let saves = saves(&arguments.save, &subject)?;
+    let saves = saves(&arguments.save, |name| subject.tensor(name).map(drop))?;
     if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
         return ranks::run(&ranked, &arguments, &subject, &options, &saves);
     }
@@ -43,24 +47,15 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let outcome = unwritten::run(&launch, &how)?;
     let seconds = start.elapsed().as_secs_f64();
     let launches = opened.launches();
-    let printed = printed(&launches);
-    // What the emulator found says more than the driver's error for it.
-    let found = opened.judge.explains(&launches);
     let mut data = opened.judge.json(&launches);
     // Both are the whole run's, of which the emulator's launches are a part.
     for key in ["findings", "passed"] {
         data.remove(key);
     }
     data.insert("kernel".to_owned(), json!(there.kernel.name()));
-    let ran = match outcome {
-        Err(KernelError::Device(_)) if found && arguments.json => {
-            return opened.judge.verdict(&launches).map_err(|failure| Failure { printed, ..failure.with(&json!(data)) });
-        }
-        Err(KernelError::Device(_)) if found => {
-            return opened.judge.tell(&launches).map_err(|failure| Failure { printed, ..failure });
-        }
-        Err(error) => return Err(kernel_failure(error).and(findings(&launches)).with(&json!(data))),
-        Ok(ran) => Ran { printed: ran.printed + &printed, ..ran },
+    let ran = match ended(outcome, (&opened, &launches), (&data, arguments.json)) {
+        Ok(ran) => ran,
+        Err(end) => return end,
     };
     // What a program reads is data alone.
     if arguments.json {
@@ -102,7 +97,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let found = Failure::fault(&diagnostics, &sources);
     let failed = checked && !diagnostics.is_empty() || !opened.judge.passed(&launches);
     if arguments.json {
-        let stages: serde_json::Map<String, serde_json::Value> =
+        let stages: Map<String, Value> =
             launch.stages().iter().map(|stage| (stage.name.to_string(), json!(stage.time.as_secs_f64()))).collect();
         let own = json!({
             "device": device.to_string(), "grid": [x, y, z], "checked": checked,
@@ -138,6 +133,28 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     found.conclude(failed, None)
 }
 
+/// What a launch did, with what the emulator's launches printed; or how the command ends with it.
+pub(crate) fn ended(
+    outcome: Result<Ran, KernelError>,
+    (opened, launches): (&Opened, &[Launched]),
+    (data, is_json): (&Map<String, Value>, bool),
+) -> Result<Ran, Outcome> {
+    let printed = printed(launches);
+    // What the emulator found says more than the driver's error for it.
+    let found = opened.judge.explains(launches);
+    match outcome {
+        Err(KernelError::Device(_)) if found && is_json => {
+            let verdict = opened.judge.verdict(launches);
+            Err(verdict.map_err(|failure| Failure { printed, ..failure.with(&json!(data)) }))
+        }
+        Err(KernelError::Device(_)) if found => {
+            Err(opened.judge.tell(launches).map_err(|failure| Failure { printed, ..failure }))
+        }
+        Err(error) => Err(Err(kernel_failure(error).and(findings(launches)).with(&json!(data)))),
+        Ok(ran) => Ok(Ran { printed: ran.printed + &printed, ..ran }),
+    }
+}
+
 /// Every how many-th block is recorded: all of a few, about a hundred of many.
 fn recorded_blocks(grid: LaunchGrid) -> u32 {
     match grid {
@@ -150,7 +167,7 @@ fn recorded_blocks(grid: LaunchGrid) -> u32 {
 }
 
 /// `NAME=FILE` of every `--save`, checked before anything runs.
-fn saves(texts: &[String], subject: &Subject) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn saves(texts: &[String], known: impl Fn(&str) -> Outcome) -> Result<Vec<(String, String)>, Failure> {
     let path = |text: &str| text.split_once('=').map(|(_, path)| path.to_string());
     if let Some(twice) = texts.iter().enumerate().find(|(at, text)| texts[..*at].iter().any(|other| path(other) == path(text))) {
         return Err(Failure::usage(format!("`--save {}`: the file is written twice", twice.1)));
@@ -161,7 +178,7 @@ fn saves(texts: &[String], subject: &Subject) -> Result<Vec<(String, String)>, F
             let (name, path) = text
                 .split_once('=')
                 .ok_or_else(|| Failure::usage(format!("`--save {text}`\nhelp: write `--save NAME=FILE.npy`")))?;
-            subject.tensor(name)?;
+            known(name)?;
             Ok((name.to_string(), path.to_string()))
         })
         .collect()

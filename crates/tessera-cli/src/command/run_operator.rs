@@ -1,0 +1,175 @@
+//! `tessera run OP`: an operator of the library on one's own arrays.
+//!
+//! Arrays go to the operator by their names, and say its extents and its precision; the output is made where it is not given.
+//! `variant=nt` is what the operator can be told beside them, and numbers such as `eps=1e-6`.
+
+use std::time::Instant;
+
+use serde_json::{Value as Json, json};
+use tessera::ops::{Call, CallError, OPERATORS, Operator, find};
+use tessera::runtime::{Device, LaunchOptions, PreparedLaunch, Tensor, Unwritten, Value, npy};
+
+use crate::arguments::Run;
+use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
+use crate::command::findings::findings;
+use crate::command::launch::{kernel_failure, library_options, load, parse, time_limit};
+use crate::command::run::{ended, first_elements, saves};
+use crate::command::unwritten;
+use crate::failure::{Failure, Outcome, remark};
+use crate::finding::{Class, Finding};
+
+/// The operator that a subject names; `None` where it names a kernel.
+pub(crate) fn named(subject: &str) -> Result<Option<&'static Operator>, Failure> {
+    let is_file = subject.ends_with(".py") || subject.ends_with(".tir");
+    match find(subject) {
+        None if !is_file && !subject.contains("::") => {
+            let names: Vec<&str> = OPERATORS.iter().map(|operator| operator.name).collect();
+            let help = format!("operators are {}; a kernel of a file is `FILE::KERNEL`", names.join(", "));
+            Err(Failure::usage(format!("`{subject}` is neither an operator nor a kernel\nhelp: {help}")))
+        }
+        found => Ok(found),
+    }
+}
+
+pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
+    refuse_kernels_options(arguments)?;
+    refuse_unused_seed(&arguments.emulation, arguments.seed)?;
+    let options = library_options(&arguments.optimise)?;
+    let (variant, texts) = variant(&arguments.launch.arguments)?;
+    let (variant, signature) = operator.signature(variant.as_deref()).map_err(call_failure)?;
+    let arrays = || signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name());
+    let saves = saves(&arguments.save, |name| match arrays().any(|own| own == name) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("`--save {name}=...`: arrays are {}", arrays().collect::<Vec<_>>().join(", ")))),
+    })?;
+    let limit = time_limit(&arguments.patience)?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
+    let device = &opened.device;
+
+    let mut call = Call { variant: Some(variant), ..Call::default() };
+    let made = load(&parse(&texts)?)?;
+    for (name, value) in &made {
+        match value {
+            Value::Tensor(tensor) => call.tensors.push((name, tensor.to_device(device).map_err(Failure::environment)?)),
+            Value::Int(number) => call.scalars.push((name, *number as f64)),
+            Value::Float(number) => call.scalars.push((name, *number)),
+            _ => return Err(Failure::usage(format!("`{name}`: {} takes arrays and numbers, and `variant=`", operator.name))),
+        }
+    }
+    let resolved = operator.resolve(&call).map_err(call_failure)?;
+    let (name, dtype, shape) = resolved.output();
+    let output = match resolved.given_output() {
+        Some(output) => output.clone(),
+        None => Tensor::empty(dtype, shape).and_then(|empty| empty.to_device(device)).map_err(Failure::environment)?,
+    };
+    let launches = resolved.prepare(&output, &options).map_err(call_failure)?;
+    launches.iter().for_each(|launch| remark(launch.remark(), launch.sources()));
+
+    let how = LaunchOptions { checked: opened.checked, limit, ..LaunchOptions::default() };
+    let (mut emulated, mut left) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    for launch in &launches {
+        let outcome = unwritten::run(launch, &how)?;
+        emulated.extend(opened.launches());
+        let mut data = opened.judge.json(&emulated);
+        for key in ["findings", "passed"] {
+            data.remove(key);
+        }
+        match ended(outcome, (&opened, &emulated), (&data, arguments.json)) {
+            Ok(ran) => left.extend(ran.unwritten.into_iter().flatten()),
+            Err(end) => return end,
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    refuse_idle_trace(&arguments.emulation, &emulated)?;
+    let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu).map_err(Failure::environment);
+    let result = on_host(&output)?;
+    for (saved, path) in &saves {
+        let input = made
+            .iter()
+            .find_map(|(own, value)| if let (true, Value::Tensor(it)) = (own == saved, value) { Some(it) } else { None });
+        let contents = if saved == name { Some(&result) } else { input };
+        let contents = contents.ok_or_else(|| Failure::usage(format!("`--save {saved}=...`: `{saved}` is not given")))?;
+        npy::write(path, contents).map_err(Failure::environment)?;
+    }
+
+    let checked = opened.checked || opened.sanitizes();
+    let found = unwritten_failure(&left);
+    let failed = !found.is_told() || !opened.judge.passed(&emulated);
+    let compile: f64 = launches.iter().flat_map(PreparedLaunch::stages).map(|stage| stage.time.as_secs_f64()).sum();
+    if arguments.json {
+        let kernel = |launch: &PreparedLaunch| json!({ "kernel": launch.compiled().func().name, "grid": launch.grid() });
+        let mut data = opened.judge.json(&emulated);
+        for key in ["findings", "passed"] {
+            data.remove(key);
+        }
+        let own = json!({
+            "operator": operator.name, "variant": variant, "device": device.to_string(), "checked": checked,
+            "kernels": launches.iter().map(kernel).collect::<Vec<Json>>(), "compile_s": compile, "run_s": seconds,
+            "output": { "name": name, "dtype": dtype.to_string(), "shape": shape },
+            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+        });
+        data.extend(own.as_object().cloned().unwrap_or_default());
+        return found.and(findings(&emulated)).conclude(failed, Some(&json!(data)));
+    }
+    let title = if variant.is_empty() { operator.name.to_string() } else { format!("{} {variant}", operator.name) };
+    let count = match launches.len() {
+        0 => "nothing to launch".to_string(),
+        1 => "1 launch".to_string(),
+        count => format!("{count} launches"),
+    };
+    let verdict = match (checked, left.len()) {
+        (false, _) => String::new(),
+        (true, 0) => ", checked: nothing found".to_string(),
+        (true, count) => format!(", checked: {count} found"),
+    };
+    println!(
+        "{title} on {device} ({}): {count}, compiled in {:.2} ms, ran in {:.3} ms{verdict}",
+        opened.reason,
+        compile * 1e3,
+        seconds * 1e3
+    );
+    println!("  {name}: {dtype}{shape:?} = {}", first_elements(&result)?);
+    saves.iter().for_each(|(name, path)| println!("  wrote {name} to {path}"));
+    opened.judge.tell(&emulated)?;
+    found.conclude(failed, None)
+}
+
+/// Options that mean something for a kernel of a file alone.
+fn refuse_kernels_options(arguments: &Run) -> Outcome {
+    let given = [
+        ("--grid", arguments.launch.grid.is_some(), "operators have a grid of their own"),
+        ("--block", arguments.block.is_some(), "operators choose their own threads"),
+        ("--timeline", arguments.timeline.is_some(), "an operator may launch several kernels, and a timeline is of one"),
+        ("--path", !arguments.launch.project.path.is_empty(), "operators import nothing"),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),
+        None => Ok(()),
+    }
+}
+
+/// What `variant=` says, and the other arguments.
+fn variant(texts: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
+    let (named, others): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| text.starts_with("variant="));
+    let variant = named.first().map(|text| text.trim_start_matches("variant=").to_string());
+    match named.len() {
+        0 | 1 => Ok((variant, others.into_iter().cloned().collect())),
+        _ => Err(Failure::usage("`variant` is given twice")),
+    }
+}
+
+fn call_failure(error: CallError) -> Failure {
+    match error {
+        CallError::Kernel(error) => kernel_failure(error),
+        error @ CallError::Memory { .. } => Failure::environment(error),
+        other => Failure::usage(other),
+    }
+}
+
+/// Elements of the output that no block wrote: a mistake of the library's.
+fn unwritten_failure(left: &[Unwritten]) -> Failure {
+    let message = |left: &Unwritten| format!("{} of {} elements of `{}` were not written", left.count, left.elements, left.name);
+    let texts: Vec<String> = left.iter().map(|left| format!("error[unwritten]: {}", message(left))).collect();
+    Failure::found(texts.join("\n"), left.iter().map(|left| Finding::new(Class::Wrong, "unwritten", message(left))).collect())
+}

@@ -1,0 +1,137 @@
+//! `tessera run OP`: operators of the library on one's own arrays.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tessera::ops::{self, Call};
+use tessera::runtime::{CompileOptions, Device, Tensor, npy};
+use tessera::types::DType;
+
+fn tessera(folder: &Path, line: &str) -> (i32, String) {
+    let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).map(|word| word.trim_matches('\'')).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_tessera")).current_dir(folder).args(words).output().expect("tessera starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().expect("an exit code"), text)
+}
+
+fn right(folder: &Path, line: &str) -> String {
+    let (code, text) = tessera(folder, line);
+    assert_eq!(code, 0, "{line}\n{text}");
+    text
+}
+
+/// A call, with what it prints of its output. Sums of ones are exact everywhere.
+const CALLS: [(&str, &str); 15] = [
+    ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
+    ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
+    ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
+    ("softmax x=ones:f32[0,7]", "nothing to launch"),
+    ("gemm A=ones:f32[3,64] B=ones:f32[64,2]", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
+    ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
+    ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
+    ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
+    ("rms_norm x=const(3):f32[2,8] weight=const(2):f32[8] eps=0", "y: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]"),
+    ("layer_norm x=const(3):f32[2,8] weight=ones:f32[8] bias=ones:f32[8]", "y: f32[2, 8] = [1, 1, 1, 1, 1, 1, ...]"),
+    (
+        "attention Q=ones:f16[1,4,8,64] K=ones:f16[1,2,16,64] V=ones:f16[1,2,16,64] variant=causal",
+        "O: f16[1, 4, 8, 64] = [1, 1, 1, 1, 1, 1, ...]",
+    ),
+    ("vector x=arange:f32[2,3] y=ones:f32[2,3] alpha=2 variant=axpy", "z: f32[2, 3] = [1, 3, 5, 7, 9, 11]"),
+    ("vector x=ones:f16[5000] y=ones:f16[5000] variant=dot", "result: f32[1] = [5000]"),
+    ("bandwidth a=arange:i32[5] variant=copy", "c: i32[5] = [0, 1, 2, 3, 4]"),
+    ("bandwidth a=arange:i32[5] b=ones:i32[5] scalar=10 variant=triad", "c: i32[5] = [10, 11, 12, 13, 14]"),
+];
+
+#[test]
+fn every_operator_runs_on_one_s_own_arrays() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (call, wanted) in CALLS {
+        for device in ["cpu", "emu"] {
+            let text = right(folder.path(), &format!("run {call} --device {device} --sanitize all"));
+            let verdict = if wanted.starts_with("nothing") { wanted } else { "checked: nothing found" };
+            assert!(text.contains(wanted) && text.contains(verdict), "{device}: {call}\n{text}");
+        }
+    }
+    for operator in ops::OPERATORS {
+        assert!(CALLS.iter().any(|(call, _)| call.starts_with(operator.name)), "{operator:?} is not called");
+    }
+}
+
+#[test]
+fn files_go_in_and_come_out_as_from_rust() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, x) = (folder.path(), Tensor::arange(DType::F32, &[6, 10]).expect("a tensor"));
+    let x = ops::softmax(&ops::axpy(0.1, &x, &x).expect("axpy")).expect("softmax");
+    npy::write(path.join("x.npy"), &x).expect("written");
+    let text = right(path, "run softmax x=@x.npy --save y=y.npy --save x=again.npy --device cpu");
+    assert!(text.contains("softmax on cpu (asked for): 1 launch, compiled in"), "{text}");
+    assert!(text.contains("wrote y to y.npy"), "{text}");
+    let read = |name: &str| npy::read(path.join(name)).expect("a file");
+    assert!(read("y.npy").same_bits(&ops::softmax(&x).expect("softmax")).expect("one shape"));
+    assert!(read("again.npy").same_bits(&x).expect("one shape"));
+    let (code, text) = tessera(path, "run softmax x=@x.npy y=zeros:f32[6,10] --save y=z.npy --device cpu --json");
+    let object: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!((code, &object["passed"], &object["operator"]), (0, &Value::from(true), &Value::from("softmax")));
+    assert_eq!(object["output"]["shape"], serde_json::json!([6, 10]));
+    assert_eq!(object["kernels"][0]["kernel"], "softmax");
+    assert!(read("z.npy").same_bits(&read("y.npy")).expect("one shape"));
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused_with_what_does() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let wrong = [
+        ("nosuch x=ones:f32[4]", "operators are gemm, attention, vector, layer_norm, rms_norm, softmax, bandwidth"),
+        ("gemm A=ones:f32[3,64] B=ones:f32[65,2]", "`k` is 64 in `A` and 65 in `B`: `A[..batch, m, k]` has shape [3, 64]"),
+        ("gemm A=ones:f32[2,3,4] B=ones:f32[3,4,5]", "`batch` is 2 in `A` and 3 in `B`"),
+        ("gemm A=ones:f32[3,64] B=ones:f16[64,2]", "`A` holds `f32` and `B` `f16`"),
+        ("gemm A=ones:f32[3] B=ones:f32[3,2]", "`A` has shape [3], and `A[..batch, m, k]` is wanted"),
+        ("gemm A=ones:f32[3,4]", "gemm nn takes `A[..batch, m, k]`, `B[..batch, k, n]` and gives `C[..batch, m, n]`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] beta=1", "`C` is not given, but read as well"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] C=ones:f16[3,5]", "`C` holds `f16`, and gemm of `f32` gives `f32`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] C=ones:f32[5,3]", "`m` is 3 in `A` and 5 in `C`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] variant=xy", "gemm has no variant `xy`: it is one of `nn`, `nt`, `tn`, `tt`"),
+        ("gemm A=ones:i64[3,4] B=ones:i64[4,5]", "gemm takes no `i64`: it takes f32, f16, bf16"),
+        ("gemm A=ones:f32[2,3,4] B=ones:f32[2,5,4] variant=nt", "the batched gemm takes operands that are not transposed"),
+        ("softmax x=ones:f32[3,4] eps=1", "`eps` is none of them"),
+        ("softmax x=3", "softmax takes `x[..rows, keys]`"),
+        ("softmax x=ones:f32[5,4] variant=causal", "causal softmax needs a key for every query"),
+        ("softmax x=ones:f32[5,4] --grid 4", "operators have a grid of their own"),
+        ("softmax x=ones:f32[5,4] --save z=z.npy", "arrays are x, y"),
+        ("softmax x=ones:f32[5,4] x=ones:f32[5,4]", "`x` is given twice"),
+        ("rms_norm x=ones:f32[5,4] weight=ones:f32[5]", "`hidden` is 4 in `x` and 5 in `weight`"),
+        ("attention Q=ones:f16[3,8,64] K=ones:f16[2,8,64] V=ones:f16[2,8,64]", "`Q` has 3 heads and `K` 2"),
+        ("vector x=ones:f32[5]", "vector needs a variant: it is one of `axpy`, `dot`"),
+        ("bandwidth a=ones:i32[5] variant=scale scalar=0.5", "the arrays hold integers, so it is one"),
+    ];
+    for (call, wanted) in wrong {
+        let (code, text) = tessera(folder.path(), &format!("run {call} --device cpu"));
+        assert!(code == 5 && text.contains(wanted), "{call}: {code}\n{text}");
+    }
+    assert_eq!(tessera(folder.path(), "run softmax x=@missing.npy --device cpu").0, 4);
+}
+
+#[test]
+fn calls_from_rust_run_where_their_arrays_are_and_compile_once() {
+    let device = Device::emulator().expect("the emulator");
+    let a = Tensor::arange(DType::F32, &[5, 37]).expect("a tensor");
+    let b = Tensor::ones(DType::F32, &[5, 37]).expect("a tensor");
+    let wanted = ops::gemm(&a, &b.transpose(0, 1).expect("a view")).expect("gemm");
+    assert_eq!(wanted.to_f64().expect("numbers")[0], 666.0);
+    let there = |tensor: &Tensor| tensor.to_device(&device).expect("copied");
+    let c = ops::gemm(&there(&a), &there(&b).transpose(0, 1).expect("a view")).expect("gemm");
+    assert!(!c.device().is_cpu());
+    assert!(c.to_device(&Device::Cpu).expect("copied").same_bits(&wanted).expect("one shape"));
+    let error = ops::gemm(&there(&a), &b).expect_err("two devices").to_string();
+    assert!(error.contains("copy one with `to_device`"), "{error}");
+
+    let cached = || {
+        let call = Call { variant: Some("dot"), tensors: vec![("x", a.clone()), ("y", b.clone())], scalars: Vec::new() };
+        let resolved = ops::find("vector").expect("an operator").resolve(&call).expect("resolved");
+        let result = Tensor::zeros(DType::F32, &[1]).expect("a tensor");
+        let launches = resolved.prepare(&result, &CompileOptions::default()).expect("prepared");
+        launches.iter().map(|launch| launch.is_cached()).collect::<Vec<_>>()
+    };
+    assert_eq!((cached(), cached()), (vec![false, false], vec![true, true]));
+}
