@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run one kernel, or an operator of the library, on arguments given on the command line.
     #[command(
-        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy\n  tessera run softmax.tir::softmax x=@x.npy y=empty:f32[128,1000] --grid 128\n  tessera run gemm A=@a.npy B=@b.npy variant=nt --save C=c.npy"
+        after_help = "Example:\n  tessera run kernels.py::softmax x=@x.npy y=empty:f32[128,1000] N=1024 --grid 128 --save y=y.npy\n  tessera run softmax.tir::softmax x=@x.npy y=empty:f32[128,1000] --grid 128\n  tessera run gemm A=@x.npy B=randn:f32[64,1000] variant=nt --save C=product.npy"
     )]
     Run(Run),
     /// Check a kernel, or the library's operators, for right results.
