@@ -1,8 +1,9 @@
-//! Kernels of a user with their arguments as a suite, a row each.
+//! Kernels of a user with their arguments as a suite, a row for each kernel and its baselines.
 //!
 //! Arrays are copied between guards as those of the library are, so that the gate sees what is written beyond them; arrays
 //! that were made empty are poisoned before a launch, others that the kernel writes begin with their first contents every time
-//! the inputs are made. The reference is an unoptimised run on the CPU.
+//! the inputs are made. What is written is judged against the case's reference (`kernel_case.rs`); of a baseline, what the kernel
+//! writes as well.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -10,9 +11,7 @@ use std::rc::Rc;
 
 use tessera_driver::DriverError;
 use tessera_ops::Role;
-use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Value,
-};
+use tessera_runtime::{Device, DriverDevice, PreparedLaunch, Tensor, Value};
 
 use crate::case::{
     CaseKey, Check, DeviceState, Expected, Fault, Lane, Metric, Output, Pace, Phase, Place, Poison, Size, Subject, Work,
@@ -21,47 +20,37 @@ use crate::clock::ClockFacts;
 use crate::device::{DeviceTimer, Timing, launch_fault};
 use crate::environment::{Accelerator, Environment};
 use crate::guarded::{Guarded, memory_fault};
-use crate::library::{TESSERA, decoder};
+use crate::kernel_case::{Entrant, KernelCase, KernelSuiteError, arrays, harness_fault, kernel_fault};
+use crate::library::decoder;
 use crate::random::Digest;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
-use crate::tolerance::{median_magnitude, relative_tolerance};
 
-/// A kernel, what it is launched on, and how it is compiled.
-#[derive(Clone, Debug)]
-pub struct KernelCase {
-    /// The kernel.
-    pub kernel: Kernel,
-    /// Arguments by name; arrays on the CPU.
-    pub arguments: Vec<(String, Value)>,
-    /// The arguments as they were written, for the case's identity.
-    pub texts: Vec<String>,
-    /// Blocks.
-    pub grid: LaunchGrid,
-    /// How to compile.
-    pub options: CompileOptions,
+/// A case, and the arguments that its kernel writes.
+struct Known {
+    case: KernelCase,
+    written: Vec<String>,
 }
 
 /// Kernels on one device as a suite.
 pub struct KernelSuite {
-    kernels: Vec<Rc<KernelCase>>,
+    kernels: Vec<Rc<Known>>,
     cases: Vec<CaseSpec>,
     device: Device,
     timer: OnceCell<Rc<RefCell<DeviceTimer>>>,
 }
 
 /// Compiles a kernel for its arguments, to see what it writes.
-fn spec(case: &KernelCase) -> Result<CaseSpec, KernelError> {
-    let by_name: Vec<(&str, Value)> = case.arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    let prepared = case.kernel.prepare(&by_name, case.grid, &case.options, &Device::Cpu)?;
-    let written: Vec<&str> = prepared.written().collect();
-    let bytes = |wanted: &dyn Fn(&str) -> bool| -> u64 {
-        let chosen = case.arguments.iter().filter(|(name, _)| wanted(name));
+fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
+    let made = case.load()?;
+    let written = case.written(&made)?;
+    let bytes = |wanted: &dyn Fn(&String) -> bool| -> u64 {
+        let chosen = made.iter().filter(|(name, _)| wanted(name));
         chosen.flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum()
     };
-    let (read_bytes, write_bytes) = (bytes(&|_| true), bytes(&|name| written.contains(&name)));
-    Ok(CaseSpec {
-        key: key(case),
+    let (read_bytes, write_bytes) = (bytes(&|_| true), bytes(&|name| written.contains(name)));
+    let spec = CaseSpec {
+        key: key(&case, &made),
         work: Work {
             read_bytes,
             write_bytes,
@@ -71,15 +60,17 @@ fn spec(case: &KernelCase) -> Result<CaseSpec, KernelError> {
             tensor_bytes: read_bytes,
             formula: "every array once, written ones twice".into(),
         },
-        implementations: vec![TESSERA.to_string()],
-    })
+        implementations: case.implementations(),
+    };
+    Ok((Known { case, written }, spec))
 }
 
 impl KernelSuite {
     /// Rows in the order of `kernels`, on one device.
-    pub fn new(kernels: Vec<KernelCase>, device: Device) -> Result<KernelSuite, KernelError> {
-        let cases = kernels.iter().map(spec).collect::<Result<_, _>>()?;
-        Ok(KernelSuite { kernels: kernels.into_iter().map(Rc::new).collect(), cases, device, timer: OnceCell::new() })
+    pub fn new(kernels: Vec<KernelCase>, device: Device) -> Result<KernelSuite, KernelSuiteError> {
+        let known: Vec<(Known, CaseSpec)> = kernels.into_iter().map(spec).collect::<Result<_, _>>()?;
+        let (kernels, cases) = known.into_iter().map(|(known, spec)| (Rc::new(known), spec)).unzip();
+        Ok(KernelSuite { kernels, cases, device, timer: OnceCell::new() })
     }
 
     fn timer(&self, device: &DriverDevice) -> Result<Rc<RefCell<DeviceTimer>>, DriverError> {
@@ -96,22 +87,17 @@ impl KernelSuite {
     }
 }
 
-fn arrays(value: &Value) -> &[Tensor] {
-    match value {
-        Value::Tensor(tensor) => std::slice::from_ref(tensor),
-        Value::List(items) => items,
-        _ => &[],
-    }
-}
-
-/// The kernel's name, the sizes of its largest array, that array's type, and all arguments as they were written.
-fn key(case: &KernelCase) -> CaseKey {
-    let all = case.arguments.iter().flat_map(|(_, value)| arrays(value));
-    let largest = all.max_by_key(|tensor| tensor.bytes());
+/// The kernel's name, the sizes that were named or else those of its largest array, that array's type, and all arguments as they were
+/// written.
+fn key(case: &KernelCase, made: &[(String, Value)]) -> CaseKey {
+    let largest = made.iter().flat_map(|(_, value)| arrays(value)).max_by_key(|tensor| tensor.bytes());
     let extents = largest.map_or(&[][..], Tensor::shape).iter().enumerate();
     CaseKey {
         operator: case.kernel.name().to_string(),
-        size: Size::new(extents.map(|(axis, &extent)| (["d0", "d1", "d2", "d3", "d4", "d5"][axis.min(5)], extent as u64))),
+        size: match case.sizes.is_empty() {
+            true => Size::new(extents.map(|(axis, &extent)| (format!("d{axis}"), extent as u64))),
+            false => Size::new(case.sizes.iter().cloned()),
+        },
         precision: largest.map_or(String::new(), |tensor| tensor.dtype().to_string()),
         variant: String::new(),
         distribution: case.texts.join(" "),
@@ -131,14 +117,14 @@ impl Suite for KernelSuite {
         true
     }
 
-    fn build(&self, case: &CaseSpec, _implementation: &str) -> Result<Box<dyn Subject>, Fault> {
+    fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
         let timer = match &self.device {
             Device::Cpu => None,
             Device::Driver(device) => Some(self.timer(device).map_err(launch_fault)?),
         };
         let at = self.cases.iter().position(|own| own.key == case.key);
         let at = at.ok_or_else(|| Fault::new(Status::HarnessError, format!("there is no kernel `{}`", case.key)))?;
-        Ok(Box::new(KernelSubject::build(&self.kernels[at], &self.device, timer)?))
+        Ok(Box::new(KernelSubject::build(&self.kernels[at], implementation, &self.device, timer)?))
     }
 
     fn accelerator(&self) -> Option<Accelerator> {
@@ -173,68 +159,56 @@ impl Suite for KernelSuite {
 
 /// The kernel with its arrays in memory.
 struct KernelSubject {
-    case: Rc<KernelCase>,
+    known: Rc<Known>,
+    /// All arguments of the case as they were made; no launch writes them.
+    made: Vec<(String, Value)>,
+    entrant: Entrant,
     device: Device,
     timer: Option<Rc<RefCell<DeviceTimer>>>,
     tensors: Vec<Guarded>,
     launch: PreparedLaunch,
     outputs: Vec<Output>,
-    /// Which tensor each output is.
-    places: Vec<usize>,
-    /// What an unoptimised run leaves in each output, and the median magnitude of that.
+    /// Which tensor each output is, and which array of which argument.
+    places: Vec<(usize, (String, usize))>,
+    /// What each output should hold, and the median magnitude of that.
     reference: OnceCell<Result<Vec<(Tensor, f64)>, Fault>>,
     pace: Pace,
     state: Option<DeviceState>,
 }
 
-fn kernel_fault(error: KernelError) -> Fault {
-    let status = match &error {
-        KernelError::Unsupported { .. } => Status::Unsupported,
-        KernelError::Memory { .. } => Status::Oom,
-        KernelError::Fault { .. } => Status::RuntimeError,
-        KernelError::Device(error) if error.poisons_context() => Status::RuntimeError,
-        _ => Status::CompileError,
-    };
-    Fault::new(status, error.to_string())
-}
-
-fn harness_fault(error: TensorError) -> Fault {
-    Fault::new(Status::HarnessError, error.to_string())
-}
-
-/// The arguments with other arrays in the place of their own, in order.
-fn with_arrays(case: &KernelCase, mut array: impl Iterator<Item = Tensor>) -> Vec<(&str, Value)> {
-    let value = |value: &Value, array: &mut dyn Iterator<Item = Tensor>| match value {
-        Value::Tensor(own) => Value::Tensor(array.next().unwrap_or_else(|| own.clone())),
-        Value::List(items) => Value::List(array.take(items.len()).collect()),
-        other => other.clone(),
-    };
-    case.arguments.iter().map(|(name, own)| (name.as_str(), value(own, &mut array))).collect()
-}
-
-fn prepare(case: &KernelCase, device: &Device, tensors: &[Guarded]) -> Result<PreparedLaunch, Fault> {
-    let arguments = with_arrays(case, tensors.iter().map(|tensor| tensor.view().clone()));
-    case.kernel.prepare(&arguments, case.grid, &case.options, device).map_err(kernel_fault)
+fn prepare(entrant: &Entrant, device: &Device, tensors: &[Guarded]) -> Result<PreparedLaunch, Fault> {
+    entrant.prepare(tensors.iter().map(|tensor| tensor.view().clone()), device).map_err(kernel_fault)
 }
 
 impl KernelSubject {
-    fn build(case: &Rc<KernelCase>, device: &Device, timer: Option<Rc<RefCell<DeviceTimer>>>) -> Result<KernelSubject, Fault> {
+    fn build(
+        known: &Rc<Known>,
+        implementation: &str,
+        device: &Device,
+        timer: Option<Rc<RefCell<DeviceTimer>>>,
+    ) -> Result<KernelSubject, Fault> {
+        let made = known.case.load().map_err(|error| Fault::new(Status::Oom, error.to_string()))?;
+        let entrant = known.case.entrant(implementation, &made);
         let (mut tensors, mut owners) = (Vec::new(), Vec::new());
-        for (name, value) in &case.arguments {
-            for own in arrays(value) {
+        for (name, value) in &entrant.arguments {
+            for (item, own) in arrays(value).iter().enumerate() {
                 let about = (name.as_str(), Role::Input);
                 tensors.push(Guarded::sized(tensors.len(), about, own.dtype(), (own.shape(), 1), device)?);
-                owners.push((name.as_str(), own));
+                owners.push((name, item, own));
             }
         }
-        let launch = prepare(case, device, &tensors)?;
+        let launch = prepare(&entrant, device, &tensors)?;
         let written: Vec<&str> = launch.written().collect();
         let (mut outputs, mut places) = (Vec::new(), Vec::new());
-        for (at, (tensor, (name, own))) in tensors.iter_mut().zip(&owners).enumerate() {
-            if !written.contains(name) {
+        for (at, (tensor, (name, item, own))) in tensors.iter_mut().zip(&owners).enumerate() {
+            if !written.contains(&name.as_str()) {
                 continue;
             }
             tensor.set_role(if own.is_poisoned() { Role::Output } else { Role::InOut });
+            // What only a baseline writes is its own affair.
+            if !known.written.contains(name) {
+                continue;
+            }
             let row_len = own.shape().last().copied().unwrap_or(1);
             outputs.push(Output {
                 name: name.to_string(),
@@ -244,10 +218,12 @@ impl KernelSubject {
                 check: if own.dtype().is_float() { Check::Bounded } else { Check::Exact },
                 decode: decoder(own.dtype()),
             });
-            places.push(at);
+            places.push((at, (name.to_string(), *item)));
         }
         Ok(KernelSubject {
-            case: Rc::clone(case),
+            known: Rc::clone(known),
+            entrant,
+            made,
             device: device.clone(),
             timer,
             tensors,
@@ -260,22 +236,9 @@ impl KernelSubject {
         })
     }
 
-    /// Runs the kernel without optimisation, on copies of the arguments, on the CPU.
     fn reference(&self) -> Result<&[(Tensor, f64)], Fault> {
-        let make = || -> Result<Vec<(Tensor, f64)>, Fault> {
-            let own = self.case.arguments.iter().flat_map(|(_, value)| arrays(value));
-            let copies: Vec<Tensor> = own.map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-            let options = CompileOptions { level: OptLevel::O0, ..self.case.options.clone() };
-            let arguments = with_arrays(&self.case, copies.iter().cloned());
-            let launch = self.case.kernel.prepare(&arguments, self.case.grid, &options, &Device::Cpu).map_err(kernel_fault)?;
-            launch.run().map_err(kernel_fault)?;
-            let judged = |&place: &usize| {
-                let numbers = copies[place].to_f64().map_err(harness_fault)?;
-                Ok((copies[place].clone(), median_magnitude(&numbers)))
-            };
-            self.places.iter().map(judged).collect()
-        };
-        match self.reference.get_or_init(make) {
+        let wanted = || self.places.iter().map(|(_, array)| array.clone()).collect::<Vec<_>>();
+        match self.reference.get_or_init(|| self.known.case.reference(&self.made, &wanted())) {
             Ok(reference) => Ok(reference),
             Err(fault) => Err(fault.clone()),
         }
@@ -304,16 +267,14 @@ impl Subject for KernelSubject {
     }
 
     fn refresh(&mut self, _seed: u64, _lane: Lane) -> Result<(), Fault> {
-        let own = self.case.arguments.iter().flat_map(|(_, value)| arrays(value));
-        for (tensor, own) in self.tensors.iter().zip(own).filter(|(tensor, _)| tensor.role() != Role::Output) {
+        for (tensor, own) in self.tensors.iter().zip(self.entrant.arrays()).filter(|(tensor, _)| tensor.role() != Role::Output) {
             tensor.view().copy_from(own).map_err(memory_fault)?;
         }
         Ok(())
     }
 
     fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
-        let own = self.case.arguments.iter().flat_map(|(_, value)| arrays(value));
-        for (tensor, own) in self.tensors.iter().zip(own) {
+        for (tensor, own) in self.tensors.iter().zip(self.entrant.arrays()) {
             match tensor.role() {
                 Role::InOut => tensor.view().copy_from(own).map_err(memory_fault)?,
                 _ => tensor.poison(poison)?,
@@ -327,7 +288,7 @@ impl Subject for KernelSubject {
             device.synchronize().map_err(launch_fault)?;
         }
         let moved = self.tensors.iter().map(|tensor| tensor.moved(place)).collect::<Result<Vec<_>, _>>()?;
-        self.launch = prepare(&self.case, &self.device, &moved)?;
+        self.launch = prepare(&self.entrant, &self.device, &moved)?;
         self.tensors = moved;
         Ok(())
     }
@@ -357,7 +318,7 @@ impl Subject for KernelSubject {
     }
 
     fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
-        self.tensors[self.places[output]].read(1, rows.start * self.outputs[output].row_len, codes)
+        self.tensors[self.places[output].0].read(1, rows.start * self.outputs[output].row_len, codes)
     }
 
     fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
@@ -367,8 +328,8 @@ impl Subject for KernelSubject {
             Expected::Codes(codes) => reference.read_codes(start, codes).map_err(harness_fault),
             Expected::Values { want, bound } => {
                 reference.read_f64(start, want).map_err(harness_fault)?;
-                let relative = relative_tolerance(reference.dtype());
-                bound.iter_mut().zip(&*want).for_each(|(bound, want)| *bound = relative * (want.abs() + magnitude));
+                let (relative, absolute) = self.known.case.tolerance.of(reference.dtype(), *magnitude);
+                bound.iter_mut().zip(&*want).for_each(|(bound, want)| *bound = absolute + relative * want.abs());
                 Ok(())
             }
         }

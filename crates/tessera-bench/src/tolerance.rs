@@ -25,3 +25,25 @@ pub fn median_magnitude(numbers: &[f64]) -> f64 {
     let middle = magnitudes.len() / 2;
     if magnitudes.is_empty() { 0.0 } else { *magnitudes.select_nth_unstable_by(middle, f64::total_cmp).1 }
 }
+
+/// The allowed distance of a result from what it should be, `atol + rtol * |want|`, where somebody has said it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tolerance {
+    /// As a part of what is wanted.
+    pub rtol: Option<f64>,
+    /// Of everything.
+    pub atol: Option<f64>,
+}
+
+impl Tolerance {
+    /// Both, where either was given: what is not is 0.
+    pub fn given(self) -> Option<(f64, f64)> {
+        (self.rtol.is_some() || self.atol.is_some()).then(|| (self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)))
+    }
+
+    /// Both, for results of a type and of a median magnitude.
+    pub fn of(self, dtype: DType, magnitude: f64) -> (f64, f64) {
+        let own = relative_tolerance(dtype);
+        (self.rtol.unwrap_or(own), self.atol.unwrap_or(own * magnitude))
+    }
+}

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Check(Check),
     /// Check, then time operators, and print a table.
     #[command(
-        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl"
+        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl\n  tessera bench kernels.py::add a=randn:f32[n] b=randn:f32[n] c=empty:f32[n] TILE=256 --grid 'cdiv(n,256)' --sizes n=1024..4096*2"
     )]
     Bench(Bench),
     /// Compile a kernel and print it at one level.
@@ -332,16 +332,29 @@ pub(crate) struct Bench {
     /// Operators, or a suite: `quick`, `seed`, `all`, or kernels, `FILE::KERNEL,KERNEL`, and their arguments as `run` takes
     /// them. The quick suite when nothing is named.
     pub(crate) subjects: Vec<String>,
-    /// Blocks along each axis, `X[,Y[,Z]]`, for a kernel; `auto` for declarative ones.
+    /// Blocks along each axis, `X[,Y[,Z]]`, for a kernel, also of names in `--sizes`: `cdiv(m,128),n`; `auto` for declarative ones.
     #[arg(long)]
     pub(crate) grid: Option<String>,
+    /// What a kernel's results should be: `[NAME=]FILE.npy`, or what another kernel writes, `FILE::KERNEL`; an unoptimised run when absent.
+    #[arg(long)]
+    pub(crate) against: Vec<String>,
+    /// Blocks of the kernel to compare with; those of `--grid` when absent.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    pub(crate) against_grid: Option<String>,
+    /// Allowed distance of a kernel's results, as a part of what is expected; a few units in the last place of the type when absent.
+    #[arg(long, value_name = "R")]
+    pub(crate) rtol: Option<f64>,
+    /// Allowed distance; when absent, as much for an element of the array's median magnitude.
+    #[arg(long, value_name = "A")]
+    pub(crate) atol: Option<f64>,
     /// Threads a block of a SIMT kernel.
     #[arg(long)]
     pub(crate) block: Option<u32>,
     /// Precision policies, such as `fp32,bf16`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
-    /// `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`.
+    /// `quick`, `seed`, `all`, or extents such as `m=1024,n=64..1024*2,k=1,2,8`; for a kernel, names that its arguments' sizes, its integers
+    /// and its grid are written with: `x=randn:f32[m,2*n]`.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Where to run: `cpu`, `emu` (checks once, times nothing), `cuda` or `cuda:N`.
@@ -352,9 +365,13 @@ pub(crate) struct Bench {
     /// How launches on a device are timed: `cold` (singly, other data read through the cache before; the default), `warm` or `graph`.
     #[arg(long, value_name = "HOW")]
     pub(crate) timing: Option<String>,
-    /// A baseline process for a device, such as `torch=python3 baselines/torch_baseline.py`.
-    #[arg(long, value_name = "NAME=COMMAND")]
+    /// What is timed in turns beside the kernel: another one, `FILE::KERNEL`. Beside operators a process for a device, such as
+    /// `torch=python3 baselines/torch_baseline.py`.
+    #[arg(long, value_name = "FILE::KERNEL|NAME=COMMAND")]
     pub(crate) baseline: Vec<String>,
+    /// Blocks of baseline kernels; those of `--grid` when absent.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    pub(crate) baseline_grid: Option<String>,
     /// The file of cublasLt, where the loader does not find it by itself.
     #[arg(long, value_name = "FILE")]
     pub(crate) cublaslt: Option<String>,

@@ -75,9 +75,10 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
 fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
     let is_emulated = is_emulator(arguments.device.as_deref())?;
     let is_chip = !is_emulated && !opened.device.is_cpu();
+    let has_processes = !arguments.baseline.is_empty() && !is_kernel(&arguments.subjects);
     let given = [
         ("--timing", arguments.timing.is_some() && !is_chip, "launches are timed in several ways on a CUDA device alone"),
-        ("--baseline", !arguments.baseline.is_empty() && !is_chip, "baseline processes work on a CUDA device alone"),
+        ("--baseline", has_processes && !is_chip, "baseline processes work on a CUDA device alone"),
         ("--cublaslt", arguments.cublaslt.is_some() && !is_chip, "cublasLt works on a CUDA device alone"),
         ("--sanitize", opened.checked, "times of checked runs say nothing: `tessera run` and `tessera check` run checked"),
         ("--trace", arguments.emulation.trace.is_some(), "`tessera run` shows what a warp does"),
@@ -188,13 +189,20 @@ fn on_device(
 pub(crate) fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
     let options = library_options(&arguments.optimise)?;
     let selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
-    if let Sizes::Given(extents, _) = &selection.sizes
-        && let Some((name, _)) = extents.iter().find(|(_, values)| values.contains(&0))
-    {
-        let why = format!("`{name}=0` in `--sizes`: an extent of 0 takes no time\nhelp: `tessera check` takes it");
-        return Err(Failure::usage(why));
+    if let Sizes::Given(extents, _) = &selection.sizes {
+        refuse_nought(extents)?;
     }
     Ok((options, selection))
+}
+
+/// Refuses extents that take no time.
+pub(crate) fn refuse_nought(extents: &[(String, Vec<u64>)]) -> Outcome {
+    match extents.iter().find(|(_, values)| values.contains(&0)) {
+        Some((name, _)) => {
+            Err(Failure::usage(format!("`{name}=0` in `--sizes`: an extent of 0 takes no time\nhelp: `tessera check` takes it")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn measure(
@@ -319,14 +327,22 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
     Ok(values)
 }
 
-/// `m=1024,n=64..1024*2,variant=nt`.
-fn given(text: &str) -> Result<Sizes, Failure> {
-    let mut extents = Vec::new();
+/// `m=1024,n=64..1024*2,k=1,2,8,variant=nt`.
+pub(crate) fn given(text: &str) -> Result<Sizes, Failure> {
+    let mut extents: Vec<(String, Vec<u64>)> = Vec::new();
     let mut variant = None;
+    // Behind the values of an extent there may be more of them.
+    let mut is_list = false;
     for part in text.split(',') {
+        let more = if part.contains('=') { None } else { values(part).ok() };
+        if let (Some(more), true, Some((_, known))) = (more, is_list, extents.last_mut()) {
+            known.extend(more);
+            continue;
+        }
+        is_list = !part.starts_with("variant=");
         match part.split_once('=') {
             Some(("variant", word)) => variant = Some(word.to_string()),
-            Some((name, _)) if extents.iter().any(|(known, _): &(String, _)| known == name) => {
+            Some((name, _)) if extents.iter().any(|(known, _)| known == name) => {
                 return Err(Failure::usage(format!("`{name}` is given twice in `--sizes {text}`")));
             }
             Some((name, value)) => {
@@ -335,7 +351,7 @@ fn given(text: &str) -> Result<Sizes, Failure> {
             }
             None => {
                 return Err(Failure::usage(format!(
-                    "`{part}` is not a size\nhelp: write quick, seed, all, or NAME=NUMBER,... or NAME=A..B*2,..."
+                    "`{part}` is not a size\nhelp: write quick, seed, all, or NAME=NUMBER,... or NAME=A..B*2,... or NAME=1,2,8,..."
                 )));
             }
         }

@@ -14,7 +14,7 @@ use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
 use crate::command::launch::library_options;
-use crate::command::tolerance::Tolerance;
+use crate::command::tolerance;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
 
@@ -61,7 +61,7 @@ struct Count {
 
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
-    let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?.given();
+    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?.given();
     let reopen = || open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed);
     let mut opened = reopen()?;
     let seed = arguments.seed.unwrap_or(1);

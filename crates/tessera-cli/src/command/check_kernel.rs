@@ -8,6 +8,7 @@
 //! file says so, and where a run makes them of the inputs: they are gone once all inputs are finite.
 
 use serde_json::{Value as Json, json};
+use tessera::bench::Tolerance;
 use tessera::compile::OptLevel;
 use tessera::ir::Severity;
 use tessera::runtime::{
@@ -19,13 +20,13 @@ use crate::arguments::{Check, Emulation};
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::printed;
 use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure, time_limit};
-use crate::command::tolerance::{Compared, Tolerance, compare};
+use crate::command::tolerance::{self, Compared, compare};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
 
 /// What `--against` names.
-enum Against {
+pub(crate) enum Against {
     /// A file's array, for an argument or for the only one that is written.
     File(Option<String>, Tensor),
     /// The same kernel elsewhere.
@@ -61,7 +62,7 @@ struct Done {
 
 pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     refuse_operators_options(arguments)?;
-    let tolerance = Tolerance::asked(arguments.rtol, arguments.atol)?;
+    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?;
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let limit = time_limit(&arguments.patience)?;
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
@@ -102,7 +103,7 @@ fn refuse_operators_options(arguments: &Check) -> Outcome {
 }
 
 /// Reads what `--against` names.
-fn named(text: &str) -> Result<Against, Failure> {
+pub(crate) fn named(text: &str) -> Result<Against, Failure> {
     if text == "cpu" || text == "emu" || text == "cuda" || text.starts_with("cuda:") {
         return Ok(Against::Device(launch_device(Some(text))?.0));
     }

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod duel;
 pub(crate) mod emu;
 mod emulation;
+mod extents;
 pub(crate) mod findings;
 mod launch;
 pub(crate) mod list;

@@ -1,11 +1,14 @@
 //! What `bench` and the sides of `compare --run` measure: operators of the library, or kernels with their arguments.
 
-use tessera::bench::{KernelCase, KernelSuite, Library, Suite};
-use tessera::runtime::Device;
+use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library, OtherKernel, Sizes, Suite};
+use tessera::runtime::{Device, Kernel, LaunchGrid};
 
 use crate::arguments::Bench;
-use crate::command::bench::asked;
-use crate::command::launch::{Subject, compile_options, grid, kernel_failure};
+use crate::command::bench::{asked, given, refuse_nought};
+use crate::command::check_kernel::{Against as Named, named};
+use crate::command::extents::Extents;
+use crate::command::launch::{compile_options, grid, kernel, kernel_failure, parse};
+use crate::command::tolerance;
 use crate::failure::Failure;
 
 /// Whether the subjects are a kernel and its arguments.
@@ -21,16 +24,25 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
     if arguments.grid.is_some() || arguments.block.is_some() {
         return Err(Failure::usage("`--grid` and `--block` are for a kernel, `FILE::KERNEL`; operators have their own"));
     }
+    let given = [
+        ("--against", !arguments.against.is_empty()),
+        ("--against-grid", arguments.against_grid.is_some()),
+        ("--rtol", arguments.rtol.is_some()),
+        ("--atol", arguments.atol.is_some()),
+        ("--baseline-grid", arguments.baseline_grid.is_some()),
+    ];
+    if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+        let help = "operators are judged by their f64 references; `tessera check` takes other bounds";
+        return Err(Failure::usage(format!("`{name}` is for a kernel, `FILE::KERNEL`\nhelp: {help}")));
+    }
     let (options, selection) = asked(arguments)?;
     Ok(Box::new(Library::select(&selection, options, device).map_err(Failure::usage)?))
 }
 
-/// The kernels of `FILE::KERNEL` or `FILE::KERNEL,KERNEL`, all on arguments of the same texts.
+/// The kernels of `FILE::KERNEL` or `FILE::KERNEL,KERNEL`, all on arguments of the same texts, for each combination of sizes.
 pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, Failure> {
     let given = [
         ("--precision", !arguments.precision.is_empty()),
-        ("--sizes", arguments.sizes.is_some()),
-        ("--baseline", !arguments.baseline.is_empty()),
         ("--cublaslt", arguments.cublaslt.is_some()),
         ("--timed", arguments.timed.is_some()),
     ];
@@ -39,19 +51,113 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
     }
     let [subject, texts @ ..] = arguments.subjects.as_slice() else { return Err(Failure::usage("no kernel is named")) };
     let (file, names) = subject.rsplit_once("::").unwrap_or((subject, ""));
-    let mut kernels: Vec<KernelCase> = Vec::new();
+    let mut own: Vec<Kernel> = Vec::new();
     for name in names.split(',') {
-        if kernels.iter().any(|case| case.kernel.name() == name) {
+        if own.iter().any(|kernel| kernel.name() == name) {
             return Err(Failure::usage(format!("the kernel `{name}` is named twice")));
         }
-        let subject = Subject::read(&format!("{file}::{name}"), texts)?;
-        kernels.push(KernelCase {
+        own.push(kernel(&format!("{file}::{name}"))?);
+    }
+    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?;
+    let others = Others::read(arguments)?;
+    let rows = combinations(arguments, texts)?;
+    let mut cases: Vec<KernelCase> = Vec::new();
+    for (own, row) in own.iter().flat_map(|own| rows.iter().map(move |row| (own, row))) {
+        let filled = texts.iter().map(|text| row.argument(text)).collect::<Result<Vec<_>, _>>()?;
+        let blocks = |text: &Option<String>| -> Result<LaunchGrid, Failure> {
+            grid(text.as_deref().map(|text| row.grid(text)).transpose()?.as_deref())
+        };
+        let grid = blocks(&arguments.grid)?;
+        let other_grid = |text: &Option<String>| if text.is_some() { blocks(text) } else { Ok(grid) };
+        let (against, baselines) = others.with_grids(other_grid(&arguments.against_grid)?, other_grid(&arguments.baseline_grid)?);
+        cases.push(KernelCase {
+            kernel: own.clone(),
+            arguments: parse(&filled)?,
+            texts: filled,
+            sizes: row.named().to_vec(),
+            grid,
             options: compile_options(&arguments.optimise, arguments.block)?,
-            grid: grid(arguments.grid.as_deref())?,
-            kernel: subject.kernel,
-            arguments: subject.arguments,
-            texts: texts.to_vec(),
+            against,
+            tolerance,
+            baselines,
         });
     }
-    KernelSuite::new(kernels, device).map_err(kernel_failure)
+    KernelSuite::new(cases, device).map_err(|error| match error {
+        KernelSuiteError::Kernel(error) => kernel_failure(error),
+        error @ KernelSuiteError::Argument(..) => Failure::environment(error),
+        error @ KernelSuiteError::Unrelated { .. } => {
+            Failure::usage(format!("{error}\nhelp: arguments go to every kernel by name, and results are compared by name"))
+        }
+    })
+}
+
+/// The sizes of each row: one without names where `--sizes` is absent.
+fn combinations(arguments: &Bench, texts: &[String]) -> Result<Vec<Extents>, Failure> {
+    let Some(text) = &arguments.sizes else { return Ok(vec![Extents::default()]) };
+    let Sizes::Given(extents, None) = given(text)? else {
+        let help = "name sizes that the arguments are written with: `x=randn:f32[m] --sizes m=1024`";
+        return Err(Failure::usage(format!("`--sizes {text}`: a kernel has no variants\nhelp: {help}")));
+    };
+    refuse_nought(&extents)?;
+    let rows = Extents::combinations(&extents)?;
+    let grids = [&arguments.grid, &arguments.against_grid, &arguments.baseline_grid];
+    let all: Vec<&str> = texts.iter().chain(grids.into_iter().flatten()).map(String::as_str).collect();
+    match rows.first().and_then(|row| row.unused(&all)) {
+        Some(name) => Err(Failure::usage(format!(
+            "no argument is written with `{name}` of `--sizes {text}`\nhelp: name it in an array's sizes, such as `x=randn:f32[{name}]`"
+        ))),
+        None => Ok(rows),
+    }
+}
+
+/// References and baselines of the command line, which are the same in every row but for their grids.
+struct Others {
+    against: Vec<Against>,
+    baselines: Vec<OtherKernel>,
+}
+
+impl Others {
+    fn read(arguments: &Bench) -> Result<Others, Failure> {
+        let other = |name: &String, kernel| OtherKernel { name: name.clone(), kernel, grid: LaunchGrid::Auto };
+        let against = |text: &String| match named(text)? {
+            Named::Kernel(kernel) => Ok(Against::Kernel(other(text, kernel))),
+            Named::File(name, tensor) => Ok(Against::Array(name, tensor)),
+            Named::Device(_) => {
+                let help = "`tessera check --against` compares devices; here, name a file or a kernel";
+                Err(Failure::usage(format!("`--against {text}`: times are of one device\nhelp: {help}")))
+            }
+        };
+        let against = arguments.against.iter().map(against).collect::<Result<Vec<_>, _>>()?;
+        let mut baselines: Vec<OtherKernel> = Vec::new();
+        for text in &arguments.baseline {
+            if !text.contains("::") {
+                let help = "beside a kernel stands another one, `FILE::KERNEL`";
+                return Err(Failure::usage(format!("`--baseline {text}` is no kernel\nhelp: {help}")));
+            }
+            if baselines.iter().any(|known| known.name == *text) {
+                return Err(Failure::usage(format!("the baseline `{text}` is named twice")));
+            }
+            baselines.push(other(text, kernel(text)?));
+        }
+        let has_kernel = against.iter().any(|against| matches!(against, Against::Kernel(_)));
+        let idle = [
+            ("--against-grid", arguments.against_grid.is_some() && !has_kernel, "--against"),
+            ("--baseline-grid", arguments.baseline_grid.is_some() && baselines.is_empty(), "--baseline"),
+        ];
+        match idle.into_iter().find(|(_, idle, _)| *idle) {
+            Some((option, _, of)) => {
+                Err(Failure::usage(format!("`{option}` is for another kernel\nhelp: add `{of} FILE::KERNEL`")))
+            }
+            None => Ok(Others { against, baselines }),
+        }
+    }
+
+    fn with_grids(&self, against_grid: LaunchGrid, baseline_grid: LaunchGrid) -> (Vec<Against>, Vec<OtherKernel>) {
+        let with = |other: &OtherKernel, grid| OtherKernel { grid, ..other.clone() };
+        let against = self.against.iter().map(|against| match against {
+            Against::Kernel(other) => Against::Kernel(with(other, against_grid)),
+            array @ Against::Array(..) => array.clone(),
+        });
+        (against.collect(), self.baselines.iter().map(|other| with(other, baseline_grid)).collect())
+    }
 }

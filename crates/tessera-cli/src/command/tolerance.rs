@@ -6,41 +6,20 @@
 //! huge elements excuse nothing.
 
 use serde_json::{Value, json};
-use tessera::bench::{median_magnitude, relative_tolerance};
+use tessera::bench::{Tolerance, median_magnitude};
 use tessera::runtime::{Difference, Tensor};
-use tessera::types::DType;
 
 use crate::failure::Failure;
 use crate::finding::{Class, Finding};
 
-/// The allowed distance, where the command line says it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tolerance {
-    rtol: Option<f64>,
-    atol: Option<f64>,
-}
-
-impl Tolerance {
-    /// `--rtol` and `--atol`.
-    pub(crate) fn asked(rtol: Option<f64>, atol: Option<f64>) -> Result<Tolerance, Failure> {
-        for (name, value) in [("--rtol", rtol), ("--atol", atol)] {
-            if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
-                return Err(Failure::usage(format!("`{name} {value}`: a tolerance is a number from 0 on")));
-            }
+/// `--rtol` and `--atol`.
+pub(crate) fn asked(rtol: Option<f64>, atol: Option<f64>) -> Result<Tolerance, Failure> {
+    for (name, value) in [("--rtol", rtol), ("--atol", atol)] {
+        if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
+            return Err(Failure::usage(format!("`{name} {value}`: a tolerance is a number from 0 on")));
         }
-        Ok(Tolerance { rtol, atol })
     }
-
-    /// Both, where either was given: what is not is 0.
-    pub(crate) fn given(self) -> Option<(f64, f64)> {
-        (self.rtol.is_some() || self.atol.is_some()).then(|| (self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)))
-    }
-
-    /// Both, for results of a type.
-    fn of(self, dtype: DType, want: &[f64]) -> (f64, f64) {
-        let relative = self.rtol.unwrap_or_else(|| relative_tolerance(dtype));
-        (relative, self.atol.unwrap_or_else(|| relative_tolerance(dtype) * median_magnitude(want)))
-    }
+    Ok(Tolerance { rtol, atol })
 }
 
 /// What became of a comparison.
@@ -63,7 +42,8 @@ pub(crate) fn compare(
     (with, want): (&str, &Tensor),
     tolerance: Tolerance,
 ) -> Result<Compared, Failure> {
-    let (rtol, atol) = tolerance.of(got.dtype(), &want.to_f64().map_err(Failure::environment)?);
+    let magnitude = median_magnitude(&want.to_f64().map_err(Failure::environment)?);
+    let (rtol, atol) = tolerance.of(got.dtype(), magnitude);
     let difference =
         got.difference(want, rtol, atol).map_err(|error| Failure::usage(format!("`{array}` and {with}: {error}")))?;
     Ok(Compared { array: array.into(), with: with.into(), elements: got.len(), rtol, atol, difference })

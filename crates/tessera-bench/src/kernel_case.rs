@@ -1,0 +1,278 @@
+//! A user's kernel as a case: what it is launched on, what its results should be, and what is timed beside it.
+//!
+//! Arguments are kept as they were described and made when they are needed, so that a row of sizes takes the memory of one. Every
+//! kernel of a case is given, by name, the arguments that it has parameters for. The reference is the user's own where there is
+//! one for an array: a file, or another kernel; else an unoptimised run of the kernel, on the CPU.
+
+use tessera_runtime::argspec::Argument;
+use tessera_runtime::{
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Value,
+};
+
+use crate::case::Fault;
+use crate::guarded::memory_fault;
+use crate::library::TESSERA;
+use crate::status::Status;
+use crate::tolerance::{Tolerance, median_magnitude};
+
+/// A kernel beside the one that is measured.
+#[derive(Clone, Debug)]
+pub struct OtherKernel {
+    /// What it is called in results: `FILE::KERNEL`.
+    pub name: String,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its blocks.
+    pub grid: LaunchGrid,
+}
+
+/// What results should be.
+#[derive(Clone, Debug)]
+pub enum Against {
+    /// What another kernel writes.
+    Kernel(OtherKernel),
+    /// Contents of the array of a name, or of the only one that the kernel writes.
+    Array(Option<String>, Tensor),
+}
+
+/// A kernel, what it is launched on, and how it is compiled and judged.
+#[derive(Clone, Debug)]
+pub struct KernelCase {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Arguments, made on the CPU.
+    pub arguments: Vec<Argument>,
+    /// The arguments as they were written, for the case's identity.
+    pub texts: Vec<String>,
+    /// Sizes by name, where arguments were written with names.
+    pub sizes: Vec<(String, u64)>,
+    /// Blocks.
+    pub grid: LaunchGrid,
+    /// How to compile.
+    pub options: CompileOptions,
+    /// References of the user's own.
+    pub against: Vec<Against>,
+    /// How far results may lie from the reference.
+    pub tolerance: Tolerance,
+    /// Kernels that are timed in turn with it.
+    pub baselines: Vec<OtherKernel>,
+}
+
+/// Why kernels are no suite.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelSuiteError {
+    /// A kernel does not take its arguments.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// An argument cannot be made.
+    #[error("`{0}`: {1}")]
+    Argument(String, String),
+    /// A reference or a baseline has nothing to do with what the kernel writes.
+    #[error("`{name}` {what}: `{kernel}` writes {}", written.join(", "))]
+    Unrelated {
+        /// The reference or baseline.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+        /// The kernel.
+        kernel: String,
+        /// What the kernel writes.
+        written: Vec<String>,
+    },
+}
+
+/// The arrays of an argument.
+pub(crate) fn arrays(value: &Value) -> &[Tensor] {
+    match value {
+        Value::Tensor(tensor) => std::slice::from_ref(tensor),
+        Value::List(items) => items,
+        _ => &[],
+    }
+}
+
+/// The arguments with other arrays in the place of their own, in order.
+pub(crate) fn with_arrays(arguments: &[(String, Value)], mut array: impl Iterator<Item = Tensor>) -> Vec<(&str, Value)> {
+    let value = |value: &Value, array: &mut dyn Iterator<Item = Tensor>| match value {
+        Value::Tensor(own) => Value::Tensor(array.next().unwrap_or_else(|| own.clone())),
+        Value::List(items) => Value::List(array.take(items.len()).collect()),
+        other => other.clone(),
+    };
+    arguments.iter().map(|(name, own)| (name.as_str(), value(own, &mut array))).collect()
+}
+
+pub(crate) fn kernel_fault(error: KernelError) -> Fault {
+    let status = match &error {
+        KernelError::Unsupported { .. } => Status::Unsupported,
+        KernelError::Memory { .. } => Status::Oom,
+        KernelError::Fault { .. } => Status::RuntimeError,
+        KernelError::Device(error) if error.poisons_context() => Status::RuntimeError,
+        _ => Status::CompileError,
+    };
+    Fault::new(status, error.to_string())
+}
+
+pub(crate) fn harness_fault(error: TensorError) -> Fault {
+    Fault::new(Status::HarnessError, error.to_string())
+}
+
+/// One kernel of a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrant {
+    pub(crate) kernel: Kernel,
+    grid: LaunchGrid,
+    options: CompileOptions,
+    /// What it is given.
+    pub(crate) arguments: Vec<(String, Value)>,
+}
+
+impl Entrant {
+    /// Compiles it for its arguments with other arrays.
+    pub(crate) fn prepare(&self, tensors: impl Iterator<Item = Tensor>, device: &Device) -> Result<PreparedLaunch, KernelError> {
+        self.kernel.prepare(&with_arrays(&self.arguments, tensors), self.grid, &self.options, device)
+    }
+
+    /// All its arrays.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Tensor> {
+        self.arguments.iter().flat_map(|(_, value)| arrays(value))
+    }
+
+    /// Names of the arguments that it writes.
+    fn written(&self) -> Result<Vec<String>, KernelError> {
+        let launch = self.prepare(self.arrays().cloned(), &Device::Cpu)?;
+        Ok(launch.written().map(str::to_string).collect())
+    }
+
+    /// What it leaves in its arguments without optimisation, on the CPU.
+    fn unoptimised(&self) -> Result<Vec<(String, Value)>, Fault> {
+        let copies: Vec<Tensor> =
+            self.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
+        let plain = Entrant { options: CompileOptions { level: OptLevel::O0, ..self.options.clone() }, ..self.clone() };
+        plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
+        let values = with_arrays(&self.arguments, copies.into_iter());
+        Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+    }
+}
+
+impl KernelCase {
+    /// Makes the arguments.
+    pub(crate) fn load(&self) -> Result<Vec<(String, Value)>, KernelSuiteError> {
+        let made = |Argument { name, value }: &Argument| match value.load(name) {
+            Ok(value) => Ok((name.clone(), value)),
+            Err(error) => Err(KernelSuiteError::Argument(name.clone(), error.to_string())),
+        };
+        self.arguments.iter().map(made).collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &OtherKernel> {
+        let referees = self.against.iter().filter_map(|against| match against {
+            Against::Kernel(other) => Some(other),
+            Against::Array(..) => None,
+        });
+        referees.chain(&self.baselines)
+    }
+
+    /// The kernel itself. What only another kernel has parameters for is not its.
+    fn own(&self, made: &[(String, Value)]) -> Entrant {
+        let has = |kernel: &Kernel, name: &str| kernel.parameters().iter().any(|(own, _)| *own == name);
+        let is_own = |name: &str| has(&self.kernel, name) || !self.others().any(|other| has(&other.kernel, name));
+        let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
+        Entrant { kernel: self.kernel.clone(), grid: self.grid, options: self.options.clone(), arguments }
+    }
+
+    /// Another kernel of the case. Choices and threads are the first kernel's.
+    fn other(&self, other: &OtherKernel, made: &[(String, Value)]) -> Entrant {
+        let parameters = other.kernel.parameters();
+        let is_own = |name: &str| parameters.iter().any(|(own, _)| *own == name);
+        let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
+        let options = CompileOptions { config: Default::default(), block: None, ..self.options.clone() };
+        Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments }
+    }
+
+    /// Names of what is timed, the kernel first.
+    pub(crate) fn implementations(&self) -> Vec<String> {
+        std::iter::once(TESSERA).chain(self.baselines.iter().map(|other| other.name.as_str())).map(str::to_string).collect()
+    }
+
+    /// An implementation with its arguments.
+    pub(crate) fn entrant(&self, implementation: &str, made: &[(String, Value)]) -> Entrant {
+        match self.baselines.iter().find(|other| other.name == implementation) {
+            Some(other) => self.other(other, made),
+            None => self.own(made),
+        }
+    }
+
+    /// What the kernel writes, once it is clear that references and baselines have to do with that.
+    pub(crate) fn written(&self, made: &[(String, Value)]) -> Result<Vec<String>, KernelSuiteError> {
+        let own = self.own(made);
+        let written = own.written()?;
+        let unrelated = |name: &str, what: String| KernelSuiteError::Unrelated {
+            name: name.into(),
+            what,
+            kernel: self.kernel.name().into(),
+            written: written.clone(),
+        };
+        for other in self.others() {
+            if !self.other(other, made).written()?.iter().any(|name| written.contains(name)) {
+                return Err(unrelated(&other.name, "writes nothing of that".into()));
+            }
+        }
+        for against in &self.against {
+            let Against::Array(name, contents) = against else { continue };
+            let told = name.as_deref().unwrap_or("the reference");
+            let array = match (name, written.as_slice()) {
+                (Some(name), _) => Some(name),
+                (None, [only]) => Some(only),
+                (None, _) => None,
+            };
+            let Some(array) = array.filter(|array| written.contains(array)) else {
+                return Err(unrelated(told, "names none of the arrays, so write NAME=FILE.npy".into()));
+            };
+            let found = own.arguments.iter().find(|(own, _)| own == array).map(|(_, value)| arrays(value));
+            if let Some([tensor]) = found
+                && tensor.shape() != contents.shape()
+            {
+                let what = format!("has shape {:?} in the file and {:?} here", contents.shape(), tensor.shape());
+                return Err(unrelated(array, what));
+            }
+        }
+        Ok(written)
+    }
+
+    /// What arrays should hold, and the median magnitude of that. An array is named by its argument and its place in that.
+    pub(crate) fn reference(&self, made: &[(String, Value)], wanted: &[(String, usize)]) -> Result<Vec<(Tensor, f64)>, Fault> {
+        let mut runs: Vec<(Vec<String>, Vec<(String, Value)>)> = Vec::new();
+        for against in &self.against {
+            if let Against::Kernel(other) = against {
+                let other = self.other(other, made);
+                runs.push((other.written().map_err(kernel_fault)?, other.unoptimised()?));
+            }
+        }
+        let is_stored = |name: &String| {
+            self.against
+                .iter()
+                .any(|against| matches!(against, Against::Array(own, _) if own.as_ref().is_none_or(|own| own == name)))
+        };
+        if wanted.iter().any(|(name, _)| !is_stored(name) && runs.iter().all(|(written, _)| !written.contains(name))) {
+            let own = self.own(made);
+            runs.push((own.written().map_err(kernel_fault)?, own.unoptimised()?));
+        }
+        let answer = |(name, item): &(String, usize)| {
+            let stored = self.against.iter().find_map(|against| match against {
+                Against::Array(own, contents) if own.as_ref().is_none_or(|own| own == name) => Some(contents.clone()),
+                Against::Array(..) | Against::Kernel(_) => None,
+            });
+            let run = runs.iter().find(|(written, _)| written.contains(name));
+            let left = run.and_then(|(_, values)| values.iter().find(|(own, _)| own == name));
+            let want = stored.or_else(|| arrays(&left?.1).get(*item).cloned());
+            let want = want.ok_or_else(|| Fault::new(Status::HarnessError, format!("`{name}` has no reference")))?;
+            let dtype = made.iter().find(|(own, _)| own == name).and_then(|(_, value)| Some(arrays(value).get(*item)?.dtype()));
+            let want = match dtype.filter(|dtype| dtype.is_float()) {
+                Some(dtype) => want.to_dtype(dtype).map_err(harness_fault)?,
+                None => want,
+            };
+            let magnitude = median_magnitude(&want.to_f64().map_err(harness_fault)?);
+            Ok((want, magnitude))
+        };
+        wanted.iter().map(answer).collect()
+    }
+}

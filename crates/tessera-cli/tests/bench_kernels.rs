@@ -1,0 +1,147 @@
+//! `tessera bench FILE::KERNEL`: sizes by name, references of one's own, and kernels that are timed in turns.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const KERNELS: &str = "import cuda.tile as ct
+
+@ct.kernel
+def double(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
+
+@ct.kernel
+def sums(x, y, STEP: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (STEP,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
+def nearly(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2.01)
+
+@ct.kernel
+def elsewhere(x, z, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (N,)))
+";
+
+/// Exit code, standard output and standard error of a line on the CPU, in a folder with `k.py`.
+fn tessera(folder: &Path, line: &str) -> (i32, String, String) {
+    std::fs::write(folder.join("k.py"), KERNELS).expect("written");
+    let words = line.split(' ').filter(|word| !word.is_empty());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tessera"));
+    let output = command.current_dir(folder).args(words).args(["--device", "cpu"]).output().expect("tessera starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("an exit code"), text(&output.stdout), text(&output.stderr))
+}
+
+/// The exit code, and of each row its size `m`, implementation, status (`timed` where it has a time) and reason.
+fn rows(folder: &Path, line: &str) -> (i32, Vec<(u64, String, String, String)>) {
+    let (code, out, err) = tessera(folder, &format!("bench {line} --json"));
+    let records: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{err}"))).collect();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let of = |kind: &'static str| records.iter().filter(move |record| record["kind"] == kind);
+    let mut rows = Vec::new();
+    for row in of("summary") {
+        let case = of("case").find(|case| case["case"] == row["case"]).expect("a case");
+        let size = case["key"]["size"]["m"].as_u64().unwrap_or(0);
+        // Times that are uncertain are times.
+        let status = if row["median_ns"].is_number() { "timed".to_string() } else { text(&row["status"]) };
+        rows.push((size, text(&row["impl"]), status, text(&row["reason"])));
+    }
+    rows.sort();
+    (code, rows)
+}
+
+const LAUNCH: &str = "x=randn:f32[m] y=empty:f32[m] N=256 --grid cdiv(m,256)";
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[test]
+fn each_combination_of_sizes_is_a_row() {
+    let folder = folder();
+    let (code, found) = rows(folder.path(), &format!("k.py::double {LAUNCH} --sizes m=1024..4096*2,8192"));
+    assert_eq!(code, 0, "{found:?}");
+    assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [1024, 2048, 4096, 8192]);
+    assert!(found.iter().all(|(_, name, status, _)| name == "tessera" && status == "timed"), "{found:?}");
+    let (code, found) =
+        rows(folder.path(), "k.py::double x=ones:f32[2*m] y=empty:f32[m+m] N=n --grid 2*m//n --sizes m=512,n=64,128");
+    assert_eq!((code, found.len()), (0, 2), "{found:?}");
+}
+
+#[test]
+fn baselines_are_checked_and_timed_in_turns() {
+    let folder = folder();
+    let line = format!("bench k.py::double {LAUNCH} STEP=64 --sizes m=4096 --baseline k.py::sums --baseline-grid m//64");
+    let (code, out, err) = tessera(folder.path(), &line);
+    assert_eq!(code, 0, "{out}{err}");
+    let row = out.lines().find(|line| line.contains(" tessera ")).expect("a row");
+    assert!(row.contains("x k.py::sums"), "the ratio is missing:\n{out}");
+    // A wrong baseline has no time, and the row beside it no ratio.
+    let (code, found) = rows(folder.path(), &format!("k.py::double {LAUNCH} --sizes m=4096 --baseline k.py::nearly"));
+    let [(_, wrong, status, why), (_, _, other, _)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((code, wrong.as_str(), status.as_str(), other.as_str()), (2, "k.py::nearly", "incorrect", "timed"));
+    assert!(why.contains("outside the bound, the worst is `y`"), "{why}");
+}
+
+#[test]
+fn results_are_judged_by_one_s_own_reference() {
+    let folder = folder();
+    let path = folder.path();
+    let kernel = format!("k.py::nearly {LAUNCH} --sizes m=1024");
+    let judged = |line: String| {
+        let (code, found) = rows(path, &line);
+        let [(_, _, status, _)] = &found[..] else { panic!("{found:?}") };
+        (code, status.clone())
+    };
+    let (right, wrong) = ((0, "timed".to_string()), (2, "incorrect".to_string()));
+    assert_eq!(judged(kernel.clone()), right);
+    assert_eq!(judged(format!("{kernel} --against k.py::double")), wrong);
+    assert_eq!(judged(format!("{kernel} --against k.py::double --rtol 0.02")), right);
+    assert_eq!(judged(format!("{kernel} --against k.py::double --rtol 0 --atol 1")), right);
+    assert_eq!(judged(format!("{kernel} --against k.py::double --rtol 0 --atol 1e-9")), wrong);
+    assert_eq!(judged(format!("{kernel} STEP=64 --against k.py::sums --against-grid m//64")), wrong);
+    let (code, out, err) = tessera(path, "run k.py::double x=randn:f32[1024] y=empty:f32[1024] N=256 --grid 4 --save y=want.npy");
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(judged(format!("{kernel} --against want.npy")), wrong);
+    assert_eq!(judged(format!("k.py::double {LAUNCH} --sizes m=1024 --against y=want.npy")), right);
+}
+
+#[test]
+fn what_has_no_effect_or_no_sense_is_refused() {
+    let folder = folder();
+    let kernel = format!("k.py::double {LAUNCH}");
+    let wrong = [
+        (format!("{kernel} --sizes n=4"), "no argument is written with `n`"),
+        (format!("{kernel} --sizes m=4,variant=nt"), "a kernel has no variants"),
+        (format!("{kernel} --sizes m=0"), "an extent of 0 takes no time"),
+        (format!("{kernel} --sizes quick"), "`quick` is not a size"),
+        (format!("{kernel} --sizes m=1..2000"), "more than 1000 values"),
+        ("k.py::double x=ones:f32[q] y=empty:f32[m] N=4 --grid 1 --sizes m=4".to_string(), "there is no size `q`"),
+        (format!("{kernel} --sizes m=512 --baseline a=b"), "`--baseline a=b` is no kernel"),
+        (format!("{kernel} --sizes m=512 --against cpu"), "times are of one device"),
+        (format!("{kernel} --sizes m=512 --baseline-grid 4"), "add `--baseline FILE::KERNEL`"),
+        (format!("{kernel} --sizes m=512 --against-grid 4"), "add `--against FILE::KERNEL`"),
+        (format!("{kernel} --sizes m=512 --rtol=-1"), "a tolerance is a number from 0 on"),
+        (
+            format!("{kernel} z=empty:f32[m] --sizes m=512 --against k.py::elsewhere"),
+            "`k.py::elsewhere` writes nothing of that: `double` writes y",
+        ),
+        (format!("{kernel} --sizes m=512 --against k.py::sums"), "STEP"),
+        ("gemm --against k.py::sums".to_string(), "`--against` is for a kernel"),
+        ("gemm --rtol 0.1".to_string(), "`--rtol` is for a kernel"),
+    ];
+    for (line, wanted) in wrong {
+        let (code, out, err) = tessera(folder.path(), &format!("bench {line}"));
+        assert!(code == 5 && err.contains(wanted), "{line}: {code}\n{out}{err}");
+    }
+    let line = format!("bench {kernel} --sizes m=512 --against k.py::missing");
+    assert_eq!(tessera(folder.path(), &line).0, 5);
+}
