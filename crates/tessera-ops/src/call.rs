@@ -198,8 +198,8 @@ impl Operator {
             set_scalar(&mut plan, name, *value)?;
         }
         let output = signature.output;
-        // A signature names tensors of its plan.
-        let position = plan.tensors.iter().position(|spec| spec.name == output.name()).unwrap_or_default();
+        let position =
+            plan.tensors.iter().position(|spec| spec.name == output.name()).expect("a signature names tensors of its plan");
         let own = find(output).cloned();
         let wanted = plan.tensors[position].dtype;
         if let Some(found) = own.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {

@@ -85,8 +85,14 @@ pub struct Calls {
 pub(crate) struct Sizes {
     pub(crate) variant: &'static str,
     pub(crate) dtype: DType,
-    /// A name, its sizes, and the array that says so.
-    bound: Vec<(&'static str, Vec<usize>, (Operand, Vec<usize>))>,
+    bound: Vec<Bound>,
+}
+
+/// The sizes of a name, and the array that says so.
+struct Bound {
+    name: &'static str,
+    sizes: Vec<usize>,
+    array: (Operand, Vec<usize>),
 }
 
 impl Sizes {
@@ -100,9 +106,9 @@ impl Sizes {
     }
 
     fn of(&self, name: &str) -> Vec<usize> {
-        match (name.parse(), self.bound.iter().find(|(own, ..)| *own == name)) {
+        match (name.parse(), self.bound.iter().find(|bound| bound.name == name)) {
             (Ok(size), _) => vec![size],
-            (_, Some((_, sizes, _))) => sizes.clone(),
+            (_, Some(bound)) => bound.sizes.clone(),
             // A call binds what its operands name.
             (Err(_), None) => Vec::new(),
         }
@@ -120,17 +126,17 @@ impl Sizes {
         let open = is_open.then(|| (axes[0].trim_start_matches('.'), &shape[..leading]));
         let rest = axes[usize::from(is_open)..].iter().copied().zip(shape[leading..].chunks(1));
         for (name, sizes) in open.into_iter().chain(rest) {
-            match self.bound.iter().find(|(own, ..)| *own == name) {
+            match self.bound.iter().find(|bound| bound.name == name) {
                 None if name.parse().is_ok_and(|size: usize| sizes != [size]) => {
                     return Err(CallError::Rank { operand, shape: shape.to_vec() });
                 }
-                None => self.bound.push((name, sizes.to_vec(), (operand, shape.to_vec()))),
-                Some((_, known, _)) if known == sizes => {}
-                Some((_, known, first)) => {
+                None => self.bound.push(Bound { name, sizes: sizes.to_vec(), array: (operand, shape.to_vec()) }),
+                Some(known) if known.sizes == sizes => {}
+                Some(known) => {
                     return Err(CallError::Sizes {
                         axis: name,
-                        sizes: [shown(known), shown(sizes)],
-                        arrays: Box::new([first.clone(), (operand, shape.to_vec())]),
+                        sizes: [shown(&known.sizes), shown(sizes)],
+                        arrays: Box::new([known.array.clone(), (operand, shape.to_vec())]),
                     });
                 }
             }
