@@ -228,11 +228,13 @@ impl KernelCase {
                 return Err(unrelated(told, "names none of the arrays, so write NAME=FILE.npy".into()));
             };
             let found = own.arguments.iter().find(|(own, _)| own == array).map(|(_, value)| arrays(value));
-            if let Some([tensor]) = found
-                && tensor.shape() != contents.shape()
-            {
-                let what = format!("has shape {:?} in the file and {:?} here", contents.shape(), tensor.shape());
-                return Err(unrelated(array, what));
+            match found {
+                Some([tensor]) if tensor.shape() == contents.shape() => {}
+                Some([tensor]) => {
+                    let what = format!("has shape {:?} in the file and {:?} here", contents.shape(), tensor.shape());
+                    return Err(unrelated(array, what));
+                }
+                _ => return Err(unrelated(array, "is a list of arrays, and a file holds one".into())),
             }
         }
         Ok(written)
@@ -240,7 +242,7 @@ impl KernelCase {
 
     /// What arrays should hold, and the median magnitude of that. An array is named by its argument and its place in that.
     pub(crate) fn reference(&self, made: &[(String, Value)], wanted: &[(String, usize)]) -> Result<Vec<(Tensor, f64)>, Fault> {
-        let mut runs: Vec<(Vec<String>, Vec<(String, Value)>)> = Vec::new();
+        let mut runs = Vec::new();
         for against in &self.against {
             if let Against::Kernel(other) = against {
                 let other = self.other(other, made);

@@ -118,6 +118,8 @@ fn results_are_judged_by_one_s_own_reference() {
 fn what_has_no_effect_or_no_sense_is_refused() {
     let folder = folder();
     let kernel = format!("k.py::double {LAUNCH}");
+    let (code, ..) = tessera(folder.path(), "run k.py::double x=ones:f32[4] y=empty:f32[4] N=4 --grid 1 --save y=want.npy");
+    assert_eq!(code, 0);
     let wrong = [
         (format!("{kernel} --sizes n=4"), "no argument is written with `n`"),
         (format!("{kernel} --sizes m=4,variant=nt"), "a kernel has no variants"),
@@ -135,6 +137,8 @@ fn what_has_no_effect_or_no_sense_is_refused() {
             "`k.py::elsewhere` writes nothing of that: `double` writes y",
         ),
         (format!("{kernel} --sizes m=512 --against k.py::sums"), "STEP"),
+        (format!("{kernel} --sizes m=512 --against want.npy"), "`y` has shape [4] in the file and [512] here"),
+        (format!("{kernel} --sizes m=512 --against x=want.npy"), "`x` names none of the arrays"),
         ("gemm --against k.py::sums".to_string(), "`--against` is for a kernel"),
         ("gemm --rtol 0.1".to_string(), "`--rtol` is for a kernel"),
     ];

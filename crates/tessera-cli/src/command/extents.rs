@@ -35,7 +35,7 @@ impl Extents {
     }
 
     /// The first name that stands in none of the texts.
-    pub(crate) fn unused<'a>(&self, texts: &[&'a str]) -> Option<&str> {
+    pub(crate) fn unused(&self, texts: &[&str]) -> Option<&str> {
         let used = |name: &str| texts.iter().any(|text| words(text).any(|word| word == name));
         self.0.iter().map(|(name, _)| name.as_str()).find(|name| !used(name))
     }
