@@ -29,12 +29,13 @@ def elsewhere(x, z, N: ct.Constant[int]):
     ct.store(z, (i,), ct.load(x, (i,), (N,)))
 ";
 
-/// Exit code, standard output and standard error of a line on the CPU, in a folder with `k.py`.
+/// Exit code, standard output and standard error of a line in a folder with `k.py`; on the CPU, unless it names another device.
 fn tessera(folder: &Path, line: &str) -> (i32, String, String) {
     std::fs::write(folder.join("k.py"), KERNELS).expect("written");
     let words = line.split(' ').filter(|word| !word.is_empty());
+    let device: &[&str] = if line.contains("--device") { &[] } else { &["--device", "cpu"] };
     let mut command = Command::new(env!("CARGO_BIN_EXE_tessera"));
-    let output = command.current_dir(folder).args(words).args(["--device", "cpu"]).output().expect("tessera starts");
+    let output = command.current_dir(folder).args(words).args(device).output().expect("tessera starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().expect("an exit code"), text(&output.stdout), text(&output.stderr))
 }
@@ -146,6 +147,9 @@ fn what_has_no_effect_or_no_sense_is_refused() {
         let (code, out, err) = tessera(folder.path(), &format!("bench {line}"));
         assert!(code == 5 && err.contains(wanted), "{line}: {code}\n{out}{err}");
     }
+    let line = format!("bench {kernel} --sizes m=512 --baseline k.py::nearly --device emu");
+    let (code, out, err) = tessera(folder.path(), &line);
+    assert!(code == 5 && err.contains("the emulator checks and times nothing"), "{out}{err}");
     let line = format!("bench {kernel} --sizes m=512 --against k.py::missing");
     assert_eq!(tessera(folder.path(), &line).0, 5);
 }

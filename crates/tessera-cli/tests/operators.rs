@@ -26,7 +26,7 @@ const CALLS: [(&str, &str); 15] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
-    ("softmax x=ones:f32[0,7]", "nothing to launch"),
+    ("softmax x=ones:f32[0,7]", "nothing to launch, compiled in 0.00 ms"),
     ("gemm A=ones:f32[3,64] B=ones:f32[64,2]", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),

@@ -83,6 +83,7 @@ fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
         ("--sanitize", opened.checked, "times of checked runs say nothing: `tessera run` and `tessera check` run checked"),
         ("--trace", arguments.emulation.trace.is_some(), "`tessera run` shows what a warp does"),
         ("--timed", arguments.timed.is_some() && is_emulated, "the emulator checks and times nothing"),
+        ("--baseline", !arguments.baseline.is_empty() && is_emulated, "the emulator checks and times nothing"),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`"))),

@@ -96,7 +96,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let checked = opened.checked || opened.sanitizes();
     let found = unwritten_failure(&left);
     let failed = !found.is_told() || !opened.judge.passed(&emulated);
-    let compile: f64 = launches.iter().flat_map(PreparedLaunch::stages).map(|stage| stage.time.as_secs_f64()).sum();
+    // An empty sum of floats is -0.
+    let compile = launches.iter().flat_map(PreparedLaunch::stages).fold(0.0, |total, stage| total + stage.time.as_secs_f64());
     if arguments.json {
         let kernel = |launch: &PreparedLaunch| json!({ "kernel": launch.compiled().func().name, "grid": launch.grid() });
         let mut data = opened.judge.json(&emulated);
