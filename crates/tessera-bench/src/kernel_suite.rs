@@ -16,8 +16,9 @@ use tessera_runtime::{Device, DriverDevice, PreparedLaunch, Tensor, Value};
 use crate::case::{
     CaseKey, Check, DeviceState, Expected, Fault, Lane, Metric, Output, Pace, Phase, Place, Poison, Size, Subject, Work,
 };
+use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
-use crate::device::{DeviceTimer, Timing, launch_fault};
+use crate::device::{DeviceOptions, DeviceTimer, Timing, launch_fault, measure_ceilings};
 use crate::environment::{Accelerator, Environment};
 use crate::guarded::{Guarded, memory_fault};
 use crate::kernel_case::{Entrant, KernelCase, KernelSuiteError, arrays, harness_fault, kernel_fault};
@@ -133,6 +134,13 @@ impl Suite for KernelSuite {
 
     fn device_clock(&self) -> Option<ClockFacts> {
         self.on_hardware()?.borrow_mut().facts().ok()
+    }
+
+    fn ceilings(&self, probe: ProbeOptions) -> Ceilings {
+        match self.on_hardware() {
+            Some(timer) => measure_ceilings(&mut timer.borrow_mut(), None, DeviceOptions::default().ceiling_samples),
+            None => Ceilings::measure(probe),
+        }
     }
 
     fn available_bytes(&self) -> Option<u64> {

@@ -29,6 +29,7 @@ mod tensor;
 mod timer;
 mod worker;
 
+pub(crate) use ceiling::measure as measure_ceilings;
 pub(crate) use library::Compiled;
 pub use library::{DeviceLibrary, DeviceOptions};
 pub(crate) use subject::launch_fault;
