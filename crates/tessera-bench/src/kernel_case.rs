@@ -156,11 +156,11 @@ impl Entrant {
 impl KernelCase {
     /// Makes the arguments.
     pub(crate) fn load(&self) -> Result<Vec<(String, Value)>, KernelSuiteError> {
-        let made = |Argument { name, value }: &Argument| match value.load(name) {
-            Ok(value) => Ok((name.clone(), value)),
-            Err(error) => Err(KernelSuiteError::Argument(name.clone(), error.to_string())),
-        };
-        self.arguments.iter().map(made).collect()
+        let mut loaded = Vec::new();
+        for argument in &self.arguments {
+            loaded.extend(argument.load().map_err(|error| KernelSuiteError::Argument(argument.name.clone(), error.to_string()))?);
+        }
+        Ok(loaded)
     }
 
     fn others(&self) -> impl Iterator<Item = &OtherKernel> {

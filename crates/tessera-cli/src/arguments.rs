@@ -433,7 +433,7 @@ pub(crate) enum Emit {
 pub(crate) struct Compile {
     /// `FILE::KERNEL`.
     pub(crate) subject: String,
-    /// Argument types: `x=f32[?,?]`, `x=f32[4096,1024];align=16`, `xs=[f32[?],f32[?]]`, `eps=f32`, `TM=128`.
+    /// Argument types: `x=f32[?,?]`, `x=f32[4096,1024];align=16`, `xs=[f32[?],f32[?]]`, `xs=(f32[?],8)`, `eps=f32`, `TM=128`.
     pub(crate) arguments: Vec<String>,
     /// What to compile for.
     #[arg(long, default_value = "cpu")]

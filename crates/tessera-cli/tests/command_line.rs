@@ -426,6 +426,58 @@ def each(xs, ys, codes, T: ct.Constant[int]):
     assert!(code == 5 && text.contains("the arrays of a list differ"), "{text}");
 }
 
+/// Tuples of arrays, lists, numbers and tuples: run, checked, compiled by types, and read again as IR text.
+#[test]
+fn tuples_hold_arrays_and_lists() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = "import cuda.tile as ct
+
+@ct.kernel
+def blend(pair, rest, out, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    a, (b, scale) = pair
+    pair_1 = ct.load(a, i, TILE) + ct.load(b, i, TILE).astype(ct.float32)
+    pair_1 = pair_1 * scale
+    for k in range(len(rest[0])):
+        pair_1 = pair_1 + ct.load(rest[0][k], i, TILE)
+    ct.store(out, i, pair_1)
+
+@ct.kernel
+def annotated(x: ct.Array, out, TILE: ct.Constant[int]):
+    ct.store(out, ct.bid(0), ct.load(x, ct.bid(0), TILE))
+";
+    std::fs::write(folder.path().join("k.py"), source).expect("written");
+    let ask = |arguments: &[&str]| tessera_in(folder.path(), arguments);
+    let pair = "pair=(arange:f32[100],(ones:f16[100],2.5))";
+    let rest = "rest=([ones:f32[100],ones:f32[100]],)";
+    let out = "out=empty:f32[100]";
+    for device in ["cpu", "emu"] {
+        let (code, text) = ask(&["run", "k.py::blend", pair, rest, out, "TILE=64", "--grid", "2", "--device", device]);
+        assert!(code == 0 && text.contains("out: f32[100] = [4.5, 7, 9.5"), "{device}: {text}");
+    }
+    let (code, text) = ask(&["check", "k.py::blend", pair, rest, out, "TILE=64", "--grid", "2"]);
+    assert!(code == 0, "{text}");
+    let types = ["pair=(f32[?],(f16[?];strides=[1];align=2,f32))", "rest=([f32[?],f32[?];strides=[3]],)", "out=f32[?];align=4"];
+    let compile = [&["compile", "k.py::blend", "TILE=64", "--emit", "schedule", "-o", "k.tir"], &types[..]].concat();
+    let (code, text) = ask(&compile);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = ask(&["run", "k.tir::blend", pair, rest, out, "--grid", "2"]);
+    assert!(code == 0 && text.contains("out: f32[100] = [4.5, 7, 9.5"), "{text}");
+    for (kernel, arguments, wanted) in [
+        ("blend", &["pair=(arange:f32[100],2)", rest, out, "TILE=64"][..], "can't be unpacked"),
+        (
+            "blend",
+            &[pair, rest, out, "TILE=(64,empty:f32[2])"],
+            "`TILE` takes a value known when the kernel is compiled, not a tuple",
+        ),
+        ("annotated", &["x=(ones:f32[64],)", out, "TILE=64"], "`x` takes an array, not a tuple"),
+        ("annotated", &["y=(ones:f32[64],)", out, "TILE=64"], "has no parameter `y`"),
+    ] {
+        let (code, text) = ask(&[&["run", &format!("k.py::{kernel}"), "--grid", "2"], arguments].concat());
+        assert!(code == 5 && text.contains(wanted), "{wanted}: {code} {text}");
+    }
+}
+
 #[test]
 fn mistakes_with_ir_files_are_shown_with_their_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -236,6 +236,6 @@ fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts>
             align: *align,
             disjoint: *disjoint,
         }),
-        ArgType::List { .. } | ArgType::Scalar(_) | ArgType::Const(_) => None,
+        ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Scalar(_) | ArgType::Const(_) => None,
     }
 }

@@ -263,6 +263,7 @@ impl Binder {
             (Spec::Tensor { .. }, ArgType::Const(value)) => refuse("an array", &Fixed::of(value).describe()),
             (Spec::Tensor { .. }, ArgType::Scalar(_)) => refuse("an array", "a scalar"),
             (_, ArgType::List { .. }) => refuse("an array or a scalar", "a list of arrays"),
+            (_, ArgType::Tuple(_)) => refuse("an array or a scalar", "a tuple of arrays"),
             (_, ArgType::Array { .. }) => refuse("a scalar", "an array"),
             (Spec::Str, ArgType::Scalar(_)) => refuse("a constant string", "a run-time scalar"),
             (Spec::Bool, ArgType::Scalar(dtype)) if *dtype != DType::B1 => refuse("a truth value", dtype_name(*dtype)),

@@ -27,6 +27,34 @@ fn survive(text: &str) {
     }
 }
 
+/// Functions that call themselves under a run-time condition nest the kernel's branches.
+#[test]
+fn branches_nest_so_deep_and_no_deeper() {
+    let kernel = |levels: u32| {
+        format!(
+            "import cuda.tile as ct
+
+def under(n, i):
+    r = 0
+    if i > n:
+        r = under(n - 1, i) + 1 if n > 0 else 1
+    return r
+
+@ct.kernel
+def k(x):
+    ct.store(x, (0,), ct.full((1,), under({levels}, ct.bid(0)), ct.float32))
+"
+        )
+    };
+    let ask = |levels: u32| {
+        let file = parse_file("nested.py", &kernel(levels));
+        lower(&file, "k", &support::arguments("x: f32[?]"), &LowerOptions::default())
+    };
+    assert!(tessera_ir::verify(&ask(149).expect("it nests 150 deep")).is_empty());
+    assert_eq!(ask(150).expect_err("it nests 151 deep")[0].id, "nested-too-deeply");
+    assert_eq!(ask(5000).expect_err("it calls itself too often")[0].id, "recursion-limit");
+}
+
 #[test]
 fn mutated_kernels_give_diagnostics() {
     let blocks = support::blocks("language");

@@ -109,6 +109,7 @@ fn constraint(arg: &ArgType) -> String {
             format!("array({}, ({dims}))", dtype(*elem))
         }
         ArgType::List { dtype: elem, rank, .. } => format!("lists({}, {rank})", dtype(*elem)),
+        ArgType::Tuple(_) => panic!("the argument notation of these tests has no tuples"),
         ArgType::Scalar(elem) => format!("ScalarConstraint({})", dtype(*elem)),
         ArgType::Const(value) => format!("ConstantConstraint({})", constant(value)),
     }

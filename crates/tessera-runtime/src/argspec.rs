@@ -7,6 +7,7 @@
 //! | `x=@data.npy`, `w=@model.safetensors#layer.0.weight` | an array from a file |
 //! | `a=@fp8.npy;dtype=f8e4m3` | its bytes as codes of a type that NumPy has no name for |
 //! | `xs=[@a.npy, zeros:f32[8,4]]` | a list of arrays |
+//! | `xs=(@a.npy, zeros:f32[8,4], 2.5)` | a tuple; its items are `xs.0`, `xs.1` and `xs.2` to a launch |
 //!
 //! and, as types ([`parse_type`]):
 //!
@@ -16,6 +17,7 @@
 //! | `x=f32[4096,1024];align=16;index=64` | known sizes; the base, other strides and lines are multiples of 16 bytes; 64-bit sizes and strides |
 //! | `x=f32[?,?];strides=[1,?]` | strides in elements, as the caller's array has them |
 //! | `xs=[f32[?,?],f32[?,?]]` | a list of arrays of one type and rank; how many there are is known at launch only |
+//! | `xs=(f32[?,?],f16[?];strides=[2],f32,8)` | a tuple; where it holds an array, `f32` in it is a run-time scalar and `8` a constant |
 //! | `eps=f32` | a scalar passed at launch |
 //! | `TM=128` | a constant |
 //!
@@ -33,8 +35,8 @@
 //! assert_eq!(error.render_line(&sources), "<argument>:1:9: error[argument]: `f33` is not an element type");
 //! ```
 
-use tessera_ir::{Diagnostic, Extent, IndexType, SourceMap};
-use tessera_lang::{ArgType, ConstValue};
+use tessera_ir::{Diagnostic, Extent, SourceMap};
+use tessera_lang::{ConstValue, item_name};
 use tessera_types::{DType, cast, default_rounding};
 
 use crate::error::{FileError, TensorError};
@@ -43,8 +45,10 @@ use crate::tensor::Tensor;
 use crate::{npy, safetensors};
 
 mod scan;
+mod types;
 
 use scan::{Parsed, Scanner};
+pub use types::{TypedArgument, parse_type};
 
 /// How the elements of an array are made.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +137,8 @@ pub enum Value {
     Stored(Stored),
     /// Arrays, each made or in a file.
     List(Vec<Value>),
+    /// A tuple with an array in it.
+    Tuple(Vec<Value>),
 }
 
 /// Why an argument's array is not there.
@@ -144,26 +150,9 @@ pub enum ArgumentError {
     /// It cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-}
-
-impl Value {
-    /// Makes or reads the arrays of the argument of a name; those of a list are named by position, as `xs[1]`.
-    pub fn load(&self, name: &str) -> Result<crate::Value, ArgumentError> {
-        Ok(match self {
-            Value::Plain(value) => value.clone().into(),
-            Value::Made(made) => crate::Value::Tensor(made.tensor(name)?),
-            Value::Stored(stored) => crate::Value::Tensor(stored.read()?),
-            Value::List(items) => {
-                let mut tensors = Vec::with_capacity(items.len());
-                for (position, item) in items.iter().enumerate() {
-                    if let crate::Value::Tensor(tensor) = item.load(&format!("{name}[{position}]"))? {
-                        tensors.push(tensor);
-                    }
-                }
-                crate::Value::List(tensors)
-            }
-        })
-    }
+    /// It is none.
+    #[error("`{0}` is no array")]
+    NoArray(String),
 }
 
 /// A named argument.
@@ -175,44 +164,85 @@ pub struct Argument {
     pub value: Value,
 }
 
-/// A named argument's type.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TypedArgument {
-    /// The parameter's name.
-    pub name: String,
-    /// What is known about it.
-    pub ty: ArgType,
+impl Argument {
+    /// Makes or reads what a launch takes: one value by the parameter's name, of a tuple each item by its own (`xs.0`, `xs.1`).
+    pub fn load(&self) -> Result<Vec<(String, crate::Value)>, ArgumentError> {
+        let mut loaded = Vec::new();
+        load(&self.name, &self.value, &mut loaded)?;
+        Ok(loaded)
+    }
+}
+
+fn load(name: &str, value: &Value, loaded: &mut Vec<(String, crate::Value)>) -> Result<(), ArgumentError> {
+    let value = match value {
+        Value::Plain(value) => value.clone().into(),
+        Value::Made(_) | Value::Stored(_) => crate::Value::Tensor(value.tensor(name)?),
+        Value::List(items) => {
+            let items = items.iter().enumerate().map(|(position, item)| item.tensor(&format!("{name}[{position}]")));
+            crate::Value::List(items.collect::<Result<_, _>>()?)
+        }
+        Value::Tuple(items) => {
+            for (position, item) in items.iter().enumerate() {
+                load(&item_name(name, position), item, loaded)?;
+            }
+            return Ok(());
+        }
+    };
+    loaded.push((name.to_owned(), value));
+    Ok(())
+}
+
+impl Value {
+    /// The array, made or read for the argument of a name.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, ArgumentError> {
+        match self {
+            Value::Made(made) => Ok(made.tensor(name)?),
+            Value::Stored(stored) => Ok(stored.read()?),
+            Value::Plain(_) | Value::List(_) | Value::Tuple(_) => Err(ArgumentError::NoArray(name.to_owned())),
+        }
+    }
 }
 
 /// Reads `NAME=...`.
 pub fn parse(sources: &mut SourceMap, text: &str) -> Result<Argument, Box<Diagnostic>> {
     let mut scanner = Scanner::new(sources, text);
     let name = scanner.name()?;
-    let value = if scanner.take("[") {
-        let mut items = Vec::new();
-        while !scanner.take("]") {
-            let start = scanner.mark();
-            match array(&mut scanner, &[',', ']', ';'])? {
-                Some(item) => items.push(item),
-                None => {
-                    return Err(scanner
-                        .error(start, "expected an array")
-                        .help("a list holds arrays: `[@a.npy, zeros:f32[8,4]]`; a tuple of values is written `(1, 2)`")
-                        .into());
-                }
-            }
-            if !scanner.take(",") && !scanner.at("]") {
-                return Err(scanner.error(scanner.mark(), "expected `,` or `]`").into());
-            }
-        }
-        Value::List(items)
-    } else if let Some(value) = array(&mut scanner, &[';'])? {
-        value
-    } else {
-        Value::Plain(scanner.value()?)
-    };
+    let value = value(&mut scanner, 0, &[';'])?;
     scanner.finish()?;
     Ok(Argument { name, value })
+}
+
+/// A value, `depth` tuples deep; a file's name in it ends at one of `ends`.
+fn value(scanner: &mut Scanner, depth: usize, ends: &[char]) -> Parsed<Value> {
+    if let Some(items) = scanner.tuple(depth, |scanner, depth| value(scanner, depth, &[',', ')', ']', ';']))? {
+        return Ok(tuple(items));
+    }
+    if scanner.take("[") {
+        let items = scanner.items("]", |scanner| {
+            let start = scanner.mark();
+            array(scanner, &[',', ']', ';'])?.ok_or_else(|| {
+                let error = scanner.error(start, "expected an array");
+                error.help("a list holds arrays: `[@a.npy, zeros:f32[8,4]]`; a tuple of values is written `(1, 2)`").into()
+            })
+        })?;
+        return Ok(Value::List(items));
+    }
+    match array(scanner, ends)? {
+        Some(array) => Ok(array),
+        None => Ok(Value::Plain(scanner.value()?)),
+    }
+}
+
+/// A tuple: a constant where all its items are.
+fn tuple(items: Vec<Value>) -> Value {
+    let constant = |item: &Value| match item {
+        Value::Plain(value) => Some(value.clone()),
+        Value::Made(_) | Value::Stored(_) | Value::List(_) | Value::Tuple(_) => None,
+    };
+    match items.iter().map(constant).collect() {
+        Some(constants) => Value::Plain(ConstValue::Tuple(constants)),
+        None => Value::Tuple(items),
+    }
 }
 
 /// An array that is made or read, if the text goes on with one; a file's name ends at one of `ends`.
@@ -224,35 +254,6 @@ fn array(scanner: &mut Scanner, ends: &[char]) -> Parsed<Option<Value>> {
     } else {
         None
     })
-}
-
-/// Reads `NAME=TYPE` or `NAME=CONSTANT`.
-pub fn parse_type(sources: &mut SourceMap, text: &str) -> Result<TypedArgument, Box<Diagnostic>> {
-    let mut scanner = Scanner::new(sources, text);
-    let name = scanner.name()?;
-    let start = scanner.mark();
-    if scanner.take("[") {
-        let ty = list_type(&mut scanner)?;
-        scanner.finish()?;
-        return Ok(TypedArgument { name, ty });
-    }
-    let ty = match scanner.dtype_word() {
-        Some(dtype) if scanner.at("[") => array_type(&mut scanner, dtype)?,
-        Some(dtype) => ArgType::Scalar(dtype),
-        None if scanner.word_then("[") => {
-            let word = scanner.word();
-            return Err(scanner.error(start, format!("`{word}` is not an element type")).help(TYPES_HELP).into());
-        }
-        None if scanner.word_then(":") => {
-            return Err(scanner
-                .error(start, "a distribution has no place in a type")
-                .help(format!("write the type alone: `{name}=f32[?,?]`"))
-                .into());
-        }
-        None => ArgType::Const(scanner.value()?),
-    };
-    scanner.finish()?;
-    Ok(TypedArgument { name, ty })
 }
 
 const TYPES_HELP: &str =
@@ -381,102 +382,6 @@ fn stored(scanner: &mut Scanner, ends: &[char]) -> Parsed<Stored> {
     Ok(Stored::Npy(text, Some(dtype(scanner)?)))
 }
 
-/// The type of a list behind its `[`. Every array of a list brings its own sizes and strides at launch.
-fn list_type(scanner: &mut Scanner) -> Parsed<ArgType> {
-    let mut list: Option<(DType, usize, IndexType)> = None;
-    while !scanner.take("]") {
-        let start = scanner.mark();
-        let item = match scanner.dtype_word() {
-            Some(dtype) if scanner.at("[") => array_type(scanner, dtype)?,
-            _ => {
-                return Err(scanner
-                    .error(start, "expected an array's type")
-                    .help("a list holds arrays: `[f32[?,?],f32[?,?]]`; a tuple of values is written `(1, 2)`")
-                    .into());
-            }
-        };
-        let ArgType::Array { dtype, shape, index, .. } = item else { continue };
-        let found = (dtype, shape.len());
-        match &mut list {
-            Some((dtype, rank, wide)) if found == (*dtype, *rank) => *wide = if index == IndexType::I64 { index } else { *wide },
-            Some((dtype, rank, _)) => {
-                let message = format!(
-                    "the arrays of a list differ: item 0 is `{dtype}` of rank {rank}, this is `{}` of rank {}",
-                    found.0, found.1
-                );
-                return Err(scanner.error(start, message).help("give arrays of different types parameters of their own").into());
-            }
-            None => list = Some((dtype, shape.len(), index)),
-        }
-        if !scanner.take(",") && !scanner.at("]") {
-            return Err(scanner.error(scanner.mark(), "expected `,` or `]`").into());
-        }
-    }
-    match list {
-        Some((dtype, rank, index)) => Ok(ArgType::List { dtype, rank: rank as u32, index }),
-        None => Err(scanner.error(scanner.mark(), "a list needs an array to know its element type by").into()),
-    }
-}
-
-fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
-    let shape: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
-    let (mut align, mut index) = (16_u32, IndexType::I32);
-    let mut written: Option<Vec<Extent>> = None;
-    while scanner.take(";") {
-        let start = scanner.mark();
-        let option = scanner.word();
-        match option.as_str() {
-            "align" => {
-                scanner.expect("=")?;
-                let at = scanner.mark();
-                let bytes = scanner.unsigned()?;
-                align = match u32::try_from(bytes) {
-                    Ok(bytes) if bytes.is_power_of_two() && bytes <= 4096 => bytes,
-                    _ => return Err(scanner.error(at, "an alignment is a power of two of at most 4096 bytes").into()),
-                };
-            }
-            "index" => {
-                scanner.expect("=")?;
-                let at = scanner.mark();
-                index = match scanner.unsigned()? {
-                    32 => IndexType::I32,
-                    64 => IndexType::I64,
-                    _ => return Err(scanner.error(at, "sizes and strides are 32 or 64 bits wide").into()),
-                };
-            }
-            "strides" => {
-                scanner.expect("=")?;
-                let at = scanner.mark();
-                let strides: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
-                if strides.len() != shape.len() {
-                    let message = format!("{} strides for {} sizes", strides.len(), shape.len());
-                    return Err(scanner.error(at, message).help("write one number or `?` for each size").into());
-                }
-                written = Some(strides);
-            }
-            _ => {
-                let message = format!("`{option}` is not an option of an array's type");
-                return Err(scanner.error(start, message).help("write `;align=16`, `;index=64` or `;strides=[?,1]`").into());
-            }
-        }
-    }
-    if let Some(strides) = written {
-        return Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, index, disjoint: true });
-    }
-    // Row-major: a stride is known while all sizes inside it are.
-    let mut strides = vec![Extent::Dynamic; shape.len()];
-    let mut stride = Some(1_i64);
-    for (axis, extent) in shape.iter().enumerate().rev() {
-        let Some(known) = stride else { break };
-        strides[axis] = Extent::Static(known);
-        stride = match extent {
-            Extent::Static(size) => known.checked_mul((*size).max(1)),
-            Extent::Dynamic => None,
-        };
-    }
-    Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, index, disjoint: true })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -531,19 +436,10 @@ mod tests {
         assert_eq!(items[2], value("x=ones:f32[2,3]"));
         assert_eq!(items.len(), 4);
         assert_eq!(value("xs=[]"), Value::List(Vec::new()));
+        let Value::Tuple(items) = value("xs=(@a.npy, (2.5, [rand:f32[4]]),1)") else { panic!() };
+        assert_eq!(items[0], Value::Stored(Stored::Npy("a.npy".into(), None)));
+        assert_eq!(items[1], Value::Tuple(vec![Value::Plain(ConstValue::Float(2.5)), value("x=[rand:f32[4]]")]));
         assert_eq!(value("x=@m.safetensors#l.0"), Value::Stored(Stored::Safetensors("m.safetensors".into(), "l.0".into())));
-    }
-
-    #[test]
-    fn types() {
-        let ty = |text: &str| parse_type(&mut SourceMap::default(), text).unwrap().ty;
-        assert_eq!(ty("eps=f32"), ArgType::Scalar(DType::F32));
-        assert_eq!(ty("TM=128"), ArgType::Const(ConstValue::Int(128)));
-        assert_eq!(ty("x=f32[?,?]"), ArgType::array(DType::F32, 2));
-        let ArgType::Array { shape, strides, align, index, .. } = ty("x=bf16[?,8,4];align=64;index=64") else { panic!() };
-        assert_eq!(shape[..], [Extent::Dynamic, Extent::Static(8), Extent::Static(4)]);
-        assert_eq!(strides[..], [Extent::Static(32), Extent::Static(4), Extent::Static(1)]);
-        assert_eq!((align, index), (64, IndexType::I64));
     }
 
     #[test]
@@ -573,49 +469,29 @@ mod tests {
             ("x=99999999999999999999", "1:3", "the integer does not fit 64 bits"),
             ("x='abc", "1:3", "the string does not end"),
             ("x=((((((((((((((((((1", "1:20", "the tuples nest too deeply"),
+            ("x=(@a.npy", "1:10", "expected `,` or `)`"),
+            ("x=(ones:f32[2], f32[4])", "1:17", "an array needs a distribution before its type"),
         ];
         for (text, place, message) in cases {
             let mut sources = SourceMap::default();
             let error = parse(&mut sources, text).unwrap_err();
             assert_eq!(error.render_line(&sources), format!("<argument>:{place}: error[argument]: {message}"), "{text}");
         }
-        let mut sources = SourceMap::default();
-        let error = parse_type(&mut sources, "x=f32[?];align=3").unwrap_err();
-        assert_eq!(error.message, "an alignment is a power of two of at most 4096 bytes");
     }
+}
 
+#[cfg(test)]
+mod loading {
+    use super::*;
+
+    /// The items of a tuple are arguments by their own names, and random ones differ.
     #[test]
-    fn types_of_lists_and_strides() {
-        let mut sources = SourceMap::default();
-        let mut ty = |text: &str| parse_type(&mut sources, text).map(|argument| argument.ty);
-        let list = |rank, index| ArgType::List { dtype: DType::F32, rank, index };
-        assert_eq!(ty("xs=[f32[?],f32[8]]").unwrap(), list(1, IndexType::I32));
-        assert_eq!(ty("xs=[f32[?,?], f32[?,3];strides=[7,2],f32[4,4];index=64]").unwrap(), list(2, IndexType::I64));
-        let ArgType::Array { shape, strides, align, .. } = ty("x=f16[?,8];strides=[1,?];align=2").unwrap() else { panic!() };
-        assert_eq!(shape[..], [Extent::Dynamic, Extent::Static(8)]);
-        assert_eq!(strides[..], [Extent::Static(1), Extent::Dynamic]);
-        assert_eq!(align, 2);
-        assert_eq!(
-            ty("t=((1, (2.5, True)), f16)").unwrap(),
-            ArgType::Const(ConstValue::Tuple(vec![
-                ConstValue::Tuple(vec![
-                    ConstValue::Int(1),
-                    ConstValue::Tuple(vec![ConstValue::Float(2.5), ConstValue::Bool(true)])
-                ]),
-                ConstValue::DType(DType::F16)
-            ]))
-        );
-        for (text, place, message) in [
-            ("xs=[]", "1:6", "a list needs an array to know its element type by"),
-            ("xs=[f32]", "1:5", "expected an array's type"),
-            ("xs=[[f32[?]]]", "1:5", "expected an array's type"),
-            ("xs=[f32[?],f16[?]]", "1:12", "the arrays of a list differ: item 0 is `f32` of rank 1, this is `f16` of rank 1"),
-            ("xs=[f32[?]", "1:11", "expected `,` or `]`"),
-            ("x=f32[?,?];strides=[1]", "1:20", "1 strides for 2 sizes"),
-        ] {
-            let mut sources = SourceMap::default();
-            let error = parse_type(&mut sources, text).unwrap_err();
-            assert_eq!(error.render_line(&sources), format!("<argument>:{place}: error[argument]: {message}"), "{text}");
-        }
+    fn items_of_a_tuple_have_names() {
+        let argument = parse(&mut SourceMap::default(), "xs=(rand:f32[4], (2, rand:f32[4]), [ones:f32[1]])").unwrap();
+        let loaded = argument.load().unwrap();
+        let names: Vec<&str> = loaded.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["xs.0", "xs.1.0", "xs.1.1", "xs.2"]);
+        let (crate::Value::Tensor(a), crate::Value::Tensor(b)) = (&loaded[0].1, &loaded[2].1) else { panic!("{loaded:?}") };
+        assert!(!a.same_bits(b).unwrap());
     }
 }

@@ -64,7 +64,9 @@ impl<'a> Checker<'a> {
     }
 
     fn span(&self, name: &str) -> Option<Span> {
-        self.places.iter().find(|(param, _)| *param == name).map(|(_, span)| *span)
+        let place = |name: &str| self.places.iter().find(|(param, _)| *param == name).map(|(_, span)| *span);
+        // An item of a tuple is shown where the tuple's parameter is.
+        place(name).or_else(|| place(name.split('.').next()?))
     }
 
     fn at(&self, name: &str, id: &'static str, message: String) -> Diagnostic {

@@ -2,7 +2,8 @@
 //!
 //! An array is taken with run-time sizes, a unit stride where it has one, and the alignment that it has (up to 16 bytes), so
 //! that launches of other sizes find the same compiled kernel. A number is a constant where the parameter says so and a run-time
-//! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`.
+//! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`. The items of a tuple come as
+//! arguments of their own, `xs.0` and `xs.1`, each by these rules.
 
 use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
 use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
@@ -18,22 +19,69 @@ const USEFUL_ALIGN: u64 = 16;
 pub(crate) fn argument_types(kernel: &Kernel, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
     let mut types = Vec::with_capacity(args.len());
     let mut wrong = Vec::new();
-    for (position, (name, value)) in args.iter().enumerate() {
-        let param = kernel.params.iter().find(|param| param.name == *name);
-        if args[..position].iter().any(|(earlier, _)| earlier == name) {
-            let message = format!("the argument `{name}` is given twice");
-            wrong.push(match param {
-                Some(param) => Diagnostic::error("argument-twice", param.span, message).label("this parameter"),
-                None => Diagnostic::bare("argument-twice", message),
-            });
-            continue;
-        }
+    for (name, value) in args {
+        let mut path = name.split('.');
+        let head = path.next().unwrap_or(name);
+        let param = kernel.params.iter().find(|param| param.name == head);
+        let refuse = |id, message: String| match param {
+            Some(param) => Diagnostic::error(id, param.span, message).label("this parameter"),
+            None => Diagnostic::bare(id, message),
+        };
         match argument_type(param, name, value) {
-            Ok(ty) => types.push((name.to_string(), ty)),
+            Ok(ty) => match insert(&mut types, head, &path.collect::<Vec<_>>(), ty) {
+                Ok(()) => {}
+                Err(Misplaced::Twice) => {
+                    wrong.push(refuse("argument-twice", format!("the argument `{name}` is given twice")));
+                }
+                Err(Misplaced::Item) => {
+                    let message = format!("`{name}` is not the next item of a tuple `{head}`");
+                    wrong
+                        .push(refuse("argument-item", message).help(format!("items come in order: `{head}.0`, `{head}.1`, ...")));
+                }
+            },
             Err(diagnostic) => wrong.push(*diagnostic),
         }
     }
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
+}
+
+/// Why an argument does not fit behind those before it.
+enum Misplaced {
+    /// One of that name is there.
+    Twice,
+    /// It is an item of what is no tuple, or of one with other items before it.
+    Item,
+}
+
+/// Adds the type of an argument, or of the item at `path` of a tuple.
+fn insert(types: &mut Vec<(String, ArgType)>, name: &str, path: &[&str], ty: ArgType) -> Result<(), Misplaced> {
+    let known = types.iter().position(|(known, _)| known == name);
+    let mut place = match (known, path) {
+        (Some(_), []) => return Err(Misplaced::Twice),
+        (Some(at), _) => &mut types[at].1,
+        (None, []) => {
+            types.push((name.to_owned(), ty));
+            return Ok(());
+        }
+        (None, _) => {
+            types.push((name.to_owned(), ArgType::Tuple(Vec::new())));
+            &mut types.last_mut().ok_or(Misplaced::Item)?.1
+        }
+    };
+    for (depth, step) in path.iter().enumerate() {
+        let ArgType::Tuple(items) = place else { return Err(Misplaced::Item) };
+        let at: usize = step.parse().map_err(|_| Misplaced::Item)?;
+        let is_last = depth + 1 == path.len();
+        if at < items.len() && is_last {
+            return Err(Misplaced::Twice);
+        } else if at > items.len() {
+            return Err(Misplaced::Item);
+        } else if at == items.len() {
+            items.push(if is_last { ty.clone() } else { ArgType::Tuple(Vec::new()) });
+        }
+        place = &mut items[at];
+    }
+    Ok(())
 }
 
 /// The types for a kernel of IR text, whose interface says what is a scalar of which type.

@@ -243,6 +243,34 @@ def total(arrays, out):
     assert!(error.contains("the arrays of the list `arrays` differ: item 0 is `f32` of rank 1, item 1 is `f16`"), "{error}");
 }
 
+/// Items of a tuple are arguments by names of their own, in order.
+#[test]
+fn items_of_a_tuple() {
+    let source = "
+import cuda.tile as ct
+
+@ct.kernel
+def scaled(pair, out):
+    ct.store(out, (0,), ct.load(pair[0], (0,), (16,)) * pair[1])
+";
+    let kernel = Kernel::from_source("scaled.py", source, "scaled").unwrap_or_else(|error| panic!("{error}"));
+    let out = Tensor::empty(DType::F32, &[16]).unwrap();
+    let (x, scale) = (("pair.0", Value::from(&vector(16))), ("pair.1", Value::Float(0.5)));
+    let launch = |args: &[(&str, Value)]| kernel.launch(&[args, &[("out", (&out).into())]].concat(), [1, 1, 1]);
+    launch(&[x.clone(), scale.clone()]).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(out.to_f64().unwrap()[15], 7.5);
+    for (args, wanted) in [
+        (&[scale.clone(), x.clone()][..], "`pair.1` is not the next item of a tuple `pair`"),
+        (&[x.clone(), x.clone()], "the argument `pair.0` is given twice"),
+        (&[x.clone(), scale.clone(), ("pair", Value::Int(1))], "the argument `pair` is given twice"),
+        (&[("pair", Value::Int(1)), x.clone()], "`pair.0` is not the next item of a tuple `pair`"),
+        (&[("pair.a", Value::Int(1))], "`pair.a` is not the next item of a tuple `pair`"),
+    ] {
+        let error = launch(args).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
 #[test]
 fn an_annotation_names_axes_that_the_array_has() {
     let source = "

@@ -154,11 +154,11 @@ pub(crate) fn parse(texts: &[String]) -> Result<Vec<Argument>, Failure> {
 
 /// Makes every argument.
 pub(crate) fn load(arguments: &[Argument]) -> Result<Vec<(String, Value)>, Failure> {
-    let made = |Argument { name, value }: &Argument| {
-        let value = value.load(name).map_err(|error| Failure::environment(format!("`{name}`: {error}")))?;
-        Ok((name.clone(), value))
-    };
-    arguments.iter().map(made).collect()
+    let mut loaded = Vec::new();
+    for argument in arguments {
+        loaded.extend(argument.load().map_err(|error| Failure::environment(format!("`{}`: {error}", argument.name)))?);
+    }
+    Ok(loaded)
 }
 
 /// The kind of poison that the array at a position gets the second time.

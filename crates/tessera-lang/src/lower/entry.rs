@@ -7,9 +7,9 @@ use tessera_ir::{
     Type,
 };
 
-use super::{Flow, Locals, Lowered, Lowerer, Res, signless, tile_type};
+use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, signless, tile_type};
 use crate::annotation::{Annotation, ConstKind};
-use crate::args::{ArgType, ConstValue, LowerOptions};
+use crate::args::{ArgType, ConstValue, LowerOptions, item_name};
 use crate::ast::Passing;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global, Kernel, Moment, Param, ParsedFile};
@@ -56,8 +56,27 @@ pub(crate) fn kernel(file: &ParsedFile, name: &str, args: &[(String, ArgType)], 
         lowerer.span = at;
         lowerer.emit(ScheduleOp::Return {}, &[], []);
     }
+    check_nesting(&lowerer.func)?;
     let module = Module { sources: file.sources.clone(), globals: Vec::new(), funcs: vec![lowerer.func] };
     Ok(Lowered { module, notes: lowerer.notes })
+}
+
+/// Refuses loops and branches that nest too deeply, as those of functions do that call themselves under a run-time condition.
+fn check_nesting(func: &Func) -> Res<()> {
+    let mut blocks = vec![(func.body, 0)];
+    while let Some((block, depth)) = blocks.pop() {
+        for &op in &func.blocks[block].ops {
+            let regions = &func.ops[op].regions;
+            if depth >= MAX_REGIONS && !regions.is_empty() {
+                return Err(Box::new(
+                    Diagnostic::error(id::TOO_DEEP, func.ops[op].span, "loops and branches nest too deeply")
+                        .label(format!("there are {MAX_REGIONS} around this one, those of called functions included")),
+                ));
+            }
+            blocks.extend(regions.iter().map(|&region| (region, depth + 1)));
+        }
+    }
+    Ok(())
 }
 
 /// What a name stands for that is asked for as a kernel.
@@ -174,7 +193,7 @@ impl Lowerer<'_> {
             self.span = param.span;
             let given = args.iter().find(|(name, _)| *name == param.name).map(|(_, arg)| arg);
             let value = match (given, &declared.default) {
-                (Some(arg), _) => self.argument(param, arg)?,
+                (Some(arg), _) => self.argument(param, &param.name, arg)?,
                 (None, Some(default)) => self.at_module(kernel.at, |lowerer| lowerer.expr(default))?,
                 (None, None) => {
                     return Err(Box::new(
@@ -192,8 +211,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The value of a parameter inside the kernel, with the function arguments that it needs.
-    fn argument(&mut self, param: &Param, arg: &ArgType) -> Res<Val> {
+    /// The value of a parameter, or of an item of its tuple by that name, inside the kernel, with the function arguments that it needs.
+    fn argument(&mut self, param: &Param, name: &str, arg: &ArgType) -> Res<Val> {
         let refuse = |wanted: &str, found: &str| {
             Err(Box::new(
                 Diagnostic::error(id::ARGUMENT_KIND, param.span, format!("`{}` takes {wanted}, not {found}", param.name))
@@ -219,25 +238,38 @@ impl Lowerer<'_> {
                 return refuse(wanted, &const_value(value).describe());
             }
         }
+        // A dot in a value's name is the text form's own.
+        let label = name.replace('.', "_");
         match arg {
             ArgType::Const(value) => Ok(const_value(value)),
+            ArgType::Tuple(items) => {
+                match param.annotation {
+                    Annotation::Array { .. } => return refuse("an array", describe(arg)),
+                    Annotation::List { .. } => return refuse("a list of arrays", describe(arg)),
+                    Annotation::Scalar(_) => return refuse("a scalar", describe(arg)),
+                    _ => {}
+                }
+                let items = items.iter().enumerate();
+                let items = items.map(|(position, item)| self.argument(param, &item_name(name, position), item));
+                Ok(Val::tuple(items.collect::<Res<Vec<_>>>()?))
+            }
             ArgType::Scalar(dtype) => {
                 let dtype = match param.annotation {
                     Annotation::Scalar(wide) if dtype.is_integer() => wide,
                     Annotation::Array { .. } | Annotation::List { .. } => return refuse("an array", describe(arg)),
                     _ => *dtype,
                 };
-                let value = self.func.add_arg(self.func.body, tile_type(dtype, &[]), Some(&param.name));
-                self.func.abi.params.push(AbiParam { name: param.name.clone(), kind: ParamKind::Scalar { dtype } });
+                let value = self.func.add_arg(self.func.body, tile_type(dtype, &[]), Some(&label));
+                self.func.abi.params.push(AbiParam { name: name.to_owned(), kind: ParamKind::Scalar { dtype } });
                 Ok(Val::Tile(Tile { value, dtype, shape: Shape::new(), known: None }))
             }
             ArgType::List { dtype, rank, index } => {
                 let index = widest(*index, param.index_type());
                 let body = self.func.body;
-                let table = self.func.add_arg(body, Type::pointers(Shape::new(), tessera_types::DType::I64), Some(&param.name));
-                let length = self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{}_len", param.name)));
+                let table = self.func.add_arg(body, Type::pointers(Shape::new(), tessera_types::DType::I64), Some(&label));
+                let length = self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{label}_len")));
                 let kind = ParamKind::List { dtype: *dtype, rank: *rank, index };
-                self.func.abi.params.push(AbiParam { name: param.name.clone(), kind });
+                self.func.abi.params.push(AbiParam { name: name.to_owned(), kind });
                 Ok(Val::List(std::rc::Rc::new(List { dtype: *dtype, rank: *rank, index, table, length })))
             }
             ArgType::Array { dtype, shape, strides, align, index, disjoint } => {
@@ -246,22 +278,21 @@ impl Lowerer<'_> {
                 }
                 let index = widest(*index, param.index_type());
                 let body = self.func.body;
-                let name = &param.name;
-                let mut base = self.func.add_arg(body, Type::pointers(Shape::new(), signless(*dtype)), Some(name));
+                let mut base = self.func.add_arg(body, Type::pointers(Shape::new(), signless(*dtype)), Some(&label));
                 let mut dims = |extents: &[Extent], letter: char| -> Vec<Dim> {
                     extents
                         .iter()
                         .enumerate()
                         .map(|(i, &extent)| Dim {
                             extent,
-                            value: self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{name}_{letter}{i}"))),
+                            value: self.func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{label}_{letter}{i}"))),
                         })
                         .collect()
                 };
                 let sizes = dims(shape, 'n');
                 let steps = dims(strides, 's');
                 self.func.abi.params.push(AbiParam {
-                    name: name.clone(),
+                    name: name.to_owned(),
                     kind: ParamKind::Array {
                         dtype: *dtype,
                         shape: shape.clone(),
@@ -315,6 +346,7 @@ fn describe(arg: &ArgType) -> &'static str {
     match arg {
         ArgType::Array { .. } => "an array",
         ArgType::List { .. } => "a list",
+        ArgType::Tuple(_) => "a tuple",
         ArgType::Scalar(_) => "a run-time scalar",
         ArgType::Const(_) => "a constant",
     }

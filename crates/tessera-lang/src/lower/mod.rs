@@ -62,12 +62,14 @@ use crate::value::{Binding, ScopeId, Tile, Val};
 /// The result of anything that can find a mistake.
 pub(crate) type Res<T> = Result<T, Box<Diagnostic>>;
 
-/// Calls and expressions nest at most this deep.
-const MAX_DEPTH: u32 = 400;
+/// Calls, statements and expressions nest at most this deep.
+const MAX_DEPTH: u32 = 8000;
 /// The same for an expression of module level that another style asks for.
 const MAX_MODULE_DEPTH: u32 = 64;
-/// Functions are inlined at most this deep.
-const MAX_CALLS: usize = 48;
+/// Functions are inlined at most this deep, as by NVIDIA's front end.
+const MAX_CALLS: usize = 1000;
+/// Loops and branches of the kernel nest at most this deep: what comes after walks them on stacks of its own.
+const MAX_REGIONS: u32 = 150;
 /// Operations that one kernel may become, unlinked ones included.
 const MAX_OPS: usize = 200_000;
 /// Steps of evaluation that one kernel may take.

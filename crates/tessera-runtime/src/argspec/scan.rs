@@ -134,47 +134,52 @@ impl Scanner {
     /// `[D0,D1,...]`, each with its position.
     pub(crate) fn extents(&mut self) -> Parsed<Vec<(usize, Extent)>> {
         self.expect("[")?;
-        let mut extents = Vec::new();
-        while !self.take("]") {
-            self.skip_spaces();
-            let start = self.at;
-            let extent = if self.take("?") {
+        self.items("]", |scanner| {
+            scanner.skip_spaces();
+            let start = scanner.at;
+            let extent = if scanner.take("?") {
                 Extent::Dynamic
             } else {
-                let size = self.word().replace('_', "").parse::<u32>().map(i64::from);
-                Extent::Static(size.map_err(|_| self.error(start, "a size is a number or `?`"))?)
+                let size = scanner.word().replace('_', "").parse::<u32>().map(i64::from);
+                Extent::Static(size.map_err(|_| scanner.error(start, "a size is a number or `?`"))?)
             };
-            extents.push((start, extent));
-            if !self.take(",") && !self.at("]") {
+            Ok((start, extent))
+        })
+    }
+
+    /// What stands between a bracket that was taken and its `end`, with commas between.
+    pub(crate) fn items<T>(&mut self, end: &str, mut item: impl FnMut(&mut Scanner) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = Vec::new();
+        while !self.take(end) {
+            items.push(item(self)?);
+            if !self.take(",") && !self.at(end) {
                 self.skip_spaces();
-                return Err(self.error(self.at, "expected `,` or `]`").into());
+                return Err(self.error(self.at, format!("expected `,` or `{end}`")).into());
             }
         }
-        Ok(extents)
+        Ok(items)
+    }
+
+    /// The items of a tuple, if one begins here, `depth` tuples deep; each is read one deeper.
+    pub(crate) fn tuple<T>(
+        &mut self,
+        depth: usize,
+        mut item: impl FnMut(&mut Scanner, usize) -> Parsed<T>,
+    ) -> Parsed<Option<Vec<T>>> {
+        self.skip_spaces();
+        if depth > MAX_DEPTH {
+            return Err(self.error(self.at, "the tuples nest too deeply").into());
+        }
+        if !self.take("(") {
+            return Ok(None);
+        }
+        self.items(")", |scanner| item(scanner, depth + 1)).map(Some)
     }
 
     /// A literal, an element type's name, or a bare string.
     pub(crate) fn value(&mut self) -> Parsed<ConstValue> {
-        self.nested_value(0)
-    }
-
-    fn nested_value(&mut self, depth: usize) -> Parsed<ConstValue> {
         self.skip_spaces();
         let start = self.at;
-        if depth > MAX_DEPTH {
-            return Err(self.error(start, "the tuples nest too deeply").into());
-        }
-        if self.take("(") {
-            let mut items = Vec::new();
-            while !self.take(")") {
-                items.push(self.nested_value(depth + 1)?);
-                if !self.take(",") && !self.at(")") {
-                    self.skip_spaces();
-                    return Err(self.error(self.at, "expected `,` or `)`").into());
-                }
-            }
-            return Ok(ConstValue::Tuple(items));
-        }
         for quote in ["'", "\""] {
             if self.take(quote) {
                 let Some(len) = self.left().find(quote) else {

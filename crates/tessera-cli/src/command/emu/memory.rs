@@ -5,7 +5,7 @@ use tessera::emu::{Emulator, Module, Parameter};
 use tessera::ir::SourceMap;
 use tessera::lang::ConstValue;
 use tessera::runtime::Tensor;
-use tessera::runtime::argspec::{self, Fill, Made};
+use tessera::runtime::argspec::{self, ArgumentError, Fill, Made};
 use tessera::types::DType;
 
 use super::over::{self, Source};
@@ -167,9 +167,10 @@ impl<'a> Memory<'a> {
         let argument = argspec::parse(&mut sources, &format!("{plain}={text}"))
             .map_err(|error| Failure::diagnostics(&[*error], &sources))?;
         let is_empty = matches!(&argument.value, argspec::Value::Made(made) if made.fill == Fill::Empty);
-        match argument.value.load(name).map_err(Failure::environment)? {
-            tessera::runtime::Value::Tensor(tensor) => Ok((tensor, is_empty)),
-            _ => Err(usage(format!("`{text}` is no array"))),
+        match argument.value.tensor(name) {
+            Ok(tensor) => Ok((tensor, is_empty)),
+            Err(ArgumentError::NoArray(_)) => Err(usage(format!("`{text}` is no array"))),
+            Err(error) => Err(Failure::environment(error)),
         }
     }
 
