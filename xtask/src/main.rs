@@ -1,6 +1,7 @@
 //! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `tidy`, `fuzz`, `tools`.
 
 mod bundle;
+mod functions;
 mod nightly;
 mod tidy;
 mod tools;
@@ -21,7 +22,7 @@ usage: cargo xtask TASK
                         (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
-  tidy                  checks the tree's own rules: crate edges, file sizes, forbidden words
+  tidy                  checks the tree's own rules: crate edges, lengths of files and functions, forbidden words
   fuzz TARGET SECONDS   runs one fuzz target
 ";
 

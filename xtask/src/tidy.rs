@@ -1,4 +1,5 @@
-//! Rules of the tree that no compiler checks: which crate may use which, how long a file may get, words that stay out.
+//! Rules of the tree that no compiler checks: which crate may use which, how long a file or a function may get, words that stay
+//! out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::functions::Lengths;
 
 /// The project's own crates that each crate may depend on, directly. What is not listed here is a decision to take.
 const EDGES: &[(&str, &[&str])] = &[
@@ -60,18 +63,24 @@ const MOST_LINES: usize = 1000;
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     edges(root, &mut problems)?;
-    for file in tracked(root)? {
-        let path = root.join(&file);
+    let mut lengths = Lengths::new();
+    let files = tracked(root)?;
+    for file in &files {
+        let path = root.join(file);
         let Ok(text) = fs::read_to_string(&path) else { continue };
         if file.ends_with(".rs") {
             let lines = text.lines().count();
             if lines > MOST_LINES {
                 problems.push(format!("{file}: {lines} lines, more than {MOST_LINES}"));
             }
+            lengths.check(file, &text, &mut problems);
         }
         if file != "xtask/src/tidy.rs" {
-            words(&file, &text, &mut problems);
+            words(file, &text, &mut problems);
         }
+    }
+    if !files.is_empty() {
+        lengths.finish(&mut problems);
     }
     Ok(problems)
 }

@@ -368,6 +368,45 @@ pub(crate) enum WgmmaA {
     Registers(Vec<Reg>),
 }
 
+/// `set`: a condition as all ones, or as 1.0.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    pub(crate) run: TestFn,
+    pub(crate) from: [u32; 4],
+    pub(crate) to: Reg,
+    pub(crate) value: u32,
+    /// The upper half's condition and value.
+    pub(crate) high: Option<(TestFn, u32)>,
+    pub(crate) combine: Option<(Connective, Pred)>,
+}
+
+/// `lop3` with a predicate: bits by a table of eight rows, and whether any of them is set.
+#[derive(Clone, Debug)]
+pub(crate) struct LogicPredicate {
+    pub(crate) to: Option<Reg>,
+    pub(crate) flag: Option<u32>,
+    pub(crate) from: [u32; 3],
+    pub(crate) table: u32,
+    pub(crate) how: Connective,
+    pub(crate) with: Pred,
+}
+
+/// `add.cc` and its kin on 32 or 64 bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Carry {
+    pub(crate) to: Reg,
+    pub(crate) a: Reg,
+    pub(crate) b: Reg,
+    /// What is added to the product of the others.
+    pub(crate) c: Option<Reg>,
+    pub(crate) subtract: bool,
+    /// The upper half of the product.
+    pub(crate) high: bool,
+    pub(crate) signed: bool,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
 /// An operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -391,16 +430,7 @@ pub(crate) enum Op {
         other: Option<u32>,
         combine: Option<(Connective, Pred)>,
     },
-    /// `set`: a condition as all ones, or as 1.0.
-    Set {
-        run: TestFn,
-        from: [u32; 4],
-        to: Reg,
-        value: u32,
-        /// The upper half's condition and value.
-        high: Option<(TestFn, u32)>,
-        combine: Option<(Connective, Pred)>,
-    },
+    Set(Set),
     Video {
         video: Video,
         to: Reg,
@@ -428,14 +458,7 @@ pub(crate) enum Op {
         a: Pred,
         b: Pred,
     },
-    LogicPredicate {
-        to: Option<Reg>,
-        flag: Option<u32>,
-        from: [u32; 3],
-        table: u32,
-        how: Connective,
-        with: Pred,
-    },
+    LogicPredicate(LogicPredicate),
     Select {
         to: Reg,
         a: u32,
@@ -452,18 +475,7 @@ pub(crate) enum Op {
         from: SmallVec<[Reg; 4]>,
         bits: u32,
     },
-    /// `add.cc` and its kin on 32 or 64 bits; `high` takes the upper half of the product.
-    Carry {
-        to: Reg,
-        a: Reg,
-        b: Reg,
-        c: Option<Reg>,
-        subtract: bool,
-        high: bool,
-        signed: bool,
-        reads: bool,
-        writes: bool,
-    },
+    Carry(Carry),
     Clock {
         to: Reg,
         which: Special,

@@ -178,6 +178,34 @@ fn work(read_bytes: u64, write_bytes: u64, flops: u64, class: FlopClass, metric:
     }
 }
 
+/// What the gate says of a case whose worst element is at a ratio of its bound.
+fn gate(case: String, implementation: String, wrong: bool, ratio: f64) -> GateRecord {
+    GateRecord {
+        case,
+        implementation,
+        report: GateReport {
+            status: if wrong { Status::Incorrect } else { Status::Ok },
+            reason: wrong.then(|| "12 elements are outside the bound".into()),
+            checks: vec![CheckResult { name: "tolerance".into(), ok: !wrong, detail: None }],
+            worst: Some(Worst {
+                output: "y".into(),
+                row: 3,
+                column: 4,
+                got: Real(1.0),
+                want: Real(1.0),
+                bound: Real(1e-6),
+                ratio: Real(ratio),
+            }),
+            bias: Some(0.01),
+            elements: 4096,
+            failed: if wrong { 12 } else { 0 },
+            seeds: vec![7, 8],
+            output_digest: u64::MAX - 5,
+            phases: vec![Phase { name: "inputs".into(), ns: 2e6 }],
+        },
+    }
+}
+
 /// The records of a file.
 pub(crate) fn records(variation: Variation) -> Vec<Record> {
     let mut random = Random::new(variation.seed);
@@ -233,30 +261,7 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
             phases: [("parse", 2.1e5), ("lower", 4e5), ("optimise", 1.3e6)].map(|(n, ns)| Phase { name: n.into(), ns }).to_vec(),
         })));
         let ratio = if wrong { 51.2 } else { 10f64.powf(-2.5 * random.unit()) };
-        records.push(Record::Gate(Box::new(GateRecord {
-            case: case.clone(),
-            implementation: implementation.clone(),
-            report: GateReport {
-                status: if wrong { Status::Incorrect } else { Status::Ok },
-                reason: wrong.then(|| "12 elements are outside the bound".into()),
-                checks: vec![CheckResult { name: "tolerance".into(), ok: !wrong, detail: None }],
-                worst: Some(Worst {
-                    output: "y".into(),
-                    row: 3,
-                    column: 4,
-                    got: Real(1.0),
-                    want: Real(1.0),
-                    bound: Real(1e-6),
-                    ratio: Real(ratio),
-                }),
-                bias: Some(0.01),
-                elements: 4096,
-                failed: if wrong { 12 } else { 0 },
-                seeds: vec![7, 8],
-                output_digest: u64::MAX - 5,
-                phases: vec![Phase { name: "inputs".into(), ns: 2e6 }],
-            },
-        })));
+        records.push(Record::Gate(Box::new(gate(case.clone(), implementation.clone(), wrong, ratio))));
         let timed = !wrong && variation.all.is_none();
         for (i, block) in blocks.iter().enumerate().filter(|_| variation.kernels == 0 && variation.all.is_none()) {
             records.push(Record::Block(BlockRecord {

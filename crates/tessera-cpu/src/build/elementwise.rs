@@ -1,8 +1,8 @@
 //! Elementwise operations as lane operations, scalars and tiles alike.
 
 use smallvec::{SmallVec, smallvec};
-use tessera_ir::attrs::{Rounding, Signedness};
-use tessera_ir::{Elem, EntityId, Op, ScheduleOp, Value};
+use tessera_ir::attrs::{NanOrder, Predicate, Rounding, Signedness};
+use tessera_ir::{Elem, EntityId, OpData, Value};
 use tessera_types::DType;
 
 use super::expr::Wanted;
@@ -19,8 +19,21 @@ fn is_directed(rounding: Rounding) -> bool {
     matches!(rounding, Rounding::Zero | Rounding::NegativeInf | Rounding::PositiveInf)
 }
 
+/// The operation that rounds in a direction.
+fn directed(op: FloatOp) -> Option<DirectedOp> {
+    match op {
+        FloatOp::Add => Some(DirectedOp::Add),
+        FloatOp::Sub => Some(DirectedOp::Sub),
+        FloatOp::Mul => Some(DirectedOp::Mul),
+        FloatOp::Div => Some(DirectedOp::Div),
+        FloatOp::Sqrt => Some(DirectedOp::Sqrt),
+        FloatOp::Fma => Some(DirectedOp::Fma),
+        _ => None,
+    }
+}
+
 /// What a float operation is called with.
-struct FloatCall {
+pub(super) struct FloatCall {
     op: FloatOp,
     directed: Option<(DirectedOp, Rounding)>,
     flush: bool,
@@ -29,16 +42,28 @@ struct FloatCall {
 }
 
 impl FloatCall {
-    fn plain(op: FloatOp) -> FloatCall {
+    pub(super) fn plain(op: FloatOp) -> FloatCall {
         FloatCall { op, directed: None, flush: false, exact: false }
     }
 
-    fn exact(op: FloatOp) -> FloatCall {
+    pub(super) fn exact(op: FloatOp) -> FloatCall {
         FloatCall { exact: true, ..FloatCall::plain(op) }
     }
 
-    fn rounded(op: FloatOp, directed: DirectedOp, rounding: Rounding, flush: bool) -> FloatCall {
-        FloatCall { op, directed: is_directed(rounding).then_some((directed, rounding)), flush, exact: false }
+    /// An operation that rounds as it is told.
+    pub(super) fn rounded(op: FloatOp, rounding: Rounding, flush: bool) -> FloatCall {
+        let directed = directed(op).filter(|_| is_directed(rounding)).map(|op| (op, rounding));
+        FloatCall { op, directed, flush, exact: false }
+    }
+
+    /// The larger or smaller of two numbers; the second operation where a NaN shall come through.
+    pub(super) fn extreme([op, with_nan]: [FloatOp; 2], propagate_nan: bool) -> FloatCall {
+        FloatCall::exact(if propagate_nan { with_nan } else { op })
+    }
+
+    /// The same with denormal numbers as zeros, before and after.
+    pub(super) fn flushed(self, flush: bool) -> FloatCall {
+        FloatCall { flush, ..self }
     }
 }
 
@@ -140,11 +165,12 @@ impl Builder<'_> {
         }
     }
 
-    fn float(&mut self, result: Value, operands: &[Value], call: FloatCall) -> Built<()> {
+    pub(super) fn float(&mut self, data: &OpData, call: FloatCall) -> Built<()> {
+        let result = data.result();
         let dtype = self.dtype(result)?;
         let mut lanes: SmallVec<[Lane; 3]> = SmallVec::new();
         let mut width = Float::F32;
-        for &operand in operands {
+        for &operand in &data.operands {
             let (lane, w) = self.float_lane(operand)?;
             width = w;
             let bytes = if w == Float::F64 { 8 } else { 4 };
@@ -170,13 +196,14 @@ impl Builder<'_> {
         self.bind_float(result, lane, rounded)
     }
 
-    fn int(&mut self, result: Value, operands: &[Value], op: IntOp, signed: bool) -> Built<()> {
+    pub(super) fn int(&mut self, data: &OpData, op: IntOp, signed: bool) -> Built<()> {
+        let result = data.result();
         let dtype = self.dtype(result)?;
         let width = Int::of(dtype);
         let bytes = dtype.unpacked_bytes() as u8;
         let signed = signed && dtype != DType::B1;
         let mut lanes: SmallVec<[Lane; 3]> = SmallVec::new();
-        for &operand in operands {
+        for &operand in &data.operands {
             let lane = self.raw(operand)?;
             lanes.push(if dtype == DType::I4 && (!signed || op == IntOp::MulHi) {
                 self.lane(LaneOp::MaskByte(15), &[lane], 1)
@@ -235,188 +262,109 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Visits an elementwise operation; false if it is none.
-    pub(super) fn visit_elementwise(&mut self, op: Op, kind: &ScheduleOp) -> Built<bool> {
-        let func = self.func;
-        let data = &func.ops[op];
-        let operands = &data.operands;
-        let signed_of = |signedness: &Signedness| *signedness == Signedness::Signed;
-        if data.results.len() != 1 {
-            return Ok(false);
-        }
-        let result = data.result();
-        let float = |this: &mut Self, call: FloatCall| this.float(result, operands, call);
-        match kind {
-            ScheduleOp::AbsF {} => float(self, FloatCall::exact(FloatOp::Abs))?,
-            ScheduleOp::NegF {} => float(self, FloatCall::exact(FloatOp::Neg))?,
-            ScheduleOp::AddF { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Add, DirectedOp::Add, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::SubF { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Sub, DirectedOp::Sub, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::MulF { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Mul, DirectedOp::Mul, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::DivF { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Div, DirectedOp::Div, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::Sqrt { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Sqrt, DirectedOp::Sqrt, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::Fma { rounding, flush_to_zero } => {
-                float(self, FloatCall::rounded(FloatOp::Fma, DirectedOp::Fma, *rounding, *flush_to_zero))?;
-            }
-            ScheduleOp::RemF {} => float(self, FloatCall::exact(FloatOp::Rem))?,
-            ScheduleOp::MaxF { propagate_nan, flush_to_zero } => {
-                let op = if *propagate_nan { FloatOp::MaxNan } else { FloatOp::Max };
-                float(self, FloatCall { flush: *flush_to_zero, ..FloatCall::exact(op) })?;
-            }
-            ScheduleOp::MinF { propagate_nan, flush_to_zero } => {
-                let op = if *propagate_nan { FloatOp::MinNan } else { FloatOp::Min };
-                float(self, FloatCall { flush: *flush_to_zero, ..FloatCall::exact(op) })?;
-            }
-            ScheduleOp::CmpF { predicate, nan } => {
-                let (a, width) = self.float_lane(operands[0])?;
-                let (b, _) = self.float_lane(operands[1])?;
-                let lane = self.lane(LaneOp::FloatCmp(*predicate, *nan, width), &[a, b], 1);
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::Ceil {} => float(self, FloatCall::exact(FloatOp::Ceil))?,
-            ScheduleOp::Floor {} => float(self, FloatCall::exact(FloatOp::Floor))?,
-            ScheduleOp::Rsqrt { flush_to_zero } => {
-                float(self, FloatCall { flush: *flush_to_zero, ..FloatCall::plain(FloatOp::Rsqrt) })?;
-            }
-            ScheduleOp::Exp { flush_to_zero, .. } => {
-                float(self, FloatCall { flush: *flush_to_zero, ..FloatCall::plain(FloatOp::Exp) })?;
-            }
-            ScheduleOp::Exp2 { flush_to_zero } => {
-                float(self, FloatCall { flush: *flush_to_zero, ..FloatCall::plain(FloatOp::Exp2) })?;
-            }
-            ScheduleOp::Log {} => float(self, FloatCall::plain(FloatOp::Log))?,
-            ScheduleOp::Log2 {} => float(self, FloatCall::plain(FloatOp::Log2))?,
-            ScheduleOp::Pow {} => float(self, FloatCall::plain(FloatOp::Pow))?,
-            ScheduleOp::Sin {} => float(self, FloatCall::plain(FloatOp::Sin))?,
-            ScheduleOp::Cos {} => float(self, FloatCall::plain(FloatOp::Cos))?,
-            ScheduleOp::Tan {} => float(self, FloatCall::plain(FloatOp::Tan))?,
-            ScheduleOp::SinH {} => float(self, FloatCall::plain(FloatOp::Sinh))?,
-            ScheduleOp::CosH {} => float(self, FloatCall::plain(FloatOp::Cosh))?,
-            ScheduleOp::TanH { .. } => float(self, FloatCall::plain(FloatOp::Tanh))?,
-            ScheduleOp::Atan2 {} => float(self, FloatCall::plain(FloatOp::Atan2))?,
-            ScheduleOp::FPowI {} => {
-                let (base, width) = self.float_lane(operands[0])?;
-                let (exponent, int) = self.int_source(operands[1], true)?;
-                let bytes = if width == Float::F64 { 8 } else { 4 };
-                let lane = self.lane(LaneOp::PowInt(width, int), &[base, exponent], bytes);
-                self.bind_float(result, lane, false)?;
-            }
-            ScheduleOp::AbsI {} => self.int(result, operands, IntOp::Abs, true)?,
-            ScheduleOp::NegI { .. } => self.int(result, operands, IntOp::Neg, true)?,
-            ScheduleOp::AddI { .. } => self.int(result, operands, IntOp::Add, true)?,
-            ScheduleOp::SubI { .. } => self.int(result, operands, IntOp::Sub, true)?,
-            ScheduleOp::MulI { .. } => self.int(result, operands, IntOp::Mul, true)?,
-            ScheduleOp::MulHiI {} => self.int(result, operands, IntOp::MulHi, false)?,
-            ScheduleOp::DivI { signedness, rounding } => {
-                let op = match rounding {
-                    Rounding::NegativeInf => IntOp::DivFloor,
-                    Rounding::PositiveInf => IntOp::DivCeil,
-                    _ => IntOp::Div,
-                };
-                self.int(result, operands, op, signed_of(signedness))?;
-            }
-            ScheduleOp::RemI { signedness } => self.int(result, operands, IntOp::Rem, signed_of(signedness))?,
-            ScheduleOp::MaxI { signedness } => self.int(result, operands, IntOp::Max, signed_of(signedness))?,
-            ScheduleOp::MinI { signedness } => self.int(result, operands, IntOp::Min, signed_of(signedness))?,
-            ScheduleOp::ShlI { .. } => {
-                self.shift_check(operands[1])?;
-                self.int(result, operands, IntOp::Shl, true)?;
-            }
-            ScheduleOp::ShrI { signedness } => {
-                self.shift_check(operands[1])?;
-                self.int(result, operands, IntOp::Shr, signed_of(signedness))?;
-            }
-            ScheduleOp::AndI {} => self.int(result, operands, IntOp::And, true)?,
-            ScheduleOp::OrI {} => self.int(result, operands, IntOp::Or, true)?,
-            ScheduleOp::XorI {} => self.int(result, operands, IntOp::Xor, true)?,
-            ScheduleOp::CmpI { predicate, signedness } => {
-                let dtype = self.dtype(operands[0])?;
-                let signed = signed_of(signedness) && dtype != DType::B1;
-                let mut lanes: SmallVec<[Lane; 2]> = SmallVec::new();
-                for &operand in operands {
-                    let lane = self.raw(operand)?;
-                    lanes.push(if dtype == DType::I4 && !signed { self.lane(LaneOp::MaskByte(15), &[lane], 1) } else { lane });
-                }
-                let lane = self.lane(LaneOp::IntCmp(*predicate, Int::of(dtype), signed), &lanes, 1);
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::Select {} => self.visit_select(result, operands)?,
-            ScheduleOp::Bitcast {} => {
-                let (from, to) = (self.dtype(operands[0])?, self.dtype(result)?);
-                let lane = self.raw(operands[0])?;
-                let lane = match (from == DType::I4, to == DType::I4) {
-                    (true, false) => self.lane(LaneOp::MaskByte(15), &[lane], 1),
-                    (false, true) => self.lane(LaneOp::Wrap4, &[lane], 1),
-                    _ => lane,
-                };
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::ExtI { signedness } => {
-                let signed = signed_of(signedness);
-                let (lane, from) = self.int_source(operands[0], signed)?;
-                let to = self.dtype(result)?;
-                let lane = self.lane(LaneOp::Resize(from, signed, Int::of(to)), &[lane], to.unpacked_bytes() as u8);
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::TruncI { .. } => {
-                let from = Int::of(self.dtype(operands[0])?);
-                let to = self.dtype(result)?;
-                let lane = self.raw(operands[0])?;
-                let mut lane = self.lane(LaneOp::Resize(from, false, Int::of(to)), &[lane], to.unpacked_bytes() as u8);
-                match to {
-                    DType::B1 => lane = self.lane(LaneOp::MaskByte(1), &[lane], 1),
-                    DType::I4 => lane = self.lane(LaneOp::Wrap4, &[lane], 1),
-                    _ => {}
-                }
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::FToF { rounding } => self.visit_ftof(result, operands[0], *rounding)?,
-            ScheduleOp::FToI { signedness, rounding } => {
-                self.visit_ftoi(result, operands[0], signed_of(signedness), *rounding)?;
-            }
-            ScheduleOp::IToF { signedness, rounding } => {
-                self.visit_itof(result, operands[0], signed_of(signedness), *rounding)?;
-            }
-            ScheduleOp::IntToPtr {} => {
-                let (lane, from) = self.int_source(operands[0], false)?;
-                let lane = if from == Int::B64 { lane } else { self.lane(LaneOp::Resize(from, false, Int::B64), &[lane], 8) };
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::PtrToInt {} | ScheduleOp::PtrToPtr {} => {
-                self.origins[result.index()] = self.origin(operands[0]);
-                let lane = self.raw(operands[0])?;
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::Offset {} => {
-                let Elem::Ptr(to) = self.tile_type(operands[0])?.elem else {
-                    return Err(self.refuse("cpu-type", "only pointers can be moved"));
-                };
-                if to.bits() < 8 && !to.is_byte_bool() {
-                    let message = format!("pointers to `{to}` can't be moved: its elements share bytes; use a view");
-                    return Err(self.refuse("cpu-packed-pointer", message));
-                }
-                self.origins[result.index()] = self.origin(operands[0]);
-                let pointers = self.raw(operands[0])?;
-                let (offsets, width) = self.int_source(operands[1], true)?;
-                let lane = self.lane(LaneOp::Offset(width, to.unpacked_bytes() as u8), &[pointers, offsets], 8);
-                self.bind_raw(result, lane)?;
-            }
-            ScheduleOp::Assume { predicate } => self.visit_assume(result, operands[0], predicate)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+    pub(super) fn compare_floats(&mut self, data: &OpData, predicate: Predicate, nan: NanOrder) -> Built<()> {
+        let (a, width) = self.float_lane(data.operands[0])?;
+        let (b, _) = self.float_lane(data.operands[1])?;
+        let lane = self.lane(LaneOp::FloatCmp(predicate, nan, width), &[a, b], 1);
+        self.bind_raw(data.result(), lane)
     }
 
-    fn visit_select(&mut self, result: Value, operands: &[Value]) -> Built<()> {
+    pub(super) fn integer_power(&mut self, data: &OpData) -> Built<()> {
+        let (base, width) = self.float_lane(data.operands[0])?;
+        let (exponent, int) = self.int_source(data.operands[1], true)?;
+        let bytes = if width == Float::F64 { 8 } else { 4 };
+        let lane = self.lane(LaneOp::PowInt(width, int), &[base, exponent], bytes);
+        self.bind_float(data.result(), lane, false)
+    }
+
+    pub(super) fn divide(&mut self, data: &OpData, signedness: Signedness, rounding: Rounding) -> Built<()> {
+        let op = match rounding {
+            Rounding::NegativeInf => IntOp::DivFloor,
+            Rounding::PositiveInf => IntOp::DivCeil,
+            _ => IntOp::Div,
+        };
+        self.int(data, op, signedness == Signedness::Signed)
+    }
+
+    pub(super) fn shift(&mut self, data: &OpData, op: IntOp, signed: bool) -> Built<()> {
+        self.shift_check(data.operands[1])?;
+        self.int(data, op, signed)
+    }
+
+    pub(super) fn compare_integers(&mut self, data: &OpData, predicate: Predicate, signedness: Signedness) -> Built<()> {
+        let dtype = self.dtype(data.operands[0])?;
+        let signed = signedness == Signedness::Signed && dtype != DType::B1;
+        let mut lanes: SmallVec<[Lane; 2]> = SmallVec::new();
+        for &operand in &data.operands {
+            let lane = self.raw(operand)?;
+            lanes.push(if dtype == DType::I4 && !signed { self.lane(LaneOp::MaskByte(15), &[lane], 1) } else { lane });
+        }
+        let lane = self.lane(LaneOp::IntCmp(predicate, Int::of(dtype), signed), &lanes, 1);
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn bitcast(&mut self, data: &OpData) -> Built<()> {
+        let (from, to) = (self.dtype(data.operands[0])?, self.dtype(data.result())?);
+        let lane = self.raw(data.operands[0])?;
+        let lane = match (from == DType::I4, to == DType::I4) {
+            (true, false) => self.lane(LaneOp::MaskByte(15), &[lane], 1),
+            (false, true) => self.lane(LaneOp::Wrap4, &[lane], 1),
+            _ => lane,
+        };
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn extend_integer(&mut self, data: &OpData, signedness: Signedness) -> Built<()> {
+        let signed = signedness == Signedness::Signed;
+        let (lane, from) = self.int_source(data.operands[0], signed)?;
+        let to = self.dtype(data.result())?;
+        let lane = self.lane(LaneOp::Resize(from, signed, Int::of(to)), &[lane], to.unpacked_bytes() as u8);
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn truncate(&mut self, data: &OpData) -> Built<()> {
+        let from = Int::of(self.dtype(data.operands[0])?);
+        let to = self.dtype(data.result())?;
+        let lane = self.raw(data.operands[0])?;
+        let mut lane = self.lane(LaneOp::Resize(from, false, Int::of(to)), &[lane], to.unpacked_bytes() as u8);
+        match to {
+            DType::B1 => lane = self.lane(LaneOp::MaskByte(1), &[lane], 1),
+            DType::I4 => lane = self.lane(LaneOp::Wrap4, &[lane], 1),
+            _ => {}
+        }
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn integer_to_pointer(&mut self, data: &OpData) -> Built<()> {
+        let (lane, from) = self.int_source(data.operands[0], false)?;
+        let lane = if from == Int::B64 { lane } else { self.lane(LaneOp::Resize(from, false, Int::B64), &[lane], 8) };
+        self.bind_raw(data.result(), lane)
+    }
+
+    /// A pointer as another one or as an integer: the same bits of the same array.
+    pub(super) fn keep_address(&mut self, data: &OpData) -> Built<()> {
+        self.origins[data.result().index()] = self.origin(data.operands[0]);
+        let lane = self.raw(data.operands[0])?;
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn offset(&mut self, data: &OpData) -> Built<()> {
+        let Elem::Ptr(to) = self.tile_type(data.operands[0])?.elem else {
+            return Err(self.refuse("cpu-type", "only pointers can be moved"));
+        };
+        if to.bits() < 8 && !to.is_byte_bool() {
+            let message = format!("pointers to `{to}` can't be moved: its elements share bytes; use a view");
+            return Err(self.refuse("cpu-packed-pointer", message));
+        }
+        self.origins[data.result().index()] = self.origin(data.operands[0]);
+        let pointers = self.raw(data.operands[0])?;
+        let (offsets, width) = self.int_source(data.operands[1], true)?;
+        let lane = self.lane(LaneOp::Offset(width, to.unpacked_bytes() as u8), &[pointers, offsets], 8);
+        self.bind_raw(data.result(), lane)
+    }
+
+    pub(super) fn select(&mut self, data: &OpData) -> Built<()> {
+        let (result, operands) = (data.result(), &data.operands);
         let condition = self.raw(operands[0])?;
         let is_wide = |this: &Self, value: Value| matches!(this.values[value.index()], Some(Val::Tile { wide: true, .. }));
         if self.origin(operands[1]) == self.origin(operands[2]) {
@@ -435,7 +383,7 @@ impl Builder<'_> {
         self.bind_raw(result, lane)
     }
 
-    fn visit_ftof(&mut self, result: Value, source: Value, rounding: Rounding) -> Built<()> {
+    pub(super) fn float_to_float(&mut self, result: Value, source: Value, rounding: Rounding) -> Built<()> {
         let (from, to) = (self.dtype(source)?, self.dtype(result)?);
         let nearest = matches!(rounding, Rounding::NearestEven | Rounding::Approx | Rounding::Full);
         let widening = to == DType::F64 || (to == DType::F32 && from != DType::F64);
@@ -459,7 +407,7 @@ impl Builder<'_> {
         }
     }
 
-    fn visit_ftoi(&mut self, result: Value, source: Value, signed: bool, rounding: Rounding) -> Built<()> {
+    pub(super) fn float_to_integer(&mut self, result: Value, source: Value, signed: bool, rounding: Rounding) -> Built<()> {
         let to = self.dtype(result)?;
         let (mut lane, width) = self.float_lane(source)?;
         let bytes = if width == Float::F64 { 8 } else { 4 };
@@ -486,7 +434,7 @@ impl Builder<'_> {
         self.bind_raw(result, lane)
     }
 
-    fn visit_itof(&mut self, result: Value, source: Value, signed: bool, rounding: Rounding) -> Built<()> {
+    pub(super) fn integer_to_float(&mut self, result: Value, source: Value, signed: bool, rounding: Rounding) -> Built<()> {
         let (from, to) = (self.dtype(source)?, self.dtype(result)?);
         let (lane, int) = self.int_source(source, signed)?;
         let fits = from.unpacked_bytes() <= 2;
@@ -501,7 +449,7 @@ impl Builder<'_> {
         self.bind_raw(result, lane)
     }
 
-    fn visit_assume(&mut self, result: Value, source: Value, predicate: &tessera_ir::attrs::Assumption) -> Built<()> {
+    pub(super) fn assume(&mut self, result: Value, source: Value, predicate: &tessera_ir::attrs::Assumption) -> Built<()> {
         self.origins[result.index()] = self.origin(source);
         let val = self.val(source)?;
         let span = self.span;

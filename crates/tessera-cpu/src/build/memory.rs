@@ -2,13 +2,20 @@
 
 use smallvec::{SmallVec, smallvec};
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
-use tessera_ir::{Elem, EntityId, Extent, Op, Padding, ScheduleOp, TileViewType, Type, Value, ViewKind};
+use tessera_ir::{Elem, EntityId, Extent, OpData, Padding, TileViewType, Type, Value, ViewKind};
 use tessera_types::{DType, FloatFormat};
 
 use super::expr::{ExprId, Wanted};
 use super::order::is_fence;
 use super::{Builder, Built, Lane, Val, element_bytes};
 use crate::plan::{Access, Axis, Fetch, Inst, Reg, Sink};
+
+/// Whether an atomic update only happens where memory holds an expected value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compares {
+    No,
+    Yes,
+}
 
 /// The bits of a padding value.
 fn padding_bits(padding: Padding, dtype: DType) -> Option<u64> {
@@ -94,11 +101,15 @@ impl Builder<'_> {
         }
     }
 
-    fn optional_expr(&mut self, value: Option<Value>, len: usize) -> Built<Option<ExprId>> {
-        let Some(value) = value else { return Ok(None) };
+    /// So many elements of a value, as they are stored.
+    fn stored_expr(&mut self, value: Value, len: usize) -> Built<ExprId> {
         let bytes = element_bytes(self.tile_type(value)?.elem);
         let lane = self.raw(value)?;
-        Ok(Some(self.lane_expr(lane, len, bytes)))
+        Ok(self.lane_expr(lane, len, bytes))
+    }
+
+    fn optional_expr(&mut self, value: Option<Value>, len: usize) -> Built<Option<ExprId>> {
+        value.map(|value| self.stored_expr(value, len)).transpose()
     }
 
     fn pointee(&self, value: Value) -> Built<DType> {
@@ -112,188 +123,190 @@ impl Builder<'_> {
         }
     }
 
-    /// Visits an operation on memory; false if it is none.
-    pub(super) fn visit_memory(&mut self, op: Op, kind: &ScheduleOp) -> Built<bool> {
-        let func = self.func;
-        let data = &func.ops[op];
-        match kind {
-            ScheduleOp::MakeTensorView {} => {
-                let Type::TensorView(ty) = func.ty(data.result()) else {
-                    return Err(self.refuse("cpu-type", "a view of an array was expected"));
-                };
-                let mut registers: SmallVec<[Reg; 9]> = smallvec![self.reg(data.one(0))?];
-                let mut sizes = data.group(1).iter();
-                for &extent in &ty.shape {
-                    registers.push(self.size_register(extent, &mut sizes)?);
-                }
-                let mut strides = data.group(2).iter();
-                for &extent in &ty.strides {
-                    registers.push(self.size_register(extent, &mut strides)?);
-                }
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                self.bind(data.result(), Val::View(registers));
-            }
-            ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {} | ScheduleOp::MakeGatherScatterView {} => {
-                let registers = self.view(data.one(0))?;
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                self.bind(data.result(), Val::View(registers));
-            }
-            ScheduleOp::GetTensorShape {} => {
-                let registers = self.view(data.one(0))?;
-                for (position, &result) in data.results.iter().enumerate() {
-                    self.bind_index(result, registers[1 + position])?;
-                }
-            }
-            ScheduleOp::GetIndexSpaceShape {} => {
-                let registers = self.view(data.one(0))?;
-                let ty = self.view_type(data.one(0))?.clone();
-                for (position, &result) in data.results.iter().enumerate() {
-                    let dim = *ty.dim_map.get(position).unwrap_or(&0) as usize;
-                    let step = match &ty.kind {
-                        ViewKind::Partition => i64::from(ty.tile[position]),
-                        ViewKind::Strided(steps) => i64::from(steps[position]),
-                        ViewKind::GatherScatter { .. } => 1,
-                    };
-                    let bytes = element_bytes(self.tile_type(result)?.elem);
-                    let dst = self.register();
-                    self.emit(Inst::CeilDiv { dst, size: registers[1 + dim], step, bytes });
-                    self.bind(result, Val::Reg(dst));
-                }
-            }
-            ScheduleOp::LoadViewTko { inbounds, order, .. } => {
-                let mut access = self.access(data.one(0), data.group(1))?;
-                access.inbounds = *inbounds;
-                let len = access.axes.iter().map(|axis| axis.extent).product();
-                let bytes = access.bytes;
-                if is_fence(*order) {
-                    self.before_fence();
-                }
-                let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
-                if !self.options.fuse || *order != MemoryOrder::Weak {
-                    self.evaluated(expr);
-                }
-                self.fence(*order);
-                self.bind_raw(data.results[0], Lane::Expr(expr))?;
-                self.bind_tokens(&data.results[1..]);
-            }
-            ScheduleOp::StoreViewTko { inbounds, order, .. } => {
-                let mut access = self.access(data.one(1), data.group(2))?;
-                (access.inbounds, access.strong) = (*inbounds, *order != MemoryOrder::Weak);
-                let len = access.axes.iter().map(|axis| axis.extent).product();
-                let lane = self.raw(data.one(0))?;
-                let expr = self.lane_expr(lane, len, access.bytes);
-                self.before_store(access.origin, *order, &[expr]);
-                self.fence(*order);
-                let make = move |nodes: &[u16]| Sink::View { node: nodes[0], access: Box::new(access) };
-                self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
-                self.bind_tokens(&data.results);
-            }
-            ScheduleOp::LoadPtrTko { order, .. } => {
-                let to = self.pointee(data.one(0))?;
-                let len = self.tile_type(data.one(0))?.len();
-                let Some(addresses) = self.optional_expr(Some(data.one(0)), len)? else { return Ok(false) };
-                let mask = self.optional_expr(data.optional(1), len)?;
-                let padding = self.optional_expr(data.optional(2), len)?;
-                let origin = self.origin(data.one(0));
-                if is_fence(*order) {
-                    self.before_fence();
-                }
-                let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
-                if !self.options.fuse || *order != MemoryOrder::Weak {
-                    self.evaluated(expr);
-                }
-                self.fence(*order);
-                self.bind_raw(data.results[0], Lane::Expr(expr))?;
-                self.bind_tokens(&data.results[1..]);
-            }
-            ScheduleOp::StorePtrTko { order, .. } => {
-                self.pointee(data.one(0))?;
-                let len = self.tile_type(data.one(0))?.len();
-                let origin = self.origin(data.one(0));
-                let addresses = self.optional_expr(Some(data.one(0)), len)?;
-                let value = self.optional_expr(Some(data.one(1)), len)?;
-                let mask = self.optional_expr(data.optional(2), len)?;
-                let (Some(addresses), Some(value)) = (addresses, value) else { return Ok(false) };
-                let mut exprs: SmallVec<[ExprId; 3]> = smallvec![addresses, value];
-                exprs.extend(mask);
-                self.before_store(origin, *order, &exprs);
-                self.fence(*order);
-                let (op, span, strong) = (self.op, self.span, *order != MemoryOrder::Weak);
-                let make = move |nodes: &[u16]| Sink::Scatter {
-                    addresses: nodes[0],
-                    value: nodes[1],
-                    mask: nodes.get(2).copied(),
-                    origin,
-                    strong,
-                    op,
-                    span,
-                };
-                self.run(vec![Wanted::Sink(exprs, Box::new(make))]);
-                self.bind_tokens(&data.results);
-            }
-            ScheduleOp::AtomicRmwTko { order, mode, .. } => {
-                self.visit_atomic(op, *mode, None, data.one(1), data.optional(2), *order)?;
-            }
-            ScheduleOp::AtomicCasTko { order, .. } => {
-                self.visit_atomic(op, AtomicMode::Xchg, Some(data.one(1)), data.one(2), data.optional(3), *order)?;
-            }
-            ScheduleOp::AtomicRedViewTko { order, mode, .. } => {
-                let access = self.access(data.one(0), data.group(1))?;
-                if access.dtype.bits() < 8 && !access.dtype.is_byte_bool() {
-                    return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
-                }
-                let value = self.stored(data.one(2))?;
-                self.before_store(access.origin, *order, &[]);
-                self.touch(value);
-                for axis in &access.axes {
-                    if let Some((place, _)) = axis.gather {
-                        self.touch(place);
-                    }
-                }
-                self.emit(Inst::AtomicView { access: Box::new(access), value, mode: *mode, ordered: is_fence(*order) });
-                self.bind_tokens(&data.results);
-            }
-            ScheduleOp::Alloca { count, .. } => {
-                let to = self.pointee(data.result())?;
-                let bytes = *count as usize * to.unpacked_bytes();
-                let place = self.buffer(*count as usize, to.unpacked_bytes());
-                // It lives as long as the block.
-                if let crate::plan::Place::Buffer(index) = place {
-                    self.buffers[index as usize].first = 0;
-                    self.buffers[index as usize].last = u32::MAX;
-                }
-                let dst = self.register();
-                self.origins[data.result().index()] = Some(self.next_origin);
-                self.next_origin += 1;
-                self.emit(Inst::Alloca { dst, place, bytes });
-                self.bind(data.result(), Val::Reg(dst));
-            }
-            ScheduleOp::GetGlobal { name } => {
-                let Some(global) = self.module.globals.iter().find(|global| global.name == *name) else {
-                    return Err(self.refuse("cpu-global", format!("there is no constant `@{name}`")));
-                };
-                let len: usize = global.shape.iter().map(|&extent| extent as usize).product();
-                let bytes = global.value.dtype.unpacked_bytes() as u8;
-                let items: Vec<u64> = match &global.value.data {
-                    tessera_ir::ConstData::Splat(bits) => vec![*bits; len],
-                    tessera_ir::ConstData::Dense(items) => items.to_vec(),
-                };
-                let len = items.len();
-                let place = self.pool_entry(items.into_iter(), bytes, len);
-                let dst = self.register();
-                if let crate::plan::Place::Pool(index) = place {
-                    self.globals.push((dst, index, len * bytes as usize));
-                }
-                self.origins[data.result().index()] = Some(self.next_origin);
-                self.next_origin += 1;
-                self.bind(data.result(), Val::Reg(dst));
-            }
-            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => self.bind_tokens(&data.results),
-            // Launches of this device run one after another: what came before has finished.
-            ScheduleOp::GdcWaitTko {} | ScheduleOp::GdcLaunchDependentsTko {} => self.bind_tokens(&data.results),
-            _ => return Ok(false),
+    pub(super) fn tensor_view(&mut self, data: &OpData) -> Built<()> {
+        let Type::TensorView(ty) = self.func.ty(data.result()) else {
+            return Err(self.refuse("cpu-type", "a view of an array was expected"));
+        };
+        let mut registers: SmallVec<[Reg; 9]> = smallvec![self.reg(data.one(0))?];
+        let mut sizes = data.group(1).iter();
+        for &extent in &ty.shape {
+            registers.push(self.size_register(extent, &mut sizes)?);
         }
-        Ok(true)
+        let mut strides = data.group(2).iter();
+        for &extent in &ty.strides {
+            registers.push(self.size_register(extent, &mut strides)?);
+        }
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        self.bind(data.result(), Val::View(registers));
+        Ok(())
+    }
+
+    pub(super) fn tile_view(&mut self, data: &OpData) -> Built<()> {
+        let registers = self.view(data.one(0))?;
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        self.bind(data.result(), Val::View(registers));
+        Ok(())
+    }
+
+    pub(super) fn tensor_shape(&mut self, data: &OpData) -> Built<()> {
+        let registers = self.view(data.one(0))?;
+        for (position, &result) in data.results.iter().enumerate() {
+            self.bind_index(result, registers[1 + position])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn index_space_shape(&mut self, data: &OpData) -> Built<()> {
+        let registers = self.view(data.one(0))?;
+        let ty = self.view_type(data.one(0))?.clone();
+        for (position, &result) in data.results.iter().enumerate() {
+            let dim = *ty.dim_map.get(position).unwrap_or(&0) as usize;
+            let step = match &ty.kind {
+                ViewKind::Partition => i64::from(ty.tile[position]),
+                ViewKind::Strided(steps) => i64::from(steps[position]),
+                ViewKind::GatherScatter { .. } => 1,
+            };
+            let bytes = element_bytes(self.tile_type(result)?.elem);
+            let dst = self.register();
+            self.emit(Inst::CeilDiv { dst, size: registers[1 + dim], step, bytes });
+            self.bind(result, Val::Reg(dst));
+        }
+        Ok(())
+    }
+
+    pub(super) fn load_view(&mut self, data: &OpData, inbounds: bool, order: MemoryOrder) -> Built<()> {
+        let mut access = self.access(data.one(0), data.group(1))?;
+        access.inbounds = inbounds;
+        let len = access.axes.iter().map(|axis| axis.extent).product();
+        let bytes = access.bytes;
+        if is_fence(order) {
+            self.before_fence();
+        }
+        let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
+        if !self.options.fuse || order != MemoryOrder::Weak {
+            self.evaluated(expr);
+        }
+        self.fence(order);
+        self.bind_raw(data.results[0], Lane::Expr(expr))?;
+        self.bind_tokens(&data.results[1..]);
+        Ok(())
+    }
+
+    pub(super) fn store_view(&mut self, data: &OpData, inbounds: bool, order: MemoryOrder) -> Built<()> {
+        let mut access = self.access(data.one(1), data.group(2))?;
+        (access.inbounds, access.strong) = (inbounds, order != MemoryOrder::Weak);
+        let len = access.axes.iter().map(|axis| axis.extent).product();
+        let lane = self.raw(data.one(0))?;
+        let expr = self.lane_expr(lane, len, access.bytes);
+        self.before_store(access.origin, order, &[expr]);
+        self.fence(order);
+        let make = move |nodes: &[u16]| Sink::View { node: nodes[0], access: Box::new(access) };
+        self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
+        self.bind_tokens(&data.results);
+        Ok(())
+    }
+
+    pub(super) fn load_pointers(&mut self, data: &OpData, order: MemoryOrder) -> Built<()> {
+        let to = self.pointee(data.one(0))?;
+        let len = self.tile_type(data.one(0))?.len();
+        let addresses = self.stored_expr(data.one(0), len)?;
+        let mask = self.optional_expr(data.optional(1), len)?;
+        let padding = self.optional_expr(data.optional(2), len)?;
+        let origin = self.origin(data.one(0));
+        if is_fence(order) {
+            self.before_fence();
+        }
+        let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
+        if !self.options.fuse || order != MemoryOrder::Weak {
+            self.evaluated(expr);
+        }
+        self.fence(order);
+        self.bind_raw(data.results[0], Lane::Expr(expr))?;
+        self.bind_tokens(&data.results[1..]);
+        Ok(())
+    }
+
+    pub(super) fn store_pointers(&mut self, data: &OpData, order: MemoryOrder) -> Built<()> {
+        self.pointee(data.one(0))?;
+        let len = self.tile_type(data.one(0))?.len();
+        let origin = self.origin(data.one(0));
+        let addresses = self.stored_expr(data.one(0), len)?;
+        let value = self.stored_expr(data.one(1), len)?;
+        let mask = self.optional_expr(data.optional(2), len)?;
+        let mut exprs: SmallVec<[ExprId; 3]> = smallvec![addresses, value];
+        exprs.extend(mask);
+        self.before_store(origin, order, &exprs);
+        self.fence(order);
+        let (op, span, strong) = (self.op, self.span, order != MemoryOrder::Weak);
+        let make = move |nodes: &[u16]| Sink::Scatter {
+            addresses: nodes[0],
+            value: nodes[1],
+            mask: nodes.get(2).copied(),
+            origin,
+            strong,
+            op,
+            span,
+        };
+        self.run(vec![Wanted::Sink(exprs, Box::new(make))]);
+        self.bind_tokens(&data.results);
+        Ok(())
+    }
+
+    pub(super) fn reduce_view(&mut self, data: &OpData, mode: AtomicMode, order: MemoryOrder) -> Built<()> {
+        let access = self.access(data.one(0), data.group(1))?;
+        if access.dtype.bits() < 8 && !access.dtype.is_byte_bool() {
+            return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
+        }
+        let value = self.stored(data.one(2))?;
+        self.before_store(access.origin, order, &[]);
+        self.touch(value);
+        for axis in &access.axes {
+            if let Some((place, _)) = axis.gather {
+                self.touch(place);
+            }
+        }
+        self.emit(Inst::AtomicView { access: Box::new(access), value, mode, ordered: is_fence(order) });
+        self.bind_tokens(&data.results);
+        Ok(())
+    }
+
+    pub(super) fn alloca(&mut self, data: &OpData, count: u32) -> Built<()> {
+        let to = self.pointee(data.result())?;
+        let bytes = count as usize * to.unpacked_bytes();
+        let place = self.buffer(count as usize, to.unpacked_bytes());
+        // It lives as long as the block.
+        if let crate::plan::Place::Buffer(index) = place {
+            self.buffers[index as usize].first = 0;
+            self.buffers[index as usize].last = u32::MAX;
+        }
+        let dst = self.register();
+        self.origins[data.result().index()] = Some(self.next_origin);
+        self.next_origin += 1;
+        self.emit(Inst::Alloca { dst, place, bytes });
+        self.bind(data.result(), Val::Reg(dst));
+        Ok(())
+    }
+
+    pub(super) fn global(&mut self, data: &OpData, name: &str) -> Built<()> {
+        let Some(global) = self.module.globals.iter().find(|global| global.name == name) else {
+            return Err(self.refuse("cpu-global", format!("there is no constant `@{name}`")));
+        };
+        let len: usize = global.shape.iter().map(|&extent| extent as usize).product();
+        let bytes = global.value.dtype.unpacked_bytes() as u8;
+        let items: Vec<u64> = match &global.value.data {
+            tessera_ir::ConstData::Splat(bits) => vec![*bits; len],
+            tessera_ir::ConstData::Dense(items) => items.to_vec(),
+        };
+        let len = items.len();
+        let place = self.pool_entry(items.into_iter(), bytes, len);
+        let dst = self.register();
+        if let crate::plan::Place::Pool(index) = place {
+            self.globals.push((dst, index, len * bytes as usize));
+        }
+        self.origins[data.result().index()] = Some(self.next_origin);
+        self.next_origin += 1;
+        self.bind(data.result(), Val::Reg(dst));
+        Ok(())
     }
 
     /// Other blocks are told how far this one has come, or it has learned how far they have. Atomic updates are fences of their own.
@@ -326,17 +339,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn visit_atomic(
-        &mut self,
-        op: Op,
-        mode: AtomicMode,
-        compare: Option<Value>,
-        value: Value,
-        mask: Option<Value>,
-        order: MemoryOrder,
-    ) -> Built<()> {
-        let func = self.func;
-        let data = &func.ops[op];
+    /// Updates what pointers point to: operands are pointers, what is compared with where `compares`, a value and a mask.
+    pub(super) fn atomic(&mut self, data: &OpData, mode: AtomicMode, order: MemoryOrder, compares: Compares) -> Built<()> {
+        let (compare, next) = match compares {
+            Compares::No => (None, 1),
+            Compares::Yes => (Some(data.one(1)), 2),
+        };
+        let (value, mask) = (data.one(next), data.optional(next + 1));
         let dtype = self.pointee(data.one(0))?;
         let len = self.tile_type(data.one(0))?.len();
         let origin = self.origin(data.one(0));
@@ -365,7 +374,7 @@ impl Builder<'_> {
             len,
             origin,
             ordered: is_fence(order),
-            op,
+            op: self.op,
             span,
         });
         if let Some(old) = old {

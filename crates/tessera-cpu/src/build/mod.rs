@@ -17,12 +17,11 @@ mod product;
 mod region;
 mod tape;
 mod tiles;
+mod visit;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{
-    ConstData, Diagnostic, Elem, EntityId, Func, Level, Module, Op, OpKind, ScheduleOp, Span, TileType, Type, Value,
-};
+use tessera_ir::{ConstData, Diagnostic, Elem, EntityId, Func, Level, Module, Op, Span, TileType, Type, Value};
 use tessera_types::DType;
 
 use crate::lanes::LaneOp;
@@ -426,36 +425,6 @@ impl Builder<'_> {
             data.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap_or_default())).collect();
         self.pool.push(words);
         Place::Pool(self.pool.len() as u32 - 1)
-    }
-
-    fn visit(&mut self, op: Op) -> Built<()> {
-        let func = self.func;
-        let data = &func.ops[op];
-        (self.op, self.span) = (op, data.span);
-        for &operand in &data.operands {
-            if let Some(Val::Tile { expr, .. }) = self.values[operand.index()] {
-                let uses = &mut self.exprs[expr.index()].uses;
-                *uses = uses.saturating_sub(1);
-            }
-        }
-        let OpKind::Schedule(kind) = &data.kind else {
-            return Err(self.refuse("cpu-level", "an operation on whole operands has no place in a block program"));
-        };
-        match kind {
-            ScheduleOp::Constant { value } => self.visit_constant(data.result(), value),
-            ScheduleOp::For { .. } | ScheduleOp::Loop { .. } | ScheduleOp::If { .. } => self.visit_control(op),
-            ScheduleOp::Yield { .. } | ScheduleOp::Continue { .. } | ScheduleOp::Break { .. } | ScheduleOp::Return { .. } => {
-                self.visit_exit(op)
-            }
-            _ if self.visit_elementwise(op, kind)? => Ok(()),
-            _ if self.strips => {
-                let message = format!("`{}` can't stand in the region of a reduction or scan", data.row().mnemonic);
-                Err(self.refuse("cpu-region", message))
-            }
-            _ if self.visit_tiles(op, kind)? => Ok(()),
-            _ if self.visit_memory(op, kind)? => Ok(()),
-            _ => Err(self.refuse("cpu-op", format!("`{}` has no meaning on this device", data.row().mnemonic))),
-        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! and then it counts as zero. The loop becomes one instruction, and the operands are read in place.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{MemoryOrder, Rounding};
+use tessera_ir::attrs::{MemoryOrder, Rounding, Signedness};
 use tessera_ir::{Def, EntityId, Op, OpKind, Padding, ScheduleOp, Type, Value, ViewKind};
 use tessera_types::DType;
 
@@ -30,113 +30,114 @@ struct Source {
     compute: DType,
 }
 
+/// A loop that is a product.
+struct Recognised {
+    mma: Op,
+    /// Which of the carried values is the accumulator.
+    position: usize,
+    /// The factors, each with what is added to the counter in its index along K.
+    lhs: (Source, Option<Value>),
+    rhs: (Source, Option<Value>),
+    /// What the loop holds besides and does not change from round to round.
+    outside: Vec<Op>,
+}
+
 impl Builder<'_> {
     /// Visits `for k: acc = mma(load, load, acc)` as one product; false if the operation is something else.
     pub(super) fn visit_product(&mut self, op: Op) -> Built<bool> {
-        let func = self.func;
-        let data = &func.ops[op];
+        let data = &self.func.ops[op];
         let OpKind::Schedule(ScheduleOp::For { .. }) = &data.kind else { return Ok(false) };
-        let block = &func.blocks[data.regions[0]];
-        let (Some((&counter, carried)), Some((&exit, ops))) = (block.args.split_first(), block.ops.split_last()) else {
-            return Ok(false);
-        };
         let step = self.reg(data.one(2))?;
         if self.constant_bits(step) != Some(1) {
             return Ok(false);
         }
+        // A loop that is a product is refused nowhere below.
+        match self.recognise(op) {
+            Some(found) => self.emit_product(op, &found).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn recognise(&self, op: Op) -> Option<Recognised> {
+        let func = self.func;
+        let block = &func.blocks[func.ops[op].regions[0]];
+        let ((&counter, carried), (&exit, ops)) = (block.args.split_first()?, block.ops.split_last()?);
         let exit = &func.ops[exit];
         if !matches!(exit.kind, OpKind::Schedule(ScheduleOp::Continue { .. })) {
-            return Ok(false);
+            return None;
         }
-        let Some(&mma) = ops
-            .iter()
-            .find(|&&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. })))
-        else {
-            return Ok(false);
-        };
-        let mma_data = &func.ops[mma];
-        let result = mma_data.result();
-        let Some(position) = carried.iter().position(|&arg| arg == mma_data.operands[2]) else { return Ok(false) };
+        let is_product =
+            |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }));
+        let mma = ops.iter().copied().find(is_product)?;
+        let data = &func.ops[mma];
+        let result = data.result();
+        let position = carried.iter().position(|&arg| arg == data.operands[2])?;
         // Everything else that is carried stays as it is, tokens aside.
         for (i, (&next, &arg)) in exit.group(0).iter().zip(carried).enumerate() {
             let token = matches!(func.ty(arg), Type::Token);
             if if i == position { next != result } else { next != arg && !token } {
-                return Ok(false);
+                return None;
             }
         }
-        if self.counts[result.index()] != 1 || self.counts[mma_data.operands[2].index()] != 1 {
-            return Ok(false);
+        if self.counts[result.index()] != 1 || self.counts[data.operands[2].index()] != 1 {
+            return None;
         }
-        let (Some(lhs), Some(rhs)) = (self.source(mma_data.operands[0]), self.source(mma_data.operands[1])) else {
-            return Ok(false);
-        };
-        let acc_type = self.dtype(result)?;
-        let fits = match acc_type {
-            DType::F32 => [&lhs, &rhs].iter().all(|s| s.stored.is_float() && s.stored != DType::F64 && s.compute != DType::E8M0),
-            DType::F64 => lhs.stored == DType::F64 && rhs.stored == DType::F64,
-            DType::I32 => lhs.stored == DType::I8 && rhs.stored == DType::I8,
-            _ => false,
-        };
-        if !fits || [&lhs, &rhs].iter().any(|s| s.stored.bits() < 8) {
-            return Ok(false);
-        }
-        // What the loop holds besides: pure, and free of the counter unless it is part of the recognised shape.
-        let mut shape: Vec<Op> = vec![mma];
-        for &operand in &mma_data.operands[..2] {
-            self.chain(operand, &mut shape);
+        let (lhs, rhs) = (self.source(data.operands[0])?, self.source(data.operands[1])?);
+        if !multiplies([&lhs, &rhs], self.dtype(result).ok()?) {
+            return None;
         }
         let mut varying: Vec<Value> = vec![counter];
         varying.extend_from_slice(carried);
+        let outside = self.unchanging(mma, ops, &mut varying)?;
+        let lhs_offset = self.counted_axis(&lhs, 1, counter, &varying)?;
+        let rhs_offset = self.counted_axis(&rhs, 0, counter, &varying)?;
+        Some(Recognised { mma, position, lhs: (lhs, lhs_offset), rhs: (rhs, rhs_offset), outside })
+    }
+
+    /// What a loop holds besides its product: pure, and free of the counter unless it is part of the recognised shape. Yields
+    /// what does not change, and notes what varies.
+    fn unchanging(&self, mma: Op, ops: &[Op], varying: &mut Vec<Value>) -> Option<Vec<Op>> {
+        let func = self.func;
+        let mut shape: Vec<Op> = vec![mma];
+        for &operand in &func.ops[mma].operands[..2] {
+            self.chain(operand, &mut shape);
+        }
         let mut outside: Vec<Op> = Vec::new();
         for &inner in ops {
+            let data = &func.ops[inner];
             if shape.contains(&inner) {
-                varying.extend_from_slice(&func.ops[inner].results);
+                varying.extend_from_slice(&data.results);
                 continue;
             }
-            let inner_data = &func.ops[inner];
-            let pure = matches!(inner_data.row().effects, tessera_ir::Effects::Pure) && inner_data.regions.is_empty();
-            if !pure {
-                return Ok(false);
+            if !matches!(data.row().effects, tessera_ir::Effects::Pure) || !data.regions.is_empty() {
+                return None;
             }
-            if inner_data.operands.iter().any(|operand| varying.contains(operand)) {
-                varying.extend_from_slice(&inner_data.results);
+            if data.operands.iter().any(|operand| varying.contains(operand)) {
+                varying.extend_from_slice(&data.results);
             } else {
                 outside.push(inner);
             }
         }
-        let (Some(lhs_offset), Some(rhs_offset)) =
-            (self.counted_axis(&lhs, 1, counter, &varying), self.counted_axis(&rhs, 0, counter, &varying))
-        else {
-            return Ok(false);
-        };
+        Some(outside)
+    }
 
-        // The loop is a product: nothing below refuses it.
-        let span = data.span;
-        let init = data.group(3)[position];
-        for op in outside {
+    fn emit_product(&mut self, op: Op, found: &Recognised) -> Built<()> {
+        let func = self.func;
+        let (data, mma) = (&func.ops[op], &func.ops[found.mma]);
+        let ((lhs, lhs_offset), (rhs, rhs_offset)) = (&found.lhs, &found.rhs);
+        for &op in &found.outside {
             self.visit(op)?;
         }
-        self.span = span;
+        self.span = data.span;
         let lower = self.extended(data.one(0))?;
         let upper = self.extended(data.one(1))?;
-        let lhs_access = self.product_access(&lhs, 1, lower, lhs_offset)?;
-        let rhs_access = self.product_access(&rhs, 0, lower, rhs_offset)?;
-        let ty = self.tile_type(result)?;
+        let lhs_access = self.product_access(lhs, 1, lower, *lhs_offset)?;
+        let rhs_access = self.product_access(rhs, 0, lower, *rhs_offset)?;
+        let ty = self.tile_type(mma.result())?;
         let rank = ty.shape.len();
         let (m, n) = (ty.shape[rank - 2] as usize, ty.shape[rank - 1] as usize);
-        let k = self.tile_type(mma_data.operands[0])?.shape[rank - 1] as usize;
-        let signed = match &mma_data.kind {
-            OpKind::Schedule(ScheduleOp::MmaI { lhs_signedness, rhs_signedness }) => {
-                [*lhs_signedness, *rhs_signedness].map(|s| s == tessera_ir::attrs::Signedness::Signed)
-            }
-            _ => [true; 2],
-        };
-        let types = [(&lhs, signed[0]), (&rhs, signed[1])].map(|(source, signed)| {
-            let (stored, _) = operand_type(source.stored, signed);
-            let (read, compute) = operand_type(source.compute, signed);
-            if source.stored == source.compute { (read, compute) } else { (stored, compute) }
-        });
-        let init_lane = self.raw(init)?;
+        let k = self.tile_type(mma.operands[0])?.shape[rank - 1] as usize;
+        let init_lane = self.raw(data.group(3)[found.position])?;
         let init_expr = self.lane_expr(init_lane, ty.len(), element_bytes(ty.elem));
         let zero = match &self.exprs[init_expr.index()].kind {
             super::expr::ExprKind::Fetch(Fetch::Uniform(reg)) => self.constant_bits(*reg) == Some(0),
@@ -153,8 +154,8 @@ impl Builder<'_> {
             rhs: rhs_access,
             lhs_axes: lhs.axes,
             rhs_axes: rhs.axes,
-            types,
-            acc_type,
+            types: operand_types([lhs, rhs], &mma.kind),
+            acc_type: self.dtype(mma.result())?,
             acc,
             lower,
             upper,
@@ -169,18 +170,16 @@ impl Builder<'_> {
         ));
         self.emit(Inst::Product(Box::new(product)));
         for (i, &value) in data.results.iter().enumerate() {
-            if i == position {
-                let expr = self.place_expr(acc, ty.len(), element_bytes(ty.elem));
-                self.bind(value, Val::Tile { expr, wide: false });
+            let val = if i == found.position {
+                Val::Tile { expr: self.place_expr(acc, ty.len(), element_bytes(ty.elem)), wide: false }
+            } else if *func.ty(value) == Type::Token {
+                Val::Token
             } else {
-                let val = match func.ty(value) {
-                    Type::Token => Val::Token,
-                    _ => self.val(data.group(3)[i])?,
-                };
-                self.bind(value, val);
-            }
+                self.val(data.group(3)[i])?
+            };
+            self.bind(value, val);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Follows an operand back to its load.
@@ -325,4 +324,31 @@ impl Builder<'_> {
         access.axes[k_axis] = Axis { index: first, ..access.axes[k_axis] };
         Ok(access)
     }
+}
+
+/// Whether there is a product of what is loaded that adds up in a type.
+fn multiplies(factors: [&Source; 2], acc: DType) -> bool {
+    let both = |fits: fn(&Source) -> bool| factors.iter().all(|source| fits(source));
+    let fits = match acc {
+        DType::F32 => both(|source| source.stored.is_float() && source.stored != DType::F64 && source.compute != DType::E8M0),
+        DType::F64 => both(|source| source.stored == DType::F64),
+        DType::I32 => both(|source| source.stored == DType::I8),
+        _ => false,
+    };
+    fits && both(|source| source.stored.bits() >= 8)
+}
+
+/// How each factor is read, and what it is computed in.
+fn operand_types(factors: [&Source; 2], kind: &OpKind) -> [(DType, DType); 2] {
+    let signed = match kind {
+        OpKind::Schedule(ScheduleOp::MmaI { lhs_signedness, rhs_signedness }) => {
+            [*lhs_signedness, *rhs_signedness].map(|signedness| signedness == Signedness::Signed)
+        }
+        _ => [true; 2],
+    };
+    [(factors[0], signed[0]), (factors[1], signed[1])].map(|(source, signed)| {
+        let (stored, _) = operand_type(source.stored, signed);
+        let (read, compute) = operand_type(source.compute, signed);
+        if source.stored == source.compute { (read, compute) } else { (stored, compute) }
+    })
 }

@@ -1,8 +1,8 @@
 //! Operations on whole tiles: shapes, products, reductions, scans, and what a program says about itself.
 
 use smallvec::{SmallVec, smallvec};
-use tessera_ir::attrs::{GridAxis, ReduceOrder, Signedness};
-use tessera_ir::{Block, EntityId, Op, ScheduleOp, Shape, Value};
+use tessera_ir::attrs::{GridAxis, ReduceOrder};
+use tessera_ir::{EntityId, OpData, Shape, Value};
 use tessera_types::{DType, printf};
 
 use super::expr::{ExprId, ExprKind, Wanted};
@@ -133,183 +133,183 @@ impl Builder<'_> {
         Ok((known, sum))
     }
 
-    /// Visits an operation on whole tiles; false if it is none.
-    pub(super) fn visit_tiles(&mut self, op: Op, kind: &ScheduleOp) -> Built<bool> {
-        let func = self.func;
-        let data = &func.ops[op];
-        match kind {
-            ScheduleOp::Iota {} => {
-                let ty = self.tile_type(data.result())?;
-                let fetch = Fetch::Counting { extents: smallvec![ty.len()], strides: smallvec![1] };
-                let expr = self.fetch(fetch, ty.len(), element_bytes(ty.elem));
-                self.bind_tile(data.result(), expr, false)?;
-            }
-            ScheduleOp::Broadcast {} => {
-                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                let (source, wide) = self.tile(data.one(0))?;
-                if from.shape == to.shape {
-                    self.bind_tile(data.result(), source, wide)?;
-                    return Ok(true);
-                }
-                let mut strides = row_major(&from.shape);
-                // A scalar repeats along every axis.
-                strides.resize(to.shape.len(), 0);
-                for (axis, stride) in strides.iter_mut().enumerate() {
-                    if from.shape.get(axis).is_none_or(|&extent| extent == 1) {
-                        *stride = 0;
-                    }
-                }
-                let expr = self.walked(source, &to.shape, strides, None);
-                self.bind_tile(data.result(), expr, wide)?;
-            }
-            ScheduleOp::Reshape {} => {
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                let (source, wide) = self.tile(data.one(0))?;
-                self.bind_tile(data.result(), source, wide)?;
-            }
-            ScheduleOp::Permute { permutation } => {
-                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                let (source, wide) = self.tile(data.one(0))?;
-                if permutation.len() != from.shape.len() {
-                    return Err(self.refuse("cpu-type", "the permutation has another number of axes than the tile"));
-                }
-                if let ExprKind::Fetch(Fetch::View(access)) = &self.exprs[source.index()].kind {
-                    let same = access.axes.len() == from.shape.len()
-                        && access.axes.iter().zip(&from.shape).all(|(axis, &extent)| axis.extent == extent as usize);
-                    if same && self.options.fuse {
-                        let mut access = access.clone();
-                        access.axes = permutation.iter().map(|&axis| access.axes[axis as usize]).collect();
-                        let bytes = self.exprs[source.index()].bytes;
-                        let expr = self.fetch(Fetch::View(access), to.len(), bytes);
-                        self.bind_tile(data.result(), expr, wide)?;
-                        return Ok(true);
-                    }
-                }
-                let strides = row_major(&from.shape);
-                let strides = permutation.iter().map(|&axis| strides[axis as usize]).collect();
-                let expr = self.walked(source, &to.shape, strides, None);
-                self.bind_tile(data.result(), expr, wide)?;
-            }
-            ScheduleOp::Extract {} => {
-                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
-                self.origins[data.result().index()] = self.origin(data.one(0));
-                let (source, wide) = self.tile(data.one(0))?;
-                let strides = row_major(&from.shape);
-                let factors: Vec<usize> = strides.iter().zip(&to.shape).map(|(&s, &e)| s as usize * e as usize).collect();
-                let (known, sum) = self.linear_index(data.group(1), &factors)?;
-                let known = Lane::Reg(self.constant(known as u64));
-                let first = match sum {
-                    None => known,
-                    Some(sum) => self.lane(LaneOp::Int(IntOp::Add, Int::B64, true), &[Lane::Reg(sum), known], 8),
-                };
-                let Lane::Reg(first) = first else { return Ok(false) };
-                let expr = self.walked(source, &to.shape, strides, Some(first));
-                self.bind_tile(data.result(), expr, wide)?;
-            }
-            ScheduleOp::Cat { dim } => {
-                let result = data.result();
-                let to = self.tile_type(result)?;
-                let bytes = element_bytes(to.elem);
-                let sources = [self.stored(data.one(0))?, self.stored(data.one(1))?];
-                let dst = self.buffer(to.len(), bytes as usize);
-                let dst_strides = row_major(&to.shape);
-                let mut along = 0;
-                for (src, value) in sources.into_iter().zip([data.one(0), data.one(1)]) {
-                    let from = self.tile_type(value)?;
-                    let first = along * dst_strides[*dim as usize] as usize;
-                    along += from.shape[*dim as usize] as usize;
-                    self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides.clone(), (first, None), bytes);
-                }
-                let expr = self.place_expr(dst, to.len(), bytes);
-                self.bind(result, Val::Tile { expr, wide: false });
-            }
-            ScheduleOp::Insert {} => {
-                let result = data.result();
-                let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(result)?);
-                let bytes = element_bytes(to.elem);
-                let src = self.stored(data.one(0))?;
-                let whole = self.stored(data.one(1))?;
-                let dst_strides = row_major(&to.shape);
-                let factors: Vec<usize> = dst_strides.iter().zip(&from.shape).map(|(&s, &e)| s as usize * e as usize).collect();
-                let first = self.linear_index(data.group(2), &factors)?;
-                let dst = self.buffer(to.len(), bytes as usize);
-                self.copy(dst, whole, to.len() * bytes as usize);
-                self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides, first, bytes);
-                let expr = self.place_expr(dst, to.len(), bytes);
-                self.bind(result, Val::Tile { expr, wide: false });
-            }
-            ScheduleOp::Pack {} | ScheduleOp::Unpack {} => {
-                let unpack = matches!(kind, ScheduleOp::Unpack {});
-                let result = data.result();
-                let to = self.tile_type(result)?;
-                let elements = if unpack { to.len() } else { self.tile_type(data.one(0))?.len() };
-                let dtype = self.dtype(if unpack { result } else { data.one(0) })?;
-                let src = self.stored(data.one(0))?;
-                let bytes = element_bytes(to.elem);
-                let dst = self.buffer(to.len(), bytes as usize);
-                self.touch(src);
-                self.emit(Inst::Pack { dst, src, elements, dtype, unpack });
-                let expr = self.place_expr(dst, to.len(), bytes);
-                self.bind_tile(result, expr, false)?;
-            }
-            ScheduleOp::MmaF { .. } => self.visit_mma(data.result(), &data.operands, [true; 2])?,
-            ScheduleOp::MmaFScaled {} => self.visit_mma(data.result(), &data.operands, [true; 2])?,
-            ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => {
-                let signed = [*lhs_signedness == Signedness::Signed, *rhs_signedness == Signedness::Signed];
-                self.visit_mma(data.result(), &data.operands, signed)?;
-            }
-            ScheduleOp::Reduce { dim, order, .. } => {
-                self.visit_reduce(&data.results, data.group(0), *dim as usize, *order, data.regions[0])?;
-            }
-            ScheduleOp::Scan { dim, reverse, .. } => {
-                let extents = self.three(data.group(0), *dim as usize)?;
-                let mut src: SmallVec<[Place; 2]> = SmallVec::new();
-                for &operand in data.group(0) {
-                    src.push(self.stored(operand)?);
-                }
-                let region = Box::new(self.strip_region(data.regions[0])?);
-                let dst = self.results(&data.results)?;
-                self.touch_all(&src);
-                self.touch_all(&dst);
-                self.emit(Inst::Scan { region, extents, reverse: *reverse, src, dst: dst.clone() });
-                self.bind_results(&data.results, &dst)?;
-            }
-            ScheduleOp::GetTileBlockId { axis } => {
-                let dst = self.register();
-                self.emit(Inst::BlockId { dst, axis: axis_index(*axis) });
-                self.bind(data.result(), Val::Reg(dst));
-            }
-            ScheduleOp::GetNumTileBlocks { axis } => {
-                let dst = self.register();
-                self.emit(Inst::NumBlocks { dst, axis: axis_index(*axis) });
-                self.bind(data.result(), Val::Reg(dst));
-            }
-            ScheduleOp::Assert { message } => {
-                let span = self.span;
-                let message: Box<str> = message.as_str().into();
-                match self.raw(data.one(0))? {
-                    Lane::Reg(reg) => self.emit(Inst::CheckScalar(ScalarCheck::Assert(reg, message), span)),
-                    Lane::Expr(expr) => {
-                        let make = move |nodes: &[u16]| Sink::Assert { node: nodes[0], message, span };
-                        self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
-                    }
-                }
-            }
-            ScheduleOp::PrintTko { format } => {
-                let pieces = self.pieces(format, data.group(0))?;
-                for piece in &pieces {
-                    if let Piece::Value { place: Printed::Tile(place, _), .. } = piece {
-                        self.touch(*place);
-                    }
-                }
-                self.emit(Inst::Print { pieces });
-                self.bind_tokens(&data.results);
-            }
-            _ => return Ok(false),
+    pub(super) fn iota(&mut self, data: &OpData) -> Built<()> {
+        let ty = self.tile_type(data.result())?;
+        let fetch = Fetch::Counting { extents: smallvec![ty.len()], strides: smallvec![1] };
+        let expr = self.fetch(fetch, ty.len(), element_bytes(ty.elem));
+        self.bind_tile(data.result(), expr, false)
+    }
+
+    pub(super) fn broadcast(&mut self, data: &OpData) -> Built<()> {
+        let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        let (source, wide) = self.tile(data.one(0))?;
+        if from.shape == to.shape {
+            self.bind_tile(data.result(), source, wide)?;
+            return Ok(());
         }
-        Ok(true)
+        let mut strides = row_major(&from.shape);
+        // A scalar repeats along every axis.
+        strides.resize(to.shape.len(), 0);
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            if from.shape.get(axis).is_none_or(|&extent| extent == 1) {
+                *stride = 0;
+            }
+        }
+        let expr = self.walked(source, &to.shape, strides, None);
+        self.bind_tile(data.result(), expr, wide)
+    }
+
+    pub(super) fn reshape(&mut self, data: &OpData) -> Built<()> {
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        let (source, wide) = self.tile(data.one(0))?;
+        self.bind_tile(data.result(), source, wide)
+    }
+
+    pub(super) fn permute(&mut self, data: &OpData, permutation: &Shape) -> Built<()> {
+        let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        let (source, wide) = self.tile(data.one(0))?;
+        if permutation.len() != from.shape.len() {
+            return Err(self.refuse("cpu-type", "the permutation has another number of axes than the tile"));
+        }
+        if let ExprKind::Fetch(Fetch::View(access)) = &self.exprs[source.index()].kind {
+            let same = access.axes.len() == from.shape.len()
+                && access.axes.iter().zip(&from.shape).all(|(axis, &extent)| axis.extent == extent as usize);
+            if same && self.options.fuse {
+                let mut access = access.clone();
+                access.axes = permutation.iter().map(|&axis| access.axes[axis as usize]).collect();
+                let bytes = self.exprs[source.index()].bytes;
+                let expr = self.fetch(Fetch::View(access), to.len(), bytes);
+                self.bind_tile(data.result(), expr, wide)?;
+                return Ok(());
+            }
+        }
+        let strides = row_major(&from.shape);
+        let strides = permutation.iter().map(|&axis| strides[axis as usize]).collect();
+        let expr = self.walked(source, &to.shape, strides, None);
+        self.bind_tile(data.result(), expr, wide)
+    }
+
+    pub(super) fn extract(&mut self, data: &OpData) -> Built<()> {
+        let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(data.result())?);
+        self.origins[data.result().index()] = self.origin(data.one(0));
+        let (source, wide) = self.tile(data.one(0))?;
+        let strides = row_major(&from.shape);
+        let factors: Vec<usize> = strides.iter().zip(&to.shape).map(|(&s, &e)| s as usize * e as usize).collect();
+        let (known, sum) = self.linear_index(data.group(1), &factors)?;
+        let known = Lane::Reg(self.constant(known as u64));
+        let first = match sum {
+            None => known,
+            Some(sum) => self.lane(LaneOp::Int(IntOp::Add, Int::B64, true), &[Lane::Reg(sum), known], 8),
+        };
+        let Lane::Reg(first) = first else { return Err(self.refuse("cpu-type", "a scalar was expected")) };
+        let expr = self.walked(source, &to.shape, strides, Some(first));
+        self.bind_tile(data.result(), expr, wide)
+    }
+
+    pub(super) fn concatenate(&mut self, data: &OpData, dim: u32) -> Built<()> {
+        let result = data.result();
+        let to = self.tile_type(result)?;
+        let bytes = element_bytes(to.elem);
+        let sources = [self.stored(data.one(0))?, self.stored(data.one(1))?];
+        let dst = self.buffer(to.len(), bytes as usize);
+        let dst_strides = row_major(&to.shape);
+        let mut along = 0;
+        for (src, value) in sources.into_iter().zip([data.one(0), data.one(1)]) {
+            let from = self.tile_type(value)?;
+            let first = along * dst_strides[dim as usize] as usize;
+            along += from.shape[dim as usize] as usize;
+            self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides.clone(), (first, None), bytes);
+        }
+        let expr = self.place_expr(dst, to.len(), bytes);
+        self.bind(result, Val::Tile { expr, wide: false });
+        Ok(())
+    }
+
+    pub(super) fn insert(&mut self, data: &OpData) -> Built<()> {
+        let result = data.result();
+        let (from, to) = (self.tile_type(data.one(0))?, self.tile_type(result)?);
+        let bytes = element_bytes(to.elem);
+        let src = self.stored(data.one(0))?;
+        let whole = self.stored(data.one(1))?;
+        let dst_strides = row_major(&to.shape);
+        let factors: Vec<usize> = dst_strides.iter().zip(&from.shape).map(|(&s, &e)| s as usize * e as usize).collect();
+        let first = self.linear_index(data.group(2), &factors)?;
+        let dst = self.buffer(to.len(), bytes as usize);
+        self.copy(dst, whole, to.len() * bytes as usize);
+        self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides, first, bytes);
+        let expr = self.place_expr(dst, to.len(), bytes);
+        self.bind(result, Val::Tile { expr, wide: false });
+        Ok(())
+    }
+
+    /// Bytes of packed elements from tiles of them, or the other way.
+    pub(super) fn pack(&mut self, data: &OpData, unpack: bool) -> Built<()> {
+        let result = data.result();
+        let to = self.tile_type(result)?;
+        let elements = if unpack { to.len() } else { self.tile_type(data.one(0))?.len() };
+        let dtype = self.dtype(if unpack { result } else { data.one(0) })?;
+        let src = self.stored(data.one(0))?;
+        let bytes = element_bytes(to.elem);
+        let dst = self.buffer(to.len(), bytes as usize);
+        self.touch(src);
+        self.emit(Inst::Pack { dst, src, elements, dtype, unpack });
+        let expr = self.place_expr(dst, to.len(), bytes);
+        self.bind_tile(result, expr, false)
+    }
+
+    pub(super) fn scan(&mut self, data: &OpData, dim: u32, reverse: bool) -> Built<()> {
+        let extents = self.three(data.group(0), dim as usize)?;
+        let mut src: SmallVec<[Place; 2]> = SmallVec::new();
+        for &operand in data.group(0) {
+            src.push(self.stored(operand)?);
+        }
+        let region = Box::new(self.strip_region(data.regions[0])?);
+        let dst = self.results(&data.results)?;
+        self.touch_all(&src);
+        self.touch_all(&dst);
+        self.emit(Inst::Scan { region, extents, reverse, src, dst: dst.clone() });
+        self.bind_results(&data.results, &dst)
+    }
+
+    pub(super) fn block_id(&mut self, data: &OpData, axis: GridAxis) -> Built<()> {
+        let dst = self.register();
+        self.emit(Inst::BlockId { dst, axis: axis_index(axis) });
+        self.bind(data.result(), Val::Reg(dst));
+        Ok(())
+    }
+
+    pub(super) fn block_count(&mut self, data: &OpData, axis: GridAxis) -> Built<()> {
+        let dst = self.register();
+        self.emit(Inst::NumBlocks { dst, axis: axis_index(axis) });
+        self.bind(data.result(), Val::Reg(dst));
+        Ok(())
+    }
+
+    pub(super) fn assert(&mut self, data: &OpData, message: &str) -> Built<()> {
+        let span = self.span;
+        let message: Box<str> = message.into();
+        match self.raw(data.one(0))? {
+            Lane::Reg(reg) => self.emit(Inst::CheckScalar(ScalarCheck::Assert(reg, message), span)),
+            Lane::Expr(expr) => {
+                let make = move |nodes: &[u16]| Sink::Assert { node: nodes[0], message, span };
+                self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn print(&mut self, data: &OpData, format: &str) -> Built<()> {
+        let pieces = self.pieces(format, data.group(0))?;
+        for piece in &pieces {
+            if let Piece::Value { place: Printed::Tile(place, _), .. } = piece {
+                self.touch(*place);
+            }
+        }
+        self.emit(Inst::Print { pieces });
+        self.bind_tokens(&data.results);
+        Ok(())
     }
 
     pub(super) fn bind_tokens(&mut self, results: &[Value]) {
@@ -372,8 +372,9 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn visit_reduce(&mut self, results: &[Value], operands: &[Value], dim: usize, order: ReduceOrder, block: Block) -> Built<()> {
-        let extents = self.three(operands, dim)?;
+    pub(super) fn reduce(&mut self, data: &OpData, dim: u32, order: ReduceOrder) -> Built<()> {
+        let (results, operands, block) = (&data.results, data.group(0), data.regions[0]);
+        let extents = self.three(operands, dim as usize)?;
         if let (&[operand], ReduceOrder::Free) = (operands, order) {
             let dtype = self.dtype(operand)?;
             if let Some((combine, lane)) = self.combination(block, dtype) {
@@ -403,7 +404,8 @@ impl Builder<'_> {
         self.bind_results(results, &dst)
     }
 
-    fn visit_mma(&mut self, result: Value, operands: &[Value], signed: [bool; 2]) -> Built<()> {
+    pub(super) fn mma(&mut self, data: &OpData, signed: [bool; 2]) -> Built<()> {
+        let operands = &data.operands;
         let (lhs_ty, rhs_ty) = (self.tile_type(operands[0])?, self.tile_type(operands[1])?);
         let acc_ty = self.tile_type(operands[2])?;
         let rank = lhs_ty.shape.len();
@@ -427,7 +429,7 @@ impl Builder<'_> {
         }
         let acc = self.stored(operands[2])?;
         let mut scales = None;
-        if let [_, _, _, lhs_scale, rhs_scale] = *operands {
+        if let [_, _, _, lhs_scale, rhs_scale] = operands[..] {
             let lhs = (self.stored(lhs_scale)?, self.dtype(lhs_scale)?, {
                 let shape = self.tile_type(lhs_scale)?.shape;
                 k / (shape[shape.len() - 1] as usize).max(1)
@@ -462,7 +464,7 @@ impl Builder<'_> {
         };
         self.emit(Inst::Mma(Box::new(mma)));
         let expr = self.place_expr(dst, acc_ty.len(), bytes);
-        self.bind(result, Val::Tile { expr, wide: false });
+        self.bind(data.result(), Val::Tile { expr, wide: false });
         Ok(())
     }
 

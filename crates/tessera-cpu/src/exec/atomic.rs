@@ -6,7 +6,7 @@ use std::sync::atomic::{self, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use tessera_ir::attrs::AtomicMode;
 use tessera_types::{DType, cast, default_rounding};
 
-use super::group::each_element;
+use super::marks::each_element;
 use super::{Machine, Ran, sign_extend};
 use crate::check::Kind;
 use crate::plan::{Access, Inst, Place};

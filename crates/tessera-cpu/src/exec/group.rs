@@ -7,8 +7,8 @@ use super::view::{Window, fill};
 use super::{Machine, Ran, assertion, assumption, division, holds, mask, shift};
 use crate::check::{Kind, Marks};
 use crate::kernels::tape;
-use crate::lanes::{self, LaneOp, Strips};
-use crate::plan::{Access, Fetch, Group, Node, NodeKind, Place, Sink};
+use crate::lanes::{self, Strips};
+use crate::plan::{Fetch, Group, Node, NodeKind, Place, Sink};
 
 /// Where the operands and results of a region's group stand.
 pub(super) struct Params<'p> {
@@ -19,14 +19,38 @@ pub(super) struct Params<'p> {
 const NO_PARAMS: Params<'static> = Params { inputs: &[], outputs: &[] };
 
 /// What a group keeps while its strips run.
-struct Frame {
+pub(super) struct Frame<'g> {
+    pub(super) group: &'g Group,
+    params: &'g Params<'g>,
+    /// Where strips of results stand, and how far they are apart.
+    scratch: *mut u8,
+    slot_size: usize,
     /// The current strip of each node.
-    strips: SmallVec<[*const u8; 24]>,
-    windows: SmallVec<[Option<Window>; 8]>,
-    targets: SmallVec<[Option<Window>; 2]>,
-    marks: Vec<Marks>,
+    pub(super) strips: SmallVec<[*const u8; 24]>,
+    /// Windows of the nodes that read views, in order of the nodes.
+    pub(super) windows: SmallVec<[Option<Window>; 8]>,
+    /// Windows of the sinks that write views, in order of the sinks.
+    pub(super) targets: SmallVec<[Option<Window>; 2]>,
+    pub(super) marks: Vec<Marks>,
     /// Running values of each reduction.
     lanes: SmallVec<[Lanes; 1]>,
+}
+
+impl Frame<'_> {
+    fn slot(&self, node: &Node) -> *mut u8 {
+        self.scratch.wrapping_add(node.slot as usize * self.slot_size)
+    }
+
+    fn strip(&self, node: u16) -> *const u8 {
+        self.strips[node as usize]
+    }
+}
+
+/// The elements of a group that its strips hold now.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch {
+    pub(super) start: usize,
+    pub(super) count: usize,
 }
 
 impl Machine<'_> {
@@ -54,16 +78,38 @@ impl Machine<'_> {
     /// As for [`Machine::run`], and parameters hold that many elements.
     pub(super) unsafe fn strips(&mut self, group: &Group, len: usize, params: &Params<'_>) -> Ran<()> {
         let mut frame = Frame {
+            group,
+            params,
+            scratch: self.memory.scratch.at(0),
+            slot_size: (group.strip * group.slot_bytes as usize + 64).next_multiple_of(64),
             strips: SmallVec::from_elem(std::ptr::null(), group.nodes.len()),
             windows: SmallVec::new(),
             targets: SmallVec::new(),
             marks: if self.check.is_some() { vec![None; group.nodes.len()] } else { Vec::new() },
             lanes: SmallVec::new(),
         };
-        let slot_size = (group.strip * group.slot_bytes as usize + 64).next_multiple_of(64);
-        let scratch = self.memory.scratch.at(0);
-        let slot = |node: &Node| scratch.wrapping_add(node.slot as usize * slot_size);
-        // Windows are numbered in the order of their nodes.
+        self.open_nodes(&mut frame, len)?;
+        self.open_sinks(&mut frame)?;
+        let mut start = 0;
+        while start < len {
+            let stretch = Stretch { start, count: group.strip.min(len - start) };
+            // SAFETY: strips hold `count` elements of their node's type, and slots were assigned so that no result
+            // overlaps what is still read; sinks were given room for all elements.
+            unsafe {
+                self.compute(&mut frame, stretch)?;
+                if self.check.is_some() {
+                    self.mark_strip(&mut frame, stretch)?;
+                }
+                self.deliver(&mut frame, stretch)?;
+            }
+            start += stretch.count;
+        }
+        Ok(())
+    }
+
+    /// Finds the memory that nodes read, and fills strips that stay the same.
+    fn open_nodes(&mut self, frame: &mut Frame<'_>, len: usize) -> Ran<()> {
+        let group = frame.group;
         for (i, node) in group.nodes.iter().enumerate() {
             match &node.kind {
                 NodeKind::Fetch(Fetch::View(access)) => {
@@ -71,23 +117,30 @@ impl Machine<'_> {
                     frame.windows.push(Some(window));
                 }
                 NodeKind::Fetch(Fetch::Uniform(reg)) => {
+                    let slot = frame.slot(node);
                     // SAFETY: uniform slots are shared with no other node.
-                    unsafe { fill(slot(node), group.strip.min(len), node.bytes as usize, self.get(*reg)) };
-                    frame.strips[i] = slot(node);
+                    unsafe { fill(slot, group.strip.min(len), node.bytes as usize, self.get(*reg)) };
+                    frame.strips[i] = slot;
                 }
                 NodeKind::Fetch(Fetch::Strided { place, first, .. }) if is_uniform(node) => {
                     let bytes = node.bytes as usize;
                     let index = first.map_or(0, |reg| self.get(reg) as usize);
                     // An index outside the tile is undefined: it reads the first element here.
                     let index = if index < self.place_elements(*place, bytes) { index } else { 0 };
+                    let slot = frame.slot(node);
                     // SAFETY: the element lies in the tile; the slot is as above.
-                    unsafe { repeat(slot(node), 0, self.place(*place), index as isize, 0, group.strip.min(len), node.bytes) };
-                    frame.strips[i] = slot(node);
+                    unsafe { repeat(slot, 0, self.place(*place), index as isize, 0, group.strip.min(len), node.bytes) };
+                    frame.strips[i] = slot;
                 }
                 _ => {}
             }
         }
-        for sink in &group.sinks {
+        Ok(())
+    }
+
+    /// Finds the memory that sinks write, and starts reductions.
+    fn open_sinks(&mut self, frame: &mut Frame<'_>) -> Ran<()> {
+        for sink in &frame.group.sinks {
             match sink {
                 Sink::View { access, .. } => {
                     let window = self.window(access, Kind::Write)?;
@@ -104,129 +157,151 @@ impl Machine<'_> {
                 _ => {}
             }
         }
-        let mut start = 0;
-        while start < len {
-            let count = group.strip.min(len - start);
-            let mut window = 0;
-            for (i, node) in group.nodes.iter().enumerate() {
-                // SAFETY: strips hold `count` elements of their node's type, and slots were assigned so that no result
-                // overlaps what is still read.
-                unsafe {
-                    match &node.kind {
-                        NodeKind::Fetch(fetch) => {
-                            let strip = slot(node);
-                            frame.strips[i] = match fetch {
-                                fetch if fetch.is_uniform() => frame.strips[i],
-                                Fetch::Uniform(_) => frame.strips[i],
-                                Fetch::Place(place) => self.place(*place).add(start * node.bytes as usize),
-                                Fetch::Strided { place, extents, strides, first } => {
-                                    let first = first.map_or(0, |reg| self.get(reg) as isize);
-                                    let limit = self.place_elements(*place, node.bytes as usize);
-                                    let from = self.place(*place);
-                                    walk(extents, strides, start, count, |at, run, offset, stride| {
-                                        // An index outside the tile is undefined: it reads the first elements here.
-                                        let last = offset + first + (run as isize - 1) * stride;
-                                        let inside = offset + first >= 0 && last < limit as isize;
-                                        let offset = if inside { offset + first } else { 0 };
-                                        repeat(strip, at, from, offset, stride, run, node.bytes);
-                                    });
-                                    strip
-                                }
-                                Fetch::Counting { extents, strides } => {
-                                    walk(extents, strides, start, count, |at, run, offset, stride| {
-                                        count_up(strip, at, offset, stride, run, node.bytes);
-                                    });
-                                    strip
-                                }
-                                Fetch::View(_) => {
-                                    let fetched = match &frame.windows[window] {
-                                        Some(window) => window.fetch(start, count, strip),
-                                        None => strip,
-                                    };
-                                    window += 1;
-                                    fetched
-                                }
-                                Fetch::Param(position) => params.inputs[*position as usize].add(start * node.bytes as usize),
-                            };
+        Ok(())
+    }
+
+    /// Brings each node's strip to a stretch of elements.
+    ///
+    /// # Safety
+    /// Strips hold that many elements of their node's type, and no result overlaps what is still read.
+    #[inline]
+    unsafe fn compute(&mut self, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
+        let (group, count) = (frame.group, stretch.count);
+        let mut window = 0;
+        for (i, node) in group.nodes.iter().enumerate() {
+            // SAFETY: passed on.
+            unsafe {
+                frame.strips[i] = match &node.kind {
+                    NodeKind::Fetch(fetch) if fetch.is_uniform() => frame.strips[i],
+                    NodeKind::Fetch(Fetch::View(_)) => {
+                        let strip = frame.slot(node);
+                        let fetched = match &frame.windows[window] {
+                            Some(window) => window.fetch(stretch.start, count, strip),
+                            None => strip,
+                        };
+                        window += 1;
+                        fetched
+                    }
+                    NodeKind::Fetch(fetch) => self.fetch(frame, node, fetch, stretch),
+                    NodeKind::Op(op, src) => {
+                        let dst = if node.direct { self.direct(group, i, stretch.start) } else { frame.slot(node) };
+                        let mut operands = [std::ptr::null(); 3];
+                        for (to, &from) in operands.iter_mut().zip(src) {
+                            *to = frame.strip(from);
                         }
-                        NodeKind::Op(op, src) => {
-                            let dst = if node.direct { self.direct(group, i, start) } else { slot(node) };
-                            let mut operands = [std::ptr::null(); 3];
-                            for (to, &from) in operands.iter_mut().zip(src) {
-                                *to = frame.strips[from as usize];
-                            }
-                            let strips = Strips { dst, src: operands, len: count };
-                            if !lanes::apply(self.launch.isa, *op, strips) {
-                                return Err(division(node.span));
-                            }
-                            frame.strips[i] = dst;
+                        let strips = Strips { dst, src: operands, len: count };
+                        if !lanes::apply(self.launch.isa, *op, strips) {
+                            return Err(division(node.span));
                         }
-                        NodeKind::Load { addresses, mask, padding, origin, .. } => {
-                            let strip = slot(node);
-                            let addresses = frame.strips[*addresses as usize].cast::<u64>();
-                            let mask = mask.map(|mask| frame.strips[mask as usize]);
-                            let padding = padding.map(|padding| frame.strips[padding as usize]);
-                            self.load_pointers(strip, addresses, mask, padding, count, node, *origin)?;
-                            frame.strips[i] = strip;
+                        dst
+                    }
+                    NodeKind::Load { addresses, mask, padding, origin, .. } => {
+                        let strip = frame.slot(node);
+                        let addresses = frame.strip(*addresses).cast::<u64>();
+                        let mask = mask.map(|mask| frame.strip(mask));
+                        let padding = padding.map(|padding| frame.strip(padding));
+                        self.load_pointers(strip, addresses, mask, padding, count, node, *origin)?;
+                        strip
+                    }
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// A strip of what is at hand, views aside.
+    ///
+    /// # Safety
+    /// As for [`Machine::compute`].
+    unsafe fn fetch(&self, frame: &Frame<'_>, node: &Node, fetch: &Fetch, stretch: Stretch) -> *const u8 {
+        let (strip, Stretch { start, count }) = (frame.slot(node), stretch);
+        // SAFETY: passed on.
+        unsafe {
+            match fetch {
+                Fetch::Place(place) => self.place(*place).add(start * node.bytes as usize),
+                Fetch::Param(position) => frame.params.inputs[*position as usize].add(start * node.bytes as usize),
+                Fetch::Strided { place, extents, strides, first } => {
+                    let first = first.map_or(0, |reg| self.get(reg) as isize);
+                    let limit = self.place_elements(*place, node.bytes as usize);
+                    let from = self.place(*place);
+                    walk(extents, strides, start, count, |at, run, offset, stride| {
+                        // An index outside the tile is undefined: it reads the first elements here.
+                        let last = offset + first + (run as isize - 1) * stride;
+                        let inside = offset + first >= 0 && last < limit as isize;
+                        let offset = if inside { offset + first } else { 0 };
+                        repeat(strip, at, from, offset, stride, run, node.bytes);
+                    });
+                    strip
+                }
+                Fetch::Counting { extents, strides } => {
+                    walk(extents, strides, start, count, |at, run, offset, stride| {
+                        count_up(strip, at, offset, stride, run, node.bytes);
+                    });
+                    strip
+                }
+                // Filled before the first strip, or read through its window.
+                Fetch::Uniform(_) | Fetch::View(_) => strip,
+            }
+        }
+    }
+
+    /// Passes what was computed to the sinks.
+    ///
+    /// # Safety
+    /// As for [`Machine::compute`], and sinks have room for all elements.
+    #[inline]
+    unsafe fn deliver(&mut self, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
+        let (group, Stretch { start, count }) = (frame.group, stretch);
+        let (mut target, mut reduction) = (0, 0);
+        for sink in &group.sinks {
+            // SAFETY: passed on.
+            unsafe {
+                match sink {
+                    Sink::Place { node, place } => {
+                        let bytes = group.nodes[*node as usize].bytes as usize;
+                        let to = self.place(*place).add(start * bytes);
+                        let from = frame.strip(*node);
+                        if !std::ptr::eq(to, from) {
+                            std::ptr::copy(from, to, count * bytes);
+                        }
+                    }
+                    Sink::View { node, .. } => {
+                        if let Some(window) = &frame.targets[target] {
+                            window.store(start, count, frame.strip(*node));
+                        }
+                        target += 1;
+                    }
+                    Sink::Scatter { addresses, value, mask, origin, span, .. } => {
+                        let addresses = frame.strip(*addresses).cast::<u64>();
+                        let mask = mask.map(|mask| frame.strip(mask));
+                        let bytes = group.nodes[*value as usize].bytes as usize;
+                        self.store_pointers(addresses, frame.strip(*value), mask, count, bytes, *origin, *span)?;
+                    }
+                    Sink::Reduce { node, combine, lane, extents, place, .. } => {
+                        let (to, from) = (self.place(*place), frame.strip(*node));
+                        let stretch = super::reduce::Stretch { extents: *extents, start, count };
+                        let lanes = frame.lanes[reduction].start();
+                        super::reduce::combine_strip((*combine, *lane), to, from, stretch, lanes);
+                        reduction += 1;
+                    }
+                    Sink::Param { node, position } => {
+                        let bytes = group.nodes[*node as usize].bytes as usize;
+                        let to = frame.params.outputs[*position as usize].add(start * bytes);
+                        std::ptr::copy_nonoverlapping(frame.strip(*node), to, count * bytes);
+                    }
+                    Sink::Assert { node, message, span } => {
+                        let truths = std::slice::from_raw_parts(frame.strip(*node), count);
+                        if truths.contains(&0) {
+                            return Err(assertion(message, *span));
+                        }
+                    }
+                    Sink::Assume { .. } | Sink::ShiftCount { .. } => {
+                        if self.check.is_some() {
+                            self.promise(sink, frame, count)?;
                         }
                     }
                 }
             }
-            if self.check.is_some() {
-                self.mark_strip(group, &mut frame, start, count)?;
-            }
-            let (mut target, mut reduction) = (0, 0);
-            for sink in &group.sinks {
-                // SAFETY: as above; sinks were given room for all elements.
-                unsafe {
-                    match sink {
-                        Sink::Place { node, place } => {
-                            let bytes = group.nodes[*node as usize].bytes as usize;
-                            let to = self.place(*place).add(start * bytes);
-                            let from = frame.strips[*node as usize];
-                            if !std::ptr::eq(to, from) {
-                                std::ptr::copy(from, to, count * bytes);
-                            }
-                        }
-                        Sink::View { node, .. } => {
-                            if let Some(window) = &frame.targets[target] {
-                                window.store(start, count, frame.strips[*node as usize]);
-                            }
-                            target += 1;
-                        }
-                        Sink::Scatter { addresses, value, mask, origin, span, .. } => {
-                            let addresses = frame.strips[*addresses as usize].cast::<u64>();
-                            let mask = mask.map(|mask| frame.strips[mask as usize]);
-                            let bytes = group.nodes[*value as usize].bytes as usize;
-                            self.store_pointers(addresses, frame.strips[*value as usize], mask, count, bytes, *origin, *span)?;
-                        }
-                        Sink::Reduce { node, combine, lane, extents, place, .. } => {
-                            let to = self.place(*place);
-                            let stretch = super::reduce::Stretch { extents: *extents, start, count };
-                            let lanes = frame.lanes[reduction].start();
-                            super::reduce::combine_strip((*combine, *lane), to, frame.strips[*node as usize], stretch, lanes);
-                            reduction += 1;
-                        }
-                        Sink::Param { node, position } => {
-                            let bytes = group.nodes[*node as usize].bytes as usize;
-                            let to = params.outputs[*position as usize].add(start * bytes);
-                            std::ptr::copy_nonoverlapping(frame.strips[*node as usize], to, count * bytes);
-                        }
-                        Sink::Assert { node, message, span } => {
-                            let truths = std::slice::from_raw_parts(frame.strips[*node as usize], count);
-                            if truths.contains(&0) {
-                                return Err(assertion(message, *span));
-                            }
-                        }
-                        Sink::Assume { .. } | Sink::ShiftCount { .. } => {
-                            if self.check.is_some() {
-                                self.promise(sink, &frame, count)?;
-                            }
-                        }
-                    }
-                }
-            }
-            start += count;
         }
         Ok(())
     }
@@ -249,7 +324,7 @@ impl Machine<'_> {
         place.map_or(std::ptr::null_mut(), |place| self.place(place).wrapping_add(start * bytes))
     }
 
-    unsafe fn promise(&self, sink: &Sink, frame: &Frame, count: usize) -> Ran<()> {
+    unsafe fn promise(&self, sink: &Sink, frame: &Frame<'_>, count: usize) -> Ran<()> {
         let (node, bytes) = match sink {
             Sink::Assume { node, bytes, .. } | Sink::ShiftCount { node, bytes, .. } => (*node, *bytes),
             _ => return Ok(()),
@@ -258,7 +333,7 @@ impl Machine<'_> {
             let mut bits = [0; 8];
             // SAFETY: the strip holds `count` elements of so many bytes.
             unsafe {
-                let from = frame.strips[node as usize].add(i * bytes as usize);
+                let from = frame.strip(node).add(i * bytes as usize);
                 std::ptr::copy_nonoverlapping(from, bits.as_mut_ptr(), bytes as usize);
             }
             let bits = u64::from_le_bytes(bits);
@@ -370,176 +445,6 @@ impl Machine<'_> {
         }
         Ok(())
     }
-
-    /// Checked execution: which elements of the strip are undetermined, and what the memory remembers.
-    fn mark_strip(&mut self, group: &Group, frame: &mut Frame, start: usize, count: usize) -> Ran<()> {
-        let Some(check) = self.check.as_mut() else { return Ok(()) };
-        let mut window = 0;
-        for (i, node) in group.nodes.iter().enumerate() {
-            let marks: Marks = match &node.kind {
-                NodeKind::Fetch(fetch) => match fetch {
-                    Fetch::Place(place) => check.marks(*place, start, count),
-                    Fetch::Uniform(reg) => check.uniform(*reg, count),
-                    Fetch::Strided { place, extents, strides, first } => {
-                        let first = first.map_or(0, |reg| self.memory.registers[reg.0 as usize] as isize);
-                        check.marks(*place, 0, usize::MAX).map(|source| {
-                            let mut marks = vec![0; count];
-                            walk(extents, strides, start, count, |at, run, offset, stride| {
-                                for k in 0..run {
-                                    let index = offset + first + k as isize * stride;
-                                    marks[at + k] = usize::try_from(index).ok().and_then(|i| source.get(i)).copied().unwrap_or(0);
-                                }
-                            });
-                            marks
-                        })
-                    }
-                    Fetch::Counting { .. } | Fetch::Param(_) => None,
-                    Fetch::View(access) => {
-                        let marks = match &frame.windows[window] {
-                            Some(window) => view_marks(check, window, access, start, count)?,
-                            None => None,
-                        };
-                        window += 1;
-                        marks
-                    }
-                },
-                NodeKind::Op(op, src) => {
-                    let sources: Vec<&Marks> = src.iter().map(|&s| &frame.marks[s as usize]).collect();
-                    if sources.iter().all(|marks| marks.is_none()) {
-                        None
-                    } else {
-                        let of = |marks: &Marks, k: usize| marks.as_ref().map_or(0, |marks| marks[k]);
-                        let condition = matches!(op, LaneOp::Select(_)).then(|| frame.strips[src[0] as usize]);
-                        let combined = (0..count)
-                            .map(|k| match condition {
-                                Some(condition) => {
-                                    // SAFETY: the condition's strip holds `count` truth values.
-                                    let taken = if unsafe { *condition.add(k) } != 0 { 1 } else { 2 };
-                                    of(sources[0], k).max(of(sources[taken], k))
-                                }
-                                None => sources.iter().map(|marks| of(marks, k)).max().unwrap_or(0),
-                            })
-                            .collect();
-                        Some(combined)
-                    }
-                }
-                NodeKind::Load { addresses, mask, padding, .. } => {
-                    // SAFETY: strips hold `count` elements.
-                    let (list, active) = unsafe {
-                        let list = std::slice::from_raw_parts(frame.strips[*addresses as usize].cast::<u64>(), count);
-                        let active = mask.map(|m| std::slice::from_raw_parts(frame.strips[m as usize], count));
-                        (list, active)
-                    };
-                    let mut marks = vec![0; count];
-                    for k in 0..count {
-                        check.element(&frame.marks[mask.unwrap_or(*addresses) as usize], k, node.span, "an address or mask")?;
-                        if active.is_none_or(|active| active[k] != 0) {
-                            check.element(&frame.marks[*addresses as usize], k, node.span, "an address or mask")?;
-                            marks[k] = check.touch(Kind::Read, list[k], node.bytes as usize, node.span)?;
-                        } else {
-                            marks[k] = match padding {
-                                Some(p) => frame.marks[*p as usize].as_ref().map_or(0, |marks| marks[k]),
-                                None => check.padding(node.span),
-                            };
-                        }
-                    }
-                    marks.iter().any(|&mark| mark != 0).then_some(marks)
-                }
-            };
-            frame.marks[i] = marks;
-        }
-        let mut target = 0;
-        for sink in &group.sinks {
-            match sink {
-                Sink::Place { node, place } => check.set_marks(*place, start, count, frame.marks[*node as usize].as_deref()),
-                Sink::View { node, access } => {
-                    if let Some(window) = &frame.targets[target] {
-                        let marks = &frame.marks[*node as usize];
-                        let kind = if access.strong { Kind::Atomic } else { Kind::Write };
-                        let mut result = Ok(());
-                        each_element(window, start, count, |k, place| {
-                            if result.is_ok() {
-                                if let Some((address, bytes)) = place {
-                                    result = check
-                                        .element(marks, k, access.span, "this store")
-                                        .and_then(|()| check.touch(kind, address, bytes, access.span).map(|_| ()));
-                                }
-                            }
-                        });
-                        result?;
-                    }
-                    target += 1;
-                }
-                Sink::Scatter { addresses, value, mask, span, strong, .. } => {
-                    let kind = if *strong { Kind::Atomic } else { Kind::Write };
-                    let bytes = group.nodes[*value as usize].bytes as usize;
-                    // SAFETY: strips hold `count` elements.
-                    let (list, active) = unsafe {
-                        let list = std::slice::from_raw_parts(frame.strips[*addresses as usize].cast::<u64>(), count);
-                        let active = mask.map(|m| std::slice::from_raw_parts(frame.strips[m as usize], count));
-                        (list, active)
-                    };
-                    for k in 0..count {
-                        if let Some(mask) = mask {
-                            check.element(&frame.marks[*mask as usize], k, *span, "a mask")?;
-                        }
-                        if active.is_none_or(|active| active[k] != 0) {
-                            check.element(&frame.marks[*addresses as usize], k, *span, "an address")?;
-                            check.element(&frame.marks[*value as usize], k, *span, "this store")?;
-                            check.touch(kind, list[k], bytes, *span)?;
-                        }
-                    }
-                }
-                Sink::Reduce { node, extents: [_, middle, inner], place, .. } => {
-                    if let Some(marks) = &frame.marks[*node as usize] {
-                        for (k, &mark) in marks.iter().enumerate() {
-                            let index = start + k;
-                            check.raise(*place, index / (middle * inner) * inner + index % inner, mark);
-                        }
-                    }
-                }
-                Sink::Assert { node, span, .. } => {
-                    for k in 0..count {
-                        check.element(&frame.marks[*node as usize], k, *span, "an assertion")?;
-                    }
-                }
-                Sink::Param { .. } | Sink::Assume { .. } | Sink::ShiftCount { .. } => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Calls `visit` with each element of the strip and where its bytes stand, `None` outside the array.
-pub(super) fn each_element(window: &Window, start: usize, count: usize, mut visit: impl FnMut(usize, Option<(u64, usize)>)) {
-    window.segments(start, count, |segment| {
-        for k in 0..segment.len {
-            let place = segment.from.map(|from| match window.packing {
-                None => ((from + k as i64 * segment.stride * window.bytes as i64) as u64, window.bytes),
-                Some(packing) => {
-                    let bit = (from + k as i64 * segment.stride) * i64::from(packing.bits());
-                    ((window.base as i64 + bit.div_euclid(8)) as u64, 1)
-                }
-            });
-            visit(segment.at + k, place);
-        }
-    });
-}
-
-fn view_marks(check: &mut crate::check::Check, window: &Window, access: &Access, start: usize, count: usize) -> Ran<Marks> {
-    let mut marks = vec![0; count];
-    let mut result = Ok(());
-    each_element(window, start, count, |k, place| match place {
-        None if window.undetermined => marks[k] = check.padding(access.span),
-        None => {}
-        Some((address, bytes)) => match check.touch(Kind::Read, address, bytes, access.span) {
-            Ok(mark) => marks[k] = mark,
-            Err(fault) if result.is_ok() => result = Err(fault),
-            Err(_) => {}
-        },
-    });
-    result?;
-    Ok(marks.iter().any(|&mark| mark != 0).then_some(marks))
 }
 
 fn is_uniform(node: &Node) -> bool {
@@ -547,7 +452,13 @@ fn is_uniform(node: &Node) -> bool {
 }
 
 /// Walks elements `start..start + count` of a strided tile: `visit(at, run, offset, stride)` for each run along the last axis.
-fn walk(extents: &[usize], strides: &[isize], start: usize, count: usize, mut visit: impl FnMut(usize, usize, isize, isize)) {
+pub(super) fn walk(
+    extents: &[usize],
+    strides: &[isize],
+    start: usize,
+    count: usize,
+    mut visit: impl FnMut(usize, usize, isize, isize),
+) {
     let rank = extents.len();
     let (extent, stride) = (extents[rank - 1], strides[rank - 1]);
     let mut at = 0;

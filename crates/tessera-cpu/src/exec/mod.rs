@@ -2,6 +2,7 @@
 
 mod atomic;
 mod group;
+mod marks;
 mod memory;
 mod mma;
 pub(crate) use mma::operand_type;

@@ -1,6 +1,6 @@
 //! A Tile function made ready, and its launches.
 
-use tessera_ir::attrs::{CacheHint, Combine, MemoryOrder, Overflow, Rounding, Signedness};
+use tessera_ir::attrs::{AtomicMode, CacheHint, Combine, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::fragment;
 use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
@@ -143,129 +143,251 @@ pub(super) fn mask_position(kind: &ScheduleOp) -> Option<usize> {
 }
 
 /// The operation that the Schedule executor does for this one; `None` where lock-step does it itself.
-fn single<'f>(func: &'f Func, data: &OpData, threads: usize) -> Option<Single<'f>> {
-    let lanes = |elem: Elem| TileType { shape: Shape::from_slice(&[threads as u32]), elem };
-    let vector = |elem: Elem| Operand::Tile(lanes(elem));
-    let made = |kind: ScheduleOp, groups: Vec<Vec<Operand>>, results: Vec<Type>| {
-        Some(Single { kind, groups, results, region: None, span: data.span })
-    };
+fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single<'f>> {
+    let of = Substitute { func, data, threads };
     match &data.kind {
         OpKind::Graph(_) => None,
-        OpKind::Schedule(kind) => schedule(func, data, kind, &lanes),
+        OpKind::Schedule(kind) => of.schedule(kind),
         OpKind::Tile(kind) => match kind {
-            TileOp::WarpReduce { combine, signedness, .. } => {
-                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
-                let float = elem.num().is_some_and(DType::is_float);
-                let (overflow, signedness, rounding) = (Overflow::Wraps, *signedness, Rounding::NearestEven);
-                let kind = match (combine, float) {
-                    (Combine::Sum, true) => ScheduleOp::AddF { rounding, flush_to_zero: false },
-                    (Combine::Prod, true) => ScheduleOp::MulF { rounding, flush_to_zero: false },
-                    (Combine::Max, true) => ScheduleOp::MaxF { propagate_nan: false, flush_to_zero: false },
-                    (Combine::Min, true) => ScheduleOp::MinF { propagate_nan: false, flush_to_zero: false },
-                    (Combine::Sum, false) => ScheduleOp::AddI { overflow },
-                    (Combine::Prod, false) => ScheduleOp::MulI { overflow },
-                    (Combine::Max, false) => ScheduleOp::MaxI { signedness },
-                    (Combine::Min, false) => ScheduleOp::MinI { signedness },
-                };
-                made(kind, vec![vec![vector(elem)], vec![vector(elem)]], vec![Type::Tile(lanes(elem))])
-            }
-            TileOp::MmaFragment { lhs_signedness, rhs_signedness } => {
-                let matrix = |position: usize| {
-                    let elem = micro::scalar_elem(func.ty(*data.group(position).first()?))?;
-                    Some(TileType { shape: Shape::from_slice(&[fragment::SIDE, fragment::SIDE]), elem })
-                };
-                let (lhs, rhs, acc) = (matrix(0)?, matrix(1)?, matrix(2)?);
-                let kind = match acc.elem.num()?.is_float() {
-                    true => ScheduleOp::MmaF { fast_acc: false },
-                    false => ScheduleOp::MmaI { lhs_signedness: *lhs_signedness, rhs_signedness: *rhs_signedness },
-                };
-                let result = Type::Tile(acc.clone());
-                made(kind, [lhs, rhs, acc].map(|tile| vec![Operand::Tile(tile)]).into(), vec![result])
-            }
-            TileOp::AtomicElement { mode } => {
-                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
-                let kind = ScheduleOp::AtomicRmwTko {
-                    order: MemoryOrder::Relaxed,
-                    scope: tessera_ir::attrs::MemoryScope::Block,
-                    mode: *mode,
-                };
-                let groups =
-                    vec![vec![vector(Elem::Ptr(elem.num()?))], vec![vector(elem)], vec![vector(Elem::Num(DType::B1))], vec![]];
-                made(kind, groups, vec![Type::Tile(lanes(elem)), Type::Token])
-            }
-            TileOp::AtomicCasElement {} => {
-                let elem = micro::scalar_elem(func.ty(data.one(0)))?;
-                let scope = tessera_ir::attrs::MemoryScope::Block;
-                let kind = ScheduleOp::AtomicCasTko { order: MemoryOrder::Relaxed, scope };
-                let groups = vec![
-                    vec![vector(Elem::Ptr(elem.num()?))],
-                    vec![vector(elem)],
-                    vec![vector(elem)],
-                    vec![vector(Elem::Num(DType::B1))],
-                    vec![],
-                ];
-                made(kind, groups, vec![Type::Tile(lanes(elem)), Type::Token])
-            }
-            TileOp::CopyAsync { .. } | TileOp::TmaLoad {} => {
-                let Type::TileView(view) = func.ty(data.one(0)) else { return None };
-                let mut view = view.clone();
-                if matches!(kind, TileOp::TmaLoad {}) {
-                    view.padding = Padding::Zero;
-                }
-                let tile = TileType { shape: view.tile.clone(), elem: Elem::Num(view.tensor.elem) };
-                let index = data.group(1).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
-                let order = MemoryOrder::Weak;
-                let kind = ScheduleOp::LoadViewTko {
-                    order,
-                    scope: None,
-                    latency: None,
-                    allow_tma: None,
-                    inbounds: false,
-                    cache: CacheHint::Normal,
-                };
-                let groups = vec![vec![Operand::View(Type::TileView(view))], index, vec![]];
-                made(kind, groups, vec![Type::Tile(tile), Type::Token])
-            }
-            TileOp::TmaStore {} => {
-                let tile = func.ty(data.one(0)).as_shared()?.tile();
-                let index = data.group(2).iter().map(|&value| whole(func.ty(value))).collect::<Option<_>>()?;
-                let order = MemoryOrder::Weak;
-                let kind = ScheduleOp::StoreViewTko {
-                    order,
-                    scope: None,
-                    latency: None,
-                    allow_tma: None,
-                    inbounds: false,
-                    cache: CacheHint::Normal,
-                };
-                let groups = vec![vec![Operand::Tile(tile)], vec![whole(func.ty(data.one(1)))?], index, vec![]];
-                made(kind, groups, vec![Type::Token])
-            }
-            TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. } => {
-                let (fast_acc, lhs_signedness, rhs_signedness) = match kind {
-                    TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
-                    | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => (*fast_acc, *lhs_signedness, *rhs_signedness),
-                    TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => (false, *lhs_signedness, *rhs_signedness),
-                    _ => (false, Signedness::Signed, Signedness::Signed),
-                };
-                let factor = |value: Value| match func.ty(value) {
-                    Type::Shared(shared) => Some(shared.tile()),
-                    ty => ty.as_tile().cloned(),
-                };
-                let (lhs, rhs) = (factor(data.one(0))?, factor(data.one(1))?);
-                let acc = match func.ty(data.one(2)) {
-                    Type::InFlight(flying) => flying.tile.clone(),
-                    ty => ty.as_tile()?.clone(),
-                };
-                let kind = match acc.elem.num()?.is_float() {
-                    true => ScheduleOp::MmaF { fast_acc },
-                    false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
-                };
-                let result = Type::Tile(acc.clone());
-                made(kind, vec![vec![Operand::Tile(lhs)], vec![Operand::Tile(rhs)], vec![Operand::Tile(acc)]], vec![result])
-            }
-            _ => None,
+            TileOp::WarpReduce { combine, signedness, .. } => of.warp_reduce(*combine, *signedness),
+            TileOp::MmaFragment { lhs_signedness, rhs_signedness } => of.mma_fragment(*lhs_signedness, *rhs_signedness),
+            TileOp::AtomicElement { mode } => of.atomic(*mode),
+            TileOp::AtomicCasElement {} => of.compare_and_swap(),
+            TileOp::CopyAsync { .. } => of.load(None),
+            TileOp::TmaLoad {} => of.load(Some(Padding::Zero)),
+            TileOp::TmaStore {} => of.store(),
+            TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
+            | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => of.mma(*fast_acc, *lhs_signedness, *rhs_signedness),
+            TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => of.mma(false, *lhs_signedness, *rhs_signedness),
+            TileOp::WgmmaPromoted { .. } => of.mma(false, Signedness::Signed, Signedness::Signed),
+            TileOp::ThreadId {}
+            | TileOp::LaneId {}
+            | TileOp::WarpId {}
+            | TileOp::ConvertLayout {}
+            | TileOp::AllocShared { .. }
+            | TileOp::AllocRegister {}
+            | TileOp::SliceShared {}
+            | TileOp::SubviewShared { .. }
+            | TileOp::TransposeShared { .. }
+            | TileOp::LoadShared {}
+            | TileOp::StoreShared { .. }
+            | TileOp::CopyShared {}
+            | TileOp::LoadElement {}
+            | TileOp::StoreElement {}
+            | TileOp::LoadVector { .. }
+            | TileOp::StoreVector { .. }
+            | TileOp::Prefetch {}
+            | TileOp::Shuffle { .. }
+            | TileOp::Barrier {}
+            | TileOp::NamedBarrier { .. }
+            | TileOp::NamedArrive { .. }
+            | TileOp::CopyAsyncElement { .. }
+            | TileOp::CommitGroup {}
+            | TileOp::WaitGroup { .. }
+            | TileOp::Ring { .. }
+            | TileOp::RingStart {}
+            | TileOp::Advance {}
+            | TileOp::Acquire {}
+            | TileOp::Commit {}
+            | TileOp::Wait {}
+            | TileOp::Release {}
+            | TileOp::Slot { .. }
+            | TileOp::TmaStoreWait { .. }
+            | TileOp::WgmmaWait { .. }
+            | TileOp::Role { .. }
+            | TileOp::FenceAsync {}
+            | TileOp::Mark { .. } => None,
         },
+    }
+}
+
+/// An operation that the Schedule executor is to do, by an operation on vectors of all threads or for the whole block.
+struct Substitute<'f> {
+    func: &'f Func,
+    data: &'f OpData,
+    threads: usize,
+}
+
+impl<'f> Substitute<'f> {
+    /// One element a thread.
+    fn lanes(&self, elem: Elem) -> TileType {
+        TileType { shape: Shape::from_slice(&[self.threads as u32]), elem }
+    }
+
+    fn vector(&self, elem: Elem) -> Operand {
+        Operand::Tile(self.lanes(elem))
+    }
+
+    fn made(&self, kind: ScheduleOp, groups: Vec<Vec<Operand>>, results: Vec<Type>) -> Option<Single<'f>> {
+        Some(Single { kind, groups, results, region: None, span: self.data.span })
+    }
+
+    fn warp_reduce(&self, combine: Combine, signedness: Signedness) -> Option<Single<'f>> {
+        let elem = micro::scalar_elem(self.func.ty(self.data.one(0)))?;
+        let float = elem.num().is_some_and(DType::is_float);
+        let (overflow, rounding) = (Overflow::Wraps, Rounding::NearestEven);
+        let kind = match (combine, float) {
+            (Combine::Sum, true) => ScheduleOp::AddF { rounding, flush_to_zero: false },
+            (Combine::Prod, true) => ScheduleOp::MulF { rounding, flush_to_zero: false },
+            (Combine::Max, true) => ScheduleOp::MaxF { propagate_nan: false, flush_to_zero: false },
+            (Combine::Min, true) => ScheduleOp::MinF { propagate_nan: false, flush_to_zero: false },
+            (Combine::Sum, false) => ScheduleOp::AddI { overflow },
+            (Combine::Prod, false) => ScheduleOp::MulI { overflow },
+            (Combine::Max, false) => ScheduleOp::MaxI { signedness },
+            (Combine::Min, false) => ScheduleOp::MinI { signedness },
+        };
+        self.made(kind, vec![vec![self.vector(elem)], vec![self.vector(elem)]], vec![Type::Tile(self.lanes(elem))])
+    }
+
+    fn mma_fragment(&self, lhs_signedness: Signedness, rhs_signedness: Signedness) -> Option<Single<'f>> {
+        let matrix = |position: usize| {
+            let elem = micro::scalar_elem(self.func.ty(*self.data.group(position).first()?))?;
+            Some(TileType { shape: Shape::from_slice(&[fragment::SIDE, fragment::SIDE]), elem })
+        };
+        let (lhs, rhs, acc) = (matrix(0)?, matrix(1)?, matrix(2)?);
+        let kind = match acc.elem.num()?.is_float() {
+            true => ScheduleOp::MmaF { fast_acc: false },
+            false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
+        };
+        let result = Type::Tile(acc.clone());
+        self.made(kind, [lhs, rhs, acc].map(|tile| vec![Operand::Tile(tile)]).into(), vec![result])
+    }
+
+    fn atomic(&self, mode: AtomicMode) -> Option<Single<'f>> {
+        let elem = micro::scalar_elem(self.func.ty(self.data.one(0)))?;
+        let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::Relaxed, scope: tessera_ir::attrs::MemoryScope::Block, mode };
+        let groups = vec![
+            vec![self.vector(Elem::Ptr(elem.num()?))],
+            vec![self.vector(elem)],
+            vec![self.vector(Elem::Num(DType::B1))],
+            vec![],
+        ];
+        self.made(kind, groups, vec![Type::Tile(self.lanes(elem)), Type::Token])
+    }
+
+    fn compare_and_swap(&self) -> Option<Single<'f>> {
+        let elem = micro::scalar_elem(self.func.ty(self.data.one(0)))?;
+        let scope = tessera_ir::attrs::MemoryScope::Block;
+        let kind = ScheduleOp::AtomicCasTko { order: MemoryOrder::Relaxed, scope };
+        let groups = vec![
+            vec![self.vector(Elem::Ptr(elem.num()?))],
+            vec![self.vector(elem)],
+            vec![self.vector(elem)],
+            vec![self.vector(Elem::Num(DType::B1))],
+            vec![],
+        ];
+        self.made(kind, groups, vec![Type::Tile(self.lanes(elem)), Type::Token])
+    }
+
+    /// A tile of a view, with another padding where one is given.
+    fn load(&self, padding: Option<Padding>) -> Option<Single<'f>> {
+        let Type::TileView(view) = self.func.ty(self.data.one(0)) else { return None };
+        let mut view = view.clone();
+        if let Some(padding) = padding {
+            view.padding = padding;
+        }
+        let tile = TileType { shape: view.tile.clone(), elem: Elem::Num(view.tensor.elem) };
+        let index = self.data.group(1).iter().map(|&value| whole(self.func.ty(value))).collect::<Option<_>>()?;
+        let order = MemoryOrder::Weak;
+        let kind = ScheduleOp::LoadViewTko {
+            order,
+            scope: None,
+            latency: None,
+            allow_tma: None,
+            inbounds: false,
+            cache: CacheHint::Normal,
+        };
+        let groups = vec![vec![Operand::View(Type::TileView(view))], index, vec![]];
+        self.made(kind, groups, vec![Type::Tile(tile), Type::Token])
+    }
+
+    fn store(&self) -> Option<Single<'f>> {
+        let tile = self.func.ty(self.data.one(0)).as_shared()?.tile();
+        let index = self.data.group(2).iter().map(|&value| whole(self.func.ty(value))).collect::<Option<_>>()?;
+        let order = MemoryOrder::Weak;
+        let kind = ScheduleOp::StoreViewTko {
+            order,
+            scope: None,
+            latency: None,
+            allow_tma: None,
+            inbounds: false,
+            cache: CacheHint::Normal,
+        };
+        let groups = vec![vec![Operand::Tile(tile)], vec![whole(self.func.ty(self.data.one(1)))?], index, vec![]];
+        self.made(kind, groups, vec![Type::Token])
+    }
+
+    fn mma(&self, fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness) -> Option<Single<'f>> {
+        let factor = |value: Value| match self.func.ty(value) {
+            Type::Shared(shared) => Some(shared.tile()),
+            ty => ty.as_tile().cloned(),
+        };
+        let (lhs, rhs) = (factor(self.data.one(0))?, factor(self.data.one(1))?);
+        let acc = match self.func.ty(self.data.one(2)) {
+            Type::InFlight(flying) => flying.tile.clone(),
+            ty => ty.as_tile()?.clone(),
+        };
+        let kind = match acc.elem.num()?.is_float() {
+            true => ScheduleOp::MmaF { fast_acc },
+            false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
+        };
+        let result = Type::Tile(acc.clone());
+        self.made(kind, vec![vec![Operand::Tile(lhs)], vec![Operand::Tile(rhs)], vec![Operand::Tile(acc)]], vec![result])
+    }
+
+    /// The operation itself, on vectors where it is one on scalars.
+    fn schedule(&self, kind: &ScheduleOp) -> Option<Single<'f>> {
+        let (func, data) = (self.func, self.data);
+        let is_lanes = is_lanes(func, data);
+        match kind {
+            ScheduleOp::For { .. }
+            | ScheduleOp::Loop {}
+            | ScheduleOp::If {}
+            | ScheduleOp::Yield {}
+            | ScheduleOp::Continue {}
+            | ScheduleOp::Break {}
+            | ScheduleOp::Return {}
+            | ScheduleOp::GetTileBlockId { .. }
+            | ScheduleOp::GetNumTileBlocks { .. }
+            | ScheduleOp::MakeTensorView {}
+            | ScheduleOp::MakePartitionView {}
+            | ScheduleOp::MakeStridedView {}
+            | ScheduleOp::MakeGatherScatterView {}
+            | ScheduleOp::MakeToken {}
+            | ScheduleOp::JoinTokens {}
+            | ScheduleOp::Alloca { .. }
+            | ScheduleOp::Assume { .. }
+            | ScheduleOp::GdcWaitTko {}
+            | ScheduleOp::GdcLaunchDependentsTko {} => return None,
+            ScheduleOp::Constant { .. }
+            | ScheduleOp::Reshape {}
+            | ScheduleOp::Broadcast {}
+            | ScheduleOp::Permute { .. }
+            | ScheduleOp::Extract {}
+            | ScheduleOp::Insert {}
+                if is_lanes =>
+            {
+                return None;
+            }
+            _ => {}
+        }
+        let operand = |&value: &Value| match func.ty(value) {
+            Type::Token => None,
+            ty if is_lanes => micro::scalar_elem(ty).map(|elem| Operand::Tile(self.lanes(elem))),
+            ty => whole(ty),
+        };
+        let mut groups: Vec<Vec<Operand>> =
+            (0..data.segments.len()).map(|position| data.group(position).iter().filter_map(operand).collect()).collect();
+        if let Some(position) = mask_position(kind).filter(|_| is_lanes) {
+            groups[position] = vec![Operand::Tile(self.lanes(Elem::Num(DType::B1)))];
+        }
+        let result = |&value: &Value| match func.ty(value) {
+            ty if is_lanes => micro::scalar_elem(ty).map_or_else(|| ty.clone(), |elem| Type::Tile(self.lanes(elem))),
+            ty => ty.as_tile().map_or_else(|| ty.clone(), |tile| Type::Tile(tile.clone())),
+        };
+        let region = data.regions.first().map(|&block| micro::Combine { func, block });
+        let results = data.results.iter().map(result).collect();
+        Some(Single { kind: kind.clone(), groups, results, region, span: data.span })
     }
 }
 
@@ -278,57 +400,4 @@ fn whole(ty: &Type) -> Option<Operand> {
             false => Operand::Tile(tile.clone()),
         }),
     }
-}
-
-fn schedule<'f>(func: &'f Func, data: &OpData, kind: &ScheduleOp, lanes: &dyn Fn(Elem) -> TileType) -> Option<Single<'f>> {
-    let is_lanes = is_lanes(func, data);
-    match kind {
-        ScheduleOp::For { .. }
-        | ScheduleOp::Loop {}
-        | ScheduleOp::If {}
-        | ScheduleOp::Yield {}
-        | ScheduleOp::Continue {}
-        | ScheduleOp::Break {}
-        | ScheduleOp::Return {}
-        | ScheduleOp::GetTileBlockId { .. }
-        | ScheduleOp::GetNumTileBlocks { .. }
-        | ScheduleOp::MakeTensorView {}
-        | ScheduleOp::MakePartitionView {}
-        | ScheduleOp::MakeStridedView {}
-        | ScheduleOp::MakeGatherScatterView {}
-        | ScheduleOp::MakeToken {}
-        | ScheduleOp::JoinTokens {}
-        | ScheduleOp::Alloca { .. }
-        | ScheduleOp::Assume { .. }
-        | ScheduleOp::GdcWaitTko {}
-        | ScheduleOp::GdcLaunchDependentsTko {} => return None,
-        ScheduleOp::Constant { .. }
-        | ScheduleOp::Reshape {}
-        | ScheduleOp::Broadcast {}
-        | ScheduleOp::Permute { .. }
-        | ScheduleOp::Extract {}
-        | ScheduleOp::Insert {}
-            if is_lanes =>
-        {
-            return None;
-        }
-        _ => {}
-    }
-    let operand = |&value: &Value| match func.ty(value) {
-        Type::Token => None,
-        ty if is_lanes => micro::scalar_elem(ty).map(|elem| Operand::Tile(lanes(elem))),
-        ty => whole(ty),
-    };
-    let mut groups: Vec<Vec<Operand>> =
-        (0..data.segments.len()).map(|position| data.group(position).iter().filter_map(operand).collect()).collect();
-    if let Some(position) = mask_position(kind).filter(|_| is_lanes) {
-        groups[position] = vec![Operand::Tile(lanes(Elem::Num(DType::B1)))];
-    }
-    let result = |&value: &Value| match func.ty(value) {
-        ty if is_lanes => micro::scalar_elem(ty).map_or_else(|| ty.clone(), |elem| Type::Tile(lanes(elem))),
-        ty => ty.as_tile().map_or_else(|| ty.clone(), |tile| Type::Tile(tile.clone())),
-    };
-    let region = data.regions.first().map(|&block| micro::Combine { func, block });
-    let results = data.results.iter().map(result).collect();
-    Some(Single { kind: kind.clone(), groups, results, region, span: data.span })
 }

@@ -9,7 +9,7 @@ use crate::ops::convert::{self, Conversion};
 use crate::ops::float::{self, Flags};
 use crate::ops::round::Directed;
 use crate::ops::{Map, Test, half, integer};
-use crate::program::{Connective, Op, Pred, Reg};
+use crate::program::{Carry, Connective, LogicPredicate, Op, Pred, Reg, Set};
 
 fn is_half(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2)
@@ -398,7 +398,7 @@ impl Builder<'_> {
         };
         let combine = self.connected(mods, rest.first())?;
         let to = self.destination(to, false)?;
-        self.emit(Op::Set { run: test.run, from, to, value, high, combine });
+        self.emit(Op::Set(Set { run: test.run, from, to, value, high, combine }));
         Ok(true)
     }
 
@@ -450,7 +450,7 @@ impl Builder<'_> {
             None => None,
         };
         let to = self.destination(to, wide)?;
-        self.emit(Op::Carry {
+        self.emit(Op::Carry(Carry {
             to,
             a: Reg { slot: a, wide },
             b: Reg { slot: b, wide },
@@ -460,7 +460,7 @@ impl Builder<'_> {
             signed: matches!(ty, Type::S32 | Type::S64),
             reads,
             writes: mods.has(Word::Cc),
-        });
+        }));
         Ok(true)
     }
 
@@ -473,7 +473,7 @@ impl Builder<'_> {
             other => (self.target(other)?, None),
         };
         let how = connective(mods).unwrap_or(Connective::And);
-        self.emit(Op::LogicPredicate { to, flag, from, table: *table as u32, how, with });
+        self.emit(Op::LogicPredicate(LogicPredicate { to, flag, from, table: *table as u32, how, with }));
         Ok(true)
     }
 }

@@ -31,6 +31,13 @@ pub(crate) struct Kind {
     pub(crate) scope: Scope,
 }
 
+impl Kind {
+    /// Of a load or a store.
+    pub(crate) fn plain(write: bool, order: Order, scope: Scope) -> Kind {
+        Kind { write, atomic: order != Order::Weak, updates: false, same: false, order, scope }
+    }
+}
+
 /// The addresses of an operand in every lane.
 pub(crate) fn addresses(warp: &Warp, addr: Addr) -> [u64; LANES] {
     let slot = &warp.regs[addr.base.slot as usize];

@@ -105,13 +105,13 @@ impl Cluster<'_> {
             let Some(parts) = self.gather(warp, fragment, pc, mask, members) else {
                 return Ok(Outcome::Park(Wait::Members { mask }));
             };
-            self.together(warp, &parts)?;
+            self.together(warp, &parts);
             return Ok(Outcome::Next);
         }
         // Groups that are all here: each by itself. Else they part, and wait each for its own.
         if groups.iter().all(|(members, mask)| members & warp.live & !mask == 0) {
             for &(_, mask) in &groups {
-                self.together(warp, &SmallVec::from_slice(&[Part { pc, mask }]))?;
+                self.together(warp, &SmallVec::from_slice(&[Part { pc, mask }]));
             }
             return Ok(Outcome::Next);
         }
@@ -144,111 +144,125 @@ impl Cluster<'_> {
     }
 
     /// Executes an instruction for lanes that may stand at several places of the text.
-    fn together(&mut self, warp: &mut Warp, parts: &Parts) -> Result<(), Fault> {
+    fn together(&mut self, warp: &mut Warp, parts: &Parts) {
         let program = self.launch.program;
         let op = |part: &Part| &program.code[part.pc as usize].op;
         let mask = parts.iter().fold(0, |mask, part| mask | part.mask);
         match op(&parts[0]) {
             Op::Shuffle { .. } => self.shuffle(warp, parts, mask),
-            Op::Vote { how, .. } => {
-                let (mut votes, mut unsure, mut origin) = (0, 0, None);
-                for part in parts {
-                    let Op::Vote { by, .. } = op(part) else { continue };
-                    votes |= warp.predicate(*by) & part.mask;
-                    if let Some(undefined) = &warp.undefined {
-                        let own = undefined.predicate(by.index) & part.mask;
-                        unsure |= own;
-                        if let (0.., Some(lane), None) = (own, lanes(own).next(), origin) {
-                            origin = Some(self.origin_of_predicate(undefined, Who::lane(warp, lane, part.pc), by.index, lane));
-                        }
-                    }
-                }
-                let (no, sure) = (mask & !votes, mask & !unsure);
-                let (result, decided) = match how {
-                    Vote::All => (no == 0, no & sure != 0),
-                    Vote::Any => (votes != 0, votes & sure != 0),
-                    Vote::Uniform => (no == 0 || votes == 0, no & sure != 0 && votes & sure != 0),
-                    Vote::Ballot => (false, false),
-                };
-                for part in parts {
-                    let Op::Vote { to, flag, .. } = op(part) else { continue };
-                    self.give(warp, part.mask, *to, u64::from(votes), (u64::from(unsure), origin));
-                    if let Some(flag) = flag {
-                        warp.set_predicate(*flag, part.mask, if result { FULL } else { 0 });
-                        let lanes = if unsure == 0 || decided { 0 } else { part.mask };
-                        if let Some(undefined) = &mut warp.undefined {
-                            undefined.set_predicate(*flag, part.mask, lanes, |_| origin.unwrap_or_default());
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Op::Match { all, .. } => {
-                let value_of = |part: &Part| match op(part) {
-                    Op::Match { value, .. } => *value,
-                    _ => Reg { slot: 0, wide: true },
-                };
-                let values: Vec<(usize, u64)> =
-                    parts.iter().flat_map(|part| lanes(part.mask).map(|lane| (lane, warp.value(value_of(part), lane)))).collect();
-                let (lacks, origin) = self.lack(warp, parts, |part| value_of(part).slot);
-                let bits = if lacks { 0xffff_ffff } else { 0 };
-                let same = values.iter().all(|(_, other)| *other == values[0].1);
-                for part in parts {
-                    let Op::Match { to, flag, .. } = op(part) else { continue };
-                    for lane in lanes(part.mask) {
-                        let own = warp.value(value_of(part), lane);
-                        let equal =
-                            values.iter().filter(|(_, value)| *value == own).fold(0u32, |mask, (lane, _)| mask | 1 << lane);
-                        let result = if *all { if same { mask } else { 0 } } else { equal };
-                        self.give(warp, 1 << lane, *to, u64::from(result), (bits, origin));
-                    }
-                    if let Some(flag) = flag {
-                        warp.set_predicate(*flag, part.mask, if same { FULL } else { 0 });
-                        let unsure = if lacks { part.mask } else { 0 };
-                        if let Some(undefined) = &mut warp.undefined {
-                            undefined.set_predicate(*flag, part.mask, unsure, |_| origin.unwrap_or_default());
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Op::Redux { how, signed, .. } => {
-                let value_of = |part: &Part| if let Op::Redux { value, .. } = op(part) { *value } else { 0 };
-                let values = parts.iter().flat_map(|part| lanes(part.mask).map(|lane| warp.narrow(value_of(part), lane)));
-                let result = values
-                    .reduce(|a, b| match (how, signed) {
-                        (Change::Add, _) => a.wrapping_add(b),
-                        (Change::Min, true) => (a as i32).min(b as i32) as u32,
-                        (Change::Max, true) => (a as i32).max(b as i32) as u32,
-                        (Change::Min, false) => a.min(b),
-                        (Change::Max, false) => a.max(b),
-                        (Change::And, _) => a & b,
-                        (Change::Or, _) => a | b,
-                        _ => a ^ b,
-                    })
-                    .unwrap_or(0);
-                let (lacks, origin) = self.lack(warp, parts, value_of);
-                for part in parts {
-                    let Op::Redux { to, .. } = op(part) else { continue };
-                    self.give(warp, part.mask, Some(*to), u64::from(result), (if lacks { 0xffff_ffff } else { 0 }, origin));
-                }
-                Ok(())
-            }
-            Op::Elect { .. } => {
-                let leader = mask.trailing_zeros();
-                for part in parts {
-                    let Op::Elect { to, flag, .. } = op(part) else { continue };
-                    self.give(warp, part.mask, *to, u64::from(leader), (0, None));
-                    if let Some(flag) = flag {
-                        warp.set_predicate(*flag, part.mask, 1 << leader);
-                    }
-                }
-                Ok(())
-            }
+            Op::Vote { how, .. } => self.vote(warp, parts, mask, *how),
+            Op::Match { all, .. } => self.match_values(warp, parts, mask, *all),
+            Op::Redux { how, signed, .. } => self.reduce(warp, parts, *how, *signed),
+            Op::Elect { .. } => self.elect(warp, parts, mask),
             _ => {
                 self.progress += 1;
                 self.join_lanes(warp, mask);
-                Ok(())
+            }
+        }
+    }
+
+    /// What all lanes know of a predicate of each.
+    fn vote(&mut self, warp: &mut Warp, parts: &Parts, mask: u32, how: Vote) {
+        let program = self.launch.program;
+        let op = |part: &Part| &program.code[part.pc as usize].op;
+        let (mut votes, mut unsure, mut origin) = (0, 0, None);
+        for part in parts {
+            let Op::Vote { by, .. } = op(part) else { continue };
+            votes |= warp.predicate(*by) & part.mask;
+            if let Some(undefined) = &warp.undefined {
+                let own = undefined.predicate(by.index) & part.mask;
+                unsure |= own;
+                if let (0.., Some(lane), None) = (own, lanes(own).next(), origin) {
+                    origin = Some(self.origin_of_predicate(undefined, Who::lane(warp, lane, part.pc), by.index, lane));
+                }
+            }
+        }
+        let (no, sure) = (mask & !votes, mask & !unsure);
+        let (result, decided) = match how {
+            Vote::All => (no == 0, no & sure != 0),
+            Vote::Any => (votes != 0, votes & sure != 0),
+            Vote::Uniform => (no == 0 || votes == 0, no & sure != 0 && votes & sure != 0),
+            Vote::Ballot => (false, false),
+        };
+        for part in parts {
+            let Op::Vote { to, flag, .. } = op(part) else { continue };
+            self.give(warp, part.mask, *to, u64::from(votes), (u64::from(unsure), origin));
+            if let Some(flag) = flag {
+                warp.set_predicate(*flag, part.mask, if result { FULL } else { 0 });
+                let lanes = if unsure == 0 || decided { 0 } else { part.mask };
+                if let Some(undefined) = &mut warp.undefined {
+                    undefined.set_predicate(*flag, part.mask, lanes, |_| origin.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Which lanes hold the same value as each, or whether all do.
+    fn match_values(&mut self, warp: &mut Warp, parts: &Parts, mask: u32, all: bool) {
+        let program = self.launch.program;
+        let op = |part: &Part| &program.code[part.pc as usize].op;
+        let value_of = |part: &Part| match op(part) {
+            Op::Match { value, .. } => *value,
+            _ => Reg { slot: 0, wide: true },
+        };
+        let values: Vec<(usize, u64)> =
+            parts.iter().flat_map(|part| lanes(part.mask).map(|lane| (lane, warp.value(value_of(part), lane)))).collect();
+        let (lacks, origin) = self.lack(warp, parts, |part| value_of(part).slot);
+        let bits = if lacks { 0xffff_ffff } else { 0 };
+        let same = values.iter().all(|(_, other)| *other == values[0].1);
+        for part in parts {
+            let Op::Match { to, flag, .. } = op(part) else { continue };
+            for lane in lanes(part.mask) {
+                let own = warp.value(value_of(part), lane);
+                let equal = values.iter().filter(|(_, value)| *value == own).fold(0u32, |mask, (lane, _)| mask | 1 << lane);
+                let result = if all { if same { mask } else { 0 } } else { equal };
+                self.give(warp, 1 << lane, *to, u64::from(result), (bits, origin));
+            }
+            if let Some(flag) = flag {
+                warp.set_predicate(*flag, part.mask, if same { FULL } else { 0 });
+                let unsure = if lacks { part.mask } else { 0 };
+                if let Some(undefined) = &mut warp.undefined {
+                    undefined.set_predicate(*flag, part.mask, unsure, |_| origin.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// One value of those of all lanes.
+    fn reduce(&mut self, warp: &mut Warp, parts: &Parts, how: Change, signed: bool) {
+        let program = self.launch.program;
+        let op = |part: &Part| &program.code[part.pc as usize].op;
+        let value_of = |part: &Part| if let Op::Redux { value, .. } = op(part) { *value } else { 0 };
+        let values = parts.iter().flat_map(|part| lanes(part.mask).map(|lane| warp.narrow(value_of(part), lane)));
+        let result = values
+            .reduce(|a, b| match (how, signed) {
+                (Change::Add, _) => a.wrapping_add(b),
+                (Change::Min, true) => (a as i32).min(b as i32) as u32,
+                (Change::Max, true) => (a as i32).max(b as i32) as u32,
+                (Change::Min, false) => a.min(b),
+                (Change::Max, false) => a.max(b),
+                (Change::And, _) => a & b,
+                (Change::Or, _) => a | b,
+                _ => a ^ b,
+            })
+            .unwrap_or(0);
+        let (lacks, origin) = self.lack(warp, parts, value_of);
+        for part in parts {
+            let Op::Redux { to, .. } = op(part) else { continue };
+            self.give(warp, part.mask, Some(*to), u64::from(result), (if lacks { 0xffff_ffff } else { 0 }, origin));
+        }
+    }
+
+    /// The first of the lanes.
+    fn elect(&mut self, warp: &mut Warp, parts: &Parts, mask: u32) {
+        let program = self.launch.program;
+        let op = |part: &Part| &program.code[part.pc as usize].op;
+        let leader = mask.trailing_zeros();
+        for part in parts {
+            let Op::Elect { to, flag, .. } = op(part) else { continue };
+            self.give(warp, part.mask, *to, u64::from(leader), (0, None));
+            if let Some(flag) = flag {
+                warp.set_predicate(*flag, part.mask, 1 << leader);
             }
         }
     }
@@ -275,7 +289,7 @@ impl Cluster<'_> {
         (true, Some(self.origin_of(undefined, Who::lane(warp, lane, pc), slot, lane)))
     }
 
-    fn shuffle(&mut self, warp: &mut Warp, parts: &Parts, mask: u32) -> Result<(), Fault> {
+    fn shuffle(&mut self, warp: &mut Warp, parts: &Parts, mask: u32) {
         let program = self.launch.program;
         // What each lane offers.
         let (mut source, mut bits, mut sources) = (Slot::ZERO, Slot::ZERO, [Sources::NONE; LANES]);
@@ -325,6 +339,5 @@ impl Cluster<'_> {
                 }
             }
         }
-        Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod barrier;
 mod call;
 mod collective;
 mod diverge;
+mod lanewise;
 pub(crate) mod matrix;
 mod print;
 mod quad_pairs;

@@ -4,10 +4,11 @@ use smallvec::SmallVec;
 use tessera_ptx::Special;
 
 use super::access::Kind;
+use super::lanewise::connect;
 use super::{Cluster, Fault, Fragment, Wait, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::lanes;
-use crate::program::{Connective, LOCAL_WINDOW, NOWHERE, Op, Order, PARAM_WINDOW, Pred, RANK_SHIFT, Reg, SHARED_WINDOW, Space};
+use crate::program::{NOWHERE, Op, Order, Pred, RANK_SHIFT, Reg};
 
 /// What becomes of a fragment behind an operation.
 pub(super) enum Outcome {
@@ -20,6 +21,9 @@ pub(super) enum Outcome {
     Parted,
 }
 
+/// Places in the code, each with the lanes that go there.
+type Ways = SmallVec<[(u32, u32); 8]>;
+
 /// A fault and the operation that caused it.
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
@@ -30,11 +34,6 @@ impl Warp {
     pub(super) fn predicate(&self, pred: Pred) -> u32 {
         let lanes = self.predicates[pred.index as usize];
         if pred.negated { !lanes } else { lanes }
-    }
-
-    /// A condition, joined with a predicate where the instruction says so.
-    fn combined(&self, holds: u32, with: Option<(Connective, Pred)>) -> u32 {
-        with.map_or(holds, |(how, with)| connect(how, holds, self.predicate(with)))
     }
 
     pub(super) fn set_predicate(&mut self, index: u32, mask: u32, value: u32) {
@@ -52,6 +51,36 @@ impl Warp {
 
     pub(super) fn set(&mut self, reg: Reg, lane: usize, value: u64) {
         self.regs[reg.slot as usize].set(reg.wide, lane, value);
+    }
+
+    /// Notes how a fragment goes on that does not go on at once.
+    fn stop(&mut self, fragment: usize, pc: u32, outcome: Outcome) {
+        match outcome {
+            Outcome::Next | Outcome::Yield => self.fragments[fragment].pc = pc + 1,
+            Outcome::Park(wait) => self.fragments[fragment].wait = wait,
+            Outcome::Parted => {}
+        }
+    }
+
+    /// Where a branch by a table sends lanes: each place with its lanes, those of a fragment that do not branch too.
+    fn targets(&self, pc: u32, mask: u32, active: u32, index: u32, targets: &[u32]) -> Result<Ways, Fault> {
+        let mut ways = Ways::new();
+        let mut add = |to: u32, lanes: u32| match ways.iter_mut().find(|(pc, _)| *pc == to) {
+            Some((_, mask)) => *mask |= lanes,
+            None => ways.push((to, lanes)),
+        };
+        for lane in lanes(active) {
+            let at = self.narrow(index, lane);
+            let Some(&target) = targets.get(at as usize) else {
+                let message = format!("branch {at} of {}", targets.len());
+                return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
+            };
+            add(target, 1 << lane);
+        }
+        if mask & !active != 0 {
+            add(pc + 1, mask & !active);
+        }
+        Ok(ways)
     }
 }
 
@@ -109,39 +138,15 @@ impl Cluster<'_> {
             let at = pc;
             match &inst.op {
                 Op::Map { run, to, from } => {
-                    let regs = &warp.regs;
-                    let operands =
-                        [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
-                    (run.call)(&mut warp.result, &operands);
-                    warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
+                    warp.map(active, run, *to, *from);
                     pc += 1;
                 }
                 Op::Test { run, from, to, other, combine } => {
-                    let regs = &warp.regs;
-                    let operands =
-                        [&regs[from[0] as usize], &regs[from[1] as usize], &regs[from[2] as usize], &regs[from[3] as usize]];
-                    let holds = (run.call)(&operands);
-                    let (yes, no) = match combine {
-                        None => (holds, !holds),
-                        Some((how, with)) => {
-                            let with = warp.predicate(*with);
-                            (connect(*how, holds, with), connect(*how, !holds, with))
-                        }
-                    };
-                    if let Some(to) = to {
-                        warp.set_predicate(*to, active, yes);
-                    }
-                    if let Some(other) = other {
-                        warp.set_predicate(*other, active, no);
-                    }
+                    warp.test(active, run, *from, [*to, *other], *combine);
                     pc += 1;
                 }
                 Op::Select { to, a, b, by } => {
-                    let by = warp.predicate(*by);
-                    warp.result = warp.regs[*b as usize];
-                    let chosen = warp.regs[*a as usize];
-                    warp.result.take(&chosen, to.wide, by);
-                    warp.regs[to.slot as usize].take(&warp.result, to.wide, active);
+                    warp.select(active, *to, [*a, *b], *by);
                     pc += 1;
                 }
                 Op::Branch { target, join: meets } => {
@@ -153,48 +158,24 @@ impl Cluster<'_> {
                     break Ok(());
                 }
                 Op::BranchTo { index, targets, join: meets } => {
-                    let mut groups: SmallVec<[(u32, u32); 8]> = SmallVec::new();
-                    let mut add = |to: u32, lanes: u32| match groups.iter_mut().find(|(pc, _)| *pc == to) {
-                        Some((_, mask)) => *mask |= lanes,
-                        None => groups.push((to, lanes)),
+                    let ways = match warp.targets(pc, mask, active, *index, targets) {
+                        Ok(ways) => ways,
+                        Err(fault) => break Err(fault),
                     };
-                    let mut beyond = None;
-                    for lane in lanes(active) {
-                        match targets.get(warp.narrow(*index, lane) as usize) {
-                            Some(&target) => add(target, 1 << lane),
-                            None => drop(beyond.get_or_insert(lane)),
-                        }
-                    }
-                    if let Some(lane) = beyond {
-                        let message = format!("branch {} of {}", warp.narrow(*index, lane), targets.len());
-                        break Err(Fault::new(FindingKind::OutOfBounds, lane, message));
-                    }
-                    if mask & !active != 0 {
-                        add(pc + 1, mask & !active);
-                    }
-                    if let [(target, _)] = groups[..] {
+                    if let [(target, _)] = ways[..] {
                         pc = target;
                         continue;
                     }
-                    warp.part(fragment, &groups, *meets);
+                    warp.part(fragment, &ways, *meets);
                     break Ok(());
                 }
-                Op::Call(call) => {
-                    if let Err(fault) = self.call(warp, fragment, pc, call) {
-                        break Err(fault);
-                    }
-                    break Ok(());
-                }
+                Op::Call(call) => break self.call(warp, fragment, pc, call),
                 Op::Return => {
                     self.give_back(warp, fragment);
                     break Ok(());
                 }
                 Op::Exit => {
-                    self.progress += 1;
-                    warp.fragments[fragment].pc = pc + 1;
-                    let live = warp.live;
-                    warp.end(fragment, active);
-                    self.leave_barriers(warp, live);
+                    self.exit(warp, fragment, pc, active);
                     break Ok(());
                 }
                 Op::Nop => pc += 1,
@@ -202,15 +183,10 @@ impl Cluster<'_> {
                     warp.fragments[fragment].pc = pc;
                     match self.execute(warp, fragment, pc, active, op) {
                         Ok(Outcome::Next) => pc += 1,
-                        Ok(Outcome::Yield) => {
-                            warp.fragments[fragment].pc = pc + 1;
+                        Ok(outcome) => {
+                            warp.stop(fragment, pc, outcome);
                             break Ok(());
                         }
-                        Ok(Outcome::Park(wait)) => {
-                            warp.fragments[fragment].wait = wait;
-                            break Ok(());
-                        }
-                        Ok(Outcome::Parted) => break Ok(()),
                         Err(fault) => break Err(fault),
                     }
                 }
@@ -229,145 +205,28 @@ impl Cluster<'_> {
         match op {
             Op::Nop | Op::Map { .. } | Op::Test { .. } | Op::Select { .. } | Op::Branch { .. } | Op::Exit => {}
             Op::BranchTo { .. } | Op::Call(_) | Op::Return => {}
-            Op::TestPair { run, from, to, other, combine } => {
-                let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = run.map(|run| (run.call)(&operands)).map(|holds| warp.combined(holds, *combine));
-                for (index, holds) in [to, other].into_iter().zip(holds) {
-                    if let Some(index) = index {
-                        warp.set_predicate(*index, active, holds);
-                    }
-                }
-            }
-            Op::Set { run, from, to, value, high, combine } => {
-                let operands = from.map(|slot| &warp.regs[slot as usize]);
-                let holds = warp.combined((run.call)(&operands), *combine);
-                let high = high.map(|(run, value)| (warp.combined((run.call)(&operands), *combine), value));
-                for lane in lanes(active) {
-                    let mut result = if holds >> lane & 1 == 1 { *value } else { 0 };
-                    if let Some((holds, value)) = high
-                        && holds >> lane & 1 == 1
-                    {
-                        result |= value;
-                    }
-                    warp.set(*to, lane, u64::from(result));
-                }
-            }
-            Op::Video { video, to, from } => {
-                for lane in lanes(active) {
-                    let [a, b, c] = from.map(|slot| warp.narrow(slot, lane));
-                    warp.set(*to, lane, u64::from(video.apply(a, b, c)));
-                }
-            }
-            Op::Convert { conversion, to, from } => {
-                let source = warp.regs[from.slot as usize];
-                conversion.run(&mut warp.regs[to.slot as usize], to.wide, &source, from.wide, active);
-            }
-            Op::ConvertPair { conversion, to, high, low } => {
-                let bits = conversion.to.bits() / 2;
-                for lane in lanes(active) {
-                    let [high, low] = [high, low].map(|reg| conversion.apply(warp.value(*reg, lane)));
-                    warp.set(*to, lane, high << bits | low);
-                }
-            }
-            Op::ConvertSplit { conversion, to, from } => {
-                let (from_bits, to_bits) = (conversion.from.bits() / 2, conversion.to.bits() / 2);
-                for lane in lanes(active) {
-                    let value = warp.value(*from, lane);
-                    let [high, low] = [value >> from_bits, value].map(|code| conversion.apply(code & ((1 << from_bits) - 1)));
-                    warp.set(*to, lane, high << to_bits | low);
-                }
-            }
+            Op::TestPair { run, from, to, other, combine } => warp.test_pair(active, run, *from, [*to, *other], *combine),
+            Op::Set(set) => warp.set_where(active, set),
+            Op::Video { video, to, from } => warp.video(active, video, *to, *from),
+            Op::Convert { conversion, to, from } => warp.convert(active, conversion, *to, *from),
+            Op::ConvertPair { conversion, to, high, low } => warp.convert_pair(active, conversion, *to, [*high, *low]),
+            Op::ConvertSplit { conversion, to, from } => warp.convert_halves(active, conversion, *to, *from),
             Op::Predicate { to, how, a, b } => {
                 let value = connect(*how, warp.predicate(*a), warp.predicate(*b));
                 warp.set_predicate(*to, active, value);
             }
-            Op::LogicPredicate { to, flag, from, table, how, with } => {
-                let with = warp.predicate(*with);
-                for lane in lanes(active) {
-                    let [a, b, c] = from.map(|slot| warp.narrow(slot, lane));
-                    let value = (0..32).fold(0, |value, bit| {
-                        let row = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1);
-                        value | (table >> row & 1) << bit
-                    });
-                    if let Some(to) = to {
-                        warp.set(*to, lane, u64::from(value));
-                    }
-                    if let Some(flag) = flag {
-                        let holds = if value != 0 { 1 << lane } else { 0 };
-                        warp.set_predicate(*flag, 1 << lane, connect(*how, holds, with));
-                    }
-                }
-            }
-            Op::Unpack { to, from, bits } => {
-                let source = warp.regs[from.slot as usize];
-                let mask = if *bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
-                for (index, to) in to.iter().enumerate() {
-                    let Some(to) = to else { continue };
-                    for lane in lanes(active) {
-                        warp.set(*to, lane, source.get(from.wide, lane) >> (index as u32 * bits) & mask);
-                    }
-                }
-            }
-            Op::Pack { to, from, bits } => {
-                let mask = if *bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
-                for lane in lanes(active) {
-                    let value = from
-                        .iter()
-                        .enumerate()
-                        .fold(0, |value, (index, reg)| value | (warp.value(*reg, lane) & mask) << (index as u32 * bits));
-                    warp.set(*to, lane, value);
-                }
-            }
-            Op::Carry { to, a, b, c, subtract, high, signed, reads, writes } => {
-                let bits = if to.wide { 64 } else { 32 };
-                let mask = (1u128 << bits) - 1;
-                for lane in lanes(active) {
-                    let [x, y] = [a, b].map(|reg| u128::from(warp.value(*reg, lane)));
-                    let carry = if *reads { u128::from(warp.carry >> lane & 1) } else { 0 };
-                    let sum = match c {
-                        Some(c) => product(x, y, bits, *signed, *high) + u128::from(warp.value(*c, lane)) + carry,
-                        // A subtraction adds the complement: its flag says that nothing was borrowed. nvcc reads it by `addc`.
-                        None if *subtract => x + (!y & mask) + if *reads { carry } else { 1 },
-                        None => x + y + carry,
-                    };
-                    warp.set(*to, lane, (sum & mask) as u64);
-                    if *writes {
-                        warp.carry = (warp.carry & !(1 << lane)) | ((sum >> bits & 1) as u32) << lane;
-                    }
-                }
-            }
-            Op::Clock { to, which } => {
-                let value = match which {
-                    Special::ClockHi | Special::GlobaltimerHi => self.clock >> 32,
-                    Special::Clock | Special::GlobaltimerLo => self.clock & 0xffff_ffff,
-                    _ => self.clock,
-                };
-                self.clock += 1;
-                for lane in lanes(active) {
-                    warp.set(*to, lane, value);
-                }
-            }
+            Op::LogicPredicate(logic) => warp.logic(active, logic),
+            Op::Unpack { to, from, bits } => warp.unpack(active, to, *from, *bits),
+            Op::Pack { to, from, bits } => warp.pack(active, *to, from, *bits),
+            Op::Carry(carry) => warp.add_with_carry(active, carry),
+            Op::Clock { to, which } => self.read_clock(warp, active, *to, *which),
             Op::Load { to, bytes, signed, addr, order, scope } => {
                 warp.strong |= *order != Order::Weak;
-                let kind = Kind {
-                    write: false,
-                    atomic: *order != Order::Weak,
-                    updates: false,
-                    same: false,
-                    order: *order,
-                    scope: *scope,
-                };
+                let kind = Kind::plain(false, *order, *scope);
                 self.load(warp, active, pc, to, (*bytes, *signed), *addr, kind)?;
             }
             Op::Store { from, bytes, addr, order, scope } => {
-                let kind = Kind {
-                    write: true,
-                    atomic: *order != Order::Weak,
-                    updates: false,
-                    same: false,
-                    order: *order,
-                    scope: *scope,
-                };
+                let kind = Kind::plain(true, *order, *scope);
                 self.store(warp, active, pc, from, *bytes, *addr, kind)?;
             }
             Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
@@ -375,53 +234,10 @@ impl Cluster<'_> {
                 let kind = Kind { write: true, atomic: true, updates: true, same: false, order: *order, scope: *scope };
                 self.atomic(warp, active, pc, to, (*how, *ty), *addr, value, second, kind)?;
             }
-            Op::Generic { to, from, space, back } => {
-                let window = match space {
-                    Space::Shared | Space::Cluster => SHARED_WINDOW,
-                    Space::Local => LOCAL_WINDOW,
-                    Space::Param => PARAM_WINDOW,
-                    Space::Generic | Space::Global => 0,
-                };
-                for lane in lanes(active) {
-                    let value = warp.value(*from, lane);
-                    let value = if *back { value.wrapping_sub(window) } else { value.wrapping_add(window) };
-                    warp.set(*to, lane, value);
-                }
-            }
-            Op::IsSpace { to, from, space } => {
-                for lane in lanes(active) {
-                    let address = warp.value(*from, lane);
-                    let window = address >> 32;
-                    let inside = match space {
-                        Space::Shared => {
-                            window == SHARED_WINDOW >> 32 && (address & 0xffff_ffff) >> RANK_SHIFT == warp.rank as u64
-                        }
-                        Space::Cluster => window == SHARED_WINDOW >> 32,
-                        Space::Local => window == LOCAL_WINDOW >> 32,
-                        Space::Param => window == PARAM_WINDOW >> 32,
-                        Space::Generic | Space::Global => {
-                            ![SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW].iter().any(|start| start >> 32 == window)
-                        }
-                    };
-                    warp.set_predicate(*to, 1 << lane, if inside { 1 << lane } else { 0 });
-                }
-            }
-            Op::MapRank { to, from, rank } => {
-                for lane in lanes(active) {
-                    let rank = warp.value(*rank, lane);
-                    if rank >= self.blocks.len() as u64 {
-                        let message = format!("`mapa` asks for block {rank} of a cluster of {}", self.blocks.len());
-                        return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
-                    }
-                    let address = warp.value(*from, lane) & !(0xff << RANK_SHIFT);
-                    warp.set(*to, lane, address | rank << RANK_SHIFT);
-                }
-            }
-            Op::RankOf { to, from } => {
-                for lane in lanes(active) {
-                    warp.set(*to, lane, warp.value(*from, lane) >> RANK_SHIFT & 0xff);
-                }
-            }
+            Op::Generic { to, from, space, back } => warp.convert_address(active, *to, *from, *space, *back),
+            Op::IsSpace { to, from, space } => warp.is_in_space(active, *to, *from, *space),
+            Op::MapRank { to, from, rank } => self.map_rank(warp, active, *to, *from, *rank)?,
+            Op::RankOf { to, from } => warp.rank_of(active, *to, *from),
             Op::Sample(sample) => self.sample(warp, active, pc, sample)?,
             Op::Surface(surface) => self.surface(warp, active, pc, surface)?,
             Op::Query { to, image, what, texture } => self.query(warp, active, *to, *image, (*what, *texture))?,
@@ -474,6 +290,40 @@ impl Cluster<'_> {
         Ok(Outcome::Next)
     }
 
+    fn exit(&mut self, warp: &mut Warp, fragment: usize, pc: u32, active: u32) {
+        self.progress += 1;
+        warp.fragments[fragment].pc = pc + 1;
+        let live = warp.live;
+        warp.end(fragment, active);
+        self.leave_barriers(warp, live);
+    }
+
+    fn read_clock(&mut self, warp: &mut Warp, active: u32, to: Reg, which: Special) {
+        let value = match which {
+            Special::ClockHi | Special::GlobaltimerHi => self.clock >> 32,
+            Special::Clock | Special::GlobaltimerLo => self.clock & 0xffff_ffff,
+            _ => self.clock,
+        };
+        self.clock += 1;
+        for lane in lanes(active) {
+            warp.set(to, lane, value);
+        }
+    }
+
+    /// The same place in the shared memory of another block of the cluster.
+    fn map_rank(&self, warp: &mut Warp, active: u32, to: Reg, from: Reg, rank: Reg) -> Result<(), Fault> {
+        for lane in lanes(active) {
+            let rank = warp.value(rank, lane);
+            if rank >= self.blocks.len() as u64 {
+                let message = format!("`mapa` asks for block {rank} of a cluster of {}", self.blocks.len());
+                return Err(Fault::new(FindingKind::OutOfBounds, lane, message));
+            }
+            let address = warp.value(from, lane) & !(0xff << RANK_SHIFT);
+            warp.set(to, lane, address | rank << RANK_SHIFT);
+        }
+        Ok(())
+    }
+
     /// `setmaxnreg`: gives registers back to the block's pool, or takes some and waits until there are enough.
     fn set_registers(&mut self, warp: &mut Warp, fragment: usize, active: u32, count: u32, more: bool) -> Result<Outcome, Fault> {
         warp.fragments[fragment].woken = false;
@@ -521,24 +371,5 @@ impl Cluster<'_> {
         {
             lines.push(line);
         }
-    }
-}
-
-fn product(x: u128, y: u128, bits: u32, signed: bool, high: bool) -> u128 {
-    let mask = (1u128 << bits) - 1;
-    let product = if signed {
-        let extend = |value: u128| (value << (128 - bits)) as i128 >> (128 - bits);
-        extend(x).wrapping_mul(extend(y)) as u128
-    } else {
-        x.wrapping_mul(y)
-    };
-    if high { product >> bits & mask } else { product & mask }
-}
-
-pub(super) fn connect(how: Connective, a: u32, b: u32) -> u32 {
-    match how {
-        Connective::And => a & b,
-        Connective::Or => a | b,
-        Connective::Xor => a ^ b,
     }
 }

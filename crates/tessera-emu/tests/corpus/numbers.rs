@@ -8,6 +8,107 @@ use tessera_types::{DType, FloatFormat, Overflow, Rounding, element};
 
 use crate::machine::{Machine, Stream, each, near, wide};
 
+/// What `words` of `integers.cu` gives.
+fn words(x: u32, y: u32, z: u32) -> [u32; 24] {
+    let (p, q) = (x as i32, y as i32);
+    let low = |v: u32| v & 0xff_ffff;
+    let low_signed = |v: u32| (v << 8) as i32 >> 8;
+    let bytes = u64::from(y) << 32 | u64::from(x);
+    let permuted = (0..4).fold(0u32, |word, k| {
+        // The intrinsic leaves the selector's sign bit out.
+        word | u32::from((bytes >> (8 * (z >> (4 * k) & 7))) as u8) << (8 * k)
+    });
+    let dot = (0..4).fold(z as i32, |sum, k| sum.wrapping_add(i32::from((x >> (8 * k)) as i8) * i32::from((y >> (8 * k)) as i8)));
+    let both = u64::from(y) << 32 | u64::from(x);
+    [
+        x.wrapping_add(y.wrapping_mul(z)),
+        x / (y | 1),
+        x % (y | 1),
+        p.wrapping_div(q | 1) as u32,
+        p.wrapping_rem(q | 1) as u32,
+        x << (z & 31),
+        x >> (z & 31),
+        (p >> (z & 31)) as u32,
+        ((u64::from(x) * u64::from(y)) >> 32) as u32,
+        ((i64::from(p) * i64::from(q)) >> 32) as u32,
+        low(x).wrapping_mul(low(y)),
+        low_signed(x).wrapping_mul(low_signed(y)) as u32,
+        x.abs_diff(y).wrapping_add(z),
+        p.abs_diff(q).wrapping_add(z),
+        x.reverse_bits(),
+        x.leading_zeros(),
+        x.count_ones(),
+        if x == 0 { 0 } else { x.trailing_zeros() + 1 },
+        permuted,
+        ((both << (z & 31)) >> 32) as u32,
+        (both >> z.min(32)) as u32,
+        dot as u32,
+        (x & y) ^ (!z | x),
+        find_set(x, z & 31, (y & 7) as i32 - 3),
+    ]
+}
+
+/// What `longs` gives.
+fn longs(x: u64, y: u64) -> [u64; 14] {
+    let product = u128::from(x) * u128::from(y) + u128::from(x);
+    [
+        x.wrapping_mul(y),
+        x / (y | 1),
+        x % (y | 1),
+        (x as i64).wrapping_div((y | 1) as i64) as u64,
+        x << (y & 63),
+        (x as i64 >> (y & 63)) as u64,
+        ((u128::from(x) * u128::from(y)) >> 64) as u64,
+        ((i128::from(x as i64) * i128::from(y as i64)) >> 64) as u64,
+        product as u64,
+        (product >> 64) as u64,
+        x.reverse_bits(),
+        u64::from(x.leading_zeros()),
+        u64::from(x.count_ones()),
+        (product % 1_000_003) as u64,
+    ]
+}
+
+/// What `packed` gives.
+fn packed(a: u32, b: u32) -> [u32; 12] {
+    let (x, y) = (a.to_le_bytes(), b.to_le_bytes());
+    let bytes = |f: &dyn Fn(u8, u8) -> u8| u32::from_le_bytes([0, 1, 2, 3].map(|k| f(x[k], y[k])));
+    let halves = |f: &dyn Fn(i16, i16) -> i16| {
+        let part = |k: u32| u32::from(f((a >> k) as i16, (b >> k) as i16) as u16) << k;
+        part(0) | part(16)
+    };
+    [
+        bytes(&u8::wrapping_add),
+        bytes(&u8::wrapping_sub),
+        bytes(&u8::abs_diff),
+        bytes(&|a, b| (a as i8).max(b as i8) as u8),
+        bytes(&u8::min),
+        halves(&i16::saturating_add),
+        bytes(&|a, b| (u16::from(a) + u16::from(b)).div_ceil(2) as u8),
+        bytes(&|a, b| if a > b { 255 } else { 0 }),
+        halves(&i16::max),
+        (0..4).map(|k| u32::from(x[k].abs_diff(y[k]))).sum(),
+        bytes(&|a, _| 0u8.wrapping_sub(a)),
+        halves(&|a, b| a.max(b).max(0)),
+    ]
+}
+
+/// What `small` gives.
+fn small(a: i8, b: i16) -> [i32; 8] {
+    let (x, y) = (i32::from(a), i32::from(b));
+    let (u, v) = (i32::from(a as u8), i32::from(b as u16));
+    [
+        x * y,
+        u + v,
+        i32::from((x * y) as i8),
+        i32::from((y * y) as u16),
+        i32::from((v >> 3) as i16) / (x | 1),
+        i32::from((y / 5) as u8),
+        x.max(y),
+        (i64::from(x) << 20 >> 12) as i32,
+    ]
+}
+
 #[test]
 fn integers() {
     each(&["integers.sm_90a"], |m| {
@@ -19,43 +120,7 @@ fn integers() {
         m.run("words", 4, 64, &Params::new().pointer(at).pointer(bt).pointer(ct).pointer(out));
         for (i, got) in m.get::<u32>(out, n * 24).chunks(24).enumerate() {
             let (x, y, z) = (a[i], b[i], c[i]);
-            let (p, q) = (x as i32, y as i32);
-            let low = |v: u32| v & 0xff_ffff;
-            let low_signed = |v: u32| (v << 8) as i32 >> 8;
-            let bytes = u64::from(y) << 32 | u64::from(x);
-            let permuted = (0..4).fold(0u32, |word, k| {
-                // The intrinsic leaves the selector's sign bit out.
-                word | u32::from((bytes >> (8 * (z >> (4 * k) & 7))) as u8) << (8 * k)
-            });
-            let dot = (0..4)
-                .fold(z as i32, |sum, k| sum.wrapping_add(i32::from((x >> (8 * k)) as i8) * i32::from((y >> (8 * k)) as i8)));
-            let both = u64::from(y) << 32 | u64::from(x);
-            let wanted = [
-                x.wrapping_add(y.wrapping_mul(z)),
-                x / (y | 1),
-                x % (y | 1),
-                p.wrapping_div(q | 1) as u32,
-                p.wrapping_rem(q | 1) as u32,
-                x << (z & 31),
-                x >> (z & 31),
-                (p >> (z & 31)) as u32,
-                ((u64::from(x) * u64::from(y)) >> 32) as u32,
-                ((i64::from(p) * i64::from(q)) >> 32) as u32,
-                low(x).wrapping_mul(low(y)),
-                low_signed(x).wrapping_mul(low_signed(y)) as u32,
-                x.abs_diff(y).wrapping_add(z),
-                p.abs_diff(q).wrapping_add(z),
-                x.reverse_bits(),
-                x.leading_zeros(),
-                x.count_ones(),
-                if x == 0 { 0 } else { x.trailing_zeros() + 1 },
-                permuted,
-                ((both << (z & 31)) >> 32) as u32,
-                (both >> z.min(32)) as u32,
-                dot as u32,
-                (x & y) ^ (!z | x),
-                find_set(x, z & 31, (y & 7) as i32 - 3),
-            ];
+            let wanted = words(x, y, z);
             assert_eq!(got, wanted, "{x:x} {y:x} {z:x}");
         }
 
@@ -65,23 +130,7 @@ fn integers() {
         m.run("longs", 4, 64, &Params::new().pointer(at).pointer(bt).pointer(out));
         for (i, got) in m.get::<u64>(out, n * 14).chunks(14).enumerate() {
             let (x, y) = (a[i], b[i]);
-            let product = u128::from(x) * u128::from(y) + u128::from(x);
-            let wanted = [
-                x.wrapping_mul(y),
-                x / (y | 1),
-                x % (y | 1),
-                (x as i64).wrapping_div((y | 1) as i64) as u64,
-                x << (y & 63),
-                (x as i64 >> (y & 63)) as u64,
-                ((u128::from(x) * u128::from(y)) >> 64) as u64,
-                ((i128::from(x as i64) * i128::from(y as i64)) >> 64) as u64,
-                product as u64,
-                (product >> 64) as u64,
-                x.reverse_bits(),
-                u64::from(x.leading_zeros()),
-                u64::from(x.count_ones()),
-                (product % 1_000_003) as u64,
-            ];
+            let wanted = longs(x, y);
             assert_eq!(got, wanted, "{x:x} {y:x}");
         }
 
@@ -89,26 +138,7 @@ fn integers() {
         let (at, bt, out) = (m.put(&a), m.put(&b), m.room(n * 12 * 4));
         m.run("packed", 4, 64, &Params::new().pointer(at).pointer(bt).pointer(out));
         for (i, got) in m.get::<u32>(out, n * 12).chunks(12).enumerate() {
-            let (x, y) = (a[i].to_le_bytes(), b[i].to_le_bytes());
-            let bytes = |f: &dyn Fn(u8, u8) -> u8| u32::from_le_bytes([0, 1, 2, 3].map(|k| f(x[k], y[k])));
-            let halves = |f: &dyn Fn(i16, i16) -> i16| {
-                let part = |k: u32| u32::from(f((a[i] >> k) as i16, (b[i] >> k) as i16) as u16) << k;
-                part(0) | part(16)
-            };
-            let wanted = [
-                bytes(&u8::wrapping_add),
-                bytes(&u8::wrapping_sub),
-                bytes(&u8::abs_diff),
-                bytes(&|a, b| (a as i8).max(b as i8) as u8),
-                bytes(&u8::min),
-                halves(&i16::saturating_add),
-                bytes(&|a, b| (u16::from(a) + u16::from(b)).div_ceil(2) as u8),
-                bytes(&|a, b| if a > b { 255 } else { 0 }),
-                halves(&i16::max),
-                (0..4).map(|k| u32::from(x[k].abs_diff(y[k]))).sum(),
-                bytes(&|a, _| 0u8.wrapping_sub(a)),
-                halves(&|a, b| a.max(b).max(0)),
-            ];
+            let wanted = packed(a[i], b[i]);
             assert_eq!(got, wanted, "{:x} {:x}", a[i], b[i]);
         }
 
@@ -117,19 +147,8 @@ fn integers() {
         let (at, bt, out) = (m.put(&a), m.put(&b), m.room(n * 8 * 4));
         m.run("small", 4, 64, &Params::new().pointer(at).pointer(bt).pointer(out));
         for (i, got) in m.get::<i32>(out, n * 8).chunks(8).enumerate() {
-            let (x, y) = (i32::from(a[i]), i32::from(b[i]));
-            let (u, v) = (i32::from(a[i] as u8), i32::from(b[i] as u16));
-            let wanted = [
-                x * y,
-                u + v,
-                i32::from((x * y) as i8),
-                i32::from((y * y) as u16),
-                i32::from((v >> 3) as i16) / (x | 1),
-                i32::from((y / 5) as u8),
-                x.max(y),
-                (i64::from(x) << 20 >> 12) as i32,
-            ];
-            assert_eq!(got, wanted, "{x} {y}");
+            let wanted = small(a[i], b[i]);
+            assert_eq!(got, wanted, "{} {}", a[i], b[i]);
         }
     });
 }
@@ -415,8 +434,32 @@ fn same_half(what: &str, dtype: DType, got: u16, wanted: u16) {
     assert!(got == wanted || (nan(got) && nan(wanted)), "{what}: {got:04x}, not {wanted:04x}");
 }
 
+/// What the k-th of a kernel's functions of pairs gives, exactly or, where a sum is rounded, to odd: rounding it again is right.
+fn exact_half(k: usize, [x, y, z]: [f64; 3]) -> f64 {
+    // Products and sums of two are exact in f64 or round to the same place; a fused one is rounded to odd first.
+    let fused = odd_sum(x * y, z);
+    match k {
+        0 => x + y,
+        1 => x - y,
+        2 => x * y,
+        3 => fused,
+        4 if x + y > 0.0 => (x + y).min(1.0),
+        4 => 0.0,
+        5 if fused <= 0.0 => 0.0,
+        5 => fused,
+        6 if x.is_nan() => y,
+        6 if y.is_nan() || x > y || (x == y && x.is_sign_positive()) => x,
+        6 => y,
+        7 if x.is_nan() || y.is_nan() => f64::NAN,
+        7 if x < y || (x == y && x.is_sign_negative()) => x,
+        7 => y,
+        10 => f64::from(u8::from(x > y)),
+        _ => panic!("no such function"),
+    }
+}
+
 #[test]
-fn halves_alone_and_in_pairs() {
+fn halves_in_pairs() {
     each(&["halves.sm_80", "halves.sm_90a"], |m| {
         let mut stream = Stream(35);
         let n = 256;
@@ -440,70 +483,30 @@ fn halves_alone_and_in_pairs() {
             for (place, &code) in got.iter().enumerate() {
                 let (i, k) = (place / (2 * count) * 2 + place % 2, place % (2 * count) / 2);
                 let [x, y, z] = [a[i], b[i], c[i]].map(|code| format.decode(u64::from(code)));
-                // Products and sums of two are exact in f64 or round to the same place; a fused one is rounded to odd first.
-                let fused = odd_sum(x * y, z);
-                let relu = |v: f64| if v <= 0.0 { 0.0 } else { v };
-                let exact = match if dtype == DType::BF16 && k > 3 { k + 1 } else { k } {
-                    0 => x + y,
-                    1 => x - y,
-                    2 => x * y,
-                    3 => fused,
-                    4 => {
-                        if x + y > 0.0 {
-                            (x + y).min(1.0)
-                        } else {
-                            0.0
-                        }
-                    }
-                    5 => {
-                        if relu(fused) == 0.0 {
-                            0.0
-                        } else {
-                            fused
-                        }
-                    }
-                    6 => {
-                        if x.is_nan() {
-                            y
-                        } else if y.is_nan() || x > y || (x == y && x.is_sign_positive()) {
-                            x
-                        } else {
-                            y
-                        }
-                    }
-                    7 => {
-                        if x.is_nan() || y.is_nan() {
-                            f64::NAN
-                        } else if x < y || (x == y && x.is_sign_negative()) {
-                            x
-                        } else {
-                            y
-                        }
-                    }
-                    8 => {
-                        same_half("abs", dtype, code, a[i] & 0x7fff);
-                        continue;
-                    }
-                    9 => {
-                        same_half("neg", dtype, code, a[i] ^ 0x8000);
-                        continue;
-                    }
-                    10 => f64::from(u8::from(x > y)),
-                    _ => {
-                        let wanted = z.exp2();
-                        let got = format.decode(u64::from(code));
+                let what = format!("{} {kernel} {k}: {x:e} {y:e} {z:e}", m.file);
+                match if dtype == DType::BF16 && k > 3 { k + 1 } else { k } {
+                    8 => same_half("abs", dtype, code, a[i] & 0x7fff),
+                    9 => same_half("neg", dtype, code, a[i] ^ 0x8000),
+                    11 => {
+                        let (got, wanted) = (format.decode(u64::from(code)), z.exp2());
                         let bound = wanted * 2f64.powi(-9) + 2f64.powi(-24);
                         assert!(
                             (got - wanted).abs() <= bound || got == wanted || wanted > 65000.0 || z.is_nan(),
                             "exp2 {z}: {got}"
                         );
-                        continue;
                     }
-                };
-                let what = format!("{} {kernel} {k}: {x:e} {y:e} {z:e}", m.file);
-                same_half(&what, dtype, code, to(dtype, exact, Rounding::NearestEven));
+                    function => same_half(&what, dtype, code, to(dtype, exact_half(function, [x, y, z]), Rounding::NearestEven)),
+                }
             }
         }
+    });
+}
+
+#[test]
+fn halves_alone() {
+    each(&["halves.sm_80", "halves.sm_90a"], |m| {
+        let mut stream = Stream(36);
+        let n = 256;
         let halves = |stream: &mut Stream| -> Vec<u16> {
             (0..n).map(|i| if i % 4 == 0 { stream.bits() as u16 } else { element::f32_to_f16(stream.unit() * 300.0) }).collect()
         };

@@ -10,7 +10,7 @@ use crate::abi::{Abi, AbiParam, IndexType, ParamKind};
 use crate::attrs::Attr;
 use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
-use crate::dialect::{OperandKind, Results};
+use crate::dialect::{OperandKind, Results, Row};
 use crate::document;
 use crate::func::{Block, Func, Global, Level, Module, Value};
 use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
@@ -439,26 +439,67 @@ impl<'a> FuncParser<'_, 'a> {
         })
     }
 
+    /// One operation with its regions: `%r = mnemonic operands through %b {attributes} : types (regions)`.
     fn op(&mut self, block: Block) -> Parsed<()> {
         let start = self.cursor.offset();
-        let mut result_names: Vec<(&'a str, usize)> = Vec::new();
-        if self.cursor.peek("%") {
-            loop {
-                let at = self.cursor.offset();
-                result_names.push((self.cursor.sigil('%')?, at));
-                if !self.cursor.eat(",") {
-                    break;
-                }
-            }
-            self.cursor.expect("=")?;
-        }
+        let result_names = self.result_names()?;
         let word_start = self.cursor.offset();
         let mnemonic = self.cursor.expect_word("an operation")?;
         let Some(row) = OpKind::find_row(mnemonic) else {
             let message = format!("`{mnemonic}` is not an operation");
             return Err(Box::new(Diagnostic::error("ir-unknown-op", self.cursor.span_from(word_start), message)));
         };
+        let groups = self.operands(row)?;
+        let through = if self.cursor.eat_word("through") { Some(self.used()?) } else { None };
+        let attr_texts = self.attributes()?;
+        let span = self.cursor.span_from(start);
+        let kind = self.kind(mnemonic, attr_texts, span)?;
+        let types = self.result_types()?;
+        let wanted = match row.results {
+            Results::None => Some(0),
+            Results::One => Some(1),
+            Results::Two => Some(2),
+            Results::Many => None,
+        };
+        if types.len() != result_names.len() || wanted.is_some_and(|wanted| wanted != types.len()) {
+            let wanted = wanted.map_or("any number of".to_string(), |n| n.to_string());
+            let message = format!(
+                "`{mnemonic}` has {wanted} results; {} are named and {} types are given",
+                result_names.len(),
+                types.len()
+            );
+            return Err(Box::new(Diagnostic::error("ir-results", self.cursor.span_from(start), message)));
+        }
+        let regions = self.regions(row, span)?;
+        let group_slices: SmallVec<[&[Value]; 6]> = groups.iter().map(SmallVec::as_slice).collect();
+        let op = self.func.make_op(kind, &group_slices, types, regions, span);
+        self.func.ops[op].through = through;
+        self.func.blocks[block].ops.push(op);
+        for (position, (name, at)) in result_names.into_iter().enumerate() {
+            let value = self.func.ops[op].results[position];
+            self.define(name, value, at)?;
+        }
+        Ok(())
+    }
 
+    /// `%a, %b =`, each name with its place; nothing where an operation has no results.
+    fn result_names(&mut self) -> Parsed<Vec<(&'a str, usize)>> {
+        let mut names = Vec::new();
+        if self.cursor.peek("%") {
+            loop {
+                let at = self.cursor.offset();
+                names.push((self.cursor.sigil('%')?, at));
+                if !self.cursor.eat(",") {
+                    break;
+                }
+            }
+            self.cursor.expect("=")?;
+        }
+        Ok(names)
+    }
+
+    /// Operands by the row's groups: `%one, [%of, %many], optional=%value`.
+    fn operands(&mut self, row: &Row) -> Parsed<Vec<SmallVec<[Value; 4]>>> {
         let mut groups: Vec<SmallVec<[Value; 4]>> = Vec::new();
         let mut first = true;
         for spec in row.operands {
@@ -493,22 +534,29 @@ impl<'a> FuncParser<'_, 'a> {
             }
             groups.push(group);
         }
+        Ok(groups)
+    }
 
-        let through = if self.cursor.eat_word("through") { Some(self.used()?) } else { None };
-        let mut attr_texts: IndexMap<&'a str, Cursor<'a>> = IndexMap::new();
+    /// `{name = value, ..}`, values unread.
+    fn attributes(&mut self) -> Parsed<IndexMap<&'a str, Cursor<'a>>> {
+        let mut texts: IndexMap<&'a str, Cursor<'a>> = IndexMap::new();
         if self.cursor.eat("{") {
             while !self.cursor.eat("}") {
-                if !attr_texts.is_empty() {
+                if !texts.is_empty() {
                     self.cursor.expect(",")?;
                 }
                 let name = self.cursor.expect_word("an attribute")?;
                 self.cursor.expect("=")?;
-                attr_texts.insert(name, self.cursor.clone());
+                texts.insert(name, self.cursor.clone());
                 skip_attribute(self.cursor)?;
             }
         }
-        let span = self.cursor.span_from(start);
-        let mut attrs = AttrTexts::new(attr_texts, span);
+        Ok(texts)
+    }
+
+    /// The operation that a mnemonic and its attributes name.
+    fn kind(&mut self, mnemonic: &str, texts: IndexMap<&'a str, Cursor<'a>>, span: Span) -> Parsed<OpKind> {
+        let mut attrs = AttrTexts::new(texts, span);
         let kind = match OpKind::parse(mnemonic, &mut attrs) {
             Some(kind) => kind?,
             None => return Err(self.cursor.unexpected("an operation")),
@@ -517,7 +565,11 @@ impl<'a> FuncParser<'_, 'a> {
             let message = format!("`{mnemonic}` has no attribute `{name}`");
             return Err(Box::new(Diagnostic::error("ir-attribute", span, message)));
         }
+        Ok(kind)
+    }
 
+    /// `: type, type`, where there are results.
+    fn result_types(&mut self) -> Parsed<Vec<Type>> {
         let mut types = Vec::new();
         if self.cursor.eat(":") {
             loop {
@@ -527,22 +579,11 @@ impl<'a> FuncParser<'_, 'a> {
                 }
             }
         }
-        let wanted = match row.results {
-            Results::None => Some(0),
-            Results::One => Some(1),
-            Results::Two => Some(2),
-            Results::Many => None,
-        };
-        if types.len() != result_names.len() || wanted.is_some_and(|wanted| wanted != types.len()) {
-            let wanted = wanted.map_or("any number of".to_string(), |n| n.to_string());
-            let message = format!(
-                "`{mnemonic}` has {wanted} results; {} are named and {} types are given",
-                result_names.len(),
-                types.len()
-            );
-            return Err(Box::new(Diagnostic::error("ir-results", self.cursor.span_from(start), message)));
-        }
+        Ok(types)
+    }
 
+    /// As many regions as the row has.
+    fn regions(&mut self, row: &Row, span: Span) -> Parsed<SmallVec<[Block; 2]>> {
         let mut regions: SmallVec<[Block; 2]> = SmallVec::new();
         if row.regions > 0 {
             if self.depth >= MAX_DEPTH {
@@ -557,15 +598,7 @@ impl<'a> FuncParser<'_, 'a> {
             }
             self.depth -= 1;
         }
-        let group_slices: SmallVec<[&[Value]; 6]> = groups.iter().map(SmallVec::as_slice).collect();
-        let op = self.func.make_op(kind, &group_slices, types, regions, span);
-        self.func.ops[op].through = through;
-        self.func.blocks[block].ops.push(op);
-        for (position, (name, at)) in result_names.into_iter().enumerate() {
-            let value = self.func.ops[op].results[position];
-            self.define(name, value, at)?;
-        }
-        Ok(())
+        Ok(regions)
     }
 }
 

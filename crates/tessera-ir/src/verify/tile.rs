@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
-use crate::attrs::{Combine, RingProducer};
+use crate::attrs::{AtomicMode, Combine, RingProducer};
 use crate::fragment::PER_LANE;
 use crate::func::Value;
 use crate::tile::TileOp;
@@ -16,33 +16,15 @@ use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     match kind {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} => site.result_is(0, &Type::scalar(DType::I32)),
-        TileOp::ConvertLayout {} => {
-            let (source, result) = (spread(site, 0)?, site.result(0));
-            let right = result.as_tile() == Some(source) && result.layout().is_some();
-            ensure!(right, "ir-result-type", "`{}` cannot become `{result}`: only the layout changes", site.operand(0));
-            Ok(())
-        }
+        TileOp::ConvertLayout {} => convert_layout(site),
 
-        TileOp::AllocShared { align, offset } => {
-            ensure!(align.is_power_of_two(), "ir-attribute", "the alignment {align} is not a power of two");
-            let aligned = offset.is_none_or(|offset| offset % align == 0);
-            ensure!(aligned, "ir-attribute", "the offset {} is no multiple of the alignment {align}", offset.unwrap_or(0));
-            ensure!(site.result(0).as_shared().is_some(), "ir-result-type", "the result must be a shared buffer");
-            Ok(())
-        }
+        TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),
         TileOp::AllocRegister {} => {
             let result = site.result(0);
             ensure!(matches!(result, Type::Registers(_)), "ir-result-type", "the result must be an array of registers");
             Ok(())
         }
-        TileOp::SliceShared {} => {
-            let source = shared(site, 0)?;
-            indices(site, 1)?;
-            let Some(wanted) = source.slice() else {
-                return Err(Wrong { id: "ir-shape", message: format!("`{source}` has no axis to take an entry of") });
-            };
-            site.result_is(0, &Type::Shared(Box::new(wanted)))
-        }
+        TileOp::SliceShared {} => slice(site),
         TileOp::SubviewShared { offsets } => subview(site, offsets),
         TileOp::TransposeShared { permutation } => transpose(site, permutation),
         TileOp::LoadShared {} => site.result_tile_is(0, &shared(site, 0)?.tile()),
@@ -61,109 +43,36 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             site.result_is(0, &element)
         }
         TileOp::StoreElement {} => element(site, 1, 2).and_then(|element| value_is(site, 0, &element)),
-        TileOp::LoadVector { .. } => {
-            let element = neighbours(site, 0, 1, site.op.results.len())?;
-            (0..site.op.results.len()).try_for_each(|position| site.result_is(position, &element))
-        }
-        TileOp::StoreVector { .. } => {
-            let values = site.op.group(0);
-            let element = neighbours(site, 1, 2, values.len())?;
-            match values.iter().find(|&&value| *site.ty(value) != element) {
-                Some(&value) => Err(site.wrong_operand(0, &format!("`{element}`"), site.ty(value))),
-                None => Ok(()),
-            }
-        }
+        TileOp::LoadVector { .. } => load_vector(site),
+        TileOp::StoreVector { .. } => store_vector(site),
         TileOp::Prefetch {} => {
             let ty = site.operand(0);
             let pointer = ty.is_scalar() && ty.as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
             ensure!(pointer, "ir-operand-type", "brings what a pointer points to nearer, not `{ty}`");
             Ok(())
         }
-        TileOp::AtomicElement { mode } => {
-            let buffer = shared(site, 1)?;
-            memory::atomic(*mode, Elem::Num(buffer.elem))?;
-            let element = element(site, 1, 2)?;
-            value_is(site, 0, &element)?;
-            site.result_is(0, &element)
-        }
-        TileOp::AtomicCasElement {} => {
-            let buffer = shared(site, 2)?;
-            memory::atomic(crate::attrs::AtomicMode::Xchg, Elem::Num(buffer.elem))?;
-            let element = element(site, 2, 3)?;
-            value_is(site, 0, &element)?;
-            value_is(site, 1, &element)?;
-            site.result_is(0, &element)
-        }
+        TileOp::AtomicElement { mode } => atomic_element(site, *mode),
+        TileOp::AtomicCasElement {} => compare_and_swap(site),
 
-        TileOp::WarpReduce { combine, redux, .. } => {
-            let ty = site.operand(0);
-            let one = !redux || (*ty == Type::scalar(DType::I32) && *combine != Combine::Prod);
-            ensure!(one, "ir-attribute", "`redux` takes `i32` and has no products");
-            let right = ty.is_scalar() && ty.num().is_some_and(|dtype| computes(dtype) && dtype != DType::B1);
-            ensure!(right, "ir-operand-type", "combines one number a lane, not `{ty}`");
-            whole_warps(site)?;
-            site.result_is(0, ty)
-        }
-        TileOp::Shuffle { .. } => {
-            let ty = site.operand(0);
-            ensure!(ty.is_scalar() && ty.num().is_some(), "ir-operand-type", "passes one number a lane, not `{ty}`");
-            whole_warps(site)?;
-            value_is(site, 1, &Type::scalar(DType::I32))?;
-            site.result_is(0, ty)
-        }
+        TileOp::WarpReduce { combine, redux, .. } => warp_reduce(site, *combine, *redux),
+        TileOp::Shuffle { .. } => shuffle(site),
 
-        TileOp::MmaFragment { .. } => {
-            let groups = [0, 1, 2].map(|group| site.op.group(group));
-            let numbers = groups.map(|group| group.first().and_then(|&value| site.ty(value).num()));
-            let [Some(lhs), Some(rhs), Some(acc)] = numbers else {
-                return Err(Wrong { id: "ir-operand-type", message: "multiplies eight numbers of a lane by eight".to_string() });
-            };
-            for (group, dtype) in groups.iter().zip([lhs, rhs, acc]) {
-                let right = group.len() == PER_LANE && group.iter().all(|&value| *site.ty(value) == Type::scalar(dtype));
-                ensure!(right, "ir-operand-type", "a lane holds {PER_LANE} elements of one type of a fragment");
-            }
-            let halves = matches!(lhs, DType::F16 | DType::BF16) && (acc == DType::F32 || (lhs, acc) == (DType::F16, DType::F16));
-            let known = lhs == rhs && (halves || (lhs, acc) == (DType::I8, DType::I32));
-            ensure!(known, "ir-operand-type", "there is no product of fragments of `{lhs}` and `{rhs}` that adds up in `{acc}`");
-            whole_warps(site)?;
-            ensure!(site.op.results.len() == PER_LANE, "ir-results", "a lane gets {PER_LANE} elements");
-            (0..PER_LANE).try_for_each(|position| site.result_is(position, &Type::scalar(acc)))
-        }
+        TileOp::MmaFragment { .. } => mma_fragment(site),
 
         TileOp::Barrier {} | TileOp::CommitGroup {} | TileOp::WaitGroup { .. } | TileOp::FenceAsync {} => Ok(()),
-        TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => {
-            ensure!((1..=15).contains(id), "ir-attribute", "there are named barriers 1 to 15, not {id}");
-            let all = 32 * site.func.hints.num_warps.unwrap_or(0);
-            let right = *threads > 0 && threads % 32 == 0 && *threads <= all;
-            ensure!(right, "ir-attribute", "{threads} threads are not whole warps of a block of {all}");
-            Ok(())
-        }
+        TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::CopyAsync { .. } => {
             let tile = memory::access(site, 0, 1)?;
             copied(site, &tile, 2)
         }
-        TileOp::CopyAsyncElement { bytes } => {
-            let (pointer, buffer) = (site.operand(0), shared(site, 1)?);
-            let right = *pointer == Type::pointers(Shape::new(), buffer.elem);
-            ensure!(right, "ir-operand-type", "copies from `{pointer}` to `{buffer}`");
-            let whole = matches!(bytes, 4 | 8 | 16) && (8 * bytes).is_multiple_of(buffer.elem.bits());
-            ensure!(whole, "ir-attribute", "copies 4, 8 or 16 bytes of whole elements, not {bytes}");
-            element(site, 1, 2).map(|_| ())
-        }
+        TileOp::CopyAsyncElement { bytes } => copy_element(site, *bytes),
 
         TileOp::Ring { stages, producer, consumers, bytes } => ring(site, *stages, *producer, *consumers, *bytes),
         TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
-        TileOp::Slot { buffer } => {
-            let ring = at(site, 0)?;
-            let Some(slot) = ring.slots.get(*buffer as usize) else {
-                let message = format!("a slot of the ring has {} buffers, there is no {buffer}", ring.slots.len());
-                return Err(Wrong { id: "ir-attribute", message });
-            };
-            site.result_is(0, &Type::Shared(Box::new(slot.clone())))
-        }
+        TileOp::Slot { buffer } => slot(site, *buffer),
 
         TileOp::TmaLoad {} => {
             let tile = memory::access(site, 0, 1)?;
@@ -183,62 +92,15 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             product(site, acc)?;
             site.result_is(0, site.operand(2))
         }
-        TileOp::MmaSync { shape, .. } => {
-            let acc = spread(site, 2)?;
-            let rhs = match site.operand(1) {
-                Type::Shared(shared) => shared.tile(),
-                _ => spread(site, 1)?.clone(),
-            };
-            let [element, ..] = product_of(site, &rhs, acc)?;
-            let &[m, n, k] = &shape[..] else {
-                return Err(Wrong { id: "ir-attribute", message: "`shape` is rows, columns and contraction".to_string() });
-            };
-            let known = MmaAtom::sync(u64::from(m), u64::from(n), u64::from(k), u64::from(element.bits())).is_ok();
-            ensure!(known, "ir-attribute", "there is no instruction of {m} x {n} x {k} for `{element}`");
-            let &[rows, columns] = &acc.shape[..] else {
-                return Err(Wrong { id: "ir-shape", message: "multiplies matrices, without a batch axis".to_string() });
-            };
-            let whole = rows % m == 0 && columns % n == 0 && rhs.shape[0] % k == 0;
-            ensure!(
-                whole,
-                "ir-shape",
-                "{rows} x {columns} x {} is not made of whole instructions of {m} x {n} x {k}",
-                rhs.shape[0]
-            );
-            site.result_is(0, site.operand(2))
-        }
+        TileOp::MmaSync { shape, .. } => mma_sync(site, shape),
         TileOp::Wgmma { .. } => {
             let acc = wgmma::check(site)?;
             site.result_is(0, &Type::InFlight(acc))
         }
-        TileOp::WgmmaPromoted { depth } => {
-            let acc = wgmma::check(site)?;
-            let (rhs, part) = (shared(site, 1)?, *depth);
-            let whole = part > 0 && part % (256 / rhs.elem.bits()) == 0 && rhs.shape[0] % part == 0;
-            ensure!(whole, "ir-attribute", "K = {} is not made of parts of {part} in whole instructions", rhs.shape[0]);
-            site.result_is(0, &Type::Distributed(acc))
-        }
-        TileOp::WgmmaWait { .. } => {
-            let (values, results) = (site.op.group(0), &site.op.results);
-            ensure!(values.len() == results.len(), "ir-results", "one result a value is needed");
-            for (position, &value) in values.iter().enumerate() {
-                let Type::InFlight(flying) = site.ty(value) else {
-                    return Err(site.wrong_operand(0, "a product in flight", site.ty(value)));
-                };
-                site.result_is(position, &Type::Distributed(flying.clone()))?;
-            }
-            Ok(())
-        }
+        TileOp::WgmmaPromoted { depth } => wgmma_promoted(site, *depth),
+        TileOp::WgmmaWait { .. } => wgmma_wait(site),
 
-        TileOp::Role { first_warp, warps, registers } => {
-            let all = site.func.hints.num_warps.unwrap_or(0);
-            let right = *warps > 0 && first_warp.checked_add(*warps).is_some_and(|end| end <= all);
-            ensure!(right, "ir-role", "{warps} warps from warp {first_warp} on are not among the block's {all}");
-            let budget = registers.is_none_or(|count| (24..=240).contains(&count) && count % 8 == 0);
-            ensure!(budget, "ir-attribute", "a budget of registers is a multiple of 8 from 24 to 240");
-            ensure!(site.func.blocks[site.op.regions[0]].args.is_empty(), "ir-region", "its region takes no arguments");
-            Ok(())
-        }
+        TileOp::Role { first_warp, warps, registers } => role(site, *first_warp, *warps, *registers),
         TileOp::Mark { name, .. } => {
             ensure!(!name.is_empty(), "ir-attribute", "needs a name");
             Ok(())
@@ -299,6 +161,173 @@ fn neighbours(site: &Site<'_>, at: usize, index: usize, count: usize) -> Result<
     let whole = bits >= 8 && count > 1 && matches!(bytes, 2 | 4 | 8 | 16);
     ensure!(whole, "ir-results", "an access moves 2, 4, 8 or 16 bytes of whole elements, not {count} of `{element}`");
     Ok(element)
+}
+
+fn convert_layout(site: &Site<'_>) -> Rule {
+    let (source, result) = (spread(site, 0)?, site.result(0));
+    let right = result.as_tile() == Some(source) && result.layout().is_some();
+    ensure!(right, "ir-result-type", "`{}` cannot become `{result}`: only the layout changes", site.operand(0));
+    Ok(())
+}
+
+fn alloc_shared(site: &Site<'_>, align: u32, offset: Option<u32>) -> Rule {
+    ensure!(align.is_power_of_two(), "ir-attribute", "the alignment {align} is not a power of two");
+    let aligned = offset.is_none_or(|offset| offset % align == 0);
+    ensure!(aligned, "ir-attribute", "the offset {} is no multiple of the alignment {align}", offset.unwrap_or(0));
+    ensure!(site.result(0).as_shared().is_some(), "ir-result-type", "the result must be a shared buffer");
+    Ok(())
+}
+
+fn slice(site: &Site<'_>) -> Rule {
+    let source = shared(site, 0)?;
+    indices(site, 1)?;
+    let Some(wanted) = source.slice() else {
+        return Err(Wrong { id: "ir-shape", message: format!("`{source}` has no axis to take an entry of") });
+    };
+    site.result_is(0, &Type::Shared(Box::new(wanted)))
+}
+
+fn load_vector(site: &Site<'_>) -> Rule {
+    let element = neighbours(site, 0, 1, site.op.results.len())?;
+    (0..site.op.results.len()).try_for_each(|position| site.result_is(position, &element))
+}
+
+fn store_vector(site: &Site<'_>) -> Rule {
+    let values = site.op.group(0);
+    let element = neighbours(site, 1, 2, values.len())?;
+    match values.iter().find(|&&value| *site.ty(value) != element) {
+        Some(&value) => Err(site.wrong_operand(0, &format!("`{element}`"), site.ty(value))),
+        None => Ok(()),
+    }
+}
+
+fn atomic_element(site: &Site<'_>, mode: AtomicMode) -> Rule {
+    let buffer = shared(site, 1)?;
+    memory::atomic(mode, Elem::Num(buffer.elem))?;
+    let element = element(site, 1, 2)?;
+    value_is(site, 0, &element)?;
+    site.result_is(0, &element)
+}
+
+fn compare_and_swap(site: &Site<'_>) -> Rule {
+    let buffer = shared(site, 2)?;
+    memory::atomic(AtomicMode::Xchg, Elem::Num(buffer.elem))?;
+    let element = element(site, 2, 3)?;
+    value_is(site, 0, &element)?;
+    value_is(site, 1, &element)?;
+    site.result_is(0, &element)
+}
+
+fn warp_reduce(site: &Site<'_>, combine: Combine, redux: bool) -> Rule {
+    let ty = site.operand(0);
+    let one = !redux || (*ty == Type::scalar(DType::I32) && combine != Combine::Prod);
+    ensure!(one, "ir-attribute", "`redux` takes `i32` and has no products");
+    let right = ty.is_scalar() && ty.num().is_some_and(|dtype| computes(dtype) && dtype != DType::B1);
+    ensure!(right, "ir-operand-type", "combines one number a lane, not `{ty}`");
+    whole_warps(site)?;
+    site.result_is(0, ty)
+}
+
+fn shuffle(site: &Site<'_>) -> Rule {
+    let ty = site.operand(0);
+    ensure!(ty.is_scalar() && ty.num().is_some(), "ir-operand-type", "passes one number a lane, not `{ty}`");
+    whole_warps(site)?;
+    value_is(site, 1, &Type::scalar(DType::I32))?;
+    site.result_is(0, ty)
+}
+
+fn mma_fragment(site: &Site<'_>) -> Rule {
+    let groups = [0, 1, 2].map(|group| site.op.group(group));
+    let numbers = groups.map(|group| group.first().and_then(|&value| site.ty(value).num()));
+    let [Some(lhs), Some(rhs), Some(acc)] = numbers else {
+        return Err(Wrong { id: "ir-operand-type", message: "multiplies eight numbers of a lane by eight".to_string() });
+    };
+    for (group, dtype) in groups.iter().zip([lhs, rhs, acc]) {
+        let right = group.len() == PER_LANE && group.iter().all(|&value| *site.ty(value) == Type::scalar(dtype));
+        ensure!(right, "ir-operand-type", "a lane holds {PER_LANE} elements of one type of a fragment");
+    }
+    let halves = matches!(lhs, DType::F16 | DType::BF16) && (acc == DType::F32 || (lhs, acc) == (DType::F16, DType::F16));
+    let known = lhs == rhs && (halves || (lhs, acc) == (DType::I8, DType::I32));
+    ensure!(known, "ir-operand-type", "there is no product of fragments of `{lhs}` and `{rhs}` that adds up in `{acc}`");
+    whole_warps(site)?;
+    ensure!(site.op.results.len() == PER_LANE, "ir-results", "a lane gets {PER_LANE} elements");
+    (0..PER_LANE).try_for_each(|position| site.result_is(position, &Type::scalar(acc)))
+}
+
+fn named_barrier(site: &Site<'_>, id: u32, threads: u32) -> Rule {
+    ensure!((1..=15).contains(&id), "ir-attribute", "there are named barriers 1 to 15, not {id}");
+    let all = 32 * site.func.hints.num_warps.unwrap_or(0);
+    let right = threads > 0 && threads.is_multiple_of(32) && threads <= all;
+    ensure!(right, "ir-attribute", "{threads} threads are not whole warps of a block of {all}");
+    Ok(())
+}
+
+fn copy_element(site: &Site<'_>, bytes: u32) -> Rule {
+    let (pointer, buffer) = (site.operand(0), shared(site, 1)?);
+    let right = *pointer == Type::pointers(Shape::new(), buffer.elem);
+    ensure!(right, "ir-operand-type", "copies from `{pointer}` to `{buffer}`");
+    let whole = matches!(bytes, 4 | 8 | 16) && (8 * bytes).is_multiple_of(buffer.elem.bits());
+    ensure!(whole, "ir-attribute", "copies 4, 8 or 16 bytes of whole elements, not {bytes}");
+    element(site, 1, 2).map(|_| ())
+}
+
+fn slot(site: &Site<'_>, buffer: u32) -> Rule {
+    let ring = at(site, 0)?;
+    let Some(slot) = ring.slots.get(buffer as usize) else {
+        let message = format!("a slot of the ring has {} buffers, there is no {buffer}", ring.slots.len());
+        return Err(Wrong { id: "ir-attribute", message });
+    };
+    site.result_is(0, &Type::Shared(Box::new(slot.clone())))
+}
+
+fn mma_sync(site: &Site<'_>, shape: &Shape) -> Rule {
+    let acc = spread(site, 2)?;
+    let rhs = match site.operand(1) {
+        Type::Shared(shared) => shared.tile(),
+        _ => spread(site, 1)?.clone(),
+    };
+    let [element, ..] = product_of(site, &rhs, acc)?;
+    let &[m, n, k] = &shape[..] else {
+        return Err(Wrong { id: "ir-attribute", message: "`shape` is rows, columns and contraction".to_string() });
+    };
+    let known = MmaAtom::sync(u64::from(m), u64::from(n), u64::from(k), u64::from(element.bits())).is_ok();
+    ensure!(known, "ir-attribute", "there is no instruction of {m} x {n} x {k} for `{element}`");
+    let &[rows, columns] = &acc.shape[..] else {
+        return Err(Wrong { id: "ir-shape", message: "multiplies matrices, without a batch axis".to_string() });
+    };
+    let whole = rows % m == 0 && columns % n == 0 && rhs.shape[0] % k == 0;
+    ensure!(whole, "ir-shape", "{rows} x {columns} x {} is not made of whole instructions of {m} x {n} x {k}", rhs.shape[0]);
+    site.result_is(0, site.operand(2))
+}
+
+fn wgmma_promoted(site: &Site<'_>, depth: u32) -> Rule {
+    let acc = wgmma::check(site)?;
+    let (rhs, part) = (shared(site, 1)?, depth);
+    let whole = part > 0 && part % (256 / rhs.elem.bits()) == 0 && rhs.shape[0] % part == 0;
+    ensure!(whole, "ir-attribute", "K = {} is not made of parts of {part} in whole instructions", rhs.shape[0]);
+    site.result_is(0, &Type::Distributed(acc))
+}
+
+fn wgmma_wait(site: &Site<'_>) -> Rule {
+    let (values, results) = (site.op.group(0), &site.op.results);
+    ensure!(values.len() == results.len(), "ir-results", "one result a value is needed");
+    for (position, &value) in values.iter().enumerate() {
+        let Type::InFlight(flying) = site.ty(value) else {
+            return Err(site.wrong_operand(0, "a product in flight", site.ty(value)));
+        };
+        site.result_is(position, &Type::Distributed(flying.clone()))?;
+    }
+    Ok(())
+}
+
+fn role(site: &Site<'_>, first_warp: u32, warps: u32, registers: Option<u32>) -> Rule {
+    let all = site.func.hints.num_warps.unwrap_or(0);
+    let right = warps > 0 && first_warp.checked_add(warps).is_some_and(|end| end <= all);
+    ensure!(right, "ir-role", "{warps} warps from warp {first_warp} on are not among the block's {all}");
+    let budget = registers.is_none_or(|count| (24..=240).contains(&count) && count % 8 == 0);
+    ensure!(budget, "ir-attribute", "a budget of registers is a multiple of 8 from 24 to 240");
+    ensure!(site.func.blocks[site.op.regions[0]].args.is_empty(), "ir-region", "its region takes no arguments");
+    Ok(())
 }
 
 fn subview(site: &Site<'_>, offsets: &Shape) -> Rule {

@@ -6,7 +6,7 @@ use tessera_types::{Arch, DType};
 use super::env::{Closure, Entry, Frame, Item};
 use super::functions::{self, Function};
 use super::memory::dtype_of;
-use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Space, Statement, Unary};
+use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Shuffle, Space, Statement, Unary};
 use super::stmts::unsupported;
 use super::value::{self, At, convert, truth, unify};
 use super::{Check, Res};
@@ -22,6 +22,30 @@ pub(super) fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
             .label("not a function of per-thread kernels")
             .help(format!("there are {}", functions::names())),
     )
+}
+
+/// Functions that make something of elements are given their type in brackets, no others are.
+fn element_type_fits(function: Function, name: &str, subscript: Option<&Expr>, span: Span) -> Res<()> {
+    let allocates = matches!(function, Function::AllocShared | Function::AllocRegister | Function::Fragment);
+    match subscript {
+        Some(index) if !allocates => {
+            Err(Box::new(Diagnostic::error(id::CALL, index.span, format!("`tile.{name}` takes no element type"))))
+        }
+        None if allocates => Err(Box::new(
+            Diagnostic::error(id::CALL, span, format!("`tile.{name}` needs an element type"))
+                .help(format!("write `tile.{name}[fp32](...)`")),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `x * y + z`, rounded once.
+fn fma([a, b, c]: &[At; 3], span: Span) -> Res<Item> {
+    let (x, y) = unify(a, b, true)?;
+    let (x, z) = unify(&(Item::Value(x), a.1), c, true)?;
+    let y = convert(y, x.dtype);
+    let (dtype, uniform) = (x.dtype, x.uniform && y.uniform && z.uniform);
+    Ok(Item::Value(Expression { kind: ExpressionKind::Fma(Box::new([x, y, z])), dtype, uniform, span }))
 }
 
 impl Check<'_> {
@@ -130,6 +154,7 @@ impl Check<'_> {
         }))
     }
 
+    /// Calls a function of `tile`, its arguments bound to its parameters.
     fn call_tile(
         &mut self,
         function: Function,
@@ -138,157 +163,147 @@ impl Check<'_> {
         bound: &[Vec<&Expr>],
         span: Span,
     ) -> Res<Item> {
-        let allocates = matches!(function, Function::AllocShared | Function::AllocRegister | Function::Fragment);
-        match subscript {
-            Some(index) if !allocates => {
-                return Err(Box::new(Diagnostic::error(id::CALL, index.span, format!("`tile.{name}` takes no element type"))));
-            }
-            None if allocates => {
-                return Err(Box::new(
-                    Diagnostic::error(id::CALL, span, format!("`tile.{name}` needs an element type"))
-                        .help(format!("write `tile.{name}[fp32](...)`")),
-                ));
-            }
-            _ => {}
-        }
-        let written = |at: usize| -> Option<&Expr> { bound.get(at).and_then(|group| group.first().copied()) };
+        element_type_fits(function, name, subscript, span)?;
+        let first = bound.first().and_then(|group| group.first().copied());
         let identity = |kind: Identity, dtype: DType, uniform: bool| {
             Ok(Item::Value(Expression { kind: ExpressionKind::Identity(kind), dtype, uniform, span }))
         };
         match function {
-            Function::Context => return Ok(Item::Context),
-            Function::LaneId => return identity(Identity::Lane, DType::I32, false),
-            Function::WarpId => return identity(Identity::Warp, DType::I32, false),
+            Function::Context => Ok(Item::Context),
+            Function::LaneId => identity(Identity::Lane, DType::I32, false),
+            Function::WarpId => identity(Identity::Warp, DType::I32, false),
             // A position in the whole grid passes 2^31 where arrays do.
-            Function::LinearId => return identity(Identity::Linear, DType::I64, false),
-            Function::ThreadId => {
-                let axis = self.axis(written(0))?;
-                return identity(Identity::Thread(axis), DType::I32, false);
-            }
-            Function::BlockId => {
-                let axis = self.axis(written(0))?;
-                return identity(Identity::Block(axis), DType::I32, true);
-            }
-            Function::NumBlocks => {
-                let axis = self.axis(written(0))?;
-                return identity(Identity::Blocks(axis), DType::I32, true);
-            }
+            Function::LinearId => identity(Identity::Linear, DType::I64, false),
+            Function::ThreadId => identity(Identity::Thread(self.axis(first)?), DType::I32, false),
+            Function::BlockId => identity(Identity::Block(self.axis(first)?), DType::I32, true),
+            Function::NumBlocks => identity(Identity::Blocks(self.axis(first)?), DType::I32, true),
             Function::BlockSize => {
-                let axis = self.axis(written(0))?;
-                return Ok(Item::Fixed(Fixed::int(i128::from(if axis == 0 { self.threads } else { 1 }))));
+                let axis = self.axis(first)?;
+                Ok(Item::Fixed(Fixed::int(i128::from(if axis == 0 { self.threads } else { 1 }))))
             }
-            Function::AllocShared | Function::AllocRegister => {
-                let space = if function == Function::AllocShared { Space::Shared } else { Space::Register };
-                return self.allocate(space, subscript, &bound[0], span);
-            }
+            Function::AllocShared => self.allocate(Space::Shared, subscript, &bound[0], span),
+            Function::AllocRegister => self.allocate(Space::Register, subscript, &bound[0], span),
             Function::Fragment => {
-                let role = match written(0).map(|expr| self.fixed(expr, "the role of a fragment")).transpose()? {
-                    Some(Fixed::Str(text)) if &*text == "a" => Role::A,
-                    Some(Fixed::Str(text)) if &*text == "b" => Role::B,
-                    Some(Fixed::Str(text)) if &*text == "accumulator" => Role::Accumulator,
-                    _ => {
-                        return Err(Box::new(
-                            Diagnostic::error(id::VALUE_RANGE, span, "a fragment is `\"a\"`, `\"b\"` or `\"accumulator\"`")
-                                .help("write `tile.fragment[fp16](\"a\")`"),
-                        ));
-                    }
-                };
-                return self.allocate(Space::Fragment(role), subscript, &[], span);
+                let role = self.role(first, span)?;
+                self.allocate(Space::Fragment(role), subscript, &[], span)
             }
-            Function::Barrier => {
-                if let Some(place) = self.divergent {
-                    return Err(Box::new(
-                        Diagnostic::error(id::DIVERGENT, span, "not every thread of the block may reach this barrier")
-                            .label("threads would wait for ever")
-                            .also(place, "threads of one block can disagree here")
-                            .help("move the barrier out of the branch or loop"),
-                    ));
-                }
-                self.out.push(Statement::Barrier(span));
-                return Ok(Item::Fixed(Fixed::None));
-            }
+            Function::Barrier => self.barrier(span),
             Function::CommitGroup => {
                 self.out.push(Statement::CommitGroup);
-                return Ok(Item::Fixed(Fixed::None));
+                Ok(Item::Fixed(Fixed::None))
             }
             Function::WaitGroup => {
-                let pending = match written(0) {
-                    Some(expr) => self.count_of(expr, "the number of groups", 0..=7)?,
-                    None => 0,
-                };
+                let pending = first.map_or(Ok(0), |expr| self.count_of(expr, "the number of groups", 0..=7))?;
                 self.out.push(Statement::WaitGroup(pending));
-                return Ok(Item::Fixed(Fixed::None));
+                Ok(Item::Fixed(Fixed::None))
             }
-            Function::CopyAsync => return self.copy_async(bound, span),
+            Function::CopyAsync => self.copy_async(bound, span),
             Function::AtomicAdd | Function::AtomicMax | Function::AtomicMin | Function::AtomicExchange | Function::AtomicCas => {
-                return self.atomic(function, name, bound, span);
+                self.atomic(function, name, bound, span)
             }
             Function::FragmentFill | Function::FragmentLoad | Function::FragmentStore | Function::FragmentMma => {
-                return self.fragment(function, bound, span);
+                self.fragment(function, bound, span)
             }
-            Function::Where => {
-                if let (Some(condition), Some(x), Some(y)) = (written(0), written(1), written(2)) {
-                    let at = self.at(condition)?;
-                    return self.choose(&at, x, y, span);
-                }
-            }
-            _ => {}
-        }
-        if matches!(function, Function::WarpReduce(_) | Function::Shuffle(_)) && !self.threads.is_multiple_of(Arch::WARP) {
-            return Err(Box::new(
-                Diagnostic::error(id::BLOCK_SIZE, span, format!("`tile.{name}` needs whole warps"))
-                    .label(format!("a block has {} threads", self.threads))
-                    .help("choose a multiple of 32 threads a block"),
-            ));
-        }
-        let mut items: Vec<At> = Vec::new();
-        for group in bound {
-            if let Some(expr) = group.first() {
-                items.push(self.at(expr)?);
-            }
-        }
-        match (function, items.as_slice()) {
-            (Function::WarpReduce(combine), [at]) => {
-                let value = self.scalar(at)?;
+            Function::WarpReduce(combine) => {
+                self.whole_warps(name, span)?;
+                let [at] = self.operands(bound, span)?;
+                let value = self.scalar(&at)?;
                 let dtype = value.dtype;
                 let kind = ExpressionKind::WarpReduce(combine, Box::new(value));
                 Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
             }
-            (Function::Shuffle(kind), [at, lane]) => {
-                let value = self.scalar(at)?;
-                let from = match &lane.0 {
-                    Item::Value(from) if from.dtype.is_integer() => convert(from.clone(), DType::I32),
-                    Item::Fixed(Fixed::Num(number)) if number.as_int().is_some_and(|lane| (0..32).contains(&lane)) => {
-                        value::constant(*number, DType::I32, lane.1)?
-                    }
-                    other => {
-                        return Err(Box::new(
-                            Diagnostic::error(id::ARGUMENT_TYPE, lane.1, "a lane is an integer from 0 to 31")
-                                .label(format!("this is {}", other.describe())),
-                        ));
-                    }
+            Function::Shuffle(kind) => {
+                self.whole_warps(name, span)?;
+                let [at, lane] = self.operands(bound, span)?;
+                self.exchange(kind, &at, &lane, span)
+            }
+            Function::Unary(unary) => self.operands(bound, span).and_then(|[at]| value::unary(unary, name, &at, span)),
+            Function::Max => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Max, name, &a, &b, span)),
+            Function::Min => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Min, name, &a, &b, span)),
+            Function::Pow => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Pow, name, &a, &b, span)),
+            Function::Fma => self.operands(bound, span).and_then(|factors| fma(&factors, span)),
+            Function::Where => {
+                let written = |position: usize| bound.get(position).and_then(|group| group.first().copied());
+                let (Some(condition), Some(x), Some(y)) = (written(0), written(1), written(2)) else {
+                    return Ok(Item::Fixed(Fixed::None));
                 };
-                let dtype = value.dtype;
-                let kind = ExpressionKind::Shuffle(kind, Box::new([value, from]));
-                Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
+                let at = self.at(condition)?;
+                self.choose(&at, x, y, span)
             }
-            (Function::Unary(unary), [at]) => value::unary(unary, name, at, span),
-            (Function::Max, [a, b]) => value::binary(Binary::Max, name, a, b, span),
-            (Function::Min, [a, b]) => value::binary(Binary::Min, name, a, b, span),
-            (Function::Pow, [a, b]) => value::binary(Binary::Pow, name, a, b, span),
-            (Function::Fma, [a, b, c]) => {
-                let (x, y) = unify(a, b, true)?;
-                let (x, z) = unify(&(Item::Value(x), a.1), c, true)?;
-                let y = convert(y, x.dtype);
-                let (dtype, uniform) = (x.dtype, x.uniform && y.uniform && z.uniform);
-                Ok(Item::Value(Expression { kind: ExpressionKind::Fma(Box::new([x, y, z])), dtype, uniform, span }))
+            Function::Cast => {
+                let [at, dtype] = self.operands(bound, span)?;
+                self.cast(&at, dtype_of(&dtype)?)
             }
-            (Function::Cast, [at, dtype]) => {
-                let dtype = dtype_of(dtype)?;
-                self.cast(at, dtype)
-            }
-            _ => Ok(Item::Fixed(Fixed::None)),
         }
+    }
+
+    /// The first arguments of a call, evaluated in order; what was not given is Python's `None`.
+    fn operands<const N: usize>(&mut self, bound: &[Vec<&Expr>], span: Span) -> Res<[At; N]> {
+        let mut items = std::array::from_fn(|_| (Item::Fixed(Fixed::None), span));
+        for (item, group) in items.iter_mut().zip(bound) {
+            if let Some(expr) = group.first() {
+                *item = self.at(expr)?;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Lanes exchange values within their warps: each must be there.
+    fn whole_warps(&self, name: &str, span: Span) -> Res<()> {
+        if self.threads.is_multiple_of(Arch::WARP) {
+            return Ok(());
+        }
+        Err(Box::new(
+            Diagnostic::error(id::BLOCK_SIZE, span, format!("`tile.{name}` needs whole warps"))
+                .label(format!("a block has {} threads", self.threads))
+                .help("choose a multiple of 32 threads a block"),
+        ))
+    }
+
+    /// What a fragment is in a product.
+    fn role(&mut self, written: Option<&Expr>, span: Span) -> Res<Role> {
+        match written.map(|expr| self.fixed(expr, "the role of a fragment")).transpose()? {
+            Some(Fixed::Str(text)) if &*text == "a" => Ok(Role::A),
+            Some(Fixed::Str(text)) if &*text == "b" => Ok(Role::B),
+            Some(Fixed::Str(text)) if &*text == "accumulator" => Ok(Role::Accumulator),
+            _ => Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, span, "a fragment is `\"a\"`, `\"b\"` or `\"accumulator\"`")
+                    .help("write `tile.fragment[fp16](\"a\")`"),
+            )),
+        }
+    }
+
+    fn barrier(&mut self, span: Span) -> Res<Item> {
+        if let Some(place) = self.divergent {
+            return Err(Box::new(
+                Diagnostic::error(id::DIVERGENT, span, "not every thread of the block may reach this barrier")
+                    .label("threads would wait for ever")
+                    .also(place, "threads of one block can disagree here")
+                    .help("move the barrier out of the branch or loop"),
+            ));
+        }
+        self.out.push(Statement::Barrier(span));
+        Ok(Item::Fixed(Fixed::None))
+    }
+
+    /// A value of another lane of the warp.
+    fn exchange(&mut self, kind: Shuffle, at: &At, lane: &At, span: Span) -> Res<Item> {
+        let value = self.scalar(at)?;
+        let from = match &lane.0 {
+            Item::Value(from) if from.dtype.is_integer() => convert(from.clone(), DType::I32),
+            Item::Fixed(Fixed::Num(number)) if number.as_int().is_some_and(|lane| (0..32).contains(&lane)) => {
+                value::constant(*number, DType::I32, lane.1)?
+            }
+            other => {
+                return Err(Box::new(
+                    Diagnostic::error(id::ARGUMENT_TYPE, lane.1, "a lane is an integer from 0 to 31")
+                        .label(format!("this is {}", other.describe())),
+                ));
+            }
+        };
+        let dtype = value.dtype;
+        let kind = ExpressionKind::Shuffle(kind, Box::new([value, from]));
+        Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
     }
 
     /// A number or run-time value as a value.

@@ -493,11 +493,16 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The groups of operators, conversions and statements.
-pub(crate) fn groups() -> Vec<Group> {
-    let tile = |dtype: &str| format!("ct.zeros((16, 16), ct.{dtype})");
-    let scalar = |dtype: &str| format!("ct.zeros((), ct.{dtype})");
-    let mut groups = Vec::new();
+fn tile(dtype: &str) -> String {
+    format!("ct.zeros((16, 16), ct.{dtype})")
+}
+
+fn scalar(dtype: &str) -> String {
+    format!("ct.zeros((), ct.{dtype})")
+}
+
+/// Operators of two operands: every pair of element types, kinds of operands and shapes.
+fn pairs(groups: &mut Vec<Group>) {
     for (name, form) in PAIRS {
         let write = |a: &str, b: &str| format!("r = {}", form.replace("{a}", a).replace("{b}", b));
         let is_scalar = matches!(*name, "truths" | "in" | "choice" | "max");
@@ -546,6 +551,10 @@ pub(crate) fn groups() -> Vec<Group> {
         }
         groups.push(Group { name: format!("operator.{name}"), statements });
     }
+}
+
+/// Operators of one operand.
+fn unary(groups: &mut Vec<Group>) {
     for (name, form) in UNARY {
         let write = |a: &str| format!("r = {}", form.replace("{a}", a));
         let mut statements = vec![write("N")];
@@ -578,6 +587,10 @@ pub(crate) fn groups() -> Vec<Group> {
         }
         groups.push(Group { name: format!("operator.{name}"), statements });
     }
+}
+
+/// Conversions between every two element types.
+fn conversions(groups: &mut Vec<Group>) {
     for (name, form) in [("astype", "ct.astype({a}, ct.{b})"), ("bitcast", "ct.bitcast({a}, ct.{b})"), ("stored", "")] {
         let mut statements = Vec::new();
         for a in DTYPES {
@@ -591,6 +604,10 @@ pub(crate) fn groups() -> Vec<Group> {
         statements.swap(0, 11 * DTYPES.len() + 11);
         groups.push(Group { name: format!("conversion.{name}"), statements });
     }
+}
+
+/// Matrix products by element types and by shapes.
+fn products() -> Group {
     let mut statements = Vec::new();
     for x in [
         "float16",
@@ -631,7 +648,16 @@ pub(crate) fn groups() -> Vec<Group> {
         statements.push(format!("r = ct.mma({}, {}, {})", of(x, "float16"), of(y, "float16"), of(acc, "float32")));
         statements.push(format!("r = ct.matmul({}, {})", of(x, "float16"), of(y, "float16")));
     }
-    groups.push(Group { name: "conversion.products".to_string(), statements });
+    Group { name: "conversion.products".to_string(), statements }
+}
+
+/// The groups of operators, conversions and statements.
+pub(crate) fn groups() -> Vec<Group> {
+    let mut groups = Vec::new();
+    pairs(&mut groups);
+    unary(&mut groups);
+    conversions(&mut groups);
+    groups.push(products());
     for (name, statements) in STATEMENTS {
         groups.push(Group {
             name: format!("statement.{name}"),

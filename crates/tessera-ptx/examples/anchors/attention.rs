@@ -314,8 +314,22 @@ fn pack(t: &mut Text, a: &Attention) {
     }
 }
 
+/// A warpgroup that multiplies: tile by tile, block of keys by block.
 fn consumer(t: &mut Text, a: &Attention) {
-    let (k, v) = rings(a);
+    consumer_start(t, a);
+    t.label("consumer_tile");
+    t.op("setp.ge.u32 %p, %tile, %tiles");
+    t.op("@%p bra consumer_done");
+    consumer_blocks(t, a);
+    epilogue(t, a, if a.stage_in_q { 16384 } else { 8192 });
+    t.op("add.u32 %tile, %tile, %step");
+    t.op("bra consumer_tile");
+    t.label("consumer_done");
+    t.op("@%leader cp.async.bulk.wait_group 0");
+}
+
+/// What does not change from tile to tile: descriptors, and where results go.
+fn consumer_start(t: &mut Text, a: &Attention) {
     t.label("consumer");
     t.op("setmaxnreg.inc.sync.aligned.u32 240");
     t.op("ld.param.f32 %scale, [scale_log2]");
@@ -340,7 +354,6 @@ fn consumer(t: &mut Text, a: &Attention) {
     t.op("cvt.u64.u32 %v, %x");
     t.op(format!("or.b64 %v, %v, {:#x}", descriptor(u64::from(a.keys) * 128, 1024)));
     t.note("where this thread's results go: a row, then a 16-byte chunk under the 128-byte swizzle");
-    let slab = if a.stage_in_q { 16384 } else { 8192 };
     let share = if a.stage_in_q { 8192 } else { 16384 };
     t.op(format!("mad.lo.u32 %from, %role, {share}, %base"));
     t.op(format!("add.u32 %from, %from, {}", a.o_offset()));
@@ -367,9 +380,11 @@ fn consumer(t: &mut Text, a: &Attention) {
         t.op("@!%p bra consumer_tile");
         t.op("bar.arrive 1, 256");
     }
-    t.label("consumer_tile");
-    t.op("setp.ge.u32 %p, %tile, %tiles");
-    t.op("@%p bra consumer_done");
+}
+
+/// One tile: products with each block of keys and values, the next scores under the softmax of the last ones.
+fn consumer_blocks(t: &mut Text, a: &Attention) {
+    let (k, v) = rings(a);
     locate(t);
     t.wait(&format!("%base+{}", a.barriers()), "%q_phase");
     t.op("xor.b32 %q_phase, %q_phase, 1");
@@ -432,11 +447,6 @@ fn consumer(t: &mut Text, a: &Attention) {
     t.op("wgmma.wait_group.sync.aligned 0");
     release(t, &v);
     advance(t, &v);
-    epilogue(t, a, slab);
-    t.op("add.u32 %tile, %tile, %step");
-    t.op("bra consumer_tile");
-    t.label("consumer_done");
-    t.op("@%leader cp.async.bulk.wait_group 0");
 }
 
 /// Keys behind the end count as -inf; only the last tile, which comes first, has such.

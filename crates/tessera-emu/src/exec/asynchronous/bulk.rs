@@ -248,123 +248,145 @@ impl Cluster<'_> {
     /// Runs a job's next step.
     pub(super) fn step_job(&mut self, index: usize) -> Result<(), (Fault, u32)> {
         self.progress += 1;
-        let mut job = self.jobs.swap_remove(index);
-        let (who, pc) = (job.who(), job.pc);
-        let failed = |fault| (fault, pc);
-        match &mut job.what {
-            JobKind::Load { from, to, offset, signal } => {
-                let (data, mode) = match from {
-                    Source::Far(far) => match self.fetch(far, job.lane) {
-                        Ok(data) => (data, far.swizzle()),
-                        Err(fault) => {
-                            self.pass_at((job.rank, job.warp), pc, fault).map_err(failed)?;
-                            (vec![0; far.bytes() as usize], far.swizzle())
-                        }
-                    },
-                    Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
-                };
-                let (mut source, lacking) = match from {
-                    Source::Far(far) => (places(&self.far_places(far)), self.undefined_far(far, who)),
-                    Source::Near { rank, offset, bytes, .. } => {
-                        let target = Target::Shared { rank: *rank, offset: *offset };
-                        (vec![(target, *bytes)], self.undefined_bytes(None, target, *bytes, who))
-                    }
-                };
-                let reduce = match from {
-                    Source::Near { reduce, .. } => *reduce,
-                    Source::Far(_) => None,
-                };
-                let (to, offset, signal) = (to.clone(), *offset, *signal);
-                for rank in to {
-                    let how = match reduce {
-                        Some(_) => JobAccess::Update,
-                        None => JobAccess::writing(
-                            self.sanitizer.is_some() && self.read_near(rank, offset, data.len() as u32, mode) == data,
-                        ),
-                    };
-                    match reduce {
-                        None => self.write_near(rank, offset, &data, mode),
-                        Some((how, ty)) => {
-                            let width = ty.map_or(4, |ty| ty.bits() / 8) as usize;
-                            for (index, cell) in data.chunks_exact(width).enumerate() {
-                                let mut word = [0; 8];
-                                word[..width].copy_from_slice(cell);
-                                let operand = u64::from_le_bytes(word);
-                                let target = Target::Shared { rank, offset: offset + (index * width) as u32 };
-                                self.update(target, width as u32, &mut |old| {
-                                    atomic::apply(how, ty.unwrap_or(Type::U32), old, operand, 0)
-                                });
-                            }
-                        }
-                    }
-                    if self.follows_undefined() && (reduce.is_none() || lacking.first().is_some()) {
-                        self.bring_undefined(rank, offset, (data.len() as u32, mode), &lacking);
-                    }
-                    let written = (Target::Shared { rank, offset }, data.len() as u32);
-                    self.observe_job((job.pc, job.ticket), &source, &[written], how);
-                    // A multicast reads once.
-                    source.clear();
-                    if let Some(sanitizer) = &mut self.sanitizer {
-                        sanitizer.signal(job.ticket, rank, signal);
-                    }
-                    self.complete_bytes(rank, signal, data.len() as u32, (job.lane, Some(job.pc))).map_err(failed)?;
-                }
-                if let Some(sanitizer) = &mut self.sanitizer {
-                    sanitizer.retire(job.ticket);
-                }
+        let job = self.jobs.swap_remove(index);
+        let pc = job.pc;
+        let done = match &job.what {
+            JobKind::Load { .. } => self.bring(job),
+            JobKind::Store { read: None, .. } => {
+                self.read_stored(job);
+                Ok(())
             }
-            JobKind::Store { to, offset, reduce, read } => match read {
-                None => {
-                    let bytes = to.bytes();
-                    self.need_near(*offset, to, who);
-                    *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
-                    let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
-                    self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
-                    self.jobs.push(job);
-                    return Ok(());
-                }
-                Some(data) => {
-                    let written = self.far_places(to);
-                    let before = if self.sanitizer.is_some() { self.fetch(to, job.lane).ok() } else { None };
-                    if let Err(fault) = self.deliver(to, data, *reduce, job.lane) {
-                        self.pass_at((job.rank, job.warp), pc, fault).map_err(failed)?;
-                    }
-                    let how = match reduce {
-                        Some(_) => JobAccess::Update,
-                        None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
-                    };
-                    let reduces = reduce.is_some();
-                    self.written_far(&written, reduces, who);
-                    self.observe_job((job.pc, job.ticket), &[], &places(&written), how);
+            JobKind::Store { read: Some(_), .. } => self.write_stored(job),
+            JobKind::Word { .. } => self.send(job),
+        };
+        done.map_err(|fault| (fault, pc))
+    }
+
+    /// Brings bytes to shared memory and signals that they are there.
+    fn bring(&mut self, job: Job) -> Result<(), Fault> {
+        let JobKind::Load { from, to, offset, signal } = &job.what else { return Ok(()) };
+        let (who, pc) = (job.who(), job.pc);
+        let (data, mode) = match from {
+            Source::Far(far) => match self.fetch(far, job.lane) {
+                Ok(data) => (data, far.swizzle()),
+                Err(fault) => {
+                    self.pass_at((job.rank, job.warp), pc, fault)?;
+                    (vec![0; far.bytes() as usize], far.swizzle())
                 }
             },
-            JobKind::Word { to, values, bytes, reduce, signal, undefined } => {
-                let (to, bytes, reduce, signal) = (*to, *bytes, *reduce, *signal);
-                let (mut same, undefined) = (true, undefined.clone());
-                for (index, value) in values.iter().copied().enumerate() {
-                    let cell = shifted(to, index as u32 * bytes);
-                    let old = self.update(cell, bytes, &mut |old| match reduce {
-                        Some((how, ty)) => atomic::apply(how, ty, old, value, 0),
-                        None => value,
-                    });
-                    same &= (old ^ value) << (64 - 8 * bytes) == 0;
-                    if let Some(lacking) = undefined.get(index)
-                        && (reduce.is_none() || lacking.first().is_some())
-                    {
-                        self.store_undefined(None, cell, (bytes, lacking), who, "what is sent");
+            Source::Near { rank, offset, bytes, .. } => (self.read_near(*rank, *offset, *bytes, 0), 0),
+        };
+        let (mut source, lacking) = match from {
+            Source::Far(far) => (places(&self.far_places(far)), self.undefined_far(far, who)),
+            Source::Near { rank, offset, bytes, .. } => {
+                let target = Target::Shared { rank: *rank, offset: *offset };
+                (vec![(target, *bytes)], self.undefined_bytes(None, target, *bytes, who))
+            }
+        };
+        let reduce = match from {
+            Source::Near { reduce, .. } => *reduce,
+            Source::Far(_) => None,
+        };
+        let (to, offset, signal) = (to.clone(), *offset, *signal);
+        for rank in to {
+            let how = match reduce {
+                Some(_) => JobAccess::Update,
+                None => {
+                    JobAccess::writing(self.sanitizer.is_some() && self.read_near(rank, offset, data.len() as u32, mode) == data)
+                }
+            };
+            match reduce {
+                None => self.write_near(rank, offset, &data, mode),
+                Some((how, ty)) => {
+                    let width = ty.map_or(4, |ty| ty.bits() / 8) as usize;
+                    for (index, cell) in data.chunks_exact(width).enumerate() {
+                        let mut word = [0; 8];
+                        word[..width].copy_from_slice(cell);
+                        let operand = u64::from_le_bytes(word);
+                        let target = Target::Shared { rank, offset: offset + (index * width) as u32 };
+                        self.update(target, width as u32, &mut |old| {
+                            atomic::apply(how, ty.unwrap_or(Type::U32), old, operand, 0)
+                        });
                     }
                 }
-                let total = bytes * values.len() as u32;
-                let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
-                self.observe_job((job.pc, job.ticket), &[], &[(to, total)], how);
-                if let Some(sanitizer) = &mut self.sanitizer {
-                    sanitizer.signal(job.ticket, signal.0, signal.1);
-                }
-                self.complete_bytes(signal.0, signal.1, total, (job.lane, Some(job.pc))).map_err(failed)?;
-                if let Some(sanitizer) = &mut self.sanitizer {
-                    sanitizer.retire(job.ticket);
-                }
             }
+            if self.follows_undefined() && (reduce.is_none() || lacking.first().is_some()) {
+                self.bring_undefined(rank, offset, (data.len() as u32, mode), &lacking);
+            }
+            let written = (Target::Shared { rank, offset }, data.len() as u32);
+            self.observe_job((job.pc, job.ticket), &source, &[written], how);
+            // A multicast reads once.
+            source.clear();
+            if let Some(sanitizer) = &mut self.sanitizer {
+                sanitizer.signal(job.ticket, rank, signal);
+            }
+            self.complete_bytes(rank, signal, data.len() as u32, (job.lane, Some(job.pc)))?;
+        }
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.retire(job.ticket);
+        }
+        Ok(())
+    }
+
+    /// Reads what a store takes from shared memory; its write is another step.
+    fn read_stored(&mut self, mut job: Job) {
+        let who = job.who();
+        let JobKind::Store { to, offset, read, .. } = &mut job.what else { return };
+        let bytes = to.bytes();
+        self.need_near(*offset, to, who);
+        *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
+        let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
+        self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
+        self.jobs.push(job);
+    }
+
+    /// Writes what a store has read.
+    fn write_stored(&mut self, job: Job) -> Result<(), Fault> {
+        let JobKind::Store { to, reduce, read: Some(data), .. } = &job.what else { return Ok(()) };
+        let (who, pc) = (job.who(), job.pc);
+        let written = self.far_places(to);
+        let before = if self.sanitizer.is_some() { self.fetch(to, job.lane).ok() } else { None };
+        if let Err(fault) = self.deliver(to, data, *reduce, job.lane) {
+            self.pass_at((job.rank, job.warp), pc, fault)?;
+        }
+        let how = match reduce {
+            Some(_) => JobAccess::Update,
+            None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
+        };
+        let reduces = reduce.is_some();
+        self.written_far(&written, reduces, who);
+        self.observe_job((job.pc, job.ticket), &[], &places(&written), how);
+        Ok(())
+    }
+
+    /// Writes the registers of one thread to shared memory and signals that they are there.
+    fn send(&mut self, job: Job) -> Result<(), Fault> {
+        let JobKind::Word { to, values, bytes, reduce, signal, undefined } = &job.what else { return Ok(()) };
+        let who = job.who();
+        let (to, bytes, reduce, signal) = (*to, *bytes, *reduce, *signal);
+        let (mut same, undefined) = (true, undefined.clone());
+        for (index, value) in values.iter().copied().enumerate() {
+            let cell = shifted(to, index as u32 * bytes);
+            let old = self.update(cell, bytes, &mut |old| match reduce {
+                Some((how, ty)) => atomic::apply(how, ty, old, value, 0),
+                None => value,
+            });
+            same &= (old ^ value) << (64 - 8 * bytes) == 0;
+            if let Some(lacking) = undefined.get(index)
+                && (reduce.is_none() || lacking.first().is_some())
+            {
+                self.store_undefined(None, cell, (bytes, lacking), who, "what is sent");
+            }
+        }
+        let total = bytes * values.len() as u32;
+        let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
+        self.observe_job((job.pc, job.ticket), &[], &[(to, total)], how);
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.signal(job.ticket, signal.0, signal.1);
+        }
+        self.complete_bytes(signal.0, signal.1, total, (job.lane, Some(job.pc)))?;
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.retire(job.ticket);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@
 //! st.global.b32 [%out], %r2    the finding: `%r2` is stored, and comes from `%hi`
 //! ```
 
+mod arithmetic;
 mod memory;
 mod products;
 mod spread;

@@ -9,9 +9,9 @@ use super::{NOWHERE_YET, Origin, Sources, Undefined, Unwritten, Use, Who};
 use crate::exec::{Cluster, Warp};
 use crate::lanes::{LANES, Slot, lanes};
 use crate::ops::{Comparison, MapFn, Spread, TestFn};
-use crate::program::{Connective, Inst, Op, Pred, Reg, WgmmaA};
+use crate::program::{Carry, Connective, Inst, Op, Pred, Reg, WgmmaA};
 
-fn ones(bits: u32) -> u64 {
+pub(super) fn ones(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
@@ -38,7 +38,7 @@ fn apply(run: &MapFn, operands: [&Slot; 4]) -> Slot {
 }
 
 /// The undefined bits of an operation's result, for values and undefined bits of its operands in views of their own.
-fn spread(run: &MapFn, values: &[Slot; 4], undefined: &[Slot; 4], wide: [bool; 4], to_wide: bool) -> Slot {
+pub(super) fn spread(run: &MapFn, values: &[Slot; 4], undefined: &[Slot; 4], wide: [bool; 4], to_wide: bool) -> Slot {
     let [low, high] = bounds(values, undefined);
     let arity = run.from_bits.iter().take_while(|bits| **bits > 0).count();
     let union = |index: usize, lane: usize| undefined[index].get(wide[index], lane);
@@ -94,7 +94,7 @@ fn spread(run: &MapFn, values: &[Slot; 4], undefined: &[Slot; 4], wide: [bool; 4
 
 /// Where the undefined bytes of an operation's result come from, for the lanes in which it has some. `from` says it of the
 /// operands.
-fn sources(
+pub(super) fn sources(
     run: &MapFn,
     values: &[Slot; 4],
     undefined: &[Slot; 4],
@@ -185,7 +185,7 @@ fn undecided(run: &TestFn, values: &[Slot; 4], undefined: &[Slot; 4], wide: [boo
 }
 
 /// The lanes in which a connective of two conditions, each with its undefined lanes, is undefined.
-fn undecided_pair(how: Connective, (a, ua): (u32, u32), (b, ub): (u32, u32)) -> u32 {
+pub(super) fn undecided_pair(how: Connective, (a, ua): (u32, u32), (b, ub): (u32, u32)) -> u32 {
     match how {
         Connective::And => (ua & (ub | b)) | (ub & (ua | a)),
         Connective::Or => (ua & (ub | !b)) | (ub & (ua | !a)),
@@ -199,27 +199,27 @@ fn is_collective(op: &Op) -> bool {
 }
 
 /// Work on one instruction of a warp.
-struct Work<'w> {
-    warp: &'w Warp,
-    undefined: &'w mut Undefined,
+pub(super) struct Work<'w> {
+    pub(super) warp: &'w Warp,
+    pub(super) undefined: &'w mut Undefined,
     pc: u32,
-    active: u32,
+    pub(super) active: u32,
     /// Where what is undefined comes from, by lane.
     origins: [Option<Origin>; LANES],
 }
 
 impl Work<'_> {
-    fn origin(&self, lane: usize) -> Origin {
+    pub(super) fn origin(&self, lane: usize) -> Origin {
         self.origins[lane].unwrap_or(NOWHERE_YET)
     }
 
     /// A register's undefined bits in its own view, of the lanes that execute.
-    fn bits(&self, slot: u32, wide: bool) -> Slot {
+    pub(super) fn bits(&self, slot: u32, wide: bool) -> Slot {
         self.undefined.slot(slot, wide)
     }
 
     /// The result of an operation, of the lanes that execute; all of it comes from one place.
-    fn result(&mut self, to: Reg, bits: impl Fn(usize) -> u64) {
+    pub(super) fn result(&mut self, to: Reg, bits: impl Fn(usize) -> u64) {
         for lane in lanes(self.active) {
             let origin = self.origin(lane);
             self.undefined.set(to.slot, to.wide, lane, bits(lane), origin);
@@ -227,7 +227,7 @@ impl Work<'_> {
     }
 
     /// The same where the bytes come from several places.
-    fn result_from(&mut self, to: Reg, bits: impl Fn(usize) -> (u64, Sources)) {
+    pub(super) fn result_from(&mut self, to: Reg, bits: impl Fn(usize) -> (u64, Sources)) {
         for lane in lanes(self.active) {
             let (bits, sources) = bits(lane);
             self.undefined.set(to.slot, to.wide, lane, bits, sources);
@@ -235,33 +235,33 @@ impl Work<'_> {
     }
 
     /// Where a register's undefined bits come from, by lane.
-    fn sources(&self, slot: u32) -> [Sources; LANES] {
+    pub(super) fn sources(&self, slot: u32) -> [Sources; LANES] {
         std::array::from_fn(|lane| self.undefined.sources(slot, lane))
     }
 
     /// Where the first undefined bits of a register come from, by lane.
-    fn firsts(&self, reg: Reg) -> [Sources; LANES] {
+    pub(super) fn firsts(&self, reg: Reg) -> [Sources; LANES] {
         let sources = self.sources(reg.slot);
         std::array::from_fn(|lane| sources[lane].first(self.undefined.bits(reg.slot, reg.wide, lane)).into())
     }
 
     /// Where a predicate's undefined lanes come from.
-    fn flags(&self, index: u32) -> [Origin; LANES] {
+    pub(super) fn flags(&self, index: u32) -> [Origin; LANES] {
         self.undefined.predicate_origins[index as usize].as_deref().copied().unwrap_or([NOWHERE_YET; LANES])
     }
 
-    fn flag(&mut self, index: u32, undefined: u32) {
+    pub(super) fn flag(&mut self, index: u32, undefined: u32) {
         let origins = self.origins;
         self.undefined.set_predicate(index, self.active, undefined, |lane| origins[lane].unwrap_or(NOWHERE_YET));
     }
 
     /// The lanes in which one of the registers is undefined.
-    fn any(&self, slots: &[u32]) -> u32 {
+    pub(super) fn any(&self, slots: &[u32]) -> u32 {
         slots.iter().fold(0, |any, &slot| any | self.undefined.lanes(slot))
     }
 
     /// Operands that an operation reads as an instruction does: values and undefined bits, with their views.
-    fn operands(&self, from: &[u32; 4], from_bits: &[u8; 4]) -> ([Slot; 4], [Slot; 4], [bool; 4]) {
+    pub(super) fn operands(&self, from: &[u32; 4], from_bits: &[u8; 4]) -> ([Slot; 4], [Slot; 4], [bool; 4]) {
         let wide = from_bits.map(|bits| bits == 64);
         let undefined = std::array::from_fn(|index| match from_bits[index] {
             0 => Slot::ZERO,
@@ -276,14 +276,14 @@ impl Work<'_> {
     }
 
     /// A comparison of the halves of packed operands that `half` covers.
-    fn test_half(&self, run: &TestFn, from: &[u32; 4], with: Option<(Connective, Pred)>, half: u64) -> u32 {
+    pub(super) fn test_half(&self, run: &TestFn, from: &[u32; 4], with: Option<(Connective, Pred)>, half: u64) -> u32 {
         let (values, undefined, wide) = self.operands(from, &run.from_bits);
         let lacks = |lane: usize| (0..4).any(|index| undefined[index].get(wide[index], lane) & half != 0);
         let own = (0..LANES).filter(|&lane| lacks(lane)).fold(0, |out, lane| out | 1 << lane);
         self.connected(run, &values, own, with, false)
     }
 
-    fn test(&self, run: &TestFn, from: &[u32; 4], with: Option<(Connective, Pred)>, negated: bool) -> u32 {
+    pub(super) fn test(&self, run: &TestFn, from: &[u32; 4], with: Option<(Connective, Pred)>, negated: bool) -> u32 {
         let (values, undefined, wide) = self.operands(from, &run.from_bits);
         let own = undecided(run, &values, &undefined, wide);
         self.connected(run, &values, own, with, negated)
@@ -313,7 +313,7 @@ impl Cluster<'_> {
             any |= undefined.predicate(index) & active;
         }
         if undefined.carry.0 != 0
-            && let Op::Carry { reads, writes, .. } = op
+            && let Op::Carry(Carry { reads, writes, .. }) = op
         {
             any |= if *reads { undefined.carry.0 & active } else { 0 };
             if *writes && any == 0 {
@@ -500,141 +500,5 @@ impl Cluster<'_> {
                 meta.reads_predicates.iter().for_each(|&index| self.need_predicate(work, index, work.active, Use::Operand));
             }
         }
-    }
-}
-
-impl Work<'_> {
-    /// Spreads through an operation that only computes; whether it is one.
-    fn arithmetic(&mut self, op: &Op) -> bool {
-        match op {
-            Op::Map { run, to, from } => {
-                let (values, undefined, wide) = self.operands(from, &run.from_bits);
-                let bits = spread(run, &values, &undefined, wide, to.wide);
-                let from = |index: usize, lane: usize| self.undefined.sources(from[index], lane);
-                let sources = sources(run, &values, &undefined, &from, wide, (to.wide, &bits));
-                self.result_from(*to, |lane| (bits.get(to.wide, lane), sources[lane]));
-            }
-            Op::Test { run, from, to, other, combine } => {
-                let (yes, no) = (self.test(run, from, *combine, false), self.test(run, from, *combine, true));
-                to.iter().for_each(|&index| self.flag(index, yes));
-                other.iter().for_each(|&index| self.flag(index, no));
-            }
-            Op::TestPair { run, from, to, other, combine } => {
-                for ((run, index), half) in run.iter().zip([to, other]).zip([0xffff, 0xffff_0000]) {
-                    let flags = self.test_half(run, from, *combine, half);
-                    index.iter().for_each(|&index| self.flag(index, flags));
-                }
-            }
-            Op::Set { run, from, to, high, combine, value } => {
-                let parts = match high {
-                    None => [(self.test(run, from, *combine, false), *value), (0, 0)],
-                    Some((run_high, high)) => [
-                        (self.test_half(run, from, *combine, 0xffff), *value),
-                        (self.test_half(run_high, from, *combine, 0xffff_0000), *high),
-                    ],
-                };
-                self.result(*to, |lane| {
-                    let part = |(lanes, value): (u32, u32)| if lanes >> lane & 1 == 1 { u64::from(value) } else { 0 };
-                    part(parts[0]) | part(parts[1])
-                });
-            }
-            Op::Video { video, to, from } => {
-                let [a, b, c] = from.map(|slot| self.bits(slot, false));
-                self.result(*to, |lane| {
-                    let [a, b, c] = [&a, &b, &c].map(|slot| slot.get(false, lane) as u32);
-                    u64::from(video.spread(a, b, c))
-                });
-            }
-            Op::Convert { conversion, to, from } => {
-                let any = self.bits(from.slot, from.wide);
-                let (read, made) = (ones(conversion.from.bits()), ones(conversion.to.bits()));
-                self.result(*to, |lane| if any.get(from.wide, lane) & read != 0 { made } else { 0 });
-            }
-            Op::ConvertPair { conversion, to, high, low } => {
-                let (bits, [upper, lower]) = (conversion.to.bits() / 2, [high, low].map(|reg| self.any(&[reg.slot])));
-                let [from_high, from_low] = [high, low].map(|reg| self.firsts(*reg));
-                self.result_from(*to, |lane| {
-                    let half = |lanes: u32| if lanes >> lane & 1 == 1 { ones(bits) } else { 0 };
-                    (half(upper) << bits | half(lower), from_low[lane].above(from_high[lane], bits / 8))
-                });
-            }
-            Op::ConvertSplit { conversion, to, from } => {
-                let (read, made) = (conversion.from.bits() / 2, conversion.to.bits() / 2);
-                let any = self.bits(from.slot, from.wide);
-                self.result(*to, |lane| {
-                    let part = |at: u32| if any.get(from.wide, lane) >> (at * read) & ones(read) != 0 { ones(made) } else { 0 };
-                    part(1) << made | part(0)
-                });
-            }
-            Op::Select { to, a, b, by } => {
-                let (chosen, unsure) = (self.warp.predicate(*by), self.undefined.predicate(by.index));
-                let [ua, ub] = [a, b].map(|&slot| self.bits(slot, to.wide));
-                let [va, vb] = [a, b].map(|&slot| self.warp.regs[slot as usize]);
-                let ([from_a, from_b], origins) = ([a, b].map(|&slot| self.sources(slot)), self.flags(by.index));
-                self.result_from(*to, |lane| {
-                    let [ua, ub] = [&ua, &ub].map(|slot| slot.get(to.wide, lane));
-                    match (unsure >> lane & 1, chosen >> lane & 1) {
-                        (0, 1) => (ua, from_a[lane]),
-                        (0, _) => (ub, from_b[lane]),
-                        _ => (ua | ub | (va.get(to.wide, lane) ^ vb.get(to.wide, lane)), origins[lane].into()),
-                    }
-                });
-            }
-            Op::Predicate { to, how, a, b } => {
-                let of = |pred: &Pred| (self.warp.predicate(*pred), self.undefined.predicate(pred.index));
-                let flags = undecided_pair(*how, of(a), of(b));
-                self.flag(*to, flags);
-            }
-            Op::LogicPredicate { to, flag, from, with, .. } => {
-                let any = self.any(from) | self.undefined.predicate(with.index);
-                to.iter().for_each(|&to| self.result(to, |lane| if any >> lane & 1 == 1 { 0xffff_ffff } else { 0 }));
-                flag.iter().for_each(|&index| self.flag(index, any));
-            }
-            Op::Unpack { to, from, bits } => {
-                let (source, sources) = (self.bits(from.slot, from.wide), self.sources(from.slot));
-                for (index, to) in to.iter().enumerate() {
-                    let shift = index as u32 * bits;
-                    if let Some(to) = to {
-                        let part = |lane: usize| source.get(from.wide, lane) >> shift & ones(*bits);
-                        self.result_from(*to, |lane| (part(lane), sources[lane].down(shift / 8)));
-                    }
-                }
-            }
-            Op::Pack { to, from, bits } => {
-                let parts: Vec<(Slot, bool)> = from.iter().map(|reg| (self.bits(reg.slot, reg.wide), reg.wide)).collect();
-                let sources: Vec<[Sources; LANES]> = from.iter().map(|reg| self.sources(reg.slot)).collect();
-                self.result_from(*to, |lane| {
-                    let part = |(slot, wide): &(Slot, bool)| slot.get(*wide, lane) & ones(*bits);
-                    let all = parts.iter().enumerate().fold(0, |out, (index, own)| out | part(own) << (index as u32 * bits));
-                    let from = sources.iter().enumerate();
-                    (all, from.fold(Sources::NONE, |from, (index, own)| from.above(own[lane], index as u32 * bits / 8)))
-                });
-            }
-            Op::Carry { to, a, b, c, reads, writes, .. } => {
-                let slots: Vec<u32> = [*a, *b].iter().chain(c).map(|reg| reg.slot).collect();
-                let any = self.any(&slots) | if *reads { self.undefined.carry.0 } else { 0 };
-                self.result(*to, |lane| if any >> lane & 1 == 1 { u64::MAX >> if to.wide { 0 } else { 32 } } else { 0 });
-                if *writes {
-                    let (before, origin) = self.undefined.carry;
-                    let lane = (any & self.active).trailing_zeros() as usize;
-                    let origin = if any & self.active == 0 { origin } else { self.origin(lane) };
-                    self.undefined.carry = ((before & !self.active) | (any & self.active), origin);
-                }
-            }
-            Op::Generic { to, from, .. } => {
-                let (bits, sources) = (self.bits(from.slot, from.wide), self.sources(from.slot));
-                self.result_from(*to, |lane| (bits.get(from.wide, lane), sources[lane]));
-            }
-            Op::RankOf { to, from } => {
-                let any = self.any(&[from.slot]);
-                self.result(*to, |lane| if any >> lane & 1 == 1 { 0xff } else { 0 });
-            }
-            Op::IsSpace { to, from, .. } => {
-                let any = self.any(&[from.slot]);
-                self.flag(*to, any);
-            }
-            _ => return false,
-        }
-        true
     }
 }
