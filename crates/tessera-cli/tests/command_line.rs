@@ -567,7 +567,11 @@ def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
     assert_eq!(code, 0, "{text}");
     let facts: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
     let refused = facts["refused"].as_array().expect("a list");
-    assert!(refused.iter().any(|one| one["recipe"] == "roles" && one["reason"].as_str().is_some_and(|text| !text.is_empty())));
+    assert!(
+        refused
+            .iter()
+            .any(|one| one["recipe"] == "warp-specialization" && one["reason"].as_str().is_some_and(|text| !text.is_empty()))
+    );
     assert!(facts["conversions"].is_array() && facts["instructions"]["mma"].as_u64().is_some_and(|count| count > 0), "{text}");
     assert_eq!(facts["round"]["operations"], 2 * 64 * 64 * 64, "{text}");
     assert_eq!(facts["round"]["bytes"], 2 * 2 * 64 * 64, "{text}");

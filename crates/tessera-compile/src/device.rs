@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use tessera_ir::{Diagnostic, Fallback, Level, Module, PassManager, Severity, verify};
+use tessera_ir::{Diagnostic, Fallback, Level, Module, Pass, PassManager, PassTime, Reason, Severity, verify};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
 
 use crate::driver::{Compiled, Stage, failure};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
+use crate::passes::find;
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
-use crate::tile::{Reason, Remarks, Units, laid_out, plain};
+use crate::tile::Remarks;
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]
@@ -80,11 +81,14 @@ struct Made {
 /// What the architecture does not have; more threads or shared memory than a block has there, whatever is done about it.
 pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
-    let mut ladder = Ladder::new(compiled.func(), arch);
+    let [forms, _, _] = level.staging_pass_names();
+    let mut prepared = compiled.module.clone();
+    run(&mut prepared, arch, forms, &mut stages)?;
+    let mut ladder = Ladder::new(&prepared.funcs[0], arch);
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut best: Option<(usize, u64, Made)> = None;
     while let Some(partition) = ladder.next(&attempts) {
-        let (attempt, made) = attempt(compiled, arch, level, partition, &mut stages)?;
+        let (attempt, made) = attempt(&prepared, arch, level, partition, &mut stages)?;
         if let (Some(cost), Some(made)) = (attempt.cost(), made)
             && best.as_ref().is_none_or(|(_, least, _)| cost < *least)
         {
@@ -108,21 +112,27 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     Ok(DeviceCompiled { tile, kernel, remarks, attempts, taken, whole: ladder.whole, stages })
 }
 
+/// Runs passes by name, and notes what each took.
+fn run(module: &mut Module, arch: Arch, names: &[&str], stages: &mut Vec<Stage>) -> Result<Vec<PassTime>, Vec<Diagnostic>> {
+    let passes: Vec<&Pass> = names.iter().filter_map(|name| find(name)).collect();
+    let runs = PassManager { target: Some(arch), ..PassManager::default() }.run(module, &passes).map_err(failure)?;
+    stages.extend(runs.iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text.clone() }));
+    Ok(runs)
+}
+
 fn stage(name: &'static str, start: Instant) -> Stage {
     Stage { name, time: start.elapsed(), changed: true, text: None }
 }
 
 /// Lays the kernel out in one way, runs the passes over Tile IR, and lowers it.
 fn attempt(
-    compiled: &Compiled,
+    prepared: &Module,
     arch: Arch,
     level: OptLevel,
     partition: Partition,
     stages: &mut Vec<Stage>,
 ) -> Result<(Attempt, Option<Made>), Vec<Diagnostic>> {
-    let start = Instant::now();
-    let (mut tile, remarks) = in_partition(compiled, arch, &partition)?;
-    stages.push(stage("layouts", start));
+    let (mut tile, remarks) = in_partition(prepared, arch, level, &partition, stages)?;
     let (recipe, threads) = (remarks.chosen(), tile.funcs[0].hints.threads());
     let (outcome, made) = match on_target(&mut tile, arch, level, stages) {
         Ok((kernel, fallbacks)) => (Ok(fallbacks), Some(Made { tile, kernel, remarks })),
@@ -139,35 +149,37 @@ fn on_target(
     level: OptLevel,
     stages: &mut Vec<Stage>,
 ) -> Result<(TargetKernel, Vec<Fallback>), Vec<Diagnostic>> {
-    let mut manager = PassManager { target: Some(arch), ..PassManager::default() };
-    let times = manager.run(tile, &level.tile_passes()).map_err(failure)?;
-    let mut fallbacks = Vec::new();
-    for run in times {
-        fallbacks.extend(run.fallbacks);
-        stages.push(Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text });
-    }
+    let runs = run(tile, arch, level.tile_pass_names(), stages)?;
+    let fallbacks = runs.into_iter().flat_map(|run| run.fallbacks).collect();
     let start = Instant::now();
     let kernel = lower(tile, &tile.funcs[0], arch).map_err(|error| vec![error])?;
     stages.push(stage("target", start));
     Ok((kernel, fallbacks))
 }
 
-/// The kernel in Tile IR, with what the recipes said.
-fn in_partition(compiled: &Compiled, arch: Arch, partition: &Partition) -> Result<(Module, Remarks), Vec<Diagnostic>> {
-    let mut tile = compiled.module.clone();
-    if compiled.func().level == Level::Tile {
+/// The kernel in Tile IR, with what the staging passes said.
+fn in_partition(
+    prepared: &Module,
+    arch: Arch,
+    level: OptLevel,
+    partition: &Partition,
+    stages: &mut Vec<Stage>,
+) -> Result<(Module, Remarks), Vec<Diagnostic>> {
+    let mut tile = prepared.clone();
+    let func = &mut tile.funcs[0];
+    if func.level == Level::Tile {
         return Ok((tile, Remarks::default()));
     }
-    let mut func = plain(compiled.func());
-    partition.strips.cut(&mut func).map_err(|reason| {
+    partition.strips.cut(func).map_err(|reason| {
         let note = "this is a mistake in the compiler, not in the kernel";
         vec![Diagnostic::error("target-broken", reason.span.unwrap_or(func.span), reason.text).note(note)]
     })?;
     func.hints.num_warps = partition.warps.or(func.hints.num_warps);
     func.hints.exchange_bytes = partition.exchange(arch).or(func.hints.exchange_bytes);
-    let units = Units::of(arch, partition.shared(arch));
-    let (func, remarks) = laid_out(func, &units, partition.recipes).map_err(|error| vec![error])?;
-    tile.funcs = vec![func];
+    func.hints.ring_bytes = partition.rings(arch).or(func.hints.ring_bytes);
+    let [_, staging, spreading] = level.staging_pass_names();
+    let staging = partition.recipes.asked(staging);
+    let runs = run(&mut tile, arch, &[&staging[..], spreading].concat(), stages)?;
     let wrong = verify(&tile);
-    if wrong.is_empty() { Ok((tile, remarks)) } else { Err(wrong) }
+    if wrong.is_empty() { Ok((tile, Remarks::of(&runs, &staging))) } else { Err(wrong) }
 }

@@ -140,7 +140,7 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
                 _ => {
                     let message = format!("`{}` has no choice `{name}` left", func.name);
                     let help = match (func.level, func.config.is_empty()) {
-                        (Level::Schedule | Level::Tile, _) => "choose when compiling the source".to_string(),
+                        (Level::Schedule | Level::Staged | Level::Tile, _) => "choose when compiling the source".to_string(),
                         (Level::Graph, true) => "it has no `config(...)`".to_string(),
                         (Level::Graph, false) => {
                             format!("choices: {}", func.config.keys().cloned().collect::<Vec<_>>().join(", "))
@@ -155,6 +155,7 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
             Level::Graph => {}
             Level::Schedule => pipeline.retain(|pass| pass.name != "fma-contract"),
             // What was spread over threads is taken as it is.
+            Level::Staged => pipeline.clear(),
             Level::Tile if func.hints.num_threads.is_none() => pipeline.clear(),
             Level::Tile => pipeline.retain(|pass| pass.name != "fma-contract"),
         }

@@ -3,7 +3,7 @@
 //! | rung | what changes | tried where |
 //! |---|---|---|
 //! | as it is | nothing | always |
-//! | half of the memory, a quarter, ... | recipes and factors take less shared memory | the same with more did not fit there |
+//! | half of the memory, a quarter, ... | rings and factors take less shared memory | the same with more did not fit there |
 //! | strips | the block's tiles are cut, and done strip by strip | a thread holds more than it has, or memory does not suffice |
 //! | exchanges in parts | threads exchange elements through 1/4 of the shared memory, 1/8, 1/16, part by part | memory does not suffice |
 //! | without roles, generic | all warps do the same; no recipe is asked | a recipe took the kernel |
@@ -13,11 +13,38 @@
 //! rest to local memory, each with a cost. The first rung that costs nothing is taken, else the one that costs least. So the same
 //! kernel always comes out the same, and none is refused for its registers.
 
-use tessera_ir::{Diagnostic, Fallback, Func, Level};
+use tessera_ir::{Diagnostic, Fallback, Func, Level, Reason};
 use tessera_types::Arch;
 
 use crate::tile::strips::Strips;
-use crate::tile::{Reason, Recipes, plain};
+
+/// Which staging passes are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recipes {
+    /// All.
+    #[default]
+    All,
+    /// Those in which all warps do the same.
+    WithoutRoles,
+    /// None: the generic road.
+    Generic,
+}
+
+impl Recipes {
+    /// Those of some names that are asked.
+    pub(crate) fn asked<'n>(self, names: &[&'n str]) -> Vec<&'n str> {
+        let all_the_same = |name: &str| name == "multistage-pipeline";
+        names
+            .iter()
+            .copied()
+            .filter(|name| match self {
+                Recipes::All => true,
+                Recipes::WithoutRoles => all_the_same(name),
+                Recipes::Generic => false,
+            })
+            .collect()
+    }
+}
 
 /// A way to share a block's work out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +83,9 @@ impl Partition {
     /// Nothing changed.
     pub const WHOLE: Partition = Partition { strips: Strips::NONE, recipes: Recipes::All, warps: None, narrowed: 0, parts: None };
 
-    /// Bytes of shared memory that recipes may use.
-    pub fn shared(&self, arch: Arch) -> u32 {
-        arch.limits().shared_per_block >> self.narrowed
+    /// Bytes of shared memory that rings and factors may use, where fewer than all.
+    pub fn rings(&self, arch: Arch) -> Option<u32> {
+        (self.narrowed > 0).then(|| arch.limits().shared_per_block >> self.narrowed)
     }
 
     /// Bytes of shared memory that an exchange between threads may use, where fewer than all.
@@ -127,6 +154,7 @@ pub(crate) struct Ladder<'f> {
 }
 
 impl Ladder<'_> {
+    /// The ladder of a function in the forms that staging passes know.
     pub(crate) fn new(func: &Func, arch: Arch) -> Ladder<'_> {
         Ladder { func, arch, rungs: None, whole: None }
     }
@@ -150,7 +178,7 @@ impl Ladder<'_> {
 
     /// The rungs behind the first.
     fn others(&mut self, first: &Attempt) -> Vec<Partition> {
-        let (ways, reason) = Strips::ways(&plain(self.func));
+        let (ways, reason) = Strips::ways(self.func);
         self.whole = Some(reason);
         let mut rungs: Vec<Partition> = ways.into_iter().map(|strips| Partition { strips, ..Partition::WHOLE }).collect();
         if first.lacks_memory() {
@@ -158,7 +186,7 @@ impl Ladder<'_> {
             rungs.extend(PARTS.iter().map(exchanges));
         }
         let recipes: &[Recipes] = match first.recipe {
-            Some("stages") => &[Recipes::Generic],
+            Some("multistage-pipeline") => &[Recipes::Generic],
             Some(_) => &[Recipes::WithoutRoles, Recipes::Generic],
             None => &[],
         };

@@ -80,6 +80,24 @@ impl OptLevel {
         }
     }
 
+    /// The names of the passes from Schedule IR to Tile IR, in order: those that put a function into known forms, those that may stage it,
+    /// and those that spread its tiles over threads.
+    pub const fn staging_pass_names(self) -> [&'static [&'static str]; 3] {
+        match self {
+            OptLevel::O0 => [&[], &[], &["layouts"]],
+            OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
+                &["pointer-views", "unit-axes", "read-tokens", "code-sinking"],
+                &["warp-specialization", "product-chains", "multistage-pipeline"],
+                &["layouts", "product-overlap", "product-grouping", "predicated-load-sinking", "occupancy"],
+            ],
+        }
+    }
+
+    /// The passes from Schedule IR to Tile IR, in order.
+    pub fn staging_passes(self) -> Vec<&'static Pass> {
+        self.staging_pass_names().concat().into_iter().filter_map(find).collect()
+    }
+
     /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target. Which instructions there are decides
     /// which accesses there are and in which layouts; copies that those made go and accesses become wide, so that they are final; memory is
     /// given out when its buffers and their lives are; that makes hazards, so barriers follow; remarks change no meaning.
@@ -110,17 +128,19 @@ impl OptLevel {
 
 /// The names of pipelines.
 pub fn pipeline_names() -> &'static [&'static str] {
-    &["O0", "O1", "O2", "O3", "tile", "default"]
+    &["O0", "O1", "O2", "O3", "staging", "tile", "default"]
 }
 
-/// The passes of a pipeline: a level's, `tile` for those of Tile IR, `default` for the whole way to Tile IR.
+/// The passes of a pipeline: a level's, `staging` for those from Schedule IR to Tile IR, `tile` for those of Tile IR, `default` for the whole
+/// way.
 pub fn named_pipeline(name: &str) -> Option<Vec<&'static Pass>> {
     let level = OptLevel::default();
     // Collectives belong to whole operands, before everything else.
     let collectives = find("collective-insertion").into_iter();
     match name {
+        "staging" => Some(level.staging_passes()),
         "tile" => Some(collectives.chain(level.tile_passes()).collect()),
-        "default" => Some(collectives.chain(level.passes()).chain(find("layouts")).chain(level.tile_passes()).collect()),
+        "default" => Some(collectives.chain(level.passes()).chain(level.staging_passes()).chain(level.tile_passes()).collect()),
         name => name.parse::<OptLevel>().ok().map(OptLevel::passes),
     }
 }
@@ -159,6 +179,7 @@ mod tests {
     fn every_name_in_a_pipeline_is_a_pass() {
         for level in OptLevel::ALL {
             assert_eq!(level.passes().len(), level.pass_names().len(), "{level}");
+            assert_eq!(level.staging_passes().len(), level.staging_pass_names().concat().len(), "{level}");
             assert_eq!(level.tile_passes().len(), level.tile_pass_names().len(), "{level}");
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{Block, DistributedType, Func, Op, OpKind, ScheduleOp, Span, TileOp, Type, Value};
+use tessera_ir::{Block, DistributedType, Func, Op, OpKind, Reason, ScheduleOp, Span, TileOp, Type, Value};
 use tessera_layout::Conversion as Way;
 use tessera_types::{Arch, DType, Device};
 
@@ -13,7 +13,7 @@ use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
 use crate::ladder::Attempt;
 use crate::target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
-use crate::tile::{Reason, Remark};
+use crate::tile::Remark;
 
 /// A kernel's facts.
 #[derive(Clone, Debug)]

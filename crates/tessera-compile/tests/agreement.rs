@@ -12,7 +12,7 @@ mod support;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use devices::{Data, Launch, UNITS, assembles_fully, in_lockstep, near, on_cpu, on_emulator};
+use devices::{ARCHS, Data, Launch, assembles_fully, in_lockstep, near, on_cpu, on_emulator};
 use programs::Program;
 use tessera_types::Arch;
 
@@ -38,10 +38,10 @@ fn differences(program: &Program, data: &[Data]) -> Vec<String> {
         };
         list.extend(wrong.map(|wrong| format!("{} on {place}: {}", program.name, first_lines(&wrong))));
     };
-    for units in &UNITS {
+    for arch in ARCHS {
         let mut threads = data.to_vec();
-        let outcome = in_lockstep(&launch, units, &mut threads).map(drop);
-        compare(format!("lock-step {}", units.capability), outcome, &threads);
+        let outcome = in_lockstep(&launch, arch, &mut threads).map(drop);
+        compare(format!("lock-step {arch}"), outcome, &threads);
     }
     for arch in [Arch::Sm80, Arch::Sm90a] {
         let mut emulated = data.to_vec();

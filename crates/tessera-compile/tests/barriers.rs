@@ -13,10 +13,9 @@ mod threads;
 
 use std::collections::BTreeMap;
 
-use devices::{Data, UNITS, lockstep_of, run_with, same};
+use devices::{ARCHS, Data, lockstep_of, run_with, same, tiled};
 use library::{Case, Given};
 use tessera_compile::target::{TargetKernel, lower};
-use tessera_compile::tile::to_tile;
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_module, generate};
 use tessera_emu::{LaunchOptions, Sanitize, Schedule};
 use tessera_ir::text::print_module;
@@ -103,10 +102,8 @@ fn block_programs_keep_their_meaning() {
             Data::Scalar(3_i32.to_le_bytes().to_vec()),
         ];
         let compiled = compile_module(module, &[], &CompileOptions::default()).expect("a well-formed program");
-        let (units, arch) = (&UNITS[seed as usize % 2], [Arch::Sm80, Arch::Sm90a][seed as usize % 2]);
-        let mut module = compiled.module.clone();
-        module.funcs = vec![to_tile(compiled.func(), units).expect("every program has layouts").0];
-        assert!(verify(&module).is_empty());
+        let arch = ARCHS[seed as usize % 2];
+        let module = tiled(&compiled.module, arch).unwrap_or_else(|error| panic!("{error}"));
         if let Err(why) = keeps_meaning(module, arch, [1, 1, 1], &data) {
             wrong.push(format!("program {seed}: {why}"));
         }

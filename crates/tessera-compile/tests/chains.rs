@@ -5,11 +5,9 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
-use devices::{Data, Launch, assembled, lowered, on_cpu, on_emulator, same};
-use tessera_compile::tile::{Units, to_tile};
+use devices::{Data, Launch, assembled, lowered, on_cpu, on_emulator, same, tiled};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile};
 use tessera_ir::text::print_module;
-use tessera_ir::verify;
 use tessera_lang::{ArgType, ConstValue, parse_file};
 use tessera_types::{Arch, DType};
 
@@ -160,15 +158,7 @@ fn numbers(dtype: DType, sizes: &[i64], seed: u64) -> Data {
 
 /// The Tile function for warpgroups.
 fn tile_text(compiled: &Compiled) -> String {
-    let mut module = compiled.module.clone();
-    let units = Units { capability: 90, warpgroups: true, shared: 227 << 10 };
-    let (func, _) = to_tile(&module.funcs[0], &units).unwrap_or_else(|found| panic!("{}", found.message));
-    module.funcs = vec![func];
-    let text = print_module(&module);
-    if let Some(first) = verify(&module).first() {
-        panic!("{}\n{text}", first.render(&module.sources, false));
-    }
-    text
+    print_module(&tiled(&compiled.module, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod devices;
 
 use arbtest::arbtest;
-use devices::{Data, Launch, UNITS, in_lockstep, on_cpu_with, on_emulator, same};
+use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu_with, on_emulator, same};
 use tessera_compile::{CompileOptions, OptLevel, compile};
 use tessera_cpu::RunOptions;
 use tessera_lang::{ArgType, parse_file};
@@ -158,8 +158,8 @@ fn disagreements(case: &Case, x: &[f64], number: usize) -> Vec<String> {
             let options = RunOptions { checked, ..RunOptions::default() };
             check(format!("CPU, checked: {checked}"), &mut |data| on_cpu_with(&options, &launch, data));
         }
-        let units = &UNITS[number % 2];
-        check(format!("lock-step {}", units.capability), &mut |data| in_lockstep(&launch, units, data).map(drop));
+        let arch = ARCHS[number % 2];
+        check(format!("lock-step {arch}"), &mut |data| in_lockstep(&launch, arch, data).map(drop));
         if level == OptLevel::O3 {
             let arch = [Arch::Sm80, Arch::Sm90a][number % 2];
             check(format!("emulated {arch}"), &mut |data| on_emulator(&launch, arch, data));

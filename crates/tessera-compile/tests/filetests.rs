@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use filecheck::{CheckerBuilder, NO_VARIABLES};
 use libtest_mimic::{Arguments, Failed, Trial};
-use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{OptLevel, passes};
 use tessera_ir::text::{parse_module, print_module};
 use tessera_ir::{Diagnostic, Module, Pass, PassManager, verify};
@@ -48,7 +47,6 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 enum Command {
     Parse,
     Verify,
-    Tile(Units),
     Passes(Vec<&'static Pass>, Option<Arch>),
 }
 
@@ -62,10 +60,7 @@ fn command(text: &str) -> Result<Command, Failed> {
                 return Ok(Command::Passes(level.passes(), None));
             }
             if let Some(target) = words.strip_prefix("tile ") {
-                let arch = arch(target)?;
-                let (major, minor) = arch.compute_capability();
-                let shared = arch.limits().shared_per_block;
-                return Ok(Command::Tile(Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }));
+                return Ok(Command::Passes(OptLevel::default().staging_passes(), Some(arch(target)?)));
             }
             let find = |name| passes::find(name).ok_or_else(|| Failed::from(format!("there is no pass `{name}`")));
             let (names, target) = words.split_once('@').map_or((words, None), |(names, target)| (names, Some(target)));
@@ -108,16 +103,6 @@ fn run(path: &Path) -> Result<(), Failed> {
                 return Err(format!("`{}` broke the module\n{}\n{text}", failure.pass, shown.join("\n")).into());
             }
             Err(failure) => return errors(&text, &module, &failure.diagnostics),
-        }
-        round_trip(&module)?;
-    }
-    if let Command::Tile(units) = command {
-        for func in &mut module.funcs {
-            *func = to_tile(func, &units).map_err(|found| found.message)?.0;
-        }
-        let wrong = verify(&module);
-        if let Some(first) = wrong.first() {
-            return Err(format!("{}\n{}", first.render(&module.sources, false), print_module(&module)).into());
         }
         round_trip(&module)?;
     }

@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
-use devices::{Data, Launch, UNITS, in_lockstep, lowered, on_cpu, run, same};
+use devices::{ARCHS, Data, Launch, in_lockstep, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, compile};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
@@ -68,7 +68,7 @@ fn a_warp_multiplies_fragments() {
         };
         let launch = Launch { compiled: &compiled, grid: [1, 1, 1] };
         let mut threads = data.to_vec();
-        in_lockstep(&launch, &UNITS[0], &mut threads).unwrap_or_else(|error| panic!("{dtype} {out}: {error}"));
+        in_lockstep(&launch, ARCHS[0], &mut threads).unwrap_or_else(|error| panic!("{dtype} {out}: {error}"));
         right(&threads[2], "lock-step");
         let archs = if (dtype, out) == (DType::F16, DType::F32) {
             &[Arch::Sm75, Arch::Sm80, Arch::Sm90a][..]

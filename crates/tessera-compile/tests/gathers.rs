@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
-use devices::{Data, Launch, UNITS, assembled, in_lockstep, lowered, on_cpu, run, same};
+use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType};
@@ -34,9 +34,9 @@ fn agrees(body: &str, dtype: DType, sizes: &[i64], blocks: u32, expected: (usize
     let data = || [Data::floats(dtype, sizes, 3), Data::zeros(dtype, sizes)];
     let mut cpu = data();
     on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}\n{body}"));
-    for units in &UNITS {
+    for arch in ARCHS {
         let mut stepped = data();
-        in_lockstep(&launch, units, &mut stepped).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        in_lockstep(&launch, arch, &mut stepped).unwrap_or_else(|error| panic!("{error}\n{body}"));
         same(&cpu[1], &stepped[1], 1e-5).unwrap_or_else(|error| panic!("lock-step: {error}\n{body}"));
     }
     let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{body}"));

@@ -8,7 +8,7 @@ mod devices;
 mod library;
 
 use arbtest::arbtest;
-use devices::{Data, Launch, UNITS, in_lockstep, on_cpu, same};
+use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{DType, FloatFormat, Overflow, Rounding};
@@ -18,9 +18,9 @@ fn agree(compiled: &Compiled, data: &[Data], grid: [u32; 3], tolerance: f64) -> 
     let launch = Launch { compiled, grid };
     let mut block = data.to_vec();
     on_cpu(&launch, &mut block).unwrap_or_else(|error| panic!("{error}"));
-    UNITS.map(|units| {
+    ARCHS.map(|arch| {
         let mut threads = data.to_vec();
-        let text = in_lockstep(&launch, &units, &mut threads).unwrap_or_else(|error| panic!("{error}"));
+        let text = in_lockstep(&launch, arch, &mut threads).unwrap_or_else(|error| panic!("{error}"));
         for (position, (block, threads)) in block.iter().zip(&threads).enumerate() {
             if let Err(difference) = same(block, threads, tolerance) {
                 panic!("argument {position}: {difference}\n{text}");

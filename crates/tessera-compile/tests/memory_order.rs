@@ -8,9 +8,8 @@ mod devices;
 mod memory;
 
 use arbtest::arbtest;
-use devices::{Data, Launch, UNITS, on_emulator};
+use devices::{ARCHS, Data, Launch, on_emulator, tiled};
 use memory::ROUNDS;
-use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile};
 use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_lang::{ArgType, parse_file};
@@ -124,10 +123,8 @@ impl Case {
         unsafe { program.run([1, 1, 1], &args, options) }.map_err(|fault| fault.to_string())
     }
 
-    fn in_lockstep(&self, compiled: &Compiled, units: &Units, data: &mut [Data]) -> Result<(), String> {
-        let mut module = compiled.module.clone();
-        let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
-        module.funcs = vec![func];
+    fn in_lockstep(&self, compiled: &Compiled, arch: Arch, data: &mut [Data]) -> Result<(), String> {
+        let module = tiled(&compiled.module, arch)?;
         let program = lockstep::Program::prepare(&module, &module.funcs[0]).map_err(|diagnostic| diagnostic.message)?;
         let args = self.args(data);
         let options = RunOptions { checked: true, ..RunOptions::default() };
@@ -178,8 +175,8 @@ impl Case {
                 check(format!("CPU -{level}, checked"), &mut |data| self.on_cpu(&compiled, &options, data));
                 continue;
             };
-            let (units, arch) = (&UNITS[number % 2], [Arch::Sm80, Arch::Sm90a][number / 2 % 2]);
-            check(format!("lock-step {}", units.capability), &mut |data| self.in_lockstep(&compiled, units, data));
+            let (stepped, arch) = (ARCHS[number % 2], ARCHS[number / 2 % 2]);
+            check(format!("lock-step {stepped}"), &mut |data| self.in_lockstep(&compiled, stepped, data));
             // The emulator's launches of this test know no memory that two arguments share.
             if self.shared.is_some() {
                 continue;

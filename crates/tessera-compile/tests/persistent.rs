@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "each test file uses a part")]
 mod devices;
 
-use devices::{Data, Launch, UNITS, assembled, in_lockstep, lowered, on_cpu, run_under, same};
+use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run_under, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
 use tessera_emu::Schedule;
 use tessera_ir::text::print_module;
@@ -92,7 +92,7 @@ impl Case<'_> {
         let mut cpu = self.data(sizes);
         on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}"));
         let mut stepped = self.data(sizes);
-        in_lockstep(&launch, &UNITS[1], &mut stepped).unwrap_or_else(|error| panic!("{error}"));
+        in_lockstep(&launch, ARCHS[1], &mut stepped).unwrap_or_else(|error| panic!("{error}"));
         same(&cpu[2], &stepped[2], 1e-6).unwrap_or_else(|error| panic!("lock-step: {error}\n{text}"));
         let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{text}"));
         for &schedule in schedules {

@@ -7,7 +7,7 @@ mod devices;
 
 use std::sync::Mutex;
 
-use devices::{Data, Launch, UNITS, assembled, in_lockstep, lowered, on_cpu_with, printed_with, same};
+use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu_with, printed_with, same};
 use tessera_compile::{CompileOptions, Compiled, compile, compile_module};
 use tessera_cpu::RunOptions;
 use tessera_emu::{LaunchOptions, Sanitize};
@@ -112,7 +112,7 @@ schedule @kernel(%x: tile<ptr<i32>>, %x0: tile<i32>, %x1: tile<i32>) abi(x: arra
     let data = [Data::zeros(DType::I32, &[256])];
     agrees(&compiled, [2, 1, 1], &data);
     let mut threads = data.to_vec();
-    in_lockstep(&Launch { compiled: &compiled, grid: [2, 1, 1] }, &UNITS[0], &mut threads).unwrap();
+    in_lockstep(&Launch { compiled: &compiled, grid: [2, 1, 1] }, ARCHS[0], &mut threads).unwrap();
     let Data::Array { bytes, .. } = &threads[0] else { panic!() };
     let want = (0..256).map(|i: i32| 7 - i % 8 + 127 - i % 128 + i / 128 * 128);
     assert!(bytes.chunks(4).zip(want).all(|(bytes, want)| bytes == want.to_le_bytes()));

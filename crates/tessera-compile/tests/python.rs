@@ -19,7 +19,7 @@ mod python {
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use devices::{Data, Launch, UNITS, in_lockstep, on_cpu, on_emulator};
+use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, on_emulator};
 use python::choices::{Choices, shrink};
 use python::program::{Dialect, PARAMETERS, Program, program};
 use python::reference::{Outcome, Python};
@@ -146,7 +146,7 @@ fn execute(text: &str, form: Form, known: Known, inputs: &Inputs, on: On, floats
     let launch = Launch { compiled: &compiled, grid: [1, 1, 1] };
     match on {
         On::Cpu => on_cpu(&launch, &mut data)?,
-        On::Lockstep => drop(in_lockstep(&launch, &UNITS[0], &mut data)?),
+        On::Lockstep => drop(in_lockstep(&launch, ARCHS[0], &mut data)?),
         On::Emulator => on_emulator(&launch, Arch::Sm80, &mut data)?,
     }
     let value = |(at, is_float): (usize, &bool)| {

@@ -10,7 +10,6 @@ mod library;
 
 use devices::{Data, Launch, assembles_fully, in_lockstep, lowered, on_cpu, run_under, same};
 use tessera_compile::Compiled;
-use tessera_compile::tile::Units;
 use tessera_emu::Schedule;
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
@@ -88,11 +87,8 @@ fn agrees(factor: DType, acc: DType, arch: Arch, aligned: bool, problem: [i64; 3
         let start = data(factor, acc, transposed, problem);
         let mut wanted = start.clone();
         on_cpu(&launch, &mut wanted).unwrap_or_else(|error| panic!("{case}: {error}"));
-        let (major, minor) = arch.compute_capability();
-        let shared = arch.limits().shared_per_block;
         let mut threads = start.clone();
-        let text = in_lockstep(&launch, &Units { capability: 10 * major + minor, warpgroups: false, shared }, &mut threads)
-            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        let text = in_lockstep(&launch, arch, &mut threads).unwrap_or_else(|error| panic!("{case}: {error}"));
         assert!(text.contains("tile.copy_async") && text.contains("tile.mma_shared"), "{case}: {text}");
         same(&wanted[2], &threads[2], tolerance(acc)).unwrap_or_else(|error| panic!("{case}: {error}\n{text}"));
         let kernel = lowered(&compiled, arch).unwrap_or_else(|error| panic!("{case}: {error}"));

@@ -1,37 +1,30 @@
 //! Schedule IR to Tile IR: whatever verifies gets layouts that verify.
 
+#![allow(unsafe_code, reason = "the executors take raw memory")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
 #[allow(dead_code, reason = "each test file uses a part")]
 mod library;
 
 use arbtest::arbtest;
+use devices::tiled;
 use library::Args;
 use tessera_compile::generate;
-use tessera_compile::tile::{Units, to_tile};
 use tessera_ir::text::{parse_module, print_module};
-use tessera_ir::{Module, OpKind, ScheduleOp, verify};
+use tessera_ir::{OpKind, ScheduleOp};
 use tessera_lang::{ArgType, ConstValue};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
-const UNITS: Units = Units { capability: 90, warpgroups: false, shared: 227 << 10 };
-
-fn lay_out(module: &Module, units: &Units) -> Result<Module, String> {
-    let mut tile = module.clone();
-    for func in &mut tile.funcs {
-        *func = to_tile(func, units).map_err(|error| error.message)?.0;
-    }
-    let found = verify(&tile);
-    match found.first() {
-        None => Ok(tile),
-        Some(first) => Err(format!("{}\n{}", first.render_line(&tile.sources), print_module(&tile))),
-    }
-}
+/// A target without warpgroups.
+const PLAIN: Arch = Arch::Sm89;
 
 #[test]
 fn random_programs_get_layouts() {
     arbtest(|u| {
         let size = u.int_in_range(5..=120usize)?;
         let module = generate::program(size, &mut |below| u.int_in_range(0..=below - 1).unwrap_or(0));
-        let tile = lay_out(&module, &UNITS).unwrap_or_else(|error| panic!("{error}\nfrom\n{}", print_module(&module)));
+        let tile = tiled(&module, PLAIN).unwrap_or_else(|error| panic!("{error}\nfrom\n{}", print_module(&module)));
         let text = print_module(&tile);
         let again = parse_module("again.tir", &text).unwrap_or_else(|(_, error)| panic!("{}\n{text}", error.message));
         assert_eq!(text, print_module(&again));
@@ -40,9 +33,9 @@ fn random_programs_get_layouts() {
     .budget_ms(1_500);
 }
 
-fn tile_text(file: &str, kernel: &str, args: &Args, units: &Units) -> String {
+fn tile_text(file: &str, kernel: &str, args: &Args, arch: Arch) -> String {
     let compiled = library::compiled(&library::file(file), kernel, args);
-    print_module(&lay_out(&compiled.module, units).unwrap_or_else(|error| panic!("{error}")))
+    print_module(&tiled(&compiled.module, arch).unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn conversions(text: &str) -> usize {
@@ -51,7 +44,7 @@ fn conversions(text: &str) -> usize {
 
 #[test]
 fn a_row_kernel_needs_no_conversion() {
-    let text = tile_text("softmax.py", "softmax_causal", &library::softmax_args([4, 1024, 512]), &UNITS);
+    let text = tile_text("softmax.py", "softmax_causal", &library::softmax_args([4, 1024, 512]), PLAIN);
     assert_eq!(conversions(&text), 0, "{text}");
 }
 
@@ -62,7 +55,7 @@ fn rows(dtype: DType, rows: i64, n: i64) -> (u32, Option<u32>, bool) {
     let arrays = ["x", "y"].map(|name| (name.to_string(), ArgType::array(dtype, 2)));
     let args: Args = arrays.into_iter().chain(constants).collect();
     let compiled = library::compiled(&library::file("softmax.py"), "softmax", &args);
-    let tile = lay_out(&compiled.module, &UNITS).unwrap_or_else(|error| panic!("{error}"));
+    let tile = tiled(&compiled.module, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}"));
     let func = &tile.funcs[0];
     let combined =
         func.linked_ops().into_iter().find(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. })));
@@ -85,26 +78,26 @@ fn row_kernels_have_enough_in_flight() {
     assert_eq!(rows(DType::BF16, 2, 2048), (4, Some(8), false));
 }
 
-fn product(units: &Units) -> String {
-    tile_text("gemm.py", "gemm", &library::product_args([128, 128, 64]), units)
+fn product(arch: Arch) -> String {
+    tile_text("gemm.py", "gemm", &library::product_args([128, 128, 64]), arch)
 }
 
 #[test]
 fn a_product_reads_its_factors_from_slots() {
-    let text = product(&UNITS);
+    let text = product(PLAIN);
     assert_eq!(text.matches("tile.copy_async ").count(), 4, "{text}");
     assert_eq!(conversions(&text), 0, "{text}");
 }
 
 #[test]
 fn a_product_without_asynchronous_copies_converts_its_factors_too() {
-    let text = product(&Units { capability: 75, shared: 64 << 10, ..UNITS });
+    let text = product(Arch::Sm75);
     assert_eq!(text.matches("tile.copy_async ").count(), 0, "{text}");
 }
 
 #[test]
 fn a_product_of_warpgroups_has_roles() {
-    let text = product(&Units { warpgroups: true, ..UNITS });
+    let text = product(Arch::Sm90a);
     assert_eq!(text.matches("tile.role ").count(), 2, "{text}");
     assert_eq!(text.matches("tile.tma_load ").count(), 2, "{text}");
     assert_eq!(conversions(&text), 0, "{text}");

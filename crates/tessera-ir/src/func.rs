@@ -36,6 +36,8 @@ pub enum Level {
     Graph,
     /// Block programs over tiles.
     Schedule,
+    /// Block programs whose roles, rings and copies are made, over tiles that have no layouts yet.
+    Staged,
     /// Programs of a block's threads over tiles with layouts.
     Tile,
 }
@@ -46,6 +48,7 @@ impl Level {
         match self {
             Level::Graph => "graph",
             Level::Schedule => "schedule",
+            Level::Staged => "staged",
             Level::Tile => "tile",
         }
     }
@@ -154,6 +157,8 @@ pub struct FuncHints {
     pub timeline: Option<u32>,
     /// Bytes of shared memory that an operation may exchange elements through; more go through it in parts.
     pub exchange_bytes: Option<u32>,
+    /// Bytes of shared memory that rings of slots may take, where fewer than a block of the target has.
+    pub ring_bytes: Option<u32>,
 }
 
 impl FuncHints {
@@ -163,7 +168,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 9] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 10] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -174,6 +179,7 @@ impl FuncHints {
             ("opt_level", self.opt_level),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
+            ("ring_bytes", self.ring_bytes),
         ]
     }
 
@@ -189,6 +195,7 @@ impl FuncHints {
             "opt_level" => &mut self.opt_level,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,
+            "ring_bytes" => &mut self.ring_bytes,
             _ => return false,
         };
         *slot = Some(value);

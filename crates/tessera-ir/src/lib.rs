@@ -51,7 +51,7 @@ pub use image::{
 pub use launch_notes::launch_notes;
 pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
-pub use pass::{Changed, Fallback, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter};
+pub use pass::{Changed, Fallback, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter, Reason};
 pub use schedule::ScheduleOp;
 pub use tile::TileOp;
 pub use types::{

@@ -11,11 +11,12 @@
 //! assert_eq!(times[0].pass, "nothing");
 //! ```
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tessera_types::Arch;
 
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Span};
 use crate::func::{Func, Global, Module};
 use crate::text::print_func;
 use crate::verify::verify;
@@ -35,6 +36,36 @@ pub struct PassCx<'m> {
     pub diagnostics: Vec<Diagnostic>,
     /// Ways out that the pass took where the function asks for more than the target has.
     pub fallbacks: Vec<Fallback>,
+    /// Why the pass left a function as it is, where that is worth telling.
+    pub refusals: Vec<Reason>,
+}
+
+/// Why a pass does not take a function, in words of the kernel's source, so that its writer can change that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What is missing or in the way.
+    pub text: Cow<'static, str>,
+    /// The operation that it is about.
+    pub span: Option<Span>,
+}
+
+impl Reason {
+    /// A reason with its place.
+    pub fn at(text: impl Into<Cow<'static, str>>, span: impl Into<Option<Span>>) -> Reason {
+        Reason { text: text.into(), span: span.into() }
+    }
+}
+
+impl From<&'static str> for Reason {
+    fn from(text: &'static str) -> Reason {
+        Reason::at(text, None)
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        Reason::at(text, None)
+    }
 }
 
 /// A way out of asking for more than the target has.
@@ -110,6 +141,8 @@ pub struct PassTime {
     pub text: Option<String>,
     /// The ways out that it took.
     pub fallbacks: Vec<Fallback>,
+    /// Why it left functions as they are.
+    pub refusals: Vec<Reason>,
 }
 
 /// Why a pipeline stopped.
@@ -135,7 +168,7 @@ impl PassManager<'_> {
             for func in &mut module.funcs {
                 changed |= (pass.run)(func, &mut cx).0;
             }
-            let PassCx { diagnostics, fallbacks, .. } = cx;
+            let PassCx { diagnostics, fallbacks, refusals, .. } = cx;
             let time = start.elapsed();
             if !diagnostics.is_empty() {
                 return Err(PassFailure { pass: pass.name, broke_module: false, diagnostics });
@@ -154,7 +187,7 @@ impl PassManager<'_> {
             if let (Some(observer), Some(before), true) = (&mut self.observer, before, changed) {
                 observer(pass, &before, &text(module));
             }
-            times.push(PassTime { pass: pass.name, time, changed, text: wanted.then(|| text(module)), fallbacks });
+            times.push(PassTime { pass: pass.name, time, changed, text: wanted.then(|| text(module)), fallbacks, refusals });
         }
         Ok(times)
     }

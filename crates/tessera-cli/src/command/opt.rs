@@ -3,12 +3,12 @@
 use std::io::IsTerminal;
 
 use tessera::compile::{named_pipeline, passes, pipeline_names};
-use tessera::ir::{Level, Pass, PassManager, PrintAfter, text, verify};
+use tessera::ir::{Diagnostic, Level, Pass, PassManager, PrintAfter, Severity, text, verify};
 use tessera::types::{Arch, Target};
 
 use crate::arguments::Opt;
 use crate::difference::difference;
-use crate::failure::{Failure, Outcome, read_text, write_text};
+use crate::failure::{Failure, Outcome, read_text, remark, write_text};
 
 pub(crate) fn opt(arguments: Opt) -> Outcome {
     let mut pipeline = pipeline(&arguments)?;
@@ -33,7 +33,7 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
 
     if arguments.pipeline.as_deref() == Some("tile") && module.funcs.iter().any(|func| func.level == Level::Schedule) {
         // They work on tiles that are spread over threads.
-        pipeline.splice(0..0, passes::find("layouts"));
+        pipeline.splice(0..0, named_pipeline("staging").unwrap_or_default());
     }
     if arguments.pipeline.as_deref() == Some("default") && module.funcs.iter().all(|func| func.level == Level::Tile) {
         // What was spread over threads is past the passes of block programs.
@@ -64,6 +64,17 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
         }
         found
     })?;
+    for time in &times {
+        for refusal in &time.refusals {
+            let message = format!("`{}` leaves the function as it is: {}", time.pass, refusal.text);
+            let note = match refusal.span {
+                Some(span) => Diagnostic::error("left-as-it-is", span, message),
+                None => Diagnostic::bare("left-as-it-is", message),
+            };
+            remark(Some(&note.severity(Severity::Note)), &module.sources);
+        }
+        time.fallbacks.iter().for_each(|fallback| remark(Some(&fallback.note), &module.sources));
+    }
     for time in times.iter().filter(|time| time.text.is_some()) {
         println!("// after {}\n{}", time.pass, time.text.as_deref().unwrap_or_default());
     }

@@ -5,6 +5,7 @@ use tessera_ir::Pass;
 
 pub(crate) use self::dce::drop_dead;
 pub(crate) use self::licm::out_of_loops;
+use crate::tile;
 
 mod barrier_optimization;
 mod canonicalise;
@@ -40,7 +41,18 @@ pub const ALL: &[&Pass] = &[
     &one_counter::PASS,
     &dce::PASS,
     &token_order::PASS,
-    &crate::tile::PASS,
+    &tile::POINTER_VIEWS,
+    &tile::UNIT_AXES,
+    &tile::READ_TOKENS,
+    &tile::CODE_SINKING,
+    &tile::WARP_SPECIALIZATION,
+    &tile::PRODUCT_CHAINS,
+    &tile::MULTISTAGE_PIPELINE,
+    &tile::LAYOUTS,
+    &tile::PRODUCT_OVERLAP,
+    &tile::PRODUCT_GROUPING,
+    &tile::PREDICATED_LOAD_SINKING,
+    &tile::OCCUPANCY,
     &intrinsic_lowering::PASS,
     &register_coalescing::PASS,
     &exchange::PASS,

@@ -7,16 +7,18 @@
 //!
 //! Invariant: a wait waits for what it waited for before; products that start meanwhile are left in flight.
 
-use tessera_ir::{Effects, Func, Op, OpKind, TileOp};
+use tessera_ir::{Changed, Effects, Func, Op, OpKind, TileOp};
 
 /// Moves waits behind products that follow them.
-pub(super) fn start_together(func: &mut Func) {
+pub(super) fn start_together(func: &mut Func) -> Changed {
+    let mut changed = false;
     for block in func.linked_blocks() {
         for at in (0..func.blocks[block].ops.len()).rev() {
             let mut place = at;
             while let Some(product) = next_product(func, &func.blocks[block].ops[place..]) {
                 func.blocks[block].ops[place..=place + product].rotate_left(1);
                 place += product;
+                changed = true;
                 let wait = func.blocks[block].ops[place];
                 if let OpKind::Tile(TileOp::WgmmaWait { pending }) = &mut func.ops[wait].kind {
                     *pending += 1;
@@ -24,6 +26,7 @@ pub(super) fn start_together(func: &mut Func) {
             }
         }
     }
+    Changed(changed)
 }
 
 /// How far behind a wait, the first operation, the next product stands, where neither that nor what is between needs what is waited for.

@@ -62,9 +62,10 @@ struct Team {
 }
 
 impl Units {
-    /// What an architecture has, of whose shared memory a block may use so many bytes.
-    pub fn of(arch: Arch, shared: u32) -> Units {
+    /// What an architecture has for a function, which may use less of its shared memory than there is.
+    pub fn of(func: &Func, arch: Arch) -> Units {
         let (major, minor) = arch.compute_capability();
+        let shared = func.hints.ring_bytes.unwrap_or(arch.limits().shared_per_block);
         Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }
     }
 }

@@ -15,9 +15,9 @@ use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value};
 
 use super::queue::{copied, mapped};
 use super::relation::has_layout;
-use super::remark::Reason;
 use super::roles::is_free;
 use crate::analysis::exits::{can_leave, loop_exits};
+use tessera_ir::Reason;
 
 /// A loop around a product's.
 pub(super) struct Around {

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{MemoryOrder, Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{
-    Const, Elem, Extent, Func, IndexType, Op, OpKind, Padding, ParamKind, ScheduleOp, Shape, TensorViewType, TileType,
+    Changed, Const, Elem, Extent, Func, IndexType, Op, OpKind, Padding, ParamKind, ScheduleOp, Shape, TensorViewType, TileType,
     TileViewType, Type, Value, ViewKind,
 };
 use tessera_types::{DType, FloatFormat};
@@ -26,11 +26,11 @@ use crate::passes::drop_dead;
 use crate::passes::rewrite::{Step, make, rewrite};
 
 /// Makes accesses by pointers that cover a block of an array accesses to a tile of it.
-pub(super) fn from_pointers(func: &mut Func) {
+pub(super) fn from_pointers(func: &mut Func) -> Changed {
     let facts = Facts::of(func);
     let mut arrays: FxHashMap<(usize, TileViewType), Value> = FxHashMap::default();
     let mut made: Vec<Op> = Vec::new();
-    rewrite(func, |func, op, out| {
+    let Changed(rewritten) = rewrite(func, |func, op, out| {
         let Some(block) = find(func, &facts, op) else { return Step::Keep };
         replace(func, &facts, op, &block, (&mut arrays, &mut made), out)
     });
@@ -41,7 +41,7 @@ pub(super) fn from_pointers(func: &mut Func) {
         let at = ops.iter().position(|other| Some(*other) == source).map_or(0, |at| at + 1);
         ops.insert(at, op);
     }
-    drop_dead(func);
+    Changed(rewritten | drop_dead(func).0)
 }
 
 /// A block of an array, as pointers go through it.

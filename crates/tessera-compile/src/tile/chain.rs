@@ -25,9 +25,9 @@ use super::around::Around;
 use super::factor::{Loaded, loaded, matrix};
 use super::guard::guard;
 use super::queue::{Queue, copied, mapped, over, range, role};
-use super::remark::Reason;
 use super::roles::{FEEDERS, Parts, is_free, parts, signs};
 use super::slots;
+use tessera_ir::Reason;
 
 /// Slots of a ring that were found useful.
 const STAGES: u32 = 2;
@@ -93,8 +93,8 @@ impl Queues {
     }
 }
 
-/// Splits the function into roles where its products allow; the warps of the role that computes.
-pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
+/// Splits the function into roles where its products allow.
+pub(super) fn separate(func: &mut Func, units: &Units) -> Result<(), Reason> {
     let chain = find(func, units)?;
     let mut parts = parts(func)?;
     let around = chain.outer.map(|outer| Around::of(func, outer, &parts.inside)).transpose()?;
@@ -110,7 +110,7 @@ pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
         guard(func, body);
     }
     build(func, &chain, parts, around.as_ref());
-    Ok(chain.plan.warps)
+    Ok(())
 }
 
 /// A product of two tiles, before recipes.

@@ -12,8 +12,8 @@
 use tessera_ir::{Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, Value};
 
 use super::feed::{entry, permuted};
-use super::remark::Reason;
 use super::slots;
+use tessera_ir::Reason;
 
 /// A factor of a product that is a whole tile of a view.
 #[derive(Clone, Debug)]

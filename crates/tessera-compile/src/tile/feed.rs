@@ -20,10 +20,10 @@ use tessera_types::DType;
 
 use super::queue::copied;
 use super::relation::{Relation, has_layout, shape};
-use super::remark::Reason;
 use super::slots;
 use crate::analysis::facts::Facts;
 use crate::analysis::neighbours::vectors;
+use tessera_ir::Reason;
 
 /// A factor and its way.
 pub(super) struct Factor {

@@ -9,7 +9,9 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{MemoryOrder, Overflow, Predicate, Signedness};
-use tessera_ir::{Const, Elem, Extent, Func, Op, OpKind, Padding, ScheduleOp, Shape, TileType, Trait, Type, Value, ViewKind};
+use tessera_ir::{
+    Changed, Const, Elem, Extent, Func, Op, OpKind, Padding, ScheduleOp, Shape, TileType, Trait, Type, Value, ViewKind,
+};
 use tessera_types::DType;
 
 use crate::analysis::exits::loop_exits;
@@ -17,16 +19,16 @@ use crate::passes::drop_dead;
 use crate::passes::rewrite::{Step, make, rewrite};
 
 /// Drops batch axes of extent 1 from products, and loads single elements as scalars.
-pub(super) fn flatten(func: &mut Func) {
-    rewrite(func, |func, op, out| match func.ops[op].kind {
+pub(super) fn flatten(func: &mut Func) -> Changed {
+    let Changed(rewritten) = rewrite(func, |func, op, out| match func.ops[op].kind {
         OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => product(func, op, out),
         OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) => element(func, op, out).unwrap_or(Step::Keep),
         OpKind::Schedule(ScheduleOp::Reshape {}) => again(func, op).map_or(Step::Keep, Step::value),
         _ => Step::Keep,
     });
-    drop_dead(func);
-    carry_otherwise(func);
-    drop_dead(func);
+    let mut changed = rewritten | drop_dead(func).0;
+    changed |= carry_otherwise(func);
+    Changed(changed | drop_dead(func).0)
 }
 
 /// The value that a reshape of a reshape yields again.
@@ -80,7 +82,8 @@ fn reshape(func: &mut Func, at: Op, value: Value, to: impl Fn(&[u32]) -> Vec<u32
 }
 
 /// Has counting loops carry tiles in the shape that their bodies compute them in.
-fn carry_otherwise(func: &mut Func) {
+fn carry_otherwise(func: &mut Func) -> bool {
+    let mut changed = false;
     let counts = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::For { .. }));
     for looped in func.linked_ops().into_iter().filter(counts).collect::<Vec<_>>() {
         let body = func.ops[looped].regions[0];
@@ -117,6 +120,7 @@ fn carry_otherwise(func: &mut Func) {
                 value if looked.contains(&value) => arg,
                 value => value,
             });
+            changed = true;
             func.values[arg].ty = own.clone();
             func.values[result].ty = own;
             func.ops[end].operands[position] = before;
@@ -130,6 +134,7 @@ fn carry_otherwise(func: &mut Func) {
             }
         }
     }
+    changed
 }
 
 /// A load of one element of an array of the kernel, as a load of a scalar where that lies inside.

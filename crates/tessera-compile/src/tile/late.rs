@@ -3,16 +3,14 @@
 //! The load and the conversions up to the selection go directly before it, where nothing between writes memory or has another effect.
 
 use rustc_hash::FxHashSet;
-use tessera_ir::{Effects, Func, Op};
+use tessera_ir::{Changed, Effects, Func, Op};
 
 use crate::analysis::masks::masked_loads;
 
 /// Moves the loads.
-pub(super) fn delay_masked_loads(func: &mut Func) {
+pub(super) fn delay_masked_loads(func: &mut Func) -> Changed {
     let masked = masked_loads(func);
-    if masked.is_empty() {
-        return;
-    }
+    let mut changed = false;
     let blocks: Vec<_> = func.blocks.ids().collect();
     for block in blocks {
         let mut ops = func.blocks[block].ops.clone();
@@ -33,6 +31,8 @@ pub(super) fn delay_masked_loads(func: &mut Func) {
                 ops.splice(from..to, rest.into_iter().chain(found.chain.iter().copied()));
             }
         }
+        changed |= func.blocks[block].ops != ops;
         func.blocks[block].ops = ops;
     }
+    Changed(changed)
 }

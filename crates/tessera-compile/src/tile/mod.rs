@@ -1,25 +1,33 @@
-//! Schedule IR to Tile IR, the generic road: every tile gets a layout over the block's threads, and where two layouts meet stands
-//! a `tile.convert_layout`.
+//! Schedule IR to Tile IR: a list of passes, each of which can be run, printed and left out by its name.
 //!
-//! 0. [`strips`] cuts tiles that are too large for what a block has. [`blocks`] makes tiles of views of pointers that cover one. [`flatten`] drops batch axes of extent 1 from matrix products and loads single elements as scalars. [`sink`] moves into branches what only they use.
-//!    [`roles`] splits a loop that is a matrix product into warps that load and warps that compute, through a loop [`around`] it as well,
-//!    [`chain`] one with two products of which the second takes what became of the first; [`factor`], [`slots`] and [`queue`] have what recipes build such roles from;
-//!    [`guard`] leaves masks out of the rounds that do not need them. Where there are no roles, [`stages`] has all
-//!    warps copy ahead of what they multiply, by tensor instructions of a warp or, with accumulators laid out by [`outer`], by
-//!    multiply-adds of threads; [`spread`] is how factors lie in shared memory where no recipe has brought them there.
-//! 1. [`threads`] chooses how many warps a block has.
-//! 2. [`anchors`] states layouts that an operation asks for by itself: memory accesses by what is contiguous, matrix products
-//!    by their instruction's fragments.
-//! 3. [`infer`] carries layouts forward from the anchors, through loops until nothing changes. A value that no anchor reaches is
-//!    *flexible*: a constant, a count, a broadcast, and what is computed from those alone.
-//! 4. [`rewrite`] gives each operand the layout that its operation needs: a flexible value is computed again in that layout,
-//!    any other is converted. Both stand directly behind the definition, so a conversion is made once and never in a loop that
-//!    it does not need.
-//! 5. [`overlap`] runs chained products of warpgroups under the work between them, [`abreast`] others beside each other.
-//! 6. [`late`] moves loads behind the mask that throws some of their elements away.
-//! 7. [`residence`] says how many blocks shall be resident at once.
+//! | pass | takes | makes of it |
+//! |---|---|---|
+//! | `pointer-views` ([`blocks`]) | tiles of pointers that cover a block of an array | views |
+//! | `unit-axes` ([`flatten`]) | products and loads with axes of extent 1 | the same without |
+//! | `read-tokens` ([`tokens`]) | tokens of reads that order nothing | nothing |
+//! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
+//! | `warp-specialization` ([`roles`]) | a loop that is a matrix product, and one [`around`] it | warps that load and warps that multiply |
+//! | `product-chains` ([`chain`]) | a loop of two products, the second of what became of the first | the same |
+//! | `multistage-pipeline` ([`stages`]) | loops of one product | all warps copy ahead of what they multiply |
+//! | `layouts` | tiles | tiles that are spread over the block's threads |
+//! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
+//! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
+//! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
+//! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! Invariant: afterwards every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
+//! The first four put a function into the forms that the next three know; of those the first that takes the function makes it `staged`: its
+//! roles, rings and copies are there, its tiles have no layouts yet. [`factor`], [`slots`] and [`queue`] have what they build from; [`guard`]
+//! leaves masks out of the rounds that do not need them; [`outer`] and [`spread`] say how factors lie that threads multiply by
+//! themselves. Between the two groups [`strips`] may cut tiles that are too large for what a block has.
+//!
+//! `layouts` works in four steps. [`threads`] chooses how many warps a block has, where nothing has. [`anchors`] states layouts that an
+//! operation asks for by itself: memory accesses by what is contiguous, matrix products by their instruction's fragments. [`infer`] carries
+//! layouts forward from there, through loops until nothing changes; a value that no anchor reaches is *flexible*: a constant, a
+//! count, a broadcast, and what is computed from those alone. [`rewrite`] gives each operand the layout that its operation needs: a
+//! flexible value is computed again in that layout, any other is converted by `tile.convert_layout`. Both stand directly behind the
+//! definition, so a conversion is made once and never in a loop that does not need it.
+//!
+//! Invariant: behind `layouts` every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod abreast;
 mod anchors;
@@ -52,93 +60,128 @@ mod threads;
 mod tokens;
 mod turned;
 
-use tessera_ir::{Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, TileOp, Type, Value};
+use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Reason, TileOp, Type, Value};
 
 pub use anchors::Units;
-pub use remark::{Reason, Remark, Remarks};
+pub use remark::{Remark, Remarks};
 pub(crate) use slots::swizzle as engine_swizzle;
 
-/// Gives every tile of a Schedule function a layout over the threads of a block, and says what the recipes said.
-///
-/// # Errors
-/// An operation that has no form on the units that the target has.
-pub fn to_tile(func: &Func, units: &Units) -> Result<(Func, Remarks), Diagnostic> {
-    laid_out(plain(func), units, Recipes::All)
+pub(crate) const POINTER_VIEWS: Pass = Pass {
+    name: "pointer-views",
+    doc: "Loads and stores blocks of arrays that are given by tiles of pointers through views.",
+    run: |func, _| of_blocks(func, blocks::from_pointers),
+};
+
+pub(crate) const UNIT_AXES: Pass = Pass {
+    name: "unit-axes",
+    doc: "Drops axes of extent 1 from matrix products, and loads single elements as scalars.",
+    run: |func, _| of_blocks(func, flatten::flatten),
+};
+
+pub(crate) const READ_TOKENS: Pass = Pass {
+    name: "read-tokens",
+    doc: "Forgets tokens that loops carry for reads alone.",
+    run: |func, _| of_blocks(func, tokens::forget_reads),
+};
+
+pub(crate) const CODE_SINKING: Pass = Pass {
+    name: "code-sinking",
+    doc: "Moves into branches what only they use.",
+    run: |func, _| of_blocks(func, sink::into_branches),
+};
+
+pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
+    name: "warp-specialization",
+    doc: "Splits a loop that is a matrix product of warpgroups into warps that load and warps that multiply.",
+    run: |func, cx| stage(func, cx, WARP_SPECIALIZATION.name, roles::separate),
+};
+
+pub(crate) const PRODUCT_CHAINS: Pass = Pass {
+    name: "product-chains",
+    doc: "Does that with a loop of two products, of which the second takes what became of the first.",
+    run: |func, cx| stage(func, cx, PRODUCT_CHAINS.name, chain::separate),
+};
+
+pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {
+    name: "multistage-pipeline",
+    doc: "Has all warps copy the factors of a loop's product some rounds ahead.",
+    run: |func, cx| stage(func, cx, MULTISTAGE_PIPELINE.name, stages::pipeline),
+};
+
+pub(crate) const LAYOUTS: Pass = Pass {
+    name: "layouts",
+    doc: "Gives the tiles of block programs layouts over threads: Schedule IR becomes Tile IR.",
+    run: lay_out,
+};
+
+pub(crate) const PRODUCT_OVERLAP: Pass = Pass {
+    name: "product-overlap",
+    doc: "Runs chained products of warpgroups under the work between them.",
+    run: |func, _| of_threads(func, overlap::overlap),
+};
+
+pub(crate) const PRODUCT_GROUPING: Pass = Pass {
+    name: "product-grouping",
+    doc: "Starts products of warpgroups together that do not need each other.",
+    run: |func, _| of_threads(func, abreast::start_together),
+};
+
+pub(crate) const PREDICATED_LOAD_SINKING: Pass = Pass {
+    name: "predicated-load-sinking",
+    doc: "Moves loads behind the mask that throws some of their elements away.",
+    run: |func, _| of_threads(func, late::delay_masked_loads),
+};
+
+pub(crate) const OCCUPANCY: Pass = Pass {
+    name: "occupancy",
+    doc: "Says how many blocks of a kernel that combines over rows shall be resident at once.",
+    run: |func, cx| match cx.needs_target(OCCUPANCY.name, func) {
+        Some(arch) => of_threads(func, |func| residence::choose(func, &Units::of(func, arch))),
+        None => Changed(false),
+    },
+};
+
+/// Changes a block program that nothing has staged.
+fn of_blocks(func: &mut Func, change: impl FnOnce(&mut Func) -> Changed) -> Changed {
+    if func.level == Level::Schedule { change(func) } else { Changed(false) }
 }
 
-/// The function in the forms that recipes know.
-pub(crate) fn plain(func: &Func) -> Func {
-    let mut func = func.clone();
-    blocks::from_pointers(&mut func);
-    flatten::flatten(&mut func);
-    tokens::forget_reads(&mut func);
-    sink::into_branches(&mut func);
-    func
+/// Changes a program of threads.
+fn of_threads(func: &mut Func, change: impl FnOnce(&mut Func) -> Changed) -> Changed {
+    if func.level == Level::Tile { change(func) } else { Changed(false) }
 }
 
-/// Which recipes are asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recipes {
-    /// All.
-    #[default]
-    All,
-    /// Those in which all warps do the same.
-    WithoutRoles,
-    /// None: the generic road.
-    Generic,
-}
-
-/// A recipe: the warps that compute, or why it does not take the function.
-type Recipe = fn(&mut Func, &Units) -> Result<u32, Reason>;
-
-impl Recipes {
-    /// By their names, the best first; those with roles come before the others.
-    const ALL: [(&'static str, Recipe); 3] =
-        [("roles", roles::separate), ("chain", chain::separate), ("stages", stages::pipeline)];
-
-    fn asked(self) -> &'static [(&'static str, Recipe)] {
-        match self {
-            Recipes::All => &Self::ALL,
-            Recipes::WithoutRoles => &Self::ALL[2..],
-            Recipes::Generic => &[],
+/// Stages a block program, or says why not.
+fn stage(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, recipe: fn(&mut Func, &Units) -> Result<(), Reason>) -> Changed {
+    if func.level != Level::Schedule {
+        return Changed(false);
+    }
+    let Some(arch) = cx.needs_target(pass, func) else { return Changed(false) };
+    match recipe(func, &Units::of(func, arch)) {
+        Ok(()) => {
+            func.level = Level::Staged;
+            Changed(true)
+        }
+        Err(reason) => {
+            cx.refusals.push(reason);
+            Changed(false)
         }
     }
 }
 
-/// Gives every tile of a [`plain`] function a layout.
-pub(crate) fn laid_out(mut func: Func, units: &Units, recipes: Recipes) -> Result<(Func, Remarks), Diagnostic> {
-    let mut remarks = Remarks::default();
-    let split = recipes.asked().iter().find_map(|(name, recipe)| remarks.ask(name, || recipe(&mut func, units)));
-    let warps = match split {
-        Some(computing) => computing,
-        None => *func.hints.num_warps.insert(threads::warps(&func)),
-    };
-    func.level = Level::Tile;
-    let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
-    rewrite::rewrite(&mut func, &layouts)?;
-    overlap::overlap(&mut func);
-    abreast::start_together(&mut func);
-    late::delay_masked_loads(&mut func);
-    if split.is_none() && func.hints.occupancy.is_none() {
-        func.hints.occupancy = residence::blocks(&func, units, warps);
-    }
-    Ok((func, remarks))
-}
-
-/// The pass that [`to_tile`] is on its own.
-pub(crate) const PASS: Pass = Pass {
-    name: "layouts",
-    doc: "Gives the tiles of block programs layouts over threads, by a recipe where one applies: Schedule IR becomes Tile IR.",
-    run: lay_out,
-};
-
 fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
-    if func.level != Level::Schedule {
+    if !matches!(func.level, Level::Schedule | Level::Staged) {
         return Changed(false);
     }
-    let Some(arch) = cx.needs_target(PASS.name, func) else { return Changed(false) };
-    match to_tile(func, &Units::of(arch, arch.limits().shared_per_block)) {
-        Ok((laid_out, _)) => {
+    let Some(arch) = cx.needs_target(LAYOUTS.name, func) else { return Changed(false) };
+    let units = Units::of(func, arch);
+    let mut laid_out = func.clone();
+    if func.level == Level::Schedule {
+        laid_out.hints.num_warps = Some(threads::warps(func));
+    }
+    laid_out.level = Level::Tile;
+    match spread_out(&mut laid_out, &units) {
+        Ok(()) => {
             *func = laid_out;
             Changed(true)
         }
@@ -147,6 +190,34 @@ fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
             Changed(false)
         }
     }
+}
+
+/// Gives every tile a layout.
+fn spread_out(func: &mut Func, units: &Units) -> Result<(), Diagnostic> {
+    let layouts = infer::infer(func, anchors::Anchors::new(func, units, computing_warps(func))?)?;
+    rewrite::rewrite(func, &layouts)
+}
+
+/// The warps that multiply: those of the role that does, else all.
+fn computing_warps(func: &Func) -> u32 {
+    let multiplies = |role: Op| {
+        let mut blocks: Vec<Block> = func.ops[role].regions.to_vec();
+        while let Some(block) = blocks.pop() {
+            for &op in &func.blocks[block].ops {
+                let kind = &func.ops[op].kind;
+                if matches!(kind, OpKind::Tile(TileOp::MmaShared { .. } | TileOp::Wgmma { .. })) {
+                    return true;
+                }
+                blocks.extend(&func.ops[op].regions);
+            }
+        }
+        false
+    };
+    let roles = func.blocks[func.body].ops.iter().filter_map(|&op| match func.ops[op].kind {
+        OpKind::Tile(TileOp::Role { warps, .. }) if multiplies(op) => Some(warps),
+        _ => None,
+    });
+    roles.max().unwrap_or_else(|| threads::warps(func))
 }
 
 /// A product that would have an instruction if its tiles lay otherwise.
@@ -160,7 +231,6 @@ pub(crate) fn has_better_product(func: &Func, op: Op, units: &Units) -> bool {
 /// A tile that no layout covers.
 pub(crate) fn relay(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
     let mut func = func.clone();
-    let warps = func.hints.num_warps.unwrap_or(4);
     let mut sources: rustc_hash::FxHashMap<Value, Value> = rustc_hash::FxHashMap::default();
     for op in func.linked_ops() {
         if matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})) {
@@ -180,7 +250,6 @@ pub(crate) fn relay(func: &Func, units: &Units) -> Result<Func, Diagnostic> {
             func.values[value].ty = Type::Tile(ty.tile);
         }
     }
-    let layouts = infer::infer(&func, anchors::Anchors::new(&func, units, warps)?)?;
-    rewrite::rewrite(&mut func, &layouts)?;
+    spread_out(&mut func, units)?;
     Ok(func)
 }

@@ -18,7 +18,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Changed, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::queue::mapped;
@@ -57,7 +57,8 @@ struct Round {
 }
 
 /// Rearranges every loop of a role that allows it.
-pub(super) fn overlap(func: &mut Func) {
+pub(super) fn overlap(func: &mut Func) -> Changed {
+    let mut changed = false;
     for role in func.blocks[func.body].ops.clone() {
         let OpKind::Tile(TileOp::Role { registers, .. }) = func.ops[role].kind else { continue };
         let region = func.ops[role].regions[0];
@@ -69,10 +70,12 @@ pub(super) fn overlap(func: &mut Func) {
                     let new = rearrange(func, &round);
                     let at = func.blocks[block].ops.iter().position(|&other| other == op).unwrap_or(0);
                     func.blocks[block].ops.splice(at..=at, new);
+                    changed = true;
                 }
             }
         }
     }
+    Changed(changed)
 }
 
 fn is(func: &Func, op: Op, what: impl Fn(&TileOp) -> bool) -> bool {

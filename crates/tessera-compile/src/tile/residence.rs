@@ -6,10 +6,11 @@
 //! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
 //! without, 0.98 with.)
 
-use tessera_ir::{Block, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Changed, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
+use super::threads;
 use crate::analysis::arrays::own_array;
 
 /// Registers of a multiprocessor, the same on every architecture so far.
@@ -28,9 +29,19 @@ const MORE_PIECES: u64 = 48;
 /// for again by each reduction and by the store. They are bits, and lie in one register together.
 const MASKS: u64 = 1;
 
+/// Says how many blocks shall be resident, where neither the kernel's author nor what has staged the function does.
+pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
+    let staged = |op: Op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Role { .. } | TileOp::CommitGroup {}));
+    if func.hints.occupancy.is_some() || func.linked_ops().into_iter().any(staged) {
+        return Changed(false);
+    }
+    func.hints.occupancy = blocks(func, units, threads::warps(func));
+    Changed(func.hints.occupancy.is_some())
+}
+
 /// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere, and where elements are moved or
 /// converted one by one, which takes as many registers as there are.
-pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
+fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let mut ways = Vec::new();
     let converts = widest(func) == 8 && units.capability < 89;
     if !straight(func, func.body, &mut ways) || converts || !in_vectors(func) {

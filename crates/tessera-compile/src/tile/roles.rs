@@ -32,9 +32,9 @@ use super::feed::{Factor, Way};
 use super::makers::{Feeding, Rings};
 use super::queue::{Queue, role};
 use super::relation::{Relation, has_layout};
-use super::remark::Reason;
 use super::{apart, order, slots};
 use crate::analysis::exits::{can_leave, loop_exits};
+use tessera_ir::Reason;
 
 /// Warps of the role that feeds the rings: a warpgroup, so that registers can be moved from it.
 pub(super) const FEEDERS: u32 = 4;
@@ -104,14 +104,13 @@ impl Candidate {
     }
 }
 
-/// Splits the function into roles where its product allows; the warps of the role that computes.
-pub(super) fn separate(func: &mut Func, units: &Units) -> Result<u32, Reason> {
+/// Splits the function into roles where its product allows.
+pub(super) fn separate(func: &mut Func, units: &Units) -> Result<(), Reason> {
     let candidate = find(func, units)?;
     let (parts, around) = partition(func, &candidate)?;
-    let warps = candidate.warps;
     build(func, units, &candidate, (parts, around.as_ref()));
     order::by_groups(func);
-    Ok(warps)
+    Ok(())
 }
 
 fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {

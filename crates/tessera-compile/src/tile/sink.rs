@@ -10,24 +10,26 @@
 //! them in the loop's own body.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, Value};
+use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, ScheduleOp, Value};
 
 use super::chain::is_product;
 use super::queue::copied;
 
 /// Moves operations into the regions that use them, in every block.
-pub(super) fn into_branches(func: &mut Func) {
+pub(super) fn into_branches(func: &mut Func) -> Changed {
+    let mut changed = false;
     for block in func.linked_blocks() {
         let branches = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::If {}));
         let branches: Vec<Op> = func.blocks[block].ops.iter().copied().filter(branches).collect();
         for branch in branches {
-            sink(func, block, branch);
+            changed |= sink(func, block, branch);
         }
     }
+    Changed(changed)
 }
 
-fn sink(func: &mut Func, block: Block, branch: Op) {
-    let Some(end) = func.blocks[block].ops.iter().position(|&op| op == branch) else { return };
+fn sink(func: &mut Func, block: Block, branch: Op) -> bool {
+    let Some(end) = func.blocks[block].ops.iter().position(|&op| op == branch) else { return false };
     let regions = func.ops[branch].regions.to_vec();
     let inside: Vec<FxHashSet<Value>> = regions.iter().map(|&region| used_in(func, region)).collect();
     // What anything but the regions uses stays, and with it what that is computed by.
@@ -67,6 +69,7 @@ fn sink(func: &mut Func, block: Block, branch: Op) {
         rename(func, region, &names);
         func.blocks[region].ops.splice(0..0, ops);
     }
+    !moved.is_empty()
 }
 
 fn ops_in(func: &Func, block: Block) -> Vec<Op> {

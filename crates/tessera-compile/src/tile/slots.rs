@@ -12,8 +12,8 @@
 use tessera_ir::{Extent, Func, Op, Padding, ParamKind, SharedType, Swizzle, TileViewType, Type, Value, ViewKind};
 
 use super::anchors::Units;
-use super::remark::Reason;
 use crate::analysis::arrays::own_array;
+use tessera_ir::Reason;
 
 /// The most slots that were found useful.
 const MOST: u32 = 6;

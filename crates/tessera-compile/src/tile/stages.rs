@@ -28,9 +28,9 @@ use tessera_types::{Arch, DType};
 use super::anchors::{Units, instruction};
 use super::queue::{copied, mapped};
 use super::relation::has_layout;
-use super::remark::Reason;
 use super::roles::{is_free, signs};
 use super::{order, outer, slots, threads};
+use tessera_ir::Reason;
 
 /// The most slots that were found useful.
 const STAGES: u32 = 4;
@@ -51,8 +51,8 @@ struct Candidate {
     by_threads: bool,
 }
 
-/// Pipelines every loop of the function that fits; the warps of the block.
-pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<u32, Reason> {
+/// Pipelines every loop of the function that fits.
+pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<(), Reason> {
     let arch = Arch::ALL.iter().copied().find(|arch| capability(*arch) == units.capability);
     let arch = arch.filter(|arch| arch.has_cp_async()).ok_or("the target has no asynchronous copies")?;
     let loops = innermost(func);
@@ -83,7 +83,7 @@ pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<u32, Reason> {
     func.hints.num_stages = rooms.first().map(|&(stages, _)| stages);
     let resident = rooms.iter().map(|&(_, blocks)| blocks).min();
     func.hints.occupancy = func.hints.occupancy.or(resident.filter(|&blocks| blocks > 1));
-    Ok(warps)
+    Ok(())
 }
 
 fn capability(arch: Arch) -> u32 {

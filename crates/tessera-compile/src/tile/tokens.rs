@@ -17,13 +17,13 @@
 //! Invariant: a read that waits for a write still says so.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Changed, Func, Op, OpKind, ScheduleOp, Type, Value};
 
 use crate::analysis::uses::Uses;
 use crate::passes::drop_dead;
 
 /// Takes out the tokens that counting loops carry for what is behind them alone.
-pub(super) fn forget_reads(func: &mut Func) {
+pub(super) fn forget_reads(func: &mut Func) -> Changed {
     let mut names: FxHashMap<Value, Value> = FxHashMap::default();
     let counts = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::For { .. }));
     for op in func.linked_ops().into_iter().filter(counts) {
@@ -35,7 +35,7 @@ pub(super) fn forget_reads(func: &mut Func) {
         }
     }
     if names.is_empty() {
-        return;
+        return Changed(false);
     }
     func.replace_uses(|mut value| {
         while let Some(&before) = names.get(&value) {
@@ -44,6 +44,7 @@ pub(super) fn forget_reads(func: &mut Func) {
         value
     });
     drop_dead(func);
+    Changed(true)
 }
 
 /// Whether a carried token is joined with others, handed to the next round at its position, and used by nothing else.

@@ -1,13 +1,12 @@
 //! One kernel on the CPU executor, in lock-step, on the emulator, and through the assembler.
 
 use tessera_compile::target::TargetKernel;
-use tessera_compile::tile::{Units, to_tile};
 use tessera_compile::{Compiled, OptLevel, compile_for};
 use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
-use tessera_ir::{HiddenParam, IndexType, Level, Module, ParamKind, verify};
+use tessera_ir::{HiddenParam, IndexType, Module, ParamKind, PassManager, verify};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
 use tessera_types::{Arch, DType, Device, FloatFormat, Overflow, Rounding};
 
@@ -117,20 +116,25 @@ pub(crate) fn on_cpu_with(options: &RunOptions<'_>, launch: &Launch<'_>, data: &
     unsafe { program.run(launch.grid, &args, options) }.map_err(|fault| fault.to_string())
 }
 
-/// The units of two targets: without and with products of warpgroups.
-pub(crate) const UNITS: [Units; 2] = [
-    Units { capability: 80, warpgroups: false, shared: 163 << 10 },
-    Units { capability: 90, warpgroups: true, shared: 227 << 10 },
-];
+/// Two targets: without and with products of warpgroups.
+pub(crate) const ARCHS: [Arch; 2] = [Arch::Sm80, Arch::Sm90a];
+
+/// The module in Tile IR, verified after every pass.
+pub(crate) fn tiled(module: &Module, arch: Arch) -> Result<Module, String> {
+    let mut tile = module.clone();
+    let mut manager = PassManager { target: Some(arch), verify_each: true, ..PassManager::default() };
+    match manager.run(&mut tile, &OptLevel::default().staging_passes()) {
+        Ok(_) => Ok(tile),
+        Err(failure) => {
+            let found: Vec<String> = failure.diagnostics.iter().map(|found| found.render(&tile.sources, false)).collect();
+            Err(format!("{}: {}\n{}", failure.pass, found.join("\n"), print_module(&tile)))
+        }
+    }
+}
 
 /// Executes the Tile function, checked, and yields its text.
-pub(crate) fn in_lockstep(launch: &Launch<'_>, units: &Units, data: &mut [Data]) -> Result<String, String> {
-    let mut module = launch.compiled.module.clone();
-    if module.funcs[0].level == Level::Schedule {
-        let (func, _) = to_tile(&module.funcs[0], units).map_err(|found| found.message)?;
-        module.funcs = vec![func];
-    }
-    in_lockstep_as_it_is(module, launch.grid, data)
+pub(crate) fn in_lockstep(launch: &Launch<'_>, arch: Arch, data: &mut [Data]) -> Result<String, String> {
+    in_lockstep_as_it_is(tiled(&launch.compiled.module, arch)?, launch.grid, data)
 }
 
 /// Executes a Tile function; its text.

@@ -274,6 +274,7 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parse
             return Ok(());
         }
         Some("schedule") => Level::Schedule,
+        Some("staged") => Level::Staged,
         Some("graph") => Level::Graph,
         Some("tile") => Level::Tile,
         _ => {

@@ -152,9 +152,10 @@ impl Walk<'_, '_> {
     fn level(&self, op: Op) -> Rule {
         let data = &self.func.ops[op];
         let fits = match (self.func.level, &data.kind) {
-            (Level::Schedule | Level::Tile, OpKind::Schedule(_)) => true,
-            (Level::Graph, OpKind::Graph(_)) | (Level::Tile, OpKind::Tile(_)) => true,
-            (Level::Schedule | Level::Tile, OpKind::Graph(_)) | (Level::Schedule | Level::Graph, OpKind::Tile(_)) => false,
+            (Level::Schedule | Level::Staged | Level::Tile, OpKind::Schedule(_)) => true,
+            (Level::Graph, OpKind::Graph(_)) | (Level::Staged | Level::Tile, OpKind::Tile(_)) => true,
+            (Level::Schedule | Level::Staged | Level::Tile, OpKind::Graph(_)) => false,
+            (Level::Schedule | Level::Graph, OpKind::Tile(_)) => false,
             (Level::Graph, OpKind::Schedule(kind)) => {
                 data.row().has(crate::dialect::Trait::Elementwise)
                     || matches!(

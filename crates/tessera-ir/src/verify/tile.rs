@@ -6,7 +6,7 @@ use tessera_types::DType;
 
 use crate::attrs::{AtomicMode, Combine, RingProducer};
 use crate::fragment::PER_LANE;
-use crate::func::Value;
+use crate::func::{Level, Value};
 use crate::tile::TileOp;
 use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
 use crate::verify::elementwise::computes;
@@ -113,10 +113,11 @@ pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedT
     ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
 }
 
-/// A tile that has a layout.
+/// A tile that has a layout, or will have one.
 fn spread<'m>(site: &Site<'m>, position: usize) -> Result<&'m TileType, Wrong> {
     match site.operand(position) {
         Type::Distributed(distributed) => Ok(&distributed.tile),
+        Type::Tile(tile) if site.func.level == Level::Staged && !tile.shape.is_empty() => Ok(tile),
         ty => Err(site.wrong_operand(position, "a tile with a layout", ty)),
     }
 }

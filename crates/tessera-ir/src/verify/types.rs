@@ -21,12 +21,11 @@ const MAX_EXTENT: i64 = 1 << 40;
 /// Whether a value of this type can exist in a function of this level.
 pub(crate) fn check(ty: &Type, level: Level) -> Rule {
     let fits = match ty {
-        Type::Tile(tile) => level == Level::Schedule || tile.shape.is_empty(),
+        Type::Tile(tile) => matches!(level, Level::Schedule | Level::Staged) || tile.shape.is_empty(),
         Type::TensorView(_) | Type::TileView(_) | Type::Token => level != Level::Graph,
         Type::Tensor(_) | Type::Operand(_) => level == Level::Graph,
-        Type::Distributed(_) | Type::InFlight(_) | Type::Shared(_) | Type::Registers(_) | Type::Ring(_) | Type::Cursor => {
-            level == Level::Tile
-        }
+        Type::Distributed(_) | Type::InFlight(_) | Type::Registers(_) => level == Level::Tile,
+        Type::Shared(_) | Type::Ring(_) | Type::Cursor => matches!(level, Level::Staged | Level::Tile),
     };
     ensure!(fits, "ir-level", "`{ty}` cannot stand in a {} function", level.word());
     match ty {
@@ -180,7 +179,8 @@ pub(crate) fn signature(func: &Func) -> Vec<Diagnostic> {
 
 /// A Tile function states how many warps run it.
 fn threads(func: &Func) -> Rule {
-    let right = func.level != Level::Tile || func.hints.num_warps.is_some_and(|warps| (1..=32).contains(&warps));
+    let right =
+        !matches!(func.level, Level::Staged | Level::Tile) || func.hints.num_warps.is_some_and(|warps| (1..=32).contains(&warps));
     ensure!(right, "ir-hint", "a tile function needs `hints(num_warps=...)` of 1 to 32");
     let Some(threads) = func.hints.num_threads else { return Ok(()) };
     let warps = func.hints.num_warps.unwrap_or(0);

@@ -50,7 +50,7 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         cx.diagnostics.extend(wrong);
         return Changed(false);
     }
-    let units = Units::of(arch, arch.limits().shared_per_block);
+    let units = Units::of(func, arch);
     let mut changed = match products::lower(func, &units) {
         Ok(changed) => changed,
         Err(diagnostic) => {

@@ -25,8 +25,8 @@ use tessera_types::DType;
 use self::axes::{Axes, Class, rank};
 use self::plan::{Plan, repeated, view_and_tile};
 use super::relation::shape;
-use super::remark::Reason;
 use crate::passes::{drop_dead, out_of_loops};
+use tessera_ir::Reason;
 
 /// Strips of a block at most.
 const MOST: u64 = 32;

@@ -12,7 +12,7 @@ use super::axes::{Axes, Class, rank};
 use crate::analysis::exits::can_leave;
 use crate::analysis::memory::{Access, access};
 use crate::tile::relation::shape;
-use crate::tile::remark::Reason;
+use tessera_ir::Reason;
 
 /// What becomes of a function whose tiles are cut along some classes.
 pub(super) struct Plan {
