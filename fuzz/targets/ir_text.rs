@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tessera_compile::{CompileOptions, compile_module};
-use tessera_ir::text::{parse_module, print_module};
+use tessera_document::parse_module;
+use tessera_ir::text::print_module;
 use tessera_ir::verify;
 
 fuzz_target!(|text: &str| {

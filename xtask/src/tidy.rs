@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-types", &[]),
     ("tessera-layout", &[]),
     ("tessera-ir", &["tessera-types", "tessera-layout"]),
+    ("tessera-document", &["tessera-types", "tessera-layout", "tessera-ir"]),
     ("tessera-lang", &["tessera-types", "tessera-ir"]),
     ("tessera-ptx", &["tessera-types"]),
     ("tessera-compile", &["tessera-types", "tessera-layout", "tessera-ir", "tessera-lang", "tessera-ptx"]),
@@ -27,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "tessera-types",
             "tessera-ir",
+            "tessera-document",
             "tessera-lang",
             "tessera-compile",
             "tessera-cpu",
@@ -44,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tessera-driver",
             "tessera-emu",
             "tessera-ir",
+            "tessera-document",
             "tessera-lang",
             "tessera-compile",
             "tessera-cpu",

@@ -8,7 +8,8 @@ mod devices;
 
 use devices::{Data, Launch, in_lockstep_as_it_is, on_emulator};
 use tessera_compile::{CompileOptions, compile_ir, passes};
-use tessera_ir::text::{parse_module, print_module};
+use tessera_document::parse_module;
+use tessera_ir::text::print_module;
 use tessera_ir::{Module, PassManager, verify};
 use tessera_types::{Arch, DType};
 

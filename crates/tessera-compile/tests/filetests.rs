@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use filecheck::{CheckerBuilder, NO_VARIABLES};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tessera_compile::{OptLevel, passes};
-use tessera_ir::text::{parse_module, print_module};
+use tessera_document::parse_module;
+use tessera_ir::text::print_module;
 use tessera_ir::{Diagnostic, Module, Pass, PassManager, verify};
 use tessera_types::Arch;
 

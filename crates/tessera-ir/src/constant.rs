@@ -128,7 +128,8 @@ fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, bits: u64) -> fmt::Re
     }
 }
 
-pub(crate) fn element(cursor: &mut Cursor<'_>, dtype: DType) -> Parsed<u64> {
+/// Reads one number of an element type, as its bits.
+pub fn element(cursor: &mut Cursor<'_>, dtype: DType) -> Parsed<u64> {
     let start = cursor.offset();
     let text = cursor.number()?;
     let float = || text.parse::<f64>().ok().filter(|_| !text.contains("nan"));

@@ -26,7 +26,6 @@ pub mod tile;
 
 mod abi;
 mod constant;
-mod document;
 mod entity;
 mod func;
 mod image;

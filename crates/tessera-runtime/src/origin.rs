@@ -4,7 +4,7 @@
 //! that its interface states: Schedule IR takes what the interface says, Graph IR is tiled for the arrays at hand.
 
 use tessera_compile::{CompileOptions, Compiled, compile, compile_ir};
-use tessera_ir::{Diagnostic, Func, Level, Module, ParamKind, Severity, SourceMap, Span, text, verify};
+use tessera_ir::{Diagnostic, Func, Level, Module, ParamKind, Severity, SourceMap, Span, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, Style, lower, simt};
 
 use crate::specialise::{argument_types, ir_argument_types};
@@ -42,7 +42,7 @@ impl Origin {
 
     /// The function of a name in IR text.
     pub(crate) fn ir(file: &str, text: &str, kernel: &str) -> Result<Origin, Refusal> {
-        let mut module = text::parse_module(file, text).map_err(|(module, wrong)| (vec![*wrong], module.sources))?;
+        let mut module = tessera_document::parse_module(file, text).map_err(|(module, wrong)| (vec![*wrong], module.sources))?;
         let wrong = verify(&module);
         if !wrong.is_empty() {
             return Err((wrong, module.sources));

@@ -7,11 +7,12 @@
 //! - [`ops`]: the operator library
 //! - [`bench`]: checking and measuring
 //! - [`emu`]: the PTX emulator; [`driver`]: the function table that it and a GPU's driver fill
-//! - [`lang`], [`compile`], [`ir`], [`types`], [`cpu`]: the compiler and the CPU executor, for those who extend them
+//! - [`lang`], [`document`], [`compile`], [`ir`], [`types`], [`cpu`]: the compiler and the CPU executor, for those who extend them
 
 pub use tessera_bench as bench;
 pub use tessera_compile as compile;
 pub use tessera_cpu as cpu;
+pub use tessera_document as document;
 pub use tessera_driver as driver;
 pub use tessera_emu as emu;
 pub use tessera_ir as ir;

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use tessera::compile::{named_pipeline, passes, pipeline_names};
+use tessera::document;
 use tessera::ir::{Diagnostic, Level, Pass, PassManager, PrintAfter, Severity, text, verify};
 use tessera::types::{Arch, Target};
 
@@ -24,7 +25,7 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
     }
     let target = arguments.target.as_deref().map(target).transpose()?;
     let source = read_text(&arguments.file)?;
-    let mut module = text::parse_module(&arguments.file, &source)
+    let mut module = document::parse_module(&arguments.file, &source)
         .map_err(|(module, diagnostic)| Failure::diagnostics(&[*diagnostic], &module.sources))?;
     let diagnostics = verify(&module);
     if !diagnostics.is_empty() {

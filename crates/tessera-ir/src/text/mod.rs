@@ -4,5 +4,6 @@ pub mod cursor;
 mod parse;
 mod print;
 
-pub use parse::{parse_module, parse_type};
+pub use crate::constant::element as parse_element;
+pub use parse::{Form, parse_module, parse_type, parse_with};
 pub use print::{print_func, print_module};

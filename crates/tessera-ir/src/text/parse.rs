@@ -11,7 +11,6 @@ use crate::attrs::Attr;
 use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
 use crate::dialect::{OperandKind, Results, Row};
-use crate::document;
 use crate::func::{Block, Func, Global, Level, Module, Value};
 use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 use crate::op::{AttrTexts, OpKind};
@@ -24,13 +23,27 @@ use crate::types::{
 /// Regions nested deeper than this are refused: the parser is recursive.
 const MAX_DEPTH: usize = 64;
 
+/// Another form that functions of a module may be written in.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// The words that open such a function.
+    pub words: &'static [&'static str],
+    /// Reads a function behind its first word.
+    pub function: fn(&mut Cursor<'_>) -> Parsed<Func>,
+}
+
 /// Reads a module and keeps the text as a source, so that spans can be shown. On failure the module holds the text too.
 pub fn parse_module(name: &str, text: &str) -> Result<Module, (Module, Box<Diagnostic>)> {
+    parse_with(name, text, &[])
+}
+
+/// The same where functions may be written in other forms too.
+pub fn parse_with(name: &str, text: &str, forms: &[Form]) -> Result<Module, (Module, Box<Diagnostic>)> {
     let mut module = Module::default();
     let source = module.sources.add(name, text);
     let mut cursor = Cursor::new(source, text);
     while !cursor.at_end() {
-        let result = item(&mut cursor, source, &mut module);
+        let result = item(&mut cursor, source, &mut module, forms);
         if let Err(diagnostic) = result {
             return Err((module, diagnostic));
         }
@@ -254,7 +267,16 @@ fn tensor_body(cursor: &mut Cursor<'_>) -> Parsed<TensorType> {
     Ok(TensorType { axes: SmallVec::from_vec(axes), elem })
 }
 
-fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parsed<()> {
+/// The words that an item may begin with, for messages.
+fn openings(forms: &[Form]) -> String {
+    let words =
+        ["global", "graph", "schedule", "tile"].into_iter().chain(forms.iter().filter_map(|form| form.words.first().copied()));
+    let quoted: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    let (last, others) = quoted.split_last().expect("there are four words");
+    format!("{} or {last}", others.join(", "))
+}
+
+fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module, forms: &[Form]) -> Parsed<()> {
     let start = cursor.offset();
     if cursor.eat_word("global") {
         let name = cursor.sigil('@')?.to_string();
@@ -264,26 +286,24 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module) -> Parse
         module.globals.push(Global { name, value, shape: SmallVec::from_vec(shape) });
         return Ok(());
     }
-    let level = match cursor.word() {
-        Some(word) if document::WORDS.contains(&word) => {
-            let func = document::function(cursor)?;
-            if module.func(&func.name).is_some() {
-                return Err(Box::new(Diagnostic::error("ir-duplicate", func.span, format!("`@{}` is defined twice", func.name))));
-            }
-            module.funcs.push(func);
-            return Ok(());
-        }
+    let word = cursor.word();
+    let level = match word {
         Some("schedule") => Level::Schedule,
         Some("staged") => Level::Staged,
         Some("graph") => Level::Graph,
         Some("tile") => Level::Tile,
         _ => {
-            let span = Span { source, start: start as u32, end: cursor.position() as u32 };
-            return Err(Box::new(Diagnostic::error(
-                "ir-syntax",
-                span,
-                "expected `global`, `graph`, `schedule`, `tile` or `func`",
-            )));
+            let form = forms.iter().find(|form| word.is_some_and(|word| form.words.contains(&word)));
+            let Some(form) = form else {
+                let span = Span { source, start: start as u32, end: cursor.position() as u32 };
+                return Err(Box::new(Diagnostic::error("ir-syntax", span, format!("expected {}", openings(forms)))));
+            };
+            let func = (form.function)(cursor)?;
+            if module.func(&func.name).is_some() {
+                return Err(Box::new(Diagnostic::error("ir-duplicate", func.span, format!("`@{}` is defined twice", func.name))));
+            }
+            module.funcs.push(func);
+            return Ok(());
         }
     };
     let name = cursor.sigil('@')?;

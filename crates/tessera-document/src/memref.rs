@@ -9,11 +9,9 @@
 use std::fmt;
 
 use smallvec::SmallVec;
+use tessera_ir::text::cursor::{Cursor, Parsed};
+use tessera_ir::{Diagnostic, Elem, Extent, Shape, TileType};
 use tessera_types::DType;
-
-use crate::diag::Diagnostic;
-use crate::text::cursor::{Cursor, Parsed};
-use crate::types::{Elem, Extent, Shape, TileType, elem_name};
 
 /// Where a memref lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl fmt::Display for Memref {
         for extent in &self.shape {
             write!(f, "{extent}x")?;
         }
-        f.write_str(elem_name(self.elem))?;
+        f.write_str(&Elem::Num(self.elem).to_string())?;
         match self.space {
             Space::Open => f.write_str(">"),
             Space::Global => f.write_str(", 0>"),
@@ -77,7 +75,7 @@ impl fmt::Display for Memref {
 impl fmt::Display for Ty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ty::Scalar(dtype) => f.write_str(elem_name(*dtype)),
+            Ty::Scalar(dtype) => f.write_str(&Elem::Num(*dtype).to_string()),
             Ty::Memref(memref) => memref.fmt(f),
         }
     }

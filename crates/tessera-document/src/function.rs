@@ -1,58 +1,14 @@
-//! The form of the Tile IR document: functions over memrefs in memory spaces, with operations that change what a memref holds.
-//!
-//! ```text
-//! func @product(%A: memref<64x64xbf16>, %B: memref<64x64xbf16, 3>) -> memref<64x64xf32, 5> attributes {num_warps = 4} {
-//!   %a = tile.alloc_shared {swizzle = "xor"} : memref<64x64xbf16, 3>
-//!   %sum = tile.alloc_register : memref<64x64xf32, 5>
-//!   tile.cp_async %A, %a {bypass_l1 = true} : memref<64x64xbf16>, memref<64x64xbf16, 3>
-//!   tile.cp_commit_group
-//!   tile.cp_wait_group 0
-//!   tile.barrier
-//!   %r = tile.mma %a, %B, %sum {transpose_b = true} : memref<64x64xbf16, 3>, memref<64x64xbf16, 3>, memref<64x64xf32, 5> -> memref<64x64xf32, 5>
-//!   return %r : memref<64x64xf32, 5>
-//! }
-//! ```
-//!
-//! There is no second IR: such a function is parsed into a Tile function, or, where it multiplies memrefs that are arrays of the
-//! interface, into a Graph function over whole operands.
-//!
-//! | written | becomes |
-//! |---|---|
-//! | a parameter in global memory | an array of the interface, with a view |
-//! | a parameter in shared memory or registers | an array that the block reads when it begins |
-//! | a returned register memref | an array behind the parameters, called `result` |
-//! | `index` | `i32` |
-//!
-//! Register memrefs begin as zeros. `docs/tile-ir-document.md` lists the operations and what the document's own examples needed.
-//!
-//! Invariant: whatever the text, the outcome is a function or one diagnostic with its place.
-
-mod control;
-mod emit;
-mod interface;
-mod memory;
-mod memref;
-mod slices;
-mod syntax;
-mod tiles;
-mod values;
+//! One function: its level, its statements in order, and what operation each is.
 
 use rustc_hash::FxHashMap;
 
-use crate::attrs::GridAxis;
-use crate::diag::Diagnostic;
-use crate::document::emit::{Bound, Emit, WithHelp};
-use crate::document::memref::{Memref, Space, Ty};
-use crate::document::syntax::{Body, Function, Operand, Statement};
-use crate::func::{Builder, Func, Level};
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::{Cursor, Parsed};
-use crate::tile::TileOp;
-use crate::types::Type;
+use crate::emit::{Bound, Emit, WithHelp};
+use crate::memref::{Memref, Space, Ty};
+use crate::syntax::{Body, Function, Operand, Statement};
+use tessera_ir::attrs::GridAxis;
+use tessera_ir::text::cursor::{Cursor, Parsed};
+use tessera_ir::{Builder, Diagnostic, Func, Level, ScheduleOp, TileOp, Type};
 use tessera_types::DType;
-
-/// The words that open a function of this form.
-pub(crate) const WORDS: &[&str] = &["func", "func.func"];
 
 /// Names that an operation has besides its own.
 fn own_name(name: &str) -> &str {
@@ -69,7 +25,7 @@ fn own_name(name: &str) -> &str {
 
 /// Reads a function behind its first word.
 pub(crate) fn function(cursor: &mut Cursor<'_>) -> Parsed<Func> {
-    let mut written = syntax::function(cursor)?;
+    let mut written = crate::syntax::function(cursor)?;
     rename(&mut written.body);
     let level = if multiplies_arrays(&written) { Level::Graph } else { Level::Tile };
     let mut func = Func::new(written.name.text, level, written.name.span);
@@ -102,7 +58,7 @@ fn rename(statements: &mut [Statement<'_>]) {
 }
 
 /// Calls with every statement, those of regions included.
-fn each<'s, 'a>(statements: &'s [Statement<'a>], visit: &mut impl FnMut(&'s Statement<'a>)) {
+pub(crate) fn each<'s, 'a>(statements: &'s [Statement<'a>], visit: &mut impl FnMut(&'s Statement<'a>)) {
     for statement in statements {
         visit(statement);
         match &*statement.body {
@@ -150,7 +106,7 @@ fn deep_buffers<'a>(function: &Function<'a>) -> FxHashMap<&'a str, (usize, usize
             Some(Operand::Value { name, .. }) => Some(name.text),
             _ => None,
         };
-        let stated = |types: &[(Ty, crate::diag::Span)]| match types.first() {
+        let stated = |types: &[(Ty, tessera_ir::Span)]| match types.first() {
             Some((Ty::Memref(memref), _)) => Some(memref.shape.len()),
             _ => None,
         };
@@ -220,7 +176,7 @@ impl<'a> Emit<'a, '_> {
                     .ok()
                     .filter(|warps| (1..=32).contains(warps))
                     .ok_or_else(|| self.error("ir-hint", format!("a block has 1 to 32 warps, not {warps}")))?,
-                None => interface::usual_warps(written),
+                None => crate::interface::usual_warps(written),
             };
             self.func.hints.num_warps = Some(warps);
         }
@@ -258,7 +214,7 @@ impl<'a> Emit<'a, '_> {
 
     // Statements
 
-    fn statements(&mut self, statements: &[Statement<'a>]) -> Parsed<()> {
+    pub(crate) fn statements(&mut self, statements: &[Statement<'a>]) -> Parsed<()> {
         for statement in statements {
             self.span = statement.span;
             self.statement(statement)?;
@@ -369,7 +325,7 @@ impl<'a> Emit<'a, '_> {
     /// Numbers of threads, warps and blocks.
     fn identity(&mut self, statement: &Statement<'a>) -> Parsed<Option<Bound>> {
         let name = statement.name.text;
-        let kind: crate::op::OpKind = match name {
+        let kind: tessera_ir::OpKind = match name {
             "tile.thread_id" => TileOp::ThreadId {}.into(),
             "tile.lane_id" => TileOp::LaneId {}.into(),
             "tile.warp_id" => TileOp::WarpId {}.into(),

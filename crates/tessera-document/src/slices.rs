@@ -4,18 +4,17 @@
 //! array, or beyond a size that is known at run time only, is read as zero and not written.
 
 use smallvec::SmallVec;
+use tessera_ir::attrs::{Overflow, Signedness};
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{
+    Diagnostic, Extent, Padding, ScheduleOp, Shape, SharedType, Span, TensorViewType, TileOp, TileType, TileViewType, Type,
+    Value, ViewKind,
+};
 use tessera_types::DType;
 
-use crate::attrs::{Overflow, Signedness};
-use crate::diag::{Diagnostic, Span};
-use crate::document::emit::{Bound, Emit, Shared, WithHelp};
-use crate::document::memref::{Memref, Space, Ty};
-use crate::document::syntax::{Index, Operand, Statement};
-use crate::func::Value;
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::tile::TileOp;
-use crate::types::{Extent, Padding, Shape, SharedType, TensorViewType, TileType, TileViewType, Type, ViewKind};
+use crate::emit::{Bound, Emit, Shared, WithHelp};
+use crate::memref::{Memref, Space, Ty};
+use crate::syntax::{Index, Operand, Statement};
 
 /// How far a part goes along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +102,7 @@ impl<'a> Emit<'a, '_> {
             operand => {
                 let operand = operand.clone();
                 let value = self.scalar_of(&operand)?;
-                self.func.constant(value).and_then(crate::constant::Const::as_int).and_then(|axis| usize::try_from(axis).ok())
+                self.func.constant(value).and_then(tessera_ir::Const::as_int).and_then(|axis| usize::try_from(axis).ok())
             }
         };
         let Some(axis) = axis else {
@@ -235,7 +234,7 @@ impl<'a> Emit<'a, '_> {
             return Err(Box::new(Diagnostic::error("document-type", at, message)));
         }
         if wanted.elem != self.arrays[part.array].ty.elem
-            && crate::types::Elem::signless(wanted.elem).num() != Some(self.arrays[part.array].ty.elem)
+            && tessera_ir::Elem::signless(wanted.elem).num() != Some(self.arrays[part.array].ty.elem)
         {
             let message = format!("`{wanted}` has other elements than the array");
             return Err(Box::new(Diagnostic::error("document-type", at, message)));

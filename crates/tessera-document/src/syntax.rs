@@ -6,9 +6,9 @@
 //! %r, %s = name %value[%i, 0], 1.5, word, other(%x) {key = "text", flag} : type, type -> type
 //! ```
 
-use crate::diag::{Diagnostic, Span};
-use crate::document::memref::{Ty, ty};
-use crate::text::cursor::{Cursor, Parsed};
+use crate::memref::{Ty, ty};
+use tessera_ir::text::cursor::{Cursor, Parsed};
+use tessera_ir::{Diagnostic, Span};
 
 /// Regions and calls nested deeper than this are refused: the parser is recursive.
 const MAX_DEPTH: usize = 64;

@@ -1,6 +1,7 @@
 //! Hostile texts in the document's form: whatever is done to a program, parsing and verifying end with a diagnostic or a module.
 
-use tessera_ir::text::{parse_module, print_module};
+use tessera_document::parse_module;
+use tessera_ir::text::print_module;
 use tessera_ir::verify;
 
 const PROGRAMS: [&str; 4] = [

@@ -6,22 +6,18 @@
 //! ```
 
 use smallvec::SmallVec;
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{
+    AbiParam, Diagnostic, Elem, Extent, GraphOp, IndexType, Mesh, MeshAxis, ParamKind, Program, ScheduleOp, Shape, Sharding,
+    SharedType, Span, StatedSharding, TensorViewType, TileOp, Type, Value,
+};
 use tessera_types::DType;
 
-use super::each;
-use crate::abi::{AbiParam, IndexType, ParamKind};
-use crate::diag::{Diagnostic, Span};
-use crate::document::emit::{Array, Bound, Emit, Shared, WithHelp};
-use crate::document::memref::{Memref, Space, Ty, register};
-use crate::document::slices::Slice;
-use crate::document::syntax::{Attribute, Function, Operand, Parameter};
-use crate::func::Value;
-use crate::graph::GraphOp;
-use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::tile::TileOp;
-use crate::types::{Elem, Extent, Shape, SharedType, TensorViewType, Type};
+use crate::emit::{Array, Bound, Emit, Shared, WithHelp};
+use crate::function::each;
+use crate::memref::{Memref, Space, Ty, register};
+use crate::slices::Slice;
+use crate::syntax::{Attribute, Function, Operand, Parameter};
 
 impl<'a> Emit<'a, '_> {
     /// The mesh that shardings name: `attributes {mesh = "data=2, tensor_parallel=4"}`. An axis that is named by shardings alone has
@@ -68,7 +64,7 @@ impl<'a> Emit<'a, '_> {
             Ty::Scalar(dtype) => {
                 self.attributes(name, &parameter.attributes, &[])?;
                 self.func.abi.params.push(AbiParam { name: name.to_string(), kind: ParamKind::Scalar { dtype: *dtype } });
-                let ty = Type::Tile(crate::types::TileType { shape: Shape::new(), elem: Elem::signless(*dtype) });
+                let ty = Type::Tile(tessera_ir::TileType { shape: Shape::new(), elem: Elem::signless(*dtype) });
                 let body = self.func.body;
                 let value = self.func.add_arg(body, ty, None);
                 self.define(parameter.name, Bound::Scalar(value))

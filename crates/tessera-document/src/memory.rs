@@ -1,16 +1,12 @@
 //! Buffers, copies, loads and stores, groups of copies, barriers.
 
-use crate::attrs::{CacheHint, MemoryOrder};
-use crate::diag::Diagnostic;
-use crate::document::emit::{Bound, Emit, Shared, WithHelp};
-use crate::document::memref::{Memref, Space, Ty};
-use crate::document::slices::Slice;
-use crate::document::syntax::{Index, Operand, Statement};
-use crate::func::Value;
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::tile::TileOp;
-use crate::types::{Elem, Shape, SharedType, Swizzle, TileType, Type};
+use crate::emit::{Bound, Emit, Shared, WithHelp};
+use crate::memref::{Memref, Space, Ty};
+use crate::slices::Slice;
+use crate::syntax::{Index, Operand, Statement};
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{Diagnostic, Elem, ScheduleOp, Shape, SharedType, Swizzle, TileOp, TileType, Type, Value};
 
 /// The swizzle whose span a line of so many bytes fills.
 fn swizzle_of(line: u64) -> Swizzle {
@@ -40,7 +36,7 @@ impl<'a> Emit<'a, '_> {
         self.attributes(statement.name.text, &statement.attributes, &[])?;
         let (_, tile) = self.made(statement, Space::Register)?;
         let dtype = tile.elem.num().unwrap_or(tessera_types::DType::F32);
-        let zero = self.constant(crate::constant::Const::splat(dtype, 0), &tile.shape)?;
+        let zero = self.constant(tessera_ir::Const::splat(dtype, 0), &tile.shape)?;
         Ok(self.cell(tile, zero))
     }
 

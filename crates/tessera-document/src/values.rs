@@ -1,17 +1,14 @@
 //! `arith` and `math`: numbers, and register memrefs element by element.
 
+use tessera_ir::attrs::{NanOrder, Overflow, Predicate, Rounding, Signedness};
+use tessera_ir::text::cursor::{Cursor, Parsed};
+use tessera_ir::text::parse_element;
+use tessera_ir::{Const, Diagnostic, Elem, ScheduleOp, TileType, Type, Value};
 use tessera_types::DType;
 
-use crate::attrs::{NanOrder, Overflow, Predicate, Rounding, Signedness};
-use crate::constant::{Const, element};
-use crate::diag::Diagnostic;
-use crate::document::emit::{Bound, Emit, WithHelp};
-use crate::document::memref::{Space, Ty, register};
-use crate::document::syntax::{Operand, Statement};
-use crate::func::Value;
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::{Cursor, Parsed};
-use crate::types::{Elem, TileType, Type};
+use crate::emit::{Bound, Emit, WithHelp};
+use crate::memref::{Space, Ty, register};
+use crate::syntax::{Operand, Statement};
 
 /// Elements that an operation takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,7 +202,7 @@ impl<'a> Emit<'a, '_> {
         };
         let signless = Elem::signless(dtype).num().unwrap_or(dtype);
         let mut literal = Cursor::new(word.span.source, word.text);
-        let bits = element(&mut literal, signless).map_err(|_| {
+        let bits = parse_element(&mut literal, signless).map_err(|_| {
             let message = format!("`{}` is no `{}`", word.text, Ty::Scalar(dtype));
             Box::new(Diagnostic::error("document-type", word.span, message))
         })?;

@@ -1,14 +1,12 @@
 //! Loops and conditions. What a region puts into a register memref from outside goes round the loop, or out of the condition, as a
 //! value.
 
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{Block, Elem, ScheduleOp, TileType, Type, Value};
 use tessera_types::DType;
 
-use crate::document::emit::{Bound, Emit};
-use crate::document::syntax::{Body, Operand, Statement, Word};
-use crate::func::{Block, Value};
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::types::{Elem, TileType, Type};
+use crate::emit::{Bound, Emit};
+use crate::syntax::{Body, Operand, Statement, Word};
 
 /// The operand of an operation that it changes, if it changes one.
 fn changed<'s, 'a>(statement: &'s Statement<'a>) -> Option<&'s Operand<'a>> {
@@ -172,11 +170,9 @@ impl<'a> Emit<'a, '_> {
         let mut tiles = Vec::new();
         for (stated, at) in &statement.result_types {
             let tile = match stated {
-                crate::document::memref::Ty::Scalar(dtype) => {
-                    TileType { shape: Default::default(), elem: Elem::signless(*dtype) }
-                }
-                crate::document::memref::Ty::Memref(memref) => memref.tile().ok_or_else(|| {
-                    Box::new(crate::diag::Diagnostic::error("document-type", *at, format!("`{memref}` must have known extents")))
+                crate::memref::Ty::Scalar(dtype) => TileType { shape: Default::default(), elem: Elem::signless(*dtype) },
+                crate::memref::Ty::Memref(memref) => memref.tile().ok_or_else(|| {
+                    Box::new(tessera_ir::Diagnostic::error("document-type", *at, format!("`{memref}` must have known extents")))
                 })?,
             };
             tiles.push(tile);

@@ -4,19 +4,14 @@
 //! against minus infinity: a row that a mask leaves empty adds nothing.
 
 use smallvec::SmallVec;
+use tessera_ir::attrs::{Combine, NanOrder, Overflow, Predicate, Rounding, Signedness};
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{Axis, Const, Elem, GraphOp, ScheduleOp, Shape, SharedType, TensorType, TileOp, TileType, Type, Value};
 use tessera_types::DType;
 
-use crate::attrs::{Combine, NanOrder, Overflow, Predicate, Rounding, Signedness};
-use crate::constant::Const;
-use crate::document::emit::{Bound, Emit, WithHelp, combination};
-use crate::document::memref::{Space, register};
-use crate::document::syntax::{Operand, Statement};
-use crate::func::Value;
-use crate::graph::GraphOp;
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::tile::TileOp;
-use crate::types::{Axis, Elem, Shape, SharedType, TensorType, TileType, Type};
+use crate::emit::{Bound, Emit, WithHelp, combination};
+use crate::memref::{Space, register};
+use crate::syntax::{Operand, Statement};
 
 const SIGNED: Signedness = Signedness::Signed;
 
@@ -292,16 +287,14 @@ impl<'a> Emit<'a, '_> {
     fn check_stated(&self, statement: &Statement<'a>, tile: &TileType) -> Parsed<()> {
         let Some((stated, at)) = statement.result_types.first() else { return Ok(()) };
         let fits = match stated {
-            crate::document::memref::Ty::Scalar(dtype) => tile.shape.is_empty() && tile.elem == Elem::signless(*dtype),
-            crate::document::memref::Ty::Memref(memref) => {
-                memref.space == Space::Register && memref.tile().as_ref() == Some(tile)
-            }
+            crate::memref::Ty::Scalar(dtype) => tile.shape.is_empty() && tile.elem == Elem::signless(*dtype),
+            crate::memref::Ty::Memref(memref) => memref.space == Space::Register && memref.tile().as_ref() == Some(tile),
         };
         if fits {
             return Ok(());
         }
         let message = format!("`{}` yields `{}`, not `{stated}`", statement.name.text, register(tile));
-        let found = crate::diag::Diagnostic::error("document-type", *at, message);
+        let found = tessera_ir::Diagnostic::error("document-type", *at, message);
         Err(Box::new(found.help("a register memref is one tile of the whole block, not each thread's part of it")))
     }
 
@@ -374,7 +367,7 @@ impl<'a> Emit<'a, '_> {
         let operand = self.operand(statement, 0)?.clone();
         if let Some(Bound::Shared(shared)) = self.plain(&operand)?.cloned() {
             let value = self.turned(shared.value)?;
-            return Ok(Bound::Shared(crate::document::emit::Shared { value, deep: None }));
+            return Ok(Bound::Shared(crate::emit::Shared { value, deep: None }));
         }
         let (value, tile) = self.tile_of(&operand)?;
         let &[rows, columns] = &tile.shape[..] else {

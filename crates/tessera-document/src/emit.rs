@@ -7,20 +7,18 @@ use std::ops::{Deref, DerefMut};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use tessera_ir::attrs::{Combine, Overflow, ReduceOrder};
+use tessera_ir::text::cursor::Parsed;
+use tessera_ir::{
+    Axis, Block, Builder, Const, Diagnostic, Elem, GraphOp, Level, ScheduleOp, Shape, TensorType, TensorViewType, TileType, Type,
+    Value,
+};
 use tessera_layout::Distribution;
 use tessera_types::DType;
 
-use crate::attrs::{Combine, Overflow, ReduceOrder};
-use crate::constant::Const;
-use crate::diag::Diagnostic;
-use crate::document::memref::{Memref, register};
-use crate::document::slices::Slice;
-use crate::document::syntax::{Attribute, Attributes, Operand, Statement, Word};
-use crate::func::{Block, Builder, Level, Value};
-use crate::graph::GraphOp;
-use crate::schedule::ScheduleOp;
-use crate::text::cursor::Parsed;
-use crate::types::{Axis, Elem, Shape, TensorType, TensorViewType, TileType, Type};
+use crate::memref::{Memref, register};
+use crate::slices::Slice;
+use crate::syntax::{Attribute, Attributes, Operand, Statement, Word};
 
 /// An array of the kernel's interface.
 #[derive(Clone, Debug)]
@@ -439,7 +437,7 @@ impl<'a> Emit<'a, '_> {
     /// The type that a statement gives its only result, where it states one.
     pub(super) fn stated(&self, statement: &Statement<'a>) -> Option<Memref> {
         match statement.result_types.first().or(statement.types.last()) {
-            Some((crate::document::memref::Ty::Memref(memref), _)) => Some(memref.clone()),
+            Some((crate::memref::Ty::Memref(memref), _)) => Some(memref.clone()),
             _ => None,
         }
     }
@@ -447,7 +445,7 @@ impl<'a> Emit<'a, '_> {
 
 /// The operation that combines two elements.
 pub(super) fn combination(combine: Combine, dtype: DType) -> ScheduleOp {
-    use crate::attrs::{Rounding, Signedness};
+    use tessera_ir::attrs::{Rounding, Signedness};
     let (rounding, flush_to_zero) = (Rounding::NearestEven, false);
     match (combine, dtype.is_float()) {
         (Combine::Sum, true) => ScheduleOp::AddF { rounding, flush_to_zero },
