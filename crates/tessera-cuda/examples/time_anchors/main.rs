@@ -1,7 +1,7 @@
 //! Checks and measures the anchor kernels on an H200.
 //!
 //! ```text
-//! anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only launch,softmax,gemm,attention]
+//! time_anchors --kernels FOLDER [--peer "python3 peer.py"] [--out results.json] [--only launch,softmax,gemm,attention]
 //!         [--quick | --check]
 //! ```
 //! `--quick` takes fewer rounds; `--check` runs the smallest case of each kernel and times nothing. `FOLDER` holds `<kernel>.ptx` or `<kernel>.cubin`; the cubin is taken where both exist. Every kernel is checked before it
