@@ -44,6 +44,7 @@ mod nesting;
 mod number;
 mod promote;
 mod python;
+mod scopes;
 mod signature;
 mod style;
 mod value;

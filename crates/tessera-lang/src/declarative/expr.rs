@@ -1,7 +1,6 @@
 //! Expressions.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use indexmap::IndexMap;
 use tessera_ir::{Axis, Block, Diagnostic, Effects, ScheduleOp, Span, Type};
@@ -10,13 +9,60 @@ use tessera_types::DType;
 use super::data::{Pair, broadcast_axes, not_a_value};
 use super::functions::Function as TileFunction;
 use super::stmts::unsupported;
-use super::{At, Closure, Data, Frame, Item, Res, Walk};
-use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
+use super::{At, Data, Frame, Item, Res, Walk};
+use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
 use crate::diagnostics::id;
-use crate::file::{Definition, Moment};
-use crate::fixed::{self, Fixed, Outer};
+use crate::file::{Moment, ParsedFile};
+use crate::fixed::{self, Fixed};
 use crate::number::Num;
+use crate::scopes::{Closure, Scope, Scopes};
 use crate::written;
+
+impl Scopes for Walk<'_> {
+    type Item = Item;
+
+    const KERNEL: &'static str = "a kernel over whole operands";
+
+    fn file(&self) -> &ParsedFile {
+        self.file
+    }
+
+    fn named(&self) -> &IndexMap<String, Fixed> {
+        &self.named
+    }
+
+    fn scopes(&self) -> impl ExactSizeIterator<Item = &Scope> {
+        self.frames.iter().map(|frame| &frame.scope)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&Item> {
+        self.params.get(name)
+    }
+
+    fn is_bound(&self, at: usize, name: &str) -> bool {
+        self.frames[at].locals.contains_key(name)
+    }
+
+    fn bound(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
+        match self.frames[at].locals.get(name) {
+            Some(Item::Missing(missing)) => Err(Box::new(
+                Diagnostic::error(missing.id, span, missing.message.clone())
+                    .label("used here")
+                    .also(missing.place, "decided here")
+                    .help(missing.help.clone()),
+            )),
+            item => Ok(item.cloned()),
+        }
+    }
+
+    fn of_fixed(value: Fixed) -> Item {
+        Item::Fixed(value)
+    }
+
+    fn of_function(closure: Rc<Closure<Item>>) -> Item {
+        Item::Function(closure)
+    }
+}
 
 impl Walk<'_> {
     /// The value of an expression.
@@ -78,83 +124,6 @@ impl Walk<'_> {
             ExprKind::Call(function, args) => self.call(expr, function, args),
             other => fixed::literal(other).map(Item::Fixed).map_err(|what| unsupported(expr.span, what)),
         }
-    }
-
-    fn name(&mut self, name: &str, span: Span) -> Res<Item> {
-        let mut at = self.frames.len() - 1;
-        loop {
-            let frame = &self.frames[at];
-            if let Some(item) = frame.locals.get(name).cloned() {
-                return match item {
-                    Item::Missing(missing) => Err(Box::new(
-                        Diagnostic::error(missing.id, span, missing.message.clone())
-                            .label("used here")
-                            .also(missing.place, "decided here")
-                            .help(missing.help.clone()),
-                    )),
-                    item => Ok(item),
-                };
-            }
-            if frame.serial == 0
-                && let Some(item) = self.params.get(name)
-            {
-                return Ok(item.clone());
-            }
-            if frame.own.own.contains(name) {
-                return Err(Box::new(
-                    Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
-                        .help(format!("a name that a function assigns is its own in all of it: assign `{name}` first")),
-                ));
-            }
-            let Some(outer) = frame.outer else { break };
-            at = self.frames.iter().position(|frame| frame.serial == outer).ok_or_else(|| {
-                Box::new(
-                    Diagnostic::error(
-                        id::UNSUPPORTED,
-                        span,
-                        "a function can't outlive the call that defined it in a kernel over whole operands",
-                    )
-                    .label(format!("`{name}` may belong to a call that is over")),
-                )
-            })?;
-        }
-        match fixed::outer(self.file, &self.named, name, span).transpose()? {
-            Some(outer) => self.outer(outer, span),
-            None => Err(Box::new(
-                Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
-                    .label("not found in this kernel or file"),
-            )),
-        }
-    }
-
-    /// What module level of a file defines.
-    pub(super) fn defined(&mut self, definition: &Definition, span: Span) -> Res<Item> {
-        let outer = fixed::defined(self.file, definition)?;
-        self.outer(outer, span)
-    }
-
-    fn outer(&mut self, outer: Outer, span: Span) -> Res<Item> {
-        match outer {
-            Outer::Fixed(value) => Ok(Item::Fixed(value)),
-            Outer::Function(function, moment) => {
-                written::callable(self.file, &function, moment, span)?;
-                self.closure(&function, None, |walk, default| fixed::evaluate(walk.file, default, moment).map(Item::Fixed))
-            }
-        }
-    }
-
-    /// A function with its defaults evaluated.
-    pub(super) fn closure(
-        &mut self,
-        function: &Arc<Function>,
-        scope: Option<usize>,
-        mut evaluate: impl FnMut(&mut Self, &Expr) -> Res<Item>,
-    ) -> Res<Item> {
-        let mut defaults = Vec::new();
-        for param in &function.params {
-            defaults.push(param.default.as_ref().map(|default| evaluate(self, default)).transpose()?);
-        }
-        Ok(Item::Function(Rc::new(Closure { function: function.clone(), scope, defaults })))
     }
 
     /// Evaluates something into a block of its own.
@@ -240,24 +209,6 @@ impl Walk<'_> {
         let op = self.emit(ScheduleOp::GetTensorShape {}, &[&[argument]], types);
         self.sizes.push((name.to_string(), op));
         Ok(Item::Data(Data { value: self.func.ops[op].results[position as usize], dtype, axes: None }))
-    }
-
-    /// True when the leftmost name of a path is a variable or parameter.
-    fn is_local(&mut self, expr: &Expr) -> bool {
-        match &expr.kind {
-            ExprKind::Name(name) => {
-                let mut at = self.frames.last();
-                while let Some(frame) = at {
-                    if frame.locals.contains_key(name) || frame.own.own.contains(name) {
-                        return true;
-                    }
-                    at = frame.outer.and_then(|outer| self.frames.iter().find(|frame| frame.serial == outer));
-                }
-                false
-            }
-            ExprKind::Attribute(base, _) => self.is_local(base),
-            _ => false,
-        }
     }
 
     fn unary(&mut self, op: UnaryOp, value: &Expr, span: Span) -> Res<Item> {
@@ -461,7 +412,7 @@ impl Walk<'_> {
     }
 
     /// Calls a function of the file: its body is walked in place.
-    fn inline(&mut self, closure: &Closure, args: &[Arg], call: Span) -> Res<Item> {
+    fn inline(&mut self, closure: &Closure<Item>, args: &[Arg], call: Span) -> Res<Item> {
         self.bounded(call)?;
         let callee = &closure.function;
         let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;

@@ -20,7 +20,6 @@ mod functions;
 mod stmts;
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use indexmap::IndexMap;
 use smallvec::SmallVec;
@@ -31,12 +30,13 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::args::{ArgType, LowerOptions};
-use crate::ast::{Function, Names};
+use crate::ast::Function;
 use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::{Fixed, evaluate};
 use crate::lower::{Lowered, Res};
 use crate::promote::dtype_name;
+use crate::scopes::{Closure, Scope};
 use crate::signature::{self, Bound, Signature, check_extents};
 use crate::style::{decorator_args, decorator_path};
 use crate::tuning;
@@ -66,19 +66,9 @@ enum Item {
     Shape(String),
     /// What `tile.context()` yields; it has no use but to be named.
     Context,
-    Function(Rc<Closure>),
+    Function(Rc<Closure<Item>>),
     /// A variable that can't be used, and why.
     Missing(Rc<Missing>),
-}
-
-/// A function of the file.
-#[derive(Debug)]
-struct Closure {
-    function: Arc<Function>,
-    /// The call whose variables it sees from outside; none for a function of module level.
-    scope: Option<usize>,
-    /// The values of its parameters' defaults.
-    defaults: Vec<Option<Item>>,
 }
 
 /// Why a variable can't be used.
@@ -104,11 +94,7 @@ struct Memory {
 
 /// Variables of one function, and where its names are read.
 struct Frame {
-    /// What no other call of the walk has; the kernel's is 0.
-    serial: usize,
-    /// The call that its function sees from outside.
-    outer: Option<usize>,
-    own: Arc<Names>,
+    scope: Scope,
     locals: IndexMap<String, Item>,
     /// Names read in the function with the offsets where.
     reads: Vec<(String, u32)>,
@@ -116,7 +102,7 @@ struct Frame {
 
 impl Frame {
     fn new(serial: usize, function: &Function, outer: Option<usize>, locals: IndexMap<String, Item>) -> Frame {
-        Frame { serial, outer, own: function.names.clone(), locals, reads: stmts::reads(&function.body) }
+        Frame { scope: Scope::new(serial, function, outer), locals, reads: stmts::reads(&function.body) }
     }
 }
 

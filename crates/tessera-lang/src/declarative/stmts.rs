@@ -11,6 +11,7 @@ use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
 use crate::promote::{WithLiteral, promote_literal};
+use crate::scopes::Scopes;
 
 /// Names read in a body, with the offsets where; bodies have no loops, so what stands later runs later.
 pub(super) fn reads(stmts: &[Stmt]) -> Vec<(String, u32)> {
@@ -113,7 +114,7 @@ impl Walk<'_> {
                 }
                 return match value {
                     None => Ok(None),
-                    Some(value) if self.frame().serial == 0 && !matches!(value.kind, ExprKind::None) => Err(Box::new(
+                    Some(value) if self.frame().scope.is_kernel() && !matches!(value.kind, ExprKind::None) => Err(Box::new(
                         Diagnostic::error(id::RETURN_VALUE, value.span, "a kernel returns no value")
                             .help("write results with `tile.store`"),
                     )),
@@ -161,7 +162,7 @@ impl Walk<'_> {
             StmtKind::Assert(test, message) => self.assertion(test, message.as_ref()),
             StmtKind::Function(function) => {
                 crate::written::undecorated(self.file, function, crate::file::Moment::end(stmt.span.source))?;
-                let scope = Some(self.frame().serial);
+                let scope = Some(self.frame().scope.serial);
                 let item = self.closure(function, scope, |walk, default| walk.expr(default))?;
                 self.frame().locals.insert(function.name.name.clone(), item);
                 Ok(())
@@ -258,7 +259,7 @@ impl Walk<'_> {
         self.branches -= 1;
         let names: Vec<String> =
             after[0].keys().chain(after[1].keys().filter(|name| !after[0].contains_key(*name))).cloned().collect();
-        let is_kernel = self.frame().serial == 0;
+        let is_kernel = self.frame().scope.is_kernel();
         let mut leaving: Vec<(String, Data, Data)> = Vec::new();
         for name in names {
             // A parameter that one branch assigns keeps its value in the other.

@@ -3,7 +3,7 @@
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::{Arch, DType};
 
-use super::env::{Closure, Entry, Frame, Item};
+use super::env::{Entry, Frame, Item};
 use super::functions::{self, Function};
 use super::memory::dtype_of;
 use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Shuffle, Space, Statement, Unary};
@@ -14,6 +14,7 @@ use crate::ast::{self, Arg, Expr, ExprKind, StmtKind};
 use crate::diagnostics::id;
 use crate::file::Moment;
 use crate::fixed::{self, Fixed};
+use crate::scopes::{Closure, Scope, Scopes};
 use crate::written;
 
 pub(super) fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
@@ -336,13 +337,13 @@ impl Check<'_> {
     }
 
     /// Calls a function of the file: its body is walked in place.
-    fn inline(&mut self, closure: &Closure, args: &[Arg], call: Span) -> Res<Item> {
+    fn inline(&mut self, closure: &Closure<Item>, args: &[Arg], call: Span) -> Res<Item> {
         self.step(call)?;
         let callee = &closure.function;
         let bound = written::call(callee, args, call, self.frames.len(), unsupported)?;
         let prefix = format!("{}/{}@{}", self.frame().prefix, callee.name.name, call.start);
         self.calls += 1;
-        let mut frame = Frame::new(self.calls, prefix, callee, closure.scope);
+        let mut frame = Frame::new(Scope::new(self.calls, callee, closure.scope), prefix, callee);
         let mut values = Vec::new();
         for ((param, given), default) in callee.params.iter().zip(bound).zip(&closure.defaults) {
             let item = match (given.first(), default) {

@@ -9,14 +9,14 @@ use tessera_types::DType;
 
 use super::program::{Expression, ExpressionKind, Memory, Statement};
 use super::{Check, Held, Settled};
-use crate::ast::{Expr, ExprKind, Function, Names, Stmt, StmtKind};
+use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::diagnostics::id;
-use crate::file::Definition;
-use crate::fixed::{self, Fixed, Outer};
+use crate::file::ParsedFile;
+use crate::fixed::Fixed;
 use crate::lower::Res;
 use crate::number::Num;
 use crate::promote::{dtype_name, promote};
-use crate::written;
+use crate::scopes::{Closure, Scope, Scopes};
 
 /// What an expression is.
 #[derive(Clone, Debug)]
@@ -27,17 +27,7 @@ pub(super) enum Item {
     /// Sizes of an array.
     Shape(Memory),
     Context,
-    Function(Rc<Closure>),
-}
-
-/// A function of the file.
-#[derive(Debug)]
-pub(super) struct Closure {
-    pub(super) function: Arc<Function>,
-    /// The call whose variables it sees from outside; none for a function of module level.
-    pub(super) scope: Option<usize>,
-    /// The values of its parameters' defaults.
-    pub(super) defaults: Vec<Option<Item>>,
+    Function(Rc<Closure<Item>>),
 }
 
 /// What a name stands for.
@@ -53,25 +43,20 @@ pub(super) enum Entry {
 
 /// Names of one function.
 pub(super) struct Frame {
-    /// What no other call of the walk has.
-    pub(super) serial: usize,
-    /// The call that its function sees from outside.
-    outer: Option<usize>,
-    own: Arc<Names>,
+    pub(super) scope: Scope,
     /// What distinguishes its variables from those of other calls.
     pub(super) prefix: String,
     pub(super) names: IndexMap<String, Entry>,
     /// How often each name is assigned in the text.
     assigned: IndexMap<String, u32>,
-    pub(super) is_kernel: bool,
 }
 
 impl Frame {
-    /// A call of a function; without a scope of its own, of one of module level.
-    pub(super) fn new(serial: usize, prefix: String, function: &Function, outer: Option<usize>) -> Frame {
+    /// A call of a function.
+    pub(super) fn new(scope: Scope, prefix: String, function: &Function) -> Frame {
         let mut assigned = IndexMap::new();
         count(&function.body, &mut assigned);
-        Frame { serial, outer, own: function.names.clone(), prefix, names: IndexMap::new(), assigned, is_kernel: serial == 0 }
+        Frame { scope, prefix, names: IndexMap::new(), assigned }
     }
 
     /// Counts a parameter's argument as an assignment; true when the function assigns to it too.
@@ -148,112 +133,61 @@ impl Item {
     }
 }
 
-impl Check<'_> {
-    pub(super) fn frame(&mut self) -> &mut Frame {
-        self.frames.last_mut().expect("a frame exists while a function is checked")
+impl Scopes for Check<'_> {
+    type Item = Item;
+
+    const KERNEL: &'static str = "a per-thread kernel";
+
+    fn file(&self) -> &ParsedFile {
+        self.file
     }
 
-    /// What a name stands for.
-    pub(super) fn name(&mut self, name: &str, span: Span) -> Res<Item> {
-        let mut at = self.frames.len() - 1;
-        loop {
-            if let Some(item) = self.own_name(at, name, span)? {
-                return Ok(item);
-            }
-            let Some(outer) = self.frames[at].outer else { break };
-            at = self.frames.iter().position(|frame| frame.serial == outer).ok_or_else(|| {
-                Box::new(
-                    Diagnostic::error(
-                        id::UNSUPPORTED,
-                        span,
-                        "a function can't outlive the call that defined it in a per-thread kernel",
-                    )
-                    .label(format!("`{name}` may belong to a call that is over")),
-                )
-            })?;
-        }
-        match fixed::outer(self.file, &self.named, name, span).transpose()? {
-            Some(outer) => self.outer(outer, span),
-            None => Err(Box::new(
-                Diagnostic::error(id::UNKNOWN_NAME, span, format!("`{name}` is not defined"))
-                    .label("not found in this kernel or file"),
-            )),
-        }
+    fn named(&self) -> &IndexMap<String, Fixed> {
+        &self.named
     }
 
-    /// What module level of a file defines.
-    pub(super) fn defined(&mut self, definition: &Definition, span: Span) -> Res<Item> {
-        let outer = fixed::defined(self.file, definition)?;
-        self.outer(outer, span)
+    fn scopes(&self) -> impl ExactSizeIterator<Item = &Scope> {
+        self.frames.iter().map(|frame| &frame.scope)
     }
 
-    fn outer(&mut self, outer: Outer, span: Span) -> Res<Item> {
-        match outer {
-            Outer::Fixed(value) => Ok(Item::Fixed(value)),
-            Outer::Function(function, moment) => {
-                written::callable(self.file, &function, moment, span)?;
-                self.closure(&function, None, |check, default| fixed::evaluate(check.file, default, moment).map(Item::Fixed))
-            }
-        }
+    fn parameter(&self, name: &str) -> Option<&Item> {
+        self.params.get(name)
     }
 
-    /// What a name stands for in one of the calls under way; `None` where it is none of its names.
-    fn own_name(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
+    fn is_bound(&self, at: usize, name: &str) -> bool {
+        self.frames[at].names.contains_key(name)
+    }
+
+    fn bound(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
         let frame = &self.frames[at];
         match frame.names.get(name) {
-            Some(Entry::Item(item)) => return Ok(Some(item.clone())),
+            Some(Entry::Item(item)) => Ok(Some(item.clone())),
             Some(Entry::Local) => {
                 let key = format!("{}/{name}", frame.prefix);
-                return Ok(Some(self.local(&key, span)));
+                Ok(Some(self.local(&key, span)))
             }
-            Some(Entry::Maybe(place)) => {
-                return Err(Box::new(
-                    Diagnostic::error(
-                        id::MAYBE_UNDEFINED,
-                        span,
-                        format!("`{name}` is not assigned on every path that leads here"),
-                    )
+            Some(Entry::Maybe(place)) => Err(Box::new(
+                Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is not assigned on every path that leads here"))
                     .label("used here")
                     .also(*place, "assigned on some path")
                     .help(format!("assign `{name}` before the branch or loop")),
-                ));
-            }
-            None => {}
-        }
-        match self.params.get(name).filter(|_| frame.is_kernel) {
-            Some(item) => Ok(Some(item.clone())),
-            None if frame.own.own.contains(name) => Err(Box::new(
-                Diagnostic::error(id::MAYBE_UNDEFINED, span, format!("`{name}` is used before it is assigned"))
-                    .help(format!("a name that a function assigns is its own in all of it: assign `{name}` first")),
             )),
             None => Ok(None),
         }
     }
 
-    /// A function with its defaults evaluated.
-    pub(super) fn closure(
-        &mut self,
-        function: &Arc<Function>,
-        scope: Option<usize>,
-        mut evaluate: impl FnMut(&mut Self, &Expr) -> Res<Item>,
-    ) -> Res<Item> {
-        let mut defaults = Vec::new();
-        for param in &function.params {
-            defaults.push(param.default.as_ref().map(|default| evaluate(self, default)).transpose()?);
-        }
-        Ok(Item::Function(Rc::new(Closure { function: function.clone(), scope, defaults })))
+    fn of_fixed(value: Fixed) -> Item {
+        Item::Fixed(value)
     }
 
-    /// True when a name is a variable of a function here or around it.
-    pub(super) fn is_variable(&self, name: &str) -> bool {
-        let mut at = self.frames.last();
-        while let Some(frame) = at {
-            if frame.names.contains_key(name) || frame.own.own.contains(name) {
-                return true;
-            }
-            at = frame.outer.and_then(|outer| self.frames.iter().find(|frame| frame.serial == outer));
-        }
-        false
+    fn of_function(closure: Rc<Closure<Item>>) -> Item {
+        Item::Function(closure)
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a frame exists while a function is checked")
     }
 
     /// A variable's value.

@@ -13,6 +13,7 @@ use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::lower::Res;
 use crate::number::Num;
+use crate::scopes::Scopes;
 
 impl Check<'_> {
     pub(super) fn at(&mut self, expr: &Expr) -> Res<At> {
@@ -417,15 +418,6 @@ impl Check<'_> {
                     .also(at.1, format!("this is {}", item.describe()))
                     .help("arrays have `shape`, `dtype` and `ndim`"),
             )),
-        }
-    }
-
-    /// True when the leftmost name of a path is a variable or parameter.
-    pub(super) fn is_local(&mut self, expr: &Expr) -> bool {
-        match &expr.kind {
-            ExprKind::Name(name) => self.is_variable(name),
-            ExprKind::Attribute(base, _) => self.is_local(base),
-            _ => false,
         }
     }
 

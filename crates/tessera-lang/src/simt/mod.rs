@@ -35,6 +35,7 @@ use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::Fixed;
 use crate::lower::{Lowered, Res, on_own_stack};
+use crate::scopes::Scope;
 use crate::signature::{self, Bound, check_extents};
 use crate::tuning;
 use env::{Frame, Item};
@@ -174,7 +175,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             params: params.clone(),
             arrays: arrays.clone(),
             named: named.clone(),
-            frames: vec![Frame::new(0, String::new(), &kernel.function, None)],
+            frames: vec![Frame::new(Scope::new(0, &kernel.function, None), String::new(), &kernel.function)],
             calls: 0,
             settled: settled.clone(),
             locals: IndexMap::new(),

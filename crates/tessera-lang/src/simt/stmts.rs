@@ -12,6 +12,7 @@ use crate::diagnostics::id;
 use crate::fixed::Fixed;
 use crate::lower::Res;
 use crate::promote::{dtype_name, promote};
+use crate::scopes::Scopes;
 use crate::written;
 
 /// Statements that inlining may make of one kernel.
@@ -119,7 +120,7 @@ impl Check<'_> {
                 return Ok(Flow::Jumps);
             }
             StmtKind::Return(value) => {
-                if !self.frame().is_kernel {
+                if !self.frame().scope.is_kernel() {
                     return Err(Box::new(
                         Diagnostic::error(id::MISPLACED, stmt.span, "`return` stands before the end of the function")
                             .help("a function that is called ends with its only `return`"),
@@ -154,7 +155,7 @@ impl Check<'_> {
             },
             StmtKind::Function(function) => {
                 written::undecorated(self.file, function, crate::file::Moment::end(stmt.span.source))?;
-                let scope = Some(self.frame().serial);
+                let scope = Some(self.frame().scope.serial);
                 let item = self.closure(function, scope, |check, default| {
                     Ok(match check.expr(default)? {
                         // The value that it has now.
