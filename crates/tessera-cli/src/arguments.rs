@@ -274,19 +274,8 @@ pub(crate) struct Check {
     /// Threads a block of a SIMT kernel.
     #[arg(long)]
     pub(crate) block: Option<u32>,
-    /// Compare a kernel also with: a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or another kernel, `FILE::KERNEL`.
-    #[arg(long)]
-    pub(crate) against: Vec<String>,
-    /// Blocks of the kernel to compare with; those of `--grid` when absent.
-    #[arg(long, value_name = "X[,Y[,Z]]")]
-    pub(crate) against_grid: Option<String>,
-    /// Allowed distance, as a part of what is expected; a few units in the last place of the type when absent.
-    #[arg(long, value_name = "R")]
-    pub(crate) rtol: Option<f64>,
-    /// Allowed distance; when absent, as much for an element of the array's median magnitude. Operators: with `--rtol` or
-    /// `--atol`, both take the place of the reference's own bounds, and what is absent is 0.
-    #[arg(long, value_name = "A")]
-    pub(crate) atol: Option<f64>,
+    #[command(flatten)]
+    pub(crate) reference: Reference,
     /// Where to run: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when absent.
     #[arg(long)]
     pub(crate) device: Option<String>,
@@ -316,6 +305,25 @@ pub(crate) struct Check {
     pub(crate) project: Project,
 }
 
+/// What a kernel's results are compared with, and how far they may be from it.
+#[derive(Debug, Args)]
+pub(crate) struct Reference {
+    /// Compare a kernel's results with `[NAME=]FILE.npy`, with what another kernel writes, `FILE::KERNEL`, or, in `check`, with those of
+    /// a device: `cpu`, `emu`, `cuda`. `check` compares with an unoptimised run too, `bench` where nothing is named.
+    #[arg(long)]
+    pub(crate) against: Vec<String>,
+    /// Blocks of the kernel to compare with; those of `--grid` when absent.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    pub(crate) against_grid: Option<String>,
+    /// Allowed distance, as a part of what is expected; a few units in the last place of the type when absent.
+    #[arg(long, value_name = "R")]
+    pub(crate) rtol: Option<f64>,
+    /// Allowed distance; when absent, as much for an element of the array's median magnitude. `check` of operators: with `--rtol` or
+    /// `--atol`, both take the place of the reference's own bounds, and what is absent is 0.
+    #[arg(long, value_name = "A")]
+    pub(crate) atol: Option<f64>,
+}
+
 /// How much time a measurement may take.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Mode {
@@ -335,18 +343,8 @@ pub(crate) struct Bench {
     /// Blocks along each axis, `X[,Y[,Z]]`, for a kernel, also of names in `--sizes`: `cdiv(m,128),n`; `auto` for declarative ones.
     #[arg(long)]
     pub(crate) grid: Option<String>,
-    /// What a kernel's results should be: `[NAME=]FILE.npy`, or what another kernel writes, `FILE::KERNEL`; an unoptimised run when absent.
-    #[arg(long)]
-    pub(crate) against: Vec<String>,
-    /// Blocks of the kernel to compare with; those of `--grid` when absent.
-    #[arg(long, value_name = "X[,Y[,Z]]")]
-    pub(crate) against_grid: Option<String>,
-    /// Allowed distance of a kernel's results, as a part of what is expected; a few units in the last place of the type when absent.
-    #[arg(long, value_name = "R")]
-    pub(crate) rtol: Option<f64>,
-    /// Allowed distance; when absent, as much for an element of the array's median magnitude.
-    #[arg(long, value_name = "A")]
-    pub(crate) atol: Option<f64>,
+    #[command(flatten)]
+    pub(crate) reference: Reference,
     /// Threads a block of a SIMT kernel.
     #[arg(long)]
     pub(crate) block: Option<u32>,

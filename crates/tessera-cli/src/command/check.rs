@@ -34,8 +34,8 @@ fn refuse_kernels_options(arguments: &Check) -> Outcome {
         ("--grid", arguments.grid.is_some(), "operators have a grid of their own"),
         ("--block", arguments.block.is_some(), "operators choose their own threads"),
         ("--timeout", arguments.patience.timeout.is_some(), "operators end"),
-        ("--against", !arguments.against.is_empty(), "operators are compared with their f64 references"),
-        ("--against-grid", arguments.against_grid.is_some(), "operators are compared with their f64 references"),
+        ("--against", !arguments.reference.against.is_empty(), "operators are compared with their f64 references"),
+        ("--against-grid", arguments.reference.against_grid.is_some(), "operators are compared with their f64 references"),
         ("--trace", arguments.emulation.trace.is_some(), "a case launches its kernels several times"),
         ("--sizes", arguments.sizes.is_some() && arguments.cases.is_some(), "`--cases` draws sizes at random"),
         ("--cases", names_suite(arguments) && arguments.cases.is_some(), "a suite says which cases it has"),
@@ -61,7 +61,7 @@ struct Count {
 
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
-    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?.given();
+    let tolerance = tolerance::asked(&arguments.reference)?.given();
     let reopen = || open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed);
     let mut opened = reopen()?;
     let seed = arguments.seed.unwrap_or(1);

@@ -62,7 +62,7 @@ struct Done {
 
 pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     refuse_operators_options(arguments)?;
-    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?;
+    let tolerance = tolerance::asked(&arguments.reference)?;
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let limit = time_limit(&arguments.patience)?;
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
@@ -71,14 +71,14 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
     let made = Subject::read(name, texts)?;
     let against: Vec<(&str, Against)> =
-        arguments.against.iter().map(|text| Ok((text.as_str(), named(text)?))).collect::<Result<_, Failure>>()?;
+        arguments.reference.against.iter().map(|text| Ok((text.as_str(), named(text)?))).collect::<Result<_, Failure>>()?;
     let kernels =
         || against.iter().filter_map(|(_, against)| if let Against::Kernel(kernel) = against { Some(kernel) } else { None });
     let others = kernels().flat_map(|kernel| kernel.parameters()).map(|(name, _)| name.to_string()).collect();
-    if arguments.against_grid.is_some() && kernels().next().is_none() {
+    if arguments.reference.against_grid.is_some() && kernels().next().is_none() {
         return Err(Failure::usage("`--against-grid` is for a kernel to compare with\nhelp: add `--against FILE::KERNEL`"));
     }
-    let other_grid = match &arguments.against_grid {
+    let other_grid = match &arguments.reference.against_grid {
         Some(text) => self::grid(Some(text))?,
         None => grid,
     };

@@ -25,10 +25,10 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
         return Err(Failure::usage("`--grid` and `--block` are for a kernel, `FILE::KERNEL`; operators have their own"));
     }
     let given = [
-        ("--against", !arguments.against.is_empty()),
-        ("--against-grid", arguments.against_grid.is_some()),
-        ("--rtol", arguments.rtol.is_some()),
-        ("--atol", arguments.atol.is_some()),
+        ("--against", !arguments.reference.against.is_empty()),
+        ("--against-grid", arguments.reference.against_grid.is_some()),
+        ("--rtol", arguments.reference.rtol.is_some()),
+        ("--atol", arguments.reference.atol.is_some()),
         ("--baseline-grid", arguments.baseline_grid.is_some()),
     ];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
@@ -58,7 +58,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         }
         own.push(kernel(&format!("{file}::{name}"))?);
     }
-    let tolerance = tolerance::asked(arguments.rtol, arguments.atol)?;
+    let tolerance = tolerance::asked(&arguments.reference)?;
     let others = Others::read(arguments)?;
     let rows = combinations(arguments, texts)?;
     let mut cases: Vec<KernelCase> = Vec::new();
@@ -69,7 +69,8 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         };
         let grid = blocks(&arguments.grid)?;
         let other_grid = |text: &Option<String>| if text.is_some() { blocks(text) } else { Ok(grid) };
-        let (against, baselines) = others.with_grids(other_grid(&arguments.against_grid)?, other_grid(&arguments.baseline_grid)?);
+        let (against, baselines) =
+            others.with_grids(other_grid(&arguments.reference.against_grid)?, other_grid(&arguments.baseline_grid)?);
         cases.push(KernelCase {
             kernel: own.clone(),
             arguments: parse(&filled)?,
@@ -100,7 +101,7 @@ fn combinations(arguments: &Bench, texts: &[String]) -> Result<Vec<Extents>, Fai
     };
     refuse_nought(&extents)?;
     let rows = Extents::combinations(&extents)?;
-    let grids = [&arguments.grid, &arguments.against_grid, &arguments.baseline_grid];
+    let grids = [&arguments.grid, &arguments.reference.against_grid, &arguments.baseline_grid];
     let all: Vec<&str> = texts.iter().chain(grids.into_iter().flatten()).map(String::as_str).collect();
     match rows.first().and_then(|row| row.unused(&all)) {
         Some(name) => Err(Failure::usage(format!(
@@ -127,7 +128,7 @@ impl Others {
                 Err(Failure::usage(format!("`--against {text}`: times are of one device\nhelp: {help}")))
             }
         };
-        let against = arguments.against.iter().map(against).collect::<Result<Vec<_>, _>>()?;
+        let against = arguments.reference.against.iter().map(against).collect::<Result<Vec<_>, _>>()?;
         let mut baselines: Vec<OtherKernel> = Vec::new();
         for text in &arguments.baseline {
             if !text.contains("::") {
@@ -141,7 +142,7 @@ impl Others {
         }
         let has_kernel = against.iter().any(|against| matches!(against, Against::Kernel(_)));
         let idle = [
-            ("--against-grid", arguments.against_grid.is_some() && !has_kernel, "--against"),
+            ("--against-grid", arguments.reference.against_grid.is_some() && !has_kernel, "--against"),
             ("--baseline-grid", arguments.baseline_grid.is_some() && baselines.is_empty(), "--baseline"),
         ];
         match idle.into_iter().find(|(_, idle, _)| *idle) {
