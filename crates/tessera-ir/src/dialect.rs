@@ -8,6 +8,13 @@
 //! AddF = "addf" (lhs, rhs) { rounding: Rounding, flush_to_zero: bool } -> One : Elementwise(Float), Pure, [Commutative];
 //! ```
 //!
+//! Rows of operations that touch memory say by what operand, and how; [`crate::effect`] has the words. A row that does not say does not compile.
+//!
+//! ```text
+//! /// Writes a tile to the whole buffer.
+//! StoreShared = "tile.store_shared" (value, buffer) { .. } -> None : Special, Write [write(shared, buffer, from(value))], [Together];
+//! ```
+//!
 //! Text form of every operation: results, mnemonic, operands in the row's order, attributes that are not implied, result
 //! types, regions. A variadic operand is a bracketed list, an optional one is `name=%x` and is left out when absent.
 //!
@@ -15,6 +22,8 @@
 //! %sum = addf %a, %b {rounding=zero} : tile<64xf32>
 //! %tile, %after = load_view_tko %view, [%i, %j], token=%before : tile<64x64xf32>, token
 //! ```
+
+use crate::effect::Effect;
 
 /// How many values an operand stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +114,10 @@ pub enum Trait {
     Convergent,
     /// All threads of a role (of the block, outside roles) run it together.
     Together,
+    /// Elements of its tiles may go from one thread to another, through memory that they share ([`crate::OpData::through`]).
+    Exchanges,
+    /// One thread may do it for all where memory is ordered, and hands on what it gets.
+    OneForAll,
 }
 
 /// Everything declared about an operation.
@@ -124,6 +137,8 @@ pub struct Row {
     pub rule: TypeRule,
     /// What it does besides.
     pub effects: Effects,
+    /// What it does to which memory.
+    pub memory: &'static [Effect],
     /// Further properties.
     pub traits: &'static [Trait],
 }
@@ -145,7 +160,7 @@ macro_rules! dialect {
             $(#[doc = $doc:literal])+
             $variant:ident = $mnemonic:literal ( $($operand:ident $(: $kind:ident)?),* )
                 { $($attr:ident : $attr_ty:ty),* } -> $results:ident
-                $(regions $regions:literal)? : $rule:expr, $effects:ident $(, [$($prop:ident),*])? ;
+                $(regions $regions:literal)? : $rule:expr, $effects:ident $([$($memory:tt)*])? $(, [$($prop:ident),*])? ;
         )*
     ) => {
         $(#[$edoc])*
@@ -171,6 +186,7 @@ macro_rules! dialect {
                     regions: 0 $(+ $regions)?,
                     rule: $rule,
                     effects: $crate::dialect::Effects::$effects,
+                    memory: dialect!(@memory [$(stringify!($operand)),*], $effects $([$($memory)*])?),
                     traits: &[ $($($crate::dialect::Trait::$prop),*)? ],
                 } ),* ]
             };
@@ -212,6 +228,34 @@ macro_rules! dialect {
             }
         }
     };
+    // What a row does to memory. `Read`, `Write` and `Observable` alone match nothing.
+    (@memory $names:expr, Pure) => { &[] };
+    (@memory $names:expr, MayTrap) => { &[] };
+    (@memory $names:expr, Terminator) => { &[] };
+    (@memory $names:expr, Regions) => { &[] };
+    (@memory $names:expr, $class:ident [ $( $does:ident ( $($space:ident)|+ $(, $operand:ident $($how:tt)*)? ) ),* ]) => {
+        &[ $( dialect!(@how $names,
+            $crate::effect::Effect::new(dialect!(@does $does), &[$(dialect!(@space $space)),+])
+            $(.of(&$names, stringify!($operand)))?; $($($how)*)?) ),* ]
+    };
+    (@how $names:expr, $effect:expr;) => { $effect };
+    (@how $names:expr, $effect:expr; , at($indices:ident) $($rest:tt)*) => {
+        dialect!(@how $names, $effect.at(&$names, stringify!($indices)); $($rest)*)
+    };
+    (@how $names:expr, $effect:expr; , from($value:ident) $($rest:tt)*) => {
+        dialect!(@how $names, $effect.from(&$names, stringify!($value)); $($rest)*)
+    };
+    (@how $names:expr, $effect:expr; , to(result) $($rest:tt)*) => { dialect!(@how $names, $effect.to_results(); $($rest)*) };
+    (@how $names:expr, $effect:expr; , $word:ident $($rest:tt)*) => { dialect!(@how $names, $effect.$word(); $($rest)*) };
+    (@does read) => { $crate::effect::Does::Read };
+    (@does write) => { $crate::effect::Does::Write };
+    (@does update) => { $crate::effect::Does::Update };
+    (@does make) => { $crate::effect::Does::Make };
+    (@does order) => { $crate::effect::Does::Order };
+    (@space global) => { $crate::effect::Space::Global };
+    (@space shared) => { $crate::effect::Space::Shared };
+    (@space registers) => { $crate::effect::Space::Registers };
+    (@space ring) => { $crate::effect::Space::Ring };
     (@kind) => { $crate::dialect::OperandKind::One };
     (@kind one) => { $crate::dialect::OperandKind::One };
     (@kind many) => { $crate::dialect::OperandKind::Many };

@@ -23,9 +23,9 @@ dialect! {
     GraphOp;
 
     /// The whole operand's value. With `transpose`, the last two axes of memory are the reverse of the value's.
-    Load = "graph.load" (operand) { transpose: bool } -> One : Special, Read;
+    Load = "graph.load" (operand) { transpose: bool } -> One : Special, Read [read(global, operand)];
     /// Writes the whole operand.
-    Store = "graph.store" (value, operand) {} -> None : Special, Write;
+    Store = "graph.store" (value, operand) {} -> None : Special, Write [write(global, operand)];
     /// Matrix product over the last axis of `lhs` and the last but one of `rhs`; axes before are batch axes. Accumulates in
     /// the result's element type.
     Contract = "graph.contract" (lhs, rhs) {} -> One : Special, Pure;

@@ -7,7 +7,7 @@
 //! nested there. Every operation has a source [`Span`].
 //!
 //! What an operation *is* stands in one row of its dialect's table ([`schedule`], [`graph`], [`tile`]): operands, attributes,
-//! regions, type rule, effects. Parser, printer, verifier and passes work from the row. What it *means* stands in one arm of
+//! regions, type rule, [effects](effect). Parser, printer, verifier and passes work from the row. What it *means* stands in one arm of
 //! the executor and one of the lowering.
 //!
 //! Invariants: `parse(print(m)) == m`; printing is deterministic; after [`verify`] succeeds, no later stage panics on the
@@ -18,6 +18,7 @@ mod dialect;
 
 pub mod attrs;
 pub mod diag;
+pub mod effect;
 pub mod fragment;
 pub mod graph;
 pub mod mesh;
@@ -41,6 +42,7 @@ pub use abi::{Abi, AbiParam, IndexType, ParamKind};
 pub use constant::{Const, ConstData};
 pub use diag::{Diagnostic, Label, Severity, Source, SourceId, SourceMap, Span};
 pub use dialect::{Class, Effects, OperandKind, OperandSpec, Results, Row, Trait, TypeRule};
+pub use effect::{Does, Effect, Moved, Proxy, Queue, Space, Touch};
 pub use entity::{Arena, EntityId};
 pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
 pub use graph::GraphOp;

@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 use crate::attrs::Attr;
 use crate::diag::{Diagnostic, Span};
 use crate::dialect::Row;
+use crate::effect::Effect;
 use crate::graph::GraphOp;
 use crate::schedule::ScheduleOp;
 use crate::text::cursor::{Cursor, Parsed};
@@ -29,6 +30,11 @@ impl OpKind {
             OpKind::Schedule(op) => op.row(),
             OpKind::Tile(op) => op.row(),
         }
+    }
+
+    /// What it does to which memory, as its row says.
+    pub fn effects(&self) -> &'static [Effect] {
+        self.row().memory
     }
 
     /// The Schedule operation, if it is one.

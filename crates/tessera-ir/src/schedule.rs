@@ -29,17 +29,17 @@ dialect! {
     /// Numbers 0, 1, 2, ... along the only axis.
     Iota = "iota" () {} -> One : Special, Pure;
     /// Repeats axes of extent 1 up to the result's extents; the rank stays.
-    Broadcast = "broadcast" (source) {} -> One : Special, Pure;
+    Broadcast = "broadcast" (source) {} -> One : Special, Pure, [Exchanges];
     /// The same elements in row-major order under another shape.
-    Reshape = "reshape" (source) {} -> One : Special, Pure;
+    Reshape = "reshape" (source) {} -> One : Special, Pure, [Exchanges];
     /// Reorders axes: result axis `i` is source axis `permutation[i]`.
-    Permute = "permute" (source) { permutation: Shape } -> One : Special, Pure;
+    Permute = "permute" (source) { permutation: Shape } -> One : Special, Pure, [Exchanges];
     /// Joins two tiles along an axis.
-    Cat = "cat" (lhs, rhs) { dim: u32 } -> One : Special, Pure;
+    Cat = "cat" (lhs, rhs) { dim: u32 } -> One : Special, Pure, [Exchanges];
     /// The subtile at an index that counts subtiles; the result's extents divide the source's.
-    Extract = "extract" (source, indices: many) {} -> One : Special, Pure;
+    Extract = "extract" (source, indices: many) {} -> One : Special, Pure, [Exchanges];
     /// The destination with the subtile at an index replaced.
-    Insert = "insert" (source, destination, indices: many) {} -> One : Special, Pure;
+    Insert = "insert" (source, destination, indices: many) {} -> One : Special, Pure, [Exchanges];
     /// Elements of `if_true` where the condition holds, of `if_false` elsewhere.
     Select = "select" (condition, if_true, if_false) {} -> One : Special, Pure, [Elementwise];
     /// A promise about a value; the value itself.
@@ -163,27 +163,27 @@ dialect! {
     /// Pointers to another element type.
     PtrToPtr = "ptr_to_ptr" (source) {} -> One : Convert(Any, Any), Pure;
     /// A tile's elements as bytes, little end first; the result is `tile<Nxi8>`.
-    Pack = "pack" (source) {} -> One : Special, Pure;
+    Pack = "pack" (source) {} -> One : Special, Pure, [Exchanges];
     /// Bytes as elements; the source is `tile<Nxi8>`.
-    Unpack = "unpack" (source) {} -> One : Special, Pure;
+    Unpack = "unpack" (source) {} -> One : Special, Pure, [Exchanges];
 
     // Matrix products
 
     /// `lhs x rhs + acc` over the last two axes (an optional batch axis before), accumulated in the result's type.
-    MmaF = "mmaf" (lhs, rhs, acc) { fast_acc: bool } -> One : Special, Pure;
+    MmaF = "mmaf" (lhs, rhs, acc) { fast_acc: bool } -> One : Special, Pure, [Exchanges];
     /// The same with a scale for every group of `K / scale extent` elements.
-    MmaFScaled = "mmaf_scaled" (lhs, rhs, acc, lhs_scale, rhs_scale) {} -> One : Special, Pure;
+    MmaFScaled = "mmaf_scaled" (lhs, rhs, acc, lhs_scale, rhs_scale) {} -> One : Special, Pure, [Exchanges];
     /// Integer product, 8-bit operands and a 32-bit accumulator that wraps.
-    MmaI = "mmai" (lhs, rhs, acc) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Pure;
+    MmaI = "mmai" (lhs, rhs, acc) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Pure, [Exchanges];
 
     // Reductions
 
     /// Combines along an axis. The region takes, for each operand, the element and the running value, both scalars, and
     /// yields the new running values. One identity an operand: what changes no element, so that it may be combined or not. A maximum
     /// or minimum that ignores NaN yields NaN where there is nothing else.
-    Reduce = "reduce" (operands: many) { dim: u32, identities: Vec<Const>, order: ReduceOrder } -> Many regions 1 : Special, Pure;
+    Reduce = "reduce" (operands: many) { dim: u32, identities: Vec<Const>, order: ReduceOrder } -> Many regions 1 : Special, Pure, [Exchanges];
     /// Running combination along an axis; `reverse` starts at the end. Region and identities as in `reduce`.
-    Scan = "scan" (operands: many) { dim: u32, identities: Vec<Const>, reverse: bool } -> Many regions 1 : Special, Pure;
+    Scan = "scan" (operands: many) { dim: u32, identities: Vec<Const>, reverse: bool } -> Many regions 1 : Special, Pure, [Exchanges];
 
     // Program
 
@@ -213,27 +213,27 @@ dialect! {
     /// A tile of a view; what lies outside the array is the view's padding. With `inbounds` nothing does: else the behaviour is
     /// undefined.
     LoadViewTko = "load_view_tko" (view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> Two : Special, Read;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> Two : Special, Read [read(global, view, at(index), to(result))], [Exchanges];
     /// Writes a tile to a view; what lies outside the array is dropped. With `inbounds` nothing does, as for loads.
     StoreViewTko = "store_view_tko" (tile, view, index: many, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> One : Special, Write;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, allow_tma: Option<bool>, inbounds: bool, cache: CacheHint } -> One : Special, Write [write(global, view, at(index), from(tile))], [Exchanges];
     /// Combines a tile into a view, element by element, atomically.
     AtomicRedViewTko = "atomic_red_view_tko" (view, index: many, value, token: optional)
-        { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> One : Special, Write;
+        { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> One : Special, Write [update(global, view, at(index), from(value))], [Exchanges];
     /// Loads through pointers; `padding` where the mask is false.
     LoadPtrTko = "load_ptr_tko" (source, mask: optional, padding: optional, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> Two : Special, Read;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> Two : Special, Read [read(global, source)], [OneForAll];
     /// Stores through pointers where the mask is true or absent.
     StorePtrTko = "store_ptr_tko" (destination, value, mask: optional, token: optional)
-        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> One : Special, Write;
+        { order: MemoryOrder, scope: Option<MemoryScope>, latency: Option<u32>, cache: CacheHint } -> One : Special, Write [write(global, destination)];
     /// Atomic update; yields the old values, and 0 where the mask is false.
     AtomicRmwTko = "atomic_rmw_tko" (pointers, value, mask: optional, token: optional)
-        { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> Two : Special, Write;
+        { order: MemoryOrder, scope: MemoryScope, mode: AtomicMode } -> Two : Special, Write [update(global, pointers)], [Exchanges, OneForAll];
     /// Atomic compare and swap; yields the old values, and `compare` where the mask is false.
     AtomicCasTko = "atomic_cas_tko" (pointers, compare, value, mask: optional, token: optional)
-        { order: MemoryOrder, scope: MemoryScope } -> Two : Special, Write;
+        { order: MemoryOrder, scope: MemoryScope } -> Two : Special, Write [update(global, pointers)], [Exchanges, OneForAll];
     /// Memory that lives as long as the block.
-    Alloca = "alloca" () { count: u32, align: u32 } -> One : Special, Write;
+    Alloca = "alloca" () { count: u32, align: u32 } -> One : Special, Write [make(global)];
     /// A token that orders nothing yet.
     MakeToken = "make_token" () {} -> One : Special, Pure;
     /// A token after all of these.
@@ -257,16 +257,30 @@ dialect! {
     /// Ends the kernel for this block.
     Return = "return" () {} -> None : Special, Terminator;
     /// An error with a message unless every element of the condition holds.
-    Assert = "assert" (condition) { message: String } -> None : Special, Observable;
+    Assert = "assert" (condition) { message: String } -> None : Special, Observable [];
     /// Prints; `format` is C's, one conversion an operand.
-    PrintTko = "print_tko" (arguments: many, token: optional) { format: String } -> One : Special, Observable;
+    PrintTko = "print_tko" (arguments: many, token: optional) { format: String } -> One : Special, Observable [], [Exchanges];
     /// Waits until the kernels launched before have finished (programmatic dependent launch).
-    GdcWaitTko = "gdc_wait_tko" (token: optional) {} -> One : Special, Observable;
+    GdcWaitTko = "gdc_wait_tko" (token: optional) {} -> One : Special, Observable [update(global)];
     /// Lets the kernels launched after begin.
-    GdcLaunchDependentsTko = "gdc_launch_dependents_tko" (token: optional) {} -> One : Special, Observable;
+    GdcLaunchDependentsTko = "gdc_launch_dependents_tko" (token: optional) {} -> One : Special, Observable [update(global)];
 }
 
 impl ScheduleOp {
+    /// How an access to the memory of the device is ordered among others; `None` for everything else.
+    pub fn memory_order(&self) -> Option<MemoryOrder> {
+        match *self {
+            ScheduleOp::LoadViewTko { order, .. }
+            | ScheduleOp::StoreViewTko { order, .. }
+            | ScheduleOp::AtomicRedViewTko { order, .. }
+            | ScheduleOp::LoadPtrTko { order, .. }
+            | ScheduleOp::StorePtrTko { order, .. }
+            | ScheduleOp::AtomicRmwTko { order, .. }
+            | ScheduleOp::AtomicCasTko { order, .. } => Some(order),
+            _ => None,
+        }
+    }
+
     /// True for the operations that end one round of a loop or leave it.
     pub fn is_loop_exit(&self) -> bool {
         matches!(self, ScheduleOp::Continue { .. } | ScheduleOp::Break { .. })

@@ -49,15 +49,15 @@ dialect! {
     // Layout
 
     /// The same tile under another layout.
-    ConvertLayout = "tile.convert_layout" (source) {} -> One : Special, Pure, [Together];
+    ConvertLayout = "tile.convert_layout" (source) {} -> One : Special, Pure, [Together, Exchanges];
 
     // Shared memory and registers
 
     /// A buffer in shared memory. `align` counts bytes, and so does `offset`: where the buffer starts in the block's shared memory.
     /// Buffers without one live as long as the block; those with one may share bytes at different times.
-    AllocShared = "tile.alloc_shared" () { align: u32, offset: Option<u32> } -> One : Special, Write;
+    AllocShared = "tile.alloc_shared" () { align: u32, offset: Option<u32> } -> One : Special, Write [make(shared)];
     /// An array of each thread's own that lives as long as the block. Its elements are undetermined until written.
-    AllocRegister = "tile.alloc_register" () {} -> One : Special, Write;
+    AllocRegister = "tile.alloc_register" () {} -> One : Special, Write [make(registers)];
     /// Entry `index` of the first axis, without that axis. The same index in all threads of the role.
     SliceShared = "tile.slice_shared" (buffer, index) {} -> One : Special, Pure;
     /// The block at constant offsets, one an axis; its extents are the result's.
@@ -65,84 +65,84 @@ dialect! {
     /// The same memory under reordered axes: result axis `i` is buffer axis `permutation[i]`.
     TransposeShared = "tile.transpose_shared" (buffer) { permutation: Shape } -> One : Special, Pure;
     /// The buffer's elements as a tile.
-    LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read, [Together];
+    LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read [read(shared, buffer, to(result))], [Together];
     /// Writes a tile to the whole buffer. With `matrices` by each warp's instruction for matrices of 8 rows of 16 bytes.
-    StoreShared = "tile.store_shared" (value, buffer) { matrices: bool } -> None : Special, Write, [Together];
+    StoreShared = "tile.store_shared" (value, buffer) { matrices: bool } -> None : Special, Write [write(shared, buffer, from(value))], [Together];
     /// Writes a buffer's elements to another buffer of the same shape, in whatever order of axes each of them lies.
-    CopyShared = "tile.copy_shared" (source, target) {} -> None : Special, Write, [Together];
+    CopyShared = "tile.copy_shared" (source, target) {} -> None : Special, Write [read(shared, source), write(shared, target)], [Together];
     /// One element of a buffer or of a register array, chosen by each thread.
-    LoadElement = "tile.load_element" (buffer, indices: many) {} -> One : Special, Read;
+    LoadElement = "tile.load_element" (buffer, indices: many) {} -> One : Special, Read [read(shared | registers, buffer, at(indices), to(result))];
     /// Writes one element of a buffer or of a register array, chosen by each thread. Where threads write different values to
     /// one element at the same time, one of them stays.
-    StoreElement = "tile.store_element" (value, buffer, indices: many) {} -> None : Special, Write;
+    StoreElement = "tile.store_element" (value, buffer, indices: many) {} -> None : Special, Write [write(shared | registers, buffer, at(indices), from(value))];
     /// Neighbouring elements in one access, one result each: what a pointer points to and what follows it, or an element of a
     /// buffer and what follows along the fastest axis. Together they have 2, 4, 8 or 16 bytes; the first lies at a multiple of that.
-    LoadVector = "tile.load_vector" (source, indices: many) { cache: CacheHint } -> Many : Special, Read;
+    LoadVector = "tile.load_vector" (source, indices: many) { cache: CacheHint } -> Many : Special, Read [read(global | shared, source, at(indices), to(result))];
     /// Writes neighbouring elements in one access, as for loads.
-    StoreVector = "tile.store_vector" (values: many, target, indices: many) { cache: CacheHint } -> None : Special, Write;
+    StoreVector = "tile.store_vector" (values: many, target, indices: many) { cache: CacheHint } -> None : Special, Write [write(global | shared, target, at(indices), from(values))];
     /// Asks for the memory at a pointer to be brought nearer. It changes no value; the pointer must be one that could be loaded from.
-    Prefetch = "tile.prefetch" (pointer) {} -> None : Special, Observable;
+    Prefetch = "tile.prefetch" (pointer) {} -> None : Special, Observable [];
     /// Atomic update of one element of a buffer; yields the old value.
-    AtomicElement = "tile.atomic_element" (value, buffer, indices: many) { mode: AtomicMode } -> One : Special, Write;
+    AtomicElement = "tile.atomic_element" (value, buffer, indices: many) { mode: AtomicMode } -> One : Special, Write [update(shared, buffer, at(indices), from(value))];
     /// Atomic compare and swap of one element of a buffer; yields the old value.
-    AtomicCasElement = "tile.atomic_cas_element" (compare, value, buffer, indices: many) {} -> One : Special, Write;
+    AtomicCasElement = "tile.atomic_cas_element" (compare, value, buffer, indices: many) {} -> One : Special, Write [update(shared, buffer, at(indices), from(value))];
 
     // Warps
 
     /// Combines one value a lane over the warp; every lane gets the result. With `redux` by one instruction, which integers of 32 bits have. Round `r` of 16, 8, 4, 2, 1 combines each lane's
     /// value with that of the lane whose number differs in bit `r`, so the order is the same everywhere. A NaN among floats
     /// is ignored by `min` and `max`.
-    WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness, redux: bool } -> One : Special, Observable, [Convergent];
+    WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness, redux: bool } -> One : Special, Observable [], [Convergent];
     /// The value of another lane.
-    Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable, [Convergent];
+    Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable [], [Convergent];
 
     /// `acc + lhs x rhs` of 16 x 16 matrices of a warp by its tensor cores. Each lane gives and gets eight elements of a matrix, those that
     /// [`crate::fragment`] says.
     MmaFragment = "tile.mma_fragment" (lhs: many, rhs: many, acc: many) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> Many
-        : Special, Observable, [Convergent];
+        : Special, Observable [], [Convergent];
 
     // Barriers
 
     /// All threads of the role, outside of roles those of the block, arrive before any goes on; what they wrote to memory before is
     /// seen by all of them after.
-    Barrier = "tile.barrier" () {} -> None : Special, Observable, [Together];
+    Barrier = "tile.barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// The same among `threads` threads, those that arrive at the barrier `id` (1 to 15).
-    NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable, [Convergent];
+    NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
     /// Arrives at a named barrier without waiting.
-    NamedArrive = "tile.named_arrive" () { id: u32, threads: u32 } -> None : Special, Observable, [Convergent];
+    NamedArrive = "tile.named_arrive" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
 
     // Asynchronous copies
 
     /// Starts copying a tile of a view into a buffer of its shape; padding is written where the tile leaves the array. With
     /// `bypass_l1`, what moves in whole 16 bytes is kept in L2 only; `cache` says how long, and with `lines` L2 gets all of each line of
     /// 128 bytes of which a part is asked for.
-    CopyAsync = "tile.copy_async" (view, index: many, buffer) { bypass_l1: bool, cache: CacheHint, lines: bool } -> None : Special, Write, [Together];
+    CopyAsync = "tile.copy_async" (view, index: many, buffer) { bypass_l1: bool, cache: CacheHint, lines: bool } -> None : Special, Write [read(global, view, at(index), copies), write(shared, buffer, copies)], [Together, Exchanges];
     /// Starts copying `bytes` bytes (4, 8 or 16) from each thread's pointer to consecutive elements of the buffer's fastest
     /// axis, from the element that each thread names.
-    CopyAsyncElement = "tile.copy_async_element" (pointer, buffer, indices: many) { bytes: u32 } -> None : Special, Write;
+    CopyAsyncElement = "tile.copy_async_element" (pointer, buffer, indices: many) { bytes: u32 } -> None : Special, Write [read(global, pointer, copies), write(shared, buffer, at(indices), copies)];
     /// Makes a group of the copies that each thread has started since its last group.
-    CommitGroup = "tile.commit_group" () {} -> None : Special, Observable;
+    CommitGroup = "tile.commit_group" () {} -> None : Special, Observable [order(shared)];
     /// Waits until at most `pending` of each thread's newest groups are unfinished.
-    WaitGroup = "tile.wait_group" () { pending: u32 } -> None : Special, Observable;
+    WaitGroup = "tile.wait_group" () { pending: u32 } -> None : Special, Observable [order(shared)];
 
     // Rings
 
     /// Makes a queue out of buffers whose first axis counts `stages` slots. `consumers` releases free a slot; `bytes` is what
     /// the accelerator writes into one slot (0 for other producers).
     Ring = "tile.ring" (buffers: many) { stages: u32, producer: RingProducer, consumers: u32, bytes: u32 } -> One
-        : Special, Observable, [Together];
+        : Special, Observable [make(ring)], [Together];
     /// The position before the first slot is filled.
     RingStart = "tile.ring_start" (ring) {} -> One : Special, Pure;
     /// The next slot's position.
     Advance = "tile.advance" (ring, cursor) {} -> One : Special, Pure;
     /// Producer: waits until the slot is free.
-    Acquire = "tile.acquire" (ring, cursor) {} -> None : Special, Observable, [Together];
+    Acquire = "tile.acquire" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Producer: everything that fills the slot has been issued.
-    Commit = "tile.commit" (ring, cursor) {} -> None : Special, Observable, [Together];
+    Commit = "tile.commit" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Consumer: waits until the slot is full.
-    Wait = "tile.wait" (ring, cursor) {} -> None : Special, Observable, [Together];
+    Wait = "tile.wait" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Consumer: the slot is not read any more by this consumer.
-    Release = "tile.release" (ring, cursor) {} -> None : Special, Observable, [Together];
+    Release = "tile.release" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// The slot's part of a buffer of the ring.
     Slot = "tile.slot" (ring, cursor) { buffer: u32 } -> One : Special, Pure;
 
@@ -150,31 +150,31 @@ dialect! {
 
     /// Starts loading a tile of a view into a buffer of the ring's slot; the slot is full when its bytes have arrived. What
     /// lies outside the array is written as zero.
-    TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) {} -> None : Special, Write, [Together];
+    TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) {} -> None : Special, Write [read(ring, ring), read(global, view, at(index), loads), write(shared, buffer, loads)], [Together];
     /// Starts writing a buffer to a tile of a view; what lies outside the array is dropped.
-    TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write, [Together];
+    TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write [read(shared, buffer, stores), write(global, view, at(index), stores)], [Together];
     /// Waits until at most `pending` of the newest stores are unfinished; with `read`, until they have read their buffers.
-    TmaStoreWait = "tile.tma_store_wait" () { pending: u32, read: bool } -> None : Special, Observable, [Together];
+    TmaStoreWait = "tile.tma_store_wait" () { pending: u32, read: bool } -> None : Special, Observable [order(global | shared)], [Together];
 
     // Matrix products
 
     /// `lhs x rhs + acc` with operands read from shared memory: `lhs` is a tile or a buffer, `rhs` a buffer.
     MmaShared = "tile.mma_shared" (lhs, rhs, acc)
-        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs), read(shared, rhs)], [Together, Exchanges];
     /// The same by an instruction of each warp, of this shape (rows, columns, contraction): factors are tiles in its fragments, or buffers
     /// that they are read from.
     MmaSync = "tile.mma_sync" (lhs, rhs, acc)
-        { shape: Shape, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+        { shape: Shape, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs), read(shared, rhs)], [Together, Exchanges];
     /// The same, started on the tensor cores of warpgroups; no operand may change before it has been waited for. Each is a
     /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other.
     Wgmma = "tile.wgmma" (lhs, rhs, acc)
-        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read, [Together];
+        { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs, products), read(shared, rhs, products)], [Together];
     /// `lhs x rhs + acc` on the tensor cores of warpgroups where those sum up with fewer bits than `acc` has: they make sums over
     /// `depth` elements of the contraction, which are added to `acc` one after the other.
-    WgmmaPromoted = "tile.wgmma_promoted" (lhs, rhs, acc) { depth: u32 } -> One : Special, Read, [Together];
+    WgmmaPromoted = "tile.wgmma_promoted" (lhs, rhs, acc) { depth: u32 } -> One : Special, Read [read(shared, lhs, async_proxy), read(shared, rhs, async_proxy)], [Together];
     /// Waits until at most `pending` of the newest started products are unfinished, and yields the values of those named,
     /// which must be among the finished.
-    WgmmaWait = "tile.wgmma_wait" (values: many) { pending: u32 } -> Many : Special, Observable, [Together];
+    WgmmaWait = "tile.wgmma_wait" (values: many) { pending: u32 } -> Many : Special, Observable [order(shared)], [Together];
 
     // Roles
 
@@ -182,10 +182,10 @@ dialect! {
     /// that follow each other directly run at the same time on disjoint warps; what follows the last runs after all of them.
     Role = "tile.role" () { first_warp: u32, warps: u32, registers: Option<u32> } -> None regions 1 : Special, Regions;
     /// What this thread wrote to shared memory is seen by the asynchronous proxy (the accelerator, `tile.wgmma`).
-    FenceAsync = "tile.fence_async" () {} -> None : Special, Observable;
+    FenceAsync = "tile.fence_async" () {} -> None : Special, Observable [order(shared)];
 
     // Profile
 
     /// A named point in time, recorded by one lane of each warp that comes here where the function asks for a timeline; else nothing.
-    Mark = "tile.mark" () { name: String, phase: MarkPhase } -> None : Special, Observable;
+    Mark = "tile.mark" () { name: String, phase: MarkPhase } -> None : Special, Observable [order(global | shared)];
 }

@@ -9,24 +9,11 @@
 //! %x = tile.load_shared %slot : tile<64x16xf32, #0>                 reads a part of buffer 0
 //! ```
 
-use smallvec::{SmallVec, smallvec};
-use tessera_ir::{EntityId, Func, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value};
+use smallvec::SmallVec;
+use tessera_ir::{EntityId, Func, Op, OpData, OpKind, Queue, ScheduleOp, Space, TileOp, Touch, Type, Value};
 
 use super::exits::loop_exits;
 use super::set::Set;
-
-/// What goes on in a buffer after the operation that started it, until it has been waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Queue {
-    /// Copies into the buffer that threads started, in groups that `tile.commit_group` makes; `tile.wait_group` waits.
-    Copies,
-    /// Copies out of the buffer by the accelerator; `tile.tma_store_wait` waits.
-    Stores,
-    /// Products of the tensor cores that read the buffer; `tile.wgmma_wait` waits.
-    Products,
-    /// Copies into the buffer by the accelerator; who waits for the slot waits for them.
-    Loads,
-}
 
 /// What an operation does to a buffer that it names.
 #[derive(Clone, Copy, Debug)]
@@ -43,52 +30,19 @@ pub(crate) struct Access {
     pub(crate) queue: Option<Queue>,
 }
 
-impl Access {
-    fn read(buffer: Value) -> Access {
-        Access { buffer, reads: true, writes: false, whole: false, queue: None }
-    }
-
-    fn write(buffer: Value) -> Access {
-        Access { buffer, reads: false, writes: true, whole: true, queue: None }
-    }
-
-    /// Some elements.
-    fn partly(self) -> Access {
-        Access { whole: false, ..self }
-    }
-
-    fn in_queue(self, queue: Queue) -> Access {
-        Access { queue: Some(queue), ..self }
-    }
-}
-
-/// What an operation does to buffers, reads first. What it exchanges elements through is written and read by itself.
+/// What an operation does to buffers, in the order of its row. What it exchanges elements through is written and read by itself.
 pub(crate) fn accesses(func: &Func, data: &OpData) -> SmallVec<[Access; 3]> {
-    let is_shared = |value: Value| func.ty(value).as_shared().is_some();
-    let mut found: SmallVec<[Access; 3]> = match &data.kind {
-        OpKind::Tile(kind) => match kind {
-            TileOp::LoadShared {} | TileOp::LoadElement {} => smallvec![Access::read(data.one(0))],
-            TileOp::StoreShared { .. } => smallvec![Access::write(data.one(1))],
-            TileOp::CopyShared {} => smallvec![Access::read(data.one(0)), Access::write(data.one(1))],
-            TileOp::StoreElement {} => smallvec![Access::write(data.one(1)).partly()],
-            TileOp::LoadVector { .. } if is_shared(data.one(0)) => smallvec![Access::read(data.one(0))],
-            TileOp::StoreVector { .. } if is_shared(data.one(1)) => smallvec![Access::write(data.one(1)).partly()],
-            TileOp::AtomicElement { .. } => smallvec![Access { writes: true, ..Access::read(data.one(1)) }],
-            TileOp::AtomicCasElement {} => smallvec![Access { writes: true, ..Access::read(data.one(2)) }],
-            TileOp::CopyAsync { .. } => smallvec![Access::write(data.one(2)).in_queue(Queue::Copies)],
-            TileOp::CopyAsyncElement { .. } => smallvec![Access::write(data.one(1)).partly().in_queue(Queue::Copies)],
-            TileOp::TmaLoad {} => smallvec![Access::write(data.one(2)).in_queue(Queue::Loads)],
-            TileOp::TmaStore {} => smallvec![Access::read(data.one(0)).in_queue(Queue::Stores)],
-            TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::WgmmaPromoted { .. } | TileOp::Wgmma { .. } => {
-                let factors = [data.one(0), data.one(1)].into_iter().filter(|&factor| is_shared(factor)).map(Access::read);
-                let started = matches!(kind, TileOp::Wgmma { .. });
-                factors.map(|access| if started { access.in_queue(Queue::Products) } else { access }).collect()
-            }
-            _ => SmallVec::new(),
-        },
-        OpKind::Schedule(_) | OpKind::Graph(_) => SmallVec::new(),
-    };
-    found.extend(data.through.map(Access::write));
+    let buffers = func.touches(data).into_iter().filter(|touch| matches!(touch.space, Space::Shared | Space::Registers));
+    let mut found: SmallVec<[Access; 3]> = buffers
+        .map(|Touch { value, effect, .. }| Access {
+            buffer: value,
+            reads: effect.reads(),
+            writes: effect.writes(),
+            whole: effect.replaces(),
+            queue: effect.queue,
+        })
+        .collect();
+    found.extend(data.through.map(|buffer| Access { buffer, reads: false, writes: true, whole: true, queue: None }));
     found
 }
 

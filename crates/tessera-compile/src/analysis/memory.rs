@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Def, Effects, Func, Op, OpKind, ParamKind, ScheduleOp, Value};
+use tessera_ir::{Def, Func, Op, OpKind, ParamKind, ScheduleOp, Value};
 
 /// Where a pointer or view comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,26 +45,17 @@ pub(crate) struct Access {
 pub(crate) fn access(func: &Func, op: Op) -> Option<Access> {
     let data = &func.ops[op];
     let OpKind::Schedule(kind) = &data.kind else { return None };
-    let (place, order) = match kind {
-        ScheduleOp::LoadViewTko { order, .. }
-        | ScheduleOp::LoadPtrTko { order, .. }
-        | ScheduleOp::StorePtrTko { order, .. }
-        | ScheduleOp::AtomicRedViewTko { order, .. }
-        | ScheduleOp::AtomicRmwTko { order, .. }
-        | ScheduleOp::AtomicCasTko { order, .. } => (data.one(0), *order),
-        ScheduleOp::StoreViewTko { order, .. } => (data.one(1), *order),
-        // What other kernels wrote before becomes visible here; what this one wrote becomes visible to them.
-        ScheduleOp::GdcWaitTko {} | ScheduleOp::GdcLaunchDependentsTko {} => {
-            return Some(Access { root: Root::Unknown, writes: true });
-        }
-        _ => return None,
-    };
+    // What other kernels wrote before becomes visible; what this one wrote becomes visible to them.
+    if data.kind.effects().iter().any(|effect| effect.writes() && effect.operand.is_none()) {
+        return Some(Access { root: Root::Unknown, writes: true });
+    }
+    let (touch, order) = (func.touches(data).first().copied()?, kind.memory_order()?);
     let ordered = matches!(order, MemoryOrder::Acquire | MemoryOrder::Release | MemoryOrder::AcqRel);
     if ordered {
         return Some(Access { root: Root::Unknown, writes: true });
     }
-    let writes = data.row().effects == Effects::Write || order == MemoryOrder::Relaxed;
-    Some(Access { root: root(func, place), writes })
+    let writes = touch.effect.writes() || order == MemoryOrder::Relaxed;
+    Some(Access { root: root(func, touch.value), writes })
 }
 
 /// Every access of an operation and of what its regions hold, without duplicates.

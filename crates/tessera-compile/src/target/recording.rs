@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Block, Diagnostic, EntityId, Func, Module, Op, OpData, OpKind, ScheduleOp, TileOp, Value};
+use tessera_ir::{Block, Diagnostic, Effects, EntityId, Func, Module, Op, OpData, OpKind, ScheduleOp, TileOp, Trait, Value};
 use tessera_types::Arch;
 
 use super::lowering::{Lowered, Lowering};
@@ -38,37 +38,10 @@ pub(crate) fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTre
 /// Whether threads may exchange elements in an operation.
 fn may_exchange(func: &Func, data: &OpData) -> bool {
     let tiles = || data.operands.iter().any(|&operand| func.ty(operand).layout().is_some());
-    match &data.kind {
-        OpKind::Schedule(kind) => match kind {
-            ScheduleOp::Broadcast {}
-            | ScheduleOp::Reshape {}
-            | ScheduleOp::Permute { .. }
-            | ScheduleOp::Cat { .. }
-            | ScheduleOp::Extract {}
-            | ScheduleOp::Insert {}
-            | ScheduleOp::Pack {}
-            | ScheduleOp::Unpack {}
-            | ScheduleOp::MmaF { .. }
-            | ScheduleOp::MmaFScaled {}
-            | ScheduleOp::MmaI { .. }
-            | ScheduleOp::Reduce { .. }
-            | ScheduleOp::Scan { .. }
-            | ScheduleOp::AtomicRmwTko { .. }
-            | ScheduleOp::AtomicCasTko { .. } => true,
-            // One thread reads for all.
-            ScheduleOp::LoadPtrTko { order, .. } => *order != MemoryOrder::Weak,
-            // Printed by one thread.
-            ScheduleOp::PrintTko { .. } => tiles(),
-            // Tiles as indices.
-            ScheduleOp::LoadViewTko { .. } | ScheduleOp::StoreViewTko { .. } | ScheduleOp::AtomicRedViewTko { .. } => tiles(),
-            _ => false,
-        },
-        OpKind::Tile(kind) => match kind {
-            TileOp::ConvertLayout {} | TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::CopyAsync { .. } => tiles(),
-            _ => false,
-        },
-        OpKind::Graph(_) => false,
-    }
+    // Updates are atomic whatever their order.
+    let plain = |kind: &ScheduleOp| kind.memory_order() == Some(MemoryOrder::Weak) && data.row().effects == Effects::Read;
+    let row = data.row();
+    row.has(Trait::Exchanges) && tiles() || row.has(Trait::OneForAll) && !data.kind.schedule().is_some_and(plain)
 }
 
 impl Lowering<'_> {

@@ -8,9 +8,10 @@
 
 use std::rc::Rc;
 
-use smallvec::SmallVec;
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
-use tessera_ir::{Const, Def, Effects, Op, OpData, OpKind, Padding, ScheduleOp, TileOp, TileViewType, Type, Value};
+use tessera_ir::{
+    Const, Def, Does, Op, OpData, OpKind, Padding, Queue, ScheduleOp, Space, TileOp, TileViewType, Touch, Type, Value,
+};
 
 use super::index::{Index, Turn};
 use super::place::{Choice, Extent, Memory, Part, Seen, Who};
@@ -21,20 +22,17 @@ use crate::passes::memory_management::buffer_bytes;
 
 impl Reader<'_> {
     pub(super) fn global(&mut self, op: Op, data: &OpData, kind: &ScheduleOp, list: ListId) {
-        let (place, value, order) = match kind {
-            ScheduleOp::LoadViewTko { order, .. } => (data.one(0), data.results[0], *order),
-            ScheduleOp::StoreViewTko { order, .. } => (data.one(1), data.one(0), *order),
-            ScheduleOp::AtomicRedViewTko { order, .. } => (data.one(0), data.one(2), *order),
-            ScheduleOp::LoadPtrTko { order, .. } | ScheduleOp::StorePtrTko { order, .. } => (data.one(0), data.one(0), *order),
-            ScheduleOp::AtomicRmwTko { order, .. } | ScheduleOp::AtomicCasTko { order, .. } => (data.one(0), data.one(0), *order),
-            _ => return,
-        };
+        let touches = self.func.touches(data);
+        let (Some(order), Some(touch)) = (kind.memory_order(), touches.first()) else { return };
+        let place = touch.value;
+        // Pointers are spread as what they point to is.
+        let value = self.func.moved(data, touch).first().copied().filter(|_| touch.effect.at.is_some()).unwrap_or(place);
         let releases = matches!(order, MemoryOrder::Release | MemoryOrder::AcqRel);
         let acquires = matches!(order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
         let ordering = (releases || acquires) && !self.program.per_thread;
-        let writes = data.row().effects == Effects::Write || order != MemoryOrder::Weak;
+        let writes = touch.effect.writes() || order != MemoryOrder::Weak;
         let memory = if ordering { Memory::All } else { Memory::Global(root(self.func, place)) };
-        let who = if ordering { Who::Anyone } else { self.who_of(data, kind, place, value, order) };
+        let who = if ordering { Who::Anyone } else { self.who_of(data, touch, value, order) };
         let access = self.touch(op, list, memory, writes, who);
         // Sums may be made in any order, where nobody asks what was there before.
         let mode = match kind {
@@ -51,21 +49,19 @@ impl Reader<'_> {
         self.func.linked_ops().into_iter().any(|op| self.func.ops[op].used().any(|used| used == value))
     }
 
-    fn who_of(&mut self, data: &OpData, kind: &ScheduleOp, place: Value, value: Value, order: MemoryOrder) -> Who {
+    fn who_of(&mut self, data: &OpData, touch: &Touch, value: Value, order: MemoryOrder) -> Who {
+        let place = touch.value;
         if self.func.ty(value).is_scalar() {
             if self.program.per_thread {
                 return self.pointed(place, 1);
             }
-            let read_by_all = data.row().effects == Effects::Read && order == MemoryOrder::Weak;
+            let read_by_all = touch.effect.does == Does::Read && order == MemoryOrder::Weak;
             return if read_by_all { Who::Anyone } else { Who::First };
         }
         let (Some(layout), Type::TileView(view)) = (self.func.ty(value).layout(), self.func.ty(place)) else {
             return Who::Anyone;
         };
-        let index = match kind {
-            ScheduleOp::StoreViewTko { .. } => data.group(2),
-            _ => data.group(1),
-        };
+        let index = touch.effect.at.map_or(&[][..], |at| data.group(at));
         let cut = TileViewType { padding: Padding::Zero, ..(**view).clone() };
         let made = self.func.defining_op(place).map(|op| &self.func.ops[op]);
         let array = match made.map(|made| (&made.kind, made)) {
@@ -75,8 +71,31 @@ impl Reader<'_> {
         Who::Spread(layout.clone(), Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
     }
 
+    /// Which thread does what of a Tile operation's touch.
+    pub(super) fn who(&mut self, data: &OpData, touch: &Touch, memory: &Memory) -> Who {
+        let moved = self.func.moved(data, touch);
+        match (touch.effect.queue, &data.kind) {
+            // One thread tells the engine.
+            (Some(Queue::Stores), _) => return Who::First,
+            (Some(Queue::Copies), OpKind::Tile(TileOp::CopyAsyncElement { bytes })) => {
+                let elem = self.func.ty(touch.value).as_shared().map(|ty| ty.elem.bits());
+                let (Some(at), Some(bits)) = (touch.effect.at, elem) else { return Who::Anyone };
+                return self.chosen(memory, data.group(at), i64::from(8 * bytes / bits));
+            }
+            (Some(_), _) => return Who::Anyone,
+            // Matrices are written by the lanes that name their rows.
+            (None, OpKind::Tile(TileOp::StoreShared { matrices: true })) => return Who::Anyone,
+            (None, _) => {}
+        }
+        match (touch.space, touch.effect.at) {
+            (Space::Shared, Some(at)) => self.chosen(memory, data.group(at), moved.len() as i64),
+            (Space::Global, Some(_)) if !moved.is_empty() => self.pointed(touch.value, moved.len() as i64),
+            _ => moved.first().map_or(Who::Anyone, |&tile| self.spread(tile)),
+        }
+    }
+
     /// The element that each thread's pointer points to: an array argument, moved.
-    pub(super) fn pointed(&mut self, pointer: Value, width: i64) -> Who {
+    fn pointed(&mut self, pointer: Value, width: i64) -> Who {
         let Some(op) = self.func.defining_op(pointer) else { return Who::Anyone };
         let data = &self.func.ops[op];
         match &data.kind {
@@ -145,7 +164,7 @@ impl Reader<'_> {
     }
 
     /// Elements that each thread names.
-    pub(super) fn chosen(&mut self, memory: &Memory, indices: &[Value], width: i64) -> Who {
+    fn chosen(&mut self, memory: &Memory, indices: &[Value], width: i64) -> Who {
         let Memory::Buffer(Some(part)) = memory else { return Who::Anyone };
         let mut all: Vec<Option<Index>> = Vec::new();
         for extent in &part.axes {
@@ -169,19 +188,11 @@ impl Reader<'_> {
         self.choice(None, all, width)
     }
 
-    pub(super) fn spread(&self, value: Value) -> Who {
+    fn spread(&self, value: Value) -> Who {
         match self.func.ty(value).layout() {
             Some(layout) => Who::Spread(layout.clone(), None),
             None => Who::Anyone,
         }
-    }
-
-    pub(super) fn buffers_of(&self, data: &OpData) -> SmallVec<[Value; 2]> {
-        data.operands.iter().copied().filter(|&value| self.is_buffer(value)).collect()
-    }
-
-    pub(super) fn is_buffer(&self, value: Value) -> bool {
-        matches!(self.func.ty(value), Type::Shared(_))
     }
 }
 

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::uniformity::{Uniformity, UniformityMap};
-use tessera_ir::{Block, Const, Effects, Func, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Const, Does, Func, Op, OpData, OpKind, Queue, ScheduleOp, Space, TileOp, Value};
 use tessera_types::Arch;
 
 use super::index::Indices;
@@ -198,54 +198,6 @@ impl Reader<'_> {
                 let node = self.node(op, list, Kind::Meet);
                 self.program.nodes[node].optional = true;
             }
-            TileOp::LoadShared {} => {
-                let (memory, who) = (self.buffer(data.one(0)), self.spread(data.result()));
-                self.touch(op, list, memory, false, who);
-            }
-            TileOp::StoreShared { matrices } => {
-                // Matrices are written by the lanes that name their rows.
-                let who = if *matrices { Who::Anyone } else { self.spread(data.one(0)) };
-                let memory = self.buffer(data.one(1));
-                self.touch(op, list, memory, true, who);
-            }
-            TileOp::CopyShared {} => {
-                let (source, target) = (self.buffer(data.one(0)), self.buffer(data.one(1)));
-                self.touch(op, list, source, false, Who::Anyone);
-                self.touch(op, list, target, true, Who::Anyone);
-            }
-            TileOp::LoadElement {} if self.is_buffer(data.one(0)) => {
-                let memory = self.buffer(data.one(0));
-                let who = self.chosen(&memory, data.group(1), 1);
-                self.touch(op, list, memory, false, who);
-            }
-            TileOp::StoreElement {} if self.is_buffer(data.one(1)) => {
-                let memory = self.buffer(data.one(1));
-                let who = self.chosen(&memory, data.group(2), 1);
-                self.touch(op, list, memory, true, who);
-            }
-            TileOp::LoadVector { .. } => self.neighbours(op, list, (data.one(0), data.group(1)), data.results.len(), false),
-            TileOp::StoreVector { .. } => self.neighbours(op, list, (data.one(1), data.group(2)), data.group(0).len(), true),
-            TileOp::AtomicElement { .. } | TileOp::AtomicCasElement {} => {
-                let (buffer, indices) = if matches!(kind, TileOp::AtomicElement { .. }) { (1, 2) } else { (2, 3) };
-                let memory = self.buffer(data.one(buffer));
-                let who = self.chosen(&memory, data.group(indices), 1);
-                let access = self.touch(op, list, memory, true, who);
-                self.program.accesses[access].atomic = Some(u32::MAX);
-            }
-            TileOp::CopyAsync { .. } => {
-                let memory = self.buffer(data.one(2));
-                self.global_read(op, list, data.one(0));
-                let access = self.access(memory, true, Who::Anyone);
-                self.node(op, list, Kind::Start(access));
-            }
-            TileOp::CopyAsyncElement { bytes } => {
-                let memory = self.buffer(data.one(1));
-                let bits = self.func.ty(data.one(1)).as_shared().map_or(8, |ty| ty.elem.bits());
-                let who = self.chosen(&memory, data.group(2), i64::from(8 * bytes / bits));
-                self.global_read(op, list, data.one(0));
-                let access = self.access(memory, true, who);
-                self.node(op, list, Kind::Start(access));
-            }
             TileOp::CommitGroup {} => {
                 self.node(op, list, Kind::Group);
             }
@@ -253,33 +205,8 @@ impl Reader<'_> {
                 let node = self.node(op, list, Kind::Await(*pending));
                 self.program.nodes[node].optional = true;
             }
-            TileOp::Ring { .. } => {
-                self.touch(op, list, Memory::Ring(op), true, Who::Anyone);
-            }
-            TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => self.ring_use(op, data.one(0), list),
-            TileOp::TmaLoad {} => {
-                self.ring_use(op, data.one(3), list);
-                self.global_read(op, list, data.one(0));
-                let memory = self.buffer(data.one(2));
-                self.touch(op, list, memory, true, Who::Anyone);
-            }
-            TileOp::TmaStore {} => {
-                let memory = self.buffer(data.one(0));
-                let access = self.access(memory, false, Who::First);
-                self.node(op, list, Kind::Send(access));
-                let root = root(self.func, data.one(1));
-                self.touch(op, list, Memory::Global(root), true, Who::First);
-            }
             TileOp::TmaStoreWait { pending, .. } => {
                 self.node(op, list, Kind::Sent(*pending));
-            }
-            TileOp::Wgmma { .. } => {
-                let mut reads = SmallVec::new();
-                for value in self.buffers_of(data) {
-                    let memory = self.buffer(value);
-                    reads.push(self.access(memory, false, Who::Anyone));
-                }
-                self.node(op, list, Kind::Fly(reads));
             }
             TileOp::WgmmaWait { pending } => {
                 self.node(op, list, Kind::Land(*pending));
@@ -287,40 +214,52 @@ impl Reader<'_> {
             _ => {
                 // An exchange stands before what else is read: factors in buffers.
                 self.exchange(op, list);
-                if matches!(data.row().effects, Effects::Read | Effects::Write) {
-                    let writes = data.row().effects == Effects::Write;
-                    for value in self.buffers_of(data) {
-                        let memory = self.buffer(value);
-                        self.touch(op, list, memory, writes, Who::Anyone);
-                    }
-                }
+                self.effects(op, data, list);
             }
         }
     }
 
-    /// Each thread reads or writes some neighbours, of a buffer from the element that it names, or behind its pointer.
-    fn neighbours(&mut self, op: Op, list: ListId, (place, indices): (Value, &[Value]), count: usize, writes: bool) {
-        let (memory, who) = match self.func.ty(place) {
-            Type::Shared(_) => {
-                let memory = self.buffer(place);
-                let who = self.chosen(&memory, indices, count as i64);
-                (memory, who)
+    /// What the operation's row says that it does to memory.
+    fn effects(&mut self, op: Op, data: &OpData, list: ListId) {
+        if data.kind.effects().iter().any(|effect| effect.does == Does::Make && effect.spaces == [Space::Ring]) {
+            self.touch(op, list, Memory::Ring(op), true, Who::Anyone);
+        }
+        let mut in_flight = SmallVec::new();
+        let touches = self.func.touches(data);
+        for touch in &touches {
+            let memory = match touch.space {
+                Space::Global => Memory::Global(root(self.func, touch.value)),
+                Space::Shared => self.buffer(touch.value),
+                // An operation on a ring needs its barriers to be there.
+                Space::Ring => match self.func.defining_op(touch.value) {
+                    Some(made) => Memory::Ring(made),
+                    None => continue,
+                },
+                Space::Registers => continue,
+            };
+            let who = self.who(data, touch, &memory);
+            let writes = touch.effect.writes();
+            // What goes on in the memory of the device is not followed there.
+            match touch.effect.queue.filter(|_| touch.space == Space::Shared) {
+                None | Some(Queue::Loads) => {
+                    let access = self.touch(op, list, memory, writes, who);
+                    if touch.effect.does == Does::Update {
+                        self.program.accesses[access].atomic = Some(u32::MAX);
+                    }
+                }
+                Some(Queue::Copies) => {
+                    let access = self.access(memory, writes, who);
+                    self.node(op, list, Kind::Start(access));
+                }
+                Some(Queue::Stores) => {
+                    let access = self.access(memory, writes, who);
+                    self.node(op, list, Kind::Send(access));
+                }
+                Some(Queue::Products) => in_flight.push(self.access(memory, writes, who)),
             }
-            Type::Registers(_) => return,
-            _ => (Memory::Global(root(self.func, place)), self.pointed(place, count as i64)),
-        };
-        self.touch(op, list, memory, writes, who);
-    }
-
-    fn global_read(&mut self, op: Op, list: ListId, place: Value) {
-        let root = root(self.func, place);
-        self.touch(op, list, Memory::Global(root), false, Who::Anyone);
-    }
-
-    /// An operation on a ring needs its barriers to be there.
-    fn ring_use(&mut self, op: Op, ring: Value, list: ListId) {
-        if let Some(made) = self.func.defining_op(ring) {
-            self.touch(op, list, Memory::Ring(made), false, Who::Anyone);
+        }
+        if data.kind.effects().iter().any(|effect| effect.queue == Some(Queue::Products)) {
+            self.node(op, list, Kind::Fly(in_flight));
         }
     }
 }

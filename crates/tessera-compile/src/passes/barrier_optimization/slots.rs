@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Block, Diagnostic, Effects, Func, Op, OpData, OpKind, TileOp, Value};
+use tessera_ir::{Block, Diagnostic, Func, Op, OpData, OpKind, TileOp, Value};
 use tessera_types::Arch;
 
 /// The mistakes in a function, in order.
@@ -130,11 +130,8 @@ impl Check<'_> {
     }
 
     fn reads(&mut self, data: &OpData, ready: &FxHashSet<Value>, released: &[(Value, Value, Op)]) {
-        let reads = matches!(&data.kind, OpKind::Tile(TileOp::CopyShared {})) || data.row().effects == Effects::Read;
-        if !reads {
-            return;
-        }
-        for (ring, cursor) in data.operands.iter().filter_map(|&value| self.slot(value)) {
+        let touches = self.func.touches(data);
+        for (ring, cursor) in touches.iter().filter(|touch| touch.effect.reads()).filter_map(|touch| self.slot(touch.value)) {
             let name = data.row().mnemonic;
             let made = self.func.defining_op(ring).map(|op| self.func.ops[op].span);
             let error = if let Some(&(.., op)) = released.iter().find(|&&(other, at, _)| (other, at) == (ring, cursor)) {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{
     Block, Def, Effects, Extent, Func, Op, OpData, OpKind, Padding, ParamKind, RingType, ScheduleOp, SharedType, Swizzle, TileOp,
-    Type, Value, ValueData, ViewKind,
+    Touch, Type, Value, ValueData, ViewKind,
 };
 
 use crate::analysis::arrays::own_array;
@@ -185,8 +185,12 @@ fn written(func: &Func, buffer: Value, copy: Op) -> bool {
             OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
                 parts.push(data.result())
             }
-            OpKind::Tile(TileOp::CopyShared {}) if !parts.contains(&data.one(1)) => {}
-            _ if matches!(data.row().effects, Effects::Read | Effects::Pure) => {}
+            _ if matches!(data.row().effects, Effects::Pure | Effects::Read | Effects::Write) => {
+                let writes = |touch: &Touch| touch.effect.writes() && parts.contains(&touch.value);
+                if func.touches(data).iter().any(writes) {
+                    return true;
+                }
+            }
             _ => return true,
         }
     }

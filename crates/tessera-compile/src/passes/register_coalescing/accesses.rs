@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
-use tessera_ir::{Effects, Elem, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Does, Effect, Effects, Elem, Func, Op, OpData, OpKind, ScheduleOp, Space, TileOp, Touch, Type, Value};
 use tessera_types::DType;
 
 use crate::analysis::exits::can_leave;
@@ -181,29 +181,26 @@ impl<'f> Context<'f> {
             }
         }
         let (touched, writes) = match &data.kind {
-            OpKind::Tile(
-                TileOp::AllocShared { .. }
-                | TileOp::AllocRegister {}
-                | TileOp::WarpReduce { .. }
-                | TileOp::Shuffle { .. }
-                | TileOp::MmaFragment { .. }
-                | TileOp::Prefetch {},
-            ) => return Relation::Apart,
-            OpKind::Tile(TileOp::LoadElement {} | TileOp::LoadShared {} | TileOp::LoadVector { .. }) => {
-                (area(self.func, data.one(0)), false)
-            }
-            OpKind::Tile(
-                TileOp::StoreElement {} | TileOp::StoreShared { .. } | TileOp::StoreVector { .. } | TileOp::AtomicElement { .. },
-            ) => (area(self.func, data.one(1)), true),
+            OpKind::Tile(_) => return self.tile_relation(data, of),
             OpKind::Schedule(_) => match access(self.func, op) {
                 Some(found) if found.root == Root::Unknown && found.writes => return Relation::Meets,
                 Some(found) => (Area::Global(found.root), found.writes),
                 None if effects == Effects::Terminator => return Relation::Apart,
                 None => return Relation::Meets,
             },
-            OpKind::Tile(_) | OpKind::Graph(_) => return Relation::Meets,
+            OpKind::Graph(_) => return Relation::Meets,
         };
         if (writes || of.stores) && touched.meets(self.area(of)) { Relation::Meets } else { Relation::Apart }
+    }
+
+    /// The same for a Tile operation, by what its row says.
+    fn tile_relation(&self, data: &OpData, of: &Access) -> Relation {
+        let stays = |effect: &Effect| effect.does == Does::Order || effect.queue.is_some() || effect.spaces == [Space::Ring];
+        if data.kind.effects().iter().any(stays) {
+            return Relation::Meets;
+        }
+        let meets = |touch: &Touch| (touch.effect.writes() || of.stores) && area(self.func, touch.value).meets(self.area(of));
+        if self.func.touches(data).iter().any(meets) { Relation::Meets } else { Relation::Apart }
     }
 
     /// The same for an operation of a region that control does not leave.

@@ -55,16 +55,10 @@ fn always(func: &Func, block: Block) -> Vec<Op> {
 
 fn access(func: &Func, op: Op) -> Option<Access<'_>> {
     let data = &func.ops[op];
-    let OpKind::Tile(kind) = &data.kind else { return None };
-    let (target, indices, count) = match kind {
-        TileOp::LoadElement {} => (data.one(0), data.group(1), 1),
-        TileOp::StoreElement {} | TileOp::AtomicElement { .. } => (data.one(1), data.group(2), 1),
-        TileOp::AtomicCasElement {} => (data.one(2), data.group(3), 1),
-        TileOp::LoadVector { .. } => (data.one(0), data.group(1), data.results.len()),
-        TileOp::StoreVector { .. } => (data.one(1), data.group(2), data.group(0).len()),
-        _ => return None,
-    };
-    Some(Access { target, indices, count: count as u64 })
+    let touches = func.touches(data);
+    let chosen = touches.iter().find(|touch| touch.effect.at.is_some() && matches!(data.kind, OpKind::Tile(_)))?;
+    let count = func.moved(data, chosen).len() as u64;
+    (count > 0).then(|| Access { target: chosen.value, indices: data.group(chosen.effect.at.unwrap_or_default()), count })
 }
 
 /// An index that never lies in its axis.

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{Block, EntityId, Op, OpKind, ScheduleOp, TileOp};
+use tessera_ir::{Block, EntityId, Op, OpKind, Queue, ScheduleOp, TileOp};
 
 use super::{Walk, is_role, steps};
-use crate::analysis::buffers::{Access, Queue};
+use crate::analysis::buffers::Access;
 use crate::analysis::set::Set;
 
 /// More groups behind an operation are not told apart.
