@@ -16,6 +16,7 @@ use crate::attrs::{
     Signedness,
 };
 use crate::constant::Const;
+use crate::dialect::Effects;
 use crate::types::Shape;
 
 dialect! {
@@ -279,6 +280,11 @@ impl ScheduleOp {
             | ScheduleOp::AtomicCasTko { order, .. } => Some(order),
             _ => None,
         }
+    }
+
+    /// True for loads that tokens alone order, among each other and with writes.
+    pub fn is_weak_load(&self) -> bool {
+        self.row().effects == Effects::Read && self.memory_order() == Some(MemoryOrder::Weak)
     }
 
     /// True for the operations that end one round of a loop or leave it.

@@ -5,7 +5,6 @@
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
-use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
 use crate::analysis::memory::{Access, Root, access, accesses};
@@ -140,13 +139,7 @@ impl Walk<'_> {
             // Each token names a place of its own in the order.
             (_, OpKind::Schedule(ScheduleOp::MakeToken {})) => return None,
             (Effects::Pure | Effects::MayTrap, _) => 0,
-            (
-                Effects::Read,
-                OpKind::Schedule(
-                    ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. }
-                    | ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. },
-                ),
-            ) => {
+            (Effects::Read, OpKind::Schedule(load)) if load.is_weak_load() => {
                 let root = access(self.func, op)?.root;
                 self.writes.iter().filter(|(written, _)| written.meets(root)).map(|(_, &when)| when).max().unwrap_or(0)
             }

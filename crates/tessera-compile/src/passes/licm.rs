@@ -4,7 +4,6 @@
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value};
 
 use crate::analysis::exits::can_leave;
@@ -123,7 +122,7 @@ fn can_move(func: &Func, op: Op, certain: bool, state: &Loop<'_>) -> bool {
         Effects::Pure => !matches!(data.kind, OpKind::Schedule(ScheduleOp::MakeToken {})),
         Effects::MayTrap => certain,
         Effects::Read => {
-            certain && is_plain_load(func, op) && {
+            certain && data.kind.schedule().is_some_and(ScheduleOp::is_weak_load) && {
                 access(func, op)
                     .is_some_and(|load| state.accesses.iter().all(|other| !other.writes || !other.root.meets(load.root)))
             }
@@ -131,15 +130,6 @@ fn can_move(func: &Func, op: Op, certain: bool, state: &Loop<'_>) -> bool {
         Effects::Write | Effects::Observable | Effects::Terminator | Effects::Regions => false,
     };
     free && invariant(func, op, state)
-}
-
-fn is_plain_load(func: &Func, op: Op) -> bool {
-    matches!(
-        &func.ops[op].kind,
-        OpKind::Schedule(
-            ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. } | ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. }
-        )
-    )
 }
 
 /// No operand, its own regions' included, changes from round to round.

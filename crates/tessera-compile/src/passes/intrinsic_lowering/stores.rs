@@ -175,14 +175,8 @@ impl Sent {
             }
             let named = data.row().effects != Effects::Pure && data.used().any(|value| points_to(func, value, array));
             let touched = access(func, op).filter(|access| access.root.meets(array));
-            let reads_before = matches!(
-                data.kind,
-                OpKind::Schedule(
-                    ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. }
-                        | ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. }
-                )
-            ) && !behind
-                && self.looped.is_none();
+            let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
+            let reads_before = loads && !behind && self.looped.is_none();
             if (named || touched.is_some()) && !reads_before {
                 return false;
             }

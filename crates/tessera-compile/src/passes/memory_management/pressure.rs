@@ -18,7 +18,6 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
@@ -284,11 +283,7 @@ impl Way {
 
 /// An operation loads a tile from memory that may change only by writes.
 fn is_load(func: &Func, op: Op) -> bool {
-    let weak = |order: &MemoryOrder| *order == MemoryOrder::Weak;
-    match &func.ops[op].kind {
-        OpKind::Schedule(ScheduleOp::LoadViewTko { order, .. } | ScheduleOp::LoadPtrTko { order, .. }) => weak(order),
-        _ => false,
-    }
+    func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load)
 }
 
 /// A load would read the same at each use: nothing writes there between.
