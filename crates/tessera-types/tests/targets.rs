@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tessera_types::{Arch, DType, Device, Feature, Target, Unit};
+use tessera_types::{Arch, DType, Device, Feature, Issuer, Mover, Target, Unit};
 
 #[test]
 fn every_peak_is_the_product_of_its_factors() {
@@ -113,11 +113,65 @@ fn limits_fit_together() {
 fn hopper_and_blackwell_differ_where_they_should() {
     let differing: Vec<&str> =
         Feature::ALL.iter().filter(|&&f| Arch::Sm90a.has(f) != Arch::Sm100a.has(f)).map(|f| f.name()).collect();
-    let expected = ["i4 mma", "fp6 and fp4 mma", "fp6 and fp4 cvt", "f32x2", "wgmma", "tcgen05", "256-bit loads"];
+    let expected = ["i4 mma", "fp6 and fp4 mma", "fp6 and fp4 cvt", "f32x2", "wgmma", "tcgen05", "256-bit loads", "kept lines"];
     assert_eq!(differing, expected);
     assert!(!Arch::Sm75.has_cp_async() && Arch::Sm80.has_cp_async());
     assert!(Arch::Sm89.has_fp8_mma() && !Arch::Sm86.has_fp8_mma());
     assert!(Arch::Sm90a.has_tma() && !Arch::Sm89.has_tma());
+}
+
+/// The rows of matrix instructions and the features of formats say the same, and each row is an instruction.
+#[test]
+fn matrix_instructions_are_those_of_the_features() {
+    for &arch in Arch::ALL {
+        let warp = |dtype| arch.matrix_instructions(Issuer::Warp, dtype).next().is_some();
+        for (feature, dtype) in [
+            (Feature::Bf16Mma, DType::BF16),
+            (Feature::Tf32Mma, DType::TF32),
+            (Feature::F64Mma, DType::F64),
+            (Feature::Fp8Mma, DType::F8E4M3),
+        ] {
+            assert_eq!(warp(dtype), arch.has(feature), "{arch}: {dtype}");
+        }
+        let groups = arch.matrix_instructions(Issuer::Warpgroup, DType::BF16).next();
+        assert_eq!(groups.is_some(), arch.has_wgmma(), "{arch}");
+        for row in DType::ALL.iter().flat_map(|&dtype| {
+            arch.matrix_instructions(Issuer::Warp, dtype).chain(arch.matrix_instructions(Issuer::Warpgroup, dtype))
+        }) {
+            assert!(row.columns.windows(2).all(|pair| pair[0] < pair[1]) && !row.columns.is_empty(), "{row:?}");
+            assert!(!row.left.is_empty() && !row.right.is_empty() && !row.sums.is_empty(), "{row:?}");
+        }
+    }
+    // A warpgroup's largest product of `bf16` holds the tensor cores for 128 clocks, and 8-bit ones twice as deep as long.
+    let h200 = Device::by_name("h200").unwrap();
+    for dtype in [DType::BF16, DType::F8E4M3, DType::TF32] {
+        let row = Arch::Sm90a.matrix_instructions(Issuer::Warpgroup, dtype).next().unwrap();
+        assert_eq!(row.clocks(256, h200, DType::F32), Some(128.0), "{dtype}");
+    }
+}
+
+/// Registers that roles move are among those that the block starts with.
+#[test]
+fn registers_of_roles_fit_what_a_block_starts_with() {
+    let hopper = Arch::Sm90a;
+    assert_eq!([128, 256, 384, 512].map(|threads| hopper.registers_at_launch(threads)), [255, 255, 168, 128]);
+    let (least, most) = hopper.limits().registers_moved;
+    assert!(least % hopper.limits().register_step == 0 && most % hopper.limits().register_step == 0 && least < most);
+    assert!(3 * hopper.registers_at_launch(384) >= 40 + 2 * 232);
+    assert_eq!([Arch::Sm80, Arch::Sm90, Arch::Sm90a, Arch::Sm100a].map(Arch::multiprocessors), [108, 132, 132, 148]);
+    assert!(Arch::ALL.iter().all(|arch| arch.multiprocessors() > 1));
+}
+
+/// Copies are those of the features, costs have a source and a figure.
+#[test]
+fn copies_and_costs_are_complete() {
+    for &arch in Arch::ALL {
+        let moves = |wanted| arch.async_copies().iter().any(|copy| copy.mover == wanted);
+        assert_eq!((moves(Mover::Threads), moves(Mover::EngineBox)), (arch.has_cp_async(), arch.has_tma()), "{arch}");
+        for cost in arch.costs() {
+            assert!(!cost.source.is_empty() && (cost.latency.is_some() || cost.per_clock.is_some()), "{arch}: {cost:?}");
+        }
+    }
 }
 
 #[test]

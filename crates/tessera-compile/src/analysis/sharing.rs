@@ -5,19 +5,13 @@
 //! extents are no powers of two of instructions, warps take instructions in turn.
 
 use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};
-use tessera_types::{Arch, DType};
+use tessera_types::{Arch, DType, Issuer};
 
-/// Shapes of `mma.sync` for factors of a type on a target, the best first: rows, columns, contraction (PTX ISA, "mma").
-pub(crate) fn instructions(dtype: DType, capability: u32) -> &'static [(u64, u64, u64)] {
-    match dtype {
-        DType::F16 | DType::BF16 if capability >= 80 => &[(16, 8, 16), (16, 8, 8)],
-        DType::TF32 if capability >= 80 => &[(16, 8, 8), (16, 8, 4)],
-        DType::F8E4M3 | DType::F8E5M2 if capability >= 89 => &[(16, 8, 32)],
-        DType::I8 if capability >= 80 => &[(16, 8, 32), (16, 8, 16)],
-        DType::F64 if capability >= 90 => &[(16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)],
-        DType::F64 if capability >= 80 => &[(8, 8, 4)],
-        _ => &[],
-    }
+/// Shapes of a warp's instructions for factors of a type on a target, the best first: rows, columns, contraction. Tiles are shared by those of
+/// targets that fill a slot while they multiply; Turing's serve `tile.mma_fragment` alone.
+pub(crate) fn instructions(arch: Arch, dtype: DType) -> impl Iterator<Item = (u64, u64, u64)> {
+    let rows = arch.matrix_instructions(Issuer::Warp, dtype).filter(move |_| arch.has_cp_async());
+    rows.flat_map(|row| row.columns.iter().map(|&columns| (u64::from(row.rows), u64::from(columns), u64::from(row.depth))))
 }
 
 /// An instruction and the grid of warps that repeat it over a product.
@@ -33,13 +27,10 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// The instruction of an architecture whose fragments an accumulator's layout has, and how warps share the product.
     pub(crate) fn of(arch: Arch, dtype: DType, acc: &Distribution, contraction: u64) -> Option<Sharing> {
-        let (major, minor) = arch.compute_capability();
-        instructions(dtype, 10 * major + minor).iter().filter(|(_, _, k)| contraction.is_multiple_of(*k)).find_map(
-            |&(m, n, k)| {
-                let atom = MmaAtom::sync(m, n, k, u64::from(dtype.bits())).ok()?;
-                Sharing::by(atom, acc, contraction)
-            },
-        )
+        instructions(arch, dtype).filter(|(_, _, k)| contraction.is_multiple_of(*k)).find_map(|(m, n, k)| {
+            let atom = MmaAtom::sync(m, n, k, u64::from(dtype.bits())).ok()?;
+            Sharing::by(atom, acc, contraction)
+        })
     }
 
     /// A product of these extents: rows, columns, contraction.

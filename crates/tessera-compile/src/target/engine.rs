@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tessera_ir::{HiddenParam, OpData, Swizzle, TensorMapPlan, TileOp, Value};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{CopyOptions, Value as Reg};
-use tessera_types::{L2Promotion, OutOfBounds};
+use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;
 use super::lowering::{Lowered, Lowering};
@@ -14,7 +14,7 @@ use crate::analysis::arrangement::engine_span;
 use crate::analysis::arrays::own_array;
 
 /// Elements of a box along one dimension.
-const MOST: u32 = 256;
+const MOST: u32 = AsyncCopy::TENSOR.extent;
 
 /// One copy of a box: where it lies in the buffer and how far it is from the tile's corner along the map's first dimension.
 struct Piece {

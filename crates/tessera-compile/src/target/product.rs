@@ -14,7 +14,7 @@ use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
 use tessera_layout::{Distribution, MmaAtom, Operand};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
-use tessera_types::DType;
+use tessera_types::{DType, Issuer};
 
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
@@ -86,11 +86,9 @@ impl Lowering<'_> {
     fn fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<bool> {
         let (first, acc) = (data.group(0)[0], self.dtype(data.group(2)[0])?);
         let (elem, dtype) = (self.elem(first)?, self.dtype(first)?);
-        let (major, minor) = self.arch.compute_capability();
-        let depth = match (10 * major + minor, dtype) {
-            (80.., _) => 16,
-            (75.., DType::F16) => 8,
-            _ => return Err(self.unsupported(format!("there is no product of a warp's matrices of `{dtype}`"))),
+        let rows = self.arch.matrix_instructions(Issuer::Warp, dtype).filter(|row| SIDE.is_multiple_of(row.depth));
+        let Some(depth) = rows.map(|row| u64::from(row.depth)).max() else {
+            return Err(self.unsupported(format!("there is no product of a warp's matrices of `{dtype}`")));
         };
         let atom = MmaAtom::sync(16, 8, depth, u64::from(dtype.bits()));
         let atom = atom.map_err(|_| self.broken("an instruction without fragments"))?;
@@ -125,10 +123,9 @@ impl Lowering<'_> {
             }
             false => (self.dtype(rhs)?, self.layout(rhs)?.shape()[0]),
         };
-        let (major, minor) = self.arch.compute_capability();
         let &[m, n, k] = shape else { return Err(self.broken("an instruction without a shape")) };
         let own = (u64::from(m), u64::from(n), u64::from(k));
-        if !instructions(dtype, 10 * major + minor).contains(&own) {
+        if !instructions(self.arch, dtype).any(|known| known == own) {
             return Err(self.unsupported(format!("there is no product of {m} x {n} x {k} of `{dtype}`")));
         }
         let atom = MmaAtom::sync(own.0, own.1, own.2, u64::from(dtype.bits()));

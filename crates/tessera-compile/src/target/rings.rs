@@ -239,15 +239,16 @@ impl Lowering<'_> {
             self.b.switch_to(body);
             if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
                 let threads = self.func.hints.num_warps.unwrap_or(4) * Arch::WARP;
-                let given = (self.arch.limits().registers_per_block / threads / 8 * 8).min(255);
+                let given = self.arch.registers_at_launch(threads);
                 if registers > given {
                     self.b.setmaxnreg_inc(registers);
                 } else {
                     self.b.setmaxnreg_dec(registers);
                 }
             }
-            if self.barriers > 15 {
-                return Err(self.unsupported("more than 15 roles have no barriers of their own"));
+            let most = self.arch.limits().barriers_per_block;
+            if self.barriers >= most {
+                return Err(self.unsupported(format!("more than {} roles have no barriers of their own", most - 1)));
             }
             self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers };
             self.barriers += 1;

@@ -33,8 +33,8 @@ const SECTOR_BYTES: u64 = 32;
 /// What the target can multiply matrices with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// The compute capability, 10 times major plus minor: 80, 90, 100.
-    pub capability: u32,
+    /// Whose instructions and limits.
+    pub arch: Arch,
     /// There are products of warpgroups (`wgmma`) and a copy engine.
     pub warpgroups: bool,
     /// Bytes of shared memory that a block can have.
@@ -64,9 +64,8 @@ struct Team {
 impl Units {
     /// What an architecture has for a function, which may use less of its shared memory than there is.
     pub fn of(func: &Func, arch: Arch) -> Units {
-        let (major, minor) = arch.compute_capability();
         let shared = func.hints.ring_bytes.unwrap_or(arch.limits().shared_per_block);
-        Units { capability: 10 * major + minor, warpgroups: arch.has_wgmma(), shared }
+        Units { arch, warpgroups: arch.has_wgmma(), shared }
     }
 }
 
@@ -438,10 +437,9 @@ pub(super) fn instruction(func: &Func, op: Op, units: &Units, warps: u64) -> Opt
 /// The same for factors of a type, `k` steps of the contraction deep.
 fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warps: u64) -> Option<Product> {
     let &[m, n] = &shape(func, func.ops[op].result())[..] else { return None };
-    let atom = instructions(dtype, units.capability)
-        .iter()
-        .find(|&&(am, an, ak)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
-        .and_then(|&(am, an, ak)| MmaAtom::sync(am, an, ak, u64::from(dtype.bits())).ok())?;
+    let atom = instructions(units.arch, dtype)
+        .find(|&(am, an, ak)| m.is_multiple_of(am) && n.is_multiple_of(an) && k.is_multiple_of(ak))
+        .and_then(|(am, an, ak)| MmaAtom::sync(am, an, ak, u64::from(dtype.bits())).ok())?;
     let sharing = Sharing::among(atom, warps, [m, n, k])?;
     let operand = |which, shape| sharing.operand(which, shape).map(Arc::new);
     Some(Product::Fragments {

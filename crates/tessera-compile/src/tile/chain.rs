@@ -18,7 +18,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{Block, Def, Effects, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
 use super::around::Around;
@@ -155,7 +155,7 @@ fn find(func: &Func, units: &Units) -> Result<Chain, Reason> {
             format!("products of {m}x{n}x{k} and {m}x{columns}x{n} are not of whole instructions: 64 rows, 16 of the others");
         return Err(Reason::at(text, at));
     }
-    let plan = Plan::of(m, m * n + m * columns)
+    let plan = Plan::of(units.arch, m, m * n + m * columns)
         .ok_or_else(|| Reason::at(format!("{m} rows of {n} and {columns} sums do not fit the registers"), at))?;
     let buffers = [first.right[0].slot(func)?, first.right[1].slot(func)?];
     for other in &links {
@@ -215,11 +215,11 @@ fn left_side(func: &Func, home: Block, links: &[Link], factor: Value) -> Result<
 
 impl Plan {
     /// Warps for so many rows, where this many sums of products fit their registers.
-    fn of(rows: u32, sums: u32) -> Option<Plan> {
+    fn of(arch: Arch, rows: u32, sums: u32) -> Option<Plan> {
         let (warps, registers, most) = match rows / 64 {
             3 => (12, Some((32, 160)), 160),
             groups if groups.is_multiple_of(2) => (8, Some((40, 232)), 232),
-            _ => (4, None, 255),
+            _ => (4, None, arch.limits().registers_per_thread),
         };
         (sums / (32 * warps) + OTHERS <= most).then_some(Plan { warps, registers })
     }

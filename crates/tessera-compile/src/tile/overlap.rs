@@ -19,16 +19,13 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
 use tessera_ir::{Changed, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
-use tessera_types::DType;
+use tessera_types::{DType, Limits};
 
 use super::queue::mapped;
 use crate::passes::rewrite::{copy, deep};
 
 /// Registers of a thread beside sums and factors.
 const OTHERS: usize = 40;
-
-/// Registers of a thread at most.
-const MOST: u32 = 255;
 
 /// A round in parts, each in the order of the loop's body.
 struct Round {
@@ -66,7 +63,7 @@ pub(super) fn overlap(func: &mut Func) -> Changed {
         let inner = func.blocks[region].ops.iter().filter(loops).map(|&op| func.ops[op].regions[0]);
         for block in std::iter::once(region).chain(inner).collect::<Vec<_>>() {
             for op in func.blocks[block].ops.clone() {
-                if let Some(round) = find(func, op, registers.unwrap_or(MOST) as usize) {
+                if let Some(round) = find(func, op, registers.unwrap_or(Limits::THREAD_REGISTERS) as usize) {
                     let new = rearrange(func, &round);
                     let at = func.blocks[block].ops.iter().position(|&other| other == op).unwrap_or(0);
                     func.blocks[block].ops.splice(at..=at, new);

@@ -13,9 +13,6 @@ use super::anchors::{Units, widest};
 use super::threads;
 use crate::analysis::arrays::own_array;
 
-/// Registers of a multiprocessor, the same on every architecture so far.
-const REGISTERS: u64 = 65536;
-
 /// Threads of a multiprocessor that have enough in flight.
 const THREADS: u64 = 1024;
 
@@ -43,7 +40,7 @@ pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
 /// converted one by one, which takes as many registers as there are.
 fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let mut ways = Vec::new();
-    let converts = widest(func) == 8 && units.capability < 89;
+    let converts = widest(func) == 8 && !units.arch.has_fp8_cvt();
     if !straight(func, func.body, &mut ways) || converts || !in_vectors(func) {
         return None;
     }
@@ -51,10 +48,10 @@ fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let most = |ops: &[Op]| (0..ops.len()).filter(|&at| combines(&ops[at])).map(|at| live_across(func, ops, at)).max();
     let live = ways.iter().filter_map(|&way| most(&func.blocks[way].ops)).max()?;
     let threads = u64::from(warps * Arch::WARP);
-    let more = widest(func) == 64 || units.capability < 90 || live > 32 && widest(func) == 8;
+    let more = widest(func) == 64 || !units.arch.has_small_pieces() || live > 32 && widest(func) == 8;
     let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
     let pieces = if more { MORE_PIECES } else { PIECES + if masked { MASKS } else { 0 } };
-    let blocks = (REGISTERS / (threads * (live + pieces))).min(THREADS / threads);
+    let blocks = (u64::from(units.arch.limits().registers_per_sm) / (threads * (live + pieces))).min(THREADS / threads);
     (blocks > 1).then_some(blocks as u32)
 }
 

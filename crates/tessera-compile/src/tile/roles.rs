@@ -44,13 +44,12 @@ const REGISTERS: (u32, u32) = (40, 232);
 const WORKING: [u32; 2] = [40, 64];
 /// Registers a thread that multiplies while others of its block turn one factor, and where they do more.
 const MOST: [u32; 2] = [216, 208];
-/// Registers of a multiprocessor.
-const FILE: u32 = 1 << 16;
 /// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
 pub(super) const RAW_STAGES: u32 = 2;
 
 /// A loop that fits.
 pub(super) struct Candidate {
+    arch: Arch,
     pub(super) looped: Op,
     /// A loop around it, of the function's own body.
     outer: Option<Op>,
@@ -99,7 +98,7 @@ impl Candidate {
     /// Warps of the role that feeds. As many as multiply where they have arithmetic to do and the file of registers has room.
     pub(super) fn feeders(&self, func: &Func) -> u32 {
         let computes = self.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
-        let room = FILE / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING[0];
+        let room = self.arch.limits().registers_per_sm / (2 * Arch::WARP * self.warps) >= self.sums(func) + WORKING[0];
         if computes && room { self.warps } else { FEEDERS }
     }
 }
@@ -157,7 +156,7 @@ fn find(func: &Func, units: &Units) -> Result<Candidate, Reason> {
     let scalars = scalars(func, looped, &factors)?;
     let warps = if rows.is_some_and(|m| m.is_multiple_of(128)) { 8 } else { 4 };
     let kept = FxHashSet::default();
-    let candidate = Candidate { looped, outer, products, sides, factors, scalars, kept, warps };
+    let candidate = Candidate { arch: units.arch, looped, outer, products, sides, factors, scalars, kept, warps };
     let carried = func.blocks[body].args.len() - 1;
     if (candidate.products.len() > 1 || carried > 1) && candidate.sums(func) + WORKING[0] > REGISTERS.1 {
         return Err(Reason::at("the accumulators do not fit the registers", func.ops[first].span));
@@ -400,14 +399,14 @@ fn budgets(func: &Func, candidate: &Candidate) -> (Option<u32>, Option<u32>) {
     }
     // Registers are moved among those that the block starts with, the same number a thread.
     let all = feeders + candidate.warps;
-    let given = FILE / (all * Arch::WARP) / 8 * 8;
+    let given = candidate.arch.registers_at_launch(all * Arch::WARP);
     let computes = candidate.made().any(|factor| matches!(factor.way, Way::Computed { .. }));
     let more = candidate.made().count() > 1 || candidate.promotes(func);
     let most = MOST[usize::from(more)];
     let working = WORKING[usize::from(!computes)];
     let many = (candidate.sums(func) + working).next_multiple_of(8).clamp(given, most);
     let few = (given * all - many * candidate.warps) / feeders / 8 * 8;
-    (Some(few.min(240)), Some(many))
+    (Some(few.min(candidate.arch.limits().registers_moved.1)), Some(many))
 }
 
 /// Bytes of shared memory that the operations behind the loop borrow. Fragments of 32-bit elements fill whole sectors of memory, so

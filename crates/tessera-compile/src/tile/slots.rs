@@ -10,6 +10,7 @@
 //! read its matrix, where its elements have 16 bits or are contracted along the contiguous axis.
 
 use tessera_ir::{Extent, Func, Op, Padding, ParamKind, SharedType, Swizzle, TileViewType, Type, Value, ViewKind};
+use tessera_types::AsyncCopy;
 
 use super::anchors::Units;
 use crate::analysis::arrays::own_array;
@@ -22,10 +23,10 @@ const MOST: u32 = 6;
 const FRAME: u32 = 1 << 10;
 
 /// Dimensions that a map of the copy engine has at most.
-const DIMENSIONS: usize = 5;
+const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
 
 /// The most elements of a box of the copy engine along one dimension, but for the contiguous one.
-const BOX: u32 = 256;
+const BOX: u32 = AsyncCopy::TENSOR.extent;
 
 /// The buffer that the copy engine fills with a load's tile: a matrix of two `axes`, all others have extent 1.
 pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedType, Reason> {

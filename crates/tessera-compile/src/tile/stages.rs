@@ -53,8 +53,7 @@ struct Candidate {
 
 /// Pipelines every loop of the function that fits.
 pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<(), Reason> {
-    let arch = Arch::ALL.iter().copied().find(|arch| capability(*arch) == units.capability);
-    let arch = arch.filter(|arch| arch.has_cp_async()).ok_or("the target has no asynchronous copies")?;
+    let arch = Some(units.arch).filter(|arch| arch.has_cp_async()).ok_or("the target has no asynchronous copies")?;
     let loops = innermost(func);
     let warps = warps(func, units, &loops);
     let mut candidates = Vec::new();
@@ -84,11 +83,6 @@ pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<(), Reason> {
     let resident = rooms.iter().map(|&(_, blocks)| blocks).min();
     func.hints.occupancy = func.hints.occupancy.or(resident.filter(|&blocks| blocks > 1));
     Ok(())
-}
-
-fn capability(arch: Arch) -> u32 {
-    let (major, minor) = arch.compute_capability();
-    10 * major + minor
 }
 
 /// Counting loops without regions inside, with the block that each stands in.

@@ -112,9 +112,9 @@ fn compute_type(storage: DType, machine: Machine) -> DType {
     }
 }
 
-/// Neither products of warpgroups nor, as on `sm_89` and `sm_120`, of warps take 8-bit floats as they are.
+/// Neither products of warpgroups nor of warps take 8-bit floats as they are.
 fn converts_8_bits(machine: Machine) -> bool {
-    matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !matches!(arch.compute_capability(), (8, 9) | (12, _)))
+    matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !arch.has_native_fp8_mma())
 }
 
 /// Extents of a tile of C that tensor cores compute, with the share of their rate that one block reaches: a larger tile reads its

@@ -25,17 +25,18 @@ use tessera_ir::{
     Block, Def, Effects, Extent, Func, Op, OpData, OpKind, Padding, ParamKind, RingType, ScheduleOp, SharedType, Swizzle, TileOp,
     Touch, Type, Value, ValueData, ViewKind,
 };
+use tessera_types::AsyncCopy;
 
 use crate::analysis::arrays::own_array;
 
 /// Elements of a box along one axis.
-const BOX: u32 = 256;
+const BOX: u32 = AsyncCopy::TENSOR.extent;
 
 /// Axes of an array that the engine addresses.
-const AXES: usize = 5;
+const AXES: usize = AsyncCopy::TENSOR.axes as usize;
 
 /// Bytes that a line of a box and the distance between lines are multiples of.
-const GRANULE: u32 = 16;
+const GRANULE: u32 = AsyncCopy::TENSOR.unit;
 
 /// Whether the copy engine can move a tile from a view to a buffer of a type, or back; if not, why.
 pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Result<(), String> {

@@ -4,7 +4,6 @@ use tessera_ir::{Diagnostic, Func, Op, OpKind, TileOp, Type};
 use tessera_layout::MmaAtom;
 use tessera_types::{Arch, DType};
 
-use super::capability;
 use super::copies::addressable;
 use super::stores::is_made_of_matrices;
 use crate::analysis::sharing::{Sharing, instructions};
@@ -69,9 +68,8 @@ fn operation(func: &Func, op: Op, arch: Arch) -> Option<Diagnostic> {
             let dtype = rhs.elem.num()?;
             let &[m, n, k] = &shape[..] else { return None };
             let own = (u64::from(m), u64::from(n), u64::from(k));
-            let known = instructions(dtype, capability(arch));
-            if !known.contains(&own) {
-                let help = match known.first() {
+            if !instructions(arch, dtype).any(|known| known == own) {
+                let help = match instructions(arch, dtype).next() {
                     Some((m, n, k)) => format!("it has {m} x {n} x {k}"),
                     None => format!(
                         "convert the factors to a format that it multiplies, or write `tile.mma_shared`: there is none for `{dtype}`"

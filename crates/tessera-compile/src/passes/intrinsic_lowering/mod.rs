@@ -29,7 +29,7 @@ mod stores;
 
 use tessera_ir::attrs::Combine;
 use tessera_ir::{Changed, Func, Level, OpKind, Pass, PassCx, TileOp, Type};
-use tessera_types::{Arch, DType};
+use tessera_types::DType;
 
 use crate::tile::Units;
 
@@ -78,10 +78,4 @@ fn reductions(func: &mut Func) -> bool {
         }
     }
     changed
-}
-
-/// The compute capability as instruction tables count it: 10 times major plus minor.
-fn capability(arch: Arch) -> u32 {
-    let (major, minor) = arch.compute_capability();
-    10 * major + minor
 }

@@ -64,7 +64,7 @@ fn sync(func: &Func, op: Op, units: &Units) -> Option<TileOp> {
     let (&[m, depth], &[_, n]) = (&lhs.shape[..], &rhs.shape[..]) else { return None };
     let dtype = rhs.elem.num()?;
     let (m, n, depth) = (u64::from(m), u64::from(n), u64::from(depth));
-    instructions(dtype, units.capability).iter().find_map(|&(rows, columns, k)| {
+    instructions(units.arch, dtype).find_map(|(rows, columns, k)| {
         if !depth.is_multiple_of(k) {
             return None;
         }

@@ -28,11 +28,10 @@ const LINE: u32 = 128;
 
 /// Whether hints of a kind gain anything on a target.
 fn honours(arch: Arch, hint: CacheHint) -> bool {
-    let (major, _) = arch.compute_capability();
     match hint {
         CacheHint::Normal => false,
-        CacheHint::Kept => matches!(major, 8 | 9),
-        CacheHint::Streamed => major == 8,
+        CacheHint::Kept => arch.gains_by_keeping(),
+        CacheHint::Streamed => arch.gains_by_streaming(),
     }
 }
 

@@ -19,6 +19,7 @@
 //! they start; the threads that meet are those that run the block together.
 
 use rustc_hash::FxHashMap;
+use tessera_types::Limits;
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
@@ -30,8 +31,8 @@ use crate::model::Limit;
 use crate::word::Special;
 
 /// Registers of a multiprocessor, and the most of a thread.
-const FILE: u32 = 1 << 16;
-const MOST: u32 = 255;
+const FILE: u32 = Limits::REGISTERS;
+const MOST: u32 = Limits::THREAD_REGISTERS;
 
 /// Registers for addresses, predicates and what the assembler loads ahead.
 const SPARE: u32 = 24;
