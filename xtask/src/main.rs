@@ -1,5 +1,6 @@
 //! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `tidy`, `fuzz`, `tools`.
 
+mod architectures;
 mod bundle;
 mod functions;
 mod nightly;
@@ -22,7 +23,7 @@ usage: cargo xtask TASK
                         (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
-  tidy                  checks the tree's own rules: crate edges, lengths of files and functions, forbidden words
+  tidy                  checks the tree's own rules: crate edges, lengths of files and functions, architectures, forbidden words
   fuzz TARGET SECONDS   runs one fuzz target
 ";
 

@@ -1,5 +1,5 @@
-//! Rules of the tree that no compiler checks: which crate may use which, how long a file or a function may get, words that stay
-//! out.
+//! Rules of the tree that no compiler checks: which crate may use which, how long a file or a function may get, what is
+//! asked of an architecture, words that stay out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::architectures;
 use crate::functions::Lengths;
 
 /// The project's own crates that each crate may depend on, directly. What is not listed here is a decision to take.
@@ -77,6 +78,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
                 problems.push(format!("{file}: {lines} lines, more than {MOST_LINES}"));
             }
             lengths.check(file, &text, &mut problems);
+            architectures::check(file, &text, &mut problems);
         }
         if file != "xtask/src/tidy.rs" {
             words(file, &text, &mut problems);

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tessera_driver::{Context, DeviceAttribute, DeviceOrdinal, DriverError, DriverTable, Module, Stream};
 use tessera_emu::{Console, EmuOptions};
+use tessera_types::Arch;
 
 use crate::error::TensorError;
 use crate::module_cache::ModuleKey;
@@ -48,9 +49,7 @@ pub struct DeviceProperties {
 impl DeviceProperties {
     /// The target that uses everything the device has: `sm_90a`.
     pub fn target(&self) -> String {
-        let (major, minor) = self.capability;
-        // From 9.0 on, matrix instructions belong to the target with its suffix.
-        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+        Arch::target_of(self.capability)
     }
 }
 

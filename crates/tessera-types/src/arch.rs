@@ -249,6 +249,12 @@ impl Arch {
         if given < limits.registers_per_thread { given } else { limits.registers_per_thread }
     }
 
+    /// The name of the target that uses everything a device of this compute capability has, whether or not it is known: from 9.0 on, matrix
+    /// instructions belong to the target with its suffix.
+    pub fn target_of((major, minor): (u32, u32)) -> String {
+        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+    }
+
     /// Multiprocessors of the largest product that has this chip.
     pub fn multiprocessors(self) -> u32 {
         let chip = self.compute_capability();

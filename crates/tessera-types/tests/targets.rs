@@ -160,6 +160,7 @@ fn registers_of_roles_fit_what_a_block_starts_with() {
     assert!(3 * hopper.registers_at_launch(384) >= 40 + 2 * 232);
     assert_eq!([Arch::Sm80, Arch::Sm90, Arch::Sm90a, Arch::Sm100a].map(Arch::multiprocessors), [108, 132, 132, 148]);
     assert!(Arch::ALL.iter().all(|arch| arch.multiprocessors() > 1));
+    assert_eq!([(8, 0), (9, 0), (12, 0)].map(Arch::target_of), ["sm_80", "sm_90a", "sm_120a"]);
 }
 
 /// Copies are those of the features, costs have a source and a figure.
