@@ -121,9 +121,6 @@ fn converts_8_bits(machine: Machine) -> bool {
 /// operands less often.
 const GPU_TILES: [(u64, u64, f64); 4] = [(128, 256, 1.0), (128, 128, 0.8), (64, 128, 0.6), (64, 64, 0.4)];
 
-/// Multiprocessors that a product should keep busy: those of an H200.
-const MULTIPROCESSORS: u64 = 132;
-
 /// Tile extents: large enough that a block's operands are reused from cache, small enough that a small product has blocks for every core.
 /// On a GPU the accumulator lives in registers, and a line of an operand's tile has 128 bytes. What must be decoded before it is
 /// multiplied takes registers beside it.
@@ -141,7 +138,7 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
         Machine::Gpu(arch) => {
             let time = |&(tm, tn, rate): &(u64, u64, f64)| {
                 let blocks = batch * m.div_ceil(tm) * n.div_ceil(tn);
-                blocks.div_ceil(MULTIPROCESSORS) as f64 * (tm * tn) as f64 / rate
+                blocks.div_ceil(u64::from(arch.multiprocessors())) as f64 * (tm * tn) as f64 / rate
             };
             let most = match compute == storage {
                 false => 64 * 128,
