@@ -285,6 +285,10 @@ fn axis_behind(func: &Func, value: Value, seen: &mut FxHashSet<Value>) -> Option
         let vector = vectors(func, &Facts::of(func)).get(&op).copied();
         return vector.map(|vector| (op, vector.axis));
     }
+    if let OpKind::Tile(TileOp::LoadShared {}) = data.kind {
+        let buffer = func.ty(data.one(0)).as_shared()?;
+        return Some((op, *buffer.order.last()? as usize));
+    }
     if !seen.insert(value) {
         return None;
     }

@@ -106,6 +106,27 @@ pub(super) fn padded(func: &Func, load: Op, contraction: usize, by_threads: bool
     Ok(SharedType { order: order.into_iter().collect(), pad: pad / bytes, ..SharedType::new(view.tile.clone(), elem) })
 }
 
+/// The buffer that a load's tile takes in a slot that threads fill and read again as a tile: lines run as they do in memory.
+pub(super) fn of_tile(func: &Func, load: Op) -> Result<SharedType, Reason> {
+    let data = &func.ops[load];
+    let no = |text: &'static str| Reason::at(text, data.span);
+    let Type::TileView(view) = func.ty(data.one(0)) else { return Err(no("what is loaded is no block of an array")) };
+    let elem = view.tensor.elem;
+    if !matches!(view.kind, ViewKind::Partition | ViewKind::Strided(_)) || elem.bits() < 8 {
+        return Err(no("what is loaded is no block of an array of whole bytes"));
+    }
+    if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {
+        return Err(no("what is loaded is padded with something other than zero"));
+    }
+    let fastest = contiguous_axis(func, load).ok_or_else(|| no("no axis of what is loaded is known to have unit stride"))?;
+    if !(view.tile[fastest] * elem.unpacked_bytes() as u32).is_multiple_of(16) {
+        return Err(no("a line of what is loaded is not of whole 16 bytes"));
+    }
+    let mut order: Vec<u32> = (0..view.tile.len() as u32).filter(|&axis| axis as usize != fastest).collect();
+    order.push(fastest as u32);
+    Ok(SharedType { order: order.into_iter().collect(), ..SharedType::new(view.tile.clone(), elem) })
+}
+
 /// The view is of an array argument as it was passed, with lines at multiples of 16 bytes.
 pub(super) fn addressable(func: &Func, view: Value, ty: &TileViewType) -> bool {
     let aligned = |strides: &[Extent], bits: u32| {
