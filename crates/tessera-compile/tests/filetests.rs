@@ -3,7 +3,7 @@
 //! The first line says what is tested: `// test parse`, `// test verify`, `// test O3`, or a list of passes such as `// test
 //! constant-fold dce`, where those of Tile IR may want a target, `// test barrier-optimization @sm_90a`; `// test tile sm_80` is the way to Tile IR for a target. Errors are announced at the end of the line that they point at, `// error: [ir-shape]`, with a part
 //! of the message after the bracket if it matters; a file that announces errors must have no others. What a pass gives up to make a function fit its target is announced by
-//! `// note: [target-registers]`. What a file becomes is
+//! `// note: [target-registers]`; why a pass that runs alone leaves a function as it is, by `// note: [left-as-it-is]`. What a file becomes is
 //! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
 //! the whole text: `UPDATE_EXPECT=1` writes them anew.
 //!
@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tessera_compile::{OptLevel, passes};
 use tessera_document::parse_module;
 use tessera_ir::text::print_module;
-use tessera_ir::{Diagnostic, Module, Pass, PassManager, verify};
+use tessera_ir::{Diagnostic, Module, Pass, PassManager, Reason, verify};
 use tessera_types::Arch;
 
 fn main() {
@@ -96,8 +96,13 @@ fn run(path: &Path) -> Result<(), Failed> {
     if let Command::Passes(pipeline, target) = &command {
         let mut manager = PassManager { verify_each: true, target: *target, ..PassManager::default() };
         match manager.run(&mut module, pipeline) {
-            Ok(times) => told
-                .extend(times.into_iter().flat_map(|run| run.fallbacks).filter(|found| found.cost > 0).map(|found| found.note)),
+            Ok(times) => {
+                for run in times {
+                    told.extend(run.fallbacks.into_iter().filter(|found| found.cost > 0).map(|found| found.note));
+                    // A pass on its own says why it leaves a function as it is.
+                    told.extend(run.refusals.into_iter().filter(|_| pipeline.len() == 1).map(refusal));
+                }
+            }
             Err(failure) if failure.broke_module => {
                 let shown: Vec<String> = failure.diagnostics.iter().map(|d| d.render(&module.sources, false)).collect();
                 let text = print_module(&module);
@@ -109,6 +114,13 @@ fn run(path: &Path) -> Result<(), Failed> {
     }
     errors(&text, &module, &told)?;
     output(path, &text, &print_module(&module))
+}
+
+fn refusal(reason: Reason) -> Diagnostic {
+    match reason.span {
+        Some(span) => Diagnostic::error("left-as-it-is", span, reason.text),
+        None => Diagnostic::bare("left-as-it-is", reason.text.into_owned()),
+    }
 }
 
 fn round_trip(module: &Module) -> Result<(), Failed> {
