@@ -163,7 +163,7 @@ fn stage(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, recipe: fn(&mut Func,
             Changed(true)
         }
         Err(reason) => {
-            cx.refusals.push(reason);
+            cx.refusals.push(Reason { span: reason.span.or(Some(func.span)), ..reason });
             Changed(false)
         }
     }

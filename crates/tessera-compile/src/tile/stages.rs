@@ -172,14 +172,15 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
     let loads = ops.iter().copied().filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })));
     let mut scalars = FxHashSet::default();
     let mut loaded: Vec<Op> = Vec::new();
-    let mut refusal = Reason::at("nothing that the product's loop loads can be copied ahead", func.ops[first].span);
+    // The first thing in the way is told.
+    let mut refusal: Option<Reason> = None;
     for load in loads {
         match copyable(func, body, load) {
             Ok(behind) => {
                 scalars.extend(behind);
                 loaded.push(load);
             }
-            Err(reason) => refusal = reason,
+            Err(reason) => refusal = refusal.or(Some(reason)),
         }
     }
     let mut candidate = Candidate {
@@ -199,8 +200,8 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
                 candidate.products.push(Direct { product, factors });
             }
             // Threads that multiply by themselves put their factors into shared memory, so that these would go there twice.
-            Err(reason) if instruction(func, product, units, warps).is_none() => return Err(Some(reason)),
-            Err(reason) => refusal = reason,
+            Err(reason) if instruction(func, product, units, warps).is_none() => return Err(refusal.or(Some(reason))),
+            Err(reason) => refusal = refusal.or(Some(reason)),
         }
     }
     if candidate.by_threads && held > outer::MOST * 32 * warps {
@@ -210,11 +211,14 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
         if candidate.copies.iter().all(|copy| copy.load != load) {
             match slots::of_tile(func, load) {
                 Ok(slot) => candidate.copies.push(Copied { load, slot }),
-                Err(reason) => refusal = reason,
+                Err(reason) => refusal = refusal.or(Some(reason)),
             }
         }
     }
-    if candidate.copies.is_empty() { Err(Some(refusal)) } else { Ok(candidate) }
+    if candidate.copies.is_empty() {
+        return Err(refusal.or_else(|| Some(Reason::at("the product's loop loads nothing", func.ops[first].span))));
+    }
+    Ok(candidate)
 }
 
 impl Candidate {
