@@ -560,7 +560,14 @@ def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
     };
     let (code, text) = report("sm_90a", &[]);
     assert_eq!(code, 0, "{text}");
-    for part in ["recipe\n  roles\n", " stages\n", "conflicts of degree", " wgmma\n", "a round of the inner loop", "bound by"] {
+    for part in [
+        "recipe\n  warp-specialization\n",
+        " stages\n",
+        "conflicts of degree",
+        " wgmma\n",
+        "a round of the inner loop",
+        "bound by",
+    ] {
         assert!(text.contains(part), "no {part:?}\n{text}");
     }
     let (code, text) = report("sm_80", &["--json"]);

@@ -17,7 +17,7 @@
 //! Invariant: a read that waits for a write still says so.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Changed, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Changed, Def, Effects, Func, Op, OpKind, ScheduleOp, Type, Value};
 
 use crate::analysis::uses::Uses;
 use crate::passes::drop_dead;
@@ -26,10 +26,11 @@ use crate::passes::drop_dead;
 pub(super) fn forget_reads(func: &mut Func) -> Changed {
     let mut names: FxHashMap<Value, Value> = FxHashMap::default();
     let counts = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::For { .. }));
-    for op in func.linked_ops().into_iter().filter(counts) {
+    // Inner loops first: what they hand on counts as read where they do nothing else.
+    for op in func.linked_ops().into_iter().filter(counts).rev() {
         let data = &func.ops[op];
         for (position, &arg) in func.blocks[data.regions[0]].args[1..].iter().enumerate() {
-            if *func.ty(arg) == Type::Token && only_handed_on(func, op, arg, position) {
+            if *func.ty(arg) == Type::Token && only_handed_on(func, op, arg, position, &names) {
                 names.insert(data.results[position], data.group(3)[position]);
             }
         }
@@ -47,8 +48,9 @@ pub(super) fn forget_reads(func: &mut Func) -> Changed {
     Changed(true)
 }
 
-/// Whether a carried token is joined with others, handed to the next round at its position, and used by nothing else.
-fn only_handed_on(func: &Func, looped: Op, arg: Value, position: usize) -> bool {
+/// Whether a carried token is joined with tokens of reads, handed to the next round at its position, and used by nothing else. `names` has
+/// the tokens that loops inside were found to carry for reads alone.
+fn only_handed_on(func: &Func, looped: Op, arg: Value, position: usize, names: &FxHashMap<Value, Value>) -> bool {
     let body = func.ops[looped].regions[0];
     let Some((&last, ops)) = func.blocks[body].ops.split_last() else { return false };
     let mut tokens = vec![arg];
@@ -60,6 +62,9 @@ fn only_handed_on(func: &Func, looped: Op, arg: Value, position: usize) -> bool 
         if !matches!(data.kind, OpKind::Schedule(ScheduleOp::JoinTokens {})) {
             return false;
         }
+        if !data.operands.iter().all(|value| tokens.contains(value) || is_of_reads(func, *value, names)) {
+            return false;
+        }
         tokens.push(data.result());
     }
     let handed = func.ops[last].operands.iter().enumerate().filter(|(_, value)| tokens.contains(value));
@@ -69,4 +74,20 @@ fn only_handed_on(func: &Func, looped: Op, arg: Value, position: usize) -> bool 
         uses.count(*value) as usize == here
     };
     handed.map(|(at, _)| at).eq([position]) && tokens.iter().all(inside)
+}
+
+/// The token is that of a read, or of several.
+fn is_of_reads(func: &Func, token: Value, names: &FxHashMap<Value, Value>) -> bool {
+    let Def::Result(op, position) = func.values[token].def else { return false };
+    let data = &func.ops[op];
+    match data.kind {
+        OpKind::Schedule(ScheduleOp::MakeToken {}) => true,
+        OpKind::Schedule(ScheduleOp::JoinTokens {}) => data.operands.iter().all(|&value| is_of_reads(func, value, names)),
+        OpKind::Schedule(ScheduleOp::For { .. }) => names.contains_key(&token),
+        OpKind::Schedule(ScheduleOp::If {}) => data.regions.iter().all(|&way| {
+            let yielded = func.blocks[way].ops.last().and_then(|&end| func.ops[end].operands.get(position as usize));
+            yielded.is_some_and(|&value| is_of_reads(func, value, names))
+        }),
+        _ => data.row().effects == Effects::Read,
+    }
 }
