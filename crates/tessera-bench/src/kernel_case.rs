@@ -146,7 +146,7 @@ impl Entrant {
     fn unoptimised(&self) -> Result<Vec<(String, Value)>, Fault> {
         let copies: Vec<Tensor> =
             self.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-        let plain = Entrant { options: CompileOptions { level: OptLevel::O0, ..self.options.clone() }, ..self.clone() };
+        let plain = Entrant { options: CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() }, ..self.clone() };
         plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
         let values = with_arrays(&self.arguments, copies.into_iter());
         Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
@@ -184,7 +184,7 @@ impl KernelCase {
         let parameters = other.kernel.parameters();
         let is_own = |name: &str| parameters.iter().any(|(own, _)| *own == name);
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
-        let options = CompileOptions { config: Default::default(), block: None, ..self.options.clone() };
+        let options = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
         Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments }
     }
 

@@ -262,6 +262,9 @@ pub(crate) struct Optimise {
     /// Schedule choices: `BLOCK_M=64,num_stages=3`.
     #[arg(long, value_name = "K=V,...", value_delimiter = ',')]
     pub(crate) config: Vec<String>,
+    /// How a kernel of a file is spread over warps and rings, on a GPU or the emulator: a plan as `compile --emit plan` prints it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -415,6 +418,8 @@ pub(crate) enum Emit {
     Graph,
     /// Schedule IR.
     Schedule,
+    /// The plan: which warps do what, and what is brought ahead of its use, for the target. `--plan` takes it back.
+    Plan,
     /// Tile IR: layouts over threads, for the target.
     Tile,
     /// Target IR: one thread's instructions, before registers are shared.

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tessera_ir::{Diagnostic, Fallback, Level, Module, Pass, PassManager, PassTime, Reason, Severity, verify};
+use tessera_ir::text::{parse_plan, print_plan};
+use tessera_ir::{Diagnostic, Fallback, Level, Module, Pass, PassManager, PassTime, Reason, Severity, SourceId, verify};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
 
@@ -22,6 +23,8 @@ pub struct DeviceCompiled {
     pub kernel: TargetKernel,
     /// Which recipes were asked, and what they said.
     pub remarks: Remarks,
+    /// The plan that was carried out, as text; none where all warps do the same and nothing is brought ahead.
+    pub plan: Option<String>,
     /// The partitions that were tried, in order.
     pub attempts: Vec<Attempt>,
     /// The one of them that was taken.
@@ -72,7 +75,14 @@ impl DeviceCompiled {
 struct Made {
     tile: Module,
     kernel: TargetKernel,
+    staged: Staged,
+}
+
+/// What the staging passes said, and the plan that came of it.
+#[derive(Default)]
+struct Staged {
     remarks: Remarks,
+    plan: Option<String>,
 }
 
 /// Compiles an optimised kernel for an architecture. A kernel of Tile IR is taken as it is.
@@ -84,6 +94,9 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     let [forms, _, _] = level.staging_pass_names();
     let mut prepared = compiled.module.clone();
     run(&mut prepared, arch, forms, &mut stages)?;
+    if let Some(source) = compiled.plan {
+        plan_by_hand(&mut prepared, source, level)?;
+    }
     let mut ladder = Ladder::new(&prepared.funcs[0], arch);
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut best: Option<(usize, u64, Made)> = None;
@@ -96,7 +109,7 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         }
         attempts.push(attempt);
     }
-    let Some((taken, _, Made { tile, mut kernel, remarks })) = best else {
+    let Some((taken, _, Made { tile, mut kernel, staged: Staged { remarks, plan } })) = best else {
         // What it asks for as it was written.
         return Err(attempts.into_iter().filter_map(|attempt| attempt.outcome.err()).take(1).collect());
     };
@@ -109,7 +122,22 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     kernel.image.launch.tiles = compiled.grid.as_ref().map(|grid| grid.tiles.clone());
     ssa::optimize(&mut kernel.kernel, level);
     stages.push(stage("optimise-target", start));
-    Ok(DeviceCompiled { tile, kernel, remarks, attempts, taken, whole: ladder.whole, stages })
+    Ok(DeviceCompiled { tile, kernel, remarks, plan, attempts, taken, whole: ladder.whole, stages })
+}
+
+/// Gives the kernel the plan that its user wrote.
+fn plan_by_hand(module: &mut Module, source: SourceId, level: OptLevel) -> Result<(), Vec<Diagnostic>> {
+    let text = module.sources.get(source).text.clone();
+    let func = &mut module.funcs[0];
+    let no = |message: &str, help: &str| Err(vec![Diagnostic::bare("plan", message).help(help)]);
+    if func.level != Level::Schedule {
+        return no("a per-thread kernel has no plan: its source says what each thread does", "leave out `--plan`");
+    }
+    if level == OptLevel::O0 {
+        return no("at `-O0` no plan is carried out", "compile with `-O1` or more, or leave out `--plan`");
+    }
+    func.plan = Some(parse_plan(source, &text, func).map_err(|found| vec![*found])?);
+    Ok(())
 }
 
 /// Runs passes by name, and notes what each took.
@@ -132,10 +160,10 @@ fn attempt(
     partition: Partition,
     stages: &mut Vec<Stage>,
 ) -> Result<(Attempt, Option<Made>), Vec<Diagnostic>> {
-    let (mut tile, remarks) = in_partition(prepared, arch, level, &partition, stages)?;
-    let (recipe, threads) = (remarks.chosen(), tile.funcs[0].hints.threads());
+    let (mut tile, staged) = in_partition(prepared, arch, level, &partition, stages)?;
+    let (recipe, threads) = (staged.remarks.chosen(), tile.funcs[0].hints.threads());
     let (outcome, made) = match on_target(&mut tile, arch, level, stages) {
-        Ok((kernel, fallbacks)) => (Ok(fallbacks), Some(Made { tile, kernel, remarks })),
+        Ok((kernel, fallbacks)) => (Ok(fallbacks), Some(Made { tile, kernel, staged })),
         Err(mut found) if found.len() == 1 && found.iter().all(is_too_large) => (Err(found.remove(0)), None),
         Err(found) => return Err(found),
     };
@@ -157,18 +185,18 @@ fn on_target(
     Ok((kernel, fallbacks))
 }
 
-/// The kernel in Tile IR, with what the staging passes said.
+/// The kernel in Tile IR, with what the staging passes said and the plan that they carried out.
 fn in_partition(
     prepared: &Module,
     arch: Arch,
     level: OptLevel,
     partition: &Partition,
     stages: &mut Vec<Stage>,
-) -> Result<(Module, Remarks), Vec<Diagnostic>> {
+) -> Result<(Module, Staged), Vec<Diagnostic>> {
     let mut tile = prepared.clone();
     let func = &mut tile.funcs[0];
     if func.level == Level::Tile {
-        return Ok((tile, Remarks::default()));
+        return Ok((tile, Staged::default()));
     }
     partition.strips.cut(func).map_err(|reason| {
         let note = "this is a mistake in the compiler, not in the kernel";
@@ -179,7 +207,9 @@ fn in_partition(
     func.hints.ring_bytes = partition.rings(arch).or(func.hints.ring_bytes);
     let [_, staging, spreading] = level.staging_pass_names();
     let staging = partition.recipes.asked(staging);
-    let runs = run(&mut tile, arch, &[&staging[..], spreading].concat(), stages)?;
+    let runs = run(&mut tile, arch, &staging, stages)?;
+    let staged = Staged { remarks: Remarks::of(&runs, &staging), plan: print_plan(&tile.funcs[0]) };
+    run(&mut tile, arch, spreading, stages)?;
     let wrong = verify(&tile);
-    if wrong.is_empty() { Ok((tile, Remarks::of(&runs, &staging))) } else { Err(wrong) }
+    if wrong.is_empty() { Ok((tile, staged)) } else { Err(wrong) }
 }

@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, verify};
+use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, SourceId, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::choices::refuse_without_effect;
@@ -42,6 +42,8 @@ pub struct CompileOptions {
     pub block: Option<u32>,
     /// Marks are put in and recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
+    /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
+    pub plan: Option<(String, String)>,
     /// Verify after each pass.
     pub verify_each: bool,
     /// After which passes the text is kept.
@@ -72,6 +74,8 @@ pub struct Compiled {
     pub stages: Vec<Stage>,
     /// Warnings and notes.
     pub notes: Vec<Diagnostic>,
+    /// The text of a plan by hand, among the module's sources.
+    pub plan: Option<SourceId>,
 }
 
 impl Compiled {
@@ -211,7 +215,8 @@ fn run_pipeline(
         func.hints.timeline = Some(every);
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
-    Ok(Compiled { module, grid, stages, notes: Vec::new() })
+    let plan = options.plan.as_ref().map(|(name, text)| module.sources.add(name, text.as_str()));
+    Ok(Compiled { module, grid, stages, notes: Vec::new(), plan })
 }
 
 /// A pass that breaks a module is our mistake; the message says so.

@@ -162,7 +162,8 @@ impl Ladder<'_> {
     /// The next partition to try; `None` where one has been found that costs nothing, or there are no more.
     pub(crate) fn next(&mut self, tried: &[Attempt]) -> Option<Partition> {
         let Some(last) = tried.last() else { return Some(Partition::WHOLE) };
-        if last.cost() == Some(0) || self.func.level == Level::Tile {
+        // What a user has planned is done so, or not at all.
+        if last.cost() == Some(0) || self.func.level == Level::Tile || self.func.plan.is_some() {
             return None;
         }
         if last.lacks_memory() && last.partition.narrowed < NARROWEST {

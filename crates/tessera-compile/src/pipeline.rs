@@ -80,15 +80,15 @@ impl OptLevel {
         }
     }
 
-    /// The names of the passes from Schedule IR to Tile IR, in order: those that put a function into known forms, those that may stage it,
-    /// and those that spread its tiles over threads.
+    /// The names of the passes from Schedule IR to Tile IR, in order: those that put a function into known forms, those that may plan it, and
+    /// those that carry the plan out and spread tiles over threads.
     pub const fn staging_pass_names(self) -> [&'static [&'static str]; 3] {
         match self {
             OptLevel::O0 => [&[], &[], &["layouts"]],
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
                 &["pointer-views", "unit-axes", "read-tokens", "code-sinking"],
-                &["warp-specialization", "product-chains", "multistage-pipeline"],
-                &["layouts", "product-overlap", "product-grouping", "predicated-load-sinking", "occupancy"],
+                &["warp-specialization", "multistage-pipeline"],
+                &["mask-elision", "pipelining", "layouts", "product-overlap", "product-grouping", "predicated-load-sinking", "occupancy"],
             ],
         }
     }

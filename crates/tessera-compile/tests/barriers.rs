@@ -67,7 +67,7 @@ fn keeps_meaning(mut module: Module, arch: Arch, grid: [u32; 3], data: &[Data]) 
             return Err(format!("after {name}, {why}\n{}", print_module(&module)));
         }
     }
-    let compiled = Compiled { module, grid: None, stages: Vec::new(), notes: Vec::new() };
+    let compiled = Compiled { module, grid: None, stages: Vec::new(), notes: Vec::new(), plan: None };
     let device = compile_for(&compiled, arch, OptLevel::O2).map_err(|found| found[0].message.clone())?;
     for options in schedules() {
         let mut found = data.to_vec();

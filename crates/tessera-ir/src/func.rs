@@ -13,6 +13,7 @@ use crate::dialect::{OperandKind, Row};
 use crate::entity::{Arena, entity};
 use crate::mesh::{Mesh, StatedSharding};
 use crate::op::OpKind;
+use crate::plan::Plan;
 use crate::schedule::ScheduleOp;
 use crate::types::{Shape, Type};
 
@@ -220,6 +221,8 @@ pub struct Func {
     pub mesh: Option<Mesh>,
     /// How arguments are divided over the ranks.
     pub shardings: IndexMap<Value, StatedSharding>,
+    /// How its work is spread over warps and time, from when that is chosen until it is carried out.
+    pub plan: Option<Plan>,
     /// Where it is defined.
     pub span: Span,
     /// The body; its arguments are the function's.
@@ -245,6 +248,7 @@ impl Func {
             config: IndexMap::new(),
             mesh: None,
             shardings: IndexMap::new(),
+            plan: None,
             span,
             body,
             values: Arena::new(),

@@ -33,6 +33,7 @@ mod image;
 mod launch_notes;
 mod op;
 mod pass;
+pub mod plan;
 pub mod text;
 mod types;
 pub mod uniformity;
@@ -53,6 +54,7 @@ pub use launch_notes::launch_notes;
 pub use mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 pub use op::OpKind;
 pub use pass::{Changed, Fallback, Observer, Pass, PassCx, PassFailure, PassManager, PassTime, PrintAfter, Reason};
+pub use plan::{Partition, Plan, RingPlan};
 pub use schedule::ScheduleOp;
 pub use tile::TileOp;
 pub use types::{

@@ -127,7 +127,7 @@ impl Checked<'_> {
         let device = &self.opened.device;
         let kernel = &self.made.kernel;
         let empty: Vec<String> = self.made.empty().into_iter().map(|(name, _)| name).collect();
-        let plain = CompileOptions { level: OptLevel::O0, ..self.options.clone() };
+        let plain = CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() };
         let done = self.run(kernel, self.made.copy()?, device, (&self.options, false))?;
         // What a program reads is data alone.
         if self.is_json {
@@ -195,7 +195,7 @@ impl Checked<'_> {
                 }
                 Against::Kernel(other) => {
                     // Choices and threads are the first kernel's.
-                    let own = CompileOptions { config: Default::default(), block: None, ..self.options.clone() };
+                    let own = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
                     let run = self.run(other, self.made.copy()?, device, (&own, false))?;
                     let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
                     let both: Vec<&String> = written.iter().filter(is_written).collect();

@@ -60,6 +60,12 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             }
         }
         Some(Emit::Tile) => text::print_module(&for_device(&kernel, &types, &options)?.tile),
+        Some(Emit::Plan) => {
+            let device = for_device(&kernel, &types, &options)?;
+            let none = "nothing of this kernel is planned: all warps do the same, and nothing is brought ahead of its use\n\
+                        help: `--emit report` says why";
+            device.plan.ok_or_else(|| Failure::usage(none))?
+        }
         Some(Emit::Target) => for_device(&kernel, &types, &options)?.kernel.kernel.to_string(),
         Some(Emit::Ptx) => for_device(&kernel, &types, &options)?.kernel.ptx(),
         Some(Emit::Cubin) => {

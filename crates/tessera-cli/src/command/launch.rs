@@ -243,11 +243,20 @@ pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result
         })?;
         options.config.insert(name, value);
     }
+    if let Some(path) = &optimise.plan {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+        options.plan = Some((path.clone(), text));
+    }
     Ok(options)
 }
 
 /// Options of the compiler for the library's kernels, which are block programs without choices.
 pub(crate) fn library_options(optimise: &Optimise) -> Result<CompileOptions, Failure> {
+    if let Some(path) = &optimise.plan {
+        return Err(Failure::usage(format!(
+            "`--plan {path}`: operators of the library choose their own plans\nhelp: `--plan` is for a kernel of a file"
+        )));
+    }
     match optimise.config.first() {
         Some(choice) => Err(Failure::usage(format!(
             "`--config {choice}`: operators of the library choose their own tiles\nhelp: `--config` is for a declarative or per-thread \

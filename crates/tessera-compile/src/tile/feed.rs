@@ -58,14 +58,16 @@ impl Factor {
         let mut found = Found { body: body.iter().copied().collect(), ..Found::default() };
         found.collect(func, value)?;
         let Found { ops, loads, .. } = found;
-        let tile = func.ty(value).as_tile().ok_or("a factor is no tile")?;
-        let elem = tile.elem.num().ok_or("a factor holds no numbers")?;
+        let at = func.defining_op(value).map(|op| func.ops[op].span);
+        let no = |text: &'static str| Reason::at(text, at);
+        let tile = func.ty(value).as_tile().ok_or_else(|| no("a factor is no tile"))?;
+        let elem = tile.elem.num().ok_or_else(|| no("a factor holds no numbers"))?;
         let (load, fastest) = match fastest_axis(func, value) {
             Some(found) => found,
             // Elements from everywhere lie as well one way as the other.
             None => match loads.first() {
                 Some(&load) if is_gather(func, load) => (load, 1),
-                _ => return Err("neither axis of a factor is known to have unit stride".into()),
+                _ => return Err(no("neither axis of a factor is known to have unit stride")),
             },
         };
         let contiguous = fastest == inner;
@@ -73,11 +75,12 @@ impl Factor {
         let order: [u32; 2] = if fastest == 1 { [0, 1] } else { [1, 0] };
         let plain = |order: [u32; 2]| -> Result<SharedType, Reason> {
             let line = tile.shape[order[1] as usize] * elem.bits() / 8;
-            let swizzle = slots::swizzle(line).ok_or("a line of a factor has no swizzle: 32, 64 or a multiple of 128 bytes")?;
+            let swizzle =
+                slots::swizzle(line).ok_or_else(|| no("a line of a factor has no swizzle: 32, 64 or a multiple of 128 bytes"))?;
             Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(tile.shape.clone(), elem) })
         };
         let only_looked_at = ops.iter().all(|op| *op == load || is_look(func, *op));
-        let loads: Vec<(Op, Option<SharedType>)> = loads.into_iter().map(|load| (load, brought(func, load))).collect();
+        let loads: Vec<(Op, Option<SharedType>)> = loads.into_iter().map(|load| (load, brought(func, load).ok())).collect();
         let k_major: [u32; 2] = if inner == 1 { [0, 1] } else { [1, 0] };
         let (slot, way) = match loads.first() {
             Some((_, Some(brought))) if only_looked_at && !turned => (brought.clone(), Way::Brought),
@@ -176,7 +179,7 @@ pub(super) fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span:
 }
 
 /// An operation that only changes how a tile is looked at: it drops axes of extent 1 or reorders axes.
-fn is_look(func: &Func, op: Op) -> bool {
+pub(super) fn is_look(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     match &data.kind {
         OpKind::Schedule(ScheduleOp::Permute { .. }) => true,
@@ -256,17 +259,20 @@ fn is_gather(func: &Func, op: Op) -> bool {
 }
 
 /// The buffer that the copy engine fills with a load's tile: the contiguous axis and the one other that counts.
-fn brought(func: &Func, load: Op) -> Option<SharedType> {
+pub(super) fn brought(func: &Func, load: Op) -> Result<SharedType, Reason> {
+    let at = func.ops[load].span;
+    let no = |text: &'static str| Reason::at(text, at);
     if is_gather(func, load)
         || matches!(func.ops[load].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { allow_tma: Some(false), .. }))
     {
-        return None;
+        return Err(no("a factor's load is by pointers, or may not use the copy engine"));
     }
     let shape = shape(func, func.ops[load].results[0]);
-    let fastest = slots::contiguous_axis(func, load)?;
+    let fastest = slots::contiguous_axis(func, load).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let mut others = (0..shape.len()).rev().filter(|&axis| axis != fastest);
-    let lines = others.clone().find(|&axis| shape[axis] != 1).or(others.next())?;
-    slots::brought(func, load, [lines, fastest]).ok()
+    let lines = others.clone().find(|&axis| shape[axis] != 1).or(others.next());
+    let lines = lines.ok_or_else(|| no("the copy engine brings blocks of two axes"))?;
+    slots::brought(func, load, [lines, fastest])
 }
 
 /// The load that a value comes from, and the value's axis along which the load's memory is contiguous.

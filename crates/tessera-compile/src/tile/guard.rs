@@ -13,10 +13,27 @@ use tessera_ir::attrs::{Overflow, Predicate, Signedness};
 use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, Shape, Span, Type, Value};
 use tessera_types::DType;
 
-use super::roles::is_free;
+use super::roles::{is_chain, is_free};
+
+/// Guards the loops in which a product takes what became of another one's sums, where warps have roles; true where there is one.
+pub(super) fn chains(func: &mut Func) -> bool {
+    if func.plan.as_ref().is_none_or(|plan| plan.partitions.len() < 2) {
+        return false;
+    }
+    let mut blocks: Vec<Block> = Vec::new();
+    for block in func.linked_blocks() {
+        if is_chain(func, block) {
+            blocks.push(block);
+        }
+    }
+    for &block in &blocks {
+        guard(func, block);
+    }
+    !blocks.is_empty()
+}
 
 /// Puts a test before every selection of a block that has one.
-pub(super) fn guard(func: &mut Func, body: Block) {
+fn guard(func: &mut Func, body: Block) {
     for op in func.blocks[body].ops.clone() {
         if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Select {})) && spread(func, func.ops[op].one(0)) {
             let (mask, span) = (func.ops[op].one(0), func.ops[op].span);

@@ -6,19 +6,20 @@
 //! | `unit-axes` ([`flatten`]) | products and loads with axes of extent 1 | the same without |
 //! | `read-tokens` ([`tokens`]) | tokens of reads that order nothing | nothing |
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
-//! | `warp-specialization` ([`roles`]) | a loop that is a matrix product, and one [`around`] it | warps that load and warps that multiply |
-//! | `product-chains` ([`chain`]) | a loop of two products, the second of what became of the first | the same |
-//! | `multistage-pipeline` ([`stages`]) | loops of one product | all warps copy ahead of what they multiply |
+//! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
+//! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
+//! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
+//! | `pipelining` ([`roles`], [`stages`]) | a plan | roles, rings, copies, barriers |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first four put a function into the forms that the next three know; of those the first that takes the function makes it `staged`: its
-//! roles, rings and copies are there, its tiles have no layouts yet. [`factor`], [`slots`] and [`queue`] have what they build from; [`guard`]
-//! leaves masks out of the rounds that do not need them; [`outer`] and [`spread`] say how factors lie that threads multiply by
-//! themselves. Between the two groups [`strips`] may cut tiles that are too large for what a block has.
+//! The first four put a function into the forms that the next know. Of the two that plan, the first that can gives the function its plan
+//! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
+//! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from; [`outer`] and [`spread`]
+//! say how factors lie that threads multiply by themselves. Before the plan [`strips`] may cut tiles that are too large for what a block has.
 //!
 //! `layouts` works in four steps. [`threads`] chooses how many warps a block has, where nothing has. [`anchors`] states layouts that an
 //! operation asks for by itself: memory accesses by what is contiguous, matrix products by their instruction's fragments. [`infer`] carries
@@ -32,16 +33,12 @@
 mod abreast;
 mod anchors;
 mod apart;
-mod around;
 mod blocks;
-mod chain;
-mod factor;
 mod feed;
 mod flatten;
 mod guard;
 mod infer;
 mod late;
-mod makers;
 mod order;
 mod outer;
 mod overlap;
@@ -60,7 +57,7 @@ mod threads;
 mod tokens;
 mod turned;
 
-use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Reason, TileOp, Type, Value};
+use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Plan, Reason, TileOp, Type, Value};
 
 pub use anchors::Units;
 pub use remark::{Remark, Remarks};
@@ -92,20 +89,26 @@ pub(crate) const CODE_SINKING: Pass = Pass {
 
 pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
     name: "warp-specialization",
-    doc: "Splits a loop that is a matrix product of warpgroups into warps that load and warps that multiply.",
-    run: |func, cx| stage(func, cx, WARP_SPECIALIZATION.name, roles::separate),
-};
-
-pub(crate) const PRODUCT_CHAINS: Pass = Pass {
-    name: "product-chains",
-    doc: "Does that with a loop of two products, of which the second takes what became of the first.",
-    run: |func, cx| stage(func, cx, PRODUCT_CHAINS.name, chain::separate),
+    doc: "Plans warps that bring what the products of warpgroups multiply, and warps that multiply.",
+    run: |func, cx| plan(func, cx, WARP_SPECIALIZATION.name, roles::propose),
 };
 
 pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {
     name: "multistage-pipeline",
-    doc: "Has all warps copy the factors of a loop's product some rounds ahead.",
-    run: |func, cx| stage(func, cx, MULTISTAGE_PIPELINE.name, stages::pipeline),
+    doc: "Plans that all warps copy what the loops of products load some rounds ahead.",
+    run: |func, cx| plan(func, cx, MULTISTAGE_PIPELINE.name, stages::propose),
+};
+
+pub(crate) const MASK_ELISION: Pass = Pass {
+    name: "mask-elision",
+    doc: "Leaves masks out of the rounds of chained products that do not need them.",
+    run: |func, _| of_blocks(func, |func| Changed(guard::chains(func))),
+};
+
+pub(crate) const PIPELINING: Pass = Pass {
+    name: "pipelining",
+    doc: "Carries the plan out: makes its roles, rings, copies and barriers.",
+    run: carry_out,
 };
 
 pub(crate) const LAYOUTS: Pass = Pass {
@@ -151,15 +154,15 @@ fn of_threads(func: &mut Func, change: impl FnOnce(&mut Func) -> Changed) -> Cha
     if func.level == Level::Tile { change(func) } else { Changed(false) }
 }
 
-/// Stages a block program, or says why not.
-fn stage(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, recipe: fn(&mut Func, &Units) -> Result<(), Reason>) -> Changed {
-    if func.level != Level::Schedule {
+/// Plans a block program that nothing has planned, or says why not.
+fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Units) -> Result<Plan, Reason>) -> Changed {
+    if func.level != Level::Schedule || func.plan.is_some() {
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(pass, func) else { return Changed(false) };
-    match recipe(func, &Units::of(func, arch)) {
-        Ok(()) => {
-            func.level = Level::Staged;
+    match propose(func, &Units::of(func, arch)) {
+        Ok(plan) => {
+            func.plan = Some(plan);
             Changed(true)
         }
         Err(reason) => {
@@ -167,6 +170,28 @@ fn stage(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, recipe: fn(&mut Func,
             Changed(false)
         }
     }
+}
+
+/// Carries a function's plan out; one that cannot be is an error of whoever wrote it.
+fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
+    if func.level != Level::Schedule || func.plan.is_none() {
+        return Changed(false);
+    }
+    let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
+    let Some(plan) = func.plan.take() else { return Changed(false) };
+    let units = Units::of(func, arch);
+    let done = match plan.partitions.len() {
+        1 => stages::carry_out(func, &units, &plan),
+        _ => roles::carry_out(func, &units, &plan),
+    };
+    match done {
+        Ok(()) => func.level = Level::Staged,
+        Err(reason) => {
+            let message = format!("the plan cannot be carried out: {}", reason.text);
+            cx.diagnostics.push(Diagnostic::error("plan", reason.span.unwrap_or(plan.span), message));
+        }
+    }
+    Changed(true)
 }
 
 fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {

@@ -12,7 +12,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, ScheduleOp, Value};
 
-use super::chain::is_product;
+use super::roles::is_product;
 use super::queue::copied;
 
 /// Moves operations into the regions that use them, in every block.

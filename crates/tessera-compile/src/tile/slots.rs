@@ -19,8 +19,11 @@ use tessera_ir::Reason;
 /// The most slots that were found useful.
 const MOST: u32 = 6;
 
+/// The most slots that a ring may have.
+pub(super) const MOST_SLOTS: u32 = 16;
+
 /// Bytes of shared memory for barriers and for aligning buffers.
-const FRAME: u32 = 1 << 10;
+pub(super) const FRAME: u32 = 1 << 10;
 
 /// Dimensions that a map of the copy engine has at most.
 const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;

@@ -25,7 +25,8 @@
 //! threads do by themselves all read slots, and a thread can hold all their sums. A function may have several such loops. A loop without a product is left alone: other blocks of the multiprocessor work while it waits.
 
 use rustc_hash::FxHashSet;
-use tessera_ir::{Block, Func, Op, OpKind, Reason, ScheduleOp, SharedType, Value};
+use tessera_ir::attrs::RingProducer;
+use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Value};
 use tessera_types::{Arch, DType};
 
 use super::anchors::{Units, instruction};
@@ -71,37 +72,87 @@ struct Direct {
     factors: [usize; 2],
 }
 
-/// Pipelines every loop of the function that fits.
-pub(super) fn pipeline(func: &mut Func, units: &Units) -> Result<(), Reason> {
+/// The plan in which every loop that fits is pipelined.
+pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
     let arch = Some(units.arch).filter(|arch| arch.has_cp_async()).ok_or("the target has no asynchronous copies")?;
     let loops = innermost(func);
     let warps = warps(func, units, &loops);
     let mut candidates = Vec::new();
     let mut refusal = Reason::from("no counted loop holds a product");
-    for &(block, looped) in &loops {
-        match find(func, units, block, looped, u64::from(warps)) {
+    for &place in &loops {
+        match find(func, units, place, (u64::from(warps), None)) {
             Ok(candidate) => candidates.push(candidate),
             Err(Some(reason)) => refusal = reason,
             Err(None) => {}
         }
     }
-    if candidates.is_empty() {
-        return Err(refusal);
-    }
-    let mut rooms = Vec::new();
+    let Some(first) = candidates.first() else { return Err(refusal) };
+    let span = func.ops[first.looped].span;
+    let all = Partition { name: "all".to_string(), warps, registers: None, span };
+    let mut plan = Plan { partitions: vec![all], rings: Vec::new(), resident: None, span };
+    let mut resident = u32::MAX;
     for candidate in &candidates {
-        let room = room(func, candidate, arch, units, warps, candidates.len() as u64);
-        let at = func.ops[candidate.looped].span;
-        rooms.push(room.ok_or_else(|| Reason::at("two slots do not fit into shared memory", at))?);
+        let span = func.ops[candidate.looped].span;
+        let (slots, blocks) = room(func, candidate, arch, units, warps, candidates.len() as u64)
+            .ok_or_else(|| Reason::at("two slots do not fit into shared memory", span))?;
+        let fill = candidate.copies.iter().map(|copy| func.ops[copy.load].results[0]).collect();
+        plan.rings.push(RingPlan { from: 0, to: 0, by: RingProducer::CopyAsync, slots, fills: vec![fill], span });
+        resident = resident.min(blocks);
     }
-    for (candidate, &(stages, _)) in candidates.iter().zip(&rooms) {
-        build::build(func, candidate, stages);
+    plan.resident = Some(resident).filter(|&blocks| blocks > 1);
+    Ok(plan)
+}
+
+/// Carries a plan of one partition out.
+///
+/// # Errors
+/// What cannot be done; the function is as it was.
+pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(), Reason> {
+    let arch = Some(units.arch).filter(|arch| arch.has_cp_async()).ok_or("the target has no asynchronous copies")?;
+    let [all] = &plan.partitions[..] else { return Err(Reason::at("a plan without roles has one partition", plan.span)) };
+    if all.warps == 0 || !all.warps.is_power_of_two() || all.warps * Arch::WARP > arch.limits().threads_per_block {
+        return Err(Reason::at(format!("a block has 1, 2, 4, ... warps of all its threads, not {}", all.warps), all.span));
+    }
+    if all.registers.is_some() {
+        return Err(Reason::at("one partition has nobody to move registers from", all.span));
+    }
+    let loops = innermost(func);
+    let mut candidates = Vec::new();
+    for ring in &plan.rings {
+        let no = |text: &'static str| Reason::at(text, ring.span);
+        let ([fill], RingProducer::CopyAsync) = (&ring.fills[..], ring.by) else {
+            return Err(no("all warps fill a ring by `copy_async`, in one loop"));
+        };
+        if !(2..=slots::MOST_SLOTS).contains(&ring.slots) {
+            return Err(no("a ring by `copy_async` has 2 to 16 slots: one is read while others are filled"));
+        }
+        let loads: Vec<Op> = fill.iter().filter_map(|&value| func.defining_op(value)).collect();
+        let holds = |&&(_, looped): &&(Block, Op)| {
+            let ops = &func.blocks[func.ops[looped].regions[0]].ops;
+            loads.len() == fill.len() && loads.iter().all(|load| ops.contains(load))
+        };
+        let &place = loops.iter().find(holds).ok_or_else(|| no("what a ring holds is loaded in one counted loop without loops inside"))?;
+        if candidates.iter().any(|(other, _): &(Candidate, u32)| other.looped == place.1) {
+            return Err(no("a loop has one ring by `copy_async`"));
+        }
+        let candidate = find(func, units, place, (u64::from(all.warps), Some(&loads)))
+            .map_err(|reason| reason.unwrap_or_else(|| no("the loop holds no product")))?;
+        candidates.push((candidate, ring.slots));
+    }
+    let bytes = |(candidate, slots): &(Candidate, u32)| {
+        u64::from(*slots) * candidate.copies.iter().map(|copy| copy.slot.bytes()).sum::<u64>()
+    };
+    let (rings, room) = (candidates.iter().map(bytes).sum::<u64>(), u64::from(units.shared));
+    if rings > room {
+        return Err(Reason::at(format!("the rings take {rings} bytes of shared memory, a block has {room}"), plan.span));
+    }
+    for (candidate, slots) in &candidates {
+        build::build(func, candidate, *slots);
     }
     order::by_groups(func);
-    func.hints.num_warps = Some(warps);
-    func.hints.num_stages = rooms.first().map(|&(stages, _)| stages);
-    let resident = rooms.iter().map(|&(_, blocks)| blocks).min();
-    func.hints.occupancy = func.hints.occupancy.or(resident.filter(|&blocks| blocks > 1));
+    func.hints.num_warps = Some(all.warps);
+    func.hints.num_stages = plan.rings.first().map(|ring| ring.slots);
+    func.hints.occupancy = func.hints.occupancy.or(plan.resident);
     Ok(())
 }
 
@@ -162,8 +213,13 @@ fn products_of(func: &Func, looped: Op) -> Vec<Op> {
     func.blocks[func.ops[looped].regions[0]].ops.iter().copied().filter(is_product).collect()
 }
 
-/// The loop's parts; no reason where it holds no product.
-fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Result<Candidate, Option<Reason>> {
+/// The loop's parts, where `wanted` loads are copied, or all that can be; no reason where it holds no product.
+fn find(
+    func: &Func,
+    units: &Units,
+    (block, looped): (Block, Op),
+    (warps, wanted): (u64, Option<&[Op]>),
+) -> Result<Candidate, Option<Reason>> {
     let body = func.ops[looped].regions[0];
     let ops = &func.blocks[body].ops;
     let products = products_of(func, looped);
@@ -174,7 +230,7 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
     let mut loaded: Vec<Op> = Vec::new();
     // The first thing in the way is told.
     let mut refusal: Option<Reason> = None;
-    for load in loads {
+    for load in loads.filter(|load| wanted.is_none_or(|wanted| wanted.contains(load))) {
         match copyable(func, body, load) {
             Ok(behind) => {
                 scalars.extend(behind);
@@ -215,7 +271,8 @@ fn find(func: &Func, units: &Units, block: Block, looped: Op, warps: u64) -> Res
             }
         }
     }
-    if candidate.copies.is_empty() {
+    // What a plan asks for is done whole or not at all.
+    if candidate.copies.is_empty() || wanted.is_some_and(|wanted| wanted.len() != candidate.copies.len()) {
         return Err(refusal.or_else(|| Some(Reason::at("the product's loop loads nothing", func.ops[first].span))));
     }
     Ok(candidate)

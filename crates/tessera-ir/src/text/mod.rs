@@ -2,8 +2,9 @@
 
 pub mod cursor;
 mod parse;
+mod plan;
 mod print;
 
 pub use crate::constant::element as parse_element;
-pub use parse::{Form, parse_module, parse_type, parse_with};
-pub use print::{print_func, print_module};
+pub use parse::{Form, parse_module, parse_plan, parse_type, parse_with};
+pub use print::{print_func, print_module, print_plan};

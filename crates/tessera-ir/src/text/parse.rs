@@ -14,7 +14,9 @@ use crate::dialect::{OperandKind, Results, Row};
 use crate::func::{Block, Func, Global, Level, Module, Value};
 use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 use crate::op::{AttrTexts, OpKind};
+use crate::plan::Plan;
 use crate::text::cursor::{Cursor, Parsed};
+use crate::text::{plan, print};
 use crate::types::{
     Axis, DistributedType, Elem, Extent, Padding, RingType, SharedType, Swizzle, TensorType, TensorViewType, TileType,
     TileViewType, Type, ViewKind,
@@ -316,8 +318,36 @@ fn item(cursor: &mut Cursor<'_>, source: SourceId, module: &mut Module, forms: &
     parser.block_args(body)?;
     parser.header()?;
     parser.ops(body)?;
+    parser.plan()?;
     module.funcs.push(func);
     Ok(())
+}
+
+/// Reads a plan for a function that stands elsewhere: `source` is the place of the text.
+///
+/// # Errors
+/// What is no plan, one for another function, and names that the function's text does not have.
+pub fn parse_plan(source: SourceId, text: &str, func: &Func) -> Parsed<Plan> {
+    let names = print::names(func);
+    let mut cursor = Cursor::new(source, text);
+    if !cursor.eat_word("plan") {
+        return Err(cursor.unexpected("`plan @function { ... }`"));
+    }
+    let mut ahead = cursor.clone();
+    let (start, of) = (ahead.offset(), ahead.sigil('@')?);
+    same_function(of, &func.name, ahead.span_from(start))?;
+    let (_, plan) = plan::parse(&mut cursor, |name| names.get(name).copied())?;
+    if !cursor.at_end() {
+        return Err(cursor.unexpected("the end of the plan"));
+    }
+    Ok(plan)
+}
+
+fn same_function(plan: &str, func: &str, span: Span) -> Parsed<()> {
+    if plan == func {
+        return Ok(());
+    }
+    Err(Box::new(Diagnostic::error("plan", span, format!("this is a plan for `{plan}`, the function is `{func}`"))))
 }
 
 struct FuncParser<'c, 'a> {
@@ -437,6 +467,17 @@ impl<'a> FuncParser<'_, 'a> {
             Box::new(Diagnostic::error("ir-sharding", span, message).help(help))
         })?;
         self.func.shardings.insert(arg, StatedSharding { sharding, span });
+        Ok(())
+    }
+
+    /// The function's plan, where one stands behind it.
+    fn plan(&mut self) -> Parsed<()> {
+        if self.cursor.eat_word("plan") {
+            let start = self.cursor.offset();
+            let (of, plan) = plan::parse(self.cursor, |name| self.names.get(name).copied())?;
+            same_function(of, &self.func.name, self.cursor.span_from(start))?;
+            self.func.plan = Some(plan);
+        }
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use tessera_layout::Distribution;
 use crate::abi::{AbiParam, IndexType, ParamKind};
 use crate::dialect::OperandKind;
 use crate::func::{Block, Func, Module, Op, Value};
+use crate::text::plan;
 use crate::types::{Body, Extent, Type, elem_name};
 
 /// The whole module.
@@ -34,12 +35,26 @@ pub fn print_module(module: &Module) -> String {
     out
 }
 
-/// One function.
+/// One function, and its plan.
 pub fn print_func(func: &Func) -> String {
-    let mut printer =
-        Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), layouts: layouts(func), out: String::new() };
-    printer.func();
+    let mut printer = Printer::of(func);
+    if let Some(plan) = &func.plan {
+        printer.out.push('\n');
+        printer.out.push_str(&plan::print(plan, &func.name, |value| printer.names.get(&value).map_or("%?", String::as_str)));
+    }
     printer.out
+}
+
+/// The function's plan, if it has one.
+pub fn print_plan(func: &Func) -> Option<String> {
+    let printer = Printer::of(func);
+    let plan = func.plan.as_ref()?;
+    Some(plan::print(plan, &func.name, |value| printer.used(value)))
+}
+
+/// What the values of a function are called in its text, without `%`.
+pub(super) fn names(func: &Func) -> FxHashMap<String, Value> {
+    Printer::of(func).names.into_iter().map(|(value, name)| (name[1..].to_string(), value)).collect()
 }
 
 struct Printer<'f> {
@@ -65,7 +80,15 @@ fn layouts(func: &Func) -> IndexSet<String> {
     found
 }
 
-impl Printer<'_> {
+impl<'f> Printer<'f> {
+    /// The printer behind the function's text.
+    fn of(func: &'f Func) -> Printer<'f> {
+        let mut printer =
+            Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), layouts: layouts(func), out: String::new() };
+        printer.func();
+        printer
+    }
+
     fn func(&mut self) {
         let func = self.func;
         let _ = write!(self.out, "{} @{}", func.level.word(), func.name);

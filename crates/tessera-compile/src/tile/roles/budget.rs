@@ -1,0 +1,148 @@
+//! What the partitions need: registers of the threads that compute, and the shared memory that the rest of their work borrows.
+
+use tessera_ir::{Block, Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_types::Arch;
+
+use super::shape::{is_coarse, signs};
+use super::supply::Supply;
+use crate::tile::feed::Way;
+use crate::tile::relation::Relation;
+
+/// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
+pub(super) const WORKING: [u32; 2] = [40, 64];
+/// Registers a thread that multiplies while others of its block turn one factor, and where they do more.
+const MOST: [u32; 2] = [216, 208];
+/// Bytes of shared memory that small operations between chained products may borrow.
+const SCRATCH: u32 = 4 << 10;
+
+/// The products of a function, as far as registers and shared memory care.
+pub(super) struct Load<'f> {
+    pub(super) func: &'f Func,
+    pub(super) products: &'f [Op],
+    /// Warps that multiply.
+    pub(super) warps: u32,
+}
+
+impl Load<'_> {
+    fn elements(&self, value: Value) -> u32 {
+        self.func.ty(value).as_tile().map_or(0, |tile| tile.len() as u32) / (Arch::WARP * self.warps)
+    }
+
+    /// Whether sums of the tensor cores are added up beside them.
+    pub(super) fn promotes(&self) -> bool {
+        let coarse = |op: Op| matches!(self.func.ty(self.func.ops[op].one(1)).num(), Some(dtype) if is_coarse(dtype));
+        self.products.iter().any(|&product| coarse(product) && !signs(&self.func.ops[product].kind).0)
+    }
+
+    /// The accumulators, what else the loops of products carry (`carried`), and the sums beside them, in elements a thread.
+    pub(super) fn sums(&self, carried: &[Value]) -> u32 {
+        let of = |&product: &Op| self.elements(self.func.ops[product].result());
+        let accumulator = |arg: &&Value| self.products.iter().any(|&product| self.func.ops[product].one(2) == **arg);
+        let others: u32 = carried.iter().filter(|arg| !accumulator(arg)).map(|&arg| self.elements(arg)).sum();
+        let beside = if self.promotes() { self.products.iter().map(of).max().unwrap_or(0).min(64) } else { 0 };
+        self.products.iter().map(of).sum::<u32>() + others + beside
+    }
+}
+
+/// Registers of the threads that copy and of those that compute, where they are moved at all. A warpgroup that fills rings alone keeps few;
+/// threads that make factors (`ways`) share with those that multiply, who have `sums` to hold.
+pub(super) fn registers(arch: Arch, (copy, compute): (u32, u32), ways: &[Way], sums: u32, promotes: bool) -> Option<[u32; 2]> {
+    let all = copy + compute;
+    if copy != 4 || compute < 8 {
+        return None;
+    }
+    // Registers are moved among those that the block starts with, the same number a thread.
+    let given = arch.registers_at_launch(all * Arch::WARP);
+    if ways.is_empty() {
+        let few = if compute == 8 { 40 } else { 32 };
+        return Some([few, (given * all - few * copy) / compute / 8 * 8]);
+    }
+    let computes = ways.iter().any(|way| matches!(way, Way::Computed { .. }));
+    let most = MOST[usize::from(ways.len() > 1 || promotes)];
+    let working = WORKING[usize::from(!computes)];
+    let many = (sums + working).next_multiple_of(8).clamp(given, most);
+    let few = (given * all - many * compute) / copy / 8 * 8;
+    Some([few.min(arch.limits().registers_moved.1), many])
+}
+
+/// Bytes of shared memory that the computing partition's other operations borrow.
+pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
+    let products: Vec<Op> = supply.products.iter().map(|product| product.op).collect();
+    if supply.is_chained() {
+        return SCRATCH + if stores_along_lines(func) { 0 } else { 2 * widest(func, &products) + 16 * rows(func, &products) };
+    }
+    let homes = supply.products.iter().filter_map(|product| supply.places.block(product.op)).filter_map(|block| supply.places.holder(block));
+    let homes: Vec<Op> = homes.collect();
+    let around = homes.first().and_then(|&looped| supply.places.block(looped)).unwrap_or(func.body);
+    epilogue(func, &products, &homes, &func.blocks[around].ops)
+}
+
+/// Elements of the largest result that is stored: that of a product whose result no other product takes.
+fn widest(func: &Func, products: &[Op]) -> u32 {
+    products.last().map_or(0, |&product| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32))
+}
+
+fn rows(func: &Func, products: &[Op]) -> u32 {
+    products.first().map_or(0, |&product| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.shape[0]))
+}
+
+/// Every store's lines lie as the last axis of its tile, which a warpgroup's sums fill by whole sectors: they need not go through shared
+/// memory on their way out.
+fn stores_along_lines(func: &Func) -> bool {
+    func.linked_ops().into_iter().all(|op| match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::StoreViewTko { .. }) => func.ops[op].operands.iter().all(|&value| match func.ty(value) {
+            Type::TileView(view) => {
+                let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
+                last == Some(&Extent::Static(1))
+            }
+            _ => true,
+        }),
+        _ => true,
+    })
+}
+
+/// Bytes of shared memory that the operations behind the loops borrow. Fragments of 32-bit elements fill whole sectors of memory, so
+/// such a result is stored as it lies; others go through shared memory once.
+fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
+    let length = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
+    let out = products.iter().map(length).max().unwrap_or(0);
+    let borrowed = |&op: &Op| {
+        let data = &func.ops[op];
+        match (&data.kind, Relation::of(func, op)) {
+            (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
+                let view = data.operands.iter().find_map(|&value| match func.ty(value) {
+                    Type::TileView(view) => Some(view),
+                    _ => None,
+                });
+                let in_lines = view.is_some_and(|view| {
+                    let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
+                    last == Some(&Extent::Static(1)) && view.tensor.elem.bits() >= 32
+                });
+                if in_lines { 0 } else { 2 * out }
+            }
+            (OpKind::Schedule(ScheduleOp::If {}), _) => {
+                let inside = |&region: &Block| epilogue(func, products, loops, &func.blocks[region].ops);
+                data.regions.iter().map(inside).max().unwrap_or(0)
+            }
+            (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,
+            (OpKind::Schedule(ScheduleOp::Reshape {} | ScheduleOp::LoadViewTko { .. } | ScheduleOp::Yield {}), _) => 0,
+            _ if loops.contains(&op) => 0,
+            _ => 2 * out,
+        }
+    };
+    ops.iter().map(borrowed).max().unwrap_or(0)
+}
+
+
+/// Elements a thread that multiplies holds while the products of one loop are done: of loops, the one with most.
+pub(super) fn sums_of(func: &Func, supply: &Supply) -> u32 {
+    let mut most = 0;
+    for product in &supply.products {
+        let Some(block) = supply.places.block(product.op) else { continue };
+        let own: Vec<Op> =
+            supply.products.iter().map(|other| other.op).filter(|&other| supply.places.block(other) == Some(block)).collect();
+        let carried = func.blocks[block].args.get(1..).unwrap_or_default();
+        most = most.max(Load { func, products: &own, warps: supply.compute.warps }.sums(carried));
+    }
+    most
+}

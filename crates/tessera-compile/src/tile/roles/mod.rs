@@ -1,0 +1,149 @@
+//! Plans of two partitions: one fills rings, by the copy engine and by its own threads; the other one computes.
+//!
+//! ```text
+//! %ring = tile.ring [%lhs, %rhs] {stages=4, producer=tma, ...}
+//! tile.role {first_warp=0, warps=4} { for ... { acquire; tma_load; tma_load; commit } }
+//! tile.role {first_warp=4, warps=8} { for ... { wait; mma_shared; release }  ... the rest ... }
+//! ```
+//!
+//! [`propose`](propose::propose) says what a function's products ask for; [`supply`] checks a plan, whoever wrote it; [`feeder`], with
+//! [`makers`], and [`reader`] are what the partitions do. What all need (sizes, views, block numbers: what is [`known`]) is computed before
+//! the partitions.
+
+mod budget;
+mod feeder;
+mod known;
+mod makers;
+mod propose;
+mod reader;
+mod shape;
+mod supply;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::attrs::{MemoryOrder, RingProducer};
+use tessera_ir::{Func, Op, OpData, OpKind, Plan, Reason, ScheduleOp, TileOp, Type, Value};
+
+use self::feeder::{Feeder, Rings};
+use self::reader::Reader;
+use self::supply::{Job, Supply};
+use super::anchors::Units;
+use super::feed::Factor;
+use super::queue::{Queue, role};
+use super::relation::has_layout;
+use super::{apart, order};
+use crate::passes::drop_dead;
+
+pub(super) use self::propose::{is_chain, propose};
+pub(super) use self::shape::{is_coarse, is_product, signs};
+
+/// Named barriers of a block that partitions do not have as their own ("bar", PTX ISA): the last ones, since partitions take theirs from the
+/// first on.
+const BARRIERS: [u32; 2] = [15, 14];
+
+/// Pure, at most an error for some inputs, or a scalar of memory that nobody writes: any partition may do it, at any time.
+pub(super) fn is_free(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    matches!(data.row().effects, tessera_ir::Effects::Pure | tessera_ir::Effects::MayTrap) || reads_constant(func, data)
+}
+
+/// A load of a scalar that is ordered with no write.
+fn reads_constant(func: &Func, data: &OpData) -> bool {
+    let token = match &data.kind {
+        OpKind::Schedule(ScheduleOp::LoadViewTko { order: MemoryOrder::Weak, .. }) => data.optional(2),
+        OpKind::Schedule(ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. }) => data.optional(3),
+        _ => return false,
+    };
+    let ordered = || func.linked_ops().into_iter().any(|op| func.ops[op].used().any(|used| used == data.results[1]));
+    token.is_none() && func.ty(data.results[0]).is_scalar() && !ordered()
+}
+
+/// Carries a plan out.
+///
+/// # Errors
+/// What cannot be done; the function is as it was.
+pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(), Reason> {
+    let supply = Supply::of(func, units, plan)?;
+    let before = before_partitions(func, &supply);
+    let mut shared: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| before.contains(op)).collect();
+    let span = supply.at(func);
+    let rings = make_rings(func, &supply, &mut shared);
+    let before_turn = make_buffers(func, &supply, &mut shared);
+    let [barrier, other] = BARRIERS;
+    let feed = Feeder { supply: &supply, rings: &rings, before_turn: &before_turn, barrier }.work(func);
+    Reader { supply: &supply, rings: &rings, barrier: other }.rewrite(func);
+    let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();
+    let last = rest.pop();
+    let mut parts = [feed, rest];
+    if supply.compute.registers.is_some_and(|most| budget::sums_of(func, &supply) + budget::WORKING[0] > most) {
+        apart::repeat(func, &mut shared, &mut parts);
+    }
+    let [feed, rest] = parts;
+    let (copy, compute) = (&supply.copy, &supply.compute);
+    let feeding = role(func, (0, copy.warps), copy.registers, feed, span);
+    let computing = role(func, (copy.warps, compute.warps), compute.registers, rest, span);
+    shared.extend([feeding, computing].into_iter().chain(last));
+    func.blocks[func.body].ops = shared;
+    drop_dead(func);
+    func.hints.num_warps = Some(copy.warps + compute.warps);
+    func.hints.num_stages = supply.rings.iter().filter(|ring| ring.job != Job::Kept).map(|ring| ring.stages).max();
+    // Registers are shared out for one block a multiprocessor.
+    func.hints.occupancy = None;
+    if !supply.is_chained() {
+        order::by_groups(func);
+    }
+    Ok(())
+}
+
+/// The operations that stay before the partitions: scalars and views that any of them may need.
+fn before_partitions(func: &Func, supply: &Supply) -> FxHashSet<Op> {
+    let known = |op: &Op| {
+        let data = &func.ops[*op];
+        let results = data.results.iter().all(|&result| supply.known.holds(result) && !has_layout(func, result));
+        data.regions.is_empty() && is_free(func, *op) && results && data.operands.iter().all(|&value| supply.known.holds(value))
+    };
+    func.blocks[func.body].ops.iter().copied().filter(known).collect()
+}
+
+/// The rings of a plan; where threads make factors, the rings that are filled with them share their cursor.
+fn make_rings(func: &mut Func, supply: &Supply, shared: &mut Vec<Op>) -> Rings {
+    let span = supply.at(func);
+    let mut rings = Rings { queues: Vec::new(), cursors: Vec::new(), starts: Vec::new() };
+    for ring in &supply.rings {
+        let producer = match ring.job {
+            Job::Direct | Job::Raw => RingProducer::Tma,
+            Job::Made => RingProducer::Threads,
+            Job::Kept => {
+                rings.queues.push(None);
+                rings.cursors.push(usize::MAX);
+                continue;
+            }
+        };
+        let queue = Queue::new(func, &ring.slots, (ring.stages, producer), span, shared);
+        rings.cursors.push(rings.starts.len());
+        rings.starts.push(queue.start);
+        rings.queues.push(Some(queue));
+    }
+    for site in &supply.sites {
+        if supply.rings[site.ring].job == Job::Direct
+            && let Some(made) = supply.made_at(site.block)
+        {
+            rings.cursors[site.ring] = rings.cursors[supply.sites[made].ring];
+        }
+    }
+    rings
+}
+
+/// Buffers for factors before they are turned, by site.
+fn make_buffers(func: &mut Func, supply: &Supply, shared: &mut Vec<Op>) -> FxHashMap<usize, Vec<Value>> {
+    let span = supply.at(func);
+    let mut found: FxHashMap<usize, Vec<Value>> = FxHashMap::default();
+    for (number, site) in supply.sites.iter().enumerate() {
+        for ty in site.factors.iter().filter_map(Factor::before_turn) {
+            let ty = Type::Shared(Box::new(ty));
+            let alloc = func.make_op(TileOp::AllocShared { align: 1024, offset: None }.into(), &[], [ty], [], span);
+            shared.push(alloc);
+            found.entry(number).or_default().push(func.ops[alloc].result());
+        }
+    }
+    found
+}

@@ -1,0 +1,60 @@
+//! The plan of a function: which warps do what, and how what they load gets to them.
+//!
+//! ```text
+//! plan @gemm {
+//!   partition copy {warps=4, registers=40}
+//!   partition compute {warps=8, registers=232}
+//!   ring copy -> compute {by=tma, slots=4} [%a, %b]
+//! }
+//! ```
+//!
+//! A plan stands behind its function and names values of it. It is chosen by passes or written by hand, and carried out by one
+//! pass (`pipelining`), which makes roles, rings, copies and barriers of it; what it does not name stays as the function has it.
+//! A plan changes no result: what it asks for and cannot be done is refused.
+
+use crate::attrs::RingProducer;
+use crate::diag::Span;
+use crate::func::Value;
+
+/// How the work of one function is spread over warps and over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Who works. One partition is all warps, doing the same; of several, the first fills rings.
+    pub partitions: Vec<Partition>,
+    /// What is brought ahead of its use.
+    pub rings: Vec<RingPlan>,
+    /// Blocks that shall be resident on a multiprocessor at once, where the plan says so.
+    pub resident: Option<u32>,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// Warps with one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its name in the plan.
+    pub name: String,
+    /// How many warps.
+    pub warps: u32,
+    /// Registers of each of their threads, where they are moved between partitions (`setmaxnreg`).
+    pub registers: Option<u32>,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// A ring of slots in shared memory: values that one partition puts there some rounds before another one uses them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingPlan {
+    /// The partition that fills slots, by position.
+    pub from: usize,
+    /// The partition that uses them.
+    pub to: usize,
+    /// What brings the values.
+    pub by: RingProducer,
+    /// How many slots.
+    pub slots: u32,
+    /// What a slot holds. Each entry is one place in the program that fills a slot in each of its rounds; places have equal types.
+    pub fills: Vec<Vec<Value>>,
+    /// Where it is written.
+    pub span: Span,
+}
