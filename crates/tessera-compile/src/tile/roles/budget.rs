@@ -34,11 +34,17 @@ impl Load<'_> {
         self.products.iter().any(|&product| coarse(product) && !signs(&self.func.ops[product].kind).0)
     }
 
-    /// The accumulators, what else the loops of products carry (`carried`), and the sums beside them, in elements a thread.
-    pub(super) fn sums(&self, carried: &[Value]) -> u32 {
-        let of = |&product: &Op| self.elements(self.func.ops[product].result());
-        let accumulator = |arg: &&Value| self.products.iter().any(|&product| self.func.ops[product].one(2) == **arg);
-        let others: u32 = carried.iter().filter(|arg| !accumulator(arg)).map(|&arg| self.elements(arg)).sum();
+    /// The accumulators, what else the loop with this body carries, and the sums beside them, in elements a thread.
+    pub(super) fn sums(&self, body: Block) -> u32 {
+        let func = self.func;
+        let of = |&product: &Op| self.elements(func.ops[product].result());
+        let (carried, last) = (func.blocks[body].args.get(1..).unwrap_or_default(), func.blocks[body].ops.last());
+        let handed = last.map_or(&[][..], |&last| &func.ops[last].operands[..]);
+        // A sum that is rescaled on its way is the same one.
+        let accumulator = |(arg, next): &(&Value, &Value)| {
+            self.products.iter().any(|&product| func.ops[product].one(2) == **arg || func.ops[product].result() == **next)
+        };
+        let others: u32 = carried.iter().zip(handed).filter(|pair| !accumulator(pair)).map(|(&arg, _)| self.elements(arg)).sum();
         let beside = if self.promotes() { self.products.iter().map(of).max().unwrap_or(0).min(64) } else { 0 };
         self.products.iter().map(of).sum::<u32>() + others + beside
     }
@@ -141,8 +147,7 @@ pub(super) fn sums_of(func: &Func, supply: &Supply) -> u32 {
         let Some(block) = supply.places.block(product.op) else { continue };
         let own: Vec<Op> =
             supply.products.iter().map(|other| other.op).filter(|&other| supply.places.block(other) == Some(block)).collect();
-        let carried = func.blocks[block].args.get(1..).unwrap_or_default();
-        most = most.max(Load { func, products: &own, warps: supply.compute.warps }.sums(carried));
+        most = most.max(Load { func, products: &own, warps: supply.compute.warps }.sums(block));
     }
     most
 }

@@ -47,7 +47,9 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
     }
     let places = Places::of(func);
     let products: Vec<Op> = func.linked_ops().into_iter().filter(|&op| is_product(func, op)).collect();
-    let &first = products.first().ok_or("there is no product")?;
+    if products.is_empty() {
+        return Err("there is no product".into());
+    }
     let mut rows = None;
     for &product in &products {
         let m = fits(func, product)?;
@@ -169,13 +171,9 @@ fn reaches(func: &Func, ops: &[Op], from: Value, to: Value) -> bool {
 /// Who works, with how many registers.
 fn partitions(func: &Func, arch: Arch, loops: &[Loop], (products, warps): (&[Op], u32), plan: &mut Plan) -> Result<(), Reason> {
     let load = Load { func, products, warps };
-    let carried: Vec<Value> =
-        loops.iter().flat_map(|own| func.blocks[func.ops[own.looped].regions[0]].args[1..].iter().copied()).collect();
+    let carried: usize = loops.iter().map(|own| func.blocks[func.ops[own.looped].regions[0]].args.len() - 1).sum();
     // Loops one behind the other hold their accumulators one after the other.
-    let of = |own: &Loop| {
-        let args = &func.blocks[func.ops[own.looped].regions[0]].args[1..];
-        Load { func, products: &own.products, warps }.sums(args)
-    };
+    let of = |own: &Loop| Load { func, products: &own.products, warps }.sums(func.ops[own.looped].regions[0]);
     let sums = loops.iter().map(of).max().unwrap_or(0);
     let ways: Vec<Way> = loops.iter().flat_map(|own| &own.factors).map(|factor| factor.way).filter(|&way| way != Way::Brought).collect();
     let limits = arch.limits();
@@ -186,7 +184,7 @@ fn partitions(func: &Func, arch: Arch, loops: &[Loop], (products, warps): (&[Op]
     let registers = budget::registers(arch, (copy, warps), &ways, sums, load.promotes());
     // Threads that make factors leave those that multiply fewer: what does not fit is then spilled, or done in strips.
     let most = budget::registers(arch, (FEEDERS, warps), &[], sums, false).map_or(limits.registers_per_thread, |[_, many]| many);
-    if (products.len() > 1 || carried.len() > 1) && sums + WORKING[0] > most {
+    if (products.len() > 1 || carried > 1) && sums + WORKING[0] > most {
         return Err(Reason::at("the accumulators do not fit the registers", func.ops[products[0]].span));
     }
     let partition = |name: &str, warps, registers| Partition { name: name.to_string(), warps, registers, span: plan.span };

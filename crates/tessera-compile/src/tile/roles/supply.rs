@@ -178,6 +178,7 @@ impl Supply {
         if ring.slots == 0 || ring.slots > slots::MOST_SLOTS {
             return Err(no(format!("a ring has 1 to {} slots, not {}", slots::MOST_SLOTS, ring.slots)));
         }
+        self.rings.push(Ring { job, stages: ring.slots, slots: Vec::new() });
         let mut types: Option<Vec<SharedType>> = None;
         for fill in &ring.fills {
             if job == Job::Kept {
@@ -202,6 +203,11 @@ impl Supply {
                     site.loads.push(op);
                 }
             }
+            let again = |op: &Op| self.sites.iter().any(|other| self.rings[other.ring].job == job && other.loads.contains(op));
+            let twice = |op: &&Op| site.loads.iter().filter(|other| other == op).count() > 1 || again(op);
+            if let Some(&op) = site.loads.iter().find(twice) {
+                return Err(Reason::at("rings hold a load twice", func.ops[op].span));
+            }
             if types.get_or_insert_with(|| buffers.clone()) != &buffers {
                 return Err(no("two loops differ in their factors: a ring's slots have one type".to_string()));
             }
@@ -210,7 +216,7 @@ impl Supply {
             }
             self.sites.push(site);
         }
-        self.rings.push(Ring { job, stages: ring.slots, slots: types.unwrap_or_default() });
+        self.rings[number].slots = types.unwrap_or_default();
         Ok(())
     }
 

@@ -1,0 +1,354 @@
+//! Any legal plan is right. Plans are drawn for programs that are drawn too: what may be changed about a plan is changed at random, one
+//! that `pipelining` refuses is refused with a reason, and one that it takes gives in lock-step and on the emulator, with sanitizers and
+//! under several schedules, what the CPU executor gives. Every number in these programs is a small multiple of a power of two, so that
+//! sums come out the same in every order.
+//!
+//! A run of the tests takes 500 legal plans; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) 20,000; `TESSERA_PLANS=N` takes N.
+
+#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod devices;
+
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use devices::{Data, Launch, lockstep_of, on_cpu, run_under, same};
+use tessera_compile::passes::find;
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
+use tessera_emu::Schedule;
+use tessera_ir::attrs::RingProducer;
+use tessera_ir::text::print_plan;
+use tessera_ir::{Func, Module, OpKind, Partition, Pass, PassManager, Plan, RingPlan, ScheduleOp, Value};
+use tessera_lang::{ArgType, parse_file};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+/// A stream of numbers.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 16) as usize % n.max(1)
+    }
+
+    fn of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A program: its text, its launch, and its arrays.
+struct Program {
+    source: String,
+    grid: [u32; 3],
+    data: Vec<Data>,
+}
+
+const ZERO: &str = "padding_mode=ct.PaddingMode.ZERO";
+
+/// Draws a program with products: one or several in a loop, chained or not, of factors as they come or computed, loops behind and around
+/// each other, tiles that others use too.
+fn program(draw: &mut Draw) -> Program {
+    let dtype = draw.of(&[DType::BF16, DType::F16, DType::F16, DType::I8]);
+    let (acc, out) = if dtype == DType::I8 { ("int32", DType::I32) } else { ("float32", DType::F32) };
+    let (tm, tn, tk): (u64, u64, u64) = (draw.of(&[64, 64, 128]), draw.of(&[32, 64]), draw.of(&[32, 64]));
+    let (m, n, k): (u64, u64, u64) = (tm + draw.of(&[0, 3]), tn * draw.of(&[1, 2]), tk * draw.of(&[1, 3, 5]) - draw.of(&[0, 16]));
+    let name = match dtype {
+        DType::BF16 => "bfloat16",
+        DType::F16 => "float16",
+        _ => "int8",
+    };
+    let chained = dtype != DType::I8 && draw.one_in(3);
+    let mut body = String::new();
+    let mut line = |depth: usize, text: &str| writeln!(body, "{}{text}", "    ".repeat(depth + 1)).expect("a string");
+    let outer = draw.one_in(3);
+    let depth = usize::from(outer);
+    let rows = m.div_ceil(tm);
+    if outer {
+        line(0, &format!("for t in range(ct.bid(0), {rows}, ct.num_blocks(0)):"));
+        line(1, "i = t");
+        line(1, "j = ct.bid(1)");
+    } else {
+        line(0, "i, j = ct.bid(0), ct.bid(1)");
+    }
+    line(depth, &format!("acc = ct.zeros(({tm}, {tn}), ct.{acc})"));
+    if chained {
+        // One factor for the whole loop, and two in each round.
+        line(depth, &format!("q = ct.load(x, (i, 0), ({tm}, {tk}), {ZERO})"));
+        if !outer && draw.one_in(3) {
+            line(depth, "q = q * 2");
+        }
+        line(depth, &format!("for k in range({}):", k.div_ceil(32)));
+        line(depth + 1, &format!("b = ct.load(y, (k, 0), (32, {tk}), {ZERO})"));
+        line(depth + 1, &format!("s = ct.mma(q, ct.transpose(b), ct.zeros(({tm}, 32), ct.float32))"));
+        line(depth + 1, &format!("p = (s * 0.0625).astype(ct.{name})"));
+        line(depth + 1, &format!("v = ct.load(w, (k, j), (32, {tn}), {ZERO})"));
+        line(depth + 1, "acc = ct.mma(p, v, acc)");
+    } else {
+        for again in 0..=usize::from(draw.one_in(4)) {
+            let place = draw.one_in(4);
+            let shared = draw.one_in(3);
+            if place {
+                line(depth, "at = 0");
+            }
+            line(depth, &format!("for k in range({}):", k.div_ceil(tk)));
+            let at = if place { "at" } else { "k" };
+            line(depth + 1, &format!("a = ct.load(x, (i, {at}), ({tm}, {tk}), {ZERO})"));
+            let turned = draw.one_in(3);
+            match turned {
+                true => line(depth + 1, &format!("b = ct.transpose(ct.load(w, (j, k), ({tn}, {tk}), {ZERO}))")),
+                false => line(depth + 1, &format!("b = ct.load(y, (k, j), ({tk}, {tn}), {ZERO})")),
+            }
+            if draw.one_in(4) {
+                line(depth + 1, "b = b + b");
+            }
+            if draw.one_in(4) {
+                line(depth + 1, "a = ct.where(a < 1, a, a + a)");
+            }
+            line(depth + 1, "acc = ct.mma(a, b, acc)");
+            if shared {
+                line(depth + 1, &format!("acc = ct.mma(a, ct.load(y, (k, {again}), ({tk}, {tn}), {ZERO}), acc)"));
+            }
+            if draw.one_in(3) {
+                line(depth + 1, &format!("acc = acc + ct.sum(a.astype(ct.{acc}), axis=1, keepdims=True)"));
+            }
+            if place {
+                line(depth + 1, "at = at + 1");
+            }
+        }
+    }
+    line(depth, "ct.store(out, (i, j), acc)");
+    let source = format!("import cuda.tile as ct\n\n@ct.kernel\ndef kernel(x, y, w, out):\n{body}");
+    let numbers = |sizes: [u64; 2], seed: usize| {
+        let sizes = sizes.map(|size| size as i64);
+        let format = FloatFormat::of(dtype);
+        Data::codes(dtype, &sizes, |i| {
+            let number = ((i * 7 + i / 13 + seed) % 9) as i64 - 4;
+            format.map_or(number as u64, |format| format.encode(number as f64 / 4.0, Rounding::NearestEven, Overflow::Ieee))
+        })
+    };
+    let blocks = if outer && draw.one_in(2) { 1 } else { rows };
+    let wide = [k, n, tk, tn, 64].into_iter().max().unwrap_or(64).next_multiple_of(16);
+    let data = vec![numbers([m, wide], 1), numbers([wide.max(k), wide], 2), numbers([wide.max(k), wide], 5), Data::zeros(out, &[m as i64, n as i64])];
+    Program { source, grid: [blocks as u32, (n / tn) as u32, 1], data }
+}
+
+fn compiled(program: &Program) -> Result<Compiled, String> {
+    let file = parse_file("drawn.py", &program.source);
+    let args: Vec<(String, ArgType)> = ["x", "y", "w", "out"]
+        .iter()
+        .zip(&program.data)
+        .filter_map(|(name, data)| match data {
+            Data::Array { dtype, .. } => Some((name.to_string(), ArgType::array(*dtype, 2))),
+            Data::Scalar(_) => None,
+        })
+        .collect();
+    compile(&file, "kernel", &args, &CompileOptions::default())
+        .map_err(|found| format!("{}\n{}", found[0].render(&file.sources, false), program.source))
+}
+
+/// Runs passes by name over a module.
+fn passes(module: &mut Module, arch: Arch, names: &[&str]) -> Result<(), Vec<tessera_ir::Diagnostic>> {
+    let passes: Vec<&Pass> = names.iter().filter_map(|name| find(name)).collect();
+    assert_eq!(passes.len(), names.len());
+    let mut manager = PassManager { target: Some(arch), verify_each: true, ..PassManager::default() };
+    manager.run(module, &passes).map(drop).map_err(|failure| {
+        assert!(!failure.broke_module, "{}: {}", failure.pass, failure.diagnostics[0].message);
+        failure.diagnostics
+    })
+}
+
+/// What rings may hold: what loads yield, and what products take.
+fn candidates(func: &Func) -> Vec<Value> {
+    let mut found = Vec::new();
+    for op in func.linked_ops() {
+        match &func.ops[op].kind {
+            OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) => found.push(func.ops[op].results[0]),
+            OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => found.extend(&func.ops[op].operands[..2]),
+            _ => {}
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// A plan made of nothing.
+fn fresh(draw: &mut Draw, func: &Func) -> Plan {
+    let values = candidates(func);
+    let part = |name: &str, warps| Partition { name: name.to_string(), warps, registers: None, span: func.span };
+    let alone = draw.one_in(2);
+    let partitions = match alone {
+        true => vec![part("all", draw.of(&[1, 2, 4, 8]))],
+        false => vec![part("copy", 4), part("compute", draw.of(&[4, 8]))],
+    };
+    let mut plan = Plan { partitions, rings: Vec::new(), resident: None, span: func.span };
+    for _ in 0..1 + draw.below(3) {
+        let fill = (0..1 + draw.below(2)).map(|_| draw.of(&values)).collect();
+        let (from, to, by) = match alone {
+            true => (0, 0, RingProducer::CopyAsync),
+            false => draw.of(&[(0, 1, RingProducer::Tma), (0, 1, RingProducer::Threads), (0, 0, RingProducer::Tma), (1, 1, RingProducer::Threads)]),
+        };
+        plan.rings.push(RingPlan { from, to, by, slots: 1 + draw.below(4) as u32, fills: vec![fill], span: func.span });
+    }
+    plan
+}
+
+/// A plan otherwise.
+fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
+    let values = candidates(func);
+    let rings = plan.rings.len();
+    match draw.below(9) {
+        0 | 1 if rings > 0 => {
+            let ring = draw.below(rings);
+            plan.rings[ring].slots = 1 + draw.below(6) as u32;
+        }
+        2 => {
+            let partition = draw.below(plan.partitions.len());
+            plan.partitions[partition].warps = draw.of(&[1, 2, 4, 8, 12]);
+            plan.partitions.iter_mut().for_each(|partition| partition.registers = None);
+        }
+        3 if plan.partitions.len() == 2 => {
+            let asked = draw.of(&[None, Some((40, 232)), Some((24, 240)), Some((96, 160)), Some((56, 200))]);
+            plan.partitions[0].registers = asked.map(|(few, _)| few);
+            plan.partitions[1].registers = asked.map(|(_, many)| many);
+        }
+        // One value more, or less.
+        4 if rings > 0 => {
+            let ring = draw.below(rings);
+            let fill = draw.below(plan.rings[ring].fills.len());
+            plan.rings[ring].fills[fill].push(draw.of(&values));
+        }
+        5 if rings > 0 => {
+            let ring = draw.below(rings);
+            let fill = draw.below(plan.rings[ring].fills.len());
+            plan.rings[ring].fills[fill].pop();
+            plan.rings[ring].fills.retain(|fill| !fill.is_empty());
+            plan.rings.retain(|ring| !ring.fills.is_empty());
+        }
+        // One ring in two.
+        6 if rings > 0 => {
+            let ring = draw.below(rings);
+            let mut other = plan.rings[ring].clone();
+            plan.rings[ring].fills.iter_mut().for_each(|fill| fill.truncate(1));
+            other.fills.iter_mut().for_each(|fill| drop(fill.drain(..1.min(fill.len()))));
+            other.fills.retain(|fill| !fill.is_empty());
+            if !other.fills.is_empty() {
+                other.slots = 1 + draw.below(4) as u32;
+                plan.rings.push(other);
+            }
+        }
+        7 if rings > 1 => {
+            let ring = draw.below(rings);
+            plan.rings.remove(ring);
+        }
+        8 if rings > 0 => {
+            let ring = draw.below(rings);
+            plan.rings[ring].fills.iter_mut().for_each(|fill| fill.reverse());
+        }
+        _ => {}
+    }
+}
+
+/// What became of a plan.
+enum Outcome {
+    Right,
+    Refused(String),
+}
+
+/// Tries one plan, drawn by a number.
+fn tried(seed: u64) -> Result<Outcome, String> {
+    let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..4 {
+        draw.next();
+    }
+    let program = program(&mut draw);
+    let arch = draw.of(&[Arch::Sm90a, Arch::Sm90a, Arch::Sm80]);
+    let mut compiled = compiled(&program)?;
+    let [forms, planning, carrying] = OptLevel::default().staging_pass_names();
+    let mut module = compiled.module.clone();
+    passes(&mut module, arch, forms).map_err(|found| found[0].message.clone())?;
+    if !draw.one_in(6) {
+        // What would be chosen, or what comes second.
+        let skipped = usize::from(draw.one_in(4));
+        passes(&mut module, arch, &planning[skipped..]).map_err(|found| found[0].message.clone())?;
+    }
+    let func = &mut module.funcs[0];
+    let mut plan = match func.plan.take() {
+        Some(plan) => plan,
+        None => fresh(&mut draw, func),
+    };
+    for _ in 0..draw.below(4) {
+        changed(&mut draw, func, &mut plan);
+    }
+    func.plan = Some(plan);
+    let text = print_plan(func).unwrap_or_default();
+    let told = |what: &str| format!("plan {seed} on {arch}: {what}\n{text}\n{}", program.source);
+    let id = compiled.module.sources.add("drawn.plan", text.as_str());
+    compiled.plan = Some(id);
+    let checked = passes(&mut module, arch, carrying);
+    let device = match (checked, compile_for(&compiled, arch, OptLevel::O3)) {
+        (Err(found), _) | (Ok(()), Err(found)) if found[0].id == "plan" || found[0].id == "target-shared-memory" => {
+            return Ok(Outcome::Refused(found[0].message.clone()));
+        }
+        (Err(found), _) | (Ok(()), Err(found)) => return Err(told(&found[0].render(&compiled.module.sources, false))),
+        (Ok(()), Ok(device)) => device,
+    };
+    let launch = Launch { compiled: &compiled, grid: program.grid };
+    let mut wanted = program.data.clone();
+    on_cpu(&launch, &mut wanted).map_err(|error| told(&error))?;
+    let mut stepped = program.data.clone();
+    lockstep_of(&device.tile, program.grid, &mut stepped).map_err(|error| told(&error))?;
+    same(&wanted[3], &stepped[3], 0.0).map_err(|difference| told(&format!("in lock-step {difference}")))?;
+    let schedule = draw.of(&[Schedule::Eager, Schedule::Lazy, Schedule::Random]);
+    let mut emulated = program.data.clone();
+    run_under(schedule, &device.kernel, program.grid, &mut emulated).map_err(|error| told(&error))?;
+    same(&wanted[3], &emulated[3], 0.0).map_err(|difference| told(&format!("on the emulator {difference}")))?;
+    Ok(Outcome::Right)
+}
+
+#[test]
+fn any_legal_plan_is_right() {
+    let asked = std::env::var("TESSERA_PLANS").ok().and_then(|count| count.parse().ok());
+    let all = std::env::var_os("TESSERA_TEST_ALL").is_some();
+    let wanted: u64 = asked.unwrap_or(if all { 20_000 } else { 500 });
+    let first: u64 = std::env::var("TESSERA_PLAN").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let (next, right) = (AtomicU64::new(first), AtomicU64::new(0));
+    let (wrong, refused) = (Mutex::new(Vec::new()), Mutex::new(std::collections::BTreeMap::<String, u64>::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while right.load(Ordering::Relaxed) < wanted && wrong.lock().expect("no thread panicked").len() < 8 {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    match std::panic::catch_unwind(|| tried(seed)) {
+                        Ok(Ok(Outcome::Right)) => drop(right.fetch_add(1, Ordering::Relaxed)),
+                        Ok(Ok(Outcome::Refused(why))) => {
+                            let kind: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
+                            *refused.lock().expect("no thread panicked").entry(kind).or_default() += 1;
+                        }
+                        Ok(Err(error)) => wrong.lock().expect("no thread panicked").push(error),
+                        Err(_) => wrong.lock().expect("no thread panicked").push(format!("plan {seed} panicked")),
+                    }
+                }
+            });
+        }
+    });
+    let (wrong, refused) = (wrong.into_inner().expect("no thread panicked"), refused.into_inner().expect("no thread panicked"));
+    println!("{} legal plans are right, {} are refused:", right.load(Ordering::Relaxed), refused.values().sum::<u64>());
+    for (why, count) in &refused {
+        println!("  {count:5} {why}");
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(refused.len() > 10, "plans are drawn that are refused for many reasons");
+}
