@@ -146,7 +146,8 @@ impl Entrant {
     fn unoptimised(&self) -> Result<Vec<(String, Value)>, Fault> {
         let copies: Vec<Tensor> =
             self.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-        let plain = Entrant { options: CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() }, ..self.clone() };
+        let plain =
+            Entrant { options: CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() }, ..self.clone() };
         plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
         let values = with_arrays(&self.arguments, copies.into_iter());
         Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())

@@ -12,7 +12,7 @@ use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::find;
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
-use crate::tile::Remarks;
+use crate::tile::{Forecast, Remarks, forecasts};
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct DeviceCompiled {
     pub remarks: Remarks,
     /// The plan that was carried out, as text; none where all warps do the same and nothing is brought ahead.
     pub plan: Option<String>,
+    /// What the rounds of its loops should take.
+    pub forecasts: Vec<Forecast>,
     /// The partitions that were tried, in order.
     pub attempts: Vec<Attempt>,
     /// The one of them that was taken.
@@ -83,6 +85,7 @@ struct Made {
 struct Staged {
     remarks: Remarks,
     plan: Option<String>,
+    forecasts: Vec<Forecast>,
 }
 
 /// Compiles an optimised kernel for an architecture. A kernel of Tile IR is taken as it is.
@@ -109,7 +112,7 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
         }
         attempts.push(attempt);
     }
-    let Some((taken, _, Made { tile, mut kernel, staged: Staged { remarks, plan } })) = best else {
+    let Some((taken, _, Made { tile, mut kernel, staged: Staged { remarks, plan, forecasts } })) = best else {
         // What it asks for as it was written.
         return Err(attempts.into_iter().filter_map(|attempt| attempt.outcome.err()).take(1).collect());
     };
@@ -122,7 +125,7 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     kernel.image.launch.tiles = compiled.grid.as_ref().map(|grid| grid.tiles.clone());
     ssa::optimize(&mut kernel.kernel, level);
     stages.push(stage("optimise-target", start));
-    Ok(DeviceCompiled { tile, kernel, remarks, plan, attempts, taken, whole: ladder.whole, stages })
+    Ok(DeviceCompiled { tile, kernel, remarks, plan, forecasts, attempts, taken, whole: ladder.whole, stages })
 }
 
 /// Gives the kernel the plan that its user wrote.
@@ -208,7 +211,9 @@ fn in_partition(
     let [_, staging, spreading] = level.staging_pass_names();
     let staging = partition.recipes.asked(staging);
     let runs = run(&mut tile, arch, &staging, stages)?;
-    let staged = Staged { remarks: Remarks::of(&runs, &staging), plan: print_plan(&tile.funcs[0]) };
+    let func = &tile.funcs[0];
+    let forecasts = func.plan.as_ref().map_or_else(Vec::new, |plan| forecasts(func, plan, arch));
+    let staged = Staged { remarks: Remarks::of(&runs, &staging), plan: print_plan(func), forecasts };
     run(&mut tile, arch, spreading, stages)?;
     let wrong = verify(&tile);
     if wrong.is_empty() { Ok((tile, staged)) } else { Err(wrong) }

@@ -88,7 +88,15 @@ impl OptLevel {
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
                 &["pointer-views", "unit-axes", "read-tokens", "code-sinking"],
                 &["warp-specialization", "multistage-pipeline"],
-                &["mask-elision", "pipelining", "layouts", "product-overlap", "product-grouping", "predicated-load-sinking", "occupancy"],
+                &[
+                    "mask-elision",
+                    "pipelining",
+                    "layouts",
+                    "product-overlap",
+                    "product-grouping",
+                    "predicated-load-sinking",
+                    "occupancy",
+                ],
             ],
         }
     }

@@ -13,7 +13,7 @@ use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
 use crate::ladder::Attempt;
 use crate::target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
-use crate::tile::Remark;
+use crate::tile::{Forecast, Remark};
 
 /// A kernel's facts.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ pub struct DeviceReport {
     pub taken: usize,
     /// Why tiles were not cut further, where that was asked.
     pub whole: Option<Reason>,
+    /// The plan that was carried out, as text.
+    pub plan: Option<String>,
+    /// What the rounds of its loops should take.
+    pub forecasts: Vec<Forecast>,
     /// Slots of the deepest queue between threads that load and threads that compute; 0 without one.
     pub stages: u32,
     /// Threads of a block.
@@ -102,6 +106,8 @@ impl DeviceReport {
             attempts: device.attempts.clone(),
             taken: device.taken,
             whole: device.whole.clone(),
+            plan: device.plan.clone(),
+            forecasts: device.forecasts.clone(),
             stages: stages(tile),
             threads: kernel.image.launch.threads[0],
             shared_bytes: kernel.image.launch.shared_bytes,

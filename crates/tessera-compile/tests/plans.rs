@@ -140,7 +140,12 @@ fn program(draw: &mut Draw) -> Program {
     };
     let blocks = if outer && draw.one_in(2) { 1 } else { rows };
     let wide = [k, n, tk, tn, 64].into_iter().max().unwrap_or(64).next_multiple_of(16);
-    let data = vec![numbers([m, wide], 1), numbers([wide.max(k), wide], 2), numbers([wide.max(k), wide], 5), Data::zeros(out, &[m as i64, n as i64])];
+    let data = vec![
+        numbers([m, wide], 1),
+        numbers([wide.max(k), wide], 2),
+        numbers([wide.max(k), wide], 5),
+        Data::zeros(out, &[m as i64, n as i64]),
+    ];
     Program { source, grid: [blocks as u32, (n / tn) as u32, 1], data }
 }
 
@@ -193,12 +198,17 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
         true => vec![part("all", draw.of(&[1, 2, 4, 8]))],
         false => vec![part("copy", 4), part("compute", draw.of(&[4, 8]))],
     };
-    let mut plan = Plan { partitions, rings: Vec::new(), resident: None, span: func.span };
+    let mut plan = Plan { partitions, rings: Vec::new(), resident: None, persistent: None, span: func.span };
     for _ in 0..1 + draw.below(3) {
         let fill = (0..1 + draw.below(2)).map(|_| draw.of(&values)).collect();
         let (from, to, by) = match alone {
             true => (0, 0, RingProducer::CopyAsync),
-            false => draw.of(&[(0, 1, RingProducer::Tma), (0, 1, RingProducer::Threads), (0, 0, RingProducer::Tma), (1, 1, RingProducer::Threads)]),
+            false => draw.of(&[
+                (0, 1, RingProducer::Tma),
+                (0, 1, RingProducer::Threads),
+                (0, 0, RingProducer::Tma),
+                (1, 1, RingProducer::Threads),
+            ]),
         };
         plan.rings.push(RingPlan { from, to, by, slots: 1 + draw.below(4) as u32, fills: vec![fill], span: func.span });
     }
@@ -209,7 +219,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
 fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
     let values = candidates(func);
     let rings = plan.rings.len();
-    match draw.below(9) {
+    match draw.below(11) {
         0 | 1 if rings > 0 => {
             let ring = draw.below(rings);
             plan.rings[ring].slots = 1 + draw.below(6) as u32;
@@ -257,6 +267,7 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             let ring = draw.below(rings);
             plan.rings[ring].fills.iter_mut().for_each(|fill| fill.reverse());
         }
+        9 | 10 => plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]),
         _ => {}
     }
 }

@@ -154,6 +154,8 @@ pub struct FuncHints {
     pub num_worker_warps: Option<u32>,
     /// The level of optimisation that the author asks of the device's compiler.
     pub opt_level: Option<u32>,
+    /// So many blocks a multiprocessor are launched, whatever is asked for, and share the blocks that are: `tile.worker` says which one this is.
+    pub persistent: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
     /// Bytes of shared memory that an operation may exchange elements through; more go through it in parts.
@@ -169,7 +171,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 10] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 11] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -178,6 +180,7 @@ impl FuncHints {
             ("num_stages", self.num_stages),
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
+            ("persistent", self.persistent),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
             ("ring_bytes", self.ring_bytes),
@@ -194,6 +197,7 @@ impl FuncHints {
             "num_stages" => &mut self.num_stages,
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
+            "persistent" => &mut self.persistent,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,
             "ring_bytes" => &mut self.ring_bytes,

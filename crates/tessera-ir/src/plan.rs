@@ -25,6 +25,8 @@ pub struct Plan {
     pub rings: Vec<RingPlan>,
     /// Blocks that shall be resident on a multiprocessor at once, where the plan says so.
     pub resident: Option<u32>,
+    /// So many blocks a multiprocessor are launched, and share the work of those that are asked for.
+    pub persistent: Option<u32>,
     /// Where it is written.
     pub span: Span,
 }

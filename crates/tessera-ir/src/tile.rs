@@ -45,6 +45,10 @@ dialect! {
     LaneId = "tile.lane_id" () {} -> One : Special, Pure;
     /// Number of this thread's warp in its block.
     WarpId = "tile.warp_id" () {} -> One : Special, Pure;
+    /// Number of this block among those that are launched, where these share the blocks that were asked for (the hint `persistent`).
+    Worker = "tile.worker" () {} -> One : Special, Pure;
+    /// How many blocks are launched.
+    Workers = "tile.workers" () {} -> One : Special, Pure;
 
     // Layout
 

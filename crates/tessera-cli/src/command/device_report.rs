@@ -56,6 +56,7 @@ impl<'c> Report<'c> {
             }
         }
         self.partition(&mut out);
+        self.plan(&mut out);
         out.push_str("\nstages\n");
         for stage in &self.stages {
             let unchanged = if stage.changed { "" } else { " (no change)" };
@@ -183,6 +184,23 @@ impl<'c> Report<'c> {
         })
     }
 
+    /// The plan, and what its rounds should take: a bar for each part, as long as the share of the round for which it is busy.
+    fn plan(&self, out: &mut String) {
+        let Some(plan) = &self.facts.plan else { return };
+        out.push_str("\nplan\n");
+        for line in plan.lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+        for forecast in &self.facts.forecasts {
+            let Some((bound, most)) = forecast.bound() else { continue };
+            let _ = writeln!(out, "  a round of {} takes {most:.0} clocks or more, bound by: {bound}", self.place(forecast.span));
+            for (part, clocks) in &forecast.parts {
+                let bar = "#".repeat((clocks / most * 40.0).round() as usize);
+                let _ = writeln!(out, "    {part:<18} {clocks:>6.0} {bar}");
+            }
+        }
+    }
+
     fn total(&self) -> f64 {
         self.stages.iter().map(|stage| stage.time.as_secs_f64()).sum()
     }
@@ -256,6 +274,13 @@ impl<'c> Report<'c> {
             "kernel": self.entry,
             "target": self.target,
             "level": self.level.to_string(),
+            "plan": facts.plan,
+            "forecasts": facts.forecasts.iter().map(|forecast| json!({
+                "place": self.place(forecast.span),
+                "clocks": forecast.bound().map(|bound| bound.1),
+                "bound": forecast.bound().map(|bound| bound.0),
+                "parts": forecast.parts.iter().map(|(part, clocks)| (part.to_string(), json!(clocks))).collect::<serde_json::Map<_, _>>(),
+            })).collect::<Vec<_>>(),
             "recipe": facts.recipe(),
             "refused": refused.collect::<Vec<_>>(),
             "partition": facts.attempts[facts.taken].partition.text(),

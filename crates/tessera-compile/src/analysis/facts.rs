@@ -208,6 +208,8 @@ impl Facts {
             TileOp::ThreadId {} => Fact::between(0, threads - 1),
             TileOp::LaneId {} => Fact::between(0, threads.min(32) - 1),
             TileOp::WarpId {} => Fact::between(0, (threads - 1) / 32),
+            TileOp::Worker {} => Fact::between(0, i64::from(i32::MAX) - 1),
+            TileOp::Workers {} => Fact::between(1, i64::from(i32::MAX)),
             _ => return,
         };
         self.set(data.result(), fact);

@@ -3,7 +3,7 @@
 //! The entry's parameters are the ABI's arguments in order: an array is a pointer, then sizes, then strides. What the ABI
 //! states as a number is a constant in the body.
 
-use tessera_ir::{Elem, Module, ParamKind, Span, Type, Value};
+use tessera_ir::{Elem, HiddenParam, Module, ParamKind, Span, Type, Value};
 use tessera_ptx::ssa::Builder;
 use tessera_ptx::{Limit, Loc, Type as Ty};
 use tessera_types::DType;
@@ -90,6 +90,11 @@ impl Lowering<'_> {
         }
         for (position, value) in args.enumerate() {
             self.scalar_parameter(&format!("argument_{position}"), value)?;
+        }
+        if func.hints.persistent.is_some() {
+            self.asked = ["x", "y", "z"].iter().map(|axis| self.b.scalar_param(&format!("blocks_{axis}"), Ty::U32)).collect();
+            self.hidden.push(HiddenParam::Grid);
+            self.maps.extend(self.asked.first());
         }
         Ok(())
     }

@@ -66,6 +66,8 @@ pub(super) struct Lowering<'m> {
     /// Scalars are each thread's own: the function says so, or asks for the number of its thread. Elsewhere the block runs one
     /// program, and what it does once, one thread does for all.
     pub(super) per_thread: bool,
+    /// The blocks that were asked for along each axis, where fewer are launched.
+    pub(super) asked: Vec<Reg>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
     pub(super) waits_for_predecessor: bool,
@@ -91,6 +93,7 @@ impl<'m> Lowering<'m> {
             rings: Vec::new(),
             hidden: Vec::new(),
             maps: Vec::new(),
+            asked: Vec::new(),
             in_flight: Vec::new(),
             files: Files::default(),
             span: func.span,

@@ -64,7 +64,9 @@ mod warpgroup;
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{Diagnostic, Func, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, launch_notes};
+use tessera_ir::{
+    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, launch_notes,
+};
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
@@ -145,6 +147,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         shared_bytes,
         cluster: func.hints.num_ctas.filter(|&blocks| blocks > 1).map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,
+        grid: GridRule { per_multiprocessor: func.hints.persistent, ..GridRule::default() },
         ..LaunchFacts::default()
     };
     let image = KernelImage {
@@ -202,6 +205,11 @@ impl Lowering<'_> {
                 GridAxis::Y => Special::CtaidY,
                 GridAxis::Z => Special::CtaidZ,
             },
+            ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.persistent.is_some() => {
+                let reg = self.asked[*axis as usize];
+                self.bind_regs(data.result(), [reg]);
+                return Ok(true);
+            }
             ScheduleOp::GetNumTileBlocks { axis } => match axis {
                 GridAxis::X => Special::NctaidX,
                 GridAxis::Y => Special::NctaidY,

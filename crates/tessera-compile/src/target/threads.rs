@@ -19,6 +19,8 @@ impl Lowering<'_> {
         let reg: Reg = match kind {
             TileOp::ThreadId {} => self.b.special(Special::TidX),
             TileOp::LaneId {} => self.lane(),
+            TileOp::Worker {} => self.b.special(Special::CtaidX),
+            TileOp::Workers {} => self.b.special(Special::NctaidX),
             TileOp::WarpId {} => {
                 let thread = self.b.special(Special::TidX);
                 let five = self.b.u32(5);

@@ -268,7 +268,8 @@ pub(super) fn brought(func: &Func, load: Op) -> Result<SharedType, Reason> {
         return Err(no("a factor's load is by pointers, or may not use the copy engine"));
     }
     let shape = shape(func, func.ops[load].results[0]);
-    let fastest = slots::contiguous_axis(func, load).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
+    let fastest =
+        slots::contiguous_axis(func, load).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let mut others = (0..shape.len()).rev().filter(|&axis| axis != fastest);
     let lines = others.clone().find(|&axis| shape[axis] != 1).or(others.next());
     let lines = lines.ok_or_else(|| no("the copy engine brings blocks of two axes"))?;

@@ -36,12 +36,14 @@ mod apart;
 mod blocks;
 mod feed;
 mod flatten;
+mod forecast;
 mod guard;
 mod infer;
 mod late;
 mod order;
 mod outer;
 mod overlap;
+mod persistent;
 mod queue;
 mod relation;
 mod remark;
@@ -60,6 +62,8 @@ mod turned;
 use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Plan, Reason, TileOp, Type, Value};
 
 pub use anchors::Units;
+pub use forecast::Forecast;
+pub(crate) use forecast::forecasts;
 pub use remark::{Remark, Remarks};
 pub(crate) use slots::swizzle as engine_swizzle;
 
@@ -105,11 +109,8 @@ pub(crate) const MASK_ELISION: Pass = Pass {
     run: |func, _| of_blocks(func, |func| Changed(guard::chains(func))),
 };
 
-pub(crate) const PIPELINING: Pass = Pass {
-    name: "pipelining",
-    doc: "Carries the plan out: makes its roles, rings, copies and barriers.",
-    run: carry_out,
-};
+pub(crate) const PIPELINING: Pass =
+    Pass { name: "pipelining", doc: "Carries the plan out: makes its roles, rings, copies and barriers.", run: carry_out };
 
 pub(crate) const LAYOUTS: Pass = Pass {
     name: "layouts",
@@ -180,6 +181,24 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
     let Some(plan) = func.plan.take() else { return Changed(false) };
     let units = Units::of(func, arch);
+    if let Some(blocks) = plan.persistent {
+        let most = arch.limits().threads_per_sm / tessera_types::Arch::WARP;
+        let refused = match persistent::can(func) {
+            Err(reason) => Some(reason.text),
+            Ok(()) if blocks == 0 || blocks > most => {
+                Some(format!("a multiprocessor runs 1 to {most} blocks, not {blocks}").into())
+            }
+            Ok(()) => None,
+        };
+        if let Some(text) = refused {
+            cx.diagnostics.push(Diagnostic::error("plan", plan.span, format!("the plan cannot be carried out: {text}")));
+            return Changed(false);
+        }
+        if !func.linked_blocks().into_iter().any(|block| roles::is_chain(func, block)) {
+            order::by_groups(func);
+        }
+        persistent::over_blocks(func, blocks);
+    }
     let done = match plan.partitions.len() {
         1 => stages::carry_out(func, &units, &plan),
         _ => roles::carry_out(func, &units, &plan),

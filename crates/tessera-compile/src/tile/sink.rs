@@ -12,8 +12,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, ScheduleOp, Value};
 
-use super::roles::is_product;
 use super::queue::copied;
+use super::roles::is_product;
 
 /// Moves operations into the regions that use them, in every block.
 pub(super) fn into_branches(func: &mut Func) -> Changed {

@@ -89,7 +89,7 @@ pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
     let Some(first) = candidates.first() else { return Err(refusal) };
     let span = func.ops[first.looped].span;
     let all = Partition { name: "all".to_string(), warps, registers: None, span };
-    let mut plan = Plan { partitions: vec![all], rings: Vec::new(), resident: None, span };
+    let mut plan = Plan { partitions: vec![all], rings: Vec::new(), resident: None, persistent: None, span };
     let mut resident = u32::MAX;
     for candidate in &candidates {
         let span = func.ops[candidate.looped].span;
@@ -131,7 +131,8 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
             let ops = &func.blocks[func.ops[looped].regions[0]].ops;
             loads.len() == fill.len() && loads.iter().all(|load| ops.contains(load))
         };
-        let &place = loops.iter().find(holds).ok_or_else(|| no("what a ring holds is loaded in one counted loop without loops inside"))?;
+        let &place =
+            loops.iter().find(holds).ok_or_else(|| no("what a ring holds is loaded in one counted loop without loops inside"))?;
         if candidates.iter().any(|(other, _): &(Candidate, u32)| other.looped == place.1) {
             return Err(no("a loop has one ring by `copy_async`"));
         }
@@ -149,7 +150,9 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
     for (candidate, slots) in &candidates {
         build::build(func, candidate, *slots);
     }
-    order::by_groups(func);
+    if plan.persistent.is_none() {
+        order::by_groups(func);
+    }
     func.hints.num_warps = Some(all.warps);
     func.hints.num_stages = plan.rings.first().map(|ring| ring.slots);
     func.hints.occupancy = func.hints.occupancy.or(plan.resident);

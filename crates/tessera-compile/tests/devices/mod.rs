@@ -246,6 +246,10 @@ pub(crate) fn printed_with(
                 params = params.pointer(record);
                 continue;
             }
+            HiddenParam::Grid => {
+                params = grid.iter().fold(params, |params, &blocks| params.i32(blocks as i32));
+                continue;
+            }
             other => return Err(format!("{other:?} is not supplied here")),
         };
         let (Some(address), Data::Array { dtype, sizes, .. }) = (pointers[plan.param], &data[plan.param]) else {
@@ -267,7 +271,7 @@ pub(crate) fn printed_with(
     }
     let facts = &kernel.image.launch;
     let options = LaunchOptions { shared_bytes: facts.shared_bytes, ..options };
-    let [x, y, z] = grid;
+    let [x, y, z] = facts.grid.physical(grid, 2, None).ok_or("more blocks than a launch has")?;
     let report = emulator
         .launch(&module, &kernel.image.entry, Dim3::new(x, y, z), Dim3::new(facts.threads[0], 1, 1), &params, &options)
         .map_err(|e| explain(&e))?;

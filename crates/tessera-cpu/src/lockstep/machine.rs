@@ -41,6 +41,8 @@ pub(super) struct Machine<'p> {
     pub(super) program: &'p Program,
     pub(super) func: &'p Func,
     pub(super) grid: [u32; 3],
+    /// How many blocks run, where these share the work of the grid's.
+    pub(super) workers: u32,
     pub(super) block: [u32; 3],
     pub(super) checked: bool,
     pub(super) values: Vec<Option<Data>>,
@@ -59,11 +61,17 @@ pub(super) struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    pub(super) fn new(program: &'p Program, grid: [u32; 3], memory: Vec<Range>, options: &RunOptions<'_>) -> Machine<'p> {
+    pub(super) fn new(
+        program: &'p Program,
+        [grid, launched]: [[u32; 3]; 2],
+        memory: Vec<Range>,
+        options: &RunOptions<'_>,
+    ) -> Machine<'p> {
         Machine {
             program,
             func: &program.func,
             grid,
+            workers: launched.iter().product(),
             block: [0; 3],
             checked: options.checked,
             values: Vec::new(),

@@ -16,6 +16,9 @@ use crate::blocks::Blocks;
 use crate::exec::Range;
 use crate::launch::{Arg, Fault, RunOptions};
 
+/// Blocks that run where these share the work of those that are asked for.
+const WORKERS: u32 = 2;
+
 /// A Tile function ready to run in lock-step.
 #[derive(Debug)]
 pub struct Program {
@@ -84,9 +87,14 @@ impl Program {
             true => 1,
             false => options.threads.unwrap_or_else(rayon::current_num_threads),
         };
-        let blocks = Blocks::new(grid, threads);
+        // Blocks that share the work of those that are asked for: more than one, so that it matters which they are.
+        let launched = match self.func.hints.persistent {
+            Some(_) => [grid.iter().product::<u32>().min(WORKERS), 1, 1],
+            None => grid,
+        };
+        let blocks = Blocks::new(launched, threads);
         blocks.run(|| {
-            let mut machine = Machine::new(self, grid, memory.clone(), options);
+            let mut machine = Machine::new(self, [grid, launched], memory.clone(), options);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { machine.run(block, args) };
@@ -163,6 +171,8 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             TileOp::ThreadId {}
             | TileOp::LaneId {}
             | TileOp::WarpId {}
+            | TileOp::Worker {}
+            | TileOp::Workers {}
             | TileOp::ConvertLayout {}
             | TileOp::AllocShared { .. }
             | TileOp::AllocRegister {}

@@ -21,6 +21,14 @@ impl Machine<'_> {
             TileOp::ThreadId {} => self.identity(data, |thread| thread),
             TileOp::LaneId {} => self.identity(data, |thread| thread % 32),
             TileOp::WarpId {} => self.identity(data, |thread| thread / 32),
+            TileOp::Worker {} => {
+                let worker = self.block[0] as usize;
+                self.identity(data, |_| worker);
+            }
+            TileOp::Workers {} => {
+                let workers = self.workers as usize;
+                self.identity(data, |_| workers);
+            }
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
                 self.set(data.result(), same);

@@ -83,8 +83,13 @@ fn layouts(func: &Func) -> IndexSet<String> {
 impl<'f> Printer<'f> {
     /// The printer behind the function's text.
     fn of(func: &'f Func) -> Printer<'f> {
-        let mut printer =
-            Printer { func, names: FxHashMap::default(), taken: FxHashMap::default(), layouts: layouts(func), out: String::new() };
+        let mut printer = Printer {
+            func,
+            names: FxHashMap::default(),
+            taken: FxHashMap::default(),
+            layouts: layouts(func),
+            out: String::new(),
+        };
         printer.func();
         printer
     }

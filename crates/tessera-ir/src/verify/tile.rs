@@ -15,7 +15,9 @@ use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 
 pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     match kind {
-        TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} => site.result_is(0, &Type::scalar(DType::I32)),
+        TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
+            site.result_is(0, &Type::scalar(DType::I32))
+        }
         TileOp::ConvertLayout {} => convert_layout(site),
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),

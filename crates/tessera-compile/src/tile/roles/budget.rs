@@ -1,12 +1,13 @@
 //! What the partitions need: registers of the threads that compute, and the shared memory that the rest of their work borrows.
 
-use tessera_ir::{Block, Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Effects, Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
 use tessera_types::Arch;
 
+use super::is_free;
 use super::shape::{is_coarse, signs};
 use super::supply::Supply;
 use crate::tile::feed::Way;
-use crate::tile::relation::Relation;
+use crate::tile::relation::{Relation, has_layout};
 
 /// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
 pub(super) const WORKING: [u32; 2] = [40, 64];
@@ -77,10 +78,21 @@ pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
     if supply.is_chained() {
         return SCRATCH + if stores_along_lines(func) { 0 } else { 2 * widest(func, &products) + 16 * rows(func, &products) };
     }
-    let homes = supply.products.iter().filter_map(|product| supply.places.block(product.op)).filter_map(|block| supply.places.holder(block));
+    let homes = supply
+        .products
+        .iter()
+        .filter_map(|product| supply.places.block(product.op))
+        .filter_map(|block| supply.places.holder(block));
     let homes: Vec<Op> = homes.collect();
     let around = homes.first().and_then(|&looped| supply.places.block(looped)).unwrap_or(func.body);
-    epilogue(func, &products, &homes, &func.blocks[around].ops)
+    // Scalars and views take no shared memory, and what ends a block does not.
+    let small = |op: &Op| {
+        let data = &func.ops[*op];
+        let tiles = data.results.iter().any(|&result| has_layout(func, result));
+        matches!(data.row().effects, Effects::Terminator) || !data.results.is_empty() && !tiles && is_free(func, *op)
+    };
+    let ops: Vec<Op> = func.blocks[around].ops.iter().copied().filter(|op| !small(op)).collect();
+    epilogue(func, &products, &homes, &ops)
 }
 
 /// Elements of the largest result that is stored: that of a product whose result no other product takes.
@@ -138,7 +150,6 @@ fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
     };
     ops.iter().map(borrowed).max().unwrap_or(0)
 }
-
 
 /// Elements a thread that multiplies holds while the products of one loop are done: of loops, the one with most.
 pub(super) fn sums_of(func: &Func, supply: &Supply) -> u32 {

@@ -90,7 +90,8 @@ impl Feeder<'_> {
             }
             return;
         }
-        let positions: Vec<usize> = self.supply.needed.carried.get(&op).map_or_else(Vec::new, |found| found.iter().copied().collect());
+        let positions: Vec<usize> =
+            self.supply.needed.carried.get(&op).map_or_else(Vec::new, |found| found.iter().copied().collect());
         let init: Vec<Value> = positions.iter().map(|&at| starts(func, op)[at]).collect();
         let init = [&mapped(names, &init)[..], &own].concat();
         let first = usize::from(is_counted(func, op));

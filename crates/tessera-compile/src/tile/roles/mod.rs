@@ -88,7 +88,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
     func.hints.num_stages = supply.rings.iter().filter(|ring| ring.job != Job::Kept).map(|ring| ring.stages).max();
     // Registers are shared out for one block a multiprocessor.
     func.hints.occupancy = None;
-    if !supply.is_chained() {
+    if !supply.is_chained() && plan.persistent.is_none() {
         order::by_groups(func);
     }
     Ok(())

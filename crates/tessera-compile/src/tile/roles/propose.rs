@@ -77,7 +77,13 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         groups if groups.is_multiple_of(2) => 8,
         _ => 4,
     };
-    let mut plan = Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, span: func.ops[loops[0].looped].span };
+    let mut plan = Plan {
+        partitions: Vec::new(),
+        rings: Vec::new(),
+        resident: None,
+        persistent: None,
+        span: func.ops[loops[0].looped].span,
+    };
     partitions(func, units.arch, &loops, (&products, warps), &mut plan)?;
     if loops.iter().any(|own| own.chained)
         && let Some(made) = loops.iter().flat_map(|own| &own.factors).find(|factor| factor.way != Way::Brought)
@@ -95,7 +101,11 @@ impl Loop {
         let body = func.ops[self.looped].regions[0];
         let ops = &func.blocks[body].ops;
         let (left, right) = (func.ops[product].one(0), func.ops[product].one(1));
-        let earlier = self.products.iter().filter(|&&other| other != product).any(|&other| reaches(func, ops, func.ops[other].result(), left));
+        let earlier = self
+            .products
+            .iter()
+            .filter(|&&other| other != product)
+            .any(|&other| reaches(func, ops, func.ops[other].result(), left));
         if earlier {
             if !matches!(func.ty(left).num(), Some(DType::F16 | DType::BF16)) {
                 let at = func.ops[product].span;
@@ -175,7 +185,8 @@ fn partitions(func: &Func, arch: Arch, loops: &[Loop], (products, warps): (&[Op]
     // Loops one behind the other hold their accumulators one after the other.
     let of = |own: &Loop| Load { func, products: &own.products, warps }.sums(func.ops[own.looped].regions[0]);
     let sums = loops.iter().map(of).max().unwrap_or(0);
-    let ways: Vec<Way> = loops.iter().flat_map(|own| &own.factors).map(|factor| factor.way).filter(|&way| way != Way::Brought).collect();
+    let ways: Vec<Way> =
+        loops.iter().flat_map(|own| &own.factors).map(|factor| factor.way).filter(|&way| way != Way::Brought).collect();
     let limits = arch.limits();
     // As many threads make factors as multiply where they have arithmetic to do and the file of registers has room.
     let computes = ways.iter().any(|way| matches!(way, Way::Computed { .. }));
@@ -202,7 +213,8 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
         let span = func.ops[own.looped].span;
         let load = |factor: &Factor| factor.loads.first().map(|&(load, _)| func.ops[load].results[0]);
         let brought: Vec<Value> = unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load));
-        let made: Vec<Value> = own.factors.iter().filter(|factor| factor.way != Way::Brought).map(|factor| factor.value).collect();
+        let made: Vec<Value> =
+            own.factors.iter().filter(|factor| factor.way != Way::Brought).map(|factor| factor.value).collect();
         let raw = own.factors.iter().filter(|factor| factor.way != Way::Brought).flat_map(|factor| &factor.loads);
         let raw: Vec<Value> = raw.filter(|(_, buffer)| buffer.is_some()).map(|&(load, _)| func.ops[load].results[0]).collect();
         let mut rings = match own.chained {
@@ -214,7 +226,9 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
         rings.retain(|ring| !ring.fills[0].is_empty());
         if plan.rings.is_empty() {
             plan.rings = rings;
-        } else if rings.len() == plan.rings.len() && rings.iter().zip(&plan.rings).all(|(a, b)| (a.from, a.to, a.by) == (b.from, b.to, b.by)) {
+        } else if rings.len() == plan.rings.len()
+            && rings.iter().zip(&plan.rings).all(|(a, b)| (a.from, a.to, a.by) == (b.from, b.to, b.by))
+        {
             for (known, other) in plan.rings.iter_mut().zip(rings) {
                 known.fills.extend(other.fills);
             }

@@ -60,7 +60,8 @@ impl Reader<'_> {
             if !matches!(supply.rings[site.ring].job, Job::Direct | Job::Made) {
                 continue;
             }
-            let of = |product: &&Product| product.sides.iter().any(|side| matches!(side, Side::Slot { site, .. } if *site == number));
+            let of =
+                |product: &&Product| product.sides.iter().any(|side| matches!(side, Side::Slot { site, .. } if *site == number));
             let mut users: Vec<Op> = supply.products.iter().filter(of).map(|product| product.op).collect();
             let tiles: FxHashSet<Op> = site.loads.iter().copied().filter(|&load| needs_tile(func, supply, load)).collect();
             users.extend(&tiles);
@@ -185,7 +186,8 @@ impl Reader<'_> {
         let supply = self.supply;
         for &(ring, value) in &supply.kept {
             let reads = |product: &&Product| matches!(product.sides[0], Side::Kept { ring: of } if of == ring);
-            let needs = supply.products.iter().filter(reads).any(|product| supply.places.within(func.body, product.op) == Some(op));
+            let needs =
+                supply.products.iter().filter(reads).any(|product| supply.places.within(func.body, product.op) == Some(op));
             if kept.contains_key(&ring) || !needs {
                 continue;
             }

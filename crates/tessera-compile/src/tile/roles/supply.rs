@@ -195,7 +195,9 @@ impl Supply {
                 }
                 site.block = block;
                 if job == Job::Made {
-                    let factor = self.factor_of(func, block, value).ok_or_else(|| no("threads make factors of products".to_string()))??;
+                    let factor = self
+                        .factor_of(func, block, value)
+                        .ok_or_else(|| no("threads make factors of products".to_string()))??;
                     buffers.push(factor.slot.clone());
                     site.factors.push(factor);
                 } else {
@@ -273,7 +275,8 @@ impl Supply {
             }
         }
         if let Some(load) = looked_at(func, value)
-            && let Some(number) = self.sites.iter().position(|site| self.rings[site.ring].job == Job::Direct && site.loads.contains(&load))
+            && let Some(number) =
+                self.sites.iter().position(|site| self.rings[site.ring].job == Job::Direct && site.loads.contains(&load))
         {
             let site = &self.sites[number];
             let factor = Factor::of(func, &func.blocks[site.block].ops, value, 1 - side)?;
@@ -306,12 +309,15 @@ impl Supply {
                     if !inside {
                         return no("threads make factors in a counted loop");
                     }
-                    let direct = self.sites.iter().filter(|other| other.block == site.block && self.rings[other.ring].job == Job::Direct);
+                    let direct =
+                        self.sites.iter().filter(|other| other.block == site.block && self.rings[other.ring].job == Job::Direct);
                     let direct: Vec<&Site> = direct.collect();
                     if direct.len() > 1 || direct.iter().any(|other| self.rings[other.ring].stages != ring.stages) {
                         return no("beside what threads make, the copy engine fills one ring with as many slots");
                     }
-                    let raw: FxHashSet<Op> = self.site_at(site.block, Job::Raw).map_or_else(FxHashSet::default, |raw| self.sites[raw].loads.iter().copied().collect());
+                    let raw: FxHashSet<Op> = self
+                        .site_at(site.block, Job::Raw)
+                        .map_or_else(FxHashSet::default, |raw| self.sites[raw].loads.iter().copied().collect());
                     let wanted = site.factors.iter().flat_map(|factor| &factor.loads).filter(|(_, buffer)| buffer.is_some());
                     if wanted.clone().any(|(load, _)| !raw.contains(load)) || wanted.count() != raw.len() {
                         return no("what threads make factors from is what the copying partition's own ring holds");
@@ -360,7 +366,10 @@ impl Supply {
             }
             for factor in &site.factors {
                 let own: FxHashSet<Value> = factor.ops.iter().flat_map(|&op| func.ops[op].results.clone()).collect();
-                let used = factor.ops.iter().flat_map(|&op| func.ops[op].operands.iter().map(move |&value| (value, Some(func.ops[op].span))));
+                let used = factor
+                    .ops
+                    .iter()
+                    .flat_map(|&op| func.ops[op].operands.iter().map(move |&value| (value, Some(func.ops[op].span))));
                 todo.extend(used.filter(|(value, _)| !own.contains(value)));
             }
         }
@@ -407,13 +416,18 @@ impl Supply {
             return Ok(());
         }
         // The ring that takes most.
-        let largest = (0..self.rings.len()).max_by_key(|&ring| bytes(&self.rings[ring])).map_or(plan.span, |ring| plan.rings[ring].span);
-        Err(Reason::at(format!("the rings take {rings} bytes of shared memory and what else there is {others}; a block has {room}"), largest))
+        let largest =
+            (0..self.rings.len()).max_by_key(|&ring| bytes(&self.rings[ring])).map_or(plan.span, |ring| plan.rings[ring].span);
+        Err(Reason::at(
+            format!("the rings take {rings} bytes of shared memory and what else there is {others}; a block has {room}"),
+            largest,
+        ))
     }
 
     /// Bytes of shared memory beside rings: where factors are turned, and what the rest of the computing partition's work borrows.
     pub(super) fn bytes_beside(&self, func: &Func) -> u32 {
-        let turned: u64 = self.sites.iter().flat_map(|site| &site.factors).filter_map(Factor::before_turn).map(|ty| ty.bytes()).sum();
+        let turned: u64 =
+            self.sites.iter().flat_map(|site| &site.factors).filter_map(Factor::before_turn).map(|ty| ty.bytes()).sum();
         turned as u32 + budget::borrowed(func, self)
     }
 }
@@ -447,7 +461,8 @@ fn check_partitions(arch: Arch, copy: &Partition, compute: &Partition) -> Result
             if asked <= given {
                 return Ok(());
             }
-            let text = format!("the partitions ask for {} registers, a block starts with {}", asked * Arch::WARP, given * Arch::WARP);
+            let text =
+                format!("the partitions ask for {} registers, a block starts with {}", asked * Arch::WARP, given * Arch::WARP);
             Err(Reason::at(text, compute.span))
         }
         _ => Err(Reason::at("registers are moved from one partition to the other: both say how many, or none", copy.span)),
