@@ -23,12 +23,13 @@ use crate::{cargo, root};
 const PARTS: usize = 16;
 
 /// Tests that run whole: package, file, and the test where the file has long ones.
-const WHOLE: [(&str, &str, &str); 16] = [
+const WHOLE: [(&str, &str, &str); 17] = [
     ("tessera-ptx", "acceptance", ""),
     ("tessera-compile", "barriers", "block_programs_keep_their_meaning"),
     ("tessera-compile", "barriers", "programs_of_threads_keep_their_meaning"),
     ("tessera-compile", "barriers", "no_barrier_or_wait_of_the_library_can_go"),
     ("tessera-compile", "conflicts", ""),
+    ("tessera-compile", "plans", "any_legal_plan_is_right"),
     ("tessera-compile", "assemble", ""),
     ("tessera-compile", "python", "block_functions_mean_what_python_says"),
     ("tessera-compile", "python", "functions_of_threads_mean_what_python_says"),

@@ -590,6 +590,102 @@ def product(A, B, C, TM: ct.Constant[int], FACTOR: ct.Constant[int]):
 }
 
 #[test]
+fn a_plan_is_printed_given_back_and_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kernel = "import cuda.tile as ct
+
+@ct.kernel
+def product(A, B, C):
+    acc = ct.zeros((64, 64), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (ct.bid(0), k), (64, 64), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(B, (k, ct.bid(1)), (64, 64), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (ct.bid(0), ct.bid(1)), acc)
+";
+    std::fs::write(folder.path().join("product.py"), kernel).expect("written");
+    let compile = |emit: &str, more: &[&str]| {
+        let mut arguments = vec!["compile", "product.py::product", "A=f16[?,?]", "B=f16[?,?]", "C=f32[?,?]"];
+        arguments.extend(["--target", "sm_90a", "--emit", emit]);
+        arguments.extend(more);
+        tessera_in(folder.path(), &arguments)
+    };
+    let (code, plan) = compile("plan", &[]);
+    assert_eq!(code, 0, "{plan}");
+    assert!(plan.contains("ring copy -> compute {by=tma, slots=6} [%a, %b]"), "{plan}");
+    let save = |text: &str| std::fs::write(folder.path().join("own.plan"), text).expect("written");
+    let own = plan.replace("slots=6", "slots=2").replace("  ring", "  persistent 1\n  ring");
+    save(&own);
+    let (code, again) = compile("plan", &["--plan", "own.plan"]);
+    assert_eq!((code, again.as_str()), (0, own.as_str()));
+    let (code, text) = compile("report", &["--plan", "own.plan"]);
+    for part in ["recipe\n  plan by hand\n", "clocks or more, bound by", "tensor cores"] {
+        assert!(code == 0 && text.contains(part), "no {part:?}\n{text}");
+    }
+    let launch = ["A=randn:f16[150,104]", "B=randn:f16[104,136]", "C=empty:f32[150,136]", "--grid", "3,3", "--device", "emu"];
+    let run = |more: &[&str]| {
+        let arguments = [&["check", "product.py::product"][..], &launch, &["--target", "sm_90a"], more].concat();
+        tessera_in(folder.path(), &arguments)
+    };
+    let (code, text) = run(&["--plan", "own.plan", "--sanitize", "all"]);
+    assert_eq!(code, 0, "{text}");
+
+    let wrong = [
+        (own.replace("slots=2", "slots=99"), "own.plan:5", "a ring has 1 to 16 slots"),
+        (own.replace("slots=2", "slots=16"), "own.plan:5", "the rings take 262144 bytes of shared memory"),
+        (own.replace("%b]", "%x]"), "own.plan:5", "the function has no value `%x`"),
+        (own.replace("@product", "@other"), "own.plan:1", "this is a plan for `other`"),
+        (own.replace("warps=4", "warp=4"), "own.plan:2", "there is no setting `warp` here"),
+        ("nonsense".to_string(), "own.plan:1", "plan @function"),
+    ];
+    for (text, place, message) in wrong {
+        save(&text);
+        let (code, told) = compile("ptx", &["--plan", "own.plan"]);
+        assert!(code != 0 && told.contains(place) && told.contains(message), "{text}\n{told}");
+        assert!(!told.contains("panicked"), "{told}");
+    }
+    save(&own);
+    for (arguments, message) in [
+        (vec!["run", "gemm", "--plan", "own.plan"], "operators of the library choose their own plans"),
+        (
+            vec![
+                "compile",
+                "product.py::product",
+                "A=f16[?,?]",
+                "B=f16[?,?]",
+                "C=f32[?,?]",
+                "--target",
+                "sm_90a",
+                "--emit",
+                "ptx",
+                "-O",
+                "0",
+                "--plan",
+                "own.plan",
+            ],
+            "at `-O0` no plan is carried out",
+        ),
+        (
+            vec![
+                "compile",
+                "product.py::product",
+                "A=f16[?,?]",
+                "B=f16[?,?]",
+                "C=f32[?,?]",
+                "--target",
+                "sm_90a",
+                "--plan",
+                "none.plan",
+            ],
+            "`none.plan`",
+        ),
+    ] {
+        let (code, told) = tessera_in(folder.path(), &arguments);
+        assert!(code != 0 && told.contains(message), "{arguments:?}\n{told}");
+    }
+}
+
+#[test]
 fn a_tile_that_no_block_holds_is_done_in_strips_with_a_remark() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kernel = "import cuda.tile as ct

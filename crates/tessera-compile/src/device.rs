@@ -210,10 +210,12 @@ fn in_partition(
     func.hints.ring_bytes = partition.rings(arch).or(func.hints.ring_bytes);
     let [_, staging, spreading] = level.staging_pass_names();
     let staging = partition.recipes.asked(staging);
+    let by_hand = func.plan.is_some();
     let runs = run(&mut tile, arch, &staging, stages)?;
     let func = &tile.funcs[0];
     let forecasts = func.plan.as_ref().map_or_else(Vec::new, |plan| forecasts(func, plan, arch));
-    let staged = Staged { remarks: Remarks::of(&runs, &staging), plan: print_plan(func), forecasts };
+    let remarks = if by_hand { Remarks::by_hand() } else { Remarks::of(&runs, &staging) };
+    let staged = Staged { remarks, plan: print_plan(func), forecasts };
     run(&mut tile, arch, spreading, stages)?;
     let wrong = verify(&tile);
     if wrong.is_empty() { Ok((tile, staged)) } else { Err(wrong) }

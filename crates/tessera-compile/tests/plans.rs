@@ -14,8 +14,9 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use devices::{Data, Launch, lockstep_of, on_cpu, run_under, same};
+use devices::{Data, Launch, assembler, lockstep_of, on_cpu, run_under, same};
 use tessera_compile::passes::find;
+use tessera_compile::ptx::{Optimize, Target};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
 use tessera_emu::Schedule;
 use tessera_ir::attrs::RingProducer;
@@ -58,7 +59,7 @@ struct Program {
 const ZERO: &str = "padding_mode=ct.PaddingMode.ZERO";
 
 /// Draws a program with products: one or several in a loop, chained or not, of factors as they come or computed, loops behind and around
-/// each other, tiles that others use too.
+/// each other, tiles that others use too, and loops that add up rows and columns without a product.
 fn program(draw: &mut Draw) -> Program {
     let dtype = draw.of(&[DType::BF16, DType::F16, DType::F16, DType::I8]);
     let (acc, out) = if dtype == DType::I8 { ("int32", DType::I32) } else { ("float32", DType::F32) };
@@ -72,6 +73,7 @@ fn program(draw: &mut Draw) -> Program {
     let chained = dtype != DType::I8 && draw.one_in(3);
     let mut body = String::new();
     let mut line = |depth: usize, text: &str| writeln!(body, "{}{text}", "    ".repeat(depth + 1)).expect("a string");
+    let rows_alone = draw.one_in(5);
     let outer = draw.one_in(3);
     let depth = usize::from(outer);
     let rows = m.div_ceil(tm);
@@ -116,8 +118,13 @@ fn program(draw: &mut Draw) -> Program {
             if draw.one_in(4) {
                 line(depth + 1, "a = ct.where(a < 1, a, a + a)");
             }
-            line(depth + 1, "acc = ct.mma(a, b, acc)");
-            if shared {
+            if rows_alone {
+                let sum = |tile: &str, axis: u8| format!("ct.sum({tile}.astype(ct.{acc}), axis={axis}, keepdims=True)");
+                line(depth + 1, &format!("acc = acc + {} + {}", sum("a", 1), sum("b", 0)));
+            } else {
+                line(depth + 1, "acc = ct.mma(a, b, acc)");
+            }
+            if shared && !rows_alone {
                 line(depth + 1, &format!("acc = ct.mma(a, ct.load(y, (k, {again}), ({tk}, {tn}), {ZERO}), acc)"));
             }
             if draw.one_in(3) {
@@ -362,4 +369,42 @@ fn any_legal_plan_is_right() {
     }
     assert!(wrong.is_empty(), "{} wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(refused.len() > 10, "plans are drawn that are refused for many reasons");
+}
+
+/// What a row loop reads is copied ahead on Ampere, by a plan: right on the emulator, and assembled without spills.
+#[test]
+fn a_row_loop_is_pipelined_on_ampere() {
+    let source = "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, y, w, out):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((64, 32), ct.float32)
+    for k in range(ct.cdiv(x.shape[1], 64)):
+        a = ct.load(x, (i, k), (64, 64), padding_mode=ct.PaddingMode.ZERO)
+        acc = acc + ct.sum(a.astype(ct.float32), axis=1, keepdims=True)
+    ct.store(out, (i, j), acc)
+";
+    let numbers = |sizes: [i64; 2]| {
+        let format = FloatFormat::of(DType::F16).expect("a float");
+        Data::codes(DType::F16, &sizes, |i| format.encode((i % 9) as f64 - 4.0, Rounding::NearestEven, Overflow::Ieee))
+    };
+    let data = vec![numbers([70, 304]), numbers([1, 8]), numbers([1, 8]), Data::zeros(DType::F32, &[70, 32])];
+    let program = Program { source: source.to_string(), grid: [2, 1, 1], data };
+    let mut compiled = compiled(&program).expect("the kernel compiles");
+    let plan = "plan @kernel {\n  partition all {warps=4}\n  ring all -> all {by=copy_async, slots=4} [%a]\n}\n";
+    compiled.plan = Some(compiled.module.sources.add("rows.plan", plan));
+    let device = compile_for(&compiled, Arch::Sm80, OptLevel::O3).expect("the plan is carried out");
+    let ptx = device.kernel.ptx();
+    assert!(ptx.contains("cp.async.wait_group 2"), "{ptx}");
+    let mut wanted = program.data.clone();
+    on_cpu(&Launch { compiled: &compiled, grid: program.grid }, &mut wanted).expect("it runs");
+    let mut emulated = program.data.clone();
+    run_under(Schedule::Lazy, &device.kernel, program.grid, &mut emulated).expect("it runs");
+    same(&wanted[3], &emulated[3], 0.0).expect("the same");
+    if let Some(assembler) = assembler() {
+        let target = Target::parse(Arch::Sm80.name()).expect("a target");
+        let assembly = assembler.assemble(&ptx, target, Optimize::Full).expect("it assembles");
+        assert_eq!(assembly.report.spilled_bytes(), 0);
+    }
 }

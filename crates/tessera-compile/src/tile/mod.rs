@@ -242,7 +242,7 @@ fn spread_out(func: &mut Func, units: &Units) -> Result<(), Diagnostic> {
     rewrite::rewrite(func, &layouts)
 }
 
-/// The warps that multiply: those of the role that does, else all.
+/// The warps that compute: those of the role that multiplies, of the last role where none does, else all.
 fn computing_warps(func: &Func) -> u32 {
     let multiplies = |role: Op| {
         let mut blocks: Vec<Block> = func.ops[role].regions.to_vec();
@@ -257,11 +257,13 @@ fn computing_warps(func: &Func) -> u32 {
         }
         false
     };
-    let roles = func.blocks[func.body].ops.iter().filter_map(|&op| match func.ops[op].kind {
-        OpKind::Tile(TileOp::Role { warps, .. }) if multiplies(op) => Some(warps),
+    let role = |&op: &Op| match func.ops[op].kind {
+        OpKind::Tile(TileOp::Role { warps, .. }) => Some((op, warps)),
         _ => None,
-    });
-    roles.max().unwrap_or_else(|| threads::warps(func))
+    };
+    let roles: Vec<(Op, u32)> = func.blocks[func.body].ops.iter().filter_map(role).collect();
+    let multiplying = roles.iter().filter(|(op, _)| multiplies(*op)).map(|&(_, warps)| warps).max();
+    multiplying.or(roles.last().map(|&(_, warps)| warps)).unwrap_or_else(|| threads::warps(func))
 }
 
 /// A product that would have an instruction if its tiles lay otherwise.

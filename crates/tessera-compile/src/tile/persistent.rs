@@ -26,11 +26,6 @@ pub(super) fn can(func: &Func) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether the author has shared the blocks' work already.
-pub(super) fn is_shared(func: &Func) -> bool {
-    func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::GetNumTileBlocks { .. })))
-}
-
 /// Where the program asks for the block's place.
 fn places(func: &Func) -> Vec<(Op, GridAxis)> {
     let place = |op: Op| match func.ops[op].kind {

@@ -28,6 +28,11 @@ impl Remarks {
         Remarks { asked: asked.collect() }
     }
 
+    /// Nobody was asked: the user wrote the plan.
+    pub(crate) fn by_hand() -> Remarks {
+        Remarks { asked: vec![Remark { recipe: "plan by hand", refusal: None }] }
+    }
+
     /// The pass that took the function.
     pub fn chosen(&self) -> Option<&'static str> {
         self.asked.iter().find(|remark| remark.refusal.is_none()).map(|remark| remark.recipe)

@@ -22,7 +22,8 @@
 //! threads can share as [`outer`] says. Any other product takes tiles, which may have been computed from what was copied.
 //!
 //! **Which loops**: those without loops inside that hold a product, and copy something; at least two slots fit into shared memory. Products that
-//! threads do by themselves all read slots, and a thread can hold all their sums. A function may have several such loops. A loop without a product is left alone: other blocks of the multiprocessor work while it waits.
+//! threads do by themselves all read slots, and a thread can hold all their sums. A function may have several such loops. No plan is proposed for
+//! a loop without a product, since other blocks of the multiprocessor work while it waits; one by hand is carried out.
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::RingProducer;
@@ -137,7 +138,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
             return Err(no("a loop has one ring by `copy_async`"));
         }
         let candidate = find(func, units, place, (u64::from(all.warps), Some(&loads)))
-            .map_err(|reason| reason.unwrap_or_else(|| no("the loop holds no product")))?;
+            .map_err(|reason| reason.unwrap_or_else(|| no("nothing is copied")))?;
         candidates.push((candidate, ring.slots));
     }
     let bytes = |(candidate, slots): &(Candidate, u32)| {
@@ -216,7 +217,7 @@ fn products_of(func: &Func, looped: Op) -> Vec<Op> {
     func.blocks[func.ops[looped].regions[0]].ops.iter().copied().filter(is_product).collect()
 }
 
-/// The loop's parts, where `wanted` loads are copied, or all that can be; no reason where it holds no product.
+/// The loop's parts, where `wanted` loads are copied, or all that can be; no reason where it holds no product and nobody asks.
 fn find(
     func: &Func,
     units: &Units,
@@ -226,7 +227,11 @@ fn find(
     let body = func.ops[looped].regions[0];
     let ops = &func.blocks[body].ops;
     let products = products_of(func, looped);
-    let &first = products.first().ok_or(None)?;
+    // Other blocks of the multiprocessor work while a loop without a product waits: nobody copies for it, unless somebody asks.
+    if products.is_empty() && wanted.is_none() {
+        return Err(None);
+    }
+    let at = func.ops[products.first().copied().unwrap_or(looped)].span;
     let held = sums(func, &products);
     let loads = ops.iter().copied().filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })));
     let mut scalars = FxHashSet::default();
@@ -264,7 +269,7 @@ fn find(
         }
     }
     if candidate.by_threads && held > outer::MOST * 32 * warps {
-        return Err(Some(Reason::at("a thread would hold too much of the accumulators", func.ops[first].span)));
+        return Err(Some(Reason::at("a thread would hold too much of the accumulators", at)));
     }
     for load in loaded {
         if candidate.copies.iter().all(|copy| copy.load != load) {
@@ -275,8 +280,11 @@ fn find(
         }
     }
     // What a plan asks for is done whole or not at all.
-    if candidate.copies.is_empty() || wanted.is_some_and(|wanted| wanted.len() != candidate.copies.len()) {
-        return Err(refusal.or_else(|| Some(Reason::at("the product's loop loads nothing", func.ops[first].span))));
+    if wanted.is_some_and(|wanted| wanted.len() != candidate.copies.len()) {
+        return Err(refusal.or_else(|| Some(Reason::at("a ring holds each of its loop's loads once", at))));
+    }
+    if candidate.copies.is_empty() {
+        return Err(refusal.or_else(|| Some(Reason::at("the product's loop loads nothing", at))));
     }
     Ok(candidate)
 }

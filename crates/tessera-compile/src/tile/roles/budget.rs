@@ -85,14 +85,7 @@ pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
         .filter_map(|block| supply.places.holder(block));
     let homes: Vec<Op> = homes.collect();
     let around = homes.first().and_then(|&looped| supply.places.block(looped)).unwrap_or(func.body);
-    // Scalars and views take no shared memory, and what ends a block does not.
-    let small = |op: &Op| {
-        let data = &func.ops[*op];
-        let tiles = data.results.iter().any(|&result| has_layout(func, result));
-        matches!(data.row().effects, Effects::Terminator) || !data.results.is_empty() && !tiles && is_free(func, *op)
-    };
-    let ops: Vec<Op> = func.blocks[around].ops.iter().copied().filter(|op| !small(op)).collect();
-    epilogue(func, &products, &homes, &ops)
+    epilogue(func, &products, &homes, &func.blocks[around].ops)
 }
 
 /// Elements of the largest result that is stored: that of a product whose result no other product takes.
@@ -126,6 +119,11 @@ fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
     let out = products.iter().map(length).max().unwrap_or(0);
     let borrowed = |&op: &Op| {
         let data = &func.ops[op];
+        // Scalars, views and tokens take no shared memory, and what ends a block does not.
+        let tiles = data.results.iter().any(|&result| has_layout(func, result));
+        if matches!(data.row().effects, Effects::Terminator) || !data.results.is_empty() && !tiles && is_free(func, op) {
+            return 0;
+        }
         match (&data.kind, Relation::of(func, op)) {
             (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
                 let view = data.operands.iter().find_map(|&value| match func.ty(value) {
