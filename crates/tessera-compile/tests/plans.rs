@@ -226,7 +226,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
 fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
     let values = candidates(func);
     let rings = plan.rings.len();
-    match draw.below(11) {
+    match draw.below(12) {
         0 | 1 if rings > 0 => {
             let ring = draw.below(rings);
             plan.rings[ring].slots = 1 + draw.below(6) as u32;
@@ -237,7 +237,7 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             plan.partitions.iter_mut().for_each(|partition| partition.registers = None);
         }
         3 if plan.partitions.len() == 2 => {
-            let asked = draw.of(&[None, Some((40, 232)), Some((24, 240)), Some((96, 160)), Some((56, 200))]);
+            let asked = draw.of(&[None, Some((40, 232)), Some((24, 240)), Some((96, 160)), Some((56, 200)), Some((24, 104))]);
             plan.partitions[0].registers = asked.map(|(few, _)| few);
             plan.partitions[1].registers = asked.map(|(_, many)| many);
         }
@@ -274,6 +274,7 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             let ring = draw.below(rings);
             plan.rings[ring].fills.iter_mut().for_each(|fill| fill.reverse());
         }
+        11 => plan.resident = draw.of(&[None, Some(1), Some(2), Some(3)]),
         9 | 10 => plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]),
         _ => {}
     }

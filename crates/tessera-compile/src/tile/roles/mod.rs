@@ -64,6 +64,7 @@ fn reads_constant(func: &Func, data: &OpData) -> bool {
 pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(), Reason> {
     let supply = Supply::of(func, units, plan)?;
     let before = before_partitions(func, &supply);
+    let held = budget::sums_of(func, &supply) + budget::WORKING[0];
     let mut shared: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| before.contains(op)).collect();
     let span = supply.at(func);
     let rings = make_rings(func, &supply, &mut shared);
@@ -74,7 +75,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
     let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();
     let last = rest.pop();
     let mut parts = [feed, rest];
-    if supply.compute.registers.is_some_and(|most| budget::sums_of(func, &supply) + budget::WORKING[0] > most) {
+    if supply.compute.registers.is_some_and(|most| held > most) {
         apart::repeat(func, &mut shared, &mut parts);
     }
     let [feed, rest] = parts;
@@ -86,8 +87,8 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
     drop_dead(func);
     func.hints.num_warps = Some(copy.warps + compute.warps);
     func.hints.num_stages = supply.rings.iter().filter(|ring| ring.job != Job::Kept).map(|ring| ring.stages).max();
-    // Registers are shared out for one block a multiprocessor.
-    func.hints.occupancy = None;
+    // Registers are shared out for so many blocks a multiprocessor, whatever the author thinks.
+    func.hints.occupancy = plan.resident.filter(|&blocks| blocks > 1);
     if !supply.is_chained() && plan.persistent.is_none() {
         order::by_groups(func);
     }

@@ -114,7 +114,7 @@ impl Supply {
         let [copy, compute] = &plan.partitions[..] else {
             return Err(Reason::at("a plan has one partition, or one that copies and one that computes", plan.span));
         };
-        check_partitions(units.arch, copy, compute)?;
+        check_partitions(units.arch, plan)?;
         let leaves = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Return {}));
         let ends = func.blocks[func.body].ops.last().is_some_and(leaves);
         if !ends || func.linked_ops().iter().filter(|op| leaves(op)).count() != 1 {
@@ -411,7 +411,9 @@ impl Supply {
         let bytes = |ring: &Ring| u64::from(ring.stages) * ring.slots.iter().map(SharedType::bytes).sum::<u64>();
         let rings: u64 = self.rings.iter().map(bytes).sum();
         let others = u64::from(self.bytes_beside(func) + slots::FRAME);
-        let room = u64::from(units.shared);
+        let limits = units.arch.limits();
+        let share = limits.shared_per_sm / plan.resident.unwrap_or(1).max(1);
+        let room = u64::from(units.shared.min(share.saturating_sub(limits.shared_reserved_per_block)));
         if rings + others <= room {
             return Ok(());
         }
@@ -433,8 +435,14 @@ impl Supply {
 }
 
 /// Warps and registers that a block can have.
-fn check_partitions(arch: Arch, copy: &Partition, compute: &Partition) -> Result<(), Reason> {
+fn check_partitions(arch: Arch, plan: &Plan) -> Result<(), Reason> {
     let limits = arch.limits();
+    let [copy, compute] = &plan.partitions[..] else { return Ok(()) };
+    let resident = plan.resident.unwrap_or(1);
+    if resident == 0 || resident * (copy.warps + compute.warps) * Arch::WARP > limits.threads_per_sm {
+        let text = format!("{resident} blocks of {} warps do not share a multiprocessor", copy.warps + compute.warps);
+        return Err(Reason::at(text, plan.span));
+    }
     for partition in [copy, compute] {
         if partition.warps == 0 || !partition.warps.is_multiple_of(4) {
             let text = format!("partition `{}` is not of whole warpgroups: 4 warps, 8, 12", partition.name);
@@ -456,7 +464,7 @@ fn check_partitions(arch: Arch, copy: &Partition, compute: &Partition) -> Result
     match (copy.registers, compute.registers) {
         (None, None) => Ok(()),
         (Some(few), Some(many)) => {
-            let given = arch.registers_at_launch(warps * Arch::WARP) * warps;
+            let given = arch.registers_at_launch(resident * warps * Arch::WARP) * warps;
             let asked = few * copy.warps + many * compute.warps;
             if asked <= given {
                 return Ok(());
