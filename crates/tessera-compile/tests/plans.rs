@@ -274,6 +274,11 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             let ring = draw.below(rings);
             plan.rings[ring].fills.iter_mut().for_each(|fill| fill.reverse());
         }
+        11 if plan.partitions.len() == 2 && draw.one_in(2) => {
+            plan.resident = Some(2);
+            plan.partitions[0].registers = Some(24);
+            plan.partitions[1].registers = Some(104);
+        }
         11 => plan.resident = draw.of(&[None, Some(1), Some(2), Some(3)]),
         9 | 10 => plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]),
         _ => {}

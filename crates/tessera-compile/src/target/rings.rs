@@ -239,7 +239,8 @@ impl Lowering<'_> {
             self.b.switch_to(body);
             if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
                 let threads = self.func.hints.num_warps.unwrap_or(4) * Arch::WARP;
-                let given = self.arch.registers_at_launch(threads);
+                // Blocks that shall be resident together share the registers.
+                let given = self.arch.registers_at_launch(threads * self.func.hints.occupancy.unwrap_or(1).max(1));
                 if registers > given {
                     self.b.setmaxnreg_inc(registers);
                 } else {
