@@ -1,6 +1,6 @@
 //! Any legal plan is right. Plans are drawn for programs that are drawn too: what may be changed about a plan is changed at random, one
 //! that `pipelining` refuses is refused with a reason, and one that it takes gives in lock-step and on the emulator, with sanitizers and
-//! under several schedules, what the CPU executor gives. Every number in these programs is a small multiple of a power of two, so that
+//! under several schedules, what the CPU executor gives; one in thirty-two is assembled. Every number in these programs is a small multiple of a power of two, so that
 //! sums come out the same in every order.
 //!
 //! A run of the tests takes 500 legal plans; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) 20,000; `TESSERA_PLANS=N` takes N.
@@ -335,6 +335,12 @@ fn tried(seed: u64) -> Result<Outcome, String> {
     let mut stepped = program.data.clone();
     lockstep_of(&device.tile, program.grid, &mut stepped).map_err(|error| told(&error))?;
     same(&wanted[3], &stepped[3], 0.0).map_err(|difference| told(&format!("in lock-step {difference}")))?;
+    if seed.is_multiple_of(32)
+        && let (Some(assembler), Some(target)) = (assembler(), Target::parse(arch.name()))
+        && let Err(error) = assembler.assemble(&device.kernel.ptx(), target, Optimize::Quick)
+    {
+        return Err(told(&error.to_string()));
+    }
     let schedule = draw.of(&[Schedule::Eager, Schedule::Lazy, Schedule::Random]);
     let mut emulated = program.data.clone();
     run_under(schedule, &device.kernel, program.grid, &mut emulated).map_err(|error| told(&error))?;

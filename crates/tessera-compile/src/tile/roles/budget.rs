@@ -16,6 +16,12 @@ const MOST: [u32; 2] = [216, 208];
 /// Bytes of shared memory that small operations between chained products may borrow.
 const SCRATCH: u32 = 4 << 10;
 
+/// Registers of a thread that starts a product of warpgroups with so many columns: its sums and what the assembler wants beside them. ptxas
+/// 13.0 and 13.5 refuse a kernel whose threads start with fewer (C7602), whatever is moved to them later.
+pub(super) fn to_start(columns: u32) -> u32 {
+    columns.min(256) / 2 + 26
+}
+
 /// The products of a function, as far as registers and shared memory care.
 pub(super) struct Load<'f> {
     pub(super) func: &'f Func,

@@ -72,8 +72,11 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         own.take(func, &places, product, &mut lefts)?;
     }
     let m = rows.unwrap_or(64);
+    let columns = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.shape[1]);
+    let widest = products.iter().map(columns).max().unwrap_or(0);
+    let three = budget::to_start(widest) <= units.arch.registers_at_launch(4 * Arch::WARPGROUP);
     let warps = match m / 64 {
-        3 => 12,
+        3 if three => 12,
         groups if groups.is_multiple_of(2) => 8,
         _ => 4,
     };

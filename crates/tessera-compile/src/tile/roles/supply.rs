@@ -99,6 +99,8 @@ pub(super) struct Supply {
     pub(super) needed: Needed,
     pub(super) known: Known,
     pub(super) places: Places,
+    /// Registers that each thread starts with.
+    given: u32,
     pub(super) span: Span,
 }
 
@@ -131,6 +133,7 @@ impl Supply {
             needed: Needed::default(),
             known,
             places,
+            given: units.arch.registers_at_launch(plan.resident.unwrap_or(1).max(1) * (copy.warps + compute.warps) * Arch::WARP),
             span: plan.span,
         };
         for (number, ring) in plan.rings.iter().enumerate() {
@@ -262,6 +265,15 @@ impl Supply {
         let at = func.ops[op].span;
         if rows % (16 * self.compute.warps) != 0 {
             return Err(Reason::at(format!("{rows} rows do not divide among {} warps of 16 rows", self.compute.warps), at));
+        }
+        let columns = func.ty(func.ops[op].result()).as_tile().map_or(0, |tile| tile.shape[1]);
+        let needs = budget::to_start(columns);
+        if needs > self.given {
+            let text = format!(
+                "a product of {columns} columns takes {needs} registers of a thread, and threads of so many start with {}",
+                self.given
+            );
+            return Err(Reason::at(text, at));
         }
         let sides = [self.side(func, op, 0)?, self.side(func, op, 1)?];
         Ok(Product { op, sides })
