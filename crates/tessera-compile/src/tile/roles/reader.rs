@@ -41,8 +41,8 @@ struct Reads {
     site: usize,
     first: Op,
     last: Op,
-    /// Loads whose tiles are read into registers.
-    tiles: FxHashSet<Op>,
+    /// Loads whose tiles are read into registers, with their buffers in a slot.
+    tiles: Vec<(Op, usize)>,
 }
 
 impl Reader<'_> {
@@ -63,8 +63,9 @@ impl Reader<'_> {
             let of =
                 |product: &&Product| product.sides.iter().any(|side| matches!(side, Side::Slot { site, .. } if *site == number));
             let mut users: Vec<Op> = supply.products.iter().filter(of).map(|product| product.op).collect();
-            let tiles: FxHashSet<Op> = site.loads.iter().copied().filter(|&load| needs_tile(func, supply, load)).collect();
-            users.extend(&tiles);
+            let loads = site.loads.iter().enumerate().map(|(buffer, &load)| (load, buffer));
+            let tiles: Vec<(Op, usize)> = loads.filter(|&(load, _)| needs_tile(func, supply, load)).collect();
+            users.extend(tiles.iter().map(|&(load, _)| load));
             let places: Vec<usize> = users.iter().filter_map(|&user| position(func, &supply.places, site.block, user)).collect();
             let (Some(&first), Some(&last)) = (places.iter().min(), places.iter().max()) else { continue };
             let ops = &func.blocks[site.block].ops;
@@ -88,8 +89,10 @@ impl Reader<'_> {
                     self.before_loop(func, read.site, state, &mut out);
                 }
             }
-            for read in own.iter().filter(|read| read.tiles.contains(&op)) {
-                self.read(func, read.site, op, &state.cursors, &mut out);
+            for read in &own {
+                for &(load, buffer) in read.tiles.iter().filter(|(load, _)| *load == op) {
+                    self.read(func, read.site, (load, buffer), &state.cursors, &mut out);
+                }
             }
             if matches!(func.ops[op].row().effects, Effects::Terminator) && block != func.body {
                 self.advance(func, &own, &mut state.cursors, &mut out);
@@ -115,11 +118,10 @@ impl Reader<'_> {
     }
 
     /// Reads a load's tile from its slot.
-    fn read(&self, func: &mut Func, site: usize, load: Op, cursors: &[Value], out: &mut Vec<Op>) {
+    fn read(&self, func: &mut Func, site: usize, (load, buffer): (Op, usize), cursors: &[Value], out: &mut Vec<Op>) {
         let site = &self.supply.sites[site];
         let Some(queue) = self.rings.queue(site.ring) else { return };
-        let place = site.loads.iter().position(|&other| other == load).unwrap_or(0);
-        let slot = queue.slot(func, cursors[self.rings.cursors[site.ring]], place, out);
+        let slot = queue.slot(func, cursors[self.rings.cursors[site.ring]], buffer, out);
         let (result, span) = (func.ops[load].results[0], func.ops[load].span);
         let ty = func.ty(result).clone();
         let read = func.make_op(TileOp::LoadShared {}.into(), &[&[slot]], [ty], [], span);

@@ -286,16 +286,16 @@ impl Supply {
                 return Ok(Side::Slot { site: number, buffer, look: None });
             }
         }
-        if let Some(load) = looked_at(func, value)
-            && let Some(number) =
-                self.sites.iter().position(|site| self.rings[site.ring].job == Job::Direct && site.loads.contains(&load))
-        {
-            let site = &self.sites[number];
-            let factor = Factor::of(func, &func.blocks[site.block].ops, value, 1 - side)?;
+        let direct = |load: Op| {
+            let sites = self.sites.iter().enumerate().filter(|(_, site)| self.rings[site.ring].job == Job::Direct);
+            sites.into_iter().find_map(|(number, site)| Some((number, site.loads.iter().position(|&other| other == load)?)))
+        };
+        if let Some((number, buffer)) = looked_at(func, value).and_then(direct) {
+            let ops = &func.blocks[self.sites[number].block].ops;
+            let factor = Factor::of(func, ops, value, 1 - side)?;
             if factor.way != Way::Brought {
                 return Err(Reason::at("the tensor cores cannot read a factor as it lies: threads have to turn it", at));
             }
-            let buffer = site.loads.iter().position(|&other| other == load).unwrap_or(0);
             return Ok(Side::Slot { site: number, buffer, look: Some(factor) });
         }
         if side == 0 {
