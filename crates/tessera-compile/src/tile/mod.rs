@@ -9,7 +9,7 @@
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
-//! | `pipelining` ([`roles`], [`stages`]) | a plan | roles, rings, copies, barriers |
+//! | `pipelining` ([`roles`], [`stages`], [`persistent`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
