@@ -205,7 +205,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
         true => vec![part("all", draw.of(&[1, 2, 4, 8]))],
         false => vec![part("copy", 4), part("compute", draw.of(&[4, 8]))],
     };
-    let mut plan = Plan { partitions, rings: Vec::new(), resident: None, persistent: None, span: func.span };
+    let mut plan = Plan { partitions, ..Plan::new(func.span) };
     for _ in 0..1 + draw.below(3) {
         let fill = (0..1 + draw.below(2)).map(|_| draw.of(&values)).collect();
         let (from, to, by) = match alone {
@@ -280,7 +280,10 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             plan.partitions[1].registers = Some(104);
         }
         11 => plan.resident = draw.of(&[None, Some(1), Some(2), Some(3)]),
-        9 | 10 => plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]),
+        9 | 10 => {
+            plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]);
+            plan.stream_k = draw.of(&[None, Some(0), Some(0), Some(2)]);
+        }
         _ => {}
     }
 }

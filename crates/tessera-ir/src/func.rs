@@ -156,6 +156,8 @@ pub struct FuncHints {
     pub opt_level: Option<u32>,
     /// So many blocks a multiprocessor are launched, whatever is asked for, and share the blocks that are: `tile.worker` says which one this is.
     pub persistent: Option<u32>,
+    /// Where it is 1, blocks may share the rounds of the function's product: its plan says when that pays (`Plan::stream_k`).
+    pub stream_k: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
     /// Bytes of shared memory that an operation may exchange elements through; more go through it in parts.
@@ -171,7 +173,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 11] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 12] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -181,6 +183,7 @@ impl FuncHints {
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
             ("persistent", self.persistent),
+            ("stream_k", self.stream_k),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
             ("ring_bytes", self.ring_bytes),
@@ -198,6 +201,7 @@ impl FuncHints {
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
             "persistent" => &mut self.persistent,
+            "stream_k" => &mut self.stream_k,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,
             "ring_bytes" => &mut self.ring_bytes,

@@ -230,11 +230,13 @@ pub struct GridRule {
     /// For persistent kernels, the most launched blocks for each multiprocessor. The grid then is one row, and the kernel finds
     /// its work from [`HiddenParam::Grid`].
     pub per_multiprocessor: Option<u32>,
+    /// So many are launched even where fewer are asked for: blocks share the work of one.
+    pub fills: bool,
 }
 
 impl Default for GridRule {
     fn default() -> GridRule {
-        GridRule { blocks: [1; 3], per_multiprocessor: None }
+        GridRule { blocks: [1; 3], per_multiprocessor: None, fills: false }
     }
 }
 
@@ -249,7 +251,8 @@ impl GridRule {
         let unit = cluster.map_or(1, |cluster| cluster.iter().map(|&n| u64::from(n)).product()).max(1);
         let wanted: u64 = grid.iter().try_fold(1u64, |all, &blocks| all.checked_mul(u64::from(blocks)))?;
         let resident = (u64::from(multiprocessors) * u64::from(per_multiprocessor) / unit * unit).max(unit);
-        Some([u32::try_from(wanted.next_multiple_of(unit).min(resident)).ok()?, 1, 1])
+        let wanted = if self.fills { resident } else { wanted.next_multiple_of(unit).min(resident) };
+        Some([u32::try_from(wanted).ok()?, 1, 1])
     }
 }
 
@@ -259,12 +262,14 @@ mod tests {
 
     #[test]
     fn persistent_grids_are_whole_clusters() {
-        let rule = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1) };
+        let rule = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), fills: false };
         assert_eq!(rule.physical([1000, 1, 1], 132, Some([2, 1, 1])), Some([132, 1, 1]));
         assert_eq!(rule.physical([1000, 1, 1], 133, Some([2, 1, 1])), Some([132, 1, 1]));
         assert_eq!(rule.physical([3, 1, 1], 132, Some([2, 1, 1])), Some([6, 1, 1]));
         assert_eq!(rule.physical([u32::MAX, 1, 1], 132, None), None);
-        let split = GridRule { blocks: [1, 4, 1], per_multiprocessor: None };
+        let full = GridRule { per_multiprocessor: Some(2), fills: true, ..GridRule::default() };
+        assert_eq!(full.physical([3, 1, 1], 132, None), Some([264, 1, 1]));
+        let split = GridRule { blocks: [1, 4, 1], per_multiprocessor: None, fills: false };
         assert_eq!(split.physical([5, 2, 1], 132, None), Some([5, 8, 1]));
     }
 }

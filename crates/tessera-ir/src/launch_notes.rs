@@ -62,6 +62,7 @@ fn rule(grid: GridRule) -> String {
     };
     match grid.per_multiprocessor {
         None => asked,
+        Some(each) if grid.fills => format!("one row of {each} a multiprocessor, which share {asked}"),
         Some(most) => format!("one row of {asked}, at most {most} a multiprocessor"),
     }
 }
@@ -182,7 +183,7 @@ mod tests {
                 shared_bytes: 98304,
                 cluster: Some([2, 1, 1]),
                 tiles: Some(vec![TileCount { param: 0, axis: 0, tile: 128 }]),
-                grid: GridRule { blocks: [1; 3], per_multiprocessor: Some(1) },
+                grid: GridRule { per_multiprocessor: Some(1), ..GridRule::default() },
                 overlaps_predecessor: false,
             },
         };

@@ -27,8 +27,17 @@ pub struct Plan {
     pub resident: Option<u32>,
     /// So many blocks a multiprocessor are launched, and share the work of those that are asked for.
     pub persistent: Option<u32>,
+    /// They share the rounds of the function's product, not only its tiles, where that saves more rounds than this.
+    pub stream_k: Option<u32>,
     /// Where it is written.
     pub span: Span,
+}
+
+impl Plan {
+    /// A plan in which nobody works yet.
+    pub fn new(span: Span) -> Plan {
+        Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, persistent: None, stream_k: None, span }
+    }
 }
 
 /// Warps with one job.

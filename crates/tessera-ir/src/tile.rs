@@ -49,6 +49,9 @@ dialect! {
     Worker = "tile.worker" () {} -> One : Special, Pure;
     /// How many blocks are launched.
     Workers = "tile.workers" () {} -> One : Special, Pure;
+    /// Memory that the blocks of a launch share, zero before the first one, `bytes_per_block` for each block that is launched: its address.
+    /// Launches with more than one such memory tell them apart by `number`.
+    Workspace = "tile.workspace" () { number: u32, bytes_per_block: u32 } -> One : Special, Pure;
 
     // Layout
 

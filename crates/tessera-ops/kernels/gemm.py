@@ -53,3 +53,22 @@ def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constan
         c = ct.load(C, (n, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TN))
         out = out + c.astype(ACC) * ct.astype(beta, ACC)
     ct.store(C, (n, i, j), out.astype(C.dtype).reshape((1, TM, TN)))
+
+
+@tessera.kernel
+def gemm_thin(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+              TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+              TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
+    """Few rows: the transposed product, since the tensor cores take no fewer than 64 rows and as few as 8 columns."""
+    i = ct.bid(0)
+    j = ct.bid(1)
+    acc = ct.zeros((TN, TM), ACC)
+    for k in range(ct.cdiv(K, TK)):
+        a = load_a(A, i, k, TM, TK, TRANSPOSE_A).astype(COMPUTE)
+        b = load_b(B, k, j, TK, TN, TRANSPOSE_B).astype(COMPUTE)
+        acc = ct.mma(ct.transpose(b), ct.transpose(a), acc)
+    out = ct.transpose(acc) * ct.astype(alpha, ACC)
+    if beta != 0.0:
+        c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
+        out = out + c.astype(ACC) * ct.astype(beta, ACC)
+    ct.store(C, (i, j), out.astype(C.dtype))

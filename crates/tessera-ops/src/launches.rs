@@ -42,7 +42,10 @@ impl Plan {
         let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
             let arguments: Vec<(&str, Value)> =
                 launch.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect();
-            kernel.prepare(&arguments, launch.grid, options, device)
+            match launch.stream_k {
+                true => kernel.prepare(&arguments, launch.grid, &CompileOptions { stream_k: true, ..options.clone() }, device),
+                false => kernel.prepare(&arguments, launch.grid, options, device),
+            }
         };
         self.launches.iter().zip(kernels).map(prepared).collect()
     }

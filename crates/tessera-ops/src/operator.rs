@@ -190,6 +190,15 @@ pub struct LaunchSpec {
     pub arguments: Vec<(&'static str, Argument)>,
     /// Blocks along each axis.
     pub grid: [u32; 3],
+    /// On a GPU, blocks may share the rounds of the kernel's product.
+    pub stream_k: bool,
+}
+
+impl LaunchSpec {
+    /// A launch whose blocks keep to themselves.
+    pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
+        LaunchSpec { kernel, arguments, grid, stream_k: false }
+    }
 }
 
 /// One judged tensor as a matrix: rows are what the reference computes at a time.

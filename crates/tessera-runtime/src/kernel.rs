@@ -304,7 +304,10 @@ impl Kernel {
                     Code::Cpu(Box::new(program.map_err(|error| self.rejected(vec![error]))?))
                 }
                 Some(arch) => {
-                    let device = compile_for(&compiled, arch, options.level).map_err(|errors| self.rejected(errors))?;
+                    // A plan by hand is among the module's texts, and not among the file's.
+                    let rejected =
+                        |diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() });
+                    let device = compile_for(&compiled, arch, options.level).map_err(rejected)?;
                     remark = device.remark();
                     compiled.stages.extend(device.stages);
                     Code::Device(Arc::new(device.kernel.image()))

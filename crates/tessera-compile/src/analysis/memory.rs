@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Def, Func, Op, OpKind, ParamKind, ScheduleOp, Value};
+use tessera_ir::{Def, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Value};
 
 /// Where a pointer or view comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,8 @@ pub(crate) enum Root {
     Param(usize),
     /// Memory of one `alloca`.
     Alloca(Op),
+    /// The launch's memory that a `tile.workspace` names.
+    Workspace(Op),
     /// Any array that is not disjoint.
     Shared,
     /// Anywhere.
@@ -81,7 +83,11 @@ pub(crate) fn root(func: &Func, mut value: Value) -> Root {
             Def::Result(op, _) => op,
         };
         let data = &func.ops[op];
-        let OpKind::Schedule(kind) = &data.kind else { return Root::Unknown };
+        let kind = match &data.kind {
+            OpKind::Schedule(kind) => kind,
+            OpKind::Tile(TileOp::Workspace { .. }) => return Root::Workspace(op),
+            OpKind::Tile(_) | OpKind::Graph(_) => return Root::Unknown,
+        };
         match kind {
             ScheduleOp::Alloca { .. } => return Root::Alloca(op),
             ScheduleOp::GetGlobal { .. } => return Root::ReadOnly,

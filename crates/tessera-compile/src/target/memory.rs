@@ -116,7 +116,7 @@ impl Lowering<'_> {
         match root(self.func, place) {
             Root::Alloca(_) => Space::Any,
             Root::Unknown if self.has_memory => Space::Any,
-            Root::Unknown | Root::ReadOnly | Root::Param(_) | Root::Shared => Space::Global,
+            Root::Unknown | Root::ReadOnly | Root::Param(_) | Root::Shared | Root::Workspace(_) => Space::Global,
         }
     }
 

@@ -65,7 +65,7 @@ mod warpgroup;
 use std::collections::BTreeMap;
 
 use tessera_ir::{
-    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, launch_notes,
+    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, TileOp, launch_notes,
 };
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
@@ -147,7 +147,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         shared_bytes,
         cluster: func.hints.num_ctas.filter(|&blocks| blocks > 1).map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,
-        grid: GridRule { per_multiprocessor: func.hints.persistent, ..GridRule::default() },
+        grid: GridRule { per_multiprocessor: func.hints.persistent, fills: has_workspace(func), ..GridRule::default() },
         ..LaunchFacts::default()
     };
     let image = KernelImage {
@@ -163,6 +163,11 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
     })?;
     Ok(TargetKernel { kernel, arch, files, image })
+}
+
+/// Blocks share the work of those that are asked for.
+fn has_workspace(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Workspace { .. })))
 }
 
 impl Lowering<'_> {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Rounding, ShuffleMode, Signedness};
-use tessera_ir::{Elem, OpData, ScheduleOp, TileOp};
+use tessera_ir::{Elem, HiddenParam, OpData, ScheduleOp, TileOp};
 use tessera_layout::{Conversion, Distribution, LaneMap, conversion};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty, Word};
@@ -13,6 +13,9 @@ use super::lowering::{Lowered, Lowering};
 use super::remap::{Remap, row_major};
 use super::scratch::element_bytes;
 
+/// Every driver's allocations start at multiples of this.
+const WORKSPACE_ALIGN: u32 = 256;
+
 impl Lowering<'_> {
     /// Lowers an operation on threads; false if it is none.
     pub(super) fn threads(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
@@ -21,6 +24,12 @@ impl Lowering<'_> {
             TileOp::LaneId {} => self.lane(),
             TileOp::Worker {} => self.b.special(Special::CtaidX),
             TileOp::Workers {} => self.b.special(Special::NctaidX),
+            TileOp::Workspace { number, bytes_per_block } => {
+                let address = self.b.pointer_param(&format!("workspace_{number}"), WORKSPACE_ALIGN);
+                self.hidden.push(HiddenParam::Workspace { bytes: 0, bytes_per_block: u64::from(*bytes_per_block) });
+                self.maps.push(address);
+                address
+            }
             TileOp::WarpId {} => {
                 let thread = self.b.special(Special::TidX);
                 let five = self.b.u32(5);

@@ -20,6 +20,7 @@ use tessera_types::{Arch, DType};
 
 use super::relation::{Layout, has_layout, shape};
 use super::{outer, spread, turned};
+use crate::analysis::memory;
 use crate::analysis::neighbours::{self, Vector};
 use crate::analysis::sharing::{Sharing, instructions};
 use crate::facts::Facts;
@@ -51,6 +52,13 @@ pub(super) enum Product {
     /// From shared memory: by multiply-adds of each thread, by a warp's instruction for a type that both factors are widened to, or one
     /// element of the accumulator after the other. `slots` says how a factor lies that comes as a tile.
     Shared { acc: Layout, slots: [SharedType; 2] },
+}
+
+impl Product {
+    fn sums(&self) -> &Layout {
+        let (Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }) = self;
+        acc
+    }
 }
 
 /// The threads that run an operation.
@@ -86,6 +94,8 @@ pub(super) struct Anchors {
     /// Axes that are combined over, by the rank of the tile.
     combined: FxHashMap<usize, usize>,
     products: FxHashMap<Op, Product>,
+    /// How their sums lie, in order.
+    sums: Vec<Layout>,
     /// Operations that a factor of a product is computed by.
     factors: FxHashSet<Op>,
     /// Accesses by pointers that are known to touch neighbours.
@@ -120,6 +130,7 @@ impl Anchors {
             largest,
             combined: combined.collect(),
             products: FxHashMap::default(),
+            sums: Vec::new(),
             factors: FxHashSet::default(),
             vectors,
             turned: turned::loads(func),
@@ -131,8 +142,8 @@ impl Anchors {
                 OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
             ) {
                 let product = anchors.choose(func, op, units, warps)?;
-                let (Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }) = &product;
-                anchors.largest = anchors.largest.max(acc.elements() + 1);
+                anchors.largest = anchors.largest.max(product.sums().elements() + 1);
+                anchors.sums.push(product.sums().clone());
                 anchors.products.insert(op, product);
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
@@ -184,8 +195,10 @@ impl Anchors {
             return Ok(None);
         }
         match (self.products.get(&op), view_of(func, op)) {
-            (Some(Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }), _) => {
-                Ok(Some(acc.clone()))
+            (Some(product), _) => Ok(Some(product.sums().clone())),
+            // What a block has left of its sums lies as they do.
+            (None, Some(_)) if leads_to_workspace(func, op) => {
+                Ok(self.sums.iter().find(|sums| sums.shape() == shape(func, result)).cloned())
             }
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
                 Ok(None)
@@ -488,6 +501,12 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
         Type::TileView(view) => Some(&**view),
         _ => None,
     })
+}
+
+/// The operation reads or writes what blocks leave for each other.
+fn leads_to_workspace(func: &Func, op: Op) -> bool {
+    let view = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)));
+    view.is_some_and(|view| matches!(memory::root(func, view), memory::Root::Workspace(_)))
 }
 
 /// The tile axis along which memory is contiguous.

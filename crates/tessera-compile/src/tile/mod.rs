@@ -9,7 +9,7 @@
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
-//! | `pipelining` ([`roles`], [`stages`], [`persistent`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
+//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
@@ -40,6 +40,7 @@ mod forecast;
 mod guard;
 mod infer;
 mod late;
+mod numbers;
 mod order;
 mod outer;
 mod overlap;
@@ -54,6 +55,7 @@ mod sink;
 mod slots;
 mod spread;
 mod stages;
+mod stream_k;
 pub mod strips;
 mod threads;
 mod tokens;
@@ -162,7 +164,14 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
     }
     let Some(arch) = cx.needs_target(pass, func) else { return Changed(false) };
     match propose(func, &Units::of(func, arch)) {
-        Ok(plan) => {
+        Ok(mut plan) => {
+            if func.hints.stream_k == Some(1)
+                && persistent::can(func).is_ok()
+                && let Ok(looped) = stream_k::shareable(func)
+            {
+                plan.persistent = Some(1);
+                plan.stream_k = Some(stream_k::meeting(func, looped));
+            }
             func.plan = Some(plan);
             Changed(true)
         }
@@ -181,23 +190,9 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
     let Some(plan) = func.plan.take() else { return Changed(false) };
     let units = Units::of(func, arch);
-    if let Some(blocks) = plan.persistent {
-        let most = arch.limits().threads_per_sm / tessera_types::Arch::WARP;
-        let refused = match persistent::can(func) {
-            Err(reason) => Some(reason.text),
-            Ok(()) if blocks == 0 || blocks > most => {
-                Some(format!("a multiprocessor runs 1 to {most} blocks, not {blocks}").into())
-            }
-            Ok(()) => None,
-        };
-        if let Some(text) = refused {
-            cx.diagnostics.push(Diagnostic::error("plan", plan.span, format!("the plan cannot be carried out: {text}")));
-            return Changed(false);
-        }
-        if !func.linked_blocks().into_iter().any(|block| roles::is_chain(func, block)) {
-            order::by_groups(func);
-        }
-        persistent::over_blocks(func, blocks);
+    if let Err(reason) = share_blocks(func, &plan, arch) {
+        cx.diagnostics.push(refused(&plan, &reason));
+        return Changed(false);
     }
     let done = match plan.partitions.len() {
         1 => stages::carry_out(func, &units, &plan),
@@ -205,12 +200,42 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     };
     match done {
         Ok(()) => func.level = Level::Staged,
-        Err(reason) => {
-            let message = format!("the plan cannot be carried out: {}", reason.text);
-            cx.diagnostics.push(Diagnostic::error("plan", reason.span.unwrap_or(plan.span), message));
-        }
+        Err(reason) => cx.diagnostics.push(refused(&plan, &reason)),
     }
     Changed(true)
+}
+
+fn refused(plan: &Plan, reason: &Reason) -> Diagnostic {
+    let message = format!("the plan cannot be carried out: {}", reason.text);
+    Diagnostic::error("plan", reason.span.unwrap_or(plan.span), message)
+}
+
+/// Makes a loop over blocks of the function where the plan asks for one.
+///
+/// # Errors
+/// Why that cannot be; the function is as it was.
+fn share_blocks(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
+    let Some(blocks) = plan.persistent else {
+        return match plan.stream_k {
+            Some(_) => Err("rounds are shared by blocks that stay: `stream_k` needs `persistent`".into()),
+            None => Ok(()),
+        };
+    };
+    persistent::can(func)?;
+    let most = arch.limits().threads_per_sm / tessera_types::Arch::WARP;
+    if blocks == 0 || blocks > most {
+        return Err(format!("a multiprocessor runs 1 to {most} blocks, not {blocks}").into());
+    }
+    let threads = plan.partitions.last().map_or(1, |compute| compute.warps) * tessera_types::Arch::WARP;
+    let shared = match plan.stream_k {
+        Some(saved) => Some(stream_k::Shared { looped: stream_k::shareable(func)?, saved, threads }),
+        None => None,
+    };
+    if !func.linked_blocks().into_iter().any(|block| roles::is_chain(func, block)) {
+        order::by_groups(func);
+    }
+    persistent::over_blocks(func, blocks, shared);
+    Ok(())
 }
 
 fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {

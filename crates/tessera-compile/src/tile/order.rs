@@ -4,12 +4,14 @@
 //! A launch starts blocks along x first. Renumbering them is a bijection of the grid, and a program may not depend on when a block
 //! runs, so the result is the same. `docs/performance.md` has what the order is worth for products larger than the cache.
 
-use tessera_ir::attrs::{GridAxis, Overflow, Rounding, Signedness};
-use tessera_ir::{Builder, Const, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::attrs::GridAxis;
+use tessera_ir::{Builder, Func, Op, OpKind, ScheduleOp, Type};
 use tessera_types::DType;
 
+use super::numbers::Numbers;
+
 /// Blocks along x that are taken together.
-const GROUP: i32 = 16;
+const GROUP: i64 = 16;
 
 /// Renumbers the blocks of a function that uses both axes of a plane.
 pub(super) fn by_groups(func: &mut Func) {
@@ -33,22 +35,16 @@ pub(super) fn by_groups(func: &mut Func) {
         index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::X }),
         index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::Y }),
     );
-    let group = b.constant(Const::int(DType::I32, i64::from(GROUP)), tessera_ir::Shape::new());
-    let times = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::MulI { overflow: Overflow::Wraps }, &[l, r]);
-    let plus = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[l, r]);
-    let over = |b: &mut Builder<'_>, l: Value, r: Value| {
-        b.same(ScheduleOp::DivI { signedness: Signedness::Unsigned, rounding: Rounding::Zero }, &[l, r])
-    };
-    let modulo = |b: &mut Builder<'_>, l: Value, r: Value| b.same(ScheduleOp::RemI { signedness: Signedness::Unsigned }, &[l, r]);
-    let before = times(&mut b, y, width);
-    let number = plus(&mut b, before, x);
-    let size = times(&mut b, group, height);
-    let (nth, within) = (over(&mut b, number, size), modulo(&mut b, number, size));
-    let first = times(&mut b, nth, group);
-    let left = b.same(ScheduleOp::SubI { overflow: Overflow::Wraps }, &[width, first]);
-    let wide = b.same(ScheduleOp::MinI { signedness: Signedness::Signed }, &[left, group]);
-    let (across, down) = (modulo(&mut b, within, wide), over(&mut b, within, wide));
-    let column = plus(&mut b, first, across);
+    let group = b.number(GROUP);
+    let before = b.times(y, width);
+    let number = b.plus(before, x);
+    let size = b.times(group, height);
+    let (nth, within) = (b.over(number, size), b.modulo(number, size));
+    let first = b.times(nth, group);
+    let left = b.minus(width, first);
+    let wide = b.least(left, group);
+    let (across, down) = (b.modulo(within, wide), b.over(within, wide));
+    let column = b.plus(first, across);
     func.blocks[func.body].ops.extend(rest);
     let old = |ops: &[Op], func: &Func| ops.iter().map(|&op| func.ops[op].result()).collect::<Vec<_>>();
     let (columns, rows) = (old(&columns, func), old(&rows, func));

@@ -246,6 +246,14 @@ pub(crate) fn printed_with(
                 params = params.pointer(record);
                 continue;
             }
+            HiddenParam::Workspace { bytes, bytes_per_block } => {
+                let [x, y, z] = kernel.image.launch.grid.physical(grid, 2, None).ok_or("more blocks than a launch has")?;
+                let bytes = bytes + bytes_per_block * u64::from(x * y * z);
+                let memory = emulator.alloc(bytes).map_err(|e| explain(&e))?;
+                emulator.write(memory, &vec![0; bytes as usize]).map_err(|e| explain(&e))?;
+                params = params.pointer(memory);
+                continue;
+            }
             HiddenParam::Grid => {
                 params = grid.iter().fold(params, |params, &blocks| params.i32(blocks as i32));
                 continue;

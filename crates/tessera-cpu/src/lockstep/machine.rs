@@ -43,6 +43,8 @@ pub(super) struct Machine<'p> {
     pub(super) grid: [u32; 3],
     /// How many blocks run, where these share the work of the grid's.
     pub(super) workers: u32,
+    /// The launch's memory, by the operation that names it.
+    pub(super) workspaces: Vec<(Op, Range)>,
     pub(super) block: [u32; 3],
     pub(super) checked: bool,
     pub(super) values: Vec<Option<Data>>,
@@ -64,7 +66,7 @@ impl<'p> Machine<'p> {
     pub(super) fn new(
         program: &'p Program,
         [grid, launched]: [[u32; 3]; 2],
-        memory: Vec<Range>,
+        (memory, workspaces): (Vec<Range>, &[(Op, Range)]),
         options: &RunOptions<'_>,
     ) -> Machine<'p> {
         Machine {
@@ -72,6 +74,7 @@ impl<'p> Machine<'p> {
             func: &program.func,
             grid,
             workers: launched.iter().product(),
+            workspaces: workspaces.to_vec(),
             block: [0; 3],
             checked: options.checked,
             values: Vec::new(),

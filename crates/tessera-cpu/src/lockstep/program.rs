@@ -18,6 +18,8 @@ use crate::launch::{Arg, Fault, RunOptions};
 
 /// Blocks that run where these share the work of those that are asked for.
 const WORKERS: u32 = 2;
+/// The same where they share the work of one: more than a tile's pieces may be, so that some tiles have several and some blocks none.
+const SHARERS: u32 = 5;
 
 /// A Tile function ready to run in lock-step.
 #[derive(Debug)]
@@ -88,13 +90,21 @@ impl Program {
             false => options.threads.unwrap_or_else(rayon::current_num_threads),
         };
         // Blocks that share the work of those that are asked for: more than one, so that it matters which they are.
+        let workspaces = workspaces(&self.func);
         let launched = match self.func.hints.persistent {
+            Some(_) if !workspaces.is_empty() => [SHARERS, 1, 1],
             Some(_) => [grid.iter().product::<u32>().min(WORKERS), 1, 1],
             None => grid,
         };
+        let blocks = launched.iter().product::<u32>() as usize;
+        let mut shared: Vec<(Op, Vec<u64>)> =
+            workspaces.iter().map(|&(op, bytes)| (op, vec![0; (bytes as usize * blocks).div_ceil(8)])).collect();
+        let shared: Vec<(Op, Range)> =
+            shared.iter_mut().map(|(op, words)| (*op, range(words.as_mut_ptr().cast(), 8 * words.len()))).collect();
+        memory.extend(shared.iter().map(|&(_, range)| range));
         let blocks = Blocks::new(launched, threads);
         blocks.run(|| {
-            let mut machine = Machine::new(self, [grid, launched], memory.clone(), options);
+            let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { machine.run(block, args) };
@@ -103,6 +113,15 @@ impl Program {
         });
         blocks.finish(options)
     }
+}
+
+/// The launch's memory, with its bytes for each block.
+fn workspaces(func: &Func) -> Vec<(Op, u32)> {
+    let of = |(op, data): (Op, &OpData)| match data.kind {
+        OpKind::Tile(TileOp::Workspace { bytes_per_block, .. }) => Some((op, bytes_per_block)),
+        _ => None,
+    };
+    executed(func).into_iter().filter_map(of).collect()
 }
 
 /// Every linked operation outside the regions of reductions and scans, which run as a whole.
@@ -173,6 +192,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::WarpId {}
             | TileOp::Worker {}
             | TileOp::Workers {}
+            | TileOp::Workspace { .. }
             | TileOp::ConvertLayout {}
             | TileOp::AllocShared { .. }
             | TileOp::AllocRegister {}

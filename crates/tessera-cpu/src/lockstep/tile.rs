@@ -29,6 +29,12 @@ impl Machine<'_> {
                 let workers = self.workers as usize;
                 self.identity(data, |_| workers);
             }
+            TileOp::Workspace { .. } => {
+                let known = self.workspaces.iter().find(|(named, _)| *named == op);
+                let start = known.map(|(_, range)| range.start).ok_or_else(|| fault("cpu-value", data.span, "memory without an address"))?;
+                let lanes = self.splat(start, 8);
+                self.set(data.result(), Data::Lanes(lanes));
+            }
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
                 self.set(data.result(), same);

@@ -21,6 +21,9 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
     if let Some(blocks) = plan.persistent {
         let _ = writeln!(out, "  persistent {blocks}");
     }
+    if let Some(rounds) = plan.stream_k {
+        let _ = writeln!(out, "  stream_k {rounds}");
+    }
     let partition = |at: usize| plan.partitions.get(at).map_or("?", |partition| &partition.name);
     for ring in &plan.rings {
         let (from, to) = (partition(ring.from), partition(ring.to));
@@ -39,12 +42,11 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
 pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<Value>) -> Parsed<(&'a str, Plan)> {
     let start = cursor.offset();
     let function = cursor.sigil('@')?;
-    let mut plan =
-        Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, persistent: None, span: cursor.span_from(start) };
+    let mut plan = Plan::new(cursor.span_from(start));
     cursor.expect("{")?;
     while !cursor.eat("}") {
         let at = cursor.offset();
-        match cursor.expect_word("`partition`, `ring`, `resident` or `persistent`")? {
+        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent` or `stream_k`")? {
             "partition" => {
                 let partition = partition(cursor, at)?;
                 if plan.partitions.iter().any(|other| other.name == partition.name) {
@@ -58,8 +60,9 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             }
             "resident" => plan.resident = Some(cursor.integer()?),
             "persistent" => plan.persistent = Some(cursor.integer()?),
+            "stream_k" => plan.stream_k = Some(cursor.integer()?),
             word => {
-                let text = format!("`{word}` is no part of a plan: `partition`, `ring`, `resident` and `persistent` are");
+                let text = format!("`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent` and `stream_k` are");
                 return Err(wrong(cursor.span_from(at), text));
             }
         }

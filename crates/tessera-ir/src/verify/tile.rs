@@ -18,6 +18,11 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
+        TileOp::Workspace { .. } => {
+            let pointer = site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+            ensure!(pointer, "ir-result-type", "the result must be a pointer");
+            Ok(())
+        }
         TileOp::ConvertLayout {} => convert_layout(site),
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),

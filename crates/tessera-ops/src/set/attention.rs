@@ -147,9 +147,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let read = (batch * heads * queries * dim + 2 * batch * heads / group * keys * dim) as u64;
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec {
-            kernel: "attention",
-            arguments: vec![
+        launches: vec![LaunchSpec::new(
+            "attention",
+            vec![
                 ("Q", Argument::Tensor(0)),
                 ("K", Argument::Tensor(1)),
                 ("V", Argument::Tensor(2)),
@@ -163,8 +163,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
                 ("CAUSAL", Argument::Bool(causal)),
                 ("ACC", Argument::Type(acc)),
             ],
-            grid: [blocks, planes, 1],
-        }],
+            [blocks, planes, 1],
+        )],
         outputs: vec![OutputRows { tensor: 3, rows: batch * heads * queries, row_len: dim, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, read),

@@ -178,7 +178,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let output = tensors.len() - 1;
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec { kernel, arguments, grid: rows::grid(n, tile)? }],
+        launches: vec![LaunchSpec::new(kernel, arguments, rows::grid(n, tile)?)],
         outputs: vec![OutputRows { tensor: output, rows: n, row_len: 1, exact: storage.is_integer() || operation == "copy" }],
         work: Work {
             read_bytes: if two { 2 } else { 1 } * bytes,

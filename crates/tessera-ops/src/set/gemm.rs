@@ -16,6 +16,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
+use super::gemm_tiles;
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static GEMM: Operator = Operator {
@@ -117,7 +118,7 @@ fn converts_8_bits(machine: Machine) -> bool {
     matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !arch.has_native_fp8_mma())
 }
 
-/// Extents of a tile of C that tensor cores compute, with the share of their rate that one block reaches: a larger tile reads its
+/// Extents of a tile of C that the tensor cores of warps compute, with the share of their rate that one block reaches: a larger tile reads its
 /// operands less often.
 const GPU_TILES: [(u64, u64, f64); 4] = [(128, 256, 1.0), (128, 128, 0.8), (64, 128, 0.6), (64, 64, 0.4)];
 
@@ -140,11 +141,7 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
                 let blocks = batch * m.div_ceil(tm) * n.div_ceil(tn);
                 blocks.div_ceil(u64::from(arch.multiprocessors())) as f64 * (tm * tn) as f64 / rate
             };
-            let most = match compute == storage {
-                false => 64 * 128,
-                true if arch.has_wgmma() => 128 * 256,
-                true => 128 * 128,
-            };
+            let most = if compute == storage { 128 * 128 } else { 64 * 128 };
             let fits = |&&(tm, tn, _): &&(u64, u64, f64)| tm * tn <= most;
             let best = GPU_TILES.iter().filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(&GPU_TILES[3]);
             (best.0 as i64, best.1 as i64, 1024 / i64::from(compute.bits()))
@@ -180,7 +177,18 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     }
 
     let compute = compute_type(storage, machine);
-    let (tm, tn, tk) = tiles([batch, m, n, k], storage, machine);
+    let sizes = [batch, m, n, k];
+    let choice = match machine {
+        Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
+            let lines = [if ta { m } else { k }, if tb { k } else { n }].iter().all(|extent| packed_bytes(storage, *extent) % 16 == 0);
+            Some(gemm_tiles::choose(sizes, storage, lines, arch))
+        }
+        _ => None,
+    };
+    let (tm, tn, tk) = match choice {
+        Some(choice) => choice.tile.map(|extent| extent as i64).into(),
+        None => tiles(sizes, storage, machine),
+    };
     let mut arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
@@ -202,9 +210,17 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         u32::try_from(extent.div_ceil(tile as u64)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
     };
     let grid = [blocks(m, tm)?, blocks(n, tn)?, batch as u32];
+    let kernel = match (batched, choice) {
+        (true, _) => "gemm_batched",
+        (false, Some(choice)) if choice.thin => "gemm_thin",
+        (false, _) => "gemm",
+    };
     Ok(Plan {
         tensors: vec![a, b, c],
-        launches: vec![LaunchSpec { kernel: if batched { "gemm_batched" } else { "gemm" }, arguments, grid }],
+        launches: vec![LaunchSpec {
+            stream_k: choice.is_some_and(|choice| choice.stream_k),
+            ..LaunchSpec::new(kernel, arguments, grid)
+        }],
         outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],
         work: Work {
             read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n)),

@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod bandwidth;
 pub(crate) mod gemm;
+mod gemm_tiles;
 pub(crate) mod layer_norm;
 mod norm;
 pub(crate) mod rms_norm;

@@ -61,7 +61,7 @@ impl Centre {
         let ([in_turn, parts, join], between) = self.in_pieces();
         let whole = |kernel, constant| {
             let arguments = [&named[..], &[eps, accumulator, constant, number("N", n)]].concat();
-            (vec![LaunchSpec { kernel, arguments, grid }], Vec::new())
+            (vec![LaunchSpec::new(kernel, arguments, grid)], Vec::new())
         };
         Ok(match division {
             Division::Whole(rows) => whole(kernel, number("ROWS", rows)),
@@ -75,7 +75,7 @@ impl Centre {
                 let known = if self == Centre::Mean { vec![sizes[0], sizes[2]] } else { vec![sizes[0]] };
                 let first = [&inputs[..1], &places, &[accumulator], &known].concat();
                 let second = [inputs, &places, output, &[eps, accumulator], &sizes].concat();
-                let launch = |kernel, arguments| LaunchSpec { kernel, arguments, grid };
+                let launch = |kernel, arguments| LaunchSpec::new(kernel, arguments, grid);
                 (vec![launch(parts, first), launch(join, second)], partial.collect())
             }
         })

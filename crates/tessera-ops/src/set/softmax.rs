@@ -147,7 +147,7 @@ fn launches(
     let grid = division.grid(count, keys)?;
     let (x, y) = (("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)));
     let (accumulator, n) = (("ACC", Argument::Type(acc)), ("N", Argument::Int(keys as i64)));
-    let launch = |kernel, arguments| LaunchSpec { kernel, arguments, grid };
+    let launch = |kernel, arguments| LaunchSpec::new(kernel, arguments, grid);
     Ok(match (division, queries) {
         (Division::Whole(rows), None) => {
             let arguments = vec![x, y, accumulator, ("ROWS", Argument::Int(rows as i64)), n];

@@ -154,7 +154,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         }
         return Ok(Plan {
             tensors: vec![vector("x", Role::Input), vector("y", Role::Input), vector("z", Role::Output)],
-            launches: vec![LaunchSpec { kernel: name, arguments, grid: rows::grid(n, elements)? }],
+            launches: vec![LaunchSpec::new(name, arguments, rows::grid(n, elements)?)],
             outputs: vec![OutputRows { tensor: 2, rows: n, row_len: 1, exact: false }],
             work: Work {
                 read_bytes: 2 * bytes,
@@ -194,8 +194,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     Ok(Plan {
         tensors,
         launches: vec![
-            LaunchSpec { kernel: first, arguments, grid },
-            LaunchSpec { kernel: finish, arguments: finish_arguments, grid: [1, 1, 1] },
+            LaunchSpec::new(first, arguments, grid),
+            LaunchSpec::new(finish, finish_arguments, [1, 1, 1]),
         ],
         outputs: vec![OutputRows { tensor: operands + 1, rows: 1, row_len: 1, exact: false }],
         work: Work {

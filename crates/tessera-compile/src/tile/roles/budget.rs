@@ -130,6 +130,10 @@ fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
         if matches!(data.row().effects, Effects::Terminator) || !data.results.is_empty() && !tiles && is_free(func, op) {
             return 0;
         }
+        let touches_tiles = tiles || data.operands.iter().any(|&operand| has_layout(func, operand));
+        if data.regions.is_empty() && !touches_tiles {
+            return 0;
+        }
         match (&data.kind, Relation::of(func, op)) {
             (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
                 let view = data.operands.iter().find_map(|&value| match func.ty(value) {
@@ -142,13 +146,13 @@ fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
                 });
                 if in_lines { 0 } else { 2 * out }
             }
-            (OpKind::Schedule(ScheduleOp::If {}), _) => {
+            _ if loops.contains(&op) => 0,
+            (OpKind::Schedule(ScheduleOp::If {} | ScheduleOp::For { .. }), _) => {
                 let inside = |&region: &Block| epilogue(func, products, loops, &func.blocks[region].ops);
                 data.regions.iter().map(inside).max().unwrap_or(0)
             }
             (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,
             (OpKind::Schedule(ScheduleOp::Reshape {} | ScheduleOp::LoadViewTko { .. } | ScheduleOp::Yield {}), _) => 0,
-            _ if loops.contains(&op) => 0,
             _ => 2 * out,
         }
     };

@@ -80,13 +80,7 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         groups if groups.is_multiple_of(2) => 8,
         _ => 4,
     };
-    let mut plan = Plan {
-        partitions: Vec::new(),
-        rings: Vec::new(),
-        resident: None,
-        persistent: None,
-        span: func.ops[loops[0].looped].span,
-    };
+    let mut plan = Plan::new(func.ops[loops[0].looped].span);
     partitions(func, units.arch, &loops, (&products, warps), &mut plan)?;
     if loops.iter().any(|own| own.chained)
         && let Some(made) = loops.iter().flat_map(|own| &own.factors).find(|factor| factor.way != Way::Brought)

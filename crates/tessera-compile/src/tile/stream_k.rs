@@ -1,0 +1,568 @@
+//! Rounds of a product shared among blocks (stream-K, arXiv 2301.03598): blocks that are launched take equal parts of all rounds of all
+//! tiles, wherever in a tile these begin and end.
+//!
+//! ```text
+//! tiles      |-------0-------|-------1-------|-------2-------|     16 rounds each
+//! blocks     |----0----|----1----|----2----|----3----|----4---|    10 rounds each
+//! ```
+//!
+//! A block that has all rounds of a tile goes on as if nothing had happened. Else it leaves its sums in the launch's memory and counts
+//! itself; who counts last adds up the tile's sums in the order of their rounds and does what comes behind the loop. Nobody waits.
+//! Whole tiles are taken first, by as many waves as leave each block between one and two tiles to share. Nothing is shared where that
+//! would not pay: the program decides by the grid that is asked for, the rounds of a tile, and how many rounds the plan says that sharing
+//! costs.
+//!
+//! Sums come out the same whenever the same number of blocks is launched, since their order follows from that alone.
+
+use tessera_ir::attrs::{
+    AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow, Predicate, Rounding, Signedness,
+};
+use tessera_ir::{
+    Block, Builder, Const, Elem, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TensorViewType, TileOp, TileType,
+    TileViewType, Type, Value, ViewKind,
+};
+use tessera_types::DType;
+
+use super::numbers::Numbers;
+use super::persistent::{Grid, Split};
+use super::relation::has_layout;
+use super::roles::{is_free, is_product};
+
+/// Sums that a block leaves in the launch's memory, for each block that is launched: a piece's number is its block's and its tile's, added up,
+/// and there are fewer than two tiles a block.
+const SLOTS: u32 = 3;
+/// Counters for each block.
+const COUNTERS: u32 = 2;
+/// Rounds that a piece has at least.
+const LEAST_ROUNDS: i64 = 4;
+/// What a piece costs where nothing does, so that the root is finite.
+const FREE: f64 = 1.0 / 1024.0;
+/// What storing, counting and waiting for memory take, in bytes that a multiprocessor brings meanwhile.
+const MEETING: f64 = 256.0 * 1024.0;
+/// Elements of a thread that are on their way from memory while others are added up.
+const AHEAD: u32 = 128;
+/// The most pieces at a time, as a power of two.
+const MOST_AHEAD: u32 = 3;
+
+/// The loop whose rounds can be shared: of products that add up, with as many rounds in every block.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn shareable(func: &Func) -> Result<Op, Reason> {
+    let holds_product = |op: &Op| {
+        let data = &func.ops[*op];
+        let looped = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. }));
+        looped && func.blocks[data.regions[0]].ops.iter().any(|&op| is_product(func, op))
+    };
+    let loops: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(holds_product).collect();
+    let &[looped] = &loops[..] else {
+        return Err(format!("rounds of one loop of products are shared, and the function has {} that no loop is around", loops.len()).into());
+    };
+    let (data, at) = (&func.ops[looped], func.ops[looped].span);
+    let same = Split::of(func).same;
+    if !data.operands[..3].iter().all(|bound| same.contains(bound)) {
+        return Err(Reason::at("blocks have different numbers of rounds", at));
+    }
+    let body = data.regions[0];
+    for &op in &func.blocks[body].ops {
+        let inner = &func.ops[op];
+        let ends = matches!(inner.kind, OpKind::Schedule(ScheduleOp::Continue {}));
+        let weak = inner.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
+        if !(ends || inner.regions.is_empty() && (is_free(func, op) || weak)) {
+            return Err(Reason::at("a round does more than load and compute", inner.span));
+        }
+    }
+    for position in 0..data.group(3).len() {
+        adds_up(func, looped, position).map_err(|why| Reason::at(why, at))?;
+    }
+    Ok(looped)
+}
+
+/// A carried value starts at zero, and products alone add to it.
+fn adds_up(func: &Func, looped: Op, position: usize) -> Result<(), &'static str> {
+    const OTHER: &str = "the loop carries more than sums of products";
+    let (data, body) = (&func.ops[looped], func.ops[looped].regions[0]);
+    let start = func.constant(data.group(3)[position]).and_then(Const::splat_bits);
+    if start != Some(0) {
+        return Err("sums that are shared start from zero");
+    }
+    let mut value = func.blocks[body].args[1 + position];
+    if !has_layout(func, value) {
+        return Err(OTHER);
+    }
+    loop {
+        let users: Vec<Op> =
+            func.blocks[body].ops.iter().copied().filter(|&op| func.ops[op].operands.contains(&value)).collect();
+        let &[user] = &users[..] else { return Err(OTHER) };
+        let data = &func.ops[user];
+        let once = data.operands.iter().filter(|&&operand| operand == value).count() == 1;
+        match &data.kind {
+            OpKind::Schedule(ScheduleOp::Continue {}) if once && data.group(0)[position] == value => return Ok(()),
+            _ if once && is_product(func, user) && data.one(2) == value => value = data.result(),
+            _ => return Err(OTHER),
+        }
+    }
+}
+
+/// What a plan asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Shared {
+    /// The loop whose rounds are shared.
+    pub(super) looped: Op,
+    /// Where that saves more than so many of them.
+    pub(super) saved: u32,
+    /// Threads that hold its sums.
+    pub(super) threads: u32,
+}
+
+/// How the rounds are shared, as values before the loop over pieces.
+pub(super) struct Share {
+    looped: Op,
+    threads: u32,
+    grid: [Value; 2],
+    /// How many pieces this block has.
+    pub(super) pieces: Value,
+    /// Rounds of a tile, and a number to divide by that is not zero.
+    rounds: [Value; 2],
+    /// Rounds are shared at all.
+    shared: Value,
+    /// Waves of whole tiles before that; the number of the first tile that is shared.
+    waves: Value,
+    first: Value,
+    /// This block's rounds of those that are shared: the first one, and the first behind.
+    own: [Value; 2],
+    /// The first so many blocks have one round more than the others, who have so many.
+    longer: Value,
+    each: Value,
+    /// One counter a tile that is shared.
+    counters: Value,
+    /// Where sums are left, one array of tiles for each value that the loop carries.
+    left: Vec<Value>,
+}
+
+/// Rounds of one tile that a block takes one after the other.
+pub(super) struct Piece {
+    /// Number of the tile's block in the grid.
+    pub(super) place: Value,
+    /// Number of the tile among those that are shared.
+    tile: Value,
+    /// The first round, and the first behind.
+    rounds: [Value; 2],
+}
+
+impl Share {
+    /// Computes what all pieces follow from, where `b` stands.
+    pub(super) fn of(b: &mut Builder<'_>, Shared { looped, saved, threads }: Shared, grid: &Grid) -> Share {
+        let data = b.func.ops[looped].clone();
+        let [zero, one] = [0, 1].map(|number| b.number(number));
+        let (workers, tiles) = (grid.workers, grid.all);
+        let span = b.minus(data.one(1), data.one(0));
+        let span = b.most(span, zero);
+        let rounds = b.over_up(span, data.one(2));
+        let divisor = b.most(rounds, one);
+        let part = Cost::of(b.func, looped).part.min(f64::from(saved));
+
+        // Without: waves of whole tiles.
+        let full = b.over(tiles, workers);
+        let started = b.times(full, workers);
+        let over = b.minus(tiles, started);
+        let plain = {
+            let more = b.is(zero, Predicate::Lt, over);
+            let more = b.choose(more, one, zero);
+            let waves = b.plus(full, more);
+            b.times(waves, rounds)
+        };
+        // With: one wave of whole tiles less, and the rest in equal parts.
+        let fewer = b.minus(full, one);
+        let fewer = b.most(fewer, zero);
+        let first = b.times(fewer, workers);
+        let rest = b.minus(tiles, first);
+        let total = b.times(rest, rounds);
+        let blocks = sharers(b, (workers, rest, rounds, total), (part, saved));
+        let each = b.over(total, blocks);
+        let longer = {
+            let even = b.times(each, blocks);
+            b.minus(total, even)
+        };
+        let time = {
+            let whole = b.times(fewer, rounds);
+            let time = b.plus(whole, each);
+            // A block that takes rounds of two tiles meets others twice.
+            let several = b.is(blocks, Predicate::Le, rest);
+            let [twice, once] = [2 * saved, saved].map(|rounds| b.number(i64::from(rounds)));
+            let meeting = b.choose(several, twice, once);
+            let time = b.plus(time, meeting);
+            let parts = b.over(blocks, rest);
+            let parts = b.plus(parts, one);
+            let adding = b.number(part.ceil() as i64);
+            let adding = b.times(parts, adding);
+            b.plus(time, adding)
+        };
+        let shared = b.is(time, Predicate::Lt, plain);
+
+        let own = {
+            let start = |b: &mut Builder<'_>, block: Value| {
+                let before = b.times(block, each);
+                let more = b.least(block, longer);
+                b.plus(before, more)
+            };
+            let next = b.plus(grid.worker, one);
+            let ends = [grid.worker, next].map(|block| b.least(block, blocks));
+            ends.map(|block| start(b, block))
+        };
+        let waves = b.choose(shared, fewer, full);
+        let pieces = {
+            let late = b.is(grid.worker, Predicate::Lt, over);
+            let last = b.choose(late, one, zero);
+            let begun = b.over(own[0], divisor);
+            let ended = b.over_up(own[1], divisor);
+            let some = b.is(own[0], Predicate::Lt, own[1]);
+            let touched = b.minus(ended, begun);
+            let touched = b.choose(some, touched, zero);
+            let more = b.choose(shared, touched, last);
+            b.plus(waves, more)
+        };
+        let counters = {
+            let ty = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(DType::I32) });
+            b.value(TileOp::Workspace { number: 0, bytes_per_block: 4 * COUNTERS }, &[], ty)
+        };
+        let left = (0..data.results.len()).map(|at| slots(b, data.results[at], at as u32 + 1, workers)).collect();
+        let each = b.most(each, one);
+        Share {
+            looped,
+            threads,
+            grid: [grid.worker, grid.workers],
+            pieces,
+            rounds: [rounds, divisor],
+            shared,
+            waves,
+            first,
+            own,
+            longer,
+            each,
+            counters,
+            left,
+        }
+    }
+
+    /// The piece of this block with a number.
+    pub(super) fn piece(&self, b: &mut Builder<'_>, number: Value) -> Piece {
+        let [worker, workers] = self.grid;
+        let [rounds, divisor] = self.rounds;
+        let zero = b.number(0);
+        let before = b.times(number, workers);
+        let whole = b.plus(before, worker);
+        let late = b.is(self.waves, Predicate::Le, number);
+        let shared = b.both(self.shared, late);
+        let begun = b.over(self.own[0], divisor);
+        let nth = b.minus(number, self.waves);
+        let tile = b.plus(begun, nth);
+        let place = b.plus(self.first, tile);
+        let place = b.choose(shared, place, whole);
+        let start = b.times(tile, rounds);
+        let [from, to] = self.own.map(|round| b.minus(round, start));
+        let (from, to) = (b.most(from, zero), b.least(to, rounds));
+        let rounds = [b.choose(shared, from, zero), b.choose(shared, to, rounds)];
+        Piece { place, tile, rounds }
+    }
+
+    /// The block's operations for one piece; what stands for the values of the loop behind it.
+    pub(super) fn work(&self, b: &mut Builder<'_>, piece: &Piece, ops: &[Op]) -> Vec<(Value, Value)> {
+        let mut parts = ops.split(|&op| op == self.looped);
+        let (before, behind) = (parts.next().unwrap_or(&[]), parts.next().unwrap_or(&[]));
+        b.func.blocks[b.block].ops.extend(before);
+        let data = b.func.ops[self.looped].clone();
+        let (lower, upper, step) = (data.one(0), data.one(1), data.one(2));
+        let ends = piece.rounds.map(|round| {
+            let ahead = b.times(round, step);
+            b.plus(lower, ahead)
+        });
+        let end = b.least(ends[1], upper);
+        let types: Vec<Type> = data.results.iter().map(|&result| b.func.ty(result).clone()).collect();
+        let groups: [&[Value]; 4] = [&[ends[0]], &[end], &[step], data.group(3)];
+        let own_span = std::mem::replace(&mut b.span, data.span);
+        let looped = b.op_with_regions(data.kind.clone(), &groups, types.clone(), data.regions.clone());
+        b.span = own_span;
+        let sums = b.func.ops[looped].results.to_vec();
+
+        let [first, last] = piece.rounds;
+        let begins = { let zero = b.number(0); b.is(first, Predicate::Eq, zero) };
+        let ends = b.is(last, Predicate::Eq, self.rounds[0]);
+        let whole = b.both(begins, ends);
+        let types: Vec<Type> = types.into_iter().chain([Type::scalar(DType::B1)]).collect();
+        let results = branch(
+            b,
+            whole,
+            &types,
+            |b| {
+                let yes = b.constant(Const::bool(true), Shape::new());
+                [&sums[..], &[yes]].concat()
+            },
+            |b| self.met(b, piece, &sums),
+        );
+        let (totals, mine) = (&results[..sums.len()], results[sums.len()]);
+        let (rest, nothing) = (b.func.new_block(), b.func.new_block());
+        b.func.blocks[rest].ops.extend(behind);
+        for block in [rest, nothing] {
+            b.within(block, |b| b.op(ScheduleOp::Yield {}, &[&[]], []));
+        }
+        b.op_with_regions(ScheduleOp::If {}, &[&[mine]], [], [rest, nothing]);
+        data.results.iter().copied().zip(totals.iter().copied()).collect()
+    }
+
+    /// Leaves the sums of a piece and counts it. The tile's sums where it is the last one, and whether it is.
+    fn met(&self, b: &mut Builder<'_>, piece: &Piece, sums: &[Value]) -> Vec<Value> {
+        let [zero, one] = [0, 1].map(|number| b.number(number));
+        let slot = b.plus(self.grid[0], piece.tile);
+        let mut tokens = Vec::new();
+        for (&sum, &left) in sums.iter().zip(&self.left) {
+            let index = corner(b, sum, slot);
+            let kind = ScheduleOp::StoreViewTko {
+                order: MemoryOrder::Weak,
+                scope: None,
+                latency: None,
+                allow_tma: Some(false),
+                inbounds: true,
+                cache: CacheHint::Normal,
+            };
+            tokens.push(b.value(kind, &[&[sum], &[left], &index, &[]], Type::Token));
+        }
+        let token = b.value(ScheduleOp::JoinTokens {}, &[&tokens], Type::Token);
+        let pointer = b.same(ScheduleOp::Offset {}, &[self.counters, piece.tile]);
+        let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::AcqRel, scope: MemoryScope::Device, mode: AtomicMode::Add };
+        let counted = b.op(kind, &[&[pointer], &[one], &[], &[token]], [Type::scalar(DType::I32), Type::Token]);
+        let [before, token] = b.func.ops[counted].results[..] else { return Vec::new() };
+        // The tile's first and last blocks.
+        let start = b.times(piece.tile, self.rounds[0]);
+        let end = b.plus(start, self.rounds[0]);
+        let end = b.minus(end, one);
+        let [first, last] = [start, end].map(|round| self.sharer(b, round));
+        let others = b.minus(last, first);
+        let mine = b.is(before, Predicate::Eq, others);
+        let types: Vec<Type> = sums.iter().map(|&sum| b.func.ty(sum).clone()).collect();
+        let totals = branch(
+            b,
+            mine,
+            &types,
+            |b| {
+                // As the next launch needs it.
+                let kind =
+                    ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
+                b.value(kind, &[&[pointer], &[zero], &[], &[token]], Type::Token);
+                let slots = [first, last].map(|block| b.plus(block, piece.tile));
+                self.added(b, slots, token, sums)
+            },
+            |_| sums.to_vec(),
+        );
+        [&totals[..], &[mine]].concat()
+    }
+
+    /// What the pieces with these slots have left, added up in the order of their rounds. Several are on their way from memory at a time.
+    fn added(&self, b: &mut Builder<'_>, [first, last]: [Value; 2], token: Value, sums: &[Value]) -> Vec<Value> {
+        let start: Vec<Value> = sums.iter().map(|&sum| zeros(b, sum)).collect();
+        let ahead = self.ahead(b.func, sums);
+        let one = b.number(1);
+        let end = b.plus(last, one);
+        if ahead == 1 {
+            return self.pass(b, [first, end, one], token, &start, 1);
+        }
+        let step = b.number(ahead);
+        let count = b.minus(end, first);
+        let groups = b.over(count, step);
+        let whole = b.times(groups, step);
+        let middle = b.plus(first, whole);
+        let most = self.pass(b, [first, middle, step], token, &start, ahead);
+        self.pass(b, [middle, end, one], token, &most, 1)
+    }
+
+    /// How many pieces a thread can hold beside its sums.
+    fn ahead(&self, func: &Func, sums: &[Value]) -> i64 {
+        let elements: usize = sums.iter().map(|&sum| func.ty(sum).as_tile().map_or(0, TileType::len)).sum();
+        let held = (elements as u32).div_ceil(self.threads).max(1);
+        1 << (AHEAD / held).max(1).ilog2().min(MOST_AHEAD)
+    }
+
+    /// A loop over slots: each round loads some pieces, and adds them.
+    fn pass(&self, b: &mut Builder<'_>, [first, end, step]: [Value; 3], token: Value, start: &[Value], pieces: i64) -> Vec<Value> {
+        let types: Vec<Type> = start.iter().map(|&sum| b.func.ty(sum).clone()).collect();
+        let body = b.func.new_block();
+        let slot = b.func.add_arg(body, Type::scalar(DType::I32), None);
+        let mut sums: Vec<Value> = types.iter().map(|ty| b.func.add_arg(body, ty.clone(), None)).collect();
+        b.within(body, |b| {
+            let mut loaded = Vec::new();
+            for piece in 0..pieces {
+                let behind = b.number(piece);
+                let slot = b.plus(slot, behind);
+                loaded.push(sums.iter().zip(&self.left).map(|(&sum, &left)| load(b, sum, left, slot, token)).collect::<Vec<_>>());
+            }
+            for parts in loaded {
+                sums = sums.iter().zip(parts).map(|(&sum, part)| add(b, sum, part)).collect();
+            }
+            b.op(ScheduleOp::Continue {}, &[&sums], []);
+        });
+        let kind = ScheduleOp::For { unsigned: false, unroll: None };
+        let looped = b.op_with_regions(kind, &[&[first], &[end], &[step], start], types, [body]);
+        b.func.ops[looped].results.to_vec()
+    }
+
+    /// The block that has a round of those that are shared.
+    fn sharer(&self, b: &mut Builder<'_>, round: Value) -> Value {
+        let one = b.number(1);
+        let more = b.plus(self.each, one);
+        let long = b.times(self.longer, more);
+        let among_long = b.over(round, more);
+        let behind = b.minus(round, long);
+        let zero = b.number(0);
+        let behind = b.most(behind, zero);
+        let among_short = b.over(behind, self.each);
+        let among_short = b.plus(self.longer, among_short);
+        let early = b.is(round, Predicate::Lt, long);
+        b.choose(early, among_long, among_short)
+    }
+}
+
+/// How many blocks share: as many as are launched, unless adding up would cost more than rounds are saved, or pieces would be too short.
+///
+/// A tile of `r` rounds in `s` pieces takes `r / s` rounds and `p s` to add up: least where `s` is the root of `r / p`.
+fn sharers(
+    b: &mut Builder<'_>,
+    (workers, tiles, rounds, total): (Value, Value, Value, Value),
+    (part, saved): (f64, u32),
+) -> Value {
+    let one = b.number(1);
+    let least = b.number(i64::from(saved).clamp(1, LEAST_ROUNDS));
+    let float = |b: &mut Builder<'_>, kind: ScheduleOp, value: Value| b.value(kind, &[&[value]], Type::scalar(DType::F32));
+    let (signedness, rounding) = (Signedness::Signed, Rounding::NearestEven);
+    let wide = float(b, ScheduleOp::IToF { signedness, rounding }, rounds);
+    let scale = b.constant(Const::splat(DType::F32, u64::from(((1.0 / part.max(FREE)) as f32).to_bits())), Shape::new());
+    let ratio = b.same(ScheduleOp::MulF { rounding, flush_to_zero: false }, &[wide, scale]);
+    let root = b.same(ScheduleOp::Sqrt { rounding, flush_to_zero: false }, &[ratio]);
+    let kind = ScheduleOp::FToI { signedness, rounding: Rounding::Zero };
+    let pieces = b.value(kind, &[&[root]], Type::scalar(DType::I32));
+    let pieces = b.most(pieces, one);
+    let useful = b.times(tiles, pieces);
+    let long = b.over(total, least);
+    let blocks = b.least(workers, useful);
+    let blocks = b.least(blocks, long);
+    b.most(blocks, one)
+}
+
+/// Rounds that sharing costs, whatever the grid.
+pub(super) fn meeting(func: &Func, looped: Op) -> u32 {
+    Cost::of(func, looped).meeting.ceil() as u32
+}
+
+/// What sharing costs, in rounds of the loop: a round takes at least as long as its bytes take to come.
+struct Cost {
+    /// Of each piece of a tile, where these are added up.
+    part: f64,
+    /// Of leaving sums, counting and waiting.
+    meeting: f64,
+}
+
+impl Cost {
+    fn of(func: &Func, looped: Op) -> Cost {
+        let bytes = |value: Value| {
+            let tile = func.ty(value).as_tile();
+            tile.and_then(|tile| Some(tile.len() as f64 * f64::from(tile.elem.num()?.bits()) / 8.0))
+        };
+        let data = &func.ops[looped];
+        let loads = func.blocks[data.regions[0]].ops.iter().filter(|&&op| {
+            func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load)
+        });
+        let round: f64 = loads.filter_map(|&op| bytes(func.ops[op].results[0])).sum::<f64>().max(1.0);
+        let sums: f64 = data.results.iter().filter_map(|&sum| bytes(sum)).sum();
+        Cost { part: sums / round, meeting: (sums + MEETING) / round }
+    }
+}
+
+/// A view of the launch's memory in which each slot is a tile of a sum's type.
+fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value {
+    let tile = b.func.ty(sum).as_tile().cloned().unwrap_or(TileType { shape: Shape::new(), elem: Elem::Num(DType::F32) });
+    let elem = tile.elem.num().unwrap_or(DType::F32);
+    let bytes = tile.len() as u32 * elem.bits().div_ceil(8);
+    let pointer = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(elem) });
+    let base = b.value(TileOp::Workspace { number, bytes_per_block: SLOTS * bytes }, &[], pointer);
+    let rank = tile.shape.len();
+    let mut strides = vec![1i64; rank];
+    for axis in (1..rank).rev() {
+        strides[axis - 1] = strides[axis] * i64::from(tile.shape[axis]);
+    }
+    let extents = tile.shape.iter().enumerate();
+    let extents = extents.map(|(axis, &extent)| if axis == 0 { Extent::Dynamic } else { Extent::Static(i64::from(extent)) });
+    let tensor = TensorViewType {
+        elem,
+        shape: extents.collect(),
+        strides: strides.into_iter().map(Extent::Static).collect(),
+    };
+    let rows = b.number(i64::from(SLOTS * tile.shape[0]));
+    let rows = b.times(workers, rows);
+    let array =
+        b.value(ScheduleOp::MakeTensorView {}, &[&[base], &[rows], &[]], Type::TensorView(Box::new(tensor.clone())));
+    let view = TileViewType {
+        kind: ViewKind::Partition,
+        dim_map: (0..rank as u32).collect(),
+        tile: tile.shape,
+        padding: Padding::Undetermined,
+        tensor,
+    };
+    b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(view)))
+}
+
+/// A tile of zeros like another one.
+fn zeros(b: &mut Builder<'_>, like: Value) -> Value {
+    let ty = b.func.ty(like).clone();
+    let (dtype, shape) = (ty.num().unwrap_or(DType::F32), ty.as_tile().map(|tile| tile.shape.clone()));
+    b.constant(Const::splat(dtype, 0), shape.unwrap_or_default())
+}
+
+/// What a piece has left in a slot.
+fn load(b: &mut Builder<'_>, like: Value, left: Value, slot: Value, token: Value) -> Value {
+    let index = corner(b, like, slot);
+    let kind = ScheduleOp::LoadViewTko {
+        order: MemoryOrder::Weak,
+        scope: None,
+        latency: None,
+        allow_tma: Some(false),
+        inbounds: true,
+        cache: CacheHint::Normal,
+    };
+    let ty = b.func.ty(like).clone();
+    let made = b.op(kind, &[&[left], &index, &[token]], [ty, Type::Token]);
+    b.func.ops[made].results[0]
+}
+
+fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
+    match b.func.ty(sum).num().is_some_and(DType::is_float) {
+        true => b.same(ScheduleOp::AddF { rounding: Rounding::NearestEven, flush_to_zero: false }, &[sum, part]),
+        false => b.same(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[sum, part]),
+    }
+}
+
+/// The index of a slot.
+fn corner(b: &mut Builder<'_>, sum: Value, slot: Value) -> Vec<Value> {
+    let rank = b.func.ty(sum).as_tile().map_or(1, |tile| tile.shape.len());
+    let zero = b.number(0);
+    (0..rank).map(|axis| if axis == 0 { slot } else { zero }).collect()
+}
+
+/// An `if` whose branches yield values.
+fn branch(
+    b: &mut Builder<'_>,
+    condition: Value,
+    types: &[Type],
+    yes: impl FnOnce(&mut Builder<'_>) -> Vec<Value>,
+    no: impl FnOnce(&mut Builder<'_>) -> Vec<Value>,
+) -> Vec<Value> {
+    let blocks: [Block; 2] = [b.func.new_block(), b.func.new_block()];
+    b.within(blocks[0], |b| {
+        let values = yes(b);
+        b.op(ScheduleOp::Yield {}, &[&values], []);
+    });
+    b.within(blocks[1], |b| {
+        let values = no(b);
+        b.op(ScheduleOp::Yield {}, &[&values], []);
+    });
+    let made = b.op_with_regions(ScheduleOp::If {}, &[&[condition]], types.iter().cloned(), blocks);
+    b.func.ops[made].results.to_vec()
+}

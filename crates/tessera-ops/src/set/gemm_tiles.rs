@@ -1,0 +1,145 @@
+//! Which tiles a product is cut into, and whether blocks share their rounds: what should take the least time.
+//!
+//! A block's time is its rounds and what comes before and behind them. A round keeps the tensor cores busy for its multiply-adds, and the
+//! second-level cache for its bytes; it takes the longer of the two. Figures are clocks of an H200, where the choice was compared with times
+//! (`docs/performance.md`); other chips are measured by nobody yet, and their tiles keep the shares of the rate that they were given.
+
+use tessera_types::{Arch, DType};
+
+/// How a product runs on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Rows, columns and contraction of a tile.
+    pub(super) tile: [u64; 3],
+    /// The product is computed transposed.
+    pub(super) thin: bool,
+    /// Blocks share rounds.
+    pub(super) stream_k: bool,
+}
+
+/// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
+const WARPGROUP_TILES: [[u64; 2]; 8] =
+    [[128, 256], [256, 128], [128, 192], [128, 128], [64, 256], [64, 192], [64, 128], [64, 64]];
+/// The same for other types.
+const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
+/// Rows of tiles of thin products.
+const THIN: [u64; 4] = [8, 16, 32, 64];
+/// Columns and contraction of tiles of thin products.
+const THIN_TILE: [u64; 2] = [128, 128];
+
+/// Bytes of a factor's line in a tile.
+const LINE: u64 = 128;
+/// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
+const MULTIPLY_ADDS: f64 = 2048.0;
+/// Bytes a clock that the second-level cache gives a multiprocessor.
+const CACHE_RATE: f64 = 56.0;
+/// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
+const START: f64 = 2500.0;
+/// Bytes a clock that a block's result leaves by.
+const STORE_RATE: f64 = 32.0;
+/// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
+const MEETING: f64 = 256.0 * 1024.0;
+/// Rounds that a block has at least where they are shared.
+const LEAST_ROUNDS: f64 = 4.0;
+
+/// The choice for a product of `[batch, m, n, k]` elements that tensor cores take as they are stored, on a GPU with products of warpgroups.
+/// `lines`: every operand's lines are whole vectors of 16 bytes, as the copy engine wants them.
+pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: bool, arch: Arch) -> Choice {
+    let halves = storage.bits() == 16;
+    let depth = 8 * LINE / u64::from(storage.bits());
+    let shared = batch == 1;
+    if halves && shared && lines && m <= THIN[THIN.len() - 1] {
+        let rows = THIN.iter().copied().find(|&rows| rows >= m).unwrap_or(THIN[THIN.len() - 1]);
+        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, stream_k: true };
+    }
+    let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
+    let sms = f64::from(arch.multiprocessors());
+    let rounds = k.div_ceil(depth) as f64;
+    let mut best: Option<(f64, Choice)> = None;
+    for &[rows, columns] in tiles {
+        let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
+        let block = Block::of(rows, columns);
+        for stream_k in [false, true] {
+            if stream_k && !(shared && halves && lines && blocks < sms) {
+                continue;
+            }
+            let time = if stream_k { block.shared(blocks, rounds, sms) } else { block.alone(blocks, rounds, sms) };
+            if best.is_none_or(|(least, _)| time < least) {
+                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, stream_k }));
+            }
+        }
+    }
+    best.map_or(Choice { tile: [64, 64, depth], thin: false, stream_k: false }, |(_, choice)| choice)
+}
+
+/// Clocks of the parts of a block.
+struct Block {
+    round: f64,
+    once: f64,
+    /// Rounds that meeting other blocks takes, and adding up what one of them has left.
+    meeting: f64,
+    part: f64,
+}
+
+impl Block {
+    fn of(rows: u64, columns: u64) -> Block {
+        let (elements, bytes) = ((rows * columns) as f64, ((rows + columns) * LINE) as f64);
+        let sums = 4.0 * elements;
+        let round = (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / CACHE_RATE);
+        Block { round, once: START + sums / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
+    }
+
+    /// In waves, each block by itself.
+    fn alone(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
+        (blocks / sms).ceil() * (rounds * self.round + self.once)
+    }
+
+    /// With rounds shared among multiprocessors.
+    fn shared(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
+        let pieces = (rounds / self.part).sqrt().max(1.0);
+        let sharers = sms.min(blocks * pieces).min(blocks * rounds / LEAST_ROUNDS).max(1.0);
+        let own = blocks * rounds / sharers;
+        (own + self.meeting + self.part * (sharers / blocks + 1.0)) * self.round + self.once
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(sizes: [u64; 3]) -> Choice {
+        let [m, n, k] = sizes;
+        choose([1, m, n, k], DType::BF16, true, Arch::Sm90a)
+    }
+
+    #[test]
+    fn large_products_take_the_largest_tiles() {
+        for sizes in [[4096, 4096, 4096], [8192, 8192, 8192]] {
+            let choice = chosen(sizes);
+            assert_eq!((choice.tile[0] * choice.tile[1], choice.stream_k), (128 * 256, false), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn tiles_fill_the_last_wave() {
+        // 528 blocks are four waves; of 128 x 256 there are 544, which are five.
+        assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
+        // 96 blocks are one wave.
+        assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
+    }
+
+    #[test]
+    fn few_tiles_with_a_long_contraction_are_shared() {
+        assert!(chosen([128, 128, 65536]).stream_k);
+        assert!(!chosen([512, 512, 64]).stream_k);
+    }
+
+    #[test]
+    fn few_rows_are_columns() {
+        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, stream_k: true });
+        assert_eq!(chosen([33, 4096, 4096]).tile, [64, 128, 128]);
+        assert!(!chosen([65, 4096, 4096]).thin);
+        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, true, Arch::Sm90a).thin);
+        assert!(!choose([1, 1, 4095, 4096], DType::BF16, false, Arch::Sm90a).thin);
+    }
+}
