@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, SourceId, verify};
+use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, Sharing, SourceId, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::choices::refuse_without_effect;
@@ -42,8 +42,8 @@ pub struct CompileOptions {
     pub block: Option<u32>,
     /// Marks are put in and recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
-    /// Blocks may share the rounds of the kernel's product on a GPU, where its plan says that this pays.
-    pub stream_k: bool,
+    /// What blocks of a product share on a GPU, where its plan can have them share it.
+    pub sharing: Sharing,
     /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
     pub plan: Option<(String, String)>,
     /// Verify after each pass.
@@ -215,7 +215,9 @@ fn run_pipeline(
     let times = manager.run(&mut module, &pipeline).map_err(failure)?;
     if let Some(func) = module.funcs.first_mut() {
         func.hints.timeline = options.timeline.or(func.hints.timeline);
-        func.hints.stream_k = options.stream_k.then_some(1).or(func.hints.stream_k);
+        if options.sharing != Sharing::Nothing {
+            func.hints.sharing = Some(options.sharing as u32);
+        }
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     let plan = options.plan.as_ref().map(|(name, text)| module.sources.add(name, text.as_str()));

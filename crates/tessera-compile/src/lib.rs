@@ -36,5 +36,6 @@ pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_m
 pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
+pub use tessera_ir::Sharing;
 pub use tessera_ptx as ptx;
 pub use tiling::{Grid, OperandFacts, tile_and_schedule};

@@ -106,7 +106,8 @@ fn agrees(dtype: DType, out: DType, way: &Way) {
     let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O2);
     let device = device.unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
     let text = print_module(&device.tile);
-    assert_eq!(text.matches("tile.tma_store ").count(), way.sent, "{text}");
+    let sent = text.matches("tile.tma_store ").count() + text.matches("tile.send_tile ").count();
+    assert_eq!(sent, way.sent, "{text}");
     let mut stepped = start.clone();
     in_lockstep_as_it_is(device.tile.clone(), launch.grid, &mut stepped).unwrap_or_else(|error| panic!("{error}"));
     let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -140,6 +141,14 @@ fn sixteen_bits_leave_by_matrices() {
 #[test]
 fn halves_leave_by_matrices() {
     WAYS[..2].iter().for_each(|way| agrees(DType::F16, DType::F16, way));
+}
+
+/// Sums in 32 bits are sent by warpgroups, and by no matrices.
+#[test]
+fn words_are_sent_too() {
+    for way in [&WAYS[0], &WAYS[2], &WAYS[4], &WAYS[5]] {
+        agrees(DType::BF16, DType::F32, way);
+    }
 }
 
 /// Two neighbours of 8 bits a thread go by vectors of 16.

@@ -423,3 +423,48 @@ def kernel(x, y, w, out):
         assert_eq!(assembly.report.spilled_bytes(), 0);
     }
 }
+
+/// Few tiles and many rounds: blocks share the rounds of a tile, and who comes last adds up what they have left. A workspace as one launch
+/// leaves it serves the next.
+#[test]
+fn rounds_of_a_tile_are_shared() {
+    let source = "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, y, w, out):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((64, 64), ct.float32)
+    for k in range(ct.cdiv(x.shape[1], 32)):
+        a = ct.load(x, (i, k), (64, 32), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(y, (k, j), (32, 64), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, b, acc)
+    ct.store(out, (i, j), acc * 0.5)
+";
+    let numbers = |sizes: [i64; 2], seed: usize| {
+        let format = FloatFormat::of(DType::F16).expect("a float");
+        let number = move |i: usize| ((i * 7 + i / 13 + seed) % 9) as f64 / 4.0 - 1.0;
+        Data::codes(DType::F16, &sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Ieee))
+    };
+    let plan = "plan @kernel {\n  partition copy {warps=4}\n  partition compute {warps=4}\n  persistent 1\n  stream_k 0
+  ring copy -> compute {by=tma, slots=3} [%a, %b]\n}\n";
+    // One tile, three, five, and none whose rounds are worth sharing.
+    for [m, n, k] in [([64, 64, 1000], true), ([130, 40, 500], true), ([300, 64, 72], true), ([64, 64, 0], false)] {
+        let data = vec![numbers([m, k], 1), numbers([k, n], 2), numbers([1, 8], 3), Data::zeros(DType::F32, &[m, n])];
+        let grid = [(m as u32).div_ceil(64), (n as u32).div_ceil(64), 1];
+        let program = Program { source: source.to_string(), grid, data };
+        let mut compiled = compiled(&program).expect("the kernel compiles");
+        compiled.plan = Some(compiled.module.sources.add("shared.plan", plan));
+        let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3).expect("the plan is carried out");
+        assert!(device.kernel.ptx().contains("workspace_1"));
+        let mut wanted = program.data.clone();
+        on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
+        let mut stepped = program.data.clone();
+        lockstep_of(&device.tile, grid, &mut stepped).expect("it runs");
+        same(&wanted[3], &stepped[3], 0.0).expect("in lock-step");
+        for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random] {
+            let mut emulated = program.data.clone();
+            run_under(schedule, &device.kernel, grid, &mut emulated).expect("it runs");
+            same(&wanted[3], &emulated[3], 0.0).unwrap_or_else(|error| panic!("{schedule:?}: {error}"));
+        }
+    }
+}

@@ -156,8 +156,8 @@ pub struct FuncHints {
     pub opt_level: Option<u32>,
     /// So many blocks a multiprocessor are launched, whatever is asked for, and share the blocks that are: `tile.worker` says which one this is.
     pub persistent: Option<u32>,
-    /// Where it is 1, blocks may share the rounds of the function's product: its plan says when that pays (`Plan::stream_k`).
-    pub stream_k: Option<u32>,
+    /// What blocks of a product share, where its plan can have them share it ([`Sharing`]).
+    pub sharing: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
     /// Bytes of shared memory that an operation may exchange elements through; more go through it in parts.
@@ -166,7 +166,28 @@ pub struct FuncHints {
     pub ring_bytes: Option<u32>,
 }
 
+/// What the blocks of a product share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// Nothing: each block that is asked for is launched.
+    #[default]
+    Nothing,
+    /// A block a multiprocessor is launched, and takes several of those that are asked for.
+    Blocks,
+    /// These share the rounds of products too.
+    Rounds,
+}
+
 impl FuncHints {
+    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds.
+    pub fn shares(&self) -> Sharing {
+        match self.sharing {
+            None | Some(0) => Sharing::Nothing,
+            Some(1) => Sharing::Blocks,
+            Some(_) => Sharing::Rounds,
+        }
+    }
+
     /// Threads in a block of a Tile function.
     pub fn threads(&self) -> u32 {
         self.num_threads.unwrap_or(32 * self.num_warps.unwrap_or(0))
@@ -183,7 +204,7 @@ impl FuncHints {
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
             ("persistent", self.persistent),
-            ("stream_k", self.stream_k),
+            ("sharing", self.sharing),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
             ("ring_bytes", self.ring_bytes),
@@ -201,7 +222,7 @@ impl FuncHints {
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
             "persistent" => &mut self.persistent,
-            "stream_k" => &mut self.stream_k,
+            "sharing" => &mut self.sharing,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,
             "ring_bytes" => &mut self.ring_bytes,

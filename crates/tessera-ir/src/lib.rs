@@ -45,7 +45,7 @@ pub use diag::{Diagnostic, Label, Severity, Source, SourceId, SourceMap, Span};
 pub use dialect::{Class, Effects, OperandKind, OperandSpec, Results, Row, Trait, TypeRule};
 pub use effect::{Does, Effect, Moved, Proxy, Queue, Space, Touch};
 pub use entity::{Arena, EntityId};
-pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData};
+pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData, Sharing};
 pub use graph::GraphOp;
 pub use image::{
     Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TileCount, TimelineMark, TimelinePlan,

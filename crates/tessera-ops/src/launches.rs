@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, PreparedLaunch, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, PreparedLaunch, Sharing, Tensor, Value};
 use tessera_types::Arch;
 
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan};
@@ -42,9 +42,9 @@ impl Plan {
         let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
             let arguments: Vec<(&str, Value)> =
                 launch.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect();
-            match launch.stream_k {
-                true => kernel.prepare(&arguments, launch.grid, &CompileOptions { stream_k: true, ..options.clone() }, device),
-                false => kernel.prepare(&arguments, launch.grid, options, device),
+            match launch.sharing {
+                Sharing::Nothing => kernel.prepare(&arguments, launch.grid, options, device),
+                sharing => kernel.prepare(&arguments, launch.grid, &CompileOptions { sharing, ..options.clone() }, device),
             }
         };
         self.launches.iter().zip(kernels).map(prepared).collect()

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType, Policy};
 
 use crate::draw::Draw;
@@ -190,14 +191,14 @@ pub struct LaunchSpec {
     pub arguments: Vec<(&'static str, Argument)>,
     /// Blocks along each axis.
     pub grid: [u32; 3],
-    /// On a GPU, blocks may share the rounds of the kernel's product.
-    pub stream_k: bool,
+    /// What blocks of its product share on a GPU.
+    pub sharing: Sharing,
 }
 
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, arguments, grid, stream_k: false }
+        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing }
     }
 }
 

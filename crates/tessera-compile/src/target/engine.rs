@@ -2,9 +2,9 @@
 //! thread of the team issues the copies, one for each slab of the buffer.
 
 use smallvec::SmallVec;
-use tessera_ir::{HiddenParam, OpData, Swizzle, TensorMapPlan, TileOp, Value};
+use tessera_ir::{HiddenParam, Op, OpData, Swizzle, TensorMapPlan, TileOp, Value};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{CopyOptions, Value as Reg};
+use tessera_ptx::ssa::{self, CopyOptions, Value as Reg};
 use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;
@@ -24,7 +24,7 @@ struct Piece {
 
 impl Lowering<'_> {
     /// Lowers a copy by the accelerator; false if the operation is none.
-    pub(super) fn engine(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    pub(super) fn engine(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
         match kind {
             TileOp::TmaLoad {} => {
                 let buffer = self.buffer(data.one(2))?;
@@ -50,9 +50,16 @@ impl Lowering<'_> {
                     b.bulk_commit();
                 });
             }
+            TileOp::SendTile {} => self.send_tile(op, data)?,
             TileOp::TmaStoreWait { pending, read } => {
-                let first = self.is_first_thread();
-                self.b.when(first, |b| if *read { b.bulk_wait_read(*pending) } else { b.bulk_wait(*pending) });
+                let wait = |b: &mut ssa::Builder| if *read { b.bulk_wait_read(*pending) } else { b.bulk_wait(*pending) };
+                // Each warpgroup that sends has a thread that waits; who has sent nothing waits for nothing.
+                if self.sends {
+                    wait(&mut self.b);
+                } else {
+                    let first = self.is_first_thread();
+                    self.b.when(first, wait);
+                }
             }
             _ => return Ok(false),
         }
@@ -129,7 +136,7 @@ impl Lowering<'_> {
     }
 
     /// The address of a map, one hidden parameter for all copies that agree on it.
-    fn map_of(&mut self, plan: TensorMapPlan) -> Reg {
+    pub(super) fn map_of(&mut self, plan: TensorMapPlan) -> Reg {
         let plan = HiddenParam::TensorMap(plan);
         if let Some(known) = self.hidden.iter().position(|known| *known == plan) {
             return self.maps[known];

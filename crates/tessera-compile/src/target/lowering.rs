@@ -15,6 +15,7 @@ use super::control::Frame;
 use super::frame::{Files, identifier};
 use super::rings::Ring;
 use super::scratch::Scratch;
+use super::send;
 use crate::analysis::masks::{Masked, masked_loads};
 use crate::analysis::neighbours::{self, Vector};
 use crate::facts::Facts;
@@ -70,6 +71,10 @@ pub(super) struct Lowering<'m> {
     pub(super) asked: Vec<Reg>,
     /// Named barriers given out so far.
     pub(super) barriers: u32,
+    /// Warpgroups send tiles.
+    pub(super) sends: bool,
+    /// The barriers at which the warpgroups of the team meet, each by itself: the first one's.
+    pub(super) group_barriers: Option<u32>,
     pub(super) waits_for_predecessor: bool,
 }
 
@@ -102,6 +107,8 @@ impl<'m> Lowering<'m> {
             has_memory: has_memory(func),
             words: FxHashMap::default(),
             barriers: 1,
+            sends: send::sends(func),
+            group_barriers: None,
             waits_for_predecessor: false,
         }
     }

@@ -8,7 +8,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine` |
+//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
 //! Invariants: operations on memory keep the function's order; threads meet where the function says so, and within operations whose
@@ -52,6 +52,7 @@ mod remap;
 mod rings;
 mod scan;
 mod scratch;
+mod send;
 mod sectors;
 mod shape;
 mod shared;
@@ -192,7 +193,7 @@ impl Lowering<'_> {
                     || self.vectors(data, kind)?
                     || self.threads(data, kind)?
                     || self.queues(op, data, kind)?
-                    || self.engine(data, kind)?
+                    || self.engine(op, data, kind)?
                     || self.shared_products(data, kind)?
                     || self.warpgroups(data, kind)?
             }

@@ -20,6 +20,7 @@ use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::arrangement::Arrangement;
+use crate::analysis::sent;
 use crate::passes::memory_management::{buffer_align, buffer_bytes};
 
 impl Lowering<'_> {
@@ -43,6 +44,10 @@ impl Lowering<'_> {
                     (tile.len() as u64 * element_bytes(tile.elem) * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
+                (OpKind::Tile(TileOp::SendTile {}), _) => {
+                    let warps = self.func.ty(data.one(0)).layout().map_or(0, Distribution::warps);
+                    (sent::staging_bytes(warps), sent::STAGING_ALIGN)
+                }
                 (OpKind::Schedule(ScheduleOp::Alloca { count, align }), Some(ty)) => {
                     let pointee = ty.as_tile().map_or(1, |tile| match tile.elem {
                         Elem::Ptr(to) | Elem::Num(to) => to.unpacked_bytes() as u64,

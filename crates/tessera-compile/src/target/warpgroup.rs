@@ -226,7 +226,7 @@ impl Lowering<'_> {
     }
 
     /// The warpgroup's number in its team, the same in all of its lanes.
-    fn warpgroup(&mut self) -> Reg {
+    pub(super) fn warpgroup(&mut self) -> Reg {
         let (thread, seven, zero) = (self.thread(), self.b.u32(7), self.b.u32(0));
         let group = self.b.shr(Ty::U32, thread, seven);
         self.b.shfl(Word::Idx, group, zero, 31)

@@ -61,7 +61,7 @@ mod threads;
 mod tokens;
 mod turned;
 
-use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Plan, Reason, TileOp, Type, Value};
+use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Plan, Reason, Sharing, TileOp, Type, Value};
 
 pub use anchors::Units;
 pub use forecast::Forecast;
@@ -165,12 +165,8 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
     let Some(arch) = cx.needs_target(pass, func) else { return Changed(false) };
     match propose(func, &Units::of(func, arch)) {
         Ok(mut plan) => {
-            if func.hints.stream_k == Some(1)
-                && persistent::can(func).is_ok()
-                && let Ok(looped) = stream_k::shareable(func)
-            {
-                plan.persistent = Some(1);
-                plan.stream_k = Some(stream_k::meeting(func, looped));
+            if let Err(reason) = share(func, &mut plan) {
+                cx.refusals.push(reason);
             }
             func.plan = Some(plan);
             Changed(true)
@@ -180,6 +176,23 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
             Changed(false)
         }
     }
+}
+
+/// Has blocks share what the function's hints ask for.
+///
+/// # Errors
+/// Why they cannot; they share less then.
+fn share(func: &Func, plan: &mut Plan) -> Result<(), Reason> {
+    let sharing = func.hints.shares();
+    if sharing == Sharing::Nothing {
+        return Ok(());
+    }
+    persistent::can(func)?;
+    plan.persistent = Some(1);
+    if sharing == Sharing::Rounds {
+        plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
+    }
+    Ok(())
 }
 
 /// Carries a function's plan out; one that cannot be is an error of whoever wrote it.

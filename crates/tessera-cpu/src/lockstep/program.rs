@@ -182,7 +182,8 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             TileOp::AtomicCasElement {} => of.compare_and_swap(),
             TileOp::CopyAsync { .. } => of.load(None),
             TileOp::TmaLoad {} => of.load(Some(Padding::Zero)),
-            TileOp::TmaStore {} => of.store(),
+            TileOp::TmaStore {} => of.store(func.ty(data.one(0)).as_shared()?.tile(), 1),
+            TileOp::SendTile {} => of.store(func.ty(data.one(0)).as_tile()?.clone(), 1),
             TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
             | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => of.mma(*fast_acc, *lhs_signedness, *rhs_signedness),
             TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => of.mma(false, *lhs_signedness, *rhs_signedness),
@@ -331,9 +332,8 @@ impl<'f> Substitute<'f> {
         self.made(kind, groups, vec![Type::Tile(tile), Type::Token])
     }
 
-    fn store(&self) -> Option<Single<'f>> {
-        let tile = self.func.ty(self.data.one(0)).as_shared()?.tile();
-        let index = self.data.group(2).iter().map(|&value| whole(self.func.ty(value))).collect::<Option<_>>()?;
+    fn store(&self, tile: TileType, view: usize) -> Option<Single<'f>> {
+        let index = self.data.group(view + 1).iter().map(|&value| whole(self.func.ty(value))).collect::<Option<_>>()?;
         let order = MemoryOrder::Weak;
         let kind = ScheduleOp::StoreViewTko {
             order,
@@ -343,7 +343,7 @@ impl<'f> Substitute<'f> {
             inbounds: false,
             cache: CacheHint::Normal,
         };
-        let groups = vec![vec![Operand::Tile(tile)], vec![whole(self.func.ty(self.data.one(1)))?], index, vec![]];
+        let groups = vec![vec![Operand::Tile(tile)], vec![whole(self.func.ty(self.data.one(view)))?], index, vec![]];
         self.made(kind, groups, vec![Type::Token])
     }
 

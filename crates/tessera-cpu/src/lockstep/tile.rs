@@ -118,6 +118,12 @@ impl Machine<'_> {
 
             TileOp::TmaLoad {} => self.tma_load(op, active)?,
             TileOp::TmaStore {} => self.start_store(role, op, active)?,
+            TileOp::SendTile {} => {
+                let operands = std::iter::once(data.one(0)).chain([data.one(1)]).chain(data.group(2).iter().copied());
+                let feeds: Vec<Feed> = operands.map(|value| self.feed(value, active, data.span)).collect::<Ran<_>>()?;
+                // SAFETY: passed on.
+                unsafe { self.delegate(op, feeds)? };
+            }
             // SAFETY: passed on.
             TileOp::TmaStoreWait { pending, .. } => unsafe { self.wait_stores(role, *pending)? },
 

@@ -92,6 +92,12 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             not_gathered(site, 1)?;
             copied(site, &tile, 0)
         }
+        TileOp::SendTile {} => {
+            let tile = memory::access(site, 1, 2)?;
+            not_gathered(site, 1)?;
+            ensure!(*site.tile(0)? == tile, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
+            spread(site, 0).map(|_| ())
+        }
         TileOp::TmaStoreWait { .. } => Ok(()),
 
         TileOp::MmaShared { .. } => {

@@ -117,11 +117,11 @@ impl Lowerer<'_> {
                     "num_worker_warps" => 1..=32,
                     "num_warps" => 1..=32,
                     "num_stages" => 1..=16,
-                    "stream_k" => 0..=1,
+                    "sharing" => 0..=2,
                     _ => {
                         return Err(Box::new(
                             Diagnostic::error(id::KERNEL_OPTION, name.span, format!("there is no kernel option `{}`", name.name))
-                                .help("options: `num_ctas`, `occupancy`, `opt_level`, `num_worker_warps`, `num_warps`, `num_stages`, `stream_k`"),
+                                .help("options: `num_ctas`, `occupancy`, `opt_level`, `num_worker_warps`, `num_warps`, `num_stages`, `sharing`"),
                         ));
                     }
                 };

@@ -5,8 +5,10 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use tessera_runtime::Sharing;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
+use super::gemm_tiles;
 use crate::draw::Draw;
 use crate::element::storable;
 use crate::matrix::{self, Matrix};
@@ -16,7 +18,6 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
-use super::gemm_tiles;
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static GEMM: Operator = Operator {
@@ -180,8 +181,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let sizes = [batch, m, n, k];
     let choice = match machine {
         Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
-            let lines = [if ta { m } else { k }, if tb { k } else { n }].iter().all(|extent| packed_bytes(storage, *extent) % 16 == 0);
-            Some(gemm_tiles::choose(sizes, storage, lines, arch))
+            let steps = [if ta { m } else { k }, if tb { k } else { n }];
+            // The greatest power of two that divides the bytes of both operands' lines.
+            let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
+            Some(gemm_tiles::choose(sizes, storage, lines[0].min(lines[1]), arch))
         }
         _ => None,
     };
@@ -218,7 +221,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     Ok(Plan {
         tensors: vec![a, b, c],
         launches: vec![LaunchSpec {
-            stream_k: choice.is_some_and(|choice| choice.stream_k),
+            sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
             ..LaunchSpec::new(kernel, arguments, grid)
         }],
         outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],

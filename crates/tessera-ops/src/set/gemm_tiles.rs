@@ -4,6 +4,7 @@
 //! second-level cache for its bytes; it takes the longer of the two. Figures are clocks of an H200, where the choice was compared with times
 //! (`docs/performance.md`); other chips are measured by nobody yet, and their tiles keep the shares of the rate that they were given.
 
+use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType};
 
 /// How a product runs on a GPU.
@@ -13,8 +14,8 @@ pub(super) struct Choice {
     pub(super) tile: [u64; 3],
     /// The product is computed transposed.
     pub(super) thin: bool,
-    /// Blocks share rounds.
-    pub(super) stream_k: bool,
+    /// What blocks share.
+    pub(super) sharing: Sharing,
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
@@ -27,7 +28,9 @@ const THIN: [u64; 4] = [8, 16, 32, 64];
 /// Columns and contraction of tiles of thin products.
 const THIN_TILE: [u64; 2] = [128, 128];
 
-/// Bytes of a factor's line in a tile.
+/// Bytes that the copy engine wants lines to be multiples of.
+const VECTOR: u64 = 16;
+/// Bytes of a factor's line in a tile, and of one of the cache's.
 const LINE: u64 = 128;
 /// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
 const MULTIPLY_ADDS: f64 = 2048.0;
@@ -39,37 +42,46 @@ const START: f64 = 2500.0;
 const STORE_RATE: f64 = 32.0;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
+/// How much longer rounds take in a block that stays, as measured.
+const TURNS: f64 = 1.015;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
 /// The choice for a product of `[batch, m, n, k]` elements that tensor cores take as they are stored, on a GPU with products of warpgroups.
-/// `lines`: every operand's lines are whole vectors of 16 bytes, as the copy engine wants them.
-pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: bool, arch: Arch) -> Choice {
+/// `lines` is what the bytes of every operand's lines are multiples of, 128 at most.
+pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arch: Arch) -> Choice {
+    let (vectors, whole) = (lines >= VECTOR, lines >= LINE);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
     let shared = batch == 1;
-    if halves && shared && lines && m <= THIN[THIN.len() - 1] {
+    if halves && shared && vectors && m <= THIN[THIN.len() - 1] {
         let rows = THIN.iter().copied().find(|&rows| rows >= m).unwrap_or(THIN[THIN.len() - 1]);
-        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, stream_k: true };
+        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, sharing: Sharing::Rounds };
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let sms = f64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
     let mut best: Option<(f64, Choice)> = None;
     for &[rows, columns] in tiles {
+        // Lines that begin within one of the cache's make every tile slow to come, and these the slowest.
+        if !whole && !columns.is_power_of_two() {
+            continue;
+        }
         let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
         let block = Block::of(rows, columns);
-        for stream_k in [false, true] {
-            if stream_k && !(shared && halves && lines && blocks < sms) {
-                continue;
-            }
-            let time = if stream_k { block.shared(blocks, rounds, sms) } else { block.alone(blocks, rounds, sms) };
+        let mut take = |time: f64, sharing: Sharing| {
             if best.is_none_or(|(least, _)| time < least) {
-                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, stream_k }));
+                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, sharing }));
             }
+        };
+        take(block.alone(blocks, rounds, sms), Sharing::Nothing);
+        if blocks > sms {
+            take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
+        } else if shared && halves && vectors {
+            take(block.shared(blocks, rounds, sms), Sharing::Rounds);
         }
     }
-    best.map_or(Choice { tile: [64, 64, depth], thin: false, stream_k: false }, |(_, choice)| choice)
+    best.map_or(Choice { tile: [64, 64, depth], thin: false, sharing: Sharing::Nothing }, |(_, choice)| choice)
 }
 
 /// Clocks of the parts of a block.
@@ -94,6 +106,11 @@ impl Block {
         (blocks / sms).ceil() * (rounds * self.round + self.once)
     }
 
+    /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves, and rounds are a little longer.
+    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
+        (blocks / sms).ceil() * (rounds * self.round * TURNS + self.once - START) + START
+    }
+
     /// With rounds shared among multiprocessors.
     fn shared(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
         let pieces = (rounds / self.part).sqrt().max(1.0);
@@ -109,14 +126,14 @@ mod tests {
 
     fn chosen(sizes: [u64; 3]) -> Choice {
         let [m, n, k] = sizes;
-        choose([1, m, n, k], DType::BF16, true, Arch::Sm90a)
+        choose([1, m, n, k], DType::BF16, LINE, Arch::Sm90a)
     }
 
     #[test]
     fn large_products_take_the_largest_tiles() {
         for sizes in [[4096, 4096, 4096], [8192, 8192, 8192]] {
             let choice = chosen(sizes);
-            assert_eq!((choice.tile[0] * choice.tile[1], choice.stream_k), (128 * 256, false), "{sizes:?}");
+            assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Nothing), "{sizes:?}");
         }
     }
 
@@ -126,20 +143,27 @@ mod tests {
         assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
         // 96 blocks are one wave.
         assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
+        let ragged = choose([1, 1536, 1536, 1536], DType::BF16, VECTOR, Arch::Sm90a);
+        assert!(ragged.tile[1].is_power_of_two());
     }
 
     #[test]
     fn few_tiles_with_a_long_contraction_are_shared() {
-        assert!(chosen([128, 128, 65536]).stream_k);
-        assert!(!chosen([512, 512, 64]).stream_k);
+        assert_eq!(chosen([128, 128, 65536]).sharing, Sharing::Rounds);
+        assert_eq!(chosen([512, 512, 64]).sharing, Sharing::Nothing);
+    }
+
+    #[test]
+    fn blocks_with_few_rounds_take_turns() {
+        assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Blocks);
     }
 
     #[test]
     fn few_rows_are_columns() {
-        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, stream_k: true });
+        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, sharing: Sharing::Rounds });
         assert_eq!(chosen([33, 4096, 4096]).tile, [64, 128, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
-        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, true, Arch::Sm90a).thin);
-        assert!(!choose([1, 1, 4095, 4096], DType::BF16, false, Arch::Sm90a).thin);
+        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, LINE, Arch::Sm90a).thin);
+        assert!(!choose([1, 1, 4095, 4096], DType::BF16, 2, Arch::Sm90a).thin);
     }
 }

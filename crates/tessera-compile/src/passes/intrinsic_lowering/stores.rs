@@ -12,6 +12,8 @@
 //!                                                    tile.tma_store_wait {pending=0, read=true}
 //! ```
 //!
+//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warpgroup sends its own rows in parts (`tile.send_tile`).
+//!
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
 //! the loops.
 //!
@@ -21,7 +23,7 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind};
+use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind};
 use tessera_layout::Distribution;
 use tessera_types::Arch;
 
@@ -29,6 +31,7 @@ use super::copies::{addressable, constant};
 use crate::analysis::arrangement::Arrangement;
 use crate::analysis::exits::can_leave;
 use crate::analysis::memory::{Root, access, root};
+use crate::analysis::sent;
 use crate::passes::memory_management::{buffer_bytes, resident};
 use crate::tile::engine_swizzle;
 
@@ -38,19 +41,27 @@ const FRAME: u64 = 2 << 10;
 /// Registers of a thread beside its part of a tile.
 const WORKING: u64 = 40;
 
+/// How a tile gets to the engine.
+enum Way {
+    /// By warpgroups, each for its own rows.
+    Groups,
+    /// Through a buffer for all of it; by the instruction for matrices, or by vectors.
+    Whole { buffer: SharedType, by_matrices: bool },
+}
+
 /// A store that the engine does.
 struct Sent {
     store: Op,
     block: Block,
     /// What is written to the buffer, a matrix.
     matrix: Value,
-    /// By the instruction for matrices.
-    by_matrices: bool,
     /// The operations between that and the store, the last one first.
     between: Vec<Op>,
-    buffer: SharedType,
+    way: Way,
     /// The outermost loop around it, and the block that holds it.
     looped: Option<(Op, Block)>,
+    /// No round of a loop is behind another one, unless that is another block's: blocks do not depend on each other.
+    once: bool,
 }
 
 /// Where every block stands: the operation that holds it, and the block of that.
@@ -67,7 +78,7 @@ pub(super) fn lower(func: &mut Func, arch: Arch) -> bool {
     for block in func.linked_blocks() {
         for &op in &func.blocks[block].ops {
             let Some(found) = Sent::of(func, &parents, block, op) else { continue };
-            let more = buffer_bytes(&found.buffer);
+            let more = found.bytes(func);
             // What was converted went through shared memory, too.
             let converted = found.between.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})));
             let before = bytes + if converted { more } else { 0 };
@@ -127,6 +138,12 @@ impl Sent {
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
         let buffer = buffer(func, data.one(1))?;
         addressable(func, data.one(1), &buffer).ok()?;
+        if let Some(value) = by_groups(func, data, &buffer) {
+            let looped = outermost_loop(func, parents, block);
+            let once = runs_once(func, parents, block);
+            let sent = Sent { store: op, block, matrix: value, between: Vec::new(), way: Way::Groups, looped, once };
+            return sent.is_alone(func).then_some(sent);
+        }
         let rank = buffer.shape.len();
         let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
         let (mut matrix, mut between) = (data.one(0), Vec::new());
@@ -150,8 +167,17 @@ impl Sent {
             };
         };
         let looped = outermost_loop(func, parents, block);
-        let sent = Sent { store: op, block, matrix, by_matrices, between, buffer, looped };
+        let once = runs_once(func, parents, block);
+        let sent = Sent { store: op, block, matrix, between, way: Way::Whole { buffer, by_matrices }, looped, once };
         sent.is_alone(func).then_some(sent)
+    }
+
+    /// Shared memory that the tile goes through.
+    fn bytes(&self, func: &Func) -> u64 {
+        match &self.way {
+            Way::Groups => func.ty(self.matrix).layout().map_or(0, |layout| sent::staging_bytes(layout.warps())),
+            Way::Whole { buffer, .. } => buffer_bytes(buffer),
+        }
     }
 
     /// Blocks that a multiprocessor holds: by so many bytes of shared memory, and by the registers of threads that hold the sums which the tile
@@ -176,7 +202,7 @@ impl Sent {
             let named = data.row().effects != Effects::Pure && data.used().any(|value| points_to(func, value, array));
             let touched = access(func, op).filter(|access| access.root.meets(array));
             let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
-            let reads_before = loads && !behind && self.looped.is_none();
+            let reads_before = loads && !behind && self.once;
             if (named || touched.is_some()) && !reads_before {
                 return false;
             }
@@ -185,47 +211,25 @@ impl Sent {
     }
 
     fn send(&self, func: &mut Func) {
-        let data = func.ops[self.store].clone();
-        let span = data.span;
-        let ty = Type::Shared(Box::new(self.buffer.clone()));
-        let alloc = func.make_op(TileOp::AllocShared { align: 128, offset: None }.into(), &[], [ty], [], span);
-        let whole = func.ops[alloc].result();
-        let (mut first, mut part, mut ty) = (vec![alloc], whole, self.buffer.clone());
-        while ty.shape.len() > 2 {
-            ty = match ty.slice() {
-                Some(ty) => ty,
-                None => return,
-            };
-            let zero = constant(func, span);
-            let types = [Type::Shared(Box::new(ty.clone()))];
-            let slice = func.make_op(TileOp::SliceShared {}.into(), &[&[part], &[func.ops[zero].result()]], types, [], span);
-            part = func.ops[slice].result();
-            first.extend([zero, slice]);
-        }
-        let body = func.body;
-        func.blocks[body].ops.splice(0..0, first);
-
+        let span = func.ops[self.store].span;
         let wait = |func: &mut Func, read| func.make_op(TileOp::TmaStoreWait { pending: 0, read }.into(), &[], [], [], span);
-        let mut ops = Vec::new();
-        if self.looped.is_some() {
-            ops.push(wait(func, false));
-        }
-        let kinds: [TileOp; 2] = [TileOp::FenceAsync {}, TileOp::Barrier {}];
-        ops.push(func.make_op(
-            TileOp::StoreShared { matrices: self.by_matrices }.into(),
-            &[&[self.matrix], &[part]],
-            [],
-            [],
-            span,
-        ));
-        ops.extend(kinds.map(|kind| func.make_op(kind.into(), &[], [], [], span)));
-        ops.push(func.make_op(TileOp::TmaStore {}.into(), &[&[whole], &[data.one(1)], data.group(2)], [], [], span));
+        let mut ops = match &self.way {
+            Way::Groups => {
+                let data = func.ops[self.store].clone();
+                vec![func.make_op(TileOp::SendTile {}.into(), &[&[self.matrix], &[data.one(1)], data.group(2)], [], [], span)]
+            }
+            Way::Whole { buffer, by_matrices } => {
+                let before = self.looped.map(|_| wait(func, false));
+                let Some(ops) = self.through(func, buffer, *by_matrices) else { return };
+                before.into_iter().chain(ops).collect()
+            }
+        };
         if self.looped.is_none() {
             ops.push(wait(func, true));
         }
         // Whoever asks for the store's token gets one that says nothing more.
         let token = func.make_op(ScheduleOp::MakeToken {}.into(), &[], [Type::Token], [], span);
-        let (old, new) = (data.result(), func.ops[token].result());
+        let (old, new) = (func.ops[self.store].result(), func.ops[token].result());
         func.replace_uses(|value| if value == old { new } else { value });
         ops.push(token);
         let list = &mut func.blocks[self.block].ops;
@@ -249,6 +253,41 @@ impl Sent {
             }
         }
     }
+
+    /// The tile written to a buffer and handed to the engine; the buffer is allocated where the function begins.
+    fn through(&self, func: &mut Func, buffer: &SharedType, by_matrices: bool) -> Option<Vec<Op>> {
+        let data = func.ops[self.store].clone();
+        let span = data.span;
+        let ty = Type::Shared(Box::new(buffer.clone()));
+        let alloc = func.make_op(TileOp::AllocShared { align: 128, offset: None }.into(), &[], [ty], [], span);
+        let whole = func.ops[alloc].result();
+        let (mut first, mut part, mut ty) = (vec![alloc], whole, buffer.clone());
+        while ty.shape.len() > 2 {
+            ty = ty.slice()?;
+            let zero = constant(func, span);
+            let types = [Type::Shared(Box::new(ty.clone()))];
+            let slice = func.make_op(TileOp::SliceShared {}.into(), &[&[part], &[func.ops[zero].result()]], types, [], span);
+            part = func.ops[slice].result();
+            first.extend([zero, slice]);
+        }
+        let body = func.body;
+        func.blocks[body].ops.splice(0..0, first);
+
+        let kinds: [TileOp; 2] = [TileOp::FenceAsync {}, TileOp::Barrier {}];
+        let store = TileOp::StoreShared { matrices: by_matrices };
+        let mut ops = vec![func.make_op(store.into(), &[&[self.matrix], &[part]], [], [], span)];
+        ops.extend(kinds.map(|kind| func.make_op(kind.into(), &[], [], [], span)));
+        ops.push(func.make_op(TileOp::TmaStore {}.into(), &[&[whole], &[data.one(1)], data.group(2)], [], [], span));
+        Some(ops)
+    }
+}
+
+/// The value of a store that warpgroups can send: sums as they lie, in lines of the array.
+fn by_groups(func: &Func, data: &OpData, buffer: &SharedType) -> Option<Value> {
+    let value = data.one(0);
+    let (layout, rank) = (func.ty(value).layout()?, buffer.shape.len());
+    let along = buffer.order.last().is_some_and(|&axis| axis as usize == rank - 1);
+    (along && rank == 2 && sent::parts(layout, buffer.elem).is_some()).then_some(value)
 }
 
 /// How a view's tile, a matrix behind axes of extent 1, lies in a buffer that the engine reads.
@@ -277,6 +316,16 @@ fn drops_units(func: &Func, source: Value, result: Value) -> bool {
 fn points_to(func: &Func, value: Value, array: Root) -> bool {
     let pointer = func.ty(value).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
     (pointer || matches!(func.ty(value), Type::TileView(_) | Type::TensorView(_))) && root(func, value) == array
+}
+
+/// No loop is around a block, or only the one over the blocks that share a launched one.
+fn runs_once(func: &Func, parents: &Parents, block: Block) -> bool {
+    let (mut loops, mut at) = (0, block);
+    while let Some(&(op, outer)) = parents.get(&at) {
+        loops += u32::from(matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {})));
+        at = outer;
+    }
+    loops <= u32::from(func.hints.persistent.is_some())
 }
 
 fn outermost_loop(func: &Func, parents: &Parents, block: Block) -> Option<(Op, Block)> {

@@ -1,11 +1,12 @@
 //! What the partitions need: registers of the threads that compute, and the shared memory that the rest of their work borrows.
 
-use tessera_ir::{Block, Effects, Extent, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Effects, Extent, Func, Op, OpKind, ScheduleOp, TileViewType, Type, Value};
 use tessera_types::Arch;
 
 use super::is_free;
 use super::shape::{is_coarse, signs};
 use super::supply::Supply;
+use crate::analysis::sent;
 use crate::tile::feed::Way;
 use crate::tile::relation::{Relation, has_layout};
 
@@ -91,7 +92,7 @@ pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
         .filter_map(|block| supply.places.holder(block));
     let homes: Vec<Op> = homes.collect();
     let around = homes.first().and_then(|&looped| supply.places.block(looped)).unwrap_or(func.body);
-    epilogue(func, &products, &homes, &func.blocks[around].ops)
+    epilogue(func, (&products, supply.compute.warps), &homes, &func.blocks[around].ops)
 }
 
 /// Elements of the largest result that is stored: that of a product whose result no other product takes.
@@ -108,19 +109,22 @@ fn rows(func: &Func, products: &[Op]) -> u32 {
 fn stores_along_lines(func: &Func) -> bool {
     func.linked_ops().into_iter().all(|op| match &func.ops[op].kind {
         OpKind::Schedule(ScheduleOp::StoreViewTko { .. }) => func.ops[op].operands.iter().all(|&value| match func.ty(value) {
-            Type::TileView(view) => {
-                let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
-                last == Some(&Extent::Static(1))
-            }
+            Type::TileView(view) => lies_in_lines(view),
             _ => true,
         }),
         _ => true,
     })
 }
 
-/// Bytes of shared memory that the operations behind the loops borrow. Fragments of 32-bit elements fill whole sectors of memory, so
-/// such a result is stored as it lies; others go through shared memory once.
-fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
+/// The array is contiguous along the tile's last axis.
+fn lies_in_lines(view: &TileViewType) -> bool {
+    let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
+    last == Some(&Extent::Static(1))
+}
+
+/// Bytes of shared memory that the operations behind the loops borrow. Warpgroups send sums in 16 and 32 bits by parts; wider ones fill whole
+/// sectors of memory as they lie, and others go through shared memory once.
+fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[Op]) -> u32 {
     let length = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
     let out = products.iter().map(length).max().unwrap_or(0);
     let borrowed = |&op: &Op| {
@@ -140,15 +144,15 @@ fn epilogue(func: &Func, products: &[Op], loops: &[Op], ops: &[Op]) -> u32 {
                     Type::TileView(view) => Some(view),
                     _ => None,
                 });
-                let in_lines = view.is_some_and(|view| {
-                    let last = view.dim_map.last().and_then(|&axis| view.tensor.strides.get(axis as usize));
-                    last == Some(&Extent::Static(1)) && view.tensor.elem.bits() >= 32
-                });
-                if in_lines { 0 } else { 2 * out }
+                match view.map(|view| (lies_in_lines(view), view.tensor.elem.bits(), view.tile.len())) {
+                    Some((true, 16 | 32, 2)) => sent::staging_bytes(u64::from(warps)) as u32,
+                    Some((true, 32.., _)) => 0,
+                    _ => 2 * out,
+                }
             }
             _ if loops.contains(&op) => 0,
             (OpKind::Schedule(ScheduleOp::If {} | ScheduleOp::For { .. }), _) => {
-                let inside = |&region: &Block| epilogue(func, products, loops, &func.blocks[region].ops);
+                let inside = |&region: &Block| epilogue(func, (products, warps), loops, &func.blocks[region].ops);
                 data.regions.iter().map(inside).max().unwrap_or(0)
             }
             (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,

@@ -1,0 +1,114 @@
+//! How a tile of sums is sent by warpgroups: in parts of 64 rows and as many columns as a line of 128 bytes holds.
+//!
+//! ```text
+//! 128 x 256 of bf16, 8 warps      two warpgroups, four parts of 64 x 64 each
+//! ```
+
+use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_types::DType;
+
+/// Rows that a warpgroup sends at a time.
+pub(crate) const ROWS: u64 = 64;
+/// Bytes of a line of a part: what the engine's swizzle mixes.
+const LINE: u64 = 128;
+/// Bytes of a part.
+pub(crate) const HALF_BYTES: u64 = ROWS * LINE;
+/// Parts that a warpgroup has room for.
+pub(crate) const HALVES: u64 = 2;
+/// What a swizzled buffer's first byte is a multiple of.
+pub(crate) const STAGING_ALIGN: u64 = 1024;
+
+/// Shared memory that so many warps send through.
+pub(crate) fn staging_bytes(warps: u64) -> u64 {
+    warps / 4 * HALVES * HALF_BYTES
+}
+
+/// A tile in parts.
+pub(crate) struct Parts {
+    /// Columns of a part.
+    pub(crate) columns: u64,
+    /// The parts of the first warpgroup, in the order in which they are sent.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One part.
+pub(crate) struct Part {
+    /// Where it begins in the tile, for the first warpgroup; the others' begin 64 rows further each.
+    pub(crate) row: u64,
+    /// Its first column.
+    pub(crate) column: u64,
+    /// How a warpgroup holds it.
+    pub(crate) layout: Distribution,
+    /// Which of the tile's registers those are.
+    pub(crate) registers: Vec<u64>,
+}
+
+/// The parts of a tile that lies as warpgroups' sums do; `None` where it does not, or is not made of whole parts.
+pub(crate) fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
+    let bits = u64::from(dtype.bits());
+    let (&[rows, columns], warps) = (layout.shape(), layout.warps()) else { return None };
+    if !matches!(bits, 16 | 32) || warps == 0 || warps % 4 != 0 {
+        return None;
+    }
+    let (wide, tall) = (8 * LINE / bits, ROWS * warps / 4);
+    if !rows.is_multiple_of(tall) || !columns.is_multiple_of(wide) {
+        return None;
+    }
+    let atom = MmaAtom::wgmma(wide, 16).ok()?;
+    let part = atom.operand(Operand::C, [ROWS, wide], WarpGrid { m: 4, n: 1 }).ok()?;
+    if layout.registers() * 4 * 32 * (warps / 4) != rows * columns {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for row in (0..rows).step_by(tall as usize) {
+        for column in (0..columns).step_by(wide as usize) {
+            let own = |register: u64| {
+                let place = part.position(register, 0)?;
+                (0..layout.registers()).find(|&other| {
+                    layout.position(other, 0).is_some_and(|found| found[..] == [row + place[0], column + place[1]])
+                })
+            };
+            let registers = (0..part.registers()).map(own).collect::<Option<Vec<u64>>>()?;
+            // Every thread of every warpgroup holds what the first one does, further down.
+            let alike = (0..layout.threads()).all(|thread| {
+                registers.iter().enumerate().all(|(register, &other)| {
+                    let (Some(place), Some(found)) = (part.position(register as u64, thread % 128), layout.position(other, thread))
+                    else {
+                        return false;
+                    };
+                    found[..] == [row + thread / 128 * ROWS + place[0], column + place[1]]
+                })
+            });
+            if !alike {
+                return None;
+            }
+            parts.push(Part { row, column, layout: part.clone(), registers });
+        }
+    }
+    Some(Parts { columns: wide, parts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_of_two_warpgroups_is_sent_in_four_parts_each() {
+        let atom = MmaAtom::wgmma(256, 16).expect("an instruction");
+        let layout = atom.operand(Operand::C, [128, 256], WarpGrid { m: 8, n: 1 }).expect("a layout");
+        let found = parts(&layout, DType::BF16).expect("parts");
+        assert_eq!((found.columns, found.parts.len()), (64, 4));
+        assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<u64>>());
+        assert_eq!(parts(&layout, DType::F32).map(|found| (found.columns, found.parts.len())), Some((32, 8)));
+        assert!(parts(&layout, DType::F8E4M3).is_none());
+    }
+
+    #[test]
+    fn other_layouts_are_no_sums() {
+        let atom = MmaAtom::wgmma(64, 16).expect("an instruction");
+        let layout = atom.operand(Operand::C, [64, 64], WarpGrid { m: 4, n: 1 }).expect("a layout");
+        assert!(parts(&layout, DType::F32).is_some());
+        assert!(parts(&layout.permute(&[1, 0]).expect("turned"), DType::F32).is_none());
+        assert!(parts(&Distribution::replicated(&[64, 64], 128).expect("copies"), DType::F32).is_none());
+    }
+}
