@@ -7,7 +7,7 @@
 //!
 //! Invariant: a wait waits for what it waited for before; products that start meanwhile are left in flight.
 
-use tessera_ir::{Changed, Effects, Func, Op, OpKind, TileOp};
+use tessera_ir::{Changed, Effects, Func, Op, OpKind, TileOp, Value};
 
 /// Moves waits behind products that follow them.
 pub(super) fn start_together(func: &mut Func) -> Changed {
@@ -39,7 +39,9 @@ fn next_product(func: &Func, ops: &[Op]) -> Option<usize> {
     let free = |op: Op| {
         let data = &func.ops[op];
         let plain = data.row().effects == Effects::Pure && data.through.is_none() && data.regions.is_empty();
-        (plain || is_product(op)) && !data.used().any(|used| wait.results.contains(&used))
+        // What adds up in the registers that are waited for changes them.
+        let waited_for = |used: Value| wait.results.contains(&used) || wait.operands.contains(&used);
+        (plain || is_product(op)) && !data.used().any(waited_for)
     };
     let product = ops[1..].iter().position(|&op| is_product(op))? + 1;
     ops[1..=product].iter().all(|&op| free(op)).then_some(product)

@@ -101,7 +101,7 @@ impl Test<'_> {
                     Predicate::Ge => (data.one(1), data.one(0), Predicate::Le),
                     Predicate::Eq | Predicate::Ne => return None,
                 };
-                let ([least, low], [high, greatest]) = (self.extremes(low)?, self.extremes(high)?);
+                let ([least, low], [high, greatest]) = (self.extremes(low)?.0, self.extremes(high)?.0);
                 let (first, last) = (self.number(i64::from(i32::MIN)), self.number(i64::from(i32::MAX)));
                 let apart = self.less(predicate, low, high);
                 let inside = (self.less(Predicate::Le, first, least), self.less(Predicate::Le, greatest, last));
@@ -112,50 +112,54 @@ impl Test<'_> {
         }
     }
 
-    /// The least and the greatest element of a tile of 32-bit integers, in 64 bits and without wrapping.
-    fn extremes(&mut self, value: Value) -> Option<[Value; 2]> {
+    /// The least and the greatest element of a tile of 32-bit integers, in 64 bits and without wrapping, and what neither exceeds in
+    /// magnitude: where that is more than 64 bits hold, nothing is known.
+    fn extremes(&mut self, value: Value) -> Option<([Value; 2], i128)> {
         if self.func.ty(value).num() != Some(DType::I32) {
             return None;
         }
         if !spread(self.func, value) {
             let wide = self.make(ScheduleOp::ExtI { signedness: Signedness::Signed }, &[value], DType::I64);
-            return Some([wide, wide]);
+            return Some(([wide, wide], 1 << 31));
         }
         let data = self.func.ops[self.func.defining_op(value)?].clone();
         let OpKind::Schedule(kind) = &data.kind else { return None };
-        match kind {
-            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => self.extremes(data.one(0)),
+        let (ends, most) = match kind {
+            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => self.extremes(data.one(0))?,
             ScheduleOp::Iota {} => {
                 let count: &Shape = &self.func.ty(value).as_tile()?.shape;
                 let last = count.iter().map(|&extent| i64::from(extent)).product::<i64>() - 1;
-                Some([self.number(0), self.number(last)])
+                ([self.number(0), self.number(last)], i128::from(last))
             }
             ScheduleOp::Constant { value } => {
-                let number = self.number(value.as_int()?);
-                Some([number, number])
+                let value = value.as_int()?;
+                let number = self.number(value);
+                ([number, number], i128::from(value).abs())
             }
             ScheduleOp::AddI { .. } => {
-                let (a, b) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
-                Some([self.sum(a[0], b[0]), self.sum(a[1], b[1])])
+                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
+                ([self.sum(a[0], b[0]), self.sum(a[1], b[1])], of_a + of_b)
             }
             ScheduleOp::SubI { .. } => {
-                let (a, b) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
+                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
                 let kind = ScheduleOp::SubI { overflow: Overflow::Wraps };
-                Some([self.make(kind.clone(), &[a[0], b[1]], DType::I64), self.make(kind, &[a[1], b[0]], DType::I64)])
+                let ends = [self.make(kind.clone(), &[a[0], b[1]], DType::I64), self.make(kind, &[a[1], b[0]], DType::I64)];
+                (ends, of_a + of_b)
             }
             ScheduleOp::MulI { .. } => {
                 let constant = |func: &Func, value| func.constant(value).and_then(Const::as_int).filter(|&number| number >= 0);
-                let (factor, other) = match (constant(self.func, data.one(0)), constant(self.func, data.one(1))) {
+                let (by, other) = match (constant(self.func, data.one(0)), constant(self.func, data.one(1))) {
                     (_, Some(number)) => (number, data.one(0)),
                     (Some(number), None) => (number, data.one(1)),
                     (None, None) => return None,
                 };
-                let (factor, ends) = (self.number(factor), self.extremes(other)?);
+                let (factor, (ends, most)) = (self.number(by), self.extremes(other)?);
                 let kind = ScheduleOp::MulI { overflow: Overflow::Wraps };
-                Some(ends.map(|end| self.make(kind.clone(), &[end, factor], DType::I64)))
+                (ends.map(|end| self.make(kind.clone(), &[end, factor], DType::I64)), most * i128::from(by))
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        (most <= i128::from(i64::MAX)).then_some((ends, most))
     }
 }
 

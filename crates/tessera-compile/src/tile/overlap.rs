@@ -131,6 +131,10 @@ fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
             tainted.extend(&func.ops[op].results);
         }
     }
+    // A first product that needs the last round's sums starts behind them.
+    if behind.contains(&first) {
+        return None;
+    }
     let mut value = factor;
     while let Some(op) = func.defining_op(value) {
         let converts =

@@ -59,7 +59,10 @@ fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
 fn straight(func: &Func, block: Block, ways: &mut Vec<Block>) -> bool {
     ways.push(block);
     func.blocks[block].ops.iter().all(|&op| match &func.ops[op].kind {
-        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::Scan { .. }) => false,
+        OpKind::Schedule(
+            ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::Scan { .. },
+        )
+        | OpKind::Tile(TileOp::MmaShared { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. }) => false,
         OpKind::Schedule(ScheduleOp::Reduce { .. }) | OpKind::Tile(_) => true,
         OpKind::Schedule(ScheduleOp::If {}) => func.ops[op].regions.iter().all(|&way| straight(func, way, ways)),
         OpKind::Schedule(_) => func.ops[op].regions.is_empty(),

@@ -127,10 +127,13 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
         if !(2..=slots::MOST_SLOTS).contains(&ring.slots) {
             return Err(no("a ring by `copy_async` has 2 to 16 slots: one is read while others are filled"));
         }
-        let loads: Vec<Op> = fill.iter().filter_map(|&value| func.defining_op(value)).collect();
+        let is_load = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
+        let load = |&value: &Value| func.defining_op(value).filter(|&op| is_load(op) && func.ops[op].results[0] == value);
+        let loads: Option<Vec<Op>> = fill.iter().map(load).collect();
+        let loads = loads.ok_or_else(|| no("all warps copy tiles that `load` yields, and nothing else"))?;
         let holds = |&&(_, looped): &&(Block, Op)| {
             let ops = &func.blocks[func.ops[looped].regions[0]].ops;
-            loads.len() == fill.len() && loads.iter().all(|load| ops.contains(load))
+            loads.iter().all(|load| ops.contains(load))
         };
         let &place =
             loops.iter().find(holds).ok_or_else(|| no("what a ring holds is loaded in one counted loop without loops inside"))?;
