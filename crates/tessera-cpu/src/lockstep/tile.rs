@@ -29,12 +29,7 @@ impl Machine<'_> {
                 let workers = self.workers as usize;
                 self.identity(data, |_| workers);
             }
-            TileOp::Workspace { .. } => {
-                let known = self.workspaces.iter().find(|(named, _)| *named == op);
-                let start = known.map(|(_, range)| range.start).ok_or_else(|| fault("cpu-value", data.span, "memory without an address"))?;
-                let lanes = self.splat(start, 8);
-                self.set(data.result(), Data::Lanes(lanes));
-            }
+            TileOp::Workspace { .. } => self.workspace(op, data)?,
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
                 self.set(data.result(), same);
@@ -118,12 +113,8 @@ impl Machine<'_> {
 
             TileOp::TmaLoad {} => self.tma_load(op, active)?,
             TileOp::TmaStore {} => self.start_store(role, op, active)?,
-            TileOp::SendTile {} => {
-                let operands = std::iter::once(data.one(0)).chain([data.one(1)]).chain(data.group(2).iter().copied());
-                let feeds: Vec<Feed> = operands.map(|value| self.feed(value, active, data.span)).collect::<Ran<_>>()?;
-                // SAFETY: passed on.
-                unsafe { self.delegate(op, feeds)? };
-            }
+            // SAFETY: passed on.
+            TileOp::SendTile {} => unsafe { self.send(op, data, active)? },
             // SAFETY: passed on.
             TileOp::TmaStoreWait { pending, .. } => unsafe { self.wait_stores(role, *pending)? },
 
@@ -140,6 +131,27 @@ impl Machine<'_> {
             TileOp::FenceAsync {} | TileOp::Mark { .. } | TileOp::Prefetch {} => {}
         }
         Ok(Step::Done)
+    }
+
+    /// The address of the launch's memory that an operation names.
+    fn workspace(&mut self, op: Op, data: &OpData) -> Ran<()> {
+        let known = self.workspaces.iter().find(|(named, _)| *named == op).map(|(_, range)| range.start);
+        let start = known.ok_or_else(|| fault("cpu-value", data.span, "memory without an address"))?;
+        let lanes = self.splat(start, 8);
+        self.set(data.result(), Data::Lanes(lanes));
+        Ok(())
+    }
+
+    /// A tile that warpgroups send: nobody can see that it arrives later, so it does at once.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn send(&mut self, op: Op, data: &OpData, active: &Mask) -> Ran<()> {
+        let operands = [data.one(0), data.one(1)].into_iter().chain(data.group(2).iter().copied());
+        let feeds: Vec<Feed> = operands.map(|value| self.feed(value, active, data.span)).collect::<Ran<_>>()?;
+        // SAFETY: passed on.
+        unsafe { self.delegate(op, feeds)? };
+        Ok(())
     }
 
     fn identity(&mut self, data: &OpData, of: impl Fn(usize) -> usize) {
