@@ -1,7 +1,7 @@
 //! The passes: one file each, and one line here. The order of [`ALL`] is the order of the reference page; what runs when is
 //! the pipelines' business ([`crate::pipeline`]).
 
-use tessera_ir::Pass;
+use tessera_ir::{Pass, bug};
 
 pub(crate) use self::dce::drop_dead;
 pub(crate) use self::licm::out_of_loops;
@@ -61,6 +61,11 @@ pub const ALL: &[&Pass] = &[
     &barrier_optimization::PASS,
     &performance_annotation::PASS,
 ];
+
+/// The passes of a pipeline.
+pub(crate) fn all_of<'n>(names: impl IntoIterator<Item = &'n &'n str>) -> Vec<&'static Pass> {
+    names.into_iter().map(|name| find(name).unwrap_or_else(|| bug!("a pipeline with a pass `{name}`"))).collect()
+}
 
 /// The pass of a name.
 pub fn find(name: &str) -> Option<&'static Pass> {

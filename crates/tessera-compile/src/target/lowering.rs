@@ -118,8 +118,7 @@ impl<'m> Lowering<'m> {
 
     /// What is not there although the verifier saw to it: a mistake of ours, told as such.
     pub(super) fn broken(&self, what: &str) -> Box<Diagnostic> {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        Box::new(Diagnostic::error("target-broken", self.span, format!("lowering to the target found {what}")).note(note))
+        Box::new(Diagnostic::error("target-broken", self.span, format!("lowering to the target found {what}")).ours())
     }
 
     /// Binds a value.

@@ -158,10 +158,8 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         hidden: lowering.hidden,
         launch,
     };
-    let kernel = lowering.b.finish().map_err(|error| {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
-    })?;
+    let finished = lowering.b.finish();
+    let kernel = finished.map_err(|error| Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).ours()))?;
     Ok(TargetKernel { kernel, arch, files, image })
 }
 
