@@ -1,6 +1,6 @@
 //! What is seen outside: assertions, prints, the order of launches.
 
-use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp};
+use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp, bug};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Special, Type as Ty};
 
@@ -23,7 +23,7 @@ impl Lowering<'_> {
                 list.push(assertion);
                 list.len() as u32
             }
-            _ => 0,
+            _ => bug!("assertions recorded elsewhere"),
         };
         (self.maps[place], number)
     }

@@ -28,7 +28,9 @@ impl Lowering<'_> {
         for &operand in &data.operands {
             operands.push(self.regs(operand)?);
         }
-        let count = operands.first().map_or(0, |regs| regs.len());
+        let Some(count) = operands.first().map(|regs| regs.len()) else {
+            return Err(self.broken("an elementwise operation of nothing"));
+        };
         if operands.iter().any(|regs| regs.len() != count) {
             return Err(self.broken("operands of different layouts"));
         }

@@ -76,7 +76,7 @@ pub(super) struct Lowering<'m> {
 impl<'m> Lowering<'m> {
     /// Before the first operation.
     pub(super) fn new(module: &'m Module, func: &'m Func, arch: Arch) -> Lowering<'m> {
-        let warps = func.hints.num_warps.unwrap_or(4);
+        let warps = func.hints.warps();
         let facts = Facts::of(func);
         Lowering {
             module,

@@ -65,7 +65,7 @@ mod warpgroup;
 use std::collections::BTreeMap;
 
 use tessera_ir::{
-    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, launch_notes,
+    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, bug, launch_notes,
 };
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
@@ -109,7 +109,7 @@ impl TargetKernel {
 
     /// The kernel as PTX, with what a launcher needs in comments at its head.
     pub fn ptx(&self) -> String {
-        let target = Target::parse(self.arch.name()).unwrap_or(Target::SM_90A);
+        let target = Target::parse(self.arch.name()).unwrap_or_else(|| bug!("PTX does not know `{}`", self.arch));
         let (module, _) = ssa::module(std::slice::from_ref(&self.kernel), target, &self.files);
         let head: String = launch_notes(&self.image).lines().map(|line| format!("// {line}\n")).collect();
         head + &tessera_ptx::print(&module)
@@ -130,13 +130,12 @@ pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, D
 }
 
 fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {
-    let warps = func.hints.num_warps.unwrap_or(4);
     let mut lowering = Lowering::new(module, func, arch);
     if func.level != Level::Tile {
         return Err(lowering.broken("a function of another level"));
     }
     lowering.reserve_buffers()?;
-    let threads = func.hints.num_threads.unwrap_or(warps * Arch::WARP);
+    let threads = func.hints.threads();
     lowering.limits(threads)?;
     lowering.parameters()?;
     lowering.block(func.body)?;

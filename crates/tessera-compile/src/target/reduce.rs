@@ -14,7 +14,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, ReduceOrder, Rounding, Signedness};
-use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait};
+use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait, bug};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         };
         let identities = combiner.identities.iter().map(|identity| {
             let neutral = known.map_or_else(|| identity.clone(), |combine| Const::neutral(combine, identity.dtype));
-            (neutral.dtype, neutral.splat_bits().unwrap_or(0))
+            (neutral.dtype, neutral.splat_bits().unwrap_or_else(|| bug!("an identity of several numbers")))
         });
         identities.collect::<Vec<_>>().into_iter().map(|(dtype, bits)| self.bits(Elem::Num(dtype), bits)).collect()
     }

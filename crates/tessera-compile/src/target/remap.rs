@@ -178,7 +178,7 @@ impl Lowering<'_> {
                         .all(|(dim, &value)| value == if dim == axis { step } else { 0 })
                 })
             };
-            (0..).find(|&bit| !has(1 << bit)).unwrap_or(0)
+            (0..).take_while(|&bit| has(1 << bit)).count() as u32
         };
         let across = (0..shape.len()).find(|&axis| axis != fastest).map_or(0, |axis| vector(result, axis));
         let whole = shape.len() == 2 && line.is_power_of_two() && line >= 128;

@@ -238,7 +238,7 @@ impl Lowering<'_> {
             self.b.branch(belongs, (body, &[]), (next, &[]));
             self.b.switch_to(body);
             if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
-                let threads = self.func.hints.num_warps.unwrap_or(4) * Arch::WARP;
+                let threads = self.func.hints.warps() * Arch::WARP;
                 // Blocks that shall be resident together share the registers.
                 let given = self.arch.registers_at_launch(threads * self.func.hints.occupancy.unwrap_or(1).max(1));
                 if registers > given {

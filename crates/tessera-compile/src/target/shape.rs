@@ -78,7 +78,7 @@ impl Lowering<'_> {
             let mut choices: Vec<u64> = (0..layout.threads()).filter_map(|thread| number(register, thread)).collect();
             choices.sort_unstable();
             choices.dedup();
-            let bits_of = |number: u64| bits.get(number as usize).copied().unwrap_or(0);
+            let bits_of = |number: u64| bits[number as usize];
             let Some((&first, rest)) = choices.split_first() else {
                 regs.push(self.bits(elem, 0));
                 continue;

@@ -44,9 +44,9 @@ impl Lowering<'_> {
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
                 (OpKind::Schedule(ScheduleOp::Alloca { count, align }), Some(ty)) => {
-                    let pointee = ty.as_tile().map_or(1, |tile| match tile.elem {
+                    let pointee = match ty.the_tile().elem {
                         Elem::Ptr(to) | Elem::Num(to) => to.unpacked_bytes() as u64,
-                    });
+                    };
                     (u64::from(*count) * pointee, u64::from(*align).max(16))
                 }
                 _ => continue,
@@ -339,8 +339,7 @@ impl Lowering<'_> {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         order.sort_by_key(|&dim| buffer.strides[dim]);
         let threads = u64::from(self.team.warps * Arch::WARP);
-        let contiguous = order.first().copied().unwrap_or(0);
-        let vector = (16 / bytes).max(1).min(1 << shape.get(contiguous).map_or(0, |extent| extent.trailing_zeros()));
+        let vector = order.first().map_or(1, |&contiguous| (16 / bytes).max(1).min(1 << shape[contiguous].trailing_zeros()));
         let layout =
             Distribution::blocked(&shape, &order, vector, threads).map_err(|_| self.broken("a tile that cannot be laid out"))?;
         let layout = buffer.without_conflicts(layout);

@@ -11,7 +11,7 @@ use tessera_ir::{Extent, OpData, Padding, ScheduleOp, TileViewType, Type, Value,
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Address, Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
-use tessera_types::{DType, FloatFormat};
+use tessera_types::DType;
 
 use super::bound::{Bound, Tensor, states_wide};
 use super::lowering::{Lowered, Lowering};
@@ -477,19 +477,7 @@ impl Lowering<'_> {
 
     /// The bits of what a load outside of the array yields.
     pub(super) fn padding(&mut self, padding: Padding, dtype: DType) -> Reg {
-        let format = FloatFormat::of(dtype);
-        let of = |value: f64| {
-            let (rounding, overflow) = (tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee);
-            format.map_or(0, |format| format.encode(value, rounding, overflow))
-        };
-        let bits = match padding {
-            Padding::Undetermined | Padding::Zero => 0,
-            Padding::NegZero => of(-0.0),
-            Padding::Nan => of(f64::NAN),
-            Padding::PosInf => of(f64::INFINITY),
-            Padding::NegInf => of(f64::NEG_INFINITY),
-        };
-        self.bits(tessera_ir::Elem::Num(dtype), bits)
+        self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
     }
 
     fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {

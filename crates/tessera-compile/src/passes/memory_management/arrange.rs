@@ -10,7 +10,7 @@
 //! %a = tile.alloc_shared ..                becomes swizzle=<1,6,2>: rows with odd numbers lie 64 bytes further: degree 1
 //! ```
 
-use tessera_ir::{Func, Op, OpKind, SharedType, TileOp, Type, Value};
+use tessera_ir::{Func, Op, OpKind, SharedType, TileOp, Type, Value, bug};
 use tessera_layout::{Access, Swizzle as Mixing};
 use tessera_types::Arch;
 
@@ -151,7 +151,10 @@ fn retype_parts(func: &mut Func) {
                 shape.map(|shape| SharedType { shape, ..source.clone() })
             }
             OpKind::Tile(TileOp::TransposeShared { permutation }) => {
-                let place = |axis: u32| permutation.iter().position(|&from| from == axis).map_or(axis, |at| at as u32);
+                let place = |axis: u32| {
+                    let place = permutation.iter().position(|&from| from == axis);
+                    place.unwrap_or_else(|| bug!("a permutation without axis {axis}")) as u32
+                };
                 Some(SharedType {
                     shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
                     order: source.order.iter().map(|&axis| place(axis)).collect(),
