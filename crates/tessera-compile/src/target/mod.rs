@@ -5,6 +5,7 @@
 //!
 //! | subject | files |
 //! |---|---|
+//! | which subject lowers an operation | `operation` |
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `matrix`, `warpgroup` |
@@ -40,6 +41,7 @@ mod math64;
 mod matrix;
 mod memory;
 mod narrow;
+mod operation;
 mod packed;
 mod pairs;
 mod parts;
@@ -64,9 +66,7 @@ mod warpgroup;
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{
-    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, bug, launch_notes,
-};
+use tessera_ir::{Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, ScheduleOp, bug, launch_notes};
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
 use tessera_types::Arch;
@@ -75,6 +75,7 @@ pub use self::access::Access;
 pub use self::conflicts::{BankCost, shared_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
+use self::operation::astray;
 pub(crate) use self::recording::exchanges;
 pub(crate) use self::scratch::Exchange;
 pub use self::sectors::{SECTOR, SectorCost, global_accesses};
@@ -163,38 +164,8 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
 }
 
 impl Lowering<'_> {
-    /// Lowers one operation.
-    fn operation(&mut self, op: Op) -> Lowered<()> {
-        let data = self.data(op);
-        let known = match &data.kind {
-            OpKind::Schedule(kind) => {
-                self.control(op, kind)?
-                    || self.elementwise(data, kind)?
-                    || self.shape(data, kind)?
-                    || self.views(data, kind)?
-                    || self.memory(op, data, kind)?
-                    || self.atomics(data, kind)?
-                    || self.reductions(data, kind)?
-                    || self.products(data, kind)?
-                    || self.program(data, kind)?
-                    || self.debug(op, data, kind)?
-            }
-            OpKind::Tile(kind) => {
-                self.shared(op, data, kind)?
-                    || self.vectors(data, kind)?
-                    || self.threads(data, kind)?
-                    || self.queues(op, data, kind)?
-                    || self.engine(data, kind)?
-                    || self.shared_products(data, kind)?
-                    || self.warpgroups(data, kind)?
-            }
-            OpKind::Graph(_) => false,
-        };
-        if known { Ok(()) } else { Err(self.unsupported(format!("`{}` has no instructions", data.row().mnemonic))) }
-    }
-
-    /// Lowers an operation about the block's place in the grid; false if it is none.
-    fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation about the block's place in the grid.
+    fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<()> {
         use tessera_ir::attrs::GridAxis;
         let special = match kind {
             ScheduleOp::GetTileBlockId { axis } => match axis {
@@ -205,17 +176,17 @@ impl Lowering<'_> {
             ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.persistent.is_some() => {
                 let reg = self.asked[*axis as usize];
                 self.bind_regs(data.result(), [reg]);
-                return Ok(true);
+                return Ok(());
             }
             ScheduleOp::GetNumTileBlocks { axis } => match axis {
                 GridAxis::X => Special::NctaidX,
                 GridAxis::Y => Special::NctaidY,
                 GridAxis::Z => Special::NctaidZ,
             },
-            _ => return Ok(false),
+            _ => astray(kind),
         };
         let reg = self.b.special(special);
         self.bind_regs(data.result(), [reg]);
-        Ok(true)
+        Ok(())
     }
 }

@@ -44,16 +44,6 @@ pub(super) struct Combiner<'d> {
 }
 
 impl Lowering<'_> {
-    /// Lowers a reduction or scan; false if it is none.
-    pub(super) fn reductions(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
-        match kind {
-            ScheduleOp::Reduce { dim, identities, order } => self.reduce(data, *dim as usize, identities, *order)?,
-            ScheduleOp::Scan { dim, identities, reverse } => self.scan(data, *dim as usize, identities, *reverse)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     pub(super) fn combiner<'d>(&self, data: &OpData, identities: &'d [Const]) -> Lowered<Combiner<'d>> {
         let region = data.regions[0];
         let mut elems = Vec::new();
@@ -122,7 +112,7 @@ impl Lowering<'_> {
         Ok((layout, all))
     }
 
-    fn reduce(&mut self, data: &OpData, dim: usize, identities: &[Const], order: ReduceOrder) -> Lowered<()> {
+    pub(super) fn reduce(&mut self, data: &OpData, dim: usize, identities: &[Const], order: ReduceOrder) -> Lowered<()> {
         let combiner = self.combiner(data, identities)?;
         let tree = order == ReduceOrder::Tree;
         let (layout, operands) = self.reducible(data, dim, tree)?;

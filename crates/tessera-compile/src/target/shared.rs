@@ -16,6 +16,7 @@ use super::atomic::Update;
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
+use super::operation::astray;
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
@@ -70,8 +71,8 @@ impl Lowering<'_> {
         Ok(self.b.add(Ty::U32, base, offset))
     }
 
-    /// Lowers an operation on buffers; false if it is none.
-    pub(super) fn shared(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an operation on buffers.
+    pub(super) fn shared(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::AllocShared { .. } => {
                 let base = self.reserved(op)?;
@@ -149,9 +150,9 @@ impl Lowering<'_> {
                     self.b.cp_async_wait(*pending);
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The block of a buffer at some offsets.

@@ -15,6 +15,7 @@ use tessera_types::DType;
 
 use super::bound::{Bound, Tensor, states_wide};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
 
@@ -69,8 +70,8 @@ pub(super) struct Run {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation on views that touches no memory; false if it is none.
-    pub(super) fn views(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation on views that touches no memory.
+    pub(super) fn views(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         match kind {
             ScheduleOp::MakeTensorView {} => {
                 let Type::TensorView(ty) = self.func.ty(data.result()) else {
@@ -108,9 +109,9 @@ impl Lowering<'_> {
                     self.bind_regs(result, [count]);
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn index_type(&self, reg: Reg) -> (Ty, Class) {

@@ -15,6 +15,7 @@ use tessera_types::DType;
 
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use crate::analysis::arrangement::engine_span;
 
 /// Columns of a product whose sums are not the accumulator.
@@ -45,8 +46,8 @@ struct Factor {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation on products in flight; false if it is none.
-    pub(super) fn warpgroups(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an operation on products in flight.
+    pub(super) fn warpgroups(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::Wgmma { lhs_signedness, rhs_signedness, .. } => {
                 let regs = self.start(data, (*lhs_signedness, *rhs_signedness))?;
@@ -73,9 +74,9 @@ impl Lowering<'_> {
                     at += count;
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The instruction and the grid of warps whose accumulator a layout is.
