@@ -3,7 +3,7 @@
 use tessera_ir::attrs::Signedness;
 use tessera_ir::{Elem, OpData, ScheduleOp, Value};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{Arg, Class, Value as Reg};
+use tessera_ptx::ssa::{Arg, Class, Code, Value as Reg};
 use tessera_types::DType;
 
 use super::bound::Regs;
@@ -131,7 +131,8 @@ impl Lowering<'_> {
     /// A number as one that several share and a constant.
     fn stepped(&mut self, number: Reg) -> (Reg, Reg) {
         let kernel = self.b.kernel();
-        let sum = kernel.definition(number).filter(|&inst| matches!(kernel.text(inst), "add.s32" | "add.u32"));
+        let is_sum = |inst| matches!(kernel.code(inst), Some(Code::Add(Ty::S32 | Ty::U32)));
+        let sum = kernel.definition(number).filter(|&inst| is_sum(inst));
         match sum.map(|inst| kernel.inst(inst).args.as_slice()) {
             Some(&[_, Arg::Use(place), Arg::Use(step)])
                 if kernel.constant(step).is_some_and(|step| step <= MOST_COUNTED as u64) =>
