@@ -20,7 +20,7 @@ use tessera_types::{DType, FloatFormat};
 use crate::analysis::exits::loop_exits;
 use crate::analysis::facts::Facts;
 use crate::analysis::uses::Uses;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// Canonicalisation.
 pub(super) const PASS: Pass =

@@ -17,7 +17,8 @@ use tessera_ir::{
 };
 use tessera_types::{Arch, DType};
 
-use super::memory_management::{Places, buffer_bytes, rounds};
+use super::memory_management::{Places, rounds};
+use crate::analysis::room::buffer_bytes;
 use crate::target::{Exchange, exchanges};
 
 /// Buffers for exchanges.

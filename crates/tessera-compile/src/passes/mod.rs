@@ -3,8 +3,8 @@
 
 use tessera_ir::{Pass, bug};
 
-pub(crate) use self::dce::drop_dead;
-pub(crate) use self::licm::out_of_loops;
+pub(crate) use crate::rewrite::drop_dead;
+
 use crate::tile;
 
 mod barrier_optimization;
@@ -12,17 +12,14 @@ mod canonicalise;
 mod constant_fold;
 mod count_loops;
 mod cse;
-mod dce;
 mod exchange;
 mod fma_contract;
 mod intrinsic_lowering;
-mod licm;
 pub(crate) mod memory_management;
 mod narrow_integers;
 mod one_counter;
 mod performance_annotation;
 mod register_coalescing;
-pub(crate) mod rewrite;
 mod specialise_abi;
 mod token_order;
 
@@ -36,10 +33,10 @@ pub const ALL: &[&Pass] = &[
     &canonicalise::PASS,
     &narrow_integers::PASS,
     &cse::PASS,
-    &licm::PASS,
+    &crate::rewrite::licm::PASS,
     &count_loops::PASS,
     &one_counter::PASS,
-    &dce::PASS,
+    &crate::rewrite::dce::PASS,
     &token_order::PASS,
     &tile::POINTER_VIEWS,
     &tile::UNIT_AXES,

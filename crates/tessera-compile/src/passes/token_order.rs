@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value, bug};
 
 use crate::analysis::memory::{Access, Root, access, accesses};
-use crate::passes::rewrite::make;
+use crate::rewrite::make;
 
 /// Token ordering.
 pub(super) const PASS: Pass =

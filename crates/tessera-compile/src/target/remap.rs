@@ -15,7 +15,7 @@ use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::{SMALL_BYTES, element_bytes};
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 use tessera_types::DType;
 
 /// Which element of the source an element of the result is.

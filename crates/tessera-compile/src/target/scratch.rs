@@ -18,7 +18,7 @@ use tessera_types::DType;
 
 use super::bound::class_of;
 use super::lowering::{Lowered, Lowering};
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 
 /// Bytes of a buffer whose exchanges take turns.
 pub(super) const SMALL_BYTES: u64 = 8192;

@@ -21,7 +21,7 @@ use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::arrangement::Arrangement;
-use crate::passes::memory_management::{buffer_align, buffer_bytes};
+use crate::analysis::room::{buffer_align, buffer_bytes};
 
 impl Lowering<'_> {
     /// Finds the place of everything that the function allocates: buffers have theirs from `memory-management`; what has none

@@ -22,8 +22,7 @@ use tessera_types::{DType, FloatFormat};
 
 use crate::analysis::arrays::behind_assumptions;
 use crate::analysis::facts::Facts;
-use crate::passes::drop_dead;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, drop_dead, make, rewrite};
 
 /// Makes accesses by pointers that cover a block of an array accesses to a tile of it.
 pub(super) fn from_pointers(func: &mut Func) -> Changed {

@@ -15,8 +15,7 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::analysis::exits::loop_exits;
-use crate::passes::drop_dead;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, drop_dead, make, rewrite};
 
 /// Drops batch axes of extent 1 from products, and loads single elements as scalars.
 pub(super) fn flatten(func: &mut Func) -> Changed {

@@ -22,7 +22,7 @@ use tessera_ir::{Changed, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Val
 use tessera_types::{DType, Limits};
 
 use super::queue::mapped;
-use crate::passes::rewrite::{copy, deep};
+use crate::rewrite::{copy, deep};
 
 /// Registers of a thread beside sums and factors.
 const OTHERS: usize = 40;

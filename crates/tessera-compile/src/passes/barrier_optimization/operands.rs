@@ -18,7 +18,7 @@ use super::place::{Choice, Extent, Memory, Part, Seen, Who};
 use super::program::ListId;
 use super::read::Reader;
 use crate::analysis::memory::root;
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 
 impl Reader<'_> {
     pub(super) fn global(&mut self, op: Op, data: &OpData, kind: &ScheduleOp, list: ListId) {

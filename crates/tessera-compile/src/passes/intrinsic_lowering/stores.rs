@@ -28,7 +28,8 @@ use super::copies::{addressable, constant};
 use crate::analysis::arrangement::Arrangement;
 use crate::analysis::exits::can_leave;
 use crate::analysis::memory::{Root, access, root};
-use crate::passes::memory_management::{buffer_bytes, resident};
+use crate::analysis::room::buffer_bytes;
+use crate::passes::memory_management::resident;
 use crate::tile::engine_swizzle;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.

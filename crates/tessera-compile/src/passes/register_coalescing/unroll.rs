@@ -11,7 +11,7 @@ use super::accesses::Context;
 use crate::analysis::exits::loop_exits;
 use crate::analysis::facts::Facts;
 use crate::analysis::linear::{Linear, Wraps};
-use crate::passes::rewrite::copy;
+use crate::rewrite::copy;
 
 /// The most rounds of a loop over registers, and of one over neighbours.
 const OVER_REGISTERS: u64 = 64;

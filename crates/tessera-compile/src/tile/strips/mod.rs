@@ -25,7 +25,7 @@ use tessera_types::DType;
 use self::axes::{Axes, Class, rank};
 use self::plan::{Plan, repeated, view_and_tile};
 use super::relation::shape;
-use crate::passes::{drop_dead, out_of_loops};
+use crate::rewrite::{drop_dead, out_of_loops};
 use tessera_ir::Reason;
 
 /// Strips of a block at most.
