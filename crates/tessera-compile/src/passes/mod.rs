@@ -3,8 +3,6 @@
 
 use tessera_ir::{Pass, bug};
 
-pub(crate) use crate::rewrite::drop_dead;
-
 use crate::tile;
 
 mod barrier_optimization;
