@@ -2,6 +2,7 @@
 
 mod architectures;
 mod bundle;
+mod folders;
 mod functions;
 mod nightly;
 mod tidy;

@@ -1,4 +1,4 @@
-//! Rules of the tree that no compiler checks: which crate may use which, how long a file or a function may get, what is
+//! Rules of the tree that no compiler checks: which crate may use which, which folders use each other, how long a file or a function may get, what is
 //! asked of an architecture, words that stay out.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::architectures;
+use crate::folders::Folders;
 use crate::functions::Lengths;
 
 /// The project's own crates that each crate may depend on, directly. What is not listed here is a decision to take.
@@ -67,7 +68,7 @@ const MOST_LINES: usize = 1000;
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     edges(root, &mut problems)?;
-    let mut lengths = Lengths::new();
+    let (mut lengths, mut folders) = (Lengths::new(), Folders::default());
     let files = tracked(root)?;
     for file in &files {
         let path = root.join(file);
@@ -79,11 +80,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             }
             lengths.check(file, &text, &mut problems);
             architectures::check(file, &text, &mut problems);
+            folders.see(file, &text);
         }
         if file != "xtask/src/tidy.rs" {
             words(file, &text, &mut problems);
         }
     }
+    folders.finish(&mut problems);
     if !files.is_empty() {
         lengths.finish(&mut problems);
     }

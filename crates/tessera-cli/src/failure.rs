@@ -5,12 +5,15 @@ use std::io::Write;
 
 use serde_json::{Map, Value};
 use tessera::bench::Exit;
-use tessera::ir::{Diagnostic, Severity, SourceMap};
+use tessera::ir::{Diagnostic, Reproducer, Severity, SourceMap};
 
 use crate::finding::{Class, Finding, Spot, report};
 
 /// What every command returns.
 pub(crate) type Outcome = Result<(), Failure>;
+
+/// What whoever meets a mistake of ours is asked for.
+pub(crate) const REPORT: &str = "this is a bug in tessera; please report it with the command line and the files it names";
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -86,7 +89,28 @@ impl Failure {
 
     fn rendered(exit: Exit, class: Class, diagnostics: &[Diagnostic], sources: &SourceMap) -> Failure {
         let findings = diagnostics.iter().map(|diagnostic| Finding::diagnostic(diagnostic, sources, class)).collect();
-        Failure::new(exit, render(diagnostics, sources), findings)
+        let failure = Failure::new(exit, render(diagnostics, sources), findings);
+        match diagnostics.iter().find(|diagnostic| diagnostic.severity == Severity::Bug) {
+            Some(ours) => failure.of_ours(ours.reproducer.as_deref()),
+            None => failure,
+        }
+    }
+
+    /// What failed is the compiler: asks for a report, with a file that shows the mistake again where there is one.
+    fn of_ours(mut self, reproducer: Option<&Reproducer>) -> Failure {
+        let path = std::env::temp_dir().join(format!("tessera-bug-{}.tir", std::process::id()));
+        let written = reproducer.filter(|reproducer| std::fs::write(&path, &reproducer.text).is_ok());
+        let help = match written {
+            Some(Reproducer { arguments, .. }) => {
+                let path = path.display();
+                format!("{REPORT}, and with `{path}`: `tessera compile {path}{arguments}` shows it again")
+            }
+            None => REPORT.to_string(),
+        };
+        self.exit = crate::OUR_BUG;
+        self.text.push_str(&format!("\n\n{help}"));
+        self.findings.iter_mut().take(1).for_each(|finding| finding.help.push(help.clone()));
+        self
     }
 }
 
@@ -155,7 +179,7 @@ impl Failure {
 /// Diagnostics for the terminal, errors last so that they are seen.
 fn render(diagnostics: &[Diagnostic], sources: &SourceMap) -> String {
     let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
-    sorted.sort_by_key(|diagnostic| diagnostic.severity == Severity::Error);
+    sorted.sort_by_key(|diagnostic| diagnostic.severity <= Severity::Error);
     let texts: Vec<String> = sorted.iter().map(|diagnostic| diagnostic.render(sources, crate::colours())).collect();
     texts.join("\n\n")
 }

@@ -89,11 +89,15 @@ impl Finding {
         }
     }
 
-    /// A diagnostic; its severity decides unless it is an error, which is of `class`.
+    /// A diagnostic; its severity decides unless it is an error of the kernel, which is of `class`.
     pub(crate) fn diagnostic(diagnostic: &Diagnostic, sources: &SourceMap, class: Class) -> Finding {
         let related = diagnostic.secondary.iter().map(|label| (label.text.clone(), Some(Spot::of(sources, label.span))));
         Finding {
-            class: if diagnostic.severity == Severity::Error { class } else { Class::Advice },
+            class: match diagnostic.severity {
+                Severity::Bug => Class::Error,
+                Severity::Error => class,
+                Severity::Warning | Severity::Note => Class::Advice,
+            },
             id: diagnostic.id.to_string(),
             message: diagnostic.message.clone(),
             spot: diagnostic.primary.as_ref().map(|label| Spot::of(sources, label.span)),

@@ -58,10 +58,7 @@ fn main() -> ExitCode {
     match std::panic::catch_unwind(|| run(arguments.command)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => failed(failure, is_data),
-        Err(_) => {
-            let message = "this is a bug in tessera; please report it with the command line and the files it names";
-            failed(Failure { exit: OUR_BUG, ..Failure::usage(message) }, is_data)
-        }
+        Err(_) => failed(Failure { exit: OUR_BUG, ..Failure::usage(failure::REPORT) }, is_data),
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::time::Instant;
 
-use tessera_ir::text::{parse_plan, print_plan};
-use tessera_ir::{Diagnostic, Fallback, Level, Module, Pass, PassManager, PassTime, Reason, Severity, SourceId, verify};
+use tessera_ir::text::{parse_plan, print_module, print_plan};
+use tessera_ir::{
+    Diagnostic, Fallback, Level, Module, PassFailure, PassManager, PassTime, Reason, Reproducer, Severity, SourceId, caught,
+    verify,
+};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
 
-use crate::driver::{Compiled, Stage, failure};
+use crate::driver::{Compiled, Stage};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
-use crate::passes::find;
+use crate::passes::all_of;
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
 use crate::tile::{Forecast, Remarks, forecasts};
@@ -93,6 +96,32 @@ struct Staged {
 /// # Errors
 /// What the architecture does not have; more threads or shared memory than a block has there, whatever is done about it.
 pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
+    reproducible(compiled, arch, level, || for_device(compiled, arch, level))
+}
+
+/// Does a part of the work; a mistake of ours that it ends with gets what it was given.
+fn reproducible<T>(
+    compiled: &Compiled,
+    arch: Arch,
+    level: OptLevel,
+    work: impl FnOnce() -> Result<T, Vec<Diagnostic>>,
+) -> Result<T, Vec<Diagnostic>> {
+    caught(work).map_err(|mut found| {
+        for ours in found.iter_mut().filter(|found| found.severity == Severity::Bug) {
+            ours.reproducer = Some(Box::new(reproducer(compiled, arch, level)));
+        }
+        found
+    })
+}
+
+/// What this half of the compiler was given.
+fn reproducer(compiled: &Compiled, arch: Arch, level: OptLevel) -> Reproducer {
+    let plan = compiled.plan.map_or(String::new(), |plan| format!(" --plan {}", compiled.module.sources.get(plan).name));
+    let arguments = format!("::{} --target {arch} -{level}{plan} --emit ptx", compiled.func().name);
+    Reproducer { text: print_module(&compiled.module), arguments }
+}
+
+fn for_device(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
     let [forms, _, _] = level.staging_pass_names();
     let mut prepared = compiled.module.clone();
@@ -145,8 +174,8 @@ fn plan_by_hand(module: &mut Module, source: SourceId, level: OptLevel) -> Resul
 
 /// Runs passes by name, and notes what each took.
 fn run(module: &mut Module, arch: Arch, names: &[&str], stages: &mut Vec<Stage>) -> Result<Vec<PassTime>, Vec<Diagnostic>> {
-    let passes: Vec<&Pass> = names.iter().filter_map(|name| find(name)).collect();
-    let runs = PassManager { target: Some(arch), ..PassManager::default() }.run(module, &passes).map_err(failure)?;
+    let runs =
+        PassManager { target: Some(arch), ..PassManager::default() }.run(module, &all_of(names)).map_err(PassFailure::told)?;
     stages.extend(runs.iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text.clone() }));
     Ok(runs)
 }
@@ -201,10 +230,10 @@ fn in_partition(
     if func.level == Level::Tile {
         return Ok((tile, Staged::default()));
     }
-    partition.strips.cut(func).map_err(|reason| {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        vec![Diagnostic::error("target-broken", reason.span.unwrap_or(func.span), reason.text).note(note)]
-    })?;
+    partition
+        .strips
+        .cut(func)
+        .map_err(|reason| vec![Diagnostic::error("target-broken", reason.span.unwrap_or(func.span), reason.text).ours()])?;
     func.hints.num_warps = partition.warps.or(func.hints.num_warps);
     func.hints.exchange_bytes = partition.exchange(arch).or(func.hints.exchange_bytes);
     func.hints.ring_bytes = partition.rings(arch).or(func.hints.ring_bytes);
@@ -219,4 +248,38 @@ fn in_partition(
     run(&mut tile, arch, spreading, stages)?;
     let wrong = verify(&tile);
     if wrong.is_empty() { Ok((tile, staged)) } else { Err(wrong) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{CompileOptions, compile, compile_ir};
+    use tessera_ir::{bug, text::parse_module};
+    use tessera_lang::{ArgType, parse_file};
+    use tessera_types::DType;
+
+    #[test]
+    fn a_mistake_of_ours_comes_with_what_shows_it_again() {
+        let text = "import cuda.tile as ct\n\n@ct.kernel\ndef twice(x):\n    \
+            ct.store(x, (ct.bid(0),), 2.0 * ct.load(x, (ct.bid(0),), (64,)))\n";
+        let args = [("x".to_string(), ArgType::array(DType::F32, 1))];
+        let options = CompileOptions::default();
+        let compiled = compile(&parse_file("twice.py", text), "twice", &args, &options).expect("a kernel");
+        let work = || -> Result<(), _> { bug!("no warps") };
+        let found = reproducible(&compiled, Arch::Sm90a, OptLevel::O3, work).expect_err("a mistake of ours");
+        assert_eq!((found[0].id, found[0].severity), ("bug", Severity::Bug));
+        assert!(found[0].message.contains("no warps (") && found[0].message.contains("device.rs:"), "{}", found[0].message);
+        let Reproducer { text, arguments } = *found[0].reproducer.clone().expect("a reproducer");
+        assert_eq!(arguments, "::twice --target sm_90a -O3 --emit ptx");
+        let again = compile_ir(parse_module("twice.tir", &text).expect("IR"), &args, &options).expect("a kernel");
+        let code = |compiled: &Compiled| {
+            let ptx = compile_for(compiled, Arch::Sm90a, OptLevel::O3).expect("code").kernel.ptx();
+            // Places are the text's.
+            ptx.lines()
+                .filter(|line| ![".loc", ".file"].iter().any(|place| line.trim().starts_with(place)))
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(code(&again), code(&compiled));
+    }
 }

@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Severity, Sharing, SourceId, verify};
+use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Sharing, SourceId, caught, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::choices::refuse_without_effect;
@@ -94,9 +94,11 @@ pub fn compile(
     args: &[(String, ArgType)],
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let compiled = compile_as_asked(file, kernel, args, options)?;
-    refuse_without_effect(file, kernel, args, options, &compiled)?;
-    Ok(compiled)
+    caught(|| {
+        let compiled = compile_as_asked(file, kernel, args, options)?;
+        refuse_without_effect(file, kernel, args, options, &compiled)?;
+        Ok(compiled)
+    })
 }
 
 pub(crate) fn compile_as_asked(
@@ -166,7 +168,7 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
             Level::Tile => pipeline.retain(|pass| pass.name != "fma-contract"),
         }
     }
-    run_pipeline(module, &facts, options, pipeline)
+    caught(|| run_pipeline(module, &facts, options, pipeline))
 }
 
 /// Optimises a module whose first function is the kernel. `facts` has an entry for each of its parameters, or none at all.
@@ -175,7 +177,7 @@ pub fn compile_module(
     facts: &[Option<OperandFacts>],
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    run_pipeline(module, facts, options, options.level.passes())
+    caught(|| run_pipeline(module, facts, options, options.level.passes()))
 }
 
 fn run_pipeline(
@@ -212,7 +214,7 @@ fn run_pipeline(
         // The order of a Tile function's operations on memory is that of its text.
         pipeline.retain(|pass| pass.name != "token-order");
     }
-    let times = manager.run(&mut module, &pipeline).map_err(failure)?;
+    let times = manager.run(&mut module, &pipeline).map_err(PassFailure::told)?;
     if let Some(func) = module.funcs.first_mut() {
         func.hints.timeline = options.timeline.or(func.hints.timeline);
         if options.sharing != Sharing::Nothing {
@@ -222,20 +224,6 @@ fn run_pipeline(
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     let plan = options.plan.as_ref().map(|(name, text)| module.sources.add(name, text.as_str()));
     Ok(Compiled { module, grid, stages, notes: Vec::new(), plan })
-}
-
-/// A pass that breaks a module is our mistake; the message says so.
-pub(crate) fn failure(failure: PassFailure) -> Vec<Diagnostic> {
-    if !failure.broke_module {
-        return failure.diagnostics;
-    }
-    let pass = failure.pass;
-    let explain = |diagnostic: Diagnostic| {
-        diagnostic
-            .severity(Severity::Error)
-            .note(format!("`{pass}` broke the kernel: this is a mistake in the compiler, not in the kernel"))
-    };
-    failure.diagnostics.into_iter().map(explain).collect()
 }
 
 fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts> {

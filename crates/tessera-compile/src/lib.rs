@@ -25,6 +25,7 @@ mod ladder;
 pub mod passes;
 mod pipeline;
 pub mod report;
+mod rewrite;
 mod sharding;
 pub mod target;
 pub mod tile;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use tessera_ir::Pass;
 
-use crate::passes::find;
+use crate::passes::all_of;
 
 /// How much work the compiler puts into a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,7 +103,7 @@ impl OptLevel {
 
     /// The passes from Schedule IR to Tile IR, in order.
     pub fn staging_passes(self) -> Vec<&'static Pass> {
-        self.staging_pass_names().concat().into_iter().filter_map(find).collect()
+        all_of(&self.staging_pass_names().concat())
     }
 
     /// The names of the passes over Tile IR, in order: between layouts and the lowering to the target. Which instructions there are decides
@@ -125,12 +125,12 @@ impl OptLevel {
 
     /// The passes over Tile IR, in order.
     pub fn tile_passes(self) -> Vec<&'static Pass> {
-        self.tile_pass_names().iter().filter_map(|name| find(name)).collect()
+        all_of(self.tile_pass_names())
     }
 
     /// The level's passes, in order.
     pub fn passes(self) -> Vec<&'static Pass> {
-        self.pass_names().iter().filter_map(|name| find(name)).collect()
+        all_of(self.pass_names())
     }
 }
 
@@ -144,7 +144,7 @@ pub fn pipeline_names() -> &'static [&'static str] {
 pub fn named_pipeline(name: &str) -> Option<Vec<&'static Pass>> {
     let level = OptLevel::default();
     // Collectives belong to whole operands, before everything else.
-    let collectives = find("collective-insertion").into_iter();
+    let collectives = all_of(&["collective-insertion"]).into_iter();
     match name {
         "staging" => Some(level.staging_passes()),
         "tile" => Some(collectives.chain(level.tile_passes()).collect()),

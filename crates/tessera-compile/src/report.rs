@@ -192,17 +192,15 @@ fn round(func: &Func) -> Round {
 fn add(func: &Func, op: Op, round: &mut Round) {
     let data = &func.ops[op];
     let OpKind::Schedule(kind) = &data.kind else { return };
-    let tile = |value: Value| func.ty(value).as_tile();
-    let elements = |value: Value| tile(value).map_or(0, |tile| tile.len() as u64);
-    let bytes = |value: Value| {
-        tile(value).map_or(0, |tile| tile.len() as u64 * tile.elem.num().map_or(64, |dtype| u64::from(dtype.bits())) / 8)
-    };
+    let tile = |value: Value| func.ty(value).the_tile();
+    let elements = |value: Value| tile(value).len() as u64;
+    let bytes = |value: Value| elements(value) * tile(value).elem.num().map_or(64, |dtype| u64::from(dtype.bits())) / 8;
     match kind {
         ScheduleOp::LoadViewTko { .. } | ScheduleOp::LoadPtrTko { .. } => round.bytes += bytes(data.results[0]),
         ScheduleOp::StoreViewTko { .. } => round.bytes += bytes(data.one(0)),
         ScheduleOp::StorePtrTko { .. } => round.bytes += bytes(data.one(1)),
         ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } => {
-            let (Some(lhs), Some(acc)) = (tile(data.one(0)), tile(data.one(2))) else { return };
+            let (lhs, acc) = (tile(data.one(0)), tile(data.one(2)));
             let depth = lhs.shape.last().copied().unwrap_or(1);
             let operations = 2 * acc.len() as u64 * u64::from(depth);
             round.operations += operations;
@@ -213,7 +211,7 @@ fn add(func: &Func, op: Op, round: &mut Round) {
         ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. } => round.operations += elements(data.operands[0]),
         ScheduleOp::Fma { .. } => round.operations += 2 * elements(data.result()),
         _ if data.row().has(tessera_ir::Trait::Elementwise) => {
-            let floats = data.results.iter().filter(|&&value| tile(value).is_some_and(|tile| !tile.shape.is_empty()));
+            let floats = data.results.iter().filter(|&&value| !func.ty(value).is_scalar());
             round.operations += floats.map(|&value| elements(value)).sum::<u64>();
         }
         _ => {}

@@ -92,6 +92,8 @@ impl SourceMap {
 /// How grave a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// Nothing was produced, and that is the compiler's mistake.
+    Bug,
     /// Nothing was produced.
     Error,
     /// The result stands, but may not be what was meant.
@@ -126,6 +128,17 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// What to write instead.
     pub help: Vec<String>,
+    /// IR that shows a mistake of ours again, and how.
+    pub reproducer: Option<Box<Reproducer>>,
+}
+
+/// What shows a mistake of ours again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reproducer {
+    /// The text of a module.
+    pub text: String,
+    /// What the compiler is told beside the file, such as `::softmax --target sm_90a`.
+    pub arguments: String,
 }
 
 impl Diagnostic {
@@ -146,6 +159,7 @@ impl Diagnostic {
             secondary: Vec::new(),
             notes: Vec::new(),
             help: Vec::new(),
+            reproducer: None,
         }
     }
 
@@ -153,6 +167,11 @@ impl Diagnostic {
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
+    }
+
+    /// The same diagnostic as a mistake of the compiler: what the verifier or an earlier pass saw to is not there.
+    pub fn ours(self) -> Self {
+        self.severity(Severity::Bug).note("this is a mistake in the compiler, not in the kernel")
     }
 
     /// What to say at the primary place.
@@ -184,7 +203,7 @@ impl Diagnostic {
     /// Headline, source lines with carets, notes and help; with colours when `styled`.
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let tone = match self.severity {
-            Severity::Error => Tone::ERROR,
+            Severity::Bug | Severity::Error => Tone::ERROR,
             Severity::Warning => Tone::WARNING,
             Severity::Note => Tone::NOTE,
         };
@@ -226,6 +245,7 @@ impl Diagnostic {
             let _ = write!(line, "{}: ", sources.locate(primary.span));
         }
         let severity = match self.severity {
+            Severity::Bug => "bug",
             Severity::Error => "error",
             Severity::Warning => "warning",
             Severity::Note => "note",

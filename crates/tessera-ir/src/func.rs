@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use crate::abi::Abi;
+use crate::bug;
 use crate::constant::Const;
 use crate::diag::{SourceMap, Span};
 use crate::dialect::{OperandKind, Row};
@@ -136,6 +137,17 @@ pub struct BlockData {
     pub ops: Vec<Op>,
 }
 
+impl BlockData {
+    /// The place of one of its operations.
+    #[track_caller]
+    pub fn place_of(&self, op: Op) -> usize {
+        match self.ops.iter().position(|&other| other == op) {
+            Some(place) => place,
+            None => bug!("an operation outside of its block"),
+        }
+    }
+}
+
 /// What a kernel's author or the tuner says about the whole function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FuncHints {
@@ -191,6 +203,15 @@ impl FuncHints {
     /// Threads in a block of a Tile function.
     pub fn threads(&self) -> u32 {
         self.num_threads.unwrap_or(32 * self.num_warps.unwrap_or(0))
+    }
+
+    /// Warps of a block of a staged or Tile function, which says how many.
+    #[track_caller]
+    pub fn warps(&self) -> u32 {
+        match self.num_warps {
+            Some(warps) => warps,
+            None => bug!("a function of threads that does not say how many warps it has"),
+        }
     }
 
     /// The names of the hints, with the value of each.
@@ -427,6 +448,15 @@ impl Func {
         let mut order = Vec::new();
         visit(self, self.body, &mut order);
         order
+    }
+
+    /// The block that a linked operation stands in.
+    #[track_caller]
+    pub fn block_of(&self, op: Op) -> Block {
+        match self.linked_blocks().into_iter().find(|&block| self.blocks[block].ops.contains(&op)) {
+            Some(block) => block,
+            None => bug!("an operation that is not linked"),
+        }
     }
 
     /// Replaces uses: every value `v` that a linked operation uses becomes `map(v)`.

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod tile;
 
 mod abi;
+mod bug;
 mod constant;
 mod entity;
 mod func;
@@ -40,8 +41,9 @@ pub mod uniformity;
 mod verify;
 
 pub use abi::{Abi, AbiParam, IndexType, ParamKind};
+pub use bug::{bug_found, caught};
 pub use constant::{Const, ConstData};
-pub use diag::{Diagnostic, Label, Severity, Source, SourceId, SourceMap, Span};
+pub use diag::{Diagnostic, Label, Reproducer, Severity, Source, SourceId, SourceMap, Span};
 pub use dialect::{Class, Effects, OperandKind, OperandSpec, Results, Row, Trait, TypeRule};
 pub use effect::{Does, Effect, Moved, Proxy, Queue, Space, Touch};
 pub use entity::{Arena, EntityId};

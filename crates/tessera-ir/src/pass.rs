@@ -156,6 +156,14 @@ pub struct PassFailure {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl PassFailure {
+    /// What the user is told. A pass that breaks a module is our mistake, and the messages say so.
+    pub fn told(self) -> Vec<Diagnostic> {
+        let ours = |found: Diagnostic| found.note(format!("`{}` broke the kernel", self.pass)).ours();
+        if self.broke_module { self.diagnostics.into_iter().map(ours).collect() } else { self.diagnostics }
+    }
+}
+
 impl PassManager<'_> {
     /// Runs the passes in order over every function. The module must verify.
     pub fn run(&mut self, module: &mut Module, pipeline: &[&Pass]) -> Result<Vec<PassTime>, PassFailure> {

@@ -25,7 +25,9 @@ use std::fmt;
 
 use smallvec::SmallVec;
 use tessera_layout::Distribution;
-use tessera_types::DType;
+use tessera_types::{DType, FloatFormat, Overflow, Rounding};
+
+use crate::bug;
 
 /// Static extents of a tile, outermost first.
 pub type Shape = SmallVec<[u32; 4]>;
@@ -127,6 +129,21 @@ impl Padding {
     /// Every padding value.
     pub const ALL: &'static [Padding] =
         &[Padding::Undetermined, Padding::Zero, Padding::NegZero, Padding::Nan, Padding::PosInf, Padding::NegInf];
+
+    /// The bits of an element outside of the array; zero where that is open.
+    pub fn bits(self, dtype: DType) -> u64 {
+        let of = |value: f64| match FloatFormat::of(dtype) {
+            Some(format) => format.encode(value, Rounding::NearestEven, Overflow::Ieee),
+            None => bug!("padding with {value} in an array of `{dtype}`"),
+        };
+        match self {
+            Padding::Undetermined | Padding::Zero => 0,
+            Padding::NegZero => of(-0.0),
+            Padding::Nan => of(f64::NAN),
+            Padding::PosInf => of(f64::INFINITY),
+            Padding::NegInf => of(f64::NEG_INFINITY),
+        }
+    }
 
     /// Its word in the text form.
     pub const fn word(self) -> &'static str {
@@ -359,6 +376,15 @@ impl Type {
         }
     }
 
+    /// Shape and element type of what has to be a tile.
+    #[track_caller]
+    pub fn the_tile(&self) -> &TileType {
+        match self.as_tile() {
+            Some(tile) => tile,
+            None => bug!("`{self}` where a tile has to be"),
+        }
+    }
+
     /// The layout of a tile that is spread over threads.
     pub fn layout(&self) -> Option<&Distribution> {
         match self {
@@ -372,6 +398,15 @@ impl Type {
         match self {
             Type::Shared(shared) => Some(shared),
             _ => None,
+        }
+    }
+
+    /// What has to be a buffer in shared memory.
+    #[track_caller]
+    pub fn the_shared(&self) -> &SharedType {
+        match self.as_shared() {
+            Some(shared) => shared,
+            None => bug!("`{self}` where a buffer has to be"),
         }
     }
 

@@ -53,18 +53,8 @@ pub(crate) fn opt(arguments: Opt) -> Outcome {
     if arguments.diff {
         manager.observer = Some(&mut show);
     }
-    let times = manager.run(&mut module, &pipeline).map_err(|failure| {
-        let mut found = Failure::diagnostics(&failure.diagnostics, &module.sources);
-        if failure.broke_module {
-            // A pass that breaks a module that verified is our mistake, not the file's.
-            found.exit = crate::OUR_BUG;
-            found.text.push_str(&format!(
-                "\n\n`{}` broke the module: this is a mistake in the compiler, not in the file",
-                failure.pass
-            ));
-        }
-        found
-    })?;
+    let ran = manager.run(&mut module, &pipeline);
+    let times = ran.map_err(|failure| Failure::diagnostics(&failure.told(), &module.sources))?;
     for time in &times {
         for refusal in &time.refusals {
             let message = format!("`{}` leaves the function as it is: {}", time.pass, refusal.text);

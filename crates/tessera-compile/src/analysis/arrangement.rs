@@ -8,7 +8,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tessera_ir::{Shape, SharedType, Swizzle};
+use tessera_ir::{Shape, SharedType, Swizzle, bug};
 use tessera_layout::{Axis, Distribution, LinearLayout, MatrixAccess, SharedLayout, matrix_access, wavefronts};
 use tessera_types::DType;
 
@@ -116,7 +116,10 @@ impl Arrangement {
     pub(crate) fn permuted(mut self, permutation: &[u32]) -> Arrangement {
         self.strides = permutation.iter().map(|&axis| self.strides[axis as usize]).collect();
         self.shape = permutation.iter().map(|&axis| self.shape[axis as usize]).collect();
-        let axis_of = |old: usize| permutation.iter().position(|&axis| axis as usize == old).unwrap_or(old);
+        let axis_of = |old: usize| {
+            let place = permutation.iter().position(|&axis| axis as usize == old);
+            place.unwrap_or_else(|| bug!("a permutation without axis {old}"))
+        };
         self.slabs = self.slabs.map(|slabs| Slabs { axis: axis_of(slabs.axis), ..slabs });
         self
     }

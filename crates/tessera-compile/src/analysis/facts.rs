@@ -13,7 +13,9 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Assumption, Rounding, Signedness};
-use tessera_ir::{Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{
+    Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value, bug,
+};
 use tessera_types::{DType, IntFormat};
 
 /// What is known about a value.
@@ -103,7 +105,7 @@ impl Facts {
         for param in &func.abi.params {
             let own: SmallVec<[Value; 8]> = args.by_ref().take(param.kind.argument_count()).collect();
             let ParamKind::Array { dtype, shape, strides, align, .. } = &param.kind else { continue };
-            let Some((&pointer, sizes)) = own.split_first() else { continue };
+            let Some((&pointer, sizes)) = own.split_first() else { bug!("an array without a pointer") };
             let known = self.fact(pointer);
             self.set(pointer, Fact { divisor: u64::from(*align), ..known });
             // So many elements fill whole vectors; 64 of 6 bits are three of 16 bytes. One byte promises nothing of them.
@@ -166,7 +168,7 @@ impl Facts {
             ScheduleOp::GetTensorShape {} => {
                 let shape: &[Extent] = match func.ty(data.one(0)) {
                     Type::TensorView(view) => &view.shape,
-                    _ => &[],
+                    _ => bug!("the sizes of what is no array"),
                 };
                 for (position, &result) in data.results.iter().enumerate() {
                     let known = self.fact(result);

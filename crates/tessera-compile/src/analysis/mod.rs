@@ -10,6 +10,7 @@ pub(crate) mod lines;
 pub(crate) mod masks;
 pub(crate) mod memory;
 pub(crate) mod neighbours;
+pub(crate) mod room;
 pub(crate) mod sent;
 pub(crate) mod set;
 pub(crate) mod sharing;

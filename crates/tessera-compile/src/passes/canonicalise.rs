@@ -14,13 +14,13 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::Rounding;
-use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Shape, Trait, Type, Value};
+use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Shape, Trait, Type, Value, bug};
 use tessera_types::{DType, FloatFormat};
 
 use crate::analysis::exits::loop_exits;
 use crate::analysis::facts::Facts;
 use crate::analysis::uses::Uses;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// Canonicalisation.
 pub(super) const PASS: Pass =
@@ -189,7 +189,8 @@ fn ends_at_next(func: &Func, [lower, upper]: [Value; 2], greatest: i64, step: Op
     let sum = &func.ops[op];
     let adds = matches!(sum.kind, OpKind::Schedule(ScheduleOp::AddI { .. })) && sum.one(0) == lower;
     let added = adds.then(|| func.constant(sum.one(1)).and_then(Const::as_int)).flatten();
-    let most = func.ty(lower).num().map_or(0, |dtype| i64::MAX >> (64 - dtype.bits().min(64)));
+    let dtype = func.ty(lower).num().unwrap_or_else(|| bug!("a counter that is no number"));
+    let most = i64::MAX >> (64 - dtype.bits().min(64));
     added.is_some_and(|added| (1..=step).contains(&added) && greatest <= most - added)
 }
 

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tessera_ir::{Changed, Const, ConstData, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Trait, Type};
 
 use crate::fold;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// Constant folding.
 pub(super) const PASS: Pass = Pass { name: "constant-fold", doc: "Computes operations on constants.", run };

@@ -19,7 +19,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
-use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpData, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpData, OpKind, Pass, PassCx, ScheduleOp, Type, Value, bug};
 
 use crate::analysis::exits::{can_leave, loop_exits};
 
@@ -183,7 +183,7 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
     func.blocks[body].ops.extend(kept);
 
     let constant = |func: &mut Func, number: i64| {
-        let value = Const::int(counter_type.num().unwrap_or(tessera_types::DType::I32), number);
+        let value = Const::int(counter_type.num().unwrap_or_else(|| bug!("a counter that is no number")), number);
         func.make_op(ScheduleOp::Constant { value }.into(), &[], [counter_type.clone()], [], data.span)
     };
     let step = constant(func, counting.step);
@@ -214,11 +214,9 @@ fn convert(func: &mut Func, op: Op, counting: &Counting) {
         func.values[value].name = func.values[value].name.take().or_else(|| func.values[result].name.take());
         map.insert(result, value);
     }
-    let parent = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&op));
-    if let Some(parent) = parent {
-        let at = func.blocks[parent].ops.iter().position(|&inner| inner == op).unwrap_or(0);
-        before.push(counted);
-        func.blocks[parent].ops.splice(at..=at, before);
-    }
+    let parent = func.block_of(op);
+    let at = func.blocks[parent].place_of(op);
+    before.push(counted);
+    func.blocks[parent].ops.splice(at..=at, before);
     func.replace_uses(|value| map.get(&value).copied().unwrap_or(value));
 }

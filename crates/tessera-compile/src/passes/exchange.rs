@@ -17,7 +17,8 @@ use tessera_ir::{
 };
 use tessera_types::{Arch, DType};
 
-use super::memory_management::{Places, buffer_bytes, rounds};
+use super::memory_management::{Places, rounds};
+use crate::analysis::room::buffer_bytes;
 use crate::target::{Exchange, exchanges};
 
 /// Buffers for exchanges.
@@ -48,7 +49,7 @@ fn give_buffers(func: &mut Func, globals: &[Global], arch: Arch, fallbacks: &mut
     let mut allocs = Vec::with_capacity(asked.len());
     for (&op, exchange) in &asked {
         if let Some(through) = func.ops[op].through {
-            let room = func.ty(through).as_shared().map_or(0, buffer_bytes);
+            let room = buffer_bytes(func.ty(through).the_shared());
             if room < exchange.least {
                 return Err(too_small(&func.ops[op], exchange.least, room));
             }

@@ -15,7 +15,7 @@ use tessera_ir::attrs::{Overflow, Rounding};
 use tessera_ir::{Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value};
 
 use crate::analysis::uses::Uses;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// FMA contraction.
 pub(super) const PASS: Pass =

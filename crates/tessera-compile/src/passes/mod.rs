@@ -1,10 +1,8 @@
 //! The passes: one file each, and one line here. The order of [`ALL`] is the order of the reference page; what runs when is
 //! the pipelines' business ([`crate::pipeline`]).
 
-use tessera_ir::Pass;
+use tessera_ir::{Pass, bug};
 
-pub(crate) use self::dce::drop_dead;
-pub(crate) use self::licm::out_of_loops;
 use crate::tile;
 
 mod barrier_optimization;
@@ -12,17 +10,14 @@ mod canonicalise;
 mod constant_fold;
 mod count_loops;
 mod cse;
-mod dce;
 mod exchange;
 mod fma_contract;
 mod intrinsic_lowering;
-mod licm;
 pub(crate) mod memory_management;
 mod narrow_integers;
 mod one_counter;
 mod performance_annotation;
 mod register_coalescing;
-pub(crate) mod rewrite;
 mod specialise_abi;
 mod token_order;
 
@@ -36,10 +31,10 @@ pub const ALL: &[&Pass] = &[
     &canonicalise::PASS,
     &narrow_integers::PASS,
     &cse::PASS,
-    &licm::PASS,
+    &crate::rewrite::licm::PASS,
     &count_loops::PASS,
     &one_counter::PASS,
-    &dce::PASS,
+    &crate::rewrite::dce::PASS,
     &token_order::PASS,
     &tile::POINTER_VIEWS,
     &tile::UNIT_AXES,
@@ -61,6 +56,11 @@ pub const ALL: &[&Pass] = &[
     &barrier_optimization::PASS,
     &performance_annotation::PASS,
 ];
+
+/// The passes of a pipeline.
+pub(crate) fn all_of<'n>(names: impl IntoIterator<Item = &'n &'n str>) -> Vec<&'static Pass> {
+    names.into_iter().map(|name| find(name).unwrap_or_else(|| bug!("a pipeline with a pass `{name}`"))).collect()
+}
 
 /// The pass of a name.
 pub fn find(name: &str) -> Option<&'static Pass> {

@@ -11,7 +11,7 @@ use tessera_ir::{Changed, Const, Elem, Func, Op, OpKind, Pass, PassCx, ScheduleO
 use tessera_types::DType;
 
 use crate::analysis::facts::Facts;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// Integer narrowing.
 pub(super) const PASS: Pass = Pass { name: "narrow-integers", doc: "Computes in 32 bits what is proven to fit.", run };

@@ -10,10 +10,10 @@
 //! What may meet is [`crate::analysis::memory`]'s alias rule.
 
 use smallvec::SmallVec;
-use tessera_ir::{Block, Changed, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Changed, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value, bug};
 
 use crate::analysis::memory::{Access, Root, access, accesses};
-use crate::passes::rewrite::make;
+use crate::rewrite::make;
 
 /// Token ordering.
 pub(super) const PASS: Pass =
@@ -88,7 +88,8 @@ impl Threading<'_> {
             Some(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => self.repeat(op, state, out),
             Some(ScheduleOp::If {}) => self.choose(op, state, out),
             Some(ScheduleOp::Continue {} | ScheduleOp::Break {}) => {
-                for kind in self.loops.last().cloned().unwrap_or_default() {
+                let carried = self.loops.last().cloned();
+                for kind in carried.unwrap_or_else(|| bug!("an exit without a loop")) {
                     let token = self.join_or_make(op, state[kind].all().collect(), out);
                     self.append(op, token);
                 }
@@ -210,7 +211,7 @@ impl Threading<'_> {
         let touched = self.touched(op);
         for region in self.func.ops[op].regions.clone() {
             let end = self.block(region, state.to_vec());
-            let Some(last) = self.func.blocks[region].ops.pop() else { continue };
+            let last = self.func.blocks[region].ops.pop().unwrap_or_else(|| bug!("a branch without an end"));
             if matches!(self.func.ops[last].kind, OpKind::Schedule(ScheduleOp::Yield {})) {
                 let mut ops = std::mem::take(&mut self.func.blocks[region].ops);
                 for &(kind, _) in &touched {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Overflow, Rounding};
 use tessera_ir::{
     Axis, Block, Builder, Const, Func, GraphOp, Level, Mesh, Op, OpKind, ParamKind, Program, ScheduleOp, Sharding,
-    StatedSharding, TensorType, Type, Value,
+    StatedSharding, TensorType, Type, Value, bug,
 };
 use tessera_types::DType;
 
@@ -153,7 +153,7 @@ impl Inserter<'_> {
         let Some(stated) = self.func.shardings.get(&data.operands[0]).map(|stated| stated.sharding.clone()) else { return };
         for (dim, &size) in data.results.iter().enumerate() {
             let Some(over) = stated.dims.get(dim).cloned().flatten().and_then(|name| self.mesh.axis(&name)) else { continue };
-            let Some(dtype) = self.func.ty(size).num() else { continue };
+            let dtype = self.func.ty(size).num().unwrap_or_else(|| bug!("a size that is no number"));
             let (ty, count) = (self.func.ty(size).clone(), Const::int(dtype, i64::from(over.size)));
             let count = self.func.make_op(ScheduleOp::Constant { value: count }.into(), &[], [ty.clone()], [], data.span);
             let factor = self.func.ops[count].result();
@@ -161,9 +161,9 @@ impl Inserter<'_> {
             let product = self.func.make_op(kind.into(), &[&[size], &[factor]], [ty], [], data.span);
             let whole = self.func.ops[product].result();
             self.func.replace_uses(|value| if value == size { whole } else { value });
-            let ops = &mut self.func.blocks[block].ops;
-            let at = ops.iter().position(|&other| other == op).map_or(ops.len(), |at| at + 1);
-            ops.splice(at..at, [count, product]);
+            let block = &mut self.func.blocks[block];
+            let at = block.place_of(op) + 1;
+            block.ops.splice(at..at, [count, product]);
         }
     }
 
@@ -235,7 +235,8 @@ impl Inserter<'_> {
         if transpose {
             dims.swap(rank - 1, rank - 2);
         }
-        let Some(elem) = tensor(self.source, result).map(|tensor| tensor.elem) else { return };
+        let elem = tensor(self.source, result).map(|tensor| tensor.elem);
+        let elem = elem.unwrap_or_else(|| bug!("a load of what has no axes"));
         let ty = self.part(result, elem, &dims);
         let value = self.emit_one(op, GraphOp::Load { transpose }, &[self.known.others[&operand]], ty);
         self.define(result, Variant { placement: Placement::settled(dims), value, elem });
@@ -363,7 +364,9 @@ impl Inserter<'_> {
     fn compute(&mut self, op: Op) {
         let source = self.source;
         let data = &source.ops[op];
-        let (Some(roles), Some(result)) = (roles(source, op), tensor(source, data.result())) else { return };
+        let (Some(roles), Some(result)) = (roles(source, op), tensor(source, data.result())) else {
+            bug!("an operation without loops");
+        };
         let (choice, placement) = self.decide(op, &roles, result);
         let sums = !placement.partial.is_empty() && matches!(placement.combine, Combine::Sum | Combine::Prod);
         let elem = if sums && matches!(result.elem, DType::F16 | DType::BF16) { DType::F32 } else { result.elem };

@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::{
     AbiParam, Axis, Block, Def, Diagnostic, Effects, Func, GraphOp, Level, Mesh, Op, OpKind, ParamKind, Program, ScheduleOp,
-    Sharding, TensorType, Type, Value,
+    Sharding, TensorType, Type, Value, bug,
 };
 use tessera_types::DType;
 
@@ -218,6 +218,11 @@ impl<'f> Splitter<'f> {
         }
     }
 
+    /// The type of what lies in a buffer.
+    fn the_tensor(&self, value: Value) -> &'f TensorType {
+        self.tensor(value).unwrap_or_else(|| bug!("a buffer of what has no axes"))
+    }
+
     /// Whether an operation's results lie in buffers of their own.
     fn stands_alone(&self, op: Op) -> bool {
         let data = &self.func.ops[op];
@@ -250,7 +255,7 @@ impl<'f> Splitter<'f> {
 
     fn buffer(&mut self, value: Value, dtype: DType) -> String {
         let name = format!("{}{}", self.prefix, self.buffers.len());
-        let axes = self.tensor(value).map(|tensor| tensor.axes.to_vec()).unwrap_or_default();
+        let axes = self.the_tensor(value).axes.to_vec();
         self.buffers.push(Buffer { name: name.clone(), axes, dtype });
         self.places.insert(value, Place { name: name.clone(), transposed: false });
         name
@@ -278,7 +283,7 @@ impl<'f> Splitter<'f> {
         }
         let mut results = Vec::new();
         for (place, &result) in sources.iter().zip(&data.results) {
-            let elem = self.tensor(result).map_or(DType::F32, |tensor| tensor.elem);
+            let elem = self.the_tensor(result).elem;
             let dtype = self.dtype(place, elem);
             results.push(self.buffer(result, dtype));
         }
@@ -338,7 +343,7 @@ impl<'f> Splitter<'f> {
         let mut kernel = copy;
         let mut params: Vec<AbiParam> = params.into_values().map(|(param, _)| param).collect();
         for (value, made) in stored {
-            let Some(tensor) = self.tensor(value).cloned() else { continue };
+            let tensor = self.the_tensor(value).clone();
             let dtype = tensor.elem;
             let name = self.buffer(value, dtype);
             let operand = kernel.add_arg(kernel.body, Type::Operand(Box::new(tensor.clone())), Some(&name));

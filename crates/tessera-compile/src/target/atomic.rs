@@ -10,6 +10,7 @@ use tessera_types::DType;
 use super::bound::{Bound, Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::memory::scope_word;
+use super::operation::astray;
 use super::remap::Remap;
 
 /// One atomic update of an element.
@@ -28,8 +29,8 @@ pub(super) struct Update {
 }
 
 impl Lowering<'_> {
-    /// Lowers an atomic operation; false if it is none.
-    pub(super) fn atomics(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an atomic operation.
+    pub(super) fn atomics(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         let words = |order: &MemoryOrder, scope: MemoryScope| {
             let order = if *order == MemoryOrder::Weak { MemoryOrder::Relaxed } else { *order };
             format!("{}.{}{}", order.word(), scope_word(Some(scope)), self.space(data.one(0)).word())
@@ -46,9 +47,9 @@ impl Lowering<'_> {
                 self.view_update(data, *mode, words(order, *scope))?;
                 self.bind(data.result(), Bound::Token);
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn view_update(&mut self, data: &OpData, mode: AtomicMode, words: String) -> Lowered<()> {
@@ -234,8 +235,7 @@ impl Lowering<'_> {
                     false => ScheduleOp::MinF { propagate_nan, flush_to_zero },
                 };
                 if dtype.bits() > 8 {
-                    let found = self.float(&kind, dtype, &[old, value])?;
-                    return found.ok_or_else(|| self.broken("a combination without instructions"));
+                    return self.float(&kind, dtype, &[old, value]);
                 }
                 let (a, b) = (self.wide_of(dtype, old)?, self.wide_of(dtype, value)?);
                 let found = if larger { self.b.max(Ty::F32, a, b) } else { self.b.min(Ty::F32, a, b) };

@@ -12,11 +12,12 @@ use tessera_types::DType;
 use super::float::{is_narrow, rounding_word};
 use super::integer::register_types;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 impl Lowering<'_> {
-    /// A conversion of an element; `None` if the operation is none.
-    pub(super) fn cast(&mut self, kind: &ScheduleOp, from: DType, to: DType, a: Reg) -> Lowered<Option<Reg>> {
-        Ok(Some(match kind {
+    /// A conversion of an element.
+    pub(super) fn cast(&mut self, kind: &ScheduleOp, from: DType, to: DType, a: Reg) -> Lowered<Reg> {
+        Ok(match kind {
             ScheduleOp::FToF { rounding } => self.float_to_float(from, to, *rounding, a)?,
             ScheduleOp::FToI { signedness, rounding } => {
                 self.float_to_int(from, to, *signedness == Signedness::Signed, *rounding, a)?
@@ -37,8 +38,8 @@ impl Lowering<'_> {
             }
             ScheduleOp::PtrToInt {} => self.resized(to, false, a),
             ScheduleOp::PtrToPtr {} => a,
-            _ => return Ok(None),
-        }))
+            _ => astray(kind),
+        })
     }
 
     /// An integer register in the register of another integer type.

@@ -29,7 +29,7 @@ fn cost(touch: &Touch) -> BankCost {
     let mut cost = BankCost::default();
     for addresses in &touch.rounds {
         let phases = wavefronts(addresses, u64::from(touch.bytes));
-        let (all, worst) = (phases.iter().sum::<u32>(), phases.iter().copied().max().unwrap_or(0).max(1));
+        let (all, worst) = (phases.iter().sum::<u32>(), phases.iter().copied().fold(1, u32::max));
         if cost.degree.is_none_or(|degree| worst > degree) {
             cost.degree = Some(worst);
         }

@@ -14,6 +14,7 @@ use tessera_ptx::ssa::{Block, Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 /// What the terminators of an open region jump to.
 #[derive(Clone, Debug)]
@@ -45,8 +46,8 @@ pub(super) enum Frame {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation of control flow; false if it is none.
-    pub(super) fn control(&mut self, op: Op, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation of control flow.
+    pub(super) fn control(&mut self, op: Op, kind: &ScheduleOp) -> Lowered<()> {
         let data = self.data(op);
         match kind {
             ScheduleOp::For { unsigned, unroll } => self.for_loop(data, *unsigned, *unroll)?,
@@ -75,9 +76,9 @@ impl Lowering<'_> {
                 self.leave(target, data.group(0))?;
             }
             ScheduleOp::Return {} => self.b.ret(),
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn flatten_all(&mut self, values: &[Value]) -> Lowered<Vec<Reg>> {

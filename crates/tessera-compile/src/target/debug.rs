@@ -1,11 +1,12 @@
 //! What is seen outside: assertions, prints, the order of launches.
 
-use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp};
+use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp, bug};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Special, Type as Ty};
 
 use super::bound::Bound;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 impl Lowering<'_> {
     /// Where a failed assertion is noted, and the number of this one.
@@ -23,13 +24,13 @@ impl Lowering<'_> {
                 list.push(assertion);
                 list.len() as u32
             }
-            _ => 0,
+            _ => bug!("assertions recorded elsewhere"),
         };
         (self.maps[place], number)
     }
 
-    /// Lowers an operation that is seen outside; false if it is none.
-    pub(super) fn debug(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation that is seen outside.
+    pub(super) fn debug(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         match kind {
             ScheduleOp::Assert { message } => {
                 let (record, number) = self.assertion(message);
@@ -61,11 +62,11 @@ impl Lowering<'_> {
                     self.b.grid_launch_dependents();
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
         for &result in &data.results {
             self.bind(result, Bound::Token);
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -3,42 +3,58 @@
 use tessera_ir::attrs::Signedness;
 use tessera_ir::{Elem, OpData, ScheduleOp, Value};
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{Arg, Class, Value as Reg};
+use tessera_ptx::ssa::{Arg, Class, Code, Value as Reg};
 use tessera_types::DType;
 
 use super::bound::Regs;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 /// The largest number that is compared by its distance from another one.
 const MOST_COUNTED: i64 = 1 << 29;
 
+/// What computes an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Choices, comparisons and what takes elements of two types.
+    Mixed,
+    /// Conversions.
+    Cast,
+    /// Float arithmetic as IEEE 754 has it.
+    Float,
+    /// Functions of floats.
+    Function,
+    /// Integer arithmetic.
+    Integer,
+}
+
 impl Lowering<'_> {
-    /// Lowers an elementwise operation; false if it is none.
-    pub(super) fn elementwise(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
-        if let ScheduleOp::Assume { .. } = kind {
-            let bound = self.get(data.one(0))?.clone();
-            self.bind(data.result(), bound);
-            return Ok(true);
-        }
-        let is_one = data.results.len() == 1 && data.row().has(tessera_ir::Trait::Elementwise);
-        if !is_one {
-            return Ok(false);
-        }
+    /// A value of which something is known is that value.
+    pub(super) fn assumed(&mut self, data: &OpData) -> Lowered<()> {
+        let bound = self.get(data.one(0))?.clone();
+        self.bind(data.result(), bound);
+        Ok(())
+    }
+
+    /// Lowers an elementwise operation.
+    pub(super) fn elementwise(&mut self, data: &OpData, kind: &ScheduleOp, family: Family) -> Lowered<()> {
         let mut operands: Vec<Regs> = Vec::new();
         for &operand in &data.operands {
             operands.push(self.regs(operand)?);
         }
-        let count = operands.first().map_or(0, |regs| regs.len());
+        let Some(count) = operands.first().map(|regs| regs.len()) else {
+            return Err(self.broken("an elementwise operation of nothing"));
+        };
         if operands.iter().any(|regs| regs.len() != count) {
             return Err(self.broken("operands of different layouts"));
         }
         if let Some(regs) = self.in_pairs(data, kind, &operands)? {
             self.bind_regs(data.result(), regs);
-            return Ok(true);
+            return Ok(());
         }
         if let Some(regs) = self.count_compared(data, kind, &operands)? {
             self.bind_regs(data.result(), regs);
-            return Ok(true);
+            return Ok(());
         }
         let mut results = Regs::new();
         let mut last: Option<(Vec<Reg>, Reg)> = None;
@@ -47,38 +63,43 @@ impl Lowering<'_> {
             // Splats and broadcasts repeat registers.
             let result = match &last {
                 Some((known, result)) if *known == args => *result,
-                _ => self.element(data, kind, &args)?,
+                _ => self.element(data, kind, family, &args)?,
             };
             results.push(result);
             last = Some((args, result));
         }
         self.bind_regs(data.result(), results);
-        Ok(true)
+        Ok(())
     }
 
     /// One element.
-    fn element(&mut self, data: &OpData, kind: &ScheduleOp, args: &[Reg]) -> Lowered<Reg> {
-        let operand = data.operands[0];
-        let from = self.dtype(operand)?;
-        let done = match kind {
-            ScheduleOp::Select {} => Some(self.b.select(args[0], args[1], args[2])),
-            ScheduleOp::Offset {} => Some(self.moved(data, args)?),
-            ScheduleOp::CmpI { predicate, signedness } => Some(self.compare_int(*predicate, *signedness, from, args[0], args[1])),
-            ScheduleOp::CmpF { predicate, nan } => Some(self.compare_float(*predicate, *nan, from, args[0], args[1])?),
+    fn element(&mut self, data: &OpData, kind: &ScheduleOp, family: Family, args: &[Reg]) -> Lowered<Reg> {
+        let from = self.dtype(data.operands[0])?;
+        match family {
+            Family::Mixed => self.mixed_element(data, kind, from, args),
+            Family::Cast => {
+                let to = self.dtype(data.result())?;
+                self.cast(kind, from, to, args[0])
+            }
+            Family::Float => self.float(kind, from, args),
+            Family::Function => self.function(kind, from, args),
+            Family::Integer => Ok(self.integer(kind, from, args)),
+        }
+    }
+
+    /// An operation on elements of several types.
+    fn mixed_element(&mut self, data: &OpData, kind: &ScheduleOp, from: DType, args: &[Reg]) -> Lowered<Reg> {
+        Ok(match kind {
+            ScheduleOp::Select {} => self.b.select(args[0], args[1], args[2]),
+            ScheduleOp::Offset {} => self.moved(data, args)?,
+            ScheduleOp::CmpI { predicate, signedness } => self.compare_int(*predicate, *signedness, from, args[0], args[1]),
+            ScheduleOp::CmpF { predicate, nan } => self.compare_float(*predicate, *nan, from, args[0], args[1])?,
             ScheduleOp::FPowI {} => {
                 let exponent = self.dtype(data.operands[1])?;
-                Some(self.power_of_int(from, args[0], exponent, args[1])?)
+                self.power_of_int(from, args[0], exponent, args[1])?
             }
-            _ => {
-                let to = self.dtype(data.result())?;
-                match self.cast(kind, from, to, args[0])? {
-                    Some(value) => Some(value),
-                    None if from.is_float() => self.float(kind, from, args)?,
-                    None => self.integer(kind, from, args)?,
-                }
-            }
-        };
-        done.ok_or_else(|| self.unsupported(format!("`{}` of `{from}` has no instructions", data.row().mnemonic)))
+            _ => astray(kind),
+        })
     }
 
     /// A comparison of what counts in steps from one place of the thread: `place + step < limit` is `step < limit - place`, where the
@@ -110,7 +131,8 @@ impl Lowering<'_> {
     /// A number as one that several share and a constant.
     fn stepped(&mut self, number: Reg) -> (Reg, Reg) {
         let kernel = self.b.kernel();
-        let sum = kernel.definition(number).filter(|&inst| matches!(kernel.text(inst), "add.s32" | "add.u32"));
+        let is_sum = |inst| matches!(kernel.code(inst), Some(Code::Add(Ty::S32 | Ty::U32)));
+        let sum = kernel.definition(number).filter(|&inst| is_sum(inst));
         match sum.map(|inst| kernel.inst(inst).args.as_slice()) {
             Some(&[_, Arg::Use(place), Arg::Use(step)])
                 if kernel.constant(step).is_some_and(|step| step <= MOST_COUNTED as u64) =>

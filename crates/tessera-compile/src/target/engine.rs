@@ -9,6 +9,7 @@ use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::view::step_of;
 use crate::analysis::arrangement::engine_span;
 use crate::analysis::arrays::own_array;
@@ -23,8 +24,8 @@ struct Piece {
 }
 
 impl Lowering<'_> {
-    /// Lowers a copy by the accelerator; false if the operation is none.
-    pub(super) fn engine(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers a copy by the accelerator.
+    pub(super) fn engine(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::TmaLoad {} => {
                 let buffer = self.buffer(data.one(2))?;
@@ -61,9 +62,9 @@ impl Lowering<'_> {
                     self.b.when(first, wait);
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Address and coordinates of every copy.

@@ -8,6 +8,7 @@ use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 /// The format that a narrow one is computed in.
 pub(super) fn computed_in(dtype: DType) -> Ty {
@@ -34,8 +35,8 @@ fn is_directed(rounding: Rounding) -> bool {
 }
 
 impl Lowering<'_> {
-    /// An operation on floats; `None` if it is none.
-    pub(super) fn float(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Lowered<Option<Reg>> {
+    /// An operation of float arithmetic.
+    pub(super) fn float(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Lowered<Reg> {
         let rounded = |name: &'static str, rounding: &Rounding, flush: &bool| (name, *rounding, *flush);
         let (name, rounding, flush) = match kind {
             ScheduleOp::AddF { rounding, flush_to_zero } => rounded("add", rounding, flush_to_zero),
@@ -44,28 +45,28 @@ impl Lowering<'_> {
             ScheduleOp::DivF { rounding, flush_to_zero } => rounded("div", rounding, flush_to_zero),
             ScheduleOp::Fma { rounding, flush_to_zero } => rounded("fma", rounding, flush_to_zero),
             ScheduleOp::Sqrt { rounding, flush_to_zero } => rounded("sqrt", rounding, flush_to_zero),
-            ScheduleOp::AbsF {} | ScheduleOp::NegF {} => return self.sign(kind, dtype, args[0]).map(Some),
+            ScheduleOp::AbsF {} | ScheduleOp::NegF {} => return self.sign(kind, dtype, args[0]),
             ScheduleOp::MaxF { propagate_nan, flush_to_zero } => {
-                return self.extreme(true, *propagate_nan, *flush_to_zero, dtype, args).map(Some);
+                return self.extreme(true, *propagate_nan, *flush_to_zero, dtype, args);
             }
             ScheduleOp::MinF { propagate_nan, flush_to_zero } => {
-                return self.extreme(false, *propagate_nan, *flush_to_zero, dtype, args).map(Some);
+                return self.extreme(false, *propagate_nan, *flush_to_zero, dtype, args);
             }
             ScheduleOp::Ceil {} | ScheduleOp::Floor {} => {
                 let mode = if matches!(kind, ScheduleOp::Ceil {}) { "rpi" } else { "rmi" };
                 let wide = self.wide_of(dtype, args[0])?;
                 let ty = computed_in(dtype);
                 let value = self.b.cvt_with(mode, ty, ty, wide);
-                return self.rounded(dtype, value).map(Some);
+                return self.rounded(dtype, value);
             }
-            _ => return self.function(kind, dtype, args),
+            _ => astray(kind),
         };
         let ty = computed_in(dtype);
         if is_narrow(dtype) && is_directed(rounding) {
-            return self.directed(name, rounding, flush, dtype, args).map(Some);
+            return self.directed(name, rounding, flush, dtype, args);
         }
         if name == "fma" && matches!(dtype, DType::F16 | DType::BF16) && !flush {
-            return self.narrow_fma(dtype, args).map(Some);
+            return self.narrow_fma(dtype, args);
         }
         let mut wide = Vec::new();
         for &arg in args {
@@ -74,7 +75,7 @@ impl Lowering<'_> {
         }
         if name == "div" && rounding == Rounding::NearestEven && !flush && ty == Ty::F32 {
             let value = self.exact_quotient(wide[0], wide[1]);
-            return self.rounded(dtype, value).map(Some);
+            return self.rounded(dtype, value);
         }
         let approximate = ty == Ty::F32 && matches!(rounding, Rounding::Approx | Rounding::Full);
         let ftz = if flush && ty == Ty::F32 { ".ftz" } else { "" };
@@ -88,7 +89,7 @@ impl Lowering<'_> {
         if flush && is_narrow(dtype) {
             value = self.flushed(true, ty, value);
         }
-        self.rounded(dtype, value).map(Some)
+        self.rounded(dtype, value)
     }
 
     /// A quotient of `f32`, rounded to nearest. A power of two divides by a product, which is exact; 1 is divided by an instruction

@@ -10,7 +10,7 @@
 //! fma %c, %a, %b, %c               ... 128 of them
 //! ```
 
-use tessera_ir::{Elem, Value};
+use tessera_ir::{Elem, Value, bug};
 use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
@@ -73,7 +73,8 @@ impl Lowering<'_> {
             return Ok(None);
         }
         // Which register holds a row and a column.
-        let number = |lines: &[u64], line: u64| lines.binary_search(&line).unwrap_or_default();
+        let number =
+            |lines: &[u64], line: u64| lines.binary_search(&line).unwrap_or_else(|_| bug!("a line that its factor has not"));
         let mut at = vec![0; place.len()];
         for register in 0..place.len() {
             let (row, column) = (place.parts(register, 0).1, place.parts(register, 1).1);

@@ -7,7 +7,8 @@ use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
-use super::lowering::{Lowered, Lowering};
+use super::lowering::Lowering;
+use super::operation::astray;
 
 /// The comparison's word.
 pub(super) fn compare_word(predicate: Predicate) -> Word {
@@ -88,10 +89,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// An operation on integers; `None` if it is none.
-    pub(super) fn integer(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Lowered<Option<Reg>> {
+    /// An operation of integer arithmetic.
+    pub(super) fn integer(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Reg {
         if dtype == DType::B1 {
-            return Ok(self.truth(kind, args));
+            return self.truth(kind, args);
         }
         let (flat, natural) = register_types(dtype);
         let a = args[0];
@@ -99,7 +100,7 @@ impl Lowering<'_> {
         let is_signed = |signedness: &Signedness| *signedness == Signedness::Signed;
         let typed = |signed: bool| if signed { flat } else { natural };
         let pair = |this: &mut Self, signed: bool| (this.extended(dtype, signed, a), this.extended(dtype, signed, b));
-        Ok(Some(match kind {
+        match kind {
             ScheduleOp::AddI { .. } => self.b.add(flat, a, b),
             ScheduleOp::SubI { .. } => self.b.sub(flat, a, b),
             ScheduleOp::MulI { .. } => self.b.mul(flat, a, b),
@@ -150,8 +151,8 @@ impl Lowering<'_> {
                 let a = self.extended(dtype, signed, a);
                 self.b.shr(typed(signed), a, count)
             }
-            _ => return Ok(None),
-        }))
+            _ => astray(kind),
+        }
     }
 
     /// A quotient rounded toward zero, down or up.
@@ -181,10 +182,10 @@ impl Lowering<'_> {
     }
 
     /// Arithmetic modulo 2.
-    fn truth(&mut self, kind: &ScheduleOp, args: &[Reg]) -> Option<Reg> {
+    fn truth(&mut self, kind: &ScheduleOp, args: &[Reg]) -> Reg {
         let a = args[0];
         let b = args.get(1).copied().unwrap_or(a);
-        Some(match kind {
+        match kind {
             ScheduleOp::AddI { .. } | ScheduleOp::SubI { .. } | ScheduleOp::XorI {} => self.b.xor(a, b),
             ScheduleOp::MulI { .. } | ScheduleOp::AndI {} | ScheduleOp::MinI { .. } | ScheduleOp::DivI { .. } => self.b.and(a, b),
             ScheduleOp::OrI {} | ScheduleOp::MaxI { .. } => self.b.or(a, b),
@@ -194,8 +195,8 @@ impl Lowering<'_> {
                 let none = self.b.not(b);
                 self.b.and(a, none)
             }
-            _ => return None,
-        })
+            _ => astray(kind),
+        }
     }
 
     /// A comparison of integers.

@@ -81,7 +81,7 @@ pub(super) struct Lowering<'m> {
 impl<'m> Lowering<'m> {
     /// Before the first operation.
     pub(super) fn new(module: &'m Module, func: &'m Func, arch: Arch) -> Lowering<'m> {
-        let warps = func.hints.num_warps.unwrap_or(4);
+        let warps = func.hints.warps();
         let facts = Facts::of(func);
         Lowering {
             module,
@@ -125,8 +125,7 @@ impl<'m> Lowering<'m> {
 
     /// What is not there although the verifier saw to it: a mistake of ours, told as such.
     pub(super) fn broken(&self, what: &str) -> Box<Diagnostic> {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        Box::new(Diagnostic::error("target-broken", self.span, format!("lowering to the target found {what}")).note(note))
+        Box::new(Diagnostic::error("target-broken", self.span, format!("lowering to the target found {what}")).ours())
     }
 
     /// Binds a value.

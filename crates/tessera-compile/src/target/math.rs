@@ -19,6 +19,7 @@ use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 /// Adding it to a smaller number leaves the nearest integer in the low bits.
 const ROUND32: f32 = 12_582_912.0;
@@ -72,10 +73,10 @@ const COSINE: [f64; 4] =
 const TANH: [f32; 6] = [-3.333_333_3e-1, 1.333_33e-1, -5.395_846e-2, 2.176_250_3e-2, -8.323_187e-3, 2.269_501_7e-3];
 
 impl Lowering<'_> {
-    /// A function of floats; `None` if the operation is none.
-    pub(super) fn function(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Lowered<Option<Reg>> {
+    /// A function of floats.
+    pub(super) fn function(&mut self, kind: &ScheduleOp, dtype: DType, args: &[Reg]) -> Lowered<Reg> {
         if dtype == DType::F64 {
-            return self.function64(kind, args);
+            return Ok(self.function64(kind, args));
         }
         let mut wide = Vec::new();
         for &arg in args {
@@ -112,9 +113,9 @@ impl Lowering<'_> {
                 let rest = self.fmod(a, b);
                 self.b.cvt(Ty::F32, Ty::F64, rest)
             }
-            _ => return Ok(None),
+            _ => astray(kind),
         };
-        self.rounded(dtype, value).map(Some)
+        self.rounded(dtype, value)
     }
 
     // --- pieces

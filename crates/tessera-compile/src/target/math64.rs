@@ -12,6 +12,7 @@ use tessera_types::DType;
 
 use super::float::computed_in;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 
 const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;
 const LOG2_E_LOW: f64 = 2.035_527_374_093_103e-17;
@@ -127,10 +128,10 @@ const TANH: [f64; 14] = [
 ];
 
 impl Lowering<'_> {
-    /// A function of `f64`; `None` if the operation is none.
-    pub(super) fn function64(&mut self, kind: &ScheduleOp, args: &[Reg]) -> Lowered<Option<Reg>> {
+    /// A function of `f64`.
+    pub(super) fn function64(&mut self, kind: &ScheduleOp, args: &[Reg]) -> Reg {
         let a = args[0];
-        Ok(Some(match kind {
+        match kind {
             ScheduleOp::Rsqrt { .. } => {
                 let root = self.b.sqrt(Ty::F64, a);
                 let one = self.b.f64(1.0);
@@ -167,8 +168,8 @@ impl Lowering<'_> {
             ScheduleOp::Pow {} => self.pow64(a, args[1]),
             ScheduleOp::Atan2 {} => self.atan2_64(a, args[1]),
             ScheduleOp::RemF {} => self.fmod(a, args[1]),
-            _ => return Ok(None),
-        }))
+            _ => astray(kind),
+        }
     }
 
     fn choose64(&mut self, compare: Word, a: Reg, b: Reg, yes: Reg, no: Reg) -> Reg {

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::Elem;
+use tessera_ir::{Elem, bug};
 use tessera_layout::{Axis, Distribution, MatrixAccess};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
@@ -78,7 +78,7 @@ impl Lowering<'_> {
 
     /// The address of the row that a lane names in the instruction that begins at a register.
     fn row(&mut self, buffer: &Buffer, layout: &Distribution, base: u64, rows: &mut Rows) -> Address {
-        let position = layout.position(base, 0).unwrap_or_default();
+        let position = layout.position(base, 0).unwrap_or_else(|| bug!("a register that the layout has not"));
         let apart = rows.corner.iter().zip(&position).all(|(&(_, bits), &start)| start & bits == 0);
         let mut address = buffer.base;
         if !apart {

@@ -13,6 +13,7 @@ use tessera_ptx::ssa::{Class, Guard, Value as Reg};
 use super::bound::{Bound, Regs, class_of};
 use super::frame::identifier;
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::place::Place;
 use super::scratch::element_bytes;
 use super::view::{Run, Window};
@@ -66,8 +67,8 @@ fn cache_words(cache: CacheHint) -> &'static str {
 }
 
 impl Lowering<'_> {
-    /// Lowers a load or store; false if the operation is none.
-    pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers a load or store.
+    pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         match kind {
             ScheduleOp::LoadViewTko { order, scope, cache, .. } => {
                 let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
@@ -101,14 +102,14 @@ impl Lowering<'_> {
                 self.bind_regs(data.result(), [pointer]);
             }
             ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
-            _ => return Ok(false),
+            _ => astray(kind),
         }
         for &result in &data.results {
             if *self.func.ty(result) == tessera_ir::Type::Token {
                 self.bind(result, Bound::Token);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Where the elements lie that a pointer or view leads to.

@@ -5,6 +5,7 @@
 //!
 //! | subject | files |
 //! |---|---|
+//! | which subject lowers an operation | `operation` |
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `matrix`, `warpgroup` |
@@ -40,6 +41,7 @@ mod math64;
 mod matrix;
 mod memory;
 mod narrow;
+mod operation;
 mod packed;
 mod pairs;
 mod parts;
@@ -66,7 +68,7 @@ mod warpgroup;
 use std::collections::BTreeMap;
 
 use tessera_ir::{
-    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, Op, OpKind, ScheduleOp, TileOp, launch_notes,
+    Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, OpKind, ScheduleOp, TileOp, bug, launch_notes,
 };
 use tessera_ptx::ssa;
 use tessera_ptx::{Special, Statement, Target};
@@ -76,6 +78,7 @@ pub use self::access::Access;
 pub use self::conflicts::{BankCost, shared_accesses};
 use self::frame::identifier;
 use self::lowering::{Lowered, Lowering};
+use self::operation::astray;
 pub(crate) use self::recording::exchanges;
 pub(crate) use self::scratch::Exchange;
 pub use self::sectors::{SECTOR, SectorCost, global_accesses};
@@ -110,7 +113,7 @@ impl TargetKernel {
 
     /// The kernel as PTX, with what a launcher needs in comments at its head.
     pub fn ptx(&self) -> String {
-        let target = Target::parse(self.arch.name()).unwrap_or(Target::SM_90A);
+        let target = Target::parse(self.arch.name()).unwrap_or_else(|| bug!("PTX does not know `{}`", self.arch));
         let (module, _) = ssa::module(std::slice::from_ref(&self.kernel), target, &self.files);
         let head: String = launch_notes(&self.image).lines().map(|line| format!("// {line}\n")).collect();
         head + &tessera_ptx::print(&module)
@@ -131,13 +134,12 @@ pub fn lower(module: &Module, func: &Func, arch: Arch) -> Result<TargetKernel, D
 }
 
 fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel> {
-    let warps = func.hints.num_warps.unwrap_or(4);
     let mut lowering = Lowering::new(module, func, arch);
     if func.level != Level::Tile {
         return Err(lowering.broken("a function of another level"));
     }
     lowering.reserve_buffers()?;
-    let threads = func.hints.num_threads.unwrap_or(warps * Arch::WARP);
+    let threads = func.hints.threads();
     lowering.limits(threads)?;
     lowering.parameters()?;
     lowering.block(func.body)?;
@@ -159,10 +161,8 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         hidden: lowering.hidden,
         launch,
     };
-    let kernel = lowering.b.finish().map_err(|error| {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).note(note))
-    })?;
+    let finished = lowering.b.finish();
+    let kernel = finished.map_err(|error| Box::new(Diagnostic::error("target-broken", func.span, error.to_string()).ours()))?;
     Ok(TargetKernel { kernel, arch, files, image })
 }
 
@@ -172,38 +172,8 @@ fn has_workspace(func: &Func) -> bool {
 }
 
 impl Lowering<'_> {
-    /// Lowers one operation.
-    fn operation(&mut self, op: Op) -> Lowered<()> {
-        let data = self.data(op);
-        let known = match &data.kind {
-            OpKind::Schedule(kind) => {
-                self.control(op, kind)?
-                    || self.elementwise(data, kind)?
-                    || self.shape(data, kind)?
-                    || self.views(data, kind)?
-                    || self.memory(op, data, kind)?
-                    || self.atomics(data, kind)?
-                    || self.reductions(data, kind)?
-                    || self.products(data, kind)?
-                    || self.program(data, kind)?
-                    || self.debug(op, data, kind)?
-            }
-            OpKind::Tile(kind) => {
-                self.shared(op, data, kind)?
-                    || self.vectors(data, kind)?
-                    || self.threads(data, kind)?
-                    || self.queues(op, data, kind)?
-                    || self.engine(op, data, kind)?
-                    || self.shared_products(data, kind)?
-                    || self.warpgroups(data, kind)?
-            }
-            OpKind::Graph(_) => false,
-        };
-        if known { Ok(()) } else { Err(self.unsupported(format!("`{}` has no instructions", data.row().mnemonic))) }
-    }
-
-    /// Lowers an operation about the block's place in the grid; false if it is none.
-    fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation about the block's place in the grid.
+    fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<()> {
         use tessera_ir::attrs::GridAxis;
         let special = match kind {
             ScheduleOp::GetTileBlockId { axis } => match axis {
@@ -214,17 +184,17 @@ impl Lowering<'_> {
             ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.persistent.is_some() => {
                 let reg = self.asked[*axis as usize];
                 self.bind_regs(data.result(), [reg]);
-                return Ok(true);
+                return Ok(());
             }
             ScheduleOp::GetNumTileBlocks { axis } => match axis {
                 GridAxis::X => Special::NctaidX,
                 GridAxis::Y => Special::NctaidY,
                 GridAxis::Z => Special::NctaidZ,
             },
-            _ => return Ok(false),
+            _ => astray(kind),
         };
         let reg = self.b.special(special);
         self.bind_regs(data.result(), [reg]);
-        Ok(true)
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! ends up in the offset of an address.
 
 use std::collections::BTreeMap;
+use tessera_ir::bug;
 
 use smallvec::SmallVec;
 use tessera_layout::{Axis, Distribution};
@@ -73,7 +74,7 @@ impl Lowering<'_> {
         let registers = (0..layout.registers())
             .map(|register| {
                 let inner = core.apply(&[(Axis::Register, register % size)]);
-                let position = layout.position(register, 0).unwrap_or_default();
+                let position = layout.position(register, 0).unwrap_or_else(|| bug!("a register that the layout has not"));
                 (0..rank)
                     .map(|dim| {
                         let origin = position[dim] - inner[dim];

@@ -18,6 +18,7 @@ use tessera_types::{DType, Issuer};
 
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::place::Place;
 use super::scratch::element_bytes;
 use super::view::Run;
@@ -29,18 +30,18 @@ type Signs = (Signedness, Signedness);
 const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
 
 impl Lowering<'_> {
-    /// Lowers a matrix product of tiles; false if the operation is none.
-    pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers a matrix product of tiles.
+    pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         let signs = match kind {
             ScheduleOp::MmaFScaled {} => {
                 let sides = self.spread_factors(&[data.one(0), data.one(1), data.one(3), data.one(4)])?;
                 let regs = self.by_elements(&sides[0], &sides[1], Some(&sides[2..]), data.one(2), SIGNED)?;
                 self.bind_regs(data.result(), regs);
-                return Ok(true);
+                return Ok(());
             }
             ScheduleOp::MmaF { .. } => SIGNED,
             ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => (*lhs_signedness, *rhs_signedness),
-            _ => return Ok(false),
+            _ => astray(kind),
         };
         let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
         let sides = self.spread_factors(&[lhs, rhs])?;
@@ -49,15 +50,12 @@ impl Lowering<'_> {
             None => self.by_elements(&sides[0], &sides[1], None, acc, signs)?,
         };
         self.bind_regs(data.result(), regs);
-        Ok(true)
+        Ok(())
     }
 
-    /// Lowers a product of factors in shared memory; false if the operation is none.
-    pub(super) fn shared_products(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers a product of factors in shared memory.
+    pub(super) fn shared_products(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         let regs = match kind {
-            TileOp::MmaFragment { lhs_signedness, rhs_signedness } => {
-                return self.fragments(data, (*lhs_signedness, *rhs_signedness));
-            }
             TileOp::MmaSync { shape, lhs_signedness, rhs_signedness } => {
                 self.by_instruction(data, shape, (*lhs_signedness, *rhs_signedness))?
             }
@@ -74,16 +72,16 @@ impl Lowering<'_> {
                     None => self.by_elements(&left, &right, None, acc, signs)?,
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         };
         self.bind_regs(data.result(), regs);
-        Ok(true)
+        Ok(())
     }
 
     // --- tensor instructions
 
     /// A product of matrices whose elements a warp's lanes hold as scalars.
-    fn fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<bool> {
+    pub(super) fn fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<()> {
         let (first, acc) = (data.group(0)[0], self.dtype(data.group(2)[0])?);
         let (elem, dtype) = (self.elem(first)?, self.dtype(first)?);
         let rows = self.arch.matrix_instructions(Issuer::Warp, dtype).filter(|row| SIDE.is_multiple_of(row.depth));
@@ -109,7 +107,7 @@ impl Lowering<'_> {
         for (&result, reg) in data.results.iter().zip(regs) {
             self.bind_regs(result, [reg]);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// A product by the instruction that the operation names.

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Block, Diagnostic, Effects, EntityId, Func, Module, Op, OpData, OpKind, ScheduleOp, TileOp, Trait, Value};
+use tessera_ir::{Block, Diagnostic, Effects, EntityId, Func, Module, Op, OpData, OpKind, ScheduleOp, TileOp, Trait, Value, bug};
 use tessera_types::Arch;
 
 use super::lowering::{Lowered, Lowering};
@@ -32,7 +32,7 @@ pub(crate) fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTre
     let mut lowering = Lowering::new(module, func, arch);
     lowering.scratch.asked = Some(BTreeMap::new());
     lowering.record(func.body).map_err(|diagnostic| *diagnostic)?;
-    Ok(lowering.scratch.asked.unwrap_or_default())
+    Ok(lowering.scratch.asked.unwrap_or_else(|| bug!("a recording without its notes")))
 }
 
 /// Whether threads may exchange elements in an operation.

@@ -14,7 +14,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, ReduceOrder, Rounding, Signedness};
-use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait};
+use tessera_ir::{Block, Const, Elem, EntityId, OpData, ScheduleOp, Trait, bug};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
@@ -44,16 +44,6 @@ pub(super) struct Combiner<'d> {
 }
 
 impl Lowering<'_> {
-    /// Lowers a reduction or scan; false if it is none.
-    pub(super) fn reductions(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
-        match kind {
-            ScheduleOp::Reduce { dim, identities, order } => self.reduce(data, *dim as usize, identities, *order)?,
-            ScheduleOp::Scan { dim, identities, reverse } => self.scan(data, *dim as usize, identities, *reverse)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     pub(super) fn combiner<'d>(&self, data: &OpData, identities: &'d [Const]) -> Lowered<Combiner<'d>> {
         let region = data.regions[0];
         let mut elems = Vec::new();
@@ -84,7 +74,7 @@ impl Lowering<'_> {
         };
         let identities = combiner.identities.iter().map(|identity| {
             let neutral = known.map_or_else(|| identity.clone(), |combine| Const::neutral(combine, identity.dtype));
-            (neutral.dtype, neutral.splat_bits().unwrap_or(0))
+            (neutral.dtype, neutral.splat_bits().unwrap_or_else(|| bug!("an identity of several numbers")))
         });
         identities.collect::<Vec<_>>().into_iter().map(|(dtype, bits)| self.bits(Elem::Num(dtype), bits)).collect()
     }
@@ -122,7 +112,7 @@ impl Lowering<'_> {
         Ok((layout, all))
     }
 
-    fn reduce(&mut self, data: &OpData, dim: usize, identities: &[Const], order: ReduceOrder) -> Lowered<()> {
+    pub(super) fn reduce(&mut self, data: &OpData, dim: usize, identities: &[Const], order: ReduceOrder) -> Lowered<()> {
         let combiner = self.combiner(data, identities)?;
         let tree = order == ReduceOrder::Tree;
         let (layout, operands) = self.reducible(data, dim, tree)?;

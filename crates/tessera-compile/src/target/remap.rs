@@ -15,7 +15,7 @@ use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::scratch::{SMALL_BYTES, element_bytes};
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 use tessera_types::DType;
 
 /// Which element of the source an element of the result is.
@@ -178,7 +178,7 @@ impl Lowering<'_> {
                         .all(|(dim, &value)| value == if dim == axis { step } else { 0 })
                 })
             };
-            (0..).find(|&bit| !has(1 << bit)).unwrap_or(0)
+            (0..).take_while(|&bit| has(1 << bit)).count() as u32
         };
         let across = (0..shape.len()).find(|&axis| axis != fastest).map_or(0, |axis| vector(result, axis));
         let whole = shape.len() == 2 && line.is_power_of_two() && line >= 128;

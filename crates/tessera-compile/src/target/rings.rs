@@ -21,6 +21,7 @@ use tessera_types::Arch;
 use super::bound::{Bound, Buffer};
 use super::control::Frame;
 use super::lowering::{Lowered, Lowering, Team};
+use super::operation::astray;
 
 /// A queue of slots.
 #[derive(Clone, Debug)]
@@ -42,8 +43,8 @@ impl Ring {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation on rings; false if it is none.
-    pub(super) fn queues(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an operation on rings.
+    pub(super) fn queues(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::Ring { stages, producer, bytes, .. } => self.make_ring(op, data, *stages, *producer, *bytes)?,
             TileOp::RingStart {} => {
@@ -105,9 +106,9 @@ impl Lowering<'_> {
                 let part = self.slice(whole, slot);
                 self.bind(data.result(), Bound::Buffer(part));
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn ring_of(&self, value: Value) -> Lowered<Ring> {
@@ -238,7 +239,7 @@ impl Lowering<'_> {
             self.b.branch(belongs, (body, &[]), (next, &[]));
             self.b.switch_to(body);
             if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
-                let threads = self.func.hints.num_warps.unwrap_or(4) * Arch::WARP;
+                let threads = self.func.hints.warps() * Arch::WARP;
                 // Blocks that shall be resident together share the registers.
                 let given = self.arch.registers_at_launch(threads * self.func.hints.occupancy.unwrap_or(1).max(1));
                 if registers > given {

@@ -18,7 +18,7 @@ use tessera_types::DType;
 
 use super::bound::class_of;
 use super::lowering::{Lowered, Lowering};
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 
 /// Bytes of a buffer whose exchanges take turns.
 pub(super) const SMALL_BYTES: u64 = 8192;
@@ -94,7 +94,7 @@ impl Lowering<'_> {
     /// Bytes of the current operation's buffer where it has fewer than these, so that what is exchanged goes through it in parts.
     pub(super) fn room_below(&self, bytes: u64) -> Option<u64> {
         let through = self.data(self.op).through.filter(|_| !self.is_recording())?;
-        let room = self.func.ty(through).as_shared().map_or(0, buffer_bytes);
+        let room = buffer_bytes(self.func.ty(through).the_shared());
         (room < bytes).then_some(room)
     }
 
@@ -128,7 +128,7 @@ impl Lowering<'_> {
         let Some(through) = self.data(self.op).through else {
             return Err(self.broken("an operation that exchanges elements and has no buffer for that"));
         };
-        let room = self.func.ty(through).as_shared().map_or(0, buffer_bytes);
+        let room = buffer_bytes(self.func.ty(through).the_shared());
         if room < bytes {
             return Err(self.broken("a buffer that is too small for what is exchanged through it"));
         }

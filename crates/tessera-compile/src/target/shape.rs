@@ -10,6 +10,7 @@ use tessera_types::packed::Packing;
 
 use super::bound::{Regs, register_count};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::place::Inside;
 use super::remap::{Remap, row_major};
 
@@ -17,8 +18,8 @@ const BYTE: Elem = Elem::Num(DType::U8);
 const TRUTH: Elem = Elem::Num(DType::B1);
 
 impl Lowering<'_> {
-    /// Lowers an operation on shapes; false if it is none.
-    pub(super) fn shape(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation on shapes.
+    pub(super) fn shape(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         match kind {
             ScheduleOp::Constant { value } => {
                 let regs = self.constant(data.result(), value)?;
@@ -33,9 +34,9 @@ impl Lowering<'_> {
             ScheduleOp::Extract {} => self.extract(data)?,
             ScheduleOp::Insert {} => self.insert(data)?,
             ScheduleOp::Pack {} | ScheduleOp::Unpack {} => self.bytes(data)?,
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The layout of a tile; that of a scalar is one element in every thread.
@@ -78,7 +79,7 @@ impl Lowering<'_> {
             let mut choices: Vec<u64> = (0..layout.threads()).filter_map(|thread| number(register, thread)).collect();
             choices.sort_unstable();
             choices.dedup();
-            let bits_of = |number: u64| bits.get(number as usize).copied().unwrap_or(0);
+            let bits_of = |number: u64| bits[number as usize];
             let Some((&first, rest)) = choices.split_first() else {
                 regs.push(self.bits(elem, 0));
                 continue;

@@ -16,12 +16,13 @@ use super::atomic::Update;
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
+use super::operation::astray;
 use super::place::{Inside, Place};
 use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::arrangement::Arrangement;
+use crate::analysis::room::{buffer_align, buffer_bytes};
 use crate::analysis::sent;
-use crate::passes::memory_management::{buffer_align, buffer_bytes};
 
 impl Lowering<'_> {
     /// Finds the place of everything that the function allocates: buffers have theirs from `memory-management`; what has none
@@ -49,9 +50,9 @@ impl Lowering<'_> {
                     (sent::staging_bytes(warps), sent::STAGING_ALIGN)
                 }
                 (OpKind::Schedule(ScheduleOp::Alloca { count, align }), Some(ty)) => {
-                    let pointee = ty.as_tile().map_or(1, |tile| match tile.elem {
+                    let pointee = match ty.the_tile().elem {
                         Elem::Ptr(to) | Elem::Num(to) => to.unpacked_bytes() as u64,
-                    });
+                    };
                     (u64::from(*count) * pointee, u64::from(*align).max(16))
                 }
                 _ => continue,
@@ -75,8 +76,8 @@ impl Lowering<'_> {
         Ok(self.b.add(Ty::U32, base, offset))
     }
 
-    /// Lowers an operation on buffers; false if it is none.
-    pub(super) fn shared(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an operation on buffers.
+    pub(super) fn shared(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::AllocShared { .. } => {
                 let base = self.reserved(op)?;
@@ -154,9 +155,9 @@ impl Lowering<'_> {
                     self.b.cp_async_wait(*pending);
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The block of a buffer at some offsets.
@@ -344,8 +345,7 @@ impl Lowering<'_> {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         order.sort_by_key(|&dim| buffer.strides[dim]);
         let threads = u64::from(self.team.warps * Arch::WARP);
-        let contiguous = order.first().copied().unwrap_or(0);
-        let vector = (16 / bytes).max(1).min(1 << shape.get(contiguous).map_or(0, |extent| extent.trailing_zeros()));
+        let vector = order.first().map_or(1, |&contiguous| (16 / bytes).max(1).min(1 << shape[contiguous].trailing_zeros()));
         let layout =
             Distribution::blocked(&shape, &order, vector, threads).map_err(|_| self.broken("a tile that cannot be laid out"))?;
         let layout = buffer.without_conflicts(layout);

@@ -10,6 +10,7 @@ use tessera_types::DType;
 
 use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::remap::{Remap, row_major};
 use super::scratch::element_bytes;
 
@@ -17,8 +18,8 @@ use super::scratch::element_bytes;
 const WORKSPACE_ALIGN: u32 = 256;
 
 impl Lowering<'_> {
-    /// Lowers an operation on threads; false if it is none.
-    pub(super) fn threads(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Numbers of threads, and what lanes hand each other.
+    pub(super) fn lanes(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         let reg: Reg = match kind {
             TileOp::ThreadId {} => self.b.special(Special::TidX),
             TileOp::LaneId {} => self.lane(),
@@ -37,31 +38,31 @@ impl Lowering<'_> {
             }
             TileOp::WarpReduce { combine, signedness, redux } => self.warp_reduce(data, *combine, *signedness, *redux)?,
             TileOp::Shuffle { mode } => self.shuffle(data, *mode)?,
-            other => {
-                match other {
-                    TileOp::ConvertLayout {} => self.convert_layout(data.one(0), data.result())?,
-                    TileOp::Barrier {} => self.meet(),
-                    TileOp::NamedBarrier { id, threads } => {
-                        let id = self.b.u32(*id);
-                        self.b.bar_sync(id, *threads);
-                    }
-                    TileOp::NamedArrive { id, threads } => {
-                        let id = self.b.u32(*id);
-                        self.b.bar_arrive(id, *threads);
-                    }
-                    TileOp::FenceAsync {} => {
-                        if self.arch.has_tma() {
-                            self.b.fence("proxy.async.shared::cta");
-                        }
-                    }
-                    TileOp::Mark { name, phase } => self.mark(name, *phase),
-                    _ => return Ok(false),
-                }
-                return Ok(true);
-            }
+            _ => astray(kind),
         };
         self.bind_regs(data.result(), [reg]);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Lowers a barrier of the function, or a fence.
+    pub(super) fn meeting(&mut self, kind: &TileOp) {
+        match kind {
+            TileOp::Barrier {} => self.meet(),
+            TileOp::NamedBarrier { id, threads } => {
+                let id = self.b.u32(*id);
+                self.b.bar_sync(id, *threads);
+            }
+            TileOp::NamedArrive { id, threads } => {
+                let id = self.b.u32(*id);
+                self.b.bar_arrive(id, *threads);
+            }
+            TileOp::FenceAsync {} => {
+                if self.arch.has_tma() {
+                    self.b.fence("proxy.async.shared::cta");
+                }
+            }
+            _ => astray(kind),
+        }
     }
 
     /// This thread's number in its warp.
@@ -90,12 +91,10 @@ impl Lowering<'_> {
         };
         for bits in [16, 8, 4, 2, 1] {
             let other = self.shuffled_element(elem, reg, |b, word| b.shfl_xor(word, bits));
-            let combined = if dtype.is_float() {
-                self.float(&kind, dtype, &[reg, other])?
-            } else {
-                self.integer(&kind, dtype, &[reg, other])?
+            reg = match dtype.is_float() {
+                true => self.float(&kind, dtype, &[reg, other])?,
+                false => self.integer(&kind, dtype, &[reg, other]),
             };
-            reg = combined.ok_or_else(|| self.broken("a combination without instructions"))?;
         }
         Ok(reg)
     }

@@ -11,11 +11,12 @@ use tessera_ptx::ssa::{Address, Value as Reg};
 
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
+use super::operation::astray;
 use super::view::Run;
 
 impl Lowering<'_> {
-    /// Lowers an access to neighbouring elements, or a hint about one; false if it is none.
-    pub(super) fn vectors(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an access to neighbouring elements, or a hint about one.
+    pub(super) fn vectors(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::LoadVector { cache } => {
                 let mut regs = Vec::new();
@@ -41,9 +42,9 @@ impl Lowering<'_> {
                 let address = self.reg(data.one(0))?;
                 self.b.effect("prefetch.global.L2", &[Address::from(address).into()]);
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The instructions that an access to neighbours takes: one, unless the buffer lies so that its elements come apart.

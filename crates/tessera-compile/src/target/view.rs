@@ -11,10 +11,11 @@ use tessera_ir::{Extent, OpData, Padding, ScheduleOp, TileViewType, Type, Value,
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Address, Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
-use tessera_types::{DType, FloatFormat};
+use tessera_types::DType;
 
 use super::bound::{Bound, Tensor, states_wide};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
 
@@ -69,8 +70,8 @@ pub(super) struct Run {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation on views that touches no memory; false if it is none.
-    pub(super) fn views(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<bool> {
+    /// Lowers an operation on views that touches no memory.
+    pub(super) fn views(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
         match kind {
             ScheduleOp::MakeTensorView {} => {
                 let Type::TensorView(ty) = self.func.ty(data.result()) else {
@@ -108,9 +109,9 @@ impl Lowering<'_> {
                     self.bind_regs(result, [count]);
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn index_type(&self, reg: Reg) -> (Ty, Class) {
@@ -477,19 +478,7 @@ impl Lowering<'_> {
 
     /// The bits of what a load outside of the array yields.
     pub(super) fn padding(&mut self, padding: Padding, dtype: DType) -> Reg {
-        let format = FloatFormat::of(dtype);
-        let of = |value: f64| {
-            let (rounding, overflow) = (tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee);
-            format.map_or(0, |format| format.encode(value, rounding, overflow))
-        };
-        let bits = match padding {
-            Padding::Undetermined | Padding::Zero => 0,
-            Padding::NegZero => of(-0.0),
-            Padding::Nan => of(f64::NAN),
-            Padding::PosInf => of(f64::INFINITY),
-            Padding::NegInf => of(f64::NEG_INFINITY),
-        };
-        self.bits(tessera_ir::Elem::Num(dtype), bits)
+        self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
     }
 
     fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {

@@ -7,7 +7,7 @@
 //! instruction.
 
 use tessera_ir::attrs::Signedness;
-use tessera_ir::{Elem, OpData, TileOp, Type};
+use tessera_ir::{Elem, OpData, TileOp, Type, bug};
 use tessera_layout::{Distribution, MatrixDescriptor, MmaAtom, Operand, WarpGrid};
 use tessera_ptx::ssa::{Class, Value as Reg, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Type as Ty, Word};
@@ -15,6 +15,7 @@ use tessera_types::DType;
 
 use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
 use crate::analysis::arrangement::engine_span;
 
 /// Columns of a product whose sums are not the accumulator.
@@ -45,8 +46,8 @@ struct Factor {
 }
 
 impl Lowering<'_> {
-    /// Lowers an operation on products in flight; false if it is none.
-    pub(super) fn warpgroups(&mut self, data: &OpData, kind: &TileOp) -> Lowered<bool> {
+    /// Lowers an operation on products in flight.
+    pub(super) fn warpgroups(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
             TileOp::Wgmma { lhs_signedness, rhs_signedness, .. } => {
                 let regs = self.start(data, (*lhs_signedness, *rhs_signedness))?;
@@ -73,9 +74,9 @@ impl Lowering<'_> {
                     at += count;
                 }
             }
-            _ => return Ok(false),
+            _ => astray(kind),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The instruction and the grid of warps whose accumulator a layout is.
@@ -98,7 +99,9 @@ impl Lowering<'_> {
         }
         let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
         let (layout, out) = match self.func.ty(acc) {
-            Type::Distributed(ty) | Type::InFlight(ty) => (ty.layout.clone(), ty.tile.elem.num().unwrap_or(DType::F32)),
+            Type::Distributed(ty) | Type::InFlight(ty) => {
+                (ty.layout.clone(), ty.tile.elem.num().ok_or_else(|| self.broken("an accumulator of pointers"))?)
+            }
             _ => return Err(self.broken("an accumulator without a layout")),
         };
         let buffer = self.buffer(rhs)?;
@@ -190,7 +193,8 @@ impl Lowering<'_> {
         let (whole, grid) = self.group_atom(right_type, &layout)?;
         let (left, right) = (self.factor(lhs, 0, 1)?, self.factor(rhs, 1, 0)?);
         // Part of an instruction's columns: its registers are the first of the whole one's.
-        let parts = (1..).find(|parts| whole.n.is_multiple_of(8 * parts) && whole.n / parts <= MOST_SUMS).unwrap_or(1);
+        let parts = (1..).find(|parts| whole.n.is_multiple_of(8 * parts) && whole.n / parts <= MOST_SUMS);
+        let parts = parts.unwrap_or_else(|| bug!("a product that divides into no parts"));
         let atom = MmaAtom::wgmma(whole.n / parts, u64::from(right_type.bits()))
             .map_err(|_| self.broken("a part of an instruction that is none"))?;
         let signed = Signedness::Signed;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{
-    Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Swizzle, TileOp, TileViewType, Type, Value,
+    Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Swizzle, TileOp, TileViewType, Type, Value, bug,
 };
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
@@ -296,11 +296,11 @@ impl Anchors {
 fn moved_bits(func: &Func, op: Op) -> u32 {
     let data = &func.ops[op];
     let buffer = match data.kind {
-        OpKind::Tile(TileOp::LoadShared {}) => data.operands.first(),
-        OpKind::Tile(TileOp::StoreShared { .. }) => data.operands.get(1),
+        OpKind::Tile(TileOp::LoadShared {}) => data.one(0),
+        OpKind::Tile(TileOp::StoreShared { .. }) => data.one(1),
         _ => return access_bits(func, op),
     };
-    buffer.and_then(|&buffer| func.ty(buffer).as_shared()).map_or(0, |buffer| buffer.elem.bits())
+    func.ty(buffer).the_shared().elem.bits()
 }
 
 /// Who runs the operations of roles that multiply no matrices.
@@ -319,7 +319,7 @@ fn teams(func: &Func) -> FxHashMap<Op, Team> {
         if ops.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }))) {
             continue;
         }
-        let bits = ops.iter().map(|&op| moved_bits(func, op)).max().unwrap_or(0).max(8);
+        let bits = ops.iter().map(|&op| moved_bits(func, op)).fold(8, u32::max);
         teams.extend(ops.into_iter().map(|op| (op, Team::new(warps, bits))));
     }
     teams
@@ -369,12 +369,12 @@ fn readable(func: &Func, data: &tessera_ir::OpData) -> bool {
     let (Some(acc), Type::Shared(rhs)) = (func.ty(data.one(2)).as_tile(), func.ty(data.one(1))) else { return false };
     let fits = |buffer: &SharedType, contraction: u32| {
         let engine = [Swizzle::B32, Swizzle::B64, Swizzle::B128].contains(&buffer.swizzle) && buffer.pad == 0;
-        let line = buffer.order.last().map_or(0, |&axis| buffer.shape[axis as usize] * buffer.elem.bits() / 8);
+        let &[_, fastest] = &buffer.order[..] else { return false };
+        let line = buffer.shape[fastest as usize] * buffer.elem.bits() / 8;
         let lines = line.is_multiple_of(16 << buffer.swizzle.bits);
-        engine && lines && buffer.shape.len() == 2 && (buffer.elem.bits() == 16 || buffer.order.last() == Some(&contraction))
+        engine && lines && (buffer.elem.bits() == 16 || fastest == contraction)
     };
-    let warps = u64::from(func.hints.num_warps.unwrap_or(0));
-    let rows = u64::from(acc.shape.first().copied().unwrap_or(0));
+    let (warps, rows) = (u64::from(func.hints.warps()), u64::from(acc.shape[0]));
     let step = 256 / rhs.elem.bits();
     fits(rhs, 0)
         && func.ty(data.one(0)).as_shared().is_none_or(|lhs| fits(lhs, 1))
@@ -466,7 +466,9 @@ fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warp
 fn access_bits(func: &Func, op: Op) -> u32 {
     match (view_of(func, op), neighbours::pointers(func, op)) {
         (Some(view), _) => view.tensor.elem.bits(),
-        (None, Some((pointers, _))) => neighbours::pointee_bits(func, pointers).unwrap_or(0),
+        (None, Some((pointers, _))) => {
+            neighbours::pointee_bits(func, pointers).unwrap_or_else(|| bug!("an access by what are no pointers"))
+        }
         (None, None) => 0,
     }
 }

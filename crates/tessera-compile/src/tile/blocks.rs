@@ -16,14 +16,13 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{MemoryOrder, Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{
     Changed, Const, Elem, Extent, Func, IndexType, Op, OpKind, Padding, ParamKind, ScheduleOp, Shape, TensorViewType, TileType,
-    TileViewType, Type, Value, ViewKind,
+    TileViewType, Type, Value, ViewKind, bug,
 };
 use tessera_types::{DType, FloatFormat};
 
 use crate::analysis::arrays::behind_assumptions;
 use crate::analysis::facts::Facts;
-use crate::passes::drop_dead;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, drop_dead, make, rewrite};
 
 /// Makes accesses by pointers that cover a block of an array accesses to a tile of it.
 pub(super) fn from_pointers(func: &mut Func) -> Changed {
@@ -37,9 +36,9 @@ pub(super) fn from_pointers(func: &mut Func) -> Changed {
     // Views are made where their arrays are known, before everything that uses them.
     for op in made {
         let source = func.defining_op(func.ops[op].one(0));
-        let ops = &mut func.blocks[func.body].ops;
-        let at = ops.iter().position(|other| Some(*other) == source).map_or(0, |at| at + 1);
-        ops.insert(at, op);
+        let body = &mut func.blocks[func.body];
+        let at = source.map_or(0, |source| body.place_of(source) + 1);
+        body.ops.insert(at, op);
     }
     Changed(rewritten | drop_dead(func).0)
 }
@@ -317,8 +316,7 @@ fn replace(func: &mut Func, facts: &Facts, op: Op, block: &Block, (views, made):
             let mut value = func.ops[load].results[0];
             if order != sorted {
                 value = make(func, op, ScheduleOp::Reshape {}, &[value], of(wide(&order)), out);
-                let place = |axis: &usize| order.iter().position(|other| other == axis).unwrap_or(0) as u32;
-                let permutation = sorted.iter().map(place).collect();
+                let permutation = places(&sorted, &order);
                 value = make(func, op, ScheduleOp::Permute { permutation }, &[value], of(wide(&sorted)), out);
             }
             if *func.ty(value) != of(block.shape.clone()) {
@@ -333,8 +331,7 @@ fn replace(func: &mut Func, facts: &Facts, op: Op, block: &Block, (views, made):
             let mut value = data.one(1);
             if order != sorted {
                 value = make(func, op, ScheduleOp::Reshape {}, &[value], of(wide(&sorted)), out);
-                let place = |axis: &usize| sorted.iter().position(|other| other == axis).unwrap_or(0) as u32;
-                let permutation = order.iter().map(place).collect();
+                let permutation = places(&order, &sorted);
                 value = make(func, op, ScheduleOp::Permute { permutation }, &[value], of(wide(&order)), out);
             }
             if *func.ty(value) != of(tile.clone()) {
@@ -346,6 +343,15 @@ fn replace(func: &mut Func, facts: &Facts, op: Op, block: &Block, (views, made):
         }
         _ => Step::Keep,
     }
+}
+
+/// The permutation that brings axes from one order into another.
+fn places(wanted: &[usize], held: &[usize]) -> Shape {
+    let place = |axis: &usize| {
+        let place = held.iter().position(|other| other == axis);
+        place.unwrap_or_else(|| bug!("orders of different axes")) as u32
+    };
+    wanted.iter().map(place).collect()
 }
 
 /// The array cut into tiles.

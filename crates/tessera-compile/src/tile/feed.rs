@@ -15,7 +15,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value};
+use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value, bug};
 use tessera_types::DType;
 
 use super::queue::copied;
@@ -106,9 +106,8 @@ impl Factor {
                     buffer = permuted(func, buffer, permutation, span, out);
                 }
                 OpKind::Schedule(ScheduleOp::Reshape {}) => {
-                    let unit =
-                        |&axis: &u32, func: &Func| func.ty(buffer).as_shared().is_some_and(|ty| ty.shape[axis as usize] == 1);
-                    let axes: Vec<u32> = (0..func.ty(buffer).as_shared().map_or(0, |ty| ty.shape.len() as u32)).collect();
+                    let unit = |&axis: &u32, func: &Func| func.ty(buffer).the_shared().shape[axis as usize] == 1;
+                    let axes: Vec<u32> = (0..func.ty(buffer).the_shared().shape.len() as u32).collect();
                     let (ones, rest): (Vec<u32>, Vec<u32>) = axes.iter().partition(|axis| unit(axis, func));
                     if ones.iter().enumerate().any(|(at, &axis)| at as u32 != axis) {
                         buffer = permuted(func, buffer, ones.iter().chain(&rest).copied().collect(), span, out);
@@ -117,7 +116,8 @@ impl Factor {
                         buffer = entry(func, buffer, span, out);
                     }
                 }
-                _ => {}
+                _ if self.loads.iter().any(|(load, _)| *load == op) => {}
+                _ => bug!("a factor in memory that is computed"),
             }
         }
         buffer
@@ -165,8 +165,11 @@ pub(super) fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op
 
 /// A buffer under reordered axes.
 pub(super) fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span: Span, out: &mut Vec<Op>) -> Value {
-    let Some(source) = func.ty(buffer).as_shared().cloned() else { return buffer };
-    let place = |axis: u32| permutation.iter().position(|&from| from == axis).unwrap_or(0) as u32;
+    let source = func.ty(buffer).the_shared().clone();
+    let place = |axis: u32| {
+        let place = permutation.iter().position(|&from| from == axis);
+        place.unwrap_or_else(|| bug!("a permutation without axis {axis}")) as u32
+    };
     let ty = SharedType {
         shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
         order: source.order.iter().map(|&axis| place(axis)).collect(),

@@ -15,8 +15,7 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::analysis::exits::loop_exits;
-use crate::passes::drop_dead;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, drop_dead, make, rewrite};
 
 /// Drops batch axes of extent 1 from products, and loads single elements as scalars.
 pub(super) fn flatten(func: &mut Func) -> Changed {
@@ -52,7 +51,7 @@ fn product(func: &mut Func, op: Op, out: &mut Vec<Op>) -> Step {
 
 /// A tile without its first axis, of extent 1; what elements are computed by is computed so, too.
 fn without_batch(func: &mut Func, at: Op, value: Value, out: &mut Vec<Op>) -> Value {
-    let Some(tile) = func.ty(value).as_tile().cloned() else { return value };
+    let tile = func.ty(value).the_tile().clone();
     let own = Type::Tile(TileType { shape: tile.shape[1..].into(), ..tile.clone() });
     if let Some(op) = func.defining_op(value) {
         let data = func.ops[op].clone();
@@ -76,7 +75,7 @@ fn without_batch(func: &mut Func, at: Op, value: Value, out: &mut Vec<Op>) -> Va
 }
 
 fn reshape(func: &mut Func, at: Op, value: Value, to: impl Fn(&[u32]) -> Vec<u32>, out: &mut Vec<Op>) -> Value {
-    let Some(mut tile) = func.ty(value).as_tile().cloned() else { return value };
+    let mut tile = func.ty(value).the_tile().clone();
     tile.shape = to(&tile.shape).into();
     make(func, at, ScheduleOp::Reshape {}, &[value], Type::Tile(tile), out)
 }
@@ -126,12 +125,10 @@ fn carry_otherwise(func: &mut Func) -> bool {
             func.ops[end].operands[position] = before;
             func.ops[looped].operands[3 + position] = start;
             func.ops[behind[0]].operands[0] = result;
-            let block = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&looped));
-            if let Some(block) = block {
-                let at = func.blocks[block].ops.iter().position(|&op| op == looped).unwrap_or(0);
-                func.blocks[block].ops.splice(at + 1..at + 1, behind);
-                func.blocks[block].ops.splice(at..at, ahead);
-            }
+            let block = func.block_of(looped);
+            let at = func.blocks[block].place_of(looped);
+            func.blocks[block].ops.splice(at + 1..at + 1, behind);
+            func.blocks[block].ops.splice(at..at, ahead);
         }
     }
     changed

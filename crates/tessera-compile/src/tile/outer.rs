@@ -66,8 +66,8 @@ pub(super) fn layout(shape: [u64; 2], deep: [bool; 2], warps: u64) -> Option<Dis
 /// Whether neighbours in memory of a factor are steps of the contraction: of the left one its last axis, of the right one the axis
 /// before.
 pub(super) fn deep([lhs, rhs]: [&SharedType; 2]) -> [bool; 2] {
-    let fastest = |ty: &SharedType| ty.order.last().map_or(0, |&axis| axis as usize + 1);
-    [fastest(lhs) == lhs.shape.len(), fastest(rhs) + 1 == rhs.shape.len()]
+    let fastest = |ty: &SharedType| ty.order.last().map(|&axis| axis as usize);
+    [fastest(lhs) == lhs.shape.len().checked_sub(1), fastest(rhs) == rhs.shape.len().checked_sub(2)]
 }
 
 #[cfg(test)]

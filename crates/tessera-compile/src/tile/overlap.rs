@@ -22,7 +22,7 @@ use tessera_ir::{Changed, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Val
 use tessera_types::{DType, Limits};
 
 use super::queue::mapped;
-use crate::passes::rewrite::{copy, deep};
+use crate::rewrite::{copy, deep};
 
 /// Registers of a thread beside sums and factors.
 const OTHERS: usize = 40;
@@ -65,7 +65,7 @@ pub(super) fn overlap(func: &mut Func) -> Changed {
             for op in func.blocks[block].ops.clone() {
                 if let Some(round) = find(func, op, registers.unwrap_or(Limits::THREAD_REGISTERS) as usize) {
                     let new = rearrange(func, &round);
-                    let at = func.blocks[block].ops.iter().position(|&other| other == op).unwrap_or(0);
+                    let at = func.blocks[block].place_of(op);
                     func.blocks[block].ops.splice(at..=at, new);
                     changed = true;
                 }

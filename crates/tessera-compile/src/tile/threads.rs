@@ -31,8 +31,7 @@ pub(super) fn warps(func: &Func) -> u32 {
         let largest = largest.max().unwrap_or(0);
         match &data.kind {
             OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => {
-                let result = func.ty(data.result()).as_tile().map_or(0, |tile| tile.len());
-                accumulator = accumulator.max(result);
+                accumulator = accumulator.max(func.ty(data.result()).the_tile().len());
             }
             kind => {
                 tile = tile.max(largest);

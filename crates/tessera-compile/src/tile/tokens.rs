@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use tessera_ir::{Changed, Def, Effects, Func, Op, OpKind, ScheduleOp, Type, Value};
 
 use crate::analysis::uses::Uses;
-use crate::passes::drop_dead;
+use crate::rewrite::drop_dead;
 
 /// Takes out the tokens that counting loops carry for what is behind them alone.
 pub(super) fn forget_reads(func: &mut Func) -> Changed {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
     Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileCount, TileViewType,
-    Type, Value, ViewKind,
+    Type, Value, ViewKind, bug,
 };
 use tessera_types::DType;
 
@@ -200,7 +200,8 @@ impl Emitter<'_> {
         let source = self.source;
         let data = &source.ops[op];
         let (value, operand) = (data.one(0), data.one(1));
-        let Some(axes) = tensor(source, value).map(|tensor| tensor.axes.clone()) else { return };
+        let axes = tensor(source, value).map(|tensor| tensor.axes.clone());
+        let axes = axes.unwrap_or_else(|| bug!("a store of what has no axes"));
         let first_axes = self.plan.first.and_then(|first| tensor(source, source.ops[first].one(0))).map(|t| &t.axes);
         let is_first = self.plan.first == Some(op);
         let mut coords: SmallVec<[Option<Coord>; 4]> = SmallVec::from_elem(None, axes.len());

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Overflow, Predicate, ReduceOrder, Rounding, Signedness};
-use tessera_ir::{Axis, Const, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value};
+use tessera_ir::{Axis, Const, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value, bug};
 use tessera_types::DType;
 
 use crate::tiling::emit::{Coord, Coords, Emitter, WRAPS, shape_of};
@@ -109,7 +109,7 @@ impl Emitter<'_> {
         // Narrow floats are combined in `f32`.
         let elem = if matches!(ty.elem, DType::F16 | DType::BF16) { DType::F32 } else { ty.elem };
         let neutral = Const::neutral(combine, elem);
-        let outside = neutral.splat_bits().unwrap_or_default();
+        let outside = neutral.splat_bits().unwrap_or_else(|| bug!("a neutral element of several numbers"));
         let mut shape = shape_of(coords);
         shape[axis] = extent;
         let init = self.constant(neutral.clone(), shape.clone());
@@ -131,7 +131,7 @@ impl Emitter<'_> {
 
     /// Combines a tile along an axis, which goes.
     fn along(&mut self, value: Value, axis: usize, combine: Combine, elem: DType, neutral: Const) -> Value {
-        let mut shape = self.func.ty(value).as_tile().map(|tile| tile.shape.clone()).unwrap_or_default();
+        let mut shape = self.func.ty(value).the_tile().shape.clone();
         shape.remove(axis);
         let region = self.func.new_block();
         let scalar = Type::scalar(elem);

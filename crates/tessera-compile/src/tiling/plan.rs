@@ -1,7 +1,7 @@
 //! Which axes the grid runs over, tile sizes, and whether a function can be tiled at all.
 
 use rustc_hash::FxHashSet;
-use tessera_ir::{Axis, Block, Diagnostic, Func, GraphOp, Op, OpKind, TensorType, Type, Value};
+use tessera_ir::{Axis, Block, Diagnostic, Func, GraphOp, Op, OpKind, TensorType, Type, Value, bug};
 
 /// No tile has more elements than this.
 const MAX_TILE: i64 = 1 << 20;
@@ -203,7 +203,8 @@ fn reads(func: &Func, value: Value, whole: bool, seen: &mut FxHashSet<(Value, bo
 
 /// What the regions of an `if` yield for one of its results.
 pub(crate) fn yielded(func: &Func, op: Op, result: Value) -> impl Iterator<Item = Value> + '_ {
-    let position = func.ops[op].results.iter().position(|&other| other == result).unwrap_or(0);
+    let position = func.ops[op].results.iter().position(|&other| other == result);
+    let position = position.unwrap_or_else(|| bug!("a result of another operation"));
     func.ops[op].regions.iter().filter_map(move |&region| {
         let last = *func.blocks[region].ops.last()?;
         func.ops[last].operands.get(position).copied()

@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
 use tessera_ir::{Elem, EntityId, Extent, OpData, Padding, TileViewType, Type, Value, ViewKind};
-use tessera_types::{DType, FloatFormat};
+use tessera_types::DType;
 
 use super::expr::{ExprId, Wanted};
 use super::order::is_fence;
@@ -17,20 +17,9 @@ pub(super) enum Compares {
     Yes,
 }
 
-/// The bits of a padding value.
+/// The bits of a padding value; `None` where they are open.
 fn padding_bits(padding: Padding, dtype: DType) -> Option<u64> {
-    let format = FloatFormat::of(dtype);
-    let of = |value: f64| {
-        format.map_or(0, |format| format.encode(value, tessera_types::Rounding::NearestEven, tessera_types::Overflow::Ieee))
-    };
-    match padding {
-        Padding::Undetermined => None,
-        Padding::Zero => Some(0),
-        Padding::NegZero => Some(of(-0.0)),
-        Padding::Nan => Some(of(f64::NAN)),
-        Padding::PosInf => Some(of(f64::INFINITY)),
-        Padding::NegInf => Some(of(f64::NEG_INFINITY)),
-    }
+    (padding != Padding::Undetermined).then(|| padding.bits(dtype))
 }
 
 impl Builder<'_> {

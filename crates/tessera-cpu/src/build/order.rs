@@ -263,8 +263,5 @@ fn accesses(group: &Group) -> impl Iterator<Item = Op> + '_ {
 fn mistake(func: &Func, op: Op, what: &str) -> Box<Diagnostic> {
     let span = if op.index() < func.ops.len() { func.ops[op].span } else { func.span };
     let message = format!("the plan of `@{}` is wrong: this access to memory {what}", func.name);
-    Box::new(
-        Diagnostic::error("cpu-memory-order", span, message)
-            .note("this is a mistake of tessera, not of the kernel: please report it with the kernel"),
-    )
+    Box::new(Diagnostic::error("cpu-memory-order", span, message).ours())
 }

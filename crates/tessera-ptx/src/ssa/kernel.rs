@@ -10,6 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::code::Code;
 use super::effects::Effects;
 use super::inst::{Arg, InstData, Terminator};
 use super::op::{OpData, OpTable};
@@ -318,6 +319,11 @@ impl Kernel {
         // A register that changes by itself is read where it is read.
         let reads_register = data.args.iter().any(|arg| matches!(arg, Arg::Special(_)));
         if reads_register { Effects::Effect } else { self.ops.get(data.op).effects }
+    }
+
+    /// What an instruction computes, where it is scalar arithmetic.
+    pub fn code(&self, inst: Inst) -> Option<Code> {
+        self.ops.get(self.inst(inst).op).code
     }
 
     /// The text of an instruction's operation.

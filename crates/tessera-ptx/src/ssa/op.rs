@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::code::Code;
 use super::effects::{Effects, effects};
 use crate::form::{RowId, form, rows_of};
-use crate::word::Modifier;
+use crate::types::Type;
+use crate::word::{Modifier, Word};
 
 /// An operation of a kernel: a row and modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +23,8 @@ pub struct OpData {
     pub modifiers: Vec<Modifier>,
     /// Mnemonic and modifiers as they are printed.
     pub text: Box<str>,
+    /// What it computes, where it is scalar arithmetic.
+    pub code: Option<Code>,
     /// What it may do beside computing its results.
     pub effects: Effects,
 }
@@ -29,6 +33,19 @@ impl OpData {
     /// The mnemonic without modifiers.
     pub fn mnemonic(&self) -> &'static str {
         self.row.row().mnemonic()
+    }
+
+    /// Whether a word is among its modifiers.
+    pub(crate) fn has(&self, word: Word) -> bool {
+        self.modifiers.contains(&Modifier::Word(word))
+    }
+
+    /// The last type among its modifiers, which says what an element is.
+    pub(crate) fn element(&self) -> Option<Type> {
+        self.modifiers.iter().rev().find_map(|modifier| match modifier {
+            Modifier::Type(ty) => Some(*ty),
+            Modifier::Word(_) | Modifier::Shape { .. } => None,
+        })
     }
 }
 
@@ -65,7 +82,8 @@ impl OpTable {
         for &row in rows_of(mnemonic).iter().filter(|&&row| form(row).takes(&modifiers)) {
             let effects = effects(row.row().mnemonic(), &modifiers);
             found.push(Op(self.ops.len() as u32));
-            self.ops.push(OpData { row, modifiers: modifiers.clone(), text: text.into(), effects });
+            let code = Code::of(row.row().mnemonic(), &modifiers);
+            self.ops.push(OpData { row, modifiers: modifiers.clone(), text: text.into(), code, effects });
         }
         if found.is_empty() {
             return Err(format!("`{text}` is no instruction of the table"));

@@ -128,7 +128,7 @@ impl Check<'_> {
                     Kind::Rounds(body, _) => left.push(*body),
                     Kind::Ways(ways) => left.extend(ways),
                     Kind::Roles(lists) => left.extend(lists),
-                    _ => {}
+                    Kind::Touch(_) | Kind::Meet | Kind::Next | Kind::Leave | Kind::End => {}
                 }
             }
         }

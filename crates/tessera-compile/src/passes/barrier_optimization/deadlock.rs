@@ -25,7 +25,7 @@ pub(super) fn mistake(func: &Func) -> Option<Diagnostic> {
     }
     let mut graph = Graph { func, steps: Vec::new(), rings: FxHashMap::default(), limits: Vec::new() };
     let end = graph.add(Step::End);
-    let start = graph.block(func.body, func.hints.num_warps.unwrap_or(0), end, &Exits::default());
+    let start = graph.block(func.body, func.hints.warps(), end, &Exits::default());
     let mut search = Search { graph: &graph, seen: FxHashSet::default(), stuck: None };
     let state = State { at: SmallVec::from_slice(&[start]), rings: vec![(0, 0); graph.limits.len()], barriers: [(0, 0); 16] };
     if search.ends(state) || search.seen.len() >= MOST_STATES {

@@ -14,7 +14,7 @@
 //! Invariant: a pair of accesses without a hazard is ordered on every way, or needs no order.
 
 use smallvec::SmallVec;
-use tessera_ir::Op;
+use tessera_ir::{Op, bug};
 
 use super::place::{Need, Pairs, Way};
 use super::program::{AccessId, Kind, ListId, NodeId, Program};
@@ -267,7 +267,7 @@ impl Walk<'_> {
         loop {
             self.loops.push((State::default(), State::default()));
             let end = self.list(body, before.clone());
-            let (mut next, mut exit) = self.loops.pop().unwrap_or_default();
+            let (mut next, mut exit) = self.loops.pop().unwrap_or_else(|| bug!("a loop that ends twice"));
             next.merge(&end);
             // A loop that counts is left from the end of a round, any other by its exits.
             if self.counts(body) {
@@ -297,7 +297,7 @@ impl Walk<'_> {
     }
 
     fn holder(&self, body: ListId) -> NodeId {
-        self.program.lists[body].parent.unwrap_or(0)
+        self.program.lists[body].parent.unwrap_or_else(|| bug!("a loop's body that no loop holds"))
     }
 
     /// Whether the loop of a body is left from the end of a round: no exit leaves it.

@@ -71,9 +71,9 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     for &node in &inserted {
         let at = program.nodes[node].op;
         let barrier = func.make_op(TileOp::Barrier {}.into(), &[], [], [], func.ops[at].span);
-        let ops = &mut func.blocks[place[&at]].ops;
-        let position = ops.iter().position(|&op| op == at).unwrap_or(ops.len());
-        ops.insert(position, barrier);
+        let block = &mut func.blocks[place[&at]];
+        let position = block.place_of(at);
+        block.ops.insert(position, barrier);
     }
     for &node in &removed {
         let op = program.nodes[node].op;

@@ -18,7 +18,7 @@ use super::place::{Choice, Extent, Memory, Part, Seen, Who};
 use super::program::ListId;
 use super::read::Reader;
 use crate::analysis::memory::root;
-use crate::passes::memory_management::buffer_bytes;
+use crate::analysis::room::buffer_bytes;
 
 impl Reader<'_> {
     pub(super) fn global(&mut self, op: Op, data: &OpData, kind: &ScheduleOp, list: ListId) {
@@ -179,10 +179,10 @@ impl Reader<'_> {
             all[axis] = self.indices.of(index).map(|index| index.ahead(first as i64));
         }
         // Neighbours are counted along the last axis.
-        let last = part.own.last().copied().unwrap_or(0);
+        let last = part.own.last().copied();
         let whole = self.func.ty(self.func.ops[part.alloc].result()).as_shared();
-        let in_order = whole.is_some_and(|ty| ty.order.last().is_some_and(|&axis| axis as usize == last));
-        if width > 1 && !(in_order && last + 1 == all.len()) {
+        let in_order = whole.is_some_and(|ty| ty.order.last().map(|&axis| axis as usize) == last);
+        if width > 1 && !(in_order && last.is_some_and(|last| last + 1 == all.len())) {
             return Who::Anyone;
         }
         self.choice(None, all, width)

@@ -14,7 +14,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::uniformity::{UniformityMap, is_per_thread};
-use tessera_ir::{Block, Func, Level, Op, Value};
+use tessera_ir::{Block, Func, Level, Op, Value, bug};
 
 use super::place::Access;
 use super::read::Reader;
@@ -132,7 +132,8 @@ impl Program {
         let (list, id) = (node.list, self.nodes.len());
         self.nodes.push(node);
         let nodes = &mut self.lists[list].nodes;
-        let place = nodes.iter().position(|&node| node == before).unwrap_or(nodes.len());
+        let place = nodes.iter().position(|&node| node == before);
+        let place = place.unwrap_or_else(|| bug!("a node outside of its list"));
         nodes.insert(place, id);
         id
     }

@@ -48,7 +48,7 @@ impl<'f> Reader<'f> {
             named: own_barriers(func),
             program,
             looped: None,
-            warps: func.hints.num_warps.unwrap_or(0),
+            warps: func.hints.warps(),
             first_warp: 0,
             scope: Uniformity::Block,
             active: None,
@@ -294,6 +294,6 @@ fn own_barriers(func: &Func) -> FxHashMap<u32, (u32, u32)> {
         }
     }
     let mut found = FxHashMap::default();
-    visit(func, func.body, (0, func.hints.num_warps.unwrap_or(0)), &mut found);
+    visit(func, func.body, (0, func.hints.warps()), &mut found);
     found.into_iter().filter_map(|(id, team)| Some((id, team?))).collect()
 }

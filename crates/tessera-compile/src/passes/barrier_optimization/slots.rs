@@ -22,7 +22,7 @@ pub(super) fn mistakes(func: &Func) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let mut check = Check { func, found: Vec::new(), releases: FxHashMap::default(), arrivals: BTreeMap::new() };
-    check.block(func.body, func.hints.num_warps.unwrap_or(0), &mut FxHashSet::default());
+    check.block(func.body, func.hints.warps(), &mut FxHashSet::default());
     check.counts();
     check.found
 }
@@ -64,8 +64,8 @@ impl Check<'_> {
                     self.releases.entry(data.one(0)).or_default().push(op);
                 }
                 OpKind::Tile(TileOp::TmaLoad {}) => {
-                    let bytes =
-                        func.ty(data.one(2)).as_shared().map_or(0, |ty| ty.tile().len() as u64 * ty.elem.unpacked_bytes() as u64);
+                    let ty = func.ty(data.one(2)).the_shared();
+                    let bytes = ty.tile().len() as u64 * ty.elem.unpacked_bytes() as u64;
                     *loaded.entry((data.one(3), data.one(4))).or_default() += bytes;
                 }
                 OpKind::Tile(TileOp::Commit {}) => {

@@ -2,6 +2,8 @@
 //!
 //! Invariant: after each step no pair lacks an order that had one before it, apart from those that the next barrier of [`Work::complete`] is for.
 
+use tessera_ir::bug;
+
 use super::flow::{Findings, Hazard, analyse};
 use super::place::Need;
 use super::program::{Kind, NodeId, Program};
@@ -82,7 +84,7 @@ impl Work<'_> {
     fn first_of(&self, node: NodeId) -> NodeId {
         let data = &self.program.nodes[node];
         let nodes = &self.program.lists[data.list].nodes;
-        let at = nodes.iter().position(|&other| other == node).unwrap_or(0);
+        let at = nodes.iter().position(|&other| other == node).unwrap_or_else(|| bug!("a node outside of its list"));
         let same = |&&other: &&NodeId| self.program.nodes[other].op == data.op && !self.changes.inserted.contains(&other);
         nodes[..=at].iter().rev().take_while(same).last().copied().unwrap_or(node)
     }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{
     Block, Def, Effects, Extent, Func, Op, OpData, OpKind, Padding, ParamKind, RingType, ScheduleOp, SharedType, Swizzle, TileOp,
-    Touch, Type, Value, ValueData, ViewKind,
+    Touch, Type, Value, ValueData, ViewKind, bug,
 };
 use tessera_types::AsyncCopy;
 
@@ -68,7 +68,9 @@ pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Resu
     if !matches!(ty.padding, Padding::Zero | Padding::Undetermined) {
         return Err("the copy engine writes zero outside the array, and the view asks for another number".to_string());
     }
-    let fastest = shared.order.last().map_or(0, |&axis| axis as usize);
+    let Some(fastest) = shared.order.last().map(|&axis| axis as usize) else {
+        return Err("a tile without axes has no lines".to_string());
+    };
     let contiguous = ty.dim_map.get(fastest).and_then(|&axis| ty.tensor.strides.get(axis as usize)) == Some(&Extent::Static(1));
     if !contiguous {
         return Err("the array's contiguous axis is not the buffer's".to_string());
@@ -76,7 +78,7 @@ pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Resu
     if shared.pad != 0 {
         return Err("the copy engine does not leave padding between lines".to_string());
     }
-    let line = shared.shape.get(fastest).map_or(0, |extent| extent * bits / 8);
+    let line = shared.shape[fastest] * bits / 8;
     if !line.is_multiple_of(GRANULE) {
         return Err(format!("a line of {line} bytes is no multiple of {GRANULE}"));
     }
@@ -291,13 +293,12 @@ fn engage(func: &mut Func, group: &Group) {
     let start = func.ops[start_op].result();
     // Behind the last allocation.
     let body = func.body;
-    let position = |func: &Func, op: Op| func.blocks[body].ops.iter().position(|&other| other == op).unwrap_or(0);
-    let last = group.allocs.iter().copied().max_by_key(|&alloc| position(func, alloc));
+    let last = group.allocs.iter().copied().max_by_key(|&alloc| func.blocks[body].place_of(alloc));
     for (alloc, mut ops) in behind {
         if Some(alloc) == last {
             ops.extend([ring_op, start_op]);
         }
-        let at = position(func, alloc) + 1;
+        let at = func.blocks[body].place_of(alloc) + 1;
         func.blocks[body].ops.splice(at..at, ops);
     }
     let cursor = carried(func, group, start);
@@ -340,7 +341,8 @@ pub(super) fn constant(func: &mut Func, span: tessera_ir::Span) -> Op {
 /// Carries the cursor through the loops around a group; its value where the group stands.
 fn carried(func: &mut Func, group: &Group, start: Value) -> Value {
     let mut cursor = start;
-    for op in loops_around(func, group.block).unwrap_or_default() {
+    let loops = loops_around(func, group.block);
+    for op in loops.unwrap_or_else(|| bug!("copies in a branch or in a loop that is left early")) {
         let region = func.ops[op].regions[0];
         let OpData { operands, segments, .. } = &mut func.ops[op];
         operands.push(cursor);

@@ -23,16 +23,16 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind};
-use tessera_layout::Distribution;
+use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind, bug};
 use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
 use crate::analysis::arrangement::Arrangement;
 use crate::analysis::exits::can_leave;
 use crate::analysis::memory::{Root, access, root};
+use crate::analysis::room::buffer_bytes;
+use crate::passes::memory_management::resident;
 use crate::analysis::sent;
-use crate::passes::memory_management::{buffer_bytes, resident};
 use crate::tile::engine_swizzle;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.
@@ -183,7 +183,8 @@ impl Sent {
     /// Blocks that a multiprocessor holds: by so many bytes of shared memory, and by the registers of threads that hold the sums which the tile
     /// was made of.
     fn resident(&self, func: &Func, arch: Arch, bytes: u64) -> u64 {
-        let held = func.ty(self.matrix).layout().map_or(0, Distribution::registers) + WORKING;
+        let layout = func.ty(self.matrix).layout().unwrap_or_else(|| bug!("a matrix without a layout"));
+        let held = layout.registers() + WORKING;
         let registers = u64::from(arch.limits().registers_per_sm) / (held * u64::from(func.hints.threads().max(1)));
         resident::blocks(func, arch, bytes).min(registers.max(1))
     }

@@ -10,12 +10,13 @@
 //! %a = tile.alloc_shared ..                becomes swizzle=<1,6,2>: rows with odd numbers lie 64 bytes further: degree 1
 //! ```
 
-use tessera_ir::{Func, Op, OpKind, SharedType, TileOp, Type, Value};
+use tessera_ir::{Func, Op, OpKind, SharedType, TileOp, Type, Value, bug};
 use tessera_layout::{Access, Swizzle as Mixing};
 use tessera_types::Arch;
 
 use super::patterns::{Cost, Usage, usages};
 use crate::analysis::buffers::Buffers;
+use crate::analysis::room::buffer_bytes;
 
 /// What a loop multiplies the weight of its accesses by.
 const ROUNDS: u64 = 16;
@@ -89,7 +90,7 @@ fn rank(usage: &Usage, ty: &SharedType) -> Option<(Rank, Cost)> {
         all.instructions += weight * cost.instructions;
         all.mixed += weight * cost.mixed;
     }
-    let bytes = super::buffer_bytes(ty);
+    let bytes = buffer_bytes(ty);
     let work = 2 * all.wavefronts + all.mixed;
     let rank = Rank { work, instructions: all.instructions, bytes, mixed_bits: ty.swizzle.bits, pad: ty.pad };
     Some((rank, all))
@@ -114,7 +115,7 @@ fn candidates(usage: &Usage, ty: &SharedType) -> Vec<SharedType> {
                 widths.into_iter().filter(|pad| usage.whole_bytes == 0 || (pad * element).is_multiple_of(usage.whole_bytes));
             found.extend(pads.map(|pad| SharedType { pad: pad as u32, ..plain.clone() }));
         }
-        let limit = super::buffer_bytes(&plain).next_power_of_two().trailing_zeros().min(MOST_REACH);
+        let limit = buffer_bytes(&plain).next_power_of_two().trailing_zeros().min(MOST_REACH);
         for most in [16, 8, 4] {
             let accesses: Vec<Access> = usage
                 .patterns
@@ -151,7 +152,10 @@ fn retype_parts(func: &mut Func) {
                 shape.map(|shape| SharedType { shape, ..source.clone() })
             }
             OpKind::Tile(TileOp::TransposeShared { permutation }) => {
-                let place = |axis: u32| permutation.iter().position(|&from| from == axis).map_or(axis, |at| at as u32);
+                let place = |axis: u32| {
+                    let place = permutation.iter().position(|&from| from == axis);
+                    place.unwrap_or_else(|| bug!("a permutation without axis {axis}")) as u32
+                };
                 Some(SharedType {
                     shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
                     order: source.order.iter().map(|&axis| place(axis)).collect(),

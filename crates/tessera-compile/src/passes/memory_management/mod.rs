@@ -32,7 +32,6 @@ pub(crate) mod resident;
 mod spilling;
 
 use self::live_values::LiveValues;
-pub(crate) use self::places::{buffer_align, buffer_bytes};
 pub(super) use self::pressure::rounds;
 use self::registers::Peak;
 pub(super) use self::registers::Places;

@@ -10,6 +10,8 @@
 //! largest first: 0..4, 4..7, 4..6: seven, and no fewer since 4 and 3 are apart
 //! ```
 
+use tessera_ir::bug;
+
 /// Moves of one item that are tried with each good order.
 const MOST_MOVES: u32 = 60;
 
@@ -119,10 +121,11 @@ impl Search<'_> {
 
     /// Takes a placement of all items where it is better than the best.
     fn offer(&mut self, offsets: &[Option<u64>]) -> (usize, u64) {
-        let ends = offsets.iter().zip(self.items).map(|(offset, item)| offset.unwrap_or(0) + item.bytes);
+        let place = |offset: &Option<u64>| offset.unwrap_or_else(|| bug!("a buffer without a place"));
+        let ends = offsets.iter().zip(self.items).map(|(offset, item)| place(offset) + item.bytes);
         let (last, bytes) = ends.enumerate().max_by_key(|(_, end)| *end).unwrap_or((0, 0));
         if bytes < self.best.bytes {
-            self.best = Packed { offsets: offsets.iter().map(|offset| offset.unwrap_or(0)).collect(), bytes };
+            self.best = Packed { offsets: offsets.iter().map(place).collect(), bytes };
         }
         (last, bytes)
     }
@@ -134,7 +137,8 @@ impl Search<'_> {
             if self.best.bytes <= self.least {
                 return;
             }
-            let from = order.iter().position(|&item| item == last).unwrap_or(0);
+            let from = order.iter().position(|&item| item == last);
+            let from = from.unwrap_or_else(|| bug!("an order without one of its buffers"));
             let to = if round % 2 == 0 { from / 2 } else { 0 };
             let mut moved = order.clone();
             moved.remove(from);

@@ -103,12 +103,12 @@ impl Pattern {
         match &self.moves {
             Moves::Lines { acc, dim } => drop(Lines::of(&lies, acc, *dim)?),
             Moves::Stored { layout } => drop(lies.matrix_store(layout)?),
-            _ => {}
+            Moves::Tile { .. } | Moves::Matrices { .. } | Moves::Elements { .. } => {}
         }
         let mut cost = Cost::default();
         self.each(&lies, start, &mut |access| {
             let phases = wavefronts(&access.addresses, access.bytes);
-            cost.degree = cost.degree.max(phases.iter().copied().max().unwrap_or(0));
+            cost.degree = phases.iter().copied().fold(cost.degree, u32::max);
             cost.wavefronts += access.weight * u64::from(phases.iter().sum::<u32>());
             cost.ideal += access.weight * u64::from(access.ideal());
             cost.instructions += access.weight;

@@ -3,36 +3,14 @@
 //! First buffers share bytes only where that costs nothing. If fewer blocks are then resident than could be, those share too that
 //! cost a barrier outside of loops, then inside of them, the outermost first; the first choice that gives the most blocks is taken.
 
-use tessera_ir::{Diagnostic, Func, Op, OpKind, SharedType, Swizzle, TileOp, Type};
+use tessera_ir::{Diagnostic, Func, Op, OpKind, TileOp, Type};
 use tessera_types::Arch;
 
 use super::lifetimes::Lifetimes;
 use super::packing::{Item, Packed, heaviest, pack};
 use super::resident;
+use crate::analysis::room::{LEAST_ALIGN, MOST_ALIGN, buffer_align, buffer_bytes};
 use crate::analysis::set::Set;
-
-/// What buffers are aligned to at least, and large ones, of which copies want whole lines.
-const LEAST_ALIGN: u64 = 16;
-const LARGE_ALIGN: u64 = 128;
-const LARGE: u64 = 1024;
-/// No buffer's alignment needs to be larger: the block's shared memory itself has no more.
-pub(crate) const MOST_ALIGN: u64 = 1024;
-
-/// Bytes that a buffer takes.
-pub(crate) fn buffer_bytes(ty: &SharedType) -> u64 {
-    let elements = ty.bytes() * 8 / u64::from(ty.elem.bits());
-    let bytes = ty.bytes().max(elements * ty.elem.unpacked_bytes() as u64);
-    // Mixing moves bytes within blocks of this size.
-    if ty.swizzle.bits == 0 { bytes } else { bytes.next_multiple_of(1 << (ty.swizzle.base + ty.swizzle.bits)) }
-}
-
-/// The alignment that a buffer's swizzle and size ask for: addresses must mix as offsets do.
-pub(crate) fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
-    let Swizzle { bits, base, shift } = ty.swizzle;
-    let span = if bits == 0 { LEAST_ALIGN } else { 1 << (base + shift + bits) };
-    let least = if buffer_bytes(ty) >= LARGE { LARGE_ALIGN } else { LEAST_ALIGN };
-    span.max(u64::from(wanted)).max(least).min(MOST_ALIGN)
-}
 
 /// What placing has come to.
 pub(super) struct Placed {

@@ -18,7 +18,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value};
+use tessera_ir::{Def, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Trait, Type, Value, bug};
 use tessera_types::Arch;
 
 use super::live_values::LiveValues;
@@ -187,7 +187,7 @@ impl Choice {
 
     /// Moves the value.
     pub(super) fn apply(&self, func: &mut Func) {
-        let Def::Result(maker, position) = func.values[self.value].def else { return };
+        let Def::Result(maker, position) = func.values[self.value].def else { bug!("an argument that is made again") };
         let ty = func.ty(self.value).clone();
         let mut buffer = None;
         if self.back == Back::Shared
@@ -334,11 +334,8 @@ fn insert_before(func: &mut Func, at: Op, op: Op) {
 }
 
 fn place(func: &mut Func, at: Op, op: Op, behind: usize) {
-    for block in func.linked_blocks() {
-        let ops = &mut func.blocks[block].ops;
-        if let Some(position) = ops.iter().position(|&known| known == at) {
-            ops.insert(position + behind, op);
-            return;
-        }
-    }
+    let block = func.block_of(at);
+    let block = &mut func.blocks[block];
+    let position = block.place_of(at) + behind;
+    block.ops.insert(position, op);
 }

@@ -98,9 +98,8 @@ fn around_block(func: &mut Func, block: Block, name: &str, span: Span) {
     let returns = ends.is_some_and(|last| matches!(func.ops[last].kind, OpKind::Schedule(ScheduleOp::Return {})));
     if let Some(last) = ends.filter(|&last| !returns && func.ops[last].row().effects == Effects::Terminator) {
         let end = mark(func, name, MarkPhase::End, span);
-        let ops = &mut func.blocks[block].ops;
-        let at = ops.iter().position(|&op| op == last).unwrap_or(ops.len());
-        ops.insert(at, end);
+        let at = func.blocks[block].place_of(last);
+        func.blocks[block].ops.insert(at, end);
     }
     func.blocks[block].ops.insert(0, begin);
 }

@@ -126,9 +126,7 @@ pub(super) fn insert(func: &mut Func, wanted: &[Wanted]) {
         func.blocks[otherwise].ops = vec![ends[1]];
         let guard = func.make_op(ScheduleOp::If {}.into(), &[&[more]], [], [then, otherwise], span);
         made.push(guard);
-        let ops = &mut func.blocks[body].ops;
-        if let Some(at) = ops.iter().position(|op| op == load) {
-            ops.splice(at + 1..at + 1, made);
-        }
+        let at = func.blocks[body].place_of(*load) + 1;
+        func.blocks[body].ops.splice(at..at, made);
     }
 }

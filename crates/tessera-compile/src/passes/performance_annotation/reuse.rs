@@ -13,7 +13,7 @@
 //! (`docs/performance.md`), so that nothing is streamed there.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder};
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Block, Def, EntityId, Extent, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::Arch;
 
@@ -226,7 +226,7 @@ impl<'f> Analysis<'f> {
         data.operands.iter().for_each(|&operand| depends.merge(&self.of(operand)));
         match &data.kind {
             OpKind::Schedule(ScheduleOp::GetTileBlockId { axis }) => {
-                let at = GridAxis::ALL.iter().position(|known| known == axis).unwrap_or(0);
+                let at = *axis as usize;
                 depends.axes[at] = true;
                 self.axes[at] = true;
             }

@@ -11,7 +11,7 @@
 //! ```
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Block, Const, Elem, Func, Op, OpKind, ScheduleOp, TileOp, TileType, Type, Value};
+use tessera_ir::{Block, Const, Elem, Func, Op, OpKind, ScheduleOp, TileOp, TileType, Type, Value, bug};
 use tessera_types::DType;
 
 /// The most elements of an array that become values.
@@ -201,8 +201,8 @@ impl Walk<'_> {
             OpKind::Schedule(ScheduleOp::If {}) => self.branch(op),
             OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => self.rounds(op),
             OpKind::Schedule(ScheduleOp::Continue {} | ScheduleOp::Break {}) => {
-                let carried = self.loops.last().cloned().unwrap_or_default();
-                self.hand_on(op, &carried);
+                let carried = self.loops.last().cloned();
+                self.hand_on(op, &carried.unwrap_or_else(|| bug!("an exit without a loop")));
             }
             _ => {
                 // What a role's array holds nobody outside sees.

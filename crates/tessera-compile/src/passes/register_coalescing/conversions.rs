@@ -13,7 +13,7 @@ use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Type, Val
 
 use crate::analysis::exits::loop_exits;
 use crate::analysis::uses::Uses;
-use crate::passes::rewrite::{Step, make, rewrite};
+use crate::rewrite::{Step, make, rewrite};
 
 /// How much work is done again in another layout, in operations that follow each other.
 const DEEPEST: u32 = 6;

@@ -10,7 +10,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value, bug};
 
 /// A copy of a whole array.
 struct Copy {
@@ -37,16 +37,14 @@ pub(super) fn merge(func: &mut Func) -> bool {
 
 /// The array that stays is allocated where the first of the two was.
 fn first_of_two(func: &mut Func, from: Value, to: Value) {
-    let (Some(kept), Some(gone)) = (func.defining_op(from), func.defining_op(to)) else { return };
-    for block in func.linked_blocks() {
-        let ops = &mut func.blocks[block].ops;
-        let at = |wanted: Op| ops.iter().position(|&op| op == wanted);
-        if let (Some(a), Some(b)) = (at(kept), at(gone)) {
-            let last = a.max(b);
-            ops[a.min(b)] = kept;
-            ops.remove(last);
-        }
-    }
+    let (Some(kept), Some(gone)) = (func.defining_op(from), func.defining_op(to)) else {
+        bug!("an array that is not allocated");
+    };
+    let block = func.block_of(kept);
+    let block = &mut func.blocks[block];
+    let (a, b) = (block.place_of(kept), block.place_of(gone));
+    block.ops[a.min(b)] = kept;
+    block.ops.remove(a.max(b));
 }
 
 fn next(func: &Func) -> Option<Copy> {

@@ -9,7 +9,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate};
-use tessera_ir::{Block, Const, Effects, Func, Op, OpKind, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Const, Effects, Func, Op, OpKind, ScheduleOp, Type, Value, bug};
 
 use super::accesses::power;
 use crate::analysis::facts::Facts;
@@ -177,7 +177,9 @@ fn uses_any(func: &Func, op: Op, values: &FxHashSet<Value>) -> bool {
 fn join(func: &mut Func, first: Op, second: Op, map: &mut FxHashMap<Value, Value>) {
     let regions = func.ops[first].regions.clone().into_iter().zip(func.ops[second].regions.clone());
     for (to, from) in regions {
-        let (Some(end), Some(last)) = (func.blocks[to].ops.pop(), func.blocks[from].ops.last().copied()) else { continue };
+        let (Some(end), Some(last)) = (func.blocks[to].ops.pop(), func.blocks[from].ops.last().copied()) else {
+            bug!("a branch without an end");
+        };
         let yielded = func.ops[end].operands.clone();
         let results = func.ops[first].results.clone();
         let known: FxHashMap<Value, Value> = results.into_iter().zip(yielded.iter().copied()).collect();

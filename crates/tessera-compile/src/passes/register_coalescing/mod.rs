@@ -28,7 +28,8 @@ mod vectors;
 use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{Changed, Func, Level, Pass, PassCx};
 
-use super::{canonicalise, constant_fold, cse, dce};
+use super::{canonicalise, constant_fold, cse};
+use crate::rewrite::dce;
 
 /// The pass.
 pub(super) const PASS: Pass = Pass {

@@ -56,9 +56,10 @@ fn always(func: &Func, block: Block) -> Vec<Op> {
 fn access(func: &Func, op: Op) -> Option<Access<'_>> {
     let data = &func.ops[op];
     let touches = func.touches(data);
-    let chosen = touches.iter().find(|touch| touch.effect.at.is_some() && matches!(data.kind, OpKind::Tile(_)))?;
+    data.kind.tile()?;
+    let (chosen, at) = touches.iter().find_map(|touch| Some((touch, touch.effect.at?)))?;
     let count = func.moved(data, chosen).len() as u64;
-    (count > 0).then(|| Access { target: chosen.value, indices: data.group(chosen.effect.at.unwrap_or_default()), count })
+    (count > 0).then(|| Access { target: chosen.value, indices: data.group(at), count })
 }
 
 /// An index that never lies in its axis.

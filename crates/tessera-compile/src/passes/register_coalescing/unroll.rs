@@ -5,13 +5,13 @@
 //! ```
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Const, Func, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value, bug};
 
 use super::accesses::Context;
 use crate::analysis::exits::loop_exits;
 use crate::analysis::facts::Facts;
 use crate::analysis::linear::{Linear, Wraps};
-use crate::passes::rewrite::copy;
+use crate::rewrite::copy;
 
 /// The most rounds of a loop over registers, and of one over neighbours.
 const OVER_REGISTERS: u64 = 64;
@@ -110,8 +110,7 @@ fn over_neighbours(func: &Func, ops: &[Op], counters: &FxHashMap<Value, (Op, u64
         for &(counter, factor) in access.terms() {
             let Some(&(looped, rounds)) = counters.get(&counter) else { continue };
             let data = &func.ops[looped];
-            let step = func.constant(data.one(2)).and_then(Const::as_int).unwrap_or(0);
-            let first = func.constant(data.one(0)).and_then(Const::as_int).unwrap_or(0);
+            let (first, step) = (number(func, data, 0), number(func, data, 2));
             let walks = factor.wrapping_mul(step).abs() == 1 && (2..=OVER_NEIGHBOURS).contains(&rounds);
             if walks && cx.aligned_without(access, counter, first.wrapping_mul(factor)) >= 2 * access.bytes() {
                 found.insert(looped);
@@ -136,11 +135,15 @@ fn block(func: &mut Func, at: Block, chosen: &FxHashSet<Op>) {
     func.blocks[at].ops = out;
 }
 
+/// A bound or the step of a loop whose rounds are known.
+fn number(func: &Func, data: &OpData, at: usize) -> i64 {
+    func.constant(data.one(at)).and_then(Const::as_int).unwrap_or_else(|| bug!("an unknown bound of a loop of known rounds"))
+}
+
 fn written_out(func: &mut Func, op: Op, out: &mut Vec<Op>) {
     let data = func.ops[op].clone();
-    let rounds = func.known_rounds(&data).unwrap_or(0);
-    let number = |func: &Func, at: usize| func.constant(data.one(at)).and_then(Const::as_int).unwrap_or(0);
-    let (first, step) = (number(func, 0), number(func, 2));
+    let rounds = func.known_rounds(&data).unwrap_or_else(|| bug!("a loop of unknown rounds written out"));
+    let (first, step) = (number(func, &data, 0), number(func, &data, 2));
     let body = data.regions[0];
     let args = func.blocks[body].args.clone();
     let ops = func.blocks[body].ops.clone();

@@ -9,7 +9,7 @@
 //! ```
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type, Value};
+use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type, Value, bug};
 
 use super::accesses::{Access, Context, Relation, power};
 
@@ -129,14 +129,13 @@ fn address(data: &tessera_ir::OpData, stores: bool) -> Vec<Value> {
 
 /// Puts one access in the place of several.
 fn merge(func: &mut Func, block: Block, chunk: &[Access], map: &mut FxHashMap<Value, Value>) -> bool {
-    let mut ops = func.blocks[block].ops.clone();
     let stores = chunk[0].stores;
-    let places: Vec<usize> = chunk.iter().filter_map(|access| ops.iter().position(|&op| op == access.op)).collect();
-    let at = if stores { places.iter().max() } else { places.iter().min() };
-    let Some(&at) = at.filter(|_| places.len() == chunk.len()) else { return false };
+    let places = chunk.iter().map(|access| func.blocks[block].place_of(access.op));
+    let at = if stores { places.max() } else { places.min() };
+    let mut ops = func.blocks[block].ops.clone();
     let first = func.ops[chunk[0].op].clone();
     let place = address(&first, stores);
-    let mut at = at;
+    let mut at = at.unwrap_or_else(|| bug!("no accesses put together"));
     if !stores && !hoist(func, &mut ops, &place, &mut at, map) {
         return false;
     }

@@ -31,7 +31,7 @@ use super::feed::Factor;
 use super::queue::{Queue, role};
 use super::relation::has_layout;
 use super::{apart, order};
-use crate::passes::drop_dead;
+use crate::rewrite::drop_dead;
 
 pub(super) use self::propose::{is_chain, propose};
 pub(super) use self::shape::{is_coarse, is_product, signs};

@@ -9,7 +9,7 @@ use super::super::queue::{copied, mapped};
 use super::super::roles::signs;
 use super::super::slots;
 use super::Candidate;
-use crate::passes::drop_dead;
+use crate::rewrite::drop_dead;
 
 pub(super) fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
     let looped = func.ops[candidate.looped].clone();

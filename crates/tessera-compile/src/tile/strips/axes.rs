@@ -12,7 +12,7 @@
 //! | `cat`, `extract`, `insert` | axes of equal extents | the others |
 //! | loops, branches | what is handed on | |
 
-use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Trait, Type, Value, ViewKind};
+use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Trait, Type, Value, ViewKind, bug};
 
 use crate::analysis::exits::loop_exits;
 use crate::tile::infer::carried;
@@ -240,7 +240,7 @@ impl Axes {
 
     /// An access by a view: tiles that overlap are whole.
     fn view(&mut self, func: &Func, view: Value, tile: Value, index: &[Value]) {
-        let Type::TileView(ty) = func.ty(view) else { return };
+        let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
         for axis in 0..rank(func, tile) {
             match &ty.kind {
                 ViewKind::Partition => {}

@@ -19,13 +19,13 @@ mod plan;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Overflow, Rounding, Signedness};
-use tessera_ir::{Block, Builder, Const, Func, Op, OpKind, ScheduleOp, Shape, TileViewType, Type, Value, ViewKind};
+use tessera_ir::{Block, Builder, Const, Func, Op, OpKind, ScheduleOp, Shape, TileViewType, Type, Value, ViewKind, bug};
 use tessera_types::DType;
 
 use self::axes::{Axes, Class, rank};
 use self::plan::{Plan, repeated, view_and_tile};
 use super::relation::shape;
-use crate::passes::{drop_dead, out_of_loops};
+use crate::rewrite::{drop_dead, out_of_loops};
 use tessera_ir::Reason;
 
 /// Strips of a block at most.
@@ -260,7 +260,7 @@ impl Cutter<'_> {
             return;
         }
         let Some((view, tile)) = view_and_tile(func, op) else { return };
-        let Type::TileView(ty) = func.ty(view).clone() else { return };
+        let Type::TileView(ty) = func.ty(view).clone() else { bug!("tiles of what is no view") };
         let cut: Vec<(usize, u64)> = (0..rank(func, tile))
             .map(|axis| (axis, self.strips.parts(&self.axes, tile, axis)))
             .filter(|&(_, parts)| parts > 1)
@@ -269,7 +269,7 @@ impl Cutter<'_> {
             return;
         }
         let (new, kind) = self.narrower(&ty, &cut);
-        let Some(maker) = func.defining_op(view) else { return };
+        let maker = func.defining_op(view).unwrap_or_else(|| bug!("a view that is handed in"));
         let tensor = func.ops[maker].one(0);
         let scratch = func.new_block();
         let span = func.ops[op].span;
@@ -322,8 +322,9 @@ impl Cutter<'_> {
     /// The number of the strip along an axis, as an integer of a value's type.
     fn position(&self, b: &mut Builder<'_>, tile: Value, axis: usize, like: Value) -> Value {
         let class = self.axes.class(tile, axis);
-        let at = self.strips.cuts.iter().position(|(known, _)| *known == class).unwrap_or_default();
-        let (position, dtype) = (self.positions[at], b.func.ty(like).num().unwrap_or(DType::I32));
+        let at = self.strips.cuts.iter().position(|(known, _)| *known == class);
+        let at = at.unwrap_or_else(|| bug!("an axis that is not cut"));
+        let (position, dtype) = (self.positions[at], integer(b, like));
         let ty = Type::scalar(dtype);
         match dtype.bits() {
             32 => position,
@@ -333,7 +334,7 @@ impl Cutter<'_> {
     }
 
     fn number_like(&self, b: &mut Builder<'_>, value: u64, like: Value) -> Value {
-        let dtype = b.func.ty(like).num().unwrap_or(DType::I32);
+        let dtype = integer(b, like);
         b.constant(Const::int(dtype, value as i64), Shape::new())
     }
 
@@ -344,7 +345,7 @@ impl Cutter<'_> {
             return;
         }
         let extent = self.strips.extents(func, &self.axes, result)[0];
-        let Some(tile) = func.ty(result).as_tile().cloned() else { return };
+        let tile = func.ty(result).the_tile().clone();
         let scratch = func.new_block();
         let mut b = Builder { func, block: scratch, span };
         let overflow = Overflow::Wraps;
@@ -401,4 +402,9 @@ fn all_ops(func: &Func, op: Op, found: &mut Vec<Op>) {
     for &region in &func.ops[op].regions {
         func.blocks[region].ops.iter().for_each(|&inner| all_ops(func, inner, found));
     }
+}
+
+/// The type of a number of the kernel's.
+fn integer(b: &Builder<'_>, value: Value) -> DType {
+    b.func.ty(value).num().unwrap_or_else(|| bug!("an index that is no number"))
 }

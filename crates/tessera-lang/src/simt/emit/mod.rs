@@ -202,8 +202,7 @@ impl Emit<'_> {
 
     /// Something that the checks exclude; a mistake of ours, told as such.
     fn broken(&self, what: &str, span: Span) -> Box<Diagnostic> {
-        let note = "this is a mistake in the compiler, not in the kernel";
-        Box::new(Diagnostic::error(crate::diagnostics::id::UNSUPPORTED, span, format!("lowering met {what}")).note(note))
+        Box::new(Diagnostic::error(crate::diagnostics::id::UNSUPPORTED, span, format!("lowering met {what}")).ours())
     }
 
     /// True when neighbours along an axis of an array are neighbours in memory.

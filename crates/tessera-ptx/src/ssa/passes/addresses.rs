@@ -8,8 +8,10 @@
 //! All of it is arithmetic modulo 2^n, so nothing has to be known of the values. Accesses of an unrolled loop then share one
 //! base, and neighbours can be found.
 
+use super::super::code::{Code, Half};
 use super::super::inst::Arg;
 use super::super::kernel::{Class, Inst, Kernel, Origin, Value};
+use crate::types::Type;
 
 /// An instruction's immediate offset has 24 bits.
 const FARTHEST: i64 = 1 << 23;
@@ -33,8 +35,8 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
 
 /// A sum with a constant: the rest and the constant.
 fn split(kernel: &Kernel, value: Value) -> Option<(Value, u64)> {
-    let (text, sources) = kernel.expression(value)?;
-    if !matches!(text, "add.u32" | "add.s32" | "add.u64" | "add.s64") {
+    let (code, sources) = kernel.expression(value)?;
+    if !code.is_integer_sum() {
         return None;
     }
     match (kernel.constant(sources[0]), kernel.constant(sources[1])) {
@@ -48,10 +50,10 @@ fn split(kernel: &Kernel, value: Value) -> Option<(Value, u64)> {
 fn outwards(kernel: &mut Kernel, inst: Inst) -> Option<Inst> {
     let sources = kernel.sources(inst)?;
     let class = kernel.class(kernel.inst(inst).single_def()?);
-    let text = kernel.text(inst).to_owned();
+    let code = kernel.code(inst)?;
     let exact = kernel.inst(inst).exact;
-    let (new, constant) = match (&*text, &sources[..]) {
-        ("add.u32" | "add.s32" | "add.u64" | "add.s64", &[a, b]) if !exact => {
+    let (new, constant) = match (code, &sources[..]) {
+        (Code::Add(_), &[a, b]) if code.is_integer_sum() && !exact => {
             if kernel.constant(a).is_some() || kernel.constant(b).is_some() {
                 return None;
             }
@@ -62,16 +64,16 @@ fn outwards(kernel: &mut Kernel, inst: Inst) -> Option<Inst> {
                 (None, None) => return None,
             }
         }
-        ("shl.b32" | "shl.b64", &[a, amount]) => {
+        (Code::Shl(Type::B32 | Type::B64), &[a, amount]) => {
             let (rest, constant) = split(kernel, a)?;
             let amount_bits = kernel.constant(amount).filter(|&bits| bits < class.bits().into())?;
             (vec![rest, amount], constant << amount_bits)
         }
-        ("mul.lo.u32" | "mul.lo.s32" | "mul.lo.u64" | "mul.lo.s64", &[a, b]) => {
+        (Code::Mul(Half::Low, Type::U32 | Type::S32 | Type::U64 | Type::S64), &[a, b]) => {
             let (rest, constant) = split(kernel, a)?;
             (vec![rest, b], constant.wrapping_mul(kernel.constant(b)?))
         }
-        ("mad.lo.u32" | "mad.lo.s32" | "mad.lo.u64" | "mad.lo.s64", &[a, b, c]) => {
+        (Code::Mad(Half::Low, Type::U32 | Type::S32 | Type::U64 | Type::S64), &[a, b, c]) => {
             let first = split(kernel, a).and_then(|(rest, constant)| Some((rest, constant.wrapping_mul(kernel.constant(b)?))));
             match (first, split(kernel, c)) {
                 (Some((a, first)), Some((c, second))) => (vec![a, b, c], first.wrapping_add(second)),
@@ -80,13 +82,13 @@ fn outwards(kernel: &mut Kernel, inst: Inst) -> Option<Inst> {
                 (None, None) => return None,
             }
         }
-        ("mad.wide.u32" | "mad.wide.s32", &[a, b, c]) => {
+        (Code::Mad(Half::Wide, Type::U32 | Type::S32), &[a, b, c]) => {
             let (rest, constant) = split(kernel, c)?;
             (vec![a, b, rest], constant)
         }
         _ => return None,
     };
-    let (inner, rest) = kernel.pure(&text, class, &new, inst)?;
+    let (inner, rest) = kernel.pure(&code.text(), class, &new, inst)?;
     let constant = kernel.const_bits(class, constant);
     kernel.rewrite(inst, &format!("add.u{}", class.bits()), &[rest, constant]).then_some(inner)
 }

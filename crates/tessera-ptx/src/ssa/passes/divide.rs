@@ -5,14 +5,16 @@
 //! added by hand. Signed: after Hacker's Delight, rounding towards zero by adding the sign bit. A remainder is
 //! `x - (x / d) d`.
 
+use super::super::code::Code;
 use super::super::kernel::{Class, Inst, Kernel, Value};
+use crate::types::Type;
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let mut changes = 0;
     for block in kernel.layout.clone() {
         let mut kept = Vec::new();
         for inst in kernel.block(block).insts.clone() {
-            let mut code = Code { kernel, like: inst, before: Vec::new() };
+            let mut code = Division { kernel, like: inst, before: Vec::new() };
             if code.divide().is_some() {
                 changes += 1;
                 kept.append(&mut code.before);
@@ -25,13 +27,13 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
 }
 
 /// Instructions that will stand in front of a division.
-struct Code<'a> {
+struct Division<'a> {
     kernel: &'a mut Kernel,
     like: Inst,
     before: Vec<Inst>,
 }
 
-impl Code<'_> {
+impl Division<'_> {
     fn add(&mut self, text: &str, sources: &[Value]) -> Option<Value> {
         let (inst, value) = self.kernel.pure(text, Class::B32, sources, self.like)?;
         self.before.push(inst);
@@ -44,12 +46,12 @@ impl Code<'_> {
 
     fn divide(&mut self) -> Option<()> {
         let sources = self.kernel.sources(self.like)?;
-        let text = self.kernel.text(self.like).to_owned();
+        let code = self.kernel.code(self.like)?;
         let [x, divisor] = sources[..] else { return None };
         let divisor = self.kernel.constant(divisor)? as u32;
-        let signed = match &*text {
-            "div.u32" | "rem.u32" => false,
-            "div.s32" | "rem.s32" => true,
+        let signed = match code {
+            Code::Div(Type::U32) | Code::Rem(Type::U32) => false,
+            Code::Div(Type::S32) | Code::Rem(Type::S32) => true,
             _ => return None,
         };
         // Unsigned powers of two are shifts already; one, zero and the lowest number have no such multiplier.
@@ -57,7 +59,7 @@ impl Code<'_> {
             return None;
         }
         let quotient = if signed { self.signed(x, divisor as i32)? } else { self.unsigned(x, divisor)? };
-        let (text, sources) = if text.starts_with("div") {
+        let (text, sources) = if matches!(code, Code::Div(_)) {
             ("add.u32", [quotient, self.constant(0)])
         } else {
             let divisor = self.constant(divisor);

@@ -9,11 +9,13 @@
 //! index that is extended must be exact: its sum does not wrap.
 
 use super::super::cfg::Cfg;
+use super::super::code::{Code, Half};
 use super::super::inst::Terminator;
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::Replacements;
 use super::hoist::preheader;
 use super::ranges::Ranges;
+use crate::types::Type;
 
 /// A loop gets at most so many new values to carry.
 const MOST: usize = 6;
@@ -58,9 +60,9 @@ fn reduce(kernel: &mut Kernel, cfg: &Cfg, header: Block) -> usize {
     for &block in &blocks {
         for &inst in &kernel.block(block).insts {
             let Some(sources) = kernel.sources(inst) else { continue };
-            let (a, b, c) = match (kernel.text(inst), &sources[..]) {
-                ("mul.lo.s64" | "mul.lo.u64", &[a, b]) => (a, b, None),
-                ("mad.lo.s64" | "mad.lo.u64", &[a, b, c]) => (a, b, Some(c)),
+            let (a, b, c) = match (kernel.code(inst), &sources[..]) {
+                (Some(Code::Mul(Half::Low, Type::S64 | Type::U64)), &[a, b]) => (a, b, None),
+                (Some(Code::Mad(Half::Low, Type::S64 | Type::U64)), &[a, b, c]) => (a, b, Some(c)),
                 _ => continue,
             };
             for (index, stride) in [(a, b), (b, a)] {
@@ -103,8 +105,8 @@ fn indices(kernel: &Kernel, header: Block, latch: Block, fixed: &dyn Fn(&Kernel,
     let mut ways = end.targets().filter(|target| target.block == header);
     let (Some(target), None) = (ways.next(), ways.next()) else { return found };
     for (position, (&param, &next)) in kernel.block(header).params.iter().zip(&target.args).enumerate() {
-        let Some((text, sources)) = kernel.expression(next) else { continue };
-        if !matches!(text, "add.s32" | "add.u32" | "add.s64" | "add.u64") {
+        let Some((code, sources)) = kernel.expression(next) else { continue };
+        if !code.is_integer_sum() {
             continue;
         }
         let step = match sources[..] {
@@ -123,15 +125,17 @@ fn extends(kernel: &Kernel, ranges: &mut Ranges, index: &Index, factor: Value) -
     if factor == index.param {
         return Some(None);
     }
-    let (text, sources) = kernel.expression(factor)?;
+    let (code, sources) = kernel.expression(factor)?;
     if sources[0] != index.param || !kernel.inst(index.sum).exact {
         return None;
     }
-    let signed = kernel.text(index.sum).ends_with("s32");
-    match text {
-        "cvt.s64.s32" | "cvt.u64.s32" if signed => Some(Some("cvt.s64.s32")),
+    let signed = kernel.code(index.sum) == Some(Code::Add(Type::S32));
+    match code {
+        Code::Cvt(Type::S64 | Type::U64, Type::S32) if signed => Some(Some("cvt.s64.s32")),
         // A signed index that is never negative does not wrap as an unsigned one.
-        "cvt.u64.u32" | "cvt.s64.u32" if !signed || ranges.is_not_negative(kernel, index.param) => Some(Some("cvt.u64.u32")),
+        Code::Cvt(Type::S64 | Type::U64, Type::U32) if !signed || ranges.is_not_negative(kernel, index.param) => {
+            Some(Some("cvt.u64.u32"))
+        }
         _ => None,
     }
 }

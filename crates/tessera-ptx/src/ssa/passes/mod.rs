@@ -12,6 +12,7 @@ mod pieces;
 mod ranges;
 mod vectors;
 
+use super::code::Code;
 use super::inst::{Arg, InstData};
 use super::kernel::{Class, Inst, Kernel, Origin, Value};
 use super::op::Op;
@@ -172,10 +173,10 @@ impl Kernel {
             .collect()
     }
 
-    /// The operation and the sources of the instruction that defines a value, when it is of that kind.
-    fn expression(&self, value: Value) -> Option<(&str, Vec<Value>)> {
+    /// The code and the sources of the instruction that defines a value, when it is of that kind.
+    fn expression(&self, value: Value) -> Option<(Code, Vec<Value>)> {
         let inst = self.definition(value)?;
-        Some((self.text(inst), self.sources(inst)?))
+        Some((self.code(inst)?, self.sources(inst)?))
     }
 
     /// Makes an instruction compute its result in another way.

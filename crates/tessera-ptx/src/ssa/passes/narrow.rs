@@ -7,8 +7,11 @@
 //! rem.s32 x, 8   with x not negative         ->  rem.u32 x, 8, which is a mask
 //! ```
 
+use super::super::code::{Code, Half};
 use super::super::kernel::{Class, Inst, Kernel, Value};
 use super::ranges::Ranges;
+use crate::types::Type;
+use crate::word::Word;
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let mut pass = Narrow { ranges: Ranges::new(kernel), before: Vec::new() };
@@ -37,36 +40,36 @@ fn extended(kernel: &mut Kernel, value: Value, signed: bool) -> Option<Value> {
         let fits = if signed { i64::from(bits as i32) as u64 == bits } else { bits <= 0xFFFF_FFFF };
         return fits.then(|| kernel.const_bits(Class::B32, bits));
     }
-    let (text, sources) = kernel.expression(value)?;
-    let wanted: &[&str] = if signed { &["cvt.s64.s32", "cvt.u64.s32"] } else { &["cvt.u64.u32", "cvt.s64.u32"] };
-    wanted.contains(&text).then(|| sources[0])
+    let (code, sources) = kernel.expression(value)?;
+    let from = if signed { Type::S32 } else { Type::U32 };
+    matches!(code, Code::Cvt(Type::S64 | Type::U64, source) if source == from).then(|| sources[0])
 }
 
 impl Narrow {
     fn visit(&mut self, kernel: &mut Kernel, inst: Inst) -> bool {
         let Some(sources) = kernel.sources(inst) else { return false };
-        let text = kernel.text(inst).to_owned();
-        match (&*text, &sources[..]) {
-            ("cvt.s64.s32" | "cvt.u64.s32", &[x]) if self.ranges.is_not_negative(kernel, x) => {
+        let Some(code) = kernel.code(inst) else { return false };
+        match (code, &sources[..]) {
+            (Code::Cvt(Type::S64 | Type::U64, Type::S32), &[x]) if self.ranges.is_not_negative(kernel, x) => {
                 kernel.rewrite(inst, "cvt.u64.u32", &sources)
             }
-            ("mul.lo.s64" | "mul.lo.u64", &[a, b]) => wide_product(kernel, inst, a, b),
-            ("shl.b64", &[x, amount]) => wide_shift(kernel, inst, x, amount),
-            ("add.s64" | "add.u64" | "add.s32" | "add.u32", &[a, b]) => sum_of_product(kernel, inst, a, b),
-            ("div.s32" | "rem.s32" | "shr.s32" | "div.s64" | "rem.s64" | "shr.s64", &[a, b]) => {
-                let positive =
-                    self.ranges.is_not_negative(kernel, a) && (text.starts_with("shr") || self.ranges.is_not_negative(kernel, b));
-                positive && kernel.rewrite(inst, &text.replace(".s", ".u"), &sources)
+            (Code::Mul(Half::Low, Type::S64 | Type::U64), &[a, b]) => wide_product(kernel, inst, a, b),
+            (Code::Shl(Type::B64), &[x, amount]) => wide_shift(kernel, inst, x, amount),
+            (Code::Add(_), &[a, b]) if code.is_integer_sum() => sum_of_product(kernel, inst, a, b),
+            (Code::Div(ty) | Code::Rem(ty) | Code::Shr(ty), &[a, b]) if matches!(ty, Type::S32 | Type::S64) => {
+                let (natural, counts) = (if ty == Type::S32 { Type::U32 } else { Type::U64 }, matches!(code, Code::Shr(_)));
+                let positive = self.ranges.is_not_negative(kernel, a) && (counts || self.ranges.is_not_negative(kernel, b));
+                positive && kernel.rewrite(inst, &code.within(natural).text(), &sources)
             }
-            ("div.u64" | "rem.u64", &[a, b]) => self.short_division(kernel, inst, &text, a, b),
-            (compare, &[a, b]) if compare.starts_with("setp.") && compare.ends_with("64") && !compare.ends_with("f64") => {
-                short_comparison(kernel, inst, compare, a, b)
+            (Code::Div(Type::U64) | Code::Rem(Type::U64), &[a, b]) => self.short_division(kernel, inst, code, a, b),
+            (Code::Setp(compare, ty), &[a, b]) if matches!(ty, Type::S64 | Type::U64 | Type::B64) => {
+                short_comparison(kernel, inst, (compare, ty), a, b)
             }
             _ => false,
         }
     }
 
-    fn short_division(&mut self, kernel: &mut Kernel, inst: Inst, text: &str, a: Value, b: Value) -> bool {
+    fn short_division(&mut self, kernel: &mut Kernel, inst: Inst, code: Code, a: Value, b: Value) -> bool {
         if [a, b].into_iter().any(|value| self.ranges.of(kernel, value).1 > 0xFFFF_FFFF) {
             return false;
         }
@@ -81,7 +84,7 @@ impl Narrow {
                 Some(bits) => kernel.const_bits(Class::B32, bits),
                 None => add(kernel, "cvt.u32.u64", &[b])?,
             };
-            add(kernel, &text.replace("u64", "u32"), &[a, b])
+            add(kernel, &code.within(Type::U32).text(), &[a, b])
         };
         quotient(kernel).is_some_and(|value| kernel.rewrite(inst, "cvt.u64.u32", &[value]))
     }
@@ -113,13 +116,12 @@ fn wide_shift(kernel: &mut Kernel, inst: Inst, x: Value, amount: Value) -> bool 
 /// `a * b + c`: a 64-bit sum is two instructions, a wide product with a sum is one.
 fn sum_of_product(kernel: &mut Kernel, inst: Inst, a: Value, b: Value) -> bool {
     for (product, other) in [(a, b), (b, a)] {
-        let Some((text, factors)) = kernel.expression(product) else { continue };
-        if !text.starts_with("mul.wide.") && !text.starts_with("mul.lo.") || kernel.constant(other).is_some() {
+        let Some((Code::Mul(half @ (Half::Wide | Half::Low), ty), factors)) = kernel.expression(product) else { continue };
+        if kernel.constant(other).is_some() {
             continue;
         }
-        let text = text.replacen("mul", "mad", 1);
         let sources: Vec<Value> = factors.into_iter().chain([other]).collect();
-        if kernel.rewrite(inst, &text, &sources) {
+        if kernel.rewrite(inst, &Code::Mad(half, ty).text(), &sources) {
             return true;
         }
     }
@@ -127,23 +129,22 @@ fn sum_of_product(kernel: &mut Kernel, inst: Inst, a: Value, b: Value) -> bool {
 }
 
 /// A comparison of extended values compares what they extend.
-fn short_comparison(kernel: &mut Kernel, inst: Inst, text: &str, a: Value, b: Value) -> bool {
-    let signed = text.ends_with("s64");
+fn short_comparison(kernel: &mut Kernel, inst: Inst, (compare, ty): (Word, Type), a: Value, b: Value) -> bool {
+    let signed = ty == Type::S64;
     // Equality does not ask for a sign.
-    let any = text.starts_with("setp.eq.") || text.starts_with("setp.ne.");
+    let any = matches!(compare, Word::Eq | Word::Ne);
     for extends in [true, false] {
         if extends != signed && !any {
             continue;
         }
         if let (Some(a), Some(b)) = (extended(kernel, a, extends), extended(kernel, b, extends)) {
-            let stem = &text[..text.len() - 3];
-            return kernel.rewrite(inst, &format!("{stem}{}32", if extends { 's' } else { 'u' }), &[a, b]);
+            let short = if extends { Type::S32 } else { Type::U32 };
+            return kernel.rewrite(inst, &Code::Setp(compare, short).text(), &[a, b]);
         }
     }
     // Zero-extended values keep their order under a signed comparison, as unsigned ones.
     if signed && let (Some(a), Some(b)) = (extended(kernel, a, false), extended(kernel, b, false)) {
-        let stem = &text[..text.len() - 3];
-        return kernel.rewrite(inst, &format!("{stem}u32"), &[a, b]);
+        return kernel.rewrite(inst, &Code::Setp(compare, Type::U32).text(), &[a, b]);
     }
     false
 }

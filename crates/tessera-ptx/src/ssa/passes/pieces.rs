@@ -144,7 +144,7 @@ fn budgets(kernel: &Kernel, cfg: &Cfg) -> Vec<(Block, u32)> {
     for &block in &cfg.order {
         let before = cfg.idom[block.index()].map_or(start, |above| behind[above.index()]);
         let moved = kernel.block(block).insts.iter().rev().find_map(|&inst| match kernel.inst(inst).args[..] {
-            [Arg::Int(registers)] if kernel.text(inst).starts_with("setmaxnreg") => u32::try_from(registers).ok(),
+            [Arg::Int(registers)] if kernel.op(inst).mnemonic() == "setmaxnreg" => u32::try_from(registers).ok(),
             _ => None,
         });
         behind[block.index()] = moved.unwrap_or(before).min(MOST);
@@ -211,7 +211,7 @@ fn one_by_one(kernel: &Kernel, block: Block, size: usize) -> Vec<Vec<Inst>> {
     let (mut first, mut pieces) = (0, Vec::new());
     for (at, &inst) in insts.iter().enumerate() {
         // Products of warpgroups read and write registers while they run: what stands before them is done before them.
-        if kernel.text(inst).starts_with("wgmma") {
+        if kernel.op(inst).mnemonic() == "wgmma" {
             (first..at).for_each(|before| late.place(before));
             first = at;
         }

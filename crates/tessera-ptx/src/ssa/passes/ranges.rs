@@ -3,10 +3,12 @@
 //! Known are the limits of special registers, masks, shifts, remainders, and a loop's index from its start and its bound:
 //! `for i in 0..n` has `i < n` in the body whatever `n` is, so it is not negative there.
 
+use super::super::code::{Code, Half};
 use super::super::inst::Terminator;
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
 use crate::model::Limit;
-use crate::word::Special;
+use crate::types::Type;
+use crate::word::{Special, Word};
 
 /// How far a definition is followed.
 const DEEPEST: u32 = 16;
@@ -49,7 +51,7 @@ impl Ranges {
             Origin::Const(bits) => (bits, bits),
             Origin::Special(special) => special_range(kernel, special).unwrap_or(all),
             Origin::Param(index) => match kernel.params[index as usize].kind {
-                ParamKind::Scalar(crate::types::Type::U8) => (0, 255),
+                ParamKind::Scalar(Type::U8) => (0, 255),
                 _ => all,
             },
             Origin::Undef | Origin::ParamAddress(_) | Origin::Shared(..) | Origin::Data(_) | Origin::Frame => all,
@@ -62,18 +64,13 @@ impl Ranges {
     }
 
     fn result(&mut self, kernel: &Kernel, inst: Inst, depth: u32) -> Option<Range> {
-        let text = kernel.text(inst);
-        if let Some(ty) = text.strip_prefix("ld.").and_then(|rest| rest.rsplit('.').next()) {
-            return match ty {
-                "u8" | "b8" if !text.contains(".v") => Some((0, 255)),
-                _ => None,
-            };
+        let op = kernel.op(inst);
+        if op.mnemonic() == "ld" {
+            let is_byte = matches!(op.element(), Some(Type::U8 | Type::B8));
+            let is_one = ![Word::V2, Word::V4, Word::V8].into_iter().any(|word| op.has(word));
+            return (is_byte && is_one).then_some((0, 255));
         }
-        let types = text.rsplit('.').next()?;
-        let counts = !types.contains('f') && !types.ends_with("x2") && !text.contains(".sat.");
-        if !counts && !text.starts_with("selp.") {
-            return None;
-        }
+        let code = op.code.filter(|code| code.is_whole() || matches!(code, Code::Selp(_)))?;
         let sources = kernel.sources(inst)?;
         let result = kernel.class(kernel.inst(inst).single_def()?);
         let mut ranges = Vec::with_capacity(sources.len());
@@ -84,50 +81,56 @@ impl Ranges {
         let constant = |index: usize| sources.get(index).and_then(|&source| kernel.constant(source));
         let positive = |range: Range, class: Class| range.1 <= class.mask() / 2;
         let class = kernel.class(*sources.first()?);
-        let (name, rest) = text.split_once('.')?;
-        let signed = rest.contains(".s") || rest.starts_with('s');
+        let signed = code.is_signed();
         let fits = |low: Option<u64>, high: Option<u64>| match (low, high) {
             (Some(low), Some(high)) if high <= result.mask() => Some((low, high)),
             _ => None,
         };
         // Wide products extend by sign: their operands must not be negative.
-        let extends = !signed || !rest.contains("wide") || (positive(at(0)?, class) && positive(at(1)?, class));
-        match name {
-            "add" => fits(at(0)?.0.checked_add(at(1)?.0), at(0)?.1.checked_add(at(1)?.1)),
-            "sub" if at(0)?.0 >= at(1)?.1 => Some((at(0)?.0 - at(1)?.1, at(0)?.1 - at(1)?.0)),
-            "mul" if !rest.contains("hi") && extends => fits(at(0)?.0.checked_mul(at(1)?.0), at(0)?.1.checked_mul(at(1)?.1)),
-            "mad" if !rest.contains("hi") && extends => {
+        let both = |at: &dyn Fn(usize) -> Option<Range>| Some(positive(at(0)?, class) && positive(at(1)?, class));
+        match code {
+            Code::Mul(Half::Wide, _) | Code::Mad(Half::Wide, _) if signed && !both(&at)? => None,
+            Code::Add(_) => fits(at(0)?.0.checked_add(at(1)?.0), at(0)?.1.checked_add(at(1)?.1)),
+            Code::Sub(_) if at(0)?.0 >= at(1)?.1 => Some((at(0)?.0 - at(1)?.1, at(0)?.1 - at(1)?.0)),
+            Code::Mul(Half::Low | Half::Wide, _) => fits(at(0)?.0.checked_mul(at(1)?.0), at(0)?.1.checked_mul(at(1)?.1)),
+            Code::Mad(Half::Low | Half::Wide, _) => {
                 let low = at(0)?.0.checked_mul(at(1)?.0)?.checked_add(at(2)?.0);
                 fits(low, at(0)?.1.checked_mul(at(1)?.1)?.checked_add(at(2)?.1))
             }
-            "and" => Some((0, at(0)?.1.min(at(1)?.1))),
-            "or" | "xor" => {
+            Code::And(_) => Some((0, at(0)?.1.min(at(1)?.1))),
+            Code::Or(_) | Code::Xor(_) => {
                 let bits = 64 - at(0)?.1.max(at(1)?.1).leading_zeros();
                 Some((0, if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }))
             }
-            "shl" if constant(1)? < 64 => {
+            Code::Shl(_) if constant(1)? < 64 => {
                 let shift = |value: u64| value.checked_mul(1 << constant(1)?);
                 fits(shift(at(0)?.0), shift(at(0)?.1))
             }
-            "shr" if constant(1)? < 64 && (!signed || positive(at(0)?, class)) => {
+            Code::Shr(_) if constant(1)? < 64 && (!signed || positive(at(0)?, class)) => {
                 Some((at(0)?.0 >> constant(1)?, at(0)?.1 >> constant(1)?))
             }
-            "div" | "rem" if signed && !(positive(at(0)?, class) && positive(at(1)?, class)) => None,
-            "div" if constant(1)? > 0 => Some((at(0)?.0 / constant(1)?, at(0)?.1 / constant(1)?)),
-            "rem" if at(1)?.0 > 0 => Some((0, at(0)?.1.min(at(1)?.1 - 1))),
-            "min" | "max" if signed && !(positive(at(0)?, class) && positive(at(1)?, class)) => None,
-            "min" if !rest.starts_with('f') => Some((at(0)?.0.min(at(1)?.0), at(0)?.1.min(at(1)?.1))),
-            "max" if !rest.starts_with('f') => Some((at(0)?.0.max(at(1)?.0), at(0)?.1.max(at(1)?.1))),
-            "selp" => Some((at(0)?.0.min(at(1)?.0), at(0)?.1.max(at(1)?.1))),
-            "popc" | "clz" => Some((0, 64)),
-            "cvt" => match rest {
-                "u64.u32" | "s64.u32" | "u32.u32" => at(0),
-                "s64.s32" | "u64.s32" if positive(at(0)?, class) => at(0),
-                "u32.u64" | "s32.u64" | "u32.s64" | "s32.s64" if at(0)?.1 <= 0xFFFF_FFFF => at(0),
-                "u32.u16" | "s32.u16" | "u64.u16" | "s64.u16" => at(0),
+            Code::Div(_) | Code::Rem(_) | Code::Min(_) | Code::Max(_) if signed && !both(&at)? => None,
+            Code::Div(_) if constant(1)? > 0 => Some((at(0)?.0 / constant(1)?, at(0)?.1 / constant(1)?)),
+            Code::Rem(_) if at(1)?.0 > 0 => Some((0, at(0)?.1.min(at(1)?.1 - 1))),
+            Code::Min(_) => Some((at(0)?.0.min(at(1)?.0), at(0)?.1.min(at(1)?.1))),
+            Code::Max(_) => Some((at(0)?.0.max(at(1)?.0), at(0)?.1.max(at(1)?.1))),
+            Code::Selp(_) => Some((at(0)?.0.min(at(1)?.0), at(0)?.1.max(at(1)?.1))),
+            Code::Popc(_) | Code::Clz(_) => Some((0, 64)),
+            Code::Cvt(to, from) => match (to, from) {
+                (Type::U64 | Type::S64 | Type::U32, Type::U32) => at(0),
+                (Type::U64 | Type::S64, Type::S32) if positive(at(0)?, class) => at(0),
+                (Type::U32 | Type::S32, Type::U64 | Type::S64) if at(0)?.1 <= 0xFFFF_FFFF => at(0),
+                (Type::U64 | Type::S64 | Type::U32 | Type::S32, Type::U16) => at(0),
                 _ => None,
             },
-            _ => None,
+            Code::Sub(_)
+            | Code::Mul(Half::High, _)
+            | Code::Mad(Half::High, _)
+            | Code::Shl(_)
+            | Code::Shr(_)
+            | Code::Div(_)
+            | Code::Rem(_)
+            | Code::Setp(..) => None,
         }
     }
 
@@ -162,9 +165,9 @@ impl Ranges {
         let [a, b] = sources[..] else { return None };
         let step = kernel.constant(b).filter(|_| a == index)?;
         let (compare, operands) = kernel.expression(*condition)?;
-        let ty = compare.strip_prefix("setp.lt.")?;
-        let same_type = kernel.text(inst).strip_prefix("add.") == Some(ty);
-        let signed = ty.starts_with('s');
+        let Code::Setp(Word::Lt, ty) = compare else { return None };
+        let same_type = kernel.code(inst) == Some(Code::Add(ty));
+        let signed = compare.is_signed();
         let half = kernel.class(index).mask() / 2;
         if !kernel.inst(inst).exact || !same_type || then.block != head || operands[0] != next || step == 0 || step > half {
             return None;

@@ -4,15 +4,24 @@
 //! effects, their offsets follow each other, and the first address is a multiple of the whole: proven from the alignment of
 //! pointers and variables and the factors of what is added to them.
 
+use super::super::code::{Code, Half};
 use super::super::effects::Effects;
 use super::super::inst::{Arg, InstData};
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
+use crate::types::Type;
+use crate::word::{Modifier, Word};
 
 /// How far a definition is followed.
 const DEEPEST: u32 = 12;
 
 /// Bytes of the widest access.
 const WIDEST: u64 = 16;
+
+/// Where and how what becomes wider is accessed, and what its elements are.
+const SPACES: [Word; 3] = [Word::Global, Word::Shared, Word::SharedCta];
+const CACHES: [Word; 7] = [Word::Nc, Word::Ca, Word::Cg, Word::Cs, Word::L1NoAllocate, Word::L1EvictFirst, Word::L1EvictLast];
+const ELEMENTS: [Type; 11] =
+    [Type::B32, Type::U32, Type::S32, Type::F32, Type::B64, Type::U64, Type::S64, Type::F64, Type::B16, Type::U16, Type::S16];
 
 pub(super) fn run(kernel: &mut Kernel) -> usize {
     let mut changes = 0;
@@ -42,34 +51,14 @@ fn access(kernel: &Kernel, inst: Inst, at: usize) -> Option<Access> {
         _ => return None,
     };
     // Ordered accesses stay as they are, and so do those with a width already.
-    let plain = op.text.split('.').skip(1).all(|part| {
-        matches!(
-            part,
-            "global"
-                | "shared"
-                | "shared::cta"
-                | "nc"
-                | "ca"
-                | "cg"
-                | "cs"
-                | "L1::no_allocate"
-                | "L1::evict_first"
-                | "L1::evict_last"
-        ) || matches!(part, "b32" | "u32" | "s32" | "f32" | "b64" | "u64" | "s64" | "f64" | "b16" | "u16" | "s16")
+    let plain = op.modifiers.iter().all(|modifier| match modifier {
+        Modifier::Word(word) => SPACES.contains(word) || CACHES.contains(word),
+        Modifier::Type(ty) => ELEMENTS.contains(ty),
+        Modifier::Shape { .. } => false,
     });
-    let bytes = u64::from(op.modifiers.iter().rev().find_map(|modifier| match modifier {
-        crate::word::Modifier::Type(ty) => Some(ty.bits()),
-        crate::word::Modifier::Word(_) | crate::word::Modifier::Shape { .. } => None,
-    })?) / 8;
-    let spaced = op.text.contains(".global") || op.text.contains(".shared");
-    (plain && spaced && !(store && data.guard.is_some() && bytes == 0)).then_some(Access {
-        inst,
-        at,
-        base: address.base,
-        offset: address.offset,
-        bytes,
-        store,
-    })
+    let bytes = u64::from(op.element()?.bits()) / 8;
+    let spaced = SPACES.into_iter().any(|space| op.has(space));
+    (plain && spaced).then_some(Access { inst, at, base: address.base, offset: address.offset, bytes, store })
 }
 
 fn visit(kernel: &mut Kernel, block: Block) -> usize {
@@ -160,9 +149,11 @@ fn close(kernel: &mut Kernel, block: Block, mut group: Vec<Access>) -> usize {
 /// Replaces accesses by one: loads by one at the place of the first, stores by one at the place of the last.
 fn widen(kernel: &mut Kernel, block: Block, parts: &[Access]) -> bool {
     let first = kernel.inst(parts[0].inst).clone();
-    let text = kernel.ops.get(first.op).text.to_string();
-    let Some((stem, ty)) = text.rsplit_once('.') else { return false };
-    let text = format!("{stem}.v{}.{ty}", parts.len());
+    let op = kernel.ops.get(first.op);
+    let Some((ty, stem)) = op.modifiers.split_last() else { return false };
+    let count = if parts.len() == 2 { Word::V2 } else { Word::V4 };
+    let modifiers = stem.iter().copied().chain([Modifier::Word(count), *ty]).map(|modifier| format!(".{modifier}"));
+    let text = op.mnemonic().to_string() + &modifiers.collect::<String>();
     let values: Vec<Arg> = parts
         .iter()
         .filter_map(|part| kernel.inst(part.inst).args.iter().find(|arg| matches!(arg, Arg::Def(_) | Arg::Use(_))).cloned())
@@ -200,24 +191,30 @@ fn alignment(kernel: &Kernel, value: Value, depth: u32) -> u64 {
         Origin::Data(index) => low_bit(kernel.data[index as usize].align.into()),
         Origin::Frame => 8,
         Origin::Undef | Origin::Special(_) | Origin::ParamAddress(_) | Origin::BlockParam(..) => 1,
-        Origin::Result(_) => {
-            let Some((text, sources)) = kernel.expression(value) else { return 1 };
-            if kernel.class(value) == Class::Pred || text.contains(".f") {
-                return 1;
+        Origin::Result(inst) => {
+            let sources = kernel.sources(inst).filter(|_| kernel.class(value) != Class::Pred);
+            let Some(sources) = sources else { return 1 };
+            if kernel.op(inst).mnemonic() == "cvta" {
+                return of(sources[0]);
             }
+            let Some(code) = kernel.code(inst).filter(|code| code.is_whole()) else { return 1 };
             let product = |a: Value, b: Value| of(a).saturating_mul(of(b)).min(MOST);
-            match (text.split('.').next().unwrap_or_default(), &sources[..]) {
-                ("add" | "sub" | "or" | "xor", &[a, b]) => of(a).min(of(b)),
-                ("mul", &[a, b]) if !text.contains(".hi") => product(a, b),
-                ("mad", &[a, b, c]) if !text.contains(".hi") => product(a, b).min(of(c)),
-                ("and", &[a, b]) => of(a).max(of(b)),
-                ("shl", &[a, amount]) => match kernel.constant(amount) {
+            match (code, &sources[..]) {
+                (Code::Add(_) | Code::Sub(_) | Code::Or(_) | Code::Xor(_), &[a, b]) => of(a).min(of(b)),
+                (Code::Mul(Half::Low | Half::Wide, _), &[a, b]) => product(a, b),
+                (Code::Mad(Half::Low | Half::Wide, _), &[a, b, c]) => product(a, b).min(of(c)),
+                (Code::And(_), &[a, b]) => of(a).max(of(b)),
+                (Code::Shl(_), &[a, amount]) => match kernel.constant(amount) {
                     Some(amount) if amount < 20 => (of(a) << amount).min(MOST),
                     _ => of(a),
                 },
-                ("cvt", &[a]) if matches!(text, "cvt.u64.u32" | "cvt.s64.s32" | "cvt.s64.u32" | "cvt.u32.u64") => of(a),
-                ("cvta", &[a]) => of(a),
-                ("selp", &[a, b, _]) => of(a).min(of(b)),
+                (
+                    Code::Cvt(Type::U64 | Type::S64, Type::U32)
+                    | Code::Cvt(Type::S64, Type::S32)
+                    | Code::Cvt(Type::U32, Type::U64),
+                    &[a],
+                ) => of(a),
+                (Code::Selp(_), &[a, b, _]) => of(a).min(of(b)),
                 _ => 1,
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tessera_ir::{Block, EntityId, Op, OpKind, Queue, ScheduleOp, TileOp};
+use tessera_ir::{Block, EntityId, Op, OpKind, Queue, ScheduleOp, TileOp, bug};
 
 use super::{Walk, is_role, steps};
 use crate::analysis::buffers::Access;
@@ -109,7 +109,8 @@ impl Walk<'_> {
                     ScheduleOp::Yield {} => Jumps::add(&mut jumps.yields, flow),
                     ScheduleOp::Continue {} => Jumps::add(&mut jumps.continues, flow),
                     ScheduleOp::Break {} => Jumps::add(&mut jumps.breaks, flow),
-                    _ => {}
+                    ScheduleOp::Return {} => {}
+                    _ => bug!("an exit that leads nowhere"),
                 }
                 *flow = Flow { unreachable: true, ..Flow::default() };
             }

@@ -1,9 +1,17 @@
-//! The walk that local passes share: every operation once, in text order, with its operands already replaced. A rule keeps the
-//! operation, replaces its results by other values, or puts the contents of one of its regions in its place.
+//! Rewriting functions, for passes and for those who make functions: the walk that local passes share, and what cleans up behind it.
+//!
+//! The walk visits every operation once, in text order, with its operands already replaced. A rule keeps the operation, replaces its results by
+//! other values, or puts the contents of one of its regions in its place. [`drop_dead`] and [`out_of_loops`] are passes of their own, too.
+
+pub(crate) mod dce;
+pub(crate) mod licm;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Func, Op, OpKind, ScheduleOp, Type, Value};
+
+pub(crate) use self::dce::drop_dead;
+pub(crate) use self::licm::out_of_loops;
 
 /// What becomes of an operation.
 pub(crate) enum Step {

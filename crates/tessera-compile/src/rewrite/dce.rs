@@ -8,12 +8,12 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Def, Effects, EntityId, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
+use super::{Step, make, rewrite};
 use crate::analysis::exits::{can_leave, loop_exits};
 use crate::analysis::uses::Uses;
-use crate::passes::rewrite::{Step, make, rewrite};
 
 /// Dead-code elimination.
-pub(super) const PASS: Pass =
+pub(crate) const PASS: Pass =
     Pass { name: "dce", doc: "Removes operations whose results nobody uses, and values that loops carry for nobody.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {

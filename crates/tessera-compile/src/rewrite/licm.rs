@@ -11,7 +11,7 @@ use crate::analysis::facts::Facts;
 use crate::analysis::memory::{Access, access, accesses};
 
 /// Loop-invariant code motion.
-pub(super) const PASS: Pass = Pass { name: "licm", doc: "Computes what every round of a loop repeats once, before it.", run };
+pub(crate) const PASS: Pass = Pass { name: "licm", doc: "Computes what every round of a loop repeats once, before it.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let body = func.body;
