@@ -22,7 +22,9 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Sharing, SourceId, caught, verify};
+use tessera_ir::{
+    Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Sharing, SourceId, caught, verify,
+};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::choices::refuse_without_effect;

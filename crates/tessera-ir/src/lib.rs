@@ -47,7 +47,7 @@ pub use diag::{Diagnostic, Label, Reproducer, Severity, Source, SourceId, Source
 pub use dialect::{Class, Effects, OperandKind, OperandSpec, Results, Row, Trait, TypeRule};
 pub use effect::{Does, Effect, Moved, Proxy, Queue, Space, Touch};
 pub use entity::{Arena, EntityId};
-pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Value, ValueData, Sharing};
+pub use func::{Block, BlockData, Builder, Def, Func, FuncHints, Global, Level, Module, Op, OpData, Sharing, Value, ValueData};
 pub use graph::GraphOp;
 pub use image::{
     Assertion, GridRule, HiddenParam, ImageCode, KernelImage, LaunchFacts, TensorMapPlan, TileCount, TimelineMark, TimelinePlan,

@@ -72,7 +72,8 @@ pub(crate) fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
             // Every thread of every warpgroup holds what the first one does, further down.
             let alike = (0..layout.threads()).all(|thread| {
                 registers.iter().enumerate().all(|(register, &other)| {
-                    let (Some(place), Some(found)) = (part.position(register as u64, thread % 128), layout.position(other, thread))
+                    let (Some(place), Some(found)) =
+                        (part.position(register as u64, thread % 128), layout.position(other, thread))
                     else {
                         return false;
                     };

@@ -46,7 +46,7 @@ impl Lowering<'_> {
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
                 (OpKind::Tile(TileOp::SendTile {}), _) => {
-                    let warps = self.func.ty(data.one(0)).layout().map_or(0, Distribution::warps);
+                    let warps = self.layout(data.one(0))?.warps();
                     (sent::staging_bytes(warps), sent::STAGING_ALIGN)
                 }
                 (OpKind::Schedule(ScheduleOp::Alloca { count, align }), Some(ty)) => {

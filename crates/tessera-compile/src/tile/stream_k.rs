@@ -14,12 +14,10 @@
 //!
 //! Sums come out the same whenever the same number of blocks is launched, since their order follows from that alone.
 
-use tessera_ir::attrs::{
-    AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow, Predicate, Rounding, Signedness,
-};
+use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{
     Block, Builder, Const, Elem, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TensorViewType, TileOp, TileType,
-    TileViewType, Type, Value, ViewKind,
+    TileViewType, Type, Value, ViewKind, bug,
 };
 use tessera_types::DType;
 
@@ -56,7 +54,11 @@ pub(super) fn shareable(func: &Func) -> Result<Op, Reason> {
     };
     let loops: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(holds_product).collect();
     let &[looped] = &loops[..] else {
-        return Err(format!("rounds of one loop of products are shared, and the function has {} that no loop is around", loops.len()).into());
+        return Err(format!(
+            "rounds of one loop of products are shared, and the function has {} that no loop is around",
+            loops.len()
+        )
+        .into());
     };
     let (data, at) = (&func.ops[looped], func.ops[looped].span);
     let same = Split::of(func).same;
@@ -91,8 +93,7 @@ fn adds_up(func: &Func, looped: Op, position: usize) -> Result<(), &'static str>
         return Err(OTHER);
     }
     loop {
-        let users: Vec<Op> =
-            func.blocks[body].ops.iter().copied().filter(|&op| func.ops[op].operands.contains(&value)).collect();
+        let users: Vec<Op> = func.blocks[body].ops.iter().copied().filter(|&op| func.ops[op].operands.contains(&value)).collect();
         let &[user] = &users[..] else { return Err(OTHER) };
         let data = &func.ops[user];
         let once = data.operands.iter().filter(|&&operand| operand == value).count() == 1;
@@ -269,7 +270,7 @@ impl Share {
     /// The block's operations for one piece; what stands for the values of the loop behind it.
     pub(super) fn work(&self, b: &mut Builder<'_>, piece: &Piece, ops: &[Op]) -> Vec<(Value, Value)> {
         let mut parts = ops.split(|&op| op == self.looped);
-        let (before, behind) = (parts.next().unwrap_or(&[]), parts.next().unwrap_or(&[]));
+        let (Some(before), Some(behind)) = (parts.next(), parts.next()) else { bug!("the shared loop stands elsewhere") };
         b.func.blocks[b.block].ops.extend(before);
         let data = b.func.ops[self.looped].clone();
         let (lower, upper, step) = (data.one(0), data.one(1), data.one(2));
@@ -286,7 +287,10 @@ impl Share {
         let sums = b.func.ops[looped].results.to_vec();
 
         let [first, last] = piece.rounds;
-        let begins = { let zero = b.number(0); b.is(first, Predicate::Eq, zero) };
+        let begins = {
+            let zero = b.number(0);
+            b.is(first, Predicate::Eq, zero)
+        };
         let ends = b.is(last, Predicate::Eq, self.rounds[0]);
         let whole = b.both(begins, ends);
         let types: Vec<Type> = types.into_iter().chain([Type::scalar(DType::B1)]).collect();
@@ -331,7 +335,7 @@ impl Share {
         let pointer = b.same(ScheduleOp::Offset {}, &[self.counters, piece.tile]);
         let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::AcqRel, scope: MemoryScope::Device, mode: AtomicMode::Add };
         let counted = b.op(kind, &[&[pointer], &[one], &[], &[token]], [Type::scalar(DType::I32), Type::Token]);
-        let [before, token] = b.func.ops[counted].results[..] else { return Vec::new() };
+        let [before, token] = b.func.ops[counted].results[..] else { bug!("an atomic update without two results") };
         // The tile's first and last blocks.
         let start = b.times(piece.tile, self.rounds[0]);
         let end = b.plus(start, self.rounds[0]);
@@ -377,13 +381,20 @@ impl Share {
 
     /// How many pieces a thread can hold beside its sums.
     fn ahead(&self, func: &Func, sums: &[Value]) -> i64 {
-        let elements: usize = sums.iter().map(|&sum| func.ty(sum).as_tile().map_or(0, TileType::len)).sum();
+        let elements: usize = sums.iter().map(|&sum| func.ty(sum).the_tile().len()).sum();
         let held = (elements as u32).div_ceil(self.threads).max(1);
         1 << (AHEAD / held).max(1).ilog2().min(MOST_AHEAD)
     }
 
     /// A loop over slots: each round loads some pieces, and adds them.
-    fn pass(&self, b: &mut Builder<'_>, [first, end, step]: [Value; 3], token: Value, start: &[Value], pieces: i64) -> Vec<Value> {
+    fn pass(
+        &self,
+        b: &mut Builder<'_>,
+        [first, end, step]: [Value; 3],
+        token: Value,
+        start: &[Value],
+        pieces: i64,
+    ) -> Vec<Value> {
         let types: Vec<Type> = start.iter().map(|&sum| b.func.ty(sum).clone()).collect();
         let body = b.func.new_block();
         let slot = b.func.add_arg(body, Type::scalar(DType::I32), None);
@@ -463,23 +474,24 @@ struct Cost {
 impl Cost {
     fn of(func: &Func, looped: Op) -> Cost {
         let bytes = |value: Value| {
-            let tile = func.ty(value).as_tile();
-            tile.and_then(|tile| Some(tile.len() as f64 * f64::from(tile.elem.num()?.bits()) / 8.0))
+            let tile = func.ty(value).the_tile();
+            tile.len() as f64 * f64::from(element(tile).bits()) / 8.0
         };
         let data = &func.ops[looped];
-        let loads = func.blocks[data.regions[0]].ops.iter().filter(|&&op| {
-            func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load)
-        });
-        let round: f64 = loads.filter_map(|&op| bytes(func.ops[op].results[0])).sum::<f64>().max(1.0);
-        let sums: f64 = data.results.iter().filter_map(|&sum| bytes(sum)).sum();
+        let loads = func.blocks[data.regions[0]]
+            .ops
+            .iter()
+            .filter(|&&op| func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load));
+        let round: f64 = loads.map(|&op| bytes(func.ops[op].results[0])).sum::<f64>().max(1.0);
+        let sums: f64 = data.results.iter().map(|&sum| bytes(sum)).sum();
         Cost { part: sums / round, meeting: (sums + MEETING) / round }
     }
 }
 
 /// A view of the launch's memory in which each slot is a tile of a sum's type.
 fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value {
-    let tile = b.func.ty(sum).as_tile().cloned().unwrap_or(TileType { shape: Shape::new(), elem: Elem::Num(DType::F32) });
-    let elem = tile.elem.num().unwrap_or(DType::F32);
+    let tile = b.func.ty(sum).the_tile().clone();
+    let elem = element(&tile);
     let bytes = tile.len() as u32 * elem.bits().div_ceil(8);
     let pointer = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(elem) });
     let base = b.value(TileOp::Workspace { number, bytes_per_block: SLOTS * bytes }, &[], pointer);
@@ -490,15 +502,10 @@ fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value 
     }
     let extents = tile.shape.iter().enumerate();
     let extents = extents.map(|(axis, &extent)| if axis == 0 { Extent::Dynamic } else { Extent::Static(i64::from(extent)) });
-    let tensor = TensorViewType {
-        elem,
-        shape: extents.collect(),
-        strides: strides.into_iter().map(Extent::Static).collect(),
-    };
+    let tensor = TensorViewType { elem, shape: extents.collect(), strides: strides.into_iter().map(Extent::Static).collect() };
     let rows = b.number(i64::from(SLOTS * tile.shape[0]));
     let rows = b.times(workers, rows);
-    let array =
-        b.value(ScheduleOp::MakeTensorView {}, &[&[base], &[rows], &[]], Type::TensorView(Box::new(tensor.clone())));
+    let array = b.value(ScheduleOp::MakeTensorView {}, &[&[base], &[rows], &[]], Type::TensorView(Box::new(tensor.clone())));
     let view = TileViewType {
         kind: ViewKind::Partition,
         dim_map: (0..rank as u32).collect(),
@@ -509,11 +516,15 @@ fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value 
     b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(view)))
 }
 
+/// What sums are made of.
+fn element(tile: &TileType) -> DType {
+    tile.elem.num().unwrap_or_else(|| bug!("sums of {}", tile.elem))
+}
+
 /// A tile of zeros like another one.
 fn zeros(b: &mut Builder<'_>, like: Value) -> Value {
-    let ty = b.func.ty(like).clone();
-    let (dtype, shape) = (ty.num().unwrap_or(DType::F32), ty.as_tile().map(|tile| tile.shape.clone()));
-    b.constant(Const::splat(dtype, 0), shape.unwrap_or_default())
+    let tile = b.func.ty(like).the_tile().clone();
+    b.constant(Const::splat(element(&tile), 0), tile.shape)
 }
 
 /// What a piece has left in a slot.
@@ -533,7 +544,7 @@ fn load(b: &mut Builder<'_>, like: Value, left: Value, slot: Value, token: Value
 }
 
 fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
-    match b.func.ty(sum).num().is_some_and(DType::is_float) {
+    match element(b.func.ty(sum).the_tile()).is_float() {
         true => b.same(ScheduleOp::AddF { rounding: Rounding::NearestEven, flush_to_zero: false }, &[sum, part]),
         false => b.same(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[sum, part]),
     }
@@ -541,7 +552,7 @@ fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
 
 /// The index of a slot.
 fn corner(b: &mut Builder<'_>, sum: Value, slot: Value) -> Vec<Value> {
-    let rank = b.func.ty(sum).as_tile().map_or(1, |tile| tile.shape.len());
+    let rank = b.func.ty(sum).the_tile().shape.len();
     let zero = b.number(0);
     (0..rank).map(|axis| if axis == 0 { slot } else { zero }).collect()
 }

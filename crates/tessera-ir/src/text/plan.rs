@@ -62,7 +62,8 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             "persistent" => plan.persistent = Some(cursor.integer()?),
             "stream_k" => plan.stream_k = Some(cursor.integer()?),
             word => {
-                let text = format!("`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent` and `stream_k` are");
+                let text =
+                    format!("`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent` and `stream_k` are");
                 return Err(wrong(cursor.span_from(at), text));
             }
         }

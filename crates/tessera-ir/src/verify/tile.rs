@@ -19,7 +19,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             site.result_is(0, &Type::scalar(DType::I32))
         }
         TileOp::Workspace { .. } => {
-            let pointer = site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+            let pointer =
+                site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
             ensure!(pointer, "ir-result-type", "the result must be a pointer");
             Ok(())
         }

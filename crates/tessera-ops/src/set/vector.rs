@@ -193,10 +193,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         vec![partials, ("result", Argument::Tensor(operands + 1)), ("TILE", Argument::Int(FINISH_TILE as i64))];
     Ok(Plan {
         tensors,
-        launches: vec![
-            LaunchSpec::new(first, arguments, grid),
-            LaunchSpec::new(finish, finish_arguments, [1, 1, 1]),
-        ],
+        launches: vec![LaunchSpec::new(first, arguments, grid), LaunchSpec::new(finish, finish_arguments, [1, 1, 1])],
         outputs: vec![OutputRows { tensor: operands + 1, rows: 1, row_len: 1, exact: false }],
         work: Work {
             read_bytes: operands as u64 * bytes,

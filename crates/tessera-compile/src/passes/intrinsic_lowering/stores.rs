@@ -23,7 +23,9 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind, bug};
+use tessera_ir::{
+    Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind, bug,
+};
 use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
@@ -31,8 +33,8 @@ use crate::analysis::arrangement::Arrangement;
 use crate::analysis::exits::can_leave;
 use crate::analysis::memory::{Root, access, root};
 use crate::analysis::room::buffer_bytes;
-use crate::passes::memory_management::resident;
 use crate::analysis::sent;
+use crate::passes::memory_management::resident;
 use crate::tile::engine_swizzle;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.
@@ -175,7 +177,10 @@ impl Sent {
     /// Shared memory that the tile goes through.
     fn bytes(&self, func: &Func) -> u64 {
         match &self.way {
-            Way::Groups => func.ty(self.matrix).layout().map_or(0, |layout| sent::staging_bytes(layout.warps())),
+            Way::Groups => match func.ty(self.matrix).layout() {
+                Some(layout) => sent::staging_bytes(layout.warps()),
+                None => bug!("a tile without a layout is sent"),
+            },
             Way::Whole { buffer, .. } => buffer_bytes(buffer),
         }
     }
