@@ -36,6 +36,8 @@ const LINE: u64 = 128;
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
 const CACHE_RATE: f64 = 56.0;
+/// The same where lines begin within one of the cache's: each touches two.
+const RAGGED_CACHE_RATE: f64 = 36.0;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
 const START: f64 = 2500.0;
 /// Bytes a clock that a block's result leaves by.
@@ -43,7 +45,7 @@ const STORE_RATE: f64 = 32.0;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
 /// How much longer rounds take in a block that stays, as measured.
-const TURNS: f64 = 1.015;
+const TURNS: f64 = 1.06;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
@@ -63,12 +65,12 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
     let rounds = k.div_ceil(depth) as f64;
     let mut best: Option<(f64, Choice)> = None;
     for &[rows, columns] in tiles {
-        // Lines that begin within one of the cache's make every tile slow to come, and these the slowest.
-        if !whole && !columns.is_power_of_two() {
+        let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
+        // Such tiles were found to gain where they make one wave of two, and nowhere else.
+        if !columns.is_power_of_two() && (!whole || blocks > sms) {
             continue;
         }
-        let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
-        let block = Block::of(rows, columns);
+        let block = Block::of(rows, columns, whole);
         let mut take = |time: f64, sharing: Sharing| {
             if best.is_none_or(|(least, _)| time < least) {
                 best = Some((time, Choice { tile: [rows, columns, depth], thin: false, sharing }));
@@ -94,10 +96,11 @@ struct Block {
 }
 
 impl Block {
-    fn of(rows: u64, columns: u64) -> Block {
+    fn of(rows: u64, columns: u64, whole: bool) -> Block {
         let (elements, bytes) = ((rows * columns) as f64, ((rows + columns) * LINE) as f64);
         let sums = 4.0 * elements;
-        let round = (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / CACHE_RATE);
+        let round =
+            (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE });
         Block { round, once: START + sums / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
     }
 
@@ -145,6 +148,12 @@ mod tests {
         assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
         let ragged = choose([1, 1536, 1536, 1536], DType::BF16, VECTOR, Arch::Sm90a);
         assert!(ragged.tile[1].is_power_of_two());
+    }
+
+    #[test]
+    fn ragged_lines_take_large_tiles() {
+        let choice = choose([1, 3000, 3000, 3000], DType::BF16, VECTOR, Arch::Sm90a);
+        assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Nothing));
     }
 
     #[test]
