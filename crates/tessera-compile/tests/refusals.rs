@@ -128,7 +128,7 @@ fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The texts of a source with their lines, without those of comments and tests and without what documents a pass.
+/// The texts of a source with their lines, without those of comments and tests, what documents a pass, and mistakes of ours.
 fn texts(source: &str) -> Vec<(usize, String)> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let code: Vec<&str> = code.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line }).collect();
@@ -148,7 +148,8 @@ fn texts(source: &str) -> Vec<(usize, String)> {
                 _ => text.push(letter),
             }
         }
-        let documents = code[..start].trim_end().ends_with("doc:");
+        let before = code[..start].trim_end();
+        let documents = before.ends_with("doc:") || before.ends_with("bug!(");
         if !documents && text.split_whitespace().count() >= WORDS {
             found.push((code[..start].matches('\n').count() + 1, text));
         }

@@ -18,6 +18,9 @@ use tessera_ir::{
 };
 use tessera_types::{DType, IntFormat};
 
+/// Every driver's allocations start at multiples of so many bytes.
+pub(crate) const WORKSPACE_ALIGN: u32 = 256;
+
 /// What is known about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
@@ -212,6 +215,7 @@ impl Facts {
             TileOp::WarpId {} => Fact::between(0, (threads - 1) / 32),
             TileOp::Worker {} => Fact::between(0, i64::from(i32::MAX) - 1),
             TileOp::Workers {} => Fact::between(1, i64::from(i32::MAX)),
+            TileOp::Workspace { .. } => Fact { divisor: u64::from(WORKSPACE_ALIGN), ..self.fact(data.result()) },
             _ => return,
         };
         self.set(data.result(), fact);

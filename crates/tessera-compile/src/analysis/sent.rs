@@ -4,7 +4,7 @@
 //! 128 x 256 of bf16, 8 warps      two warpgroups, four parts of 64 x 64 each
 //! ```
 
-use tessera_layout::{Distribution, MmaAtom, Operand, WarpGrid};
+use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};
 use tessera_types::DType;
 
 /// Rows that a warpgroup sends at a time.
@@ -41,6 +41,55 @@ pub(crate) struct Part {
     pub(crate) layout: Distribution,
     /// Which of the tile's registers those are.
     pub(crate) registers: Vec<u64>,
+}
+
+/// A part as it is written so that rows meet in no bank.
+pub(crate) struct Spread {
+    /// Threads of odd rows hold other columns.
+    pub(crate) layout: Distribution,
+    partners: Vec<usize>,
+}
+
+impl Spread {
+    /// The register whose element a thread of an odd row holds in a register's place.
+    pub(crate) fn partner(&self, register: usize) -> usize {
+        self.partners[register]
+    }
+}
+
+impl Part {
+    /// Half a warp writes neighbours of 8 bytes in four rows. The swizzle takes rows in pairs to the same banks: the second of a pair writes
+    /// the columns that lie two blocks of eight further, or nearer.
+    ///
+    /// ```text
+    /// row 0   columns 0..8     8..16     16..24   24..32
+    /// row 1   columns 16..24   24..32    0..8     8..16
+    /// ```
+    pub(crate) fn spread(&self) -> Option<Spread> {
+        const APART: u64 = 16;
+        let core = self.layout.core();
+        let axes = [Axis::Register, Axis::Lane, Axis::Warp];
+        let bases = axes.map(|axis| {
+            let own = (0..core.bits(axis)).map(|bit| {
+                let mut basis = core.basis(axis, bit);
+                // The lane's bit that says whether its row is odd.
+                if axis == Axis::Lane && basis[0] == 1 {
+                    basis[1] ^= APART;
+                }
+                basis
+            });
+            (axis, own.collect::<Vec<_>>())
+        });
+        let core = LinearLayout::from_bases(&core.extents(), &bases).ok()?;
+        let layout = Distribution::new(self.layout.shape(), core, self.layout.warps()).ok()?;
+        let partner = |register: u64| {
+            let mut place = self.layout.position(register, 0)?;
+            place[1] ^= APART;
+            (0..self.layout.registers()).find(|&other| self.layout.position(other, 0).is_some_and(|found| found == place))
+        };
+        let partners = (0..self.layout.registers()).map(|register| Some(partner(register)? as usize)).collect::<Option<_>>()?;
+        Some(Spread { layout, partners })
+    }
 }
 
 /// The parts of a tile that lies as warpgroups' sums do; `None` where it does not, or is not made of whole parts.
@@ -102,6 +151,26 @@ mod tests {
         assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<u64>>());
         assert_eq!(parts(&layout, DType::F32).map(|found| (found.columns, found.parts.len())), Some((32, 8)));
         assert!(parts(&layout, DType::F8E4M3).is_none());
+    }
+
+    #[test]
+    fn odd_rows_hold_other_columns() {
+        let atom = MmaAtom::wgmma(64, 16).expect("an instruction");
+        let layout = atom.operand(Operand::C, [64, 64], WarpGrid { m: 4, n: 1 }).expect("a layout");
+        let found = parts(&layout, DType::F32).expect("parts");
+        let part = &found.parts[0];
+        let spread = part.spread().expect("spread");
+        for thread in 0..128 {
+            for register in 0..part.layout.registers() {
+                let odd = thread % 32 / 4 % 2 == 1;
+                let from = if odd { spread.partner(register as usize) as u64 } else { register };
+                assert_eq!(
+                    spread.layout.position(register, thread),
+                    part.layout.position(from, thread),
+                    "{register} of {thread}"
+                );
+            }
+        }
     }
 
     #[test]

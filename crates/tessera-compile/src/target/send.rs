@@ -94,9 +94,21 @@ impl Lowering<'_> {
         let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
         let buffer = Buffer::whole(at, &ty);
         let own: Regs = part.registers.iter().map(|&register| regs[register as usize]).collect();
-        if !self.store_matrices(&buffer, &part.layout, &own) {
-            self.store_buffer(&buffer, &part.layout, &own);
+        if self.store_matrices(&buffer, &part.layout, &own) {
+            return Ok(());
         }
+        let spread = part.spread().ok_or_else(|| self.broken("a part whose rows meet in banks"))?;
+        // Threads of odd rows exchange what they hold of columns that lie two blocks of eight apart.
+        let (thread, row, zero) = (self.thread(), self.b.u32(4), self.b.u32(0));
+        let odd = self.b.and(thread, row);
+        let odd = self.b.setp(Word::Ne, Ty::U32, odd, zero);
+        let own: Regs = (0..own.len())
+            .map(|register| {
+                let (even, other) = (own[register], own[spread.partner(register)]);
+                self.b.select(odd, other, even)
+            })
+            .collect();
+        self.store_buffer(&buffer, &spread.layout, &own);
         Ok(())
     }
 

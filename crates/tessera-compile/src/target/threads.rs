@@ -13,9 +13,7 @@ use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::remap::{Remap, row_major};
 use super::scratch::element_bytes;
-
-/// Every driver's allocations start at multiples of this.
-const WORKSPACE_ALIGN: u32 = 256;
+use crate::facts::WORKSPACE_ALIGN;
 
 impl Lowering<'_> {
     /// Numbers of threads, and what lanes hand each other.
