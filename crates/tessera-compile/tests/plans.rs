@@ -447,8 +447,8 @@ def kernel(x, y, w, out):
     };
     let plan = "plan @kernel {\n  partition copy {warps=4}\n  partition compute {warps=4}\n  persistent 1\n  stream_k 0
   ring copy -> compute {by=tma, slots=3} [%a, %b]\n}\n";
-    // One tile, three, five, and none whose rounds are worth sharing.
-    for [m, n, k] in [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 0]] {
+    // One tile, three, five, and one with a single round.
+    for [m, n, k] in [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 8]] {
         let data = vec![numbers([m, k], 1), numbers([k, n], 2), numbers([1, 8], 3), Data::zeros(DType::F32, &[m, n])];
         let grid = [(m as u32).div_ceil(64), (n as u32).div_ceil(64), 1];
         let program = Program { source: source.to_string(), grid, data };
