@@ -96,7 +96,7 @@ impl Part {
 pub(crate) fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
     let bits = u64::from(dtype.bits());
     let (&[rows, columns], warps) = (layout.shape(), layout.warps()) else { return None };
-    if !matches!(bits, 16 | 32) || warps == 0 || warps % 4 != 0 {
+    if !matches!(bits, 16 | 32) || warps == 0 || !warps.is_multiple_of(4) {
         return None;
     }
     let (wide, tall) = (8 * LINE / bits, ROWS * warps / 4);

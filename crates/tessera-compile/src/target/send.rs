@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let base = self.b.mad(Ty::U32, group, own, base);
         let leader = self.leads_warpgroup();
         let barrier = self.group_barrier(groups)?;
-        let even = shape.parts.len() as u64 % HALVES == 0;
+        let even = (shape.parts.len() as u64).is_multiple_of(HALVES);
         for (number, part) in shape.parts.iter().enumerate() {
             // The half that this part takes was handed over two parts ago; where parts are odd, the first one takes the last one's half.
             let pending = if number == 0 && !even { 0 } else { HALVES as u32 - 1 };
