@@ -1,13 +1,13 @@
 //! One source gives one text: every block of the language tests is lowered in three processes, in other orders and on other
 //! threads, and prints the same bytes. Hashed containers of the standard library are seeded anew in each process.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
 use tessera_ir::text::print_module;
 use tessera_lang::{LowerOptions, lower};
+
+use crate::support;
 
 const WHERE: &str = "TESSERA_TEST_LISTING";
 const REVERSED: &str = "TESSERA_TEST_REVERSED";
