@@ -5,6 +5,7 @@ mod bundle;
 mod folders;
 mod functions;
 mod nightly;
+mod programs;
 mod tidy;
 mod tools;
 
@@ -24,7 +25,8 @@ usage: cargo xtask TASK
                         (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
   tools                 installs the test tools and prints where they are
-  tidy                  checks the tree's own rules: crate edges, lengths of files and functions, architectures, forbidden words
+  tidy                  checks the tree's own rules: crate edges, lengths of files and functions, architectures, tests in no program,
+                        forbidden words
   fuzz TARGET SECONDS   runs one fuzz target
 ";
 

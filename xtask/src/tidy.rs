@@ -1,5 +1,5 @@
 //! Rules of the tree that no compiler checks: which crate may use which, which folders use each other, how long a file or a function may get, what is
-//! asked of an architecture, words that stay out.
+//! asked of an architecture, which tests a program has, words that stay out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::architectures;
 use crate::folders::Folders;
 use crate::functions::Lengths;
+use crate::programs;
 
 /// The project's own crates that each crate may depend on, directly. What is not listed here is a decision to take.
 const EDGES: &[(&str, &[&str])] = &[
@@ -70,6 +71,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     edges(root, &mut problems)?;
     let (mut lengths, mut folders) = (Lengths::new(), Folders::default());
     let files = tracked(root)?;
+    programs::check(root, &files, &mut problems);
     for file in &files {
         let path = root.join(file);
         let Ok(text) = fs::read_to_string(&path) else { continue };

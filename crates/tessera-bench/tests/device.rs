@@ -1,17 +1,15 @@
 //! The device half of the harness against a pretended device: times, gate, sampling, state, loss of the device.
 
-#[path = "../../tessera-driver/tests/machine/mod.rs"]
-mod machine;
-
 use std::sync::Arc;
 
-use machine::{Machine, Pretended, at, machine, table, word};
 use tessera_bench::device::{DeviceLibrary, DeviceOptions, DeviceTensors, Launcher, Timing};
 use tessera_bench::{
     Clock, GateOptions, Mode, Record, Results, RunOptions, Selection, Sizes, Status, Suite, SummaryRecord, check, run,
 };
 use tessera_driver::{DriverCode, DriverError, Params, Stream};
 use tessera_runtime::{CompileOptions, DriverDevice};
+
+use crate::machine::{self, Machine, Pretended, at, machine, table, word};
 
 fn nothing(_: &mut [u8], _: &[Vec<u8>], _: u64) -> Result<(), DriverCode> {
     Ok(())

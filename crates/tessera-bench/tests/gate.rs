@@ -1,12 +1,11 @@
 //! Every defence of the gate has a subject here on which it must trip.
 
-mod toy;
-
 use std::ops::Range;
 
 use tessera_bench::{Check, Expected, Fault, GateOptions, Lane, Output, Phase, Poison, Status, Subject, check, check_timed};
 use tessera_types::DType;
-use toy::{Flaw, Toy};
+
+use crate::toy::{Flaw, Toy};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 2, suite_seed: 42, tolerance: None };
 

@@ -3,12 +3,11 @@
 //! A mutant is a replacement in the kernel's text, or a changed launch, of one case of an operator. It has to compile and run: a mutant
 //! that stops earlier says nothing of the gate.
 
-mod broken;
-
-use broken::{CASES, Case, Mutant};
 use tessera_bench::{GateOptions, GateReport, PlanSubject, Source, check};
 use tessera_ops::{Machine, Plan, Problem};
 use tessera_runtime::{CompileOptions, Device};
+
+use crate::broken::{CASES, Case, Mutant};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None };
 

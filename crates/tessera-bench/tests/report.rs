@@ -1,13 +1,12 @@
 //! Reports and comparisons of imagined results.
 
-mod synthetic;
-
 use std::path::Path;
 use std::process::Command;
 
-use synthetic::{PLAIN, Variation, results, text};
 use tessera_bench::report::Source;
 use tessera_bench::{CompareError, CompareOptions, Exit, Results, Status, Verdict, compare, footer, report, table};
+
+use crate::synthetic::{PLAIN, Variation, results, text};
 
 fn compared(base: Variation, new: Variation) -> tessera_bench::Comparison {
     compare(&[results(base)], &[results(new)], CompareOptions::default()).unwrap()

@@ -1,11 +1,10 @@
 //! A whole run on a toy suite: what is written, what is refused, how it is resumed, what a broken file gives.
 
-mod toy;
-
 use std::time::Duration;
 
 use tessera_bench::{Clock, Exit, Mode, Monotonic, Record, Results, RunOptions, Status, StoreError, Suite, Writer, run};
-use toy::Toys;
+
+use crate::toy::Toys;
 
 fn options() -> RunOptions {
     RunOptions {

@@ -1,14 +1,14 @@
 //! The watchdog: children that die or fall silent cost one row each, and the file stays readable.
 #![cfg(unix)]
 
-mod synthetic;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tessera_bench::device::{Supervisor, supervise};
 use tessera_bench::{Record, Results, Status};
+
+use crate::synthetic;
 
 /// A child that appends a file to the results and then does as told.
 fn child(path: &Path, lines: &Path, then: &str) -> Command {

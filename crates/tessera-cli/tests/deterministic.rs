@@ -102,7 +102,7 @@ fn every_process_compiles_the_library_to_the_same_text() {
     for reversed in [false, true] {
         let path = folder.path().join(format!("{reversed}.txt"));
         let mut other = Command::new(std::env::current_exe().expect("this test"));
-        other.args(["--exact", "every_process_compiles_the_library_to_the_same_text"]).env(WHERE, &path);
+        other.args(["--exact", "deterministic::every_process_compiles_the_library_to_the_same_text"]).env(WHERE, &path);
         if reversed {
             other.env(REVERSED, "1");
         }

@@ -1,20 +1,13 @@
 //! The language means the same everywhere: every accepted block of the language tests and every test kernel gives on lock-step and
 //! on the emulator what it gives on the CPU executor; the test kernels assemble without spills.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-mod programs;
-#[path = "../../tessera-lang/tests/support/mod.rs"]
-mod support;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use devices::{ARCHS, Data, Launch, assembles_fully, in_lockstep, near, on_cpu, on_emulator};
-use programs::Program;
 use tessera_types::Arch;
+
+use crate::devices::{ARCHS, Data, Launch, assembles_fully, in_lockstep, near, on_cpu, on_emulator};
+use crate::programs::{self, Program};
 
 /// Runs one program everywhere; what differs. What stops on the CPU stops everywhere.
 fn differences(program: &Program, data: &[Data]) -> Vec<String> {

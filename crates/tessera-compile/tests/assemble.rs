@@ -4,22 +4,16 @@
 //! The suites ask for some hundreds of compilations. A run of the tests takes one of each kernel in each precision, that of the
 //! largest problem; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes all of them.
 
-#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use devices::{TARGETS, assembler, assembly_fault, lowered};
-use library::Case;
 use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_types::Arch;
+
+use crate::devices::{TARGETS, assembler, assembly_fault, lowered};
+use crate::library::{self, Case};
 
 /// What is wrong with a kernel on a target.
 fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {

@@ -3,24 +3,18 @@
 //!
 //! By default some dozens of random programs and two kernels of each operator; `TESSERA_TEST_ALL` takes 600 programs and every kernel.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-mod threads;
-
 use std::collections::BTreeMap;
 
-use devices::{ARCHS, Data, lockstep_of, run_with, same, tiled};
-use library::{Case, Given};
 use tessera_compile::target::{TargetKernel, lower};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_module, generate};
 use tessera_emu::{LaunchOptions, Sanitize, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{Const, Module, Op, OpKind, PassManager, ScheduleOp, SharedType, TileOp, Type, verify};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{ARCHS, Data, lockstep_of, run_with, same, tiled};
+use crate::library::{self, Case, Given};
+use crate::threads;
 
 fn everything() -> bool {
     std::env::var_os("TESSERA_TEST_ALL").is_some()

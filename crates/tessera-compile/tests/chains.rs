@@ -1,15 +1,11 @@
 //! Loops with two chained products: however they are written, they get roles, and the emulator computes what the CPU executor does.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{Data, Launch, assembled, lowered, on_cpu, on_emulator, same, tiled};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile};
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, ConstValue, parse_file};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{Data, Launch, assembled, lowered, on_cpu, on_emulator, same, tiled};
 
 const HEAD: &str = "import math
 import cuda.tile as ct

@@ -3,12 +3,8 @@
 
 #![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
 
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
 use std::path::Path;
 
-use devices::{Data, run};
 use tessera_compile::target::lower;
 use tessera_compile::{OptLevel, passes};
 use tessera_cpu::{Arg, RunOptions, lockstep};
@@ -16,6 +12,8 @@ use tessera_ir::text::parse_module;
 use tessera_ir::{Func, Module, ParamKind, PassManager, ScheduleOp};
 use tessera_ptx::ssa;
 use tessera_types::Arch;
+
+use crate::devices::{Data, run};
 
 /// Elements that an array's sizes tell of; its memory has more, so that what leaves it stays inside.
 const TOLD: i64 = 16;

@@ -2,22 +2,16 @@
 //!
 //! One compilation of each kernel in each precision, that of the largest problem.
 
-#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use devices::lowered;
-use library::Case;
 use tessera_compile::Compiled;
 use tessera_compile::target::shared_accesses;
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::{Arch, DType};
+
+use crate::devices::lowered;
+use crate::library::{self, Case};
 
 /// How often a loop's body is taken to run, when the accesses in it are weighed against those outside.
 const ROUNDS: u64 = 32;

@@ -1,17 +1,13 @@
 //! Programs in the document's form mean what they say: lock-step, before and after the target's instructions are chosen, and the
 //! emulator give what plain loops over numbers give.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{Data, Launch, in_lockstep_as_it_is, on_emulator};
 use tessera_compile::{CompileOptions, compile_ir, passes};
 use tessera_document::parse_module;
 use tessera_ir::text::print_module;
 use tessera_ir::{Module, PassManager, verify};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{Data, Launch, in_lockstep_as_it_is, on_emulator};
 
 fn parsed(text: &str) -> Module {
     let module =

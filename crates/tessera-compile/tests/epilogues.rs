@@ -1,17 +1,13 @@
 //! Results of 16 bits leave in fragments: by `stmatrix` and the copy engine where that may be, with what the CPU executor has as the result.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{Data, Launch, assembles_fully, in_lockstep_as_it_is, lowered, on_cpu, run_under, same};
 use tessera_compile::target::shared_accesses;
 use tessera_compile::{CompileOptions, OptLevel, compile, compile_for};
 use tessera_emu::Schedule;
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembles_fully, in_lockstep_as_it_is, lowered, on_cpu, run_under, same};
 
 const HEAD: &str = "import cuda.tile as ct
 

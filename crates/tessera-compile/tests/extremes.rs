@@ -1,17 +1,13 @@
 //! Maxima and minima of numbers, NaN and zeros of both signs, over every axis, tile and type: what NVIDIA's documents say, on every
 //! executor. NaN is left out unless it propagates; where nothing is left, the result is NaN, and an index is the first one.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
 use arbtest::arbtest;
-use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu_with, on_emulator, same};
 use tessera_compile::{CompileOptions, OptLevel, compile};
 use tessera_cpu::RunOptions;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat};
+
+use crate::devices::{ARCHS, Data, Launch, in_lockstep, on_cpu_with, on_emulator, same};
 
 /// What is computed along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,15 +1,11 @@
 //! What a warp does together: products of fragments in kernels of threads, in lock-step and on the emulator, against sums computed here; and
 //! combinations of integers by one instruction.
 
-#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{ARCHS, Data, Launch, in_lockstep, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, compile};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{self, ARCHS, Data, Launch, in_lockstep, lowered, on_cpu, run, same};
 
 /// 32 x 48 by 48 x 16, two warps with 16 rows each; the right factor comes through shared memory.
 const SOURCE: &str = r#"
@@ -90,7 +86,6 @@ fn a_warp_multiplies_fragments() {
 fn integers_of_a_warp_are_combined_by_one_instruction() {
     let source = "
 import cuda.tile as ct
-
 
 @ct.kernel
 def kernel(x, y):

@@ -3,15 +3,11 @@
 //! Each kernel states how many vector accesses its text has for `sm_90a`, and gives in lock-step and on the emulator (which reports addresses
 //! that are not aligned, and accesses outside of an array) what the CPU executor gives.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run, same};
 
 fn compiled(body: &str, dtype: DType, rank: usize) -> Compiled {
     let source = format!("import cuda.tile as ct\nimport math\n\n@ct.kernel\ndef kernel(x, out):\n{body}");

@@ -1,13 +1,11 @@
 //! The library's kernels compile, and fast: source to optimised Schedule IR within five milliseconds where the compiler is
 //! optimised.
 
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
 use std::time::{Duration, Instant};
 
-use library::Args;
 use tessera_compile::{CompileOptions, Stage, compile};
+
+use crate::library::{self, Args};
 
 const LIMIT: Duration = Duration::from_millis(5);
 

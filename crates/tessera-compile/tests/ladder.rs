@@ -4,24 +4,16 @@
 //! A run of the tests takes a share of the kernels and targets; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes all
 //! of them. `TESSERA_LARGE` names some by a part of their name, `TESSERA_TARGETS` some of the targets.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod programs;
-#[path = "../../tessera-lang/tests/support/mod.rs"]
-mod support;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use devices::{Data, Launch, assembler, near, on_cpu, run};
-use programs::Program;
 use tessera_compile::ptx::{Assembler, Optimize, Target};
 use tessera_compile::{DeviceCompiled, OptLevel, compile_for};
 use tessera_types::Arch;
+
+use crate::devices::{Data, Launch, assembler, near, on_cpu, run};
+use crate::programs::{self, Program};
 
 const ARCHS: [Arch; 4] = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
 

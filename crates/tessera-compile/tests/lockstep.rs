@@ -1,17 +1,12 @@
 //! Schedule IR and the Tile IR that it becomes mean the same: the block executor and lock-step agree.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
 use arbtest::arbtest;
-use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, same};
+use crate::library;
 
 /// Runs both and compares every array; the texts of the Tile functions.
 fn agree(compiled: &Compiled, data: &[Data], grid: [u32; 3], tolerance: f64) -> [String; 2] {

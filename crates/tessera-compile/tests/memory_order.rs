@@ -3,17 +3,14 @@
 
 #![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
 
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-mod memory;
-
 use arbtest::arbtest;
-use devices::{ARCHS, Data, Launch, on_emulator, tiled};
-use memory::ROUNDS;
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile};
 use tessera_cpu::{Arg, Program, RunOptions, lockstep};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{ARCHS, Data, Launch, on_emulator, tiled};
+use crate::memory::{self, ROUNDS};
 
 /// A kernel with its arrays, and the numbers that they hold afterwards.
 struct Case {

@@ -2,17 +2,13 @@
 //!
 //! However the loop is written, the recipe is that of one tile a block; what is stored is what the CPU executor has.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run_under, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
 use tessera_emu::Schedule;
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu, run_under, same};
 
 /// Ways to go through the tiles; `{body}` is indented by two levels.
 const LOOPS: [(&str, &str); 5] = [

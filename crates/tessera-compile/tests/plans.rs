@@ -5,16 +5,10 @@
 //!
 //! A run of the tests takes 500 legal plans; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) 20,000; `TESSERA_PLANS=N` takes N.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use devices::{Data, Launch, assembler, lockstep_of, on_cpu, run_under, same};
 use tessera_compile::passes::find;
 use tessera_compile::ptx::{Optimize, Target};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
@@ -24,6 +18,8 @@ use tessera_ir::text::print_plan;
 use tessera_ir::{Func, Module, OpKind, Partition, Pass, PassManager, Plan, RingPlan, ScheduleOp, Value};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembler, lockstep_of, on_cpu, run_under, same};
 
 /// A stream of numbers.
 struct Draw(u64);

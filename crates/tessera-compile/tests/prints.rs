@@ -1,19 +1,15 @@
 //! What a kernel prints, memory of its block and constants of its module: on the emulator as on the CPU executor.
 
-#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
 use std::sync::Mutex;
 
-use devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu_with, printed_with, same};
 use tessera_compile::{CompileOptions, Compiled, compile, compile_module};
 use tessera_cpu::RunOptions;
 use tessera_emu::{LaunchOptions, Sanitize};
 use tessera_ir::text::parse_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{ARCHS, Data, Launch, assembled, in_lockstep, lowered, on_cpu_with, printed_with, same};
 
 /// Runs a kernel on the CPU and on the emulator; what it prints, and its arrays, are equal.
 fn agrees(compiled: &Compiled, grid: [u32; 3], data: &[Data]) -> String {
@@ -41,7 +37,6 @@ fn agrees(compiled: &Compiled, grid: [u32; 3], data: &[Data]) -> String {
 fn a_kernel_prints_what_it_prints_on_the_cpu() {
     let source = r#"
 import cuda.tile as ct
-
 
 @ct.kernel
 def kernel(x, h, y, n: int):

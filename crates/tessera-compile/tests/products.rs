@@ -1,15 +1,11 @@
 //! Products of warpgroups: every format in every orientation, whole roles of them, as the CPU executor has them.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-use devices::{Data, Launch, assembled, lowered, on_cpu, run, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for};
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembled, lowered, on_cpu, run, same};
 
 /// A product and its tiles.
 #[derive(Clone, Copy)]

@@ -3,29 +3,23 @@
 //! known at run time, when the kernel is compiled, or partly so. Every result is equal, or the compiler refuses the function
 //! and says where. A ceiling on what is refused keeps that from being the way out.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
-mod python {
-    pub(crate) mod choices;
-    mod expressions;
-    pub(crate) mod program;
-    pub(crate) mod reference;
-    mod statements;
-}
+mod choices;
+mod expressions;
+mod program;
+mod reference;
+mod statements;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, on_emulator};
-use python::choices::{Choices, shrink};
-use python::program::{Dialect, PARAMETERS, Program, program};
-use python::reference::{Outcome, Python};
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_lang::{ArgType, ConstValue, parse_file};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{ARCHS, Data, Launch, in_lockstep, on_cpu, on_emulator};
+use choices::{Choices, shrink};
+use program::{Dialect, PARAMETERS, Program, program};
+use reference::{Outcome, Python};
 
 /// Values for `a`, `b`, `x`, `p`, `K` and `S`; `T` is `(4, -1, 6)`.
 type Inputs = (i64, i64, f64, bool, i64, &'static str);

@@ -4,21 +4,13 @@
 //! Those that do the same work stay within 5 % of the first in instructions, all of them and those of the tensor cores and of copies alone.
 //! Those that do more (a bias is loaded and added, a mask compared) have the same tensor and copy instructions.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod programs;
-#[path = "../../tessera-lang/tests/support/mod.rs"]
-mod support;
-
 use std::path::Path;
 
-use programs::Program;
 use tessera_compile::report::DeviceReport;
 use tessera_compile::{OptLevel, compile_for};
 use tessera_types::Arch;
+
+use crate::programs::{self, Program};
 
 /// Instructions that a recipe stands or falls with.
 const OWN: [&str; 6] = ["wgmma", "mma", "ldmatrix", "cp", "mbarrier", "bar"];

@@ -1,18 +1,13 @@
 //! Products without warpgroup instructions, through a ring of slots that all warps fill: every precision and transpose, as lock-step, in
 //! the emulator under three schedules, and on the CPU executor; and through the assembler.
 
-#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
-use devices::{Data, Launch, assembles_fully, in_lockstep, lowered, on_cpu, run_under, same};
 use tessera_compile::Compiled;
 use tessera_emu::Schedule;
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembles_fully, in_lockstep, lowered, on_cpu, run_under, same};
+use crate::library;
 
 /// Tile extents, and extents of a product that has ragged edges and fills every slot at least twice.
 const TILE: [i64; 3] = [64, 64, 32];

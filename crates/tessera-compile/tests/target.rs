@@ -1,17 +1,13 @@
 //! Kernels through the whole road to PTX, executed by the emulator, against the CPU executor; and assembled without spills.
 
-#![allow(unsafe_code, reason = "the executor takes raw memory; every call owns what it passes")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-
 use arbtest::arbtest;
-use devices::{Data, Launch, assembles, on_cpu, on_emulator, same};
 use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
 use tessera_ir::IndexType;
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType};
+
+use crate::devices::{self, Data, Launch, assembles, on_cpu, on_emulator, same};
 
 /// Runs a kernel of the language on both and compares every array.
 fn agrees(source: &str, args: &[(&str, ArgType)], data: &[Data], grid: [u32; 3]) {

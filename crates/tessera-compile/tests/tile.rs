@@ -1,20 +1,14 @@
 //! Schedule IR to Tile IR: whatever verifies gets layouts that verify.
 
-#![allow(unsafe_code, reason = "the executors take raw memory")]
-
-#[allow(dead_code, reason = "each test file uses a part")]
-mod devices;
-#[allow(dead_code, reason = "each test file uses a part")]
-mod library;
-
 use arbtest::arbtest;
-use devices::tiled;
-use library::Args;
 use tessera_compile::generate;
 use tessera_ir::text::{parse_module, print_module};
 use tessera_ir::{OpKind, ScheduleOp};
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::{Arch, DType};
+
+use crate::devices::tiled;
+use crate::library::{self, Args};
 
 /// A target without warpgroups.
 const PLAIN: Arch = Arch::Sm89;

@@ -1,9 +1,7 @@
 //! Random chains of `f32` arithmetic with broadcasts, reductions and ragged edges: a fused launch gives the bits of a checked one,
 //! which runs one operation at a time.
 
-mod harness;
-
-use harness::{Data, launch};
+use crate::harness::{Data, launch};
 
 /// Small random numbers, the same in every run.
 struct Random(u64);

@@ -1,9 +1,8 @@
 //! Each kind of report of checked launches has a program that fails with it, at the right lines.
 
-mod harness;
-
-use harness::{Data, fault, launch, parse, try_launch};
 use tessera_cpu::RunOptions;
+
+use crate::harness::{Data, fault, launch, parse, try_launch};
 
 /// Lines before `body`: views `%xp` and `%op` of 1-D arrays cut into tiles of 8.
 fn program(x: usize, o: usize, padding: &str, body: &str) -> String {

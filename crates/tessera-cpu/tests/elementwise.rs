@@ -2,9 +2,7 @@
 
 #![allow(clippy::type_complexity, clippy::if_same_then_else, reason = "tables of plain functions")]
 
-mod harness;
-
-use harness::{Data, launch};
+use crate::harness::{Data, launch};
 
 /// A program that applies `body` (which defines `%r` from `%a`, `%b`, `%c`) to tiles of 32 elements.
 fn program(from: &str, to: &str, body: &str) -> String {

@@ -3,11 +3,10 @@
 #![allow(unsafe_code, reason = "launches take raw memory")]
 #![allow(clippy::result_large_err, reason = "as in the crate")]
 
-mod harness;
-
-use harness::Data;
 use tessera_cpu::{Arg, Fault, RunOptions, lockstep};
 use tessera_ir::Module;
+
+use crate::harness::{self, Data};
 
 fn parse(text: &str) -> Module {
     let module = harness::parse(text);

@@ -1,8 +1,6 @@
 //! Shapes, views, products, reductions, scans and control flow against plain references.
 
-mod harness;
-
-use harness::{Data, launch, parse};
+use crate::harness::{self, Data, launch, parse};
 
 fn noise(len: usize, seed: u32) -> Vec<f32> {
     (0..len as u32)

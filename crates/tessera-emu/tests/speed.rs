@@ -55,7 +55,7 @@ fn processor_seconds() -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --release -p tessera-emu --test speed -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --release -p tessera-emu --test suite speed:: -- --ignored --nocapture"]
 fn elementwise() {
     let emulator = Emulator::new(&EmuOptions::default()).unwrap();
     let n = 1u32 << 22;
@@ -73,7 +73,7 @@ fn elementwise() {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --release -p tessera-emu --test speed -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --release -p tessera-emu --test suite speed:: -- --ignored --nocapture"]
 fn product() {
     let n = 1024u64;
     for sanitize in [Sanitize::NONE, Sanitize::ALL] {

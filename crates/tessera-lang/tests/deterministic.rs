@@ -1,13 +1,13 @@
 //! One source gives one text: every block of the language tests is lowered in three processes, in other orders and on other
 //! threads, and prints the same bytes. Hashed containers of the standard library are seeded anew in each process.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
 use tessera_ir::text::print_module;
 use tessera_lang::{LowerOptions, lower};
+
+use crate::support;
 
 const WHERE: &str = "TESSERA_TEST_LISTING";
 const REVERSED: &str = "TESSERA_TEST_REVERSED";
@@ -64,7 +64,7 @@ fn every_process_gives_the_same_text() {
     for reversed in [false, true] {
         let path = folder.path().join(format!("{reversed}.txt"));
         let mut other = Command::new(std::env::current_exe().expect("this test"));
-        other.args(["--exact", "every_process_gives_the_same_text"]).env(WHERE, &path);
+        other.args(["--exact", "deterministic::every_process_gives_the_same_text"]).env(WHERE, &path);
         if reversed {
             other.env(REVERSED, "1");
         }

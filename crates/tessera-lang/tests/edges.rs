@@ -2,62 +2,60 @@
 //! type, or the difference is listed with its reason in `edges/differences.md`. What NVIDIA's front end says is kept in
 //! `edges/verdicts.txt`; a share of it is asked again in everyday runs, all of it at night.
 
-mod support;
-
-mod edges {
-    pub(crate) mod calls;
-    pub(crate) mod front_end;
-    pub(crate) mod operators;
-    pub(crate) mod record;
-
-    /// Parameters of the kernels, with the arguments that they are compiled for.
-    pub(crate) const KERNEL_PARAMETERS: &[(&str, &str)] = &[
-        ("x", "x: f32[?]"),
-        ("y", "y: f32[?]"),
-        ("m", "m: f32[?,?]"),
-        ("c", "c: f32[?,?,?]"),
-        ("q", "q: i32[?]"),
-        ("qq", "qq: i32[?,?]"),
-        ("h", "h: f16[?,?]"),
-        ("e", "e: f8e4m3[?,?]"),
-        ("l", "l: list f32[2]"),
-        ("n", "n: i32"),
-        ("w", "w: i64"),
-        ("u", "u: u32"),
-        ("f", "f: f32"),
-        ("p", "p: b1"),
-        ("N", "N = 16"),
-    ];
-
-    /// The parameters that a statement names.
-    pub(crate) fn parameters_of(statement: &str) -> Vec<String> {
-        let word = |c: char| c.is_alphanumeric() || c == '_';
-        let names = |name: &str| {
-            statement.match_indices(name).any(|(at, _)| {
-                let before = statement[..at].chars().next_back();
-                !before.is_some_and(|c| word(c) || c == '.' || c == '"')
-                    && !statement[at + name.len()..].chars().next().is_some_and(word)
-            })
-        };
-        KERNEL_PARAMETERS.iter().map(|(name, _)| name.to_string()).filter(|name| names(name)).collect()
-    }
-}
+mod calls;
+mod front_end;
+mod operators;
+mod record;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use edges::calls::Group;
-use edges::front_end::{arguments_text, has_result, verdicts};
-use edges::record::Record;
 use tessera_lang::{LowerOptions, lower_with_notes, parse_file};
 
+use crate::support;
+use calls::Group;
+use front_end::{arguments_text, has_result, verdicts};
+use record::Record;
+
+/// Parameters of the kernels, with the arguments that they are compiled for.
+const KERNEL_PARAMETERS: &[(&str, &str)] = &[
+    ("x", "x: f32[?]"),
+    ("y", "y: f32[?]"),
+    ("m", "m: f32[?,?]"),
+    ("c", "c: f32[?,?,?]"),
+    ("q", "q: i32[?]"),
+    ("qq", "qq: i32[?,?]"),
+    ("h", "h: f16[?,?]"),
+    ("e", "e: f8e4m3[?,?]"),
+    ("l", "l: list f32[2]"),
+    ("n", "n: i32"),
+    ("w", "w: i64"),
+    ("u", "u: u32"),
+    ("f", "f: f32"),
+    ("p", "p: b1"),
+    ("N", "N = 16"),
+];
+
+/// The parameters that a statement names.
+fn parameters_of(statement: &str) -> Vec<String> {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let names = |name: &str| {
+        statement.match_indices(name).any(|(at, _)| {
+            let before = statement[..at].chars().next_back();
+            !before.is_some_and(|c| word(c) || c == '.' || c == '"')
+                && !statement[at + name.len()..].chars().next().is_some_and(word)
+        })
+    };
+    KERNEL_PARAMETERS.iter().map(|(name, _)| name.to_string()).filter(|name| names(name)).collect()
+}
+
 fn groups() -> Vec<Group> {
-    edges::calls::groups().into_iter().chain(edges::operators::groups()).collect()
+    calls::groups().into_iter().chain(operators::groups()).collect()
 }
 
 /// What this front end says of a statement: a type as the record writes it, or `-` with the diagnostic.
 fn own_verdict(statement: &str) -> String {
-    let params = edges::parameters_of(statement);
+    let params = parameters_of(statement);
     let annotated: Vec<String> =
         params.iter().map(|name| if name == "N" { "N: ct.Constant[int]".to_string() } else { name.clone() }).collect();
     let body: String = statement.lines().map(|line| format!("    {line}\n")).collect();
@@ -142,7 +140,7 @@ fn both_front_ends_say_the_same_or_the_difference_is_listed() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         record.bring_up_to_date(&groups);
     }
-    let listed = edges::record::differences();
+    let listed = record::differences();
     let mut unlisted: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut found, mut calls, mut taken) = (Vec::new(), 0, 0);
     for group in &groups {
@@ -215,7 +213,7 @@ fn the_record_is_what_the_front_end_says() {
 
 #[test]
 fn rows_that_are_not_tried_have_a_reason() {
-    for (name, reason) in edges::calls::ELSEWHERE {
+    for (name, reason) in calls::ELSEWHERE {
         assert!(tessera_lang::Builtin::ALL.iter().any(|builtin| builtin.row().name == *name), "{name}: {reason}");
     }
 }

@@ -1,9 +1,9 @@
 //! Hostile sources: whatever a text says, the crate answers with diagnostics.
 
-mod support;
-
 use arbtest::arbtest;
 use tessera_lang::{LowerOptions, lower, parse_file};
+
+use crate::support;
 
 /// Parses and lowers every kernel, whatever comes of it; what lowers is valid.
 fn survive(text: &str) {

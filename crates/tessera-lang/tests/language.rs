@@ -1,6 +1,6 @@
 //! The language tests: every block of `tests/language/*.md` does what its lines say.
 
-mod support;
+use crate::support;
 
 #[test]
 fn every_block_does_what_its_lines_say() {

@@ -1,13 +1,13 @@
 //! Every language test is shown to NVIDIA's front end (`cuda-tile` 1.7.0, which needs no GPU): what we accept, it accepts, and
 //! what we refuse, it refuses. Blocks marked `ours` are about what only this toolkit has or forbids.
 
-mod support;
-
 use std::fmt::Write;
 use std::process::Command;
 
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::DType;
+
+use crate::support;
 
 const DRIVER: &str = r#"
 import importlib.util, io, sys, traceback

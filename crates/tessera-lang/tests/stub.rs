@@ -1,11 +1,11 @@
 //! Walks the public names of `cuda-tile` 1.7.0: each has a language test that accepts it and one that refuses a wrong use, or
 //! stands in the list of refused names with its reason.
 
-mod support;
-
 use std::process::Command;
 
 use tessera_lang::REFUSED;
+
+use crate::support;
 
 const WALK: &str = r#"
 import inspect

@@ -1,6 +1,6 @@
 //! Mistakes in declarative and per-thread kernels: every block of `tests/styles/*.md` reports what its lines say.
 
-mod support;
+use crate::support;
 
 #[test]
 fn every_block_does_what_its_lines_say() {

@@ -1,10 +1,9 @@
 //! Laws of the algebra, on random layouts.
 
-mod random;
-
 use proptest::prelude::*;
-use random::{bijection, linear};
 use tessera_layout::{Axis, LinearLayout};
+
+use crate::random::{bijection, linear};
 
 /// Brings two layouts to one rank.
 fn level(a: &LinearLayout, b: &LinearLayout) -> (LinearLayout, LinearLayout) {

@@ -1,12 +1,11 @@
 //! Conversions executed on data: every way has to leave what the result's layout says.
 
-mod random;
-
 use proptest::prelude::*;
-use random::{practical, ragged, scattered};
 use tessera_layout::{
     Axis, Conversion, Distribution, MmaAtom, Operand, RoundTrip, Shuffle, Vector, WarpGrid, conversion, round_trip,
 };
+
+use crate::random::{practical, ragged, scattered};
 
 /// The registers of all threads: `[thread][register]`, each the element's coordinates; holes hold a mark that no element has.
 type Registers = Vec<Vec<Vec<u64>>>;

@@ -1,12 +1,11 @@
 //! Distributions of random tiles: ownership, derived layouts, text.
 
-mod random;
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use random::{practical, ragged, scattered};
 use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, Owner, WarpGrid, register_map};
+
+use crate::random::{practical, ragged, scattered};
 
 fn any_distribution() -> impl Strategy<Value = Distribution> {
     prop_oneof![scattered(), ragged(), practical([64, 96]), practical([40, 24])]

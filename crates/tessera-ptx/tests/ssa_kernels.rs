@@ -1,12 +1,11 @@
 //! Kernels built in SSA form, printed: loops, branches, vectors, accumulators. Each is checked, read back and, where an
 //! assembler is found, assembled for every target that has its instructions.
 
-mod ssa;
-
 use expect_test::expect_file;
-use ssa::kernels;
 use tessera_ptx::ssa::{Kernel, Level, module, optimize};
 use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target, check, parse, print};
+
+use crate::ssa::kernels;
 
 fn targets(name: &str) -> &'static [&'static str] {
     match name {

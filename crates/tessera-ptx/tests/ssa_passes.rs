@@ -1,16 +1,14 @@
 //! Optimised programs compute what they computed before, bit for bit: random programs with branches, loops, guarded and
 //! vector accesses, run in SSA form and as PTX.
 
-#[path = "ssa/interpret.rs"]
-mod interpret;
-
 use std::collections::BTreeMap;
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use interpret::{MEMORY, Machine};
 use tessera_ptx::ssa::{Builder, Class, Kernel, Level, Value, module, optimize, verify};
 use tessera_ptx::{Limit, Special, Target, Type, Word, check, parse, print};
+
+use crate::ssa::interpret::{MEMORY, Machine};
 
 const BYTES: usize = 288;
 

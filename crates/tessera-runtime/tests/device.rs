@@ -1,17 +1,15 @@
 //! The runtime's device side against a pretended device: memory, code caches, argument packing, launches, faults.
 
-#[path = "../../tessera-driver/tests/machine/mod.rs"]
-mod machine;
-
 use std::sync::Arc;
 
-use machine::{Machine, Pretended, at, machine, table, word};
 use tessera_driver::DriverCode;
 use tessera_ir::{
     Abi, AbiParam, Extent, GridRule, HiddenParam, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind, TensorMapPlan,
 };
 use tessera_runtime::{CodeOrigin, Device, DeviceError, DeviceKernel, DriverDevice, ModuleCache, Tensor, TensorError, Value};
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
+
+use crate::machine::{self, Machine, Pretended, at, machine, table, word};
 
 /// `y[i] = a * x[i]`: x, sizes, strides; y, sizes, strides; a.
 fn scale(memory: &mut [u8], params: &[Vec<u8>], _threads: u64) -> Result<(), DriverCode> {

@@ -1,5 +1,4 @@
 //! Results of an imagined machine: two cores, 50 GB/s to memory, 500 GFLOP/s in f32; deterministic.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! A subject for tests: a small matrix product in f32, correct or broken in one chosen way.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::ops::Range;
 

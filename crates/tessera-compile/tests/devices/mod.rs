@@ -1,5 +1,7 @@
 //! One kernel on the CPU executor, in lock-step, on the emulator, and through the assembler.
 
+#![allow(unsafe_code, reason = "the executors take raw memory; every call owns what it passes")]
+
 use tessera_compile::target::TargetKernel;
 use tessera_compile::{Compiled, OptLevel, compile_for};
 use tessera_cpu::{Arg, Program, RunOptions, lockstep};

@@ -1,7 +1,6 @@
 //! Runs text programs on arrays of bytes.
 
 #![allow(unsafe_code, reason = "launches take raw memory")]
-#![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::result_large_err, reason = "as in the crate")]
 
 use tessera_cpu::{Arg, Fault, Program, RunOptions};

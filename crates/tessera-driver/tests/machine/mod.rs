@@ -1,6 +1,6 @@
 //! A pretended device for tests: memory is an array, kernels are Rust functions, work runs when it is queued, and time passes
 //! by what a kernel is said to take. Shared by the tests of the crates above.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, reason = "each crate whose tests use this uses a part")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

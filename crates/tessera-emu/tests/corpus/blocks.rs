@@ -3,7 +3,7 @@
 use tessera_driver::{Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMapSpec};
 use tessera_types::DType;
 
-use crate::machine::{Stream, each, near, wide};
+use super::machine::{Stream, each, near, wide};
 
 #[test]
 fn sums_and_votes() {

@@ -3,7 +3,7 @@
 use tessera_driver::{Dim3, Params};
 use tessera_types::element;
 
-use crate::machine::{Stream, each, near, wide};
+use super::machine::{Stream, each, near, wide};
 
 fn fibonacci(n: u64) -> u64 {
     if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }

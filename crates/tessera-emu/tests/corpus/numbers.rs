@@ -6,7 +6,7 @@ use rustc_apfloat::{Float, Round};
 use tessera_driver::Params;
 use tessera_types::{DType, FloatFormat, Overflow, Rounding, element};
 
-use crate::machine::{Machine, Stream, each, near, wide};
+use super::machine::{Machine, Stream, each, near, wide};
 
 /// What `words` of `integers.cu` gives.
 fn words(x: u32, y: u32, z: u32) -> [u32; 24] {

@@ -3,7 +3,7 @@
 use tessera_driver::{Dim3, Params};
 use tessera_types::element;
 
-use crate::machine::{Plain, Stream, each, near, wide};
+use super::machine::{Plain, Stream, each, near, wide};
 
 /// `A (m x k) * B (k x n)` in f64.
 pub(crate) fn product(a: &[f64], b: &[f64], (m, n, k): (usize, usize, usize)) -> Vec<f64> {

@@ -4,13 +4,13 @@ use tessera_driver::{Dim3, Params};
 use tessera_emu::{Finding, FindingKind, Place};
 use tessera_types::{DType, FloatFormat, Overflow, Rounding, element};
 
-use crate::machine::{Machine, Stream, each, each_but, near, wide};
-use crate::numbers::normed;
-use crate::products::{decoded, product};
+use super::machine::{Machine, Stream, each, each_but, near, wide};
+use super::numbers::normed;
+use super::products::{decoded, product};
 
 /// Launches with what the file's head says; two pointers to scratch memory stand behind the kernel's own parameters.
 fn run(m: &Machine, kernel: &str, grid: Dim3, args: Params) {
-    let text = std::fs::read_to_string(crate::folder().join(format!("{}.ptx", m.file))).unwrap();
+    let text = std::fs::read_to_string(super::folder().join(format!("{}.ptx", m.file))).unwrap();
     let head: Vec<u32> =
         text.lines().next().unwrap().split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     let [warps, shared, scratch] = head[..] else { panic!("{head:?}") };

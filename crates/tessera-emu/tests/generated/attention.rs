@@ -1,8 +1,8 @@
 //! Two chained products: rings of two slots for keys and values, the second product of a round beside the first of the next.
 
-use crate::kernels::Kernel::Attention;
-use crate::table::Caught::{Gate, Report};
-use crate::table::{Mutant, mutant};
+use super::kernels::Kernel::Attention;
+use super::table::Caught::{Gate, Report};
+use super::table::{Mutant, mutant};
 use tessera_emu::FindingKind::{Deadlock, InFlight, Mbarrier, ProxyFence, Race, Uninitialized};
 
 const COMMIT: &str = "wgmma.commit_group.sync.aligned;";

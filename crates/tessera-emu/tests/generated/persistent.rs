@@ -1,8 +1,8 @@
 //! A product whose blocks take one tile after the other: the ring goes on from tile to tile.
 
-use crate::kernels::Kernel::Persistent;
-use crate::table::Caught::{Gate, Report};
-use crate::table::{Mutant, mutant};
+use super::kernels::Kernel::Persistent;
+use super::table::Caught::{Gate, Report};
+use super::table::{Mutant, mutant};
 use tessera_emu::FindingKind::{Deadlock, InFlight, Mbarrier, OutOfBounds, ProxyFence, Race, Uninitialized};
 
 const RELEASE: &str = "@%p37 mbarrier.arrive.shared::cta.b64 _, [%r180+196656];";

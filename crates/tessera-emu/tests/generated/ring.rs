@@ -1,8 +1,8 @@
 //! The ring of a product by warpgroups: one producer, two consumers, six slots.
 
-use crate::kernels::Kernel::Ring;
-use crate::table::Caught::{Gate, Report};
-use crate::table::{Mutant, mutant};
+use super::kernels::Kernel::Ring;
+use super::table::Caught::{Gate, Report};
+use super::table::{Mutant, mutant};
 use tessera_emu::FindingKind::{Barrier, Deadlock, InFlight, Mbarrier, OutOfBounds, ProxyFence, Race, Uninitialized};
 
 const PRODUCER_WAIT: &str = "mbarrier.try_wait.parity.shared::cta.b64 %p8, [%r40+196656], %r39;";

@@ -1,8 +1,8 @@
 //! Reductions over a block.
 
-use crate::kernels::Kernel::{Rows, Sum};
-use crate::table::Caught::{Gate, Report};
-use crate::table::{Mutant, mutant};
+use super::kernels::Kernel::{Rows, Sum};
+use super::table::Caught::{Gate, Report};
+use super::table::{Mutant, mutant};
 use tessera_emu::FindingKind::{Barrier, Deadlock, DivergentBarrier, Misaligned, OutOfBounds, Race, Uninitialized, WarpMask};
 
 pub(crate) const MUTANTS: &[Mutant] = &[

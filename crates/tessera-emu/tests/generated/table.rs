@@ -2,9 +2,9 @@
 
 use tessera_emu::FindingKind;
 
-use crate::kernels::Kernel;
-use crate::kernels::Kernel::{Attention, Persistent, Ring};
-use crate::{attention, persistent, ring, rows, warps};
+use super::kernels::Kernel;
+use super::kernels::Kernel::{Attention, Persistent, Ring};
+use super::{attention, persistent, ring, rows, warps};
 
 /// A mistake.
 pub(crate) struct Mutant {

@@ -1,8 +1,8 @@
 //! A product by warps: four slots that every thread fills by `cp.async`, `ldmatrix` and `mma.sync`.
 
-use crate::kernels::Kernel::Warps;
-use crate::table::Caught::{Gate, Report};
-use crate::table::{Mutant, mutant};
+use super::kernels::Kernel::Warps;
+use super::table::Caught::{Gate, Report};
+use super::table::{Mutant, mutant};
 use tessera_emu::FindingKind::{Barrier, Deadlock, DivergentBarrier, OutOfBounds, Race, Uninitialized};
 
 const FIRST_READ: &str = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r130, %r131, %r132, %r133}, [%r129+20480];";

@@ -8,7 +8,7 @@
 //! `# error: 8 [id]` at the end of a line expects a diagnostic that starts there, in that column if a number is given;
 //! `# revealed: text` expects what `reveal_type` reports.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
+#![allow(dead_code, reason = "each crate whose tests use this uses a part")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Random layouts for the property tests.
-#![allow(dead_code, reason = "each test file draws what it needs")]
 
 use proptest::prelude::*;
 use tessera_layout::{Axis, Dims, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};

@@ -1,5 +1,7 @@
 //! The kernels that the SSA tests build.
 
+pub(crate) mod interpret;
+
 use tessera_ptx::ssa::{Builder, CacheOptions, Class, CopyOptions, Kernel, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Limit, Loc, Special, Type, Word};
 

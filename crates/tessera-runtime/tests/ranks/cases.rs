@@ -4,7 +4,7 @@ use tessera_compile::RankStep;
 use tessera_ir::GraphOp;
 use tessera_types::DType;
 
-use crate::{Outcome, both, close, equal, integers, normal, same_bits};
+use super::{Outcome, both, close, equal, integers, normal, same_bits};
 
 /// The exchanges of a program in order, by mnemonic, without slices.
 fn exchanges(outcome: &Outcome) -> Vec<&'static str> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use tessera_runtime::RandomStream;
 
-use crate::{both, equal, integers};
+use super::{both, equal, integers};
 
 /// Extents by name; ranks of every mesh divide them.
 const AXES: [(&str, usize); 4] = [("M", 24), ("N", 48), ("K", 24), ("H", 72)];

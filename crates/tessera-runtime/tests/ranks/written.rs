@@ -7,7 +7,7 @@ use tessera_compile::RankStep;
 use tessera_runtime::ranks::RankedKernel;
 use tessera_runtime::{CompileOptions, Device, Kernel, LaunchOptions, RandomStream, Tensor, Value};
 
-use crate::integers;
+use super::integers;
 
 const MESHES: [&[(&str, usize)]; 4] = [&[("p", 2)], &[("p", 4)], &[("p", 2), ("q", 2)], &[("p", 2), ("q", 3)]];
 

@@ -1,0 +1,22 @@
+//! The tests of `tessera-bench` in one program, which is linked once: a module a subject.
+
+mod broken;
+#[path = "../../tessera-driver/tests/machine/mod.rs"]
+mod machine;
+mod synthetic;
+mod toy;
+
+mod coverage;
+mod device;
+mod duel;
+mod emulated;
+mod gate;
+mod hierarchy;
+mod mutants;
+mod recorded;
+mod relocate;
+mod report;
+mod sample;
+mod session;
+mod supervise;
+mod tolerance;

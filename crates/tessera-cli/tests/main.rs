@@ -1,0 +1,13 @@
+//! The tests of `tessera-cli` in one program, which is linked once: a module a subject.
+
+mod bench_kernels;
+mod checks;
+mod command_line;
+mod deterministic;
+mod documents;
+mod help;
+mod launches;
+mod numpy;
+mod operators;
+mod projects;
+mod report;

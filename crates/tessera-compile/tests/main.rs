@@ -1,0 +1,38 @@
+//! The tests of `tessera-compile` in one program, which is linked once: a module a subject.
+
+mod devices;
+mod library;
+mod memory;
+mod programs;
+#[path = "../../tessera-lang/tests/support/mod.rs"]
+mod support;
+mod threads;
+
+mod agreement;
+mod assemble;
+mod barriers;
+mod chains;
+mod coalescing;
+mod conflicts;
+mod document;
+mod epilogues;
+mod execute;
+mod extremes;
+mod facts;
+mod fragments;
+mod gathers;
+mod kernels;
+mod ladder;
+mod lockstep;
+mod memory_order;
+mod persistent;
+mod plans;
+mod prints;
+mod products;
+mod properties;
+mod python;
+mod refusals;
+mod rewrites;
+mod stages;
+mod target;
+mod tile;

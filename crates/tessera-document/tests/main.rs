@@ -1,0 +1,3 @@
+//! The tests of `tessera-document` in one program, which is linked once: a module a subject.
+
+mod hostile;

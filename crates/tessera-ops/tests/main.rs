@@ -1,0 +1,3 @@
+//! The tests of `tessera-ops` in one program, which is linked once: a module a subject.
+
+mod suite;
