@@ -119,8 +119,12 @@ fn test(names: &[String], mode: Mode) -> Result<()> {
 
 fn ci() -> Result<()> {
     must(&mut cargo(&["fmt", "--all", "--check"]), "cargo fmt")?;
-    must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]), "cargo clippy")?;
-    let tools = tools::install(&root())?;
+    // The tools come over the network while the compiler is busy.
+    let tools = std::thread::scope(|scope| {
+        let tools = scope.spawn(|| tools::install(&root()));
+        must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]), "cargo clippy")?;
+        tools.join().map_err(|_| anyhow::anyhow!("the installation of the tools failed"))?
+    })?;
     if !tools.missing.is_empty() {
         bail!("test tools are missing: {}", tools.missing.join("; "));
     }
