@@ -222,7 +222,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
 fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
     let values = candidates(func);
     let rings = plan.rings.len();
-    match draw.below(12) {
+    match draw.below(13) {
         0 | 1 if rings > 0 => {
             let ring = draw.below(rings);
             plan.rings[ring].slots = 1 + draw.below(6) as u32;
@@ -280,6 +280,7 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]);
             plan.stream_k = draw.of(&[None, Some(0), Some(0), Some(2)]);
         }
+        12 => plan.cluster = draw.of(&[None, Some(2), Some(2), Some(4)]),
         _ => {}
     }
 }

@@ -153,7 +153,7 @@ impl BlockData {
 pub struct FuncHints {
     /// Blocks that should be resident on one multiprocessor.
     pub occupancy: Option<u32>,
-    /// Blocks in a cluster.
+    /// Blocks that the author wants in a cluster, where the function's plan finds what they can load together.
     pub num_ctas: Option<u32>,
     /// Warps in a block.
     pub num_warps: Option<u32>,
@@ -168,6 +168,8 @@ pub struct FuncHints {
     pub opt_level: Option<u32>,
     /// So many blocks a multiprocessor are launched, whatever is asked for, and share the blocks that are: `tile.worker` says which one this is.
     pub persistent: Option<u32>,
+    /// So many neighbours along x are a cluster that loads together. Where they do not divide the blocks that are asked for, more are launched.
+    pub cluster: Option<u32>,
     /// What blocks of a product share, where its plan can have them share it ([`Sharing`]).
     pub sharing: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
@@ -200,6 +202,11 @@ impl FuncHints {
         }
     }
 
+    /// The blocks that are launched are not those that are asked for.
+    pub fn is_launched_otherwise(&self) -> bool {
+        self.persistent.is_some() || self.cluster.is_some()
+    }
+
     /// Threads in a block of a Tile function.
     pub fn threads(&self) -> u32 {
         self.num_threads.unwrap_or(32 * self.num_warps.unwrap_or(0))
@@ -215,7 +222,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 12] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 13] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -225,6 +232,7 @@ impl FuncHints {
             ("num_worker_warps", self.num_worker_warps),
             ("opt_level", self.opt_level),
             ("persistent", self.persistent),
+            ("cluster", self.cluster),
             ("sharing", self.sharing),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
@@ -243,6 +251,7 @@ impl FuncHints {
             "num_worker_warps" => &mut self.num_worker_warps,
             "opt_level" => &mut self.opt_level,
             "persistent" => &mut self.persistent,
+            "cluster" => &mut self.cluster,
             "sharing" => &mut self.sharing,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,

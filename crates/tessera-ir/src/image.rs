@@ -232,11 +232,13 @@ pub struct GridRule {
     pub per_multiprocessor: Option<u32>,
     /// So many are launched even where fewer are asked for: blocks share the work of one.
     pub fills: bool,
+    /// More are launched along x than are asked for, where that makes whole clusters. The kernel knows them by [`HiddenParam::Grid`].
+    pub whole_clusters: bool,
 }
 
 impl Default for GridRule {
     fn default() -> GridRule {
-        GridRule { blocks: [1; 3], per_multiprocessor: None, fills: false }
+        GridRule { blocks: [1; 3], per_multiprocessor: None, fills: false, whole_clusters: false }
     }
 }
 
@@ -246,6 +248,9 @@ impl GridRule {
         let mut grid = [0; 3];
         for (axis, blocks) in grid.iter_mut().enumerate() {
             *blocks = asked[axis].checked_mul(self.blocks[axis])?;
+        }
+        if let Some(cluster) = cluster.filter(|_| self.whole_clusters) {
+            grid[0] = grid[0].checked_next_multiple_of(cluster[0])?;
         }
         let Some(per_multiprocessor) = self.per_multiprocessor else { return Some(grid) };
         let unit = cluster.map_or(1, |cluster| cluster.iter().map(|&n| u64::from(n)).product()).max(1);
@@ -262,14 +267,17 @@ mod tests {
 
     #[test]
     fn persistent_grids_are_whole_clusters() {
-        let rule = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), fills: false };
+        let rule = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), ..GridRule::default() };
         assert_eq!(rule.physical([1000, 1, 1], 132, Some([2, 1, 1])), Some([132, 1, 1]));
         assert_eq!(rule.physical([1000, 1, 1], 133, Some([2, 1, 1])), Some([132, 1, 1]));
         assert_eq!(rule.physical([3, 1, 1], 132, Some([2, 1, 1])), Some([6, 1, 1]));
         assert_eq!(rule.physical([u32::MAX, 1, 1], 132, None), None);
         let full = GridRule { per_multiprocessor: Some(2), fills: true, ..GridRule::default() };
         assert_eq!(full.physical([3, 1, 1], 132, None), Some([264, 1, 1]));
-        let split = GridRule { blocks: [1, 4, 1], per_multiprocessor: None, fills: false };
+        let split = GridRule { blocks: [1, 4, 1], ..GridRule::default() };
         assert_eq!(split.physical([5, 2, 1], 132, None), Some([5, 8, 1]));
+        let pairs = GridRule { whole_clusters: true, ..GridRule::default() };
+        assert_eq!(pairs.physical([5, 2, 1], 132, Some([2, 1, 1])), Some([6, 2, 1]));
+        assert_eq!(pairs.physical([u32::MAX, 1, 1], 132, Some([2, 1, 1])), None);
     }
 }

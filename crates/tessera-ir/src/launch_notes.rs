@@ -56,14 +56,15 @@ fn by(extents: &[u32; 3]) -> String {
 }
 
 fn rule(grid: GridRule) -> String {
+    let whole = if grid.whole_clusters { ", along x in whole clusters" } else { "" };
     let asked = match grid.blocks {
         [1, 1, 1] => "the blocks that were asked for".to_owned(),
         blocks => format!("{} times the blocks that were asked for", by(&blocks)),
     };
     match grid.per_multiprocessor {
-        None => asked,
+        None => format!("{asked}{whole}"),
         Some(each) if grid.fills => format!("one row of {each} a multiprocessor, which share {asked}"),
-        Some(most) => format!("one row of {asked}, at most {most} a multiprocessor"),
+        Some(most) => format!("one row of {asked}{whole}, at most {most} a multiprocessor"),
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Plan {
     pub persistent: Option<u32>,
     /// They share the rounds of the function's product, not only its tiles, where that saves more rounds than this.
     pub stream_k: Option<u32>,
+    /// So many neighbours along x are a cluster, whose blocks bring what all of them load once, each a part of it for all.
+    pub cluster: Option<u32>,
     /// Where it is written.
     pub span: Span,
 }
@@ -36,7 +38,7 @@ pub struct Plan {
 impl Plan {
     /// A plan in which nobody works yet.
     pub fn new(span: Span) -> Plan {
-        Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, persistent: None, stream_k: None, span }
+        Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, persistent: None, stream_k: None, cluster: None, span }
     }
 }
 

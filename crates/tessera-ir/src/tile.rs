@@ -113,7 +113,9 @@ dialect! {
     /// All threads of the role, outside of roles those of the block, arrive before any goes on; what they wrote to memory before is
     /// seen by all of them after.
     Barrier = "tile.barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
-    /// The same among `threads` threads, those that arrive at the barrier `id` (1 to 15).
+    /// All threads of all blocks of the cluster arrive before any goes on; what they wrote to shared memory before is seen by all of them after.
+    ClusterBarrier = "tile.cluster_barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
+    /// The same among `threads` threads of a block, those that arrive at the barrier `id` (1 to 15).
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
     /// Arrives at a named barrier without waiting.
     NamedArrive = "tile.named_arrive" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
@@ -135,8 +137,9 @@ dialect! {
     // Rings
 
     /// Makes a queue out of buffers whose first axis counts `stages` slots. `consumers` releases free a slot; `bytes` is what
-    /// the accelerator writes into one slot (0 for other producers).
-    Ring = "tile.ring" (buffers: many) { stages: u32, producer: RingProducer, consumers: u32, bytes: u32 } -> One
+    /// the accelerator writes into one slot (0 for other producers). With `blocks`, so many blocks of a cluster have a ring like it, fill
+    /// each other's slots, and have a slot free when the consumers of all of them have released theirs.
+    Ring = "tile.ring" (buffers: many) { stages: u32, producer: RingProducer, consumers: u32, bytes: u32, blocks: Option<u32> } -> One
         : Special, Observable [make(ring)], [Together];
     /// The position before the first slot is filled.
     RingStart = "tile.ring_start" (ring) {} -> One : Special, Pure;
@@ -156,8 +159,9 @@ dialect! {
     // Tensor memory accelerator
 
     /// Starts loading a tile of a view into a buffer of the ring's slot; the slot is full when its bytes have arrived. What
-    /// lies outside the array is written as zero.
-    TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) {} -> None : Special, Write [read(ring, ring), read(global, view, at(index), loads), write(shared, buffer, loads)], [Together];
+    /// lies outside the array is written as zero. With `blocks`, each block of the cluster loads a part of the tile, which is the same in
+    /// all of them, into the slots of all.
+    TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) { blocks: Option<u32> } -> None : Special, Write [read(ring, ring), read(global, view, at(index), loads), write(shared, buffer, loads)], [Together];
     /// Starts writing a buffer to a tile of a view; what lies outside the array is dropped.
     TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write [read(shared, buffer, stores), write(global, view, at(index), stores)], [Together];
     /// Stores a tile of products' sums to a view by the accelerator: each warpgroup sends its own rows, some columns after the others, through

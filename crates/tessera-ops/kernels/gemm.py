@@ -19,10 +19,7 @@ def load_b(B, k, j, TK, TN, TRANSPOSE):
     return ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
 
 
-@tessera.kernel
-def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
-         TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
-         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
+def block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B):
     i = ct.bid(0)
     j = ct.bid(1)
     acc = ct.zeros((TM, TN), ACC)
@@ -35,6 +32,21 @@ def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: 
         c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
         out = out + c.astype(ACC) * ct.astype(beta, ACC)
     ct.store(C, (i, j), out.astype(C.dtype))
+
+
+@tessera.kernel
+def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+         TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
+    block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B)
+
+
+@tessera.kernel(num_ctas=2)
+def gemm_pairs(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+               TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+               TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
+    """Pairs of blocks load the tiles of B together."""
+    block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B)
 
 
 @tessera.kernel

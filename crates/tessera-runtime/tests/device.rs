@@ -165,7 +165,7 @@ fn hidden_parameters_follow_the_users() {
         HiddenParam::Grid,
         HiddenParam::Workspace { bytes: 16, bytes_per_block: 4 },
     ];
-    image.launch.grid = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), fills: false };
+    image.launch.grid = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), ..GridRule::default() };
     let x = Tensor::zeros_on(DType::BF16, &[32, 128], &there).unwrap();
     let kernel = load(&device, image.clone()).unwrap();
     let launch = kernel.prepare(&[("x", Value::from(&x))], &[true], [9, 1, 1]).unwrap();

@@ -3,8 +3,9 @@
 
 use smallvec::SmallVec;
 use tessera_ir::{HiddenParam, Op, OpData, Swizzle, TensorMapPlan, TileOp, Value};
+use tessera_ptx::Special;
 use tessera_ptx::Type as Ty;
-use tessera_ptx::ssa::{self, CopyOptions, Value as Reg};
+use tessera_ptx::ssa::{self, Class, CopyOptions, Value as Reg};
 use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;
@@ -23,30 +24,42 @@ struct Piece {
     moved: u64,
 }
 
+/// How a tile is copied.
+struct Boxes {
+    map: Reg,
+    /// Where the first one lies in shared memory.
+    base: Reg,
+    /// Its corner in the array, the contiguous axis first.
+    corner: Vec<Reg>,
+    pieces: Vec<Piece>,
+}
+
 impl Lowering<'_> {
     /// Lowers a copy by the accelerator.
     pub(super) fn engine(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
-            TileOp::TmaLoad {} => {
+            TileOp::TmaLoad { blocks } => {
                 let buffer = self.buffer(data.one(2))?;
-                let (map, coordinates, pieces) = self.boxes(data.one(0), data.group(1), &buffer)?;
+                let boxes = self.boxes(data.one(0), data.group(1), &buffer, *blocks)?;
                 let barrier = self.full_barrier(data.one(3), data.one(4))?;
                 let first = self.is_first_thread();
-                let copies = self.placed(&buffer, &coordinates, &pieces);
+                let copies = self.placed(&boxes);
+                let multicast = blocks.map(|blocks| self.b.constant(Class::B16, (1 << blocks) - 1));
+                let options = CopyOptions { multicast, ..CopyOptions::default() };
                 self.b.when(first, |b| {
                     for (to, coordinates) in &copies {
-                        b.tensor_load(*to, map, coordinates, barrier.clone(), CopyOptions::default());
+                        b.tensor_load(*to, boxes.map, coordinates, barrier.clone(), options);
                     }
                 });
             }
             TileOp::TmaStore {} => {
                 let buffer = self.buffer(data.one(0))?;
-                let (map, coordinates, pieces) = self.boxes(data.one(1), data.group(2), &buffer)?;
+                let boxes = self.boxes(data.one(1), data.group(2), &buffer, None)?;
                 let first = self.is_first_thread();
-                let copies = self.placed(&buffer, &coordinates, &pieces);
+                let copies = self.placed(&boxes);
                 self.b.when(first, |b| {
                     for (from, coordinates) in &copies {
-                        b.tensor_store(map, coordinates, *from);
+                        b.tensor_store(boxes.map, coordinates, *from);
                     }
                     b.bulk_commit();
                 });
@@ -68,20 +81,20 @@ impl Lowering<'_> {
     }
 
     /// Address and coordinates of every copy.
-    fn placed(&mut self, buffer: &Buffer, coordinates: &[Reg], pieces: &[Piece]) -> Vec<(Reg, Vec<Reg>)> {
+    fn placed(&mut self, boxes: &Boxes) -> Vec<(Reg, Vec<Reg>)> {
         let mut copies = Vec::new();
-        for piece in pieces {
+        for piece in &boxes.pieces {
             let (offset, moved) = (self.b.u32(piece.offset as u32), self.b.u32(piece.moved as u32));
-            let address = self.b.add(Ty::U32, buffer.base, offset);
-            let mut coordinates = coordinates.to_vec();
+            let address = self.b.add(Ty::U32, boxes.base, offset);
+            let mut coordinates = boxes.corner.clone();
             coordinates[0] = self.b.add(Ty::S32, coordinates[0], moved);
             copies.push((address, coordinates));
         }
         copies
     }
 
-    /// The map of a view's array, the coordinates of the tile's corner (the contiguous axis first), and the boxes of the tile.
-    fn boxes(&mut self, view: Value, index: &[Value], buffer: &Buffer) -> Lowered<(Reg, Vec<Reg>, Vec<Piece>)> {
+    /// The boxes of a view's tile. Where blocks of a cluster copy it together, each copies some of its lines.
+    fn boxes(&mut self, view: Value, index: &[Value], buffer: &Buffer, blocks: Option<u32>) -> Lowered<Boxes> {
         if !self.arch.has_tma() {
             return Err(self.unsupported("there is no copy engine"));
         }
@@ -99,7 +112,7 @@ impl Lowering<'_> {
         let fastest = order[0];
         let line = u64::from(ty.tile[fastest]);
         let part = buffer.slabs.map_or(line.min(u64::from(MOST)), |slabs| slabs.elements);
-        let tile: Vec<u32> = order.iter().map(|&axis| if axis == fastest { part as u32 } else { ty.tile[axis] }).collect();
+        let mut tile: Vec<u32> = order.iter().map(|&axis| if axis == fastest { part as u32 } else { ty.tile[axis] }).collect();
         if tile.iter().any(|&extent| extent > MOST) || line % part != 0 {
             return Err(self.unsupported(format!("the copy engine moves at most {MOST} elements along an axis")));
         }
@@ -109,6 +122,10 @@ impl Lowering<'_> {
             Some(_) => tessera_types::Swizzle::B128,
             None if buffer.swizzle == Swizzle::NONE || buffer.swizzle.bits == 0 => tessera_types::Swizzle::None,
             None => return Err(self.unsupported("the copy engine does not know this swizzle")),
+        };
+        let shared = match blocks {
+            Some(blocks) => Some(self.lines_of(&mut tile, blocks)?),
+            None => None,
         };
         let plan = TensorMapPlan {
             param,
@@ -126,6 +143,15 @@ impl Lowering<'_> {
             let step = self.b.u32(step_of(&ty, axis) as u32);
             coordinates.push(self.b.mul(Ty::S32, index, step));
         }
+        let mut base = buffer.base;
+        if let Some((place, lines)) = shared {
+            let mut corner: SmallVec<[u64; 4]> = SmallVec::from_elem(0, ty.tile.len());
+            corner[order[place]] = u64::from(lines);
+            let rank = self.b.special(Special::ClusterCtarank);
+            let (lines, bytes) = (self.b.u32(lines), self.b.u32(buffer.offset(&corner) as u32));
+            coordinates[place] = self.b.mad(Ty::S32, rank, lines, coordinates[place]);
+            base = self.b.mad(Ty::U32, rank, bytes, base);
+        }
         let pieces = (0..line / part)
             .map(|piece| {
                 let mut corner: SmallVec<[u64; 4]> = SmallVec::from_elem(0, ty.tile.len());
@@ -133,7 +159,16 @@ impl Lowering<'_> {
                 Piece { offset: buffer.offset(&corner), moved: piece * part }
             })
             .collect();
-        Ok((map, coordinates, pieces))
+        Ok(Boxes { map, base, corner: coordinates, pieces })
+    }
+
+    /// Cuts a box's lines in as many parts as blocks bring it: the place of its dimension, and the lines of a part.
+    fn lines_of(&self, tile: &mut [u32], blocks: u32) -> Lowered<(usize, u32)> {
+        let place = (1..tile.len()).find(|&place| tile[place] > 1);
+        let place = place.filter(|&place| tile[place].is_multiple_of(blocks));
+        let place = place.ok_or_else(|| self.broken("a tile whose lines blocks cannot share"))?;
+        tile[place] /= blocks;
+        Ok((place, tile[place]))
     }
 
     /// The address of a map, one hidden parameter for all copies that agree on it.

@@ -91,7 +91,7 @@ impl Lowering<'_> {
         for (position, value) in args.enumerate() {
             self.scalar_parameter(&format!("argument_{position}"), value)?;
         }
-        if func.hints.persistent.is_some() {
+        if func.hints.is_launched_otherwise() {
             self.asked = ["x", "y", "z"].iter().map(|axis| self.b.scalar_param(&format!("blocks_{axis}"), Ty::U32)).collect();
             self.hidden.push(HiddenParam::Grid);
             self.maps.extend(self.asked.first());
@@ -148,7 +148,7 @@ impl Lowering<'_> {
             ));
         }
         self.b.limit(Limit::RequiredThreads([threads, 1, 1]));
-        if let Some(blocks) = self.func.hints.num_ctas.filter(|&blocks| blocks > 1) {
+        if let Some(blocks) = self.func.hints.cluster {
             if !self.arch.has_clusters() || blocks > limits.blocks_per_cluster {
                 return Err(self.unsupported(format!("there are no clusters of {blocks} blocks")));
             }

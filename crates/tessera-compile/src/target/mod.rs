@@ -148,9 +148,14 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
     let launch = LaunchFacts {
         threads: [threads, 1, 1],
         shared_bytes,
-        cluster: func.hints.num_ctas.filter(|&blocks| blocks > 1).map(|blocks| [blocks, 1, 1]),
+        cluster: func.hints.cluster.map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,
-        grid: GridRule { per_multiprocessor: func.hints.persistent, fills: has_workspace(func), ..GridRule::default() },
+        grid: GridRule {
+            per_multiprocessor: func.hints.persistent,
+            fills: has_workspace(func),
+            whole_clusters: func.hints.cluster.is_some(),
+            ..GridRule::default()
+        },
         ..LaunchFacts::default()
     };
     let image = KernelImage {
@@ -181,7 +186,7 @@ impl Lowering<'_> {
                 GridAxis::Y => Special::CtaidY,
                 GridAxis::Z => Special::CtaidZ,
             },
-            ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.persistent.is_some() => {
+            ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.is_launched_otherwise() => {
                 let reg = self.asked[*axis as usize];
                 self.bind_regs(data.result(), [reg]);
                 return Ok(());

@@ -132,7 +132,7 @@ impl Lowering<'_> {
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
-            T::Barrier {} | T::NamedBarrier { .. } | T::NamedArrive { .. } | T::FenceAsync {} => {
+            T::Barrier {} | T::ClusterBarrier {} | T::NamedBarrier { .. } | T::NamedArrive { .. } | T::FenceAsync {} => {
                 self.meeting(kind);
                 Ok(())
             }
@@ -165,7 +165,7 @@ impl Lowering<'_> {
             | T::Wait {}
             | T::Release {}
             | T::Slot { .. } => self.queues(op, data, kind),
-            T::TmaLoad {} | T::TmaStore {} | T::SendTile {} | T::TmaStoreWait { .. } => self.engine(op, data, kind),
+            T::TmaLoad { .. } | T::TmaStore {} | T::SendTile {} | T::TmaStoreWait { .. } => self.engine(op, data, kind),
             T::MmaFragment { lhs_signedness, rhs_signedness } => self.fragments(data, (*lhs_signedness, *rhs_signedness)),
             T::MmaShared { .. } | T::MmaSync { .. } => self.shared_products(data, kind),
             T::Wgmma { .. } | T::WgmmaPromoted { .. } | T::WgmmaWait { .. } => self.warpgroups(data, kind),

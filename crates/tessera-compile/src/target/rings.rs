@@ -10,7 +10,7 @@
 //! | `cp.async` | one a thread | each thread's arrival follows its copies |
 //! | threads | one a thread | each thread arrives |
 //!
-//! A slot is free when one lane of every consuming warp has arrived.
+//! A slot is free when one lane of every consuming warp has arrived; where blocks of a cluster fill each other's slots, of every block's.
 
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{Op, OpData, OpKind, TileOp, Type, Value};
@@ -28,6 +28,8 @@ use super::operation::astray;
 pub(super) struct Ring {
     pub(super) stages: u32,
     producer: RingProducer,
+    /// Blocks of a cluster that fill each other's slots.
+    blocks: Option<u32>,
     /// Bytes that the copy engine writes into a slot.
     bytes: u32,
     /// Its buffers, with the axis of slots in front.
@@ -46,7 +48,9 @@ impl Lowering<'_> {
     /// Lowers an operation on rings.
     pub(super) fn queues(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
-            TileOp::Ring { stages, producer, bytes, .. } => self.make_ring(op, data, *stages, *producer, *bytes)?,
+            TileOp::Ring { stages, producer, bytes, blocks, .. } => {
+                self.make_ring(op, data, (*stages, *producer, *bytes), *blocks)?;
+            }
             TileOp::RingStart {} => {
                 let zero = self.b.u32(0);
                 self.bind(data.result(), Bound::Cursor([zero, zero]));
@@ -96,9 +100,21 @@ impl Lowering<'_> {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
                 let barrier = self.barrier_of(&ring, slot, ring.empty());
                 self.b.warp_sync();
-                let (lane, zero) = (self.lane(), self.b.u32(0));
-                let first = self.b.setp(Word::Eq, Ty::U32, lane, zero);
-                self.b.guarded(first, |b| b.mbarrier_arrive(barrier));
+                let (lane, least) = (self.lane(), self.b.u32(ring.blocks.unwrap_or(0)));
+                match ring.blocks {
+                    // A lane for each block of the cluster.
+                    Some(_) => {
+                        let arrives = self.b.setp(Word::Lt, Ty::U32, lane, least);
+                        self.b.when(arrives, |b| {
+                            let there = b.mapa(barrier.base, lane);
+                            b.mbarrier_arrive_remote((there, barrier.offset));
+                        });
+                    }
+                    None => {
+                        let first = self.b.setp(Word::Eq, Ty::U32, lane, least);
+                        self.b.guarded(first, |b| b.mbarrier_arrive(barrier));
+                    }
+                }
             }
             TileOp::Slot { buffer } => {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
@@ -154,7 +170,13 @@ impl Lowering<'_> {
         self.b.setp(Word::Eq, Ty::U32, thread, zero)
     }
 
-    fn make_ring(&mut self, op: Op, data: &OpData, stages: u32, producer: RingProducer, bytes: u32) -> Lowered<()> {
+    fn make_ring(
+        &mut self,
+        op: Op,
+        data: &OpData,
+        (stages, producer, bytes): (u32, RingProducer, u32),
+        blocks: Option<u32>,
+    ) -> Lowered<()> {
         if !self.arch.has_mbarrier() || (producer == RingProducer::Tma && !self.arch.has_tma()) {
             return Err(self.unsupported("there are no barriers for queues of this kind"));
         }
@@ -163,7 +185,7 @@ impl Lowering<'_> {
         for &value in data.group(0) {
             buffers.push(self.buffer(value)?);
         }
-        let ring = Ring { stages, producer, bytes, buffers, barriers };
+        let ring = Ring { stages, producer, blocks, bytes, buffers, barriers };
         let fillers = match producer {
             RingProducer::Tma => 1,
             RingProducer::CopyAsync | RingProducer::Threads => {
@@ -171,7 +193,7 @@ impl Lowering<'_> {
                 Arch::WARP * self.warps_using(data.result(), commits)
             }
         };
-        let readers = self.warps_using(data.result(), |kind| matches!(kind, TileOp::Release {}));
+        let readers = self.warps_using(data.result(), |kind| matches!(kind, TileOp::Release {})) * blocks.unwrap_or(1);
         let first = self.is_first_thread();
         let empty = ring.empty();
         self.b.when(first, |b| {

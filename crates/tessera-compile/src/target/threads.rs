@@ -46,6 +46,12 @@ impl Lowering<'_> {
     pub(super) fn meeting(&mut self, kind: &TileOp) {
         match kind {
             TileOp::Barrier {} => self.meet(),
+            TileOp::ClusterBarrier {} => {
+                // Lanes may have come by different ways.
+                self.b.warp_sync();
+                self.b.cluster_arrive(false);
+                self.b.cluster_wait();
+            }
             TileOp::NamedBarrier { id, threads } => {
                 let id = self.b.u32(*id);
                 self.b.bar_sync(id, *threads);

@@ -9,7 +9,7 @@
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
-//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
+//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
@@ -34,6 +34,7 @@ mod abreast;
 mod anchors;
 mod apart;
 mod blocks;
+mod cluster;
 mod feed;
 mod flatten;
 mod forecast;
@@ -163,16 +164,16 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
         return Changed(false);
     }
     let Some(arch) = cx.needs_target(pass, func) else { return Changed(false) };
+    let placed = |reason: Reason| Reason { span: reason.span.or(Some(func.span)), ..reason };
     match propose(func, &Units::of(func, arch)) {
         Ok(mut plan) => {
-            if let Err(reason) = share(func, &mut plan) {
-                cx.refusals.push(reason);
-            }
+            let wanted = [load_together(func, &mut plan, arch), share(func, &mut plan)];
+            cx.refusals.extend(wanted.into_iter().filter_map(Result::err).map(placed));
             func.plan = Some(plan);
             Changed(true)
         }
         Err(reason) => {
-            cx.refusals.push(Reason { span: reason.span.or(Some(func.span)), ..reason });
+            cx.refusals.push(placed(reason));
             Changed(false)
         }
     }
@@ -190,7 +191,22 @@ fn share(func: &Func, plan: &mut Plan) -> Result<(), Reason> {
     persistent::can(func)?;
     plan.persistent = Some(1);
     if sharing == Sharing::Rounds {
+        if plan.cluster.is_some() {
+            return Err("blocks of clusters load together, and share no rounds".into());
+        }
         plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
+    }
+    Ok(())
+}
+
+/// Has blocks of the clusters that the function's hints ask for load together.
+///
+/// # Errors
+/// Why they cannot; each loads for itself then.
+fn load_together(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
+    if let Some(blocks) = func.hints.num_ctas.filter(|&blocks| blocks > 1) {
+        cluster::find(func, plan, blocks, arch)?;
+        plan.cluster = Some(blocks);
     }
     Ok(())
 }
@@ -203,13 +219,24 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
     let Some(plan) = func.plan.take() else { return Changed(false) };
     let units = Units::of(func, arch);
+    let together = match plan.cluster.map(|blocks| cluster::find(func, &plan, blocks, arch)).transpose() {
+        Ok(together) => together,
+        Err(reason) => {
+            cx.diagnostics.push(refused(&plan, &reason));
+            return Changed(false);
+        }
+    };
+    if let Some(together) = &together {
+        cluster::guard(func, together);
+        func.hints.cluster = plan.cluster;
+    }
     if let Err(reason) = share_blocks(func, &plan, arch) {
         cx.diagnostics.push(refused(&plan, &reason));
         return Changed(false);
     }
     let done = match plan.partitions.len() {
         1 => stages::carry_out(func, &units, &plan),
-        _ => roles::carry_out(func, &units, &plan),
+        _ => roles::carry_out(func, &units, &plan, together),
     };
     match done {
         Ok(()) => func.level = Level::Staged,

@@ -5,7 +5,7 @@
 //! runs, so the result is the same. `docs/performance.md` has what the order is worth for products larger than the cache.
 
 use tessera_ir::attrs::GridAxis;
-use tessera_ir::{Builder, Func, Op, OpKind, ScheduleOp, Type};
+use tessera_ir::{Builder, Func, Op, OpKind, ScheduleOp, Type, Value};
 use tessera_types::DType;
 
 use super::numbers::Numbers;
@@ -13,7 +13,7 @@ use super::numbers::Numbers;
 /// Blocks along x that are taken together.
 const GROUP: i64 = 16;
 
-/// Renumbers the blocks of a function that uses both axes of a plane.
+/// Renumbers the blocks of a function that uses both axes of a plane. Neighbours of one cluster stay neighbours along x.
 pub(super) fn by_groups(func: &mut Func) {
     let ids = |func: &Func, wanted: GridAxis| -> Vec<Op> {
         let is =
@@ -35,6 +35,7 @@ pub(super) fn by_groups(func: &mut Func) {
         index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::X }),
         index(&mut b, ScheduleOp::GetNumTileBlocks { axis: GridAxis::Y }),
     );
+    let width = whole_clusters(&mut b, width);
     let group = b.number(GROUP);
     let before = b.times(y, width);
     let number = b.plus(before, x);
@@ -53,4 +54,16 @@ pub(super) fn by_groups(func: &mut Func) {
         value if rows.contains(&value) => down,
         value => value,
     });
+}
+
+/// The blocks along x that are launched for so many that are asked for.
+pub(super) fn whole_clusters(b: &mut Builder<'_>, width: Value) -> Value {
+    match b.func.hints.cluster {
+        Some(blocks) => {
+            let blocks = b.number(i64::from(blocks));
+            let clusters = b.over_up(width, blocks);
+            b.times(clusters, blocks)
+        }
+        None => width,
+    }
 }

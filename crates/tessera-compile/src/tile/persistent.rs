@@ -14,6 +14,7 @@ use tessera_ir::{Builder, Func, Op, OpKind, Reason, ScheduleOp, TileOp, Type, Va
 use tessera_types::DType;
 
 use super::numbers::Numbers;
+use super::order;
 use super::relation::has_layout;
 use super::roles::is_free;
 use super::stream_k::{Share, Shared};
@@ -22,7 +23,7 @@ use super::stream_k::{Share, Shared};
 pub(super) struct Grid {
     pub(super) worker: Value,
     pub(super) workers: Value,
-    /// Blocks along x, y and z.
+    /// Blocks along x, y and z, in whole clusters.
     counts: [Value; 3],
     /// Blocks of a plane of x and y.
     plane: Value,
@@ -33,8 +34,9 @@ impl Grid {
     fn of(b: &mut Builder<'_>) -> Grid {
         let index = Type::scalar(DType::I32);
         let (worker, workers) = (b.value(TileOp::Worker {}, &[], index.clone()), b.value(TileOp::Workers {}, &[], index.clone()));
-        let counts = [GridAxis::X, GridAxis::Y, GridAxis::Z]
+        let mut counts = [GridAxis::X, GridAxis::Y, GridAxis::Z]
             .map(|axis| b.value(ScheduleOp::GetNumTileBlocks { axis }, &[], index.clone()));
+        counts[0] = order::whole_clusters(b, counts[0]);
         let plane = b.times(counts[0], counts[1]);
         let all = b.times(plane, counts[2]);
         Grid { worker, workers, counts, plane, all }
@@ -55,9 +57,6 @@ impl Grid {
 
 /// The function has a use of the block's place, and of nothing that a loop over places would change.
 pub(super) fn can(func: &Func) -> Result<(), Reason> {
-    if func.hints.num_ctas.is_some_and(|blocks| blocks > 1) {
-        return Err("blocks of clusters do not share work one by one".into());
-    }
     if places(func).is_empty() {
         return Err("the program does not say which block it is".into());
     }

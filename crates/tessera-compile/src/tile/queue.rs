@@ -25,11 +25,11 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Makes a ring; its operations go to `out`, which stands before all roles.
+    /// Makes a ring, which so many blocks of a cluster fill; its operations go to `out`, which stands before all roles.
     pub(super) fn new(
         func: &mut Func,
         slots: &[SharedType],
-        (stages, producer): (u32, RingProducer),
+        (stages, producer, blocks): (u32, RingProducer, Option<u32>),
         span: Span,
         out: &mut Vec<Op>,
     ) -> Queue {
@@ -45,7 +45,7 @@ impl Queue {
             RingProducer::CopyAsync | RingProducer::Threads => 0,
         };
         let ty = Type::Ring(Box::new(RingType { stages, slots: slots.to_vec() }));
-        let kind = TileOp::Ring { stages, producer, consumers: 1, bytes };
+        let kind = TileOp::Ring { stages, producer, consumers: 1, bytes, blocks };
         let made = func.make_op(kind.into(), &[&buffers], [ty], [], span);
         let ring = func.ops[made].result();
         let started = func.make_op(TileOp::RingStart {}.into(), &[&[ring]], [Type::Cursor], [], span);
@@ -67,17 +67,17 @@ impl Queue {
         func.ops[slot].result()
     }
 
-    /// A copy by the engine of a tile of a view into a buffer of the slot at a cursor.
+    /// A copy by the engine of a tile of a view into a buffer of the slot at a cursor, by so many blocks of a cluster together.
     pub(super) fn load(
         &self,
         func: &mut Func,
         (view, index): (Value, &[Value]),
-        (cursor, buffer): (Value, usize),
+        (cursor, buffer, blocks): (Value, usize, Option<u32>),
         out: &mut Vec<Op>,
     ) {
         let slot = self.slot(func, cursor, buffer, out);
         let groups: [&[Value]; 5] = [&[view], index, &[slot], &[self.ring], &[cursor]];
-        out.push(func.make_op(TileOp::TmaLoad {}.into(), &groups, [], [], self.span));
+        out.push(func.make_op(TileOp::TmaLoad { blocks }.into(), &groups, [], [], self.span));
     }
 
     /// The cursor behind a cursor.

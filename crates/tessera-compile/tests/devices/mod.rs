@@ -249,7 +249,12 @@ pub(crate) fn printed_with(
                 continue;
             }
             HiddenParam::Workspace { bytes, bytes_per_block } => {
-                let [x, y, z] = kernel.image.launch.grid.physical(grid, 2, None).ok_or("more blocks than a launch has")?;
+                let [x, y, z] = kernel
+                    .image
+                    .launch
+                    .grid
+                    .physical(grid, 2, kernel.image.launch.cluster)
+                    .ok_or("more blocks than a launch has")?;
                 let bytes = bytes + bytes_per_block * u64::from(x * y * z);
                 let memory = emulator.alloc(bytes).map_err(|e| explain(&e))?;
                 emulator.write(memory, &vec![0; bytes as usize]).map_err(|e| explain(&e))?;
@@ -281,7 +286,7 @@ pub(crate) fn printed_with(
     }
     let facts = &kernel.image.launch;
     let options = LaunchOptions { shared_bytes: facts.shared_bytes, ..options };
-    let [x, y, z] = facts.grid.physical(grid, 2, None).ok_or("more blocks than a launch has")?;
+    let [x, y, z] = facts.grid.physical(grid, 2, kernel.image.launch.cluster).ok_or("more blocks than a launch has")?;
     let report = emulator
         .launch(&module, &kernel.image.entry, Dim3::new(x, y, z), Dim3::new(facts.threads[0], 1, 1), &params, &options)
         .map_err(|e| explain(&e))?;

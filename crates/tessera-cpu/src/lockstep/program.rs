@@ -91,10 +91,11 @@ impl Program {
         };
         // Blocks that share the work of those that are asked for: more than one, so that it matters which they are.
         let workspaces = workspaces(&self.func);
+        let cluster = self.func.hints.cluster.unwrap_or(1);
         let launched = match self.func.hints.persistent {
             Some(_) if !workspaces.is_empty() => [SHARERS, 1, 1],
-            Some(_) => [grid.iter().product::<u32>().min(WORKERS), 1, 1],
-            None => grid,
+            Some(_) => [grid.iter().product::<u32>().min(WORKERS).next_multiple_of(cluster), 1, 1],
+            None => [grid[0].next_multiple_of(cluster), grid[1], grid[2]],
         };
         let blocks = launched.iter().product::<u32>() as usize;
         let mut shared: Vec<(Op, Vec<u64>)> =
@@ -181,7 +182,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             TileOp::AtomicElement { mode } => of.atomic(*mode),
             TileOp::AtomicCasElement {} => of.compare_and_swap(),
             TileOp::CopyAsync { .. } => of.load(None),
-            TileOp::TmaLoad {} => of.load(Some(Padding::Zero)),
+            TileOp::TmaLoad { .. } => of.load(Some(Padding::Zero)),
             TileOp::TmaStore {} => of.store(func.ty(data.one(0)).as_shared()?.tile(), 1),
             TileOp::SendTile {} => of.store(func.ty(data.one(0)).as_tile()?.clone(), 1),
             TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
@@ -210,6 +211,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Prefetch {}
             | TileOp::Shuffle { .. }
             | TileOp::Barrier {}
+            | TileOp::ClusterBarrier {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }
             | TileOp::CopyAsyncElement { .. }

@@ -52,7 +52,7 @@ pub(super) enum Wait {
 
 impl Machine<'_> {
     pub(super) fn make_ring(&mut self, op: Op, kind: &TileOp) -> Ran<()> {
-        let TileOp::Ring { stages, producer, consumers, bytes } = kind else { return Ok(()) };
+        let TileOp::Ring { stages, producer, consumers, bytes, .. } = kind else { return Ok(()) };
         let data = &self.func.ops[op];
         let buffers = data.group(0).iter().map(|&value| self.shared(value, data.span)).collect::<Ran<_>>()?;
         let slots = vec![Slot::default(); *stages as usize];

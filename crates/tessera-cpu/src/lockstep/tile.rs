@@ -84,7 +84,8 @@ impl Machine<'_> {
             // SAFETY: passed on.
             TileOp::MmaFragment { .. } => unsafe { self.fragments(op, active)? },
 
-            TileOp::Barrier {} => {
+            // Blocks of a cluster run one after the other: each brings for itself what they bring together.
+            TileOp::Barrier {} | TileOp::ClusterBarrier {} => {
                 let alive = self.roles[role].alive;
                 if *active != alive {
                     let absent = threads_text(&alive.without(active));
@@ -111,7 +112,7 @@ impl Machine<'_> {
             TileOp::Release {} => self.release(data)?,
             TileOp::Slot { buffer } => self.slot(data, *buffer)?,
 
-            TileOp::TmaLoad {} => self.tma_load(op, active)?,
+            TileOp::TmaLoad { .. } => self.tma_load(op, active)?,
             TileOp::TmaStore {} => self.start_store(role, op, active)?,
             // SAFETY: passed on.
             TileOp::SendTile {} => unsafe { self.send(op, data, active)? },

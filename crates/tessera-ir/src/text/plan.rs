@@ -24,6 +24,9 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
     if let Some(rounds) = plan.stream_k {
         let _ = writeln!(out, "  stream_k {rounds}");
     }
+    if let Some(blocks) = plan.cluster {
+        let _ = writeln!(out, "  cluster {blocks}");
+    }
     let partition = |at: usize| plan.partitions.get(at).map_or("?", |partition| &partition.name);
     for ring in &plan.rings {
         let (from, to) = (partition(ring.from), partition(ring.to));
@@ -46,7 +49,7 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
     cursor.expect("{")?;
     while !cursor.eat("}") {
         let at = cursor.offset();
-        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent` or `stream_k`")? {
+        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent`, `stream_k` or `cluster`")? {
             "partition" => {
                 let partition = partition(cursor, at)?;
                 if plan.partitions.iter().any(|other| other.name == partition.name) {
@@ -61,9 +64,11 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             "resident" => plan.resident = Some(cursor.integer()?),
             "persistent" => plan.persistent = Some(cursor.integer()?),
             "stream_k" => plan.stream_k = Some(cursor.integer()?),
+            "cluster" => plan.cluster = Some(cursor.integer()?),
             word => {
-                let text =
-                    format!("`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent` and `stream_k` are");
+                let text = format!(
+                    "`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent`, `stream_k` and `cluster` are"
+                );
                 return Err(wrong(cursor.span_from(at), text));
             }
         }

@@ -67,7 +67,11 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
 
         TileOp::MmaFragment { .. } => mma_fragment(site),
 
-        TileOp::Barrier {} | TileOp::CommitGroup {} | TileOp::WaitGroup { .. } | TileOp::FenceAsync {} => Ok(()),
+        TileOp::Barrier {}
+        | TileOp::ClusterBarrier {}
+        | TileOp::CommitGroup {}
+        | TileOp::WaitGroup { .. }
+        | TileOp::FenceAsync {} => Ok(()),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::CopyAsync { .. } => {
@@ -76,13 +80,22 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         }
         TileOp::CopyAsyncElement { bytes } => copy_element(site, *bytes),
 
-        TileOp::Ring { stages, producer, consumers, bytes } => ring(site, *stages, *producer, *consumers, *bytes),
+        TileOp::Ring { stages, producer, consumers, bytes, blocks } => {
+            in_cluster(site, *blocks)?;
+            ensure!(
+                blocks.is_none() || *producer == RingProducer::Tma,
+                "ir-attribute",
+                "the copy engine alone fills slots of other blocks"
+            );
+            ring(site, *stages, *producer, *consumers, *bytes)
+        }
         TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
         TileOp::Slot { buffer } => slot(site, *buffer),
 
-        TileOp::TmaLoad {} => {
+        TileOp::TmaLoad { blocks } => {
+            in_cluster(site, *blocks)?;
             let tile = memory::access(site, 0, 1)?;
             not_gathered(site, 0)?;
             copied(site, &tile, 2)?;
@@ -413,6 +426,19 @@ fn ring(site: &Site<'_>, stages: u32, producer: RingProducer, consumers: u32, by
         }
     }
     site.result_is(0, &Type::Ring(Box::new(RingType { stages, slots })))
+}
+
+/// The function's blocks are in clusters of so many, where they load together.
+fn in_cluster(site: &Site<'_>, blocks: Option<u32>) -> Rule {
+    let own = site.func.hints.cluster;
+    ensure!(
+        blocks.is_none() || blocks == own,
+        "ir-attribute",
+        "{} blocks load together, and clusters are of {}",
+        blocks.unwrap_or(1),
+        own.unwrap_or(1)
+    );
+    Ok(())
 }
 
 fn ring_of<'m>(site: &Site<'m>, position: usize) -> Result<&'m RingType, Wrong> {

@@ -216,6 +216,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let kernel = match (batched, choice) {
         (true, _) => "gemm_batched",
         (false, Some(choice)) if choice.thin => "gemm_thin",
+        (false, Some(choice)) if choice.pairs => "gemm_pairs",
         (false, _) => "gemm",
     };
     Ok(Plan {

@@ -14,13 +14,15 @@ pub(super) struct Choice {
     pub(super) tile: [u64; 3],
     /// The product is computed transposed.
     pub(super) thin: bool,
+    /// Two blocks one below the other load what both read together.
+    pub(super) pairs: bool,
     /// What blocks share.
     pub(super) sharing: Sharing,
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
-const WARPGROUP_TILES: [[u64; 2]; 8] =
-    [[128, 256], [256, 128], [128, 192], [128, 128], [64, 256], [64, 192], [64, 128], [64, 64]];
+const WARPGROUP_TILES: [[u64; 2]; 9] =
+    [[128, 256], [256, 128], [192, 192], [128, 192], [128, 128], [64, 256], [64, 192], [64, 128], [64, 64]];
 /// The same for other types.
 const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
@@ -35,7 +37,7 @@ const LINE: u64 = 128;
 /// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
-const CACHE_RATE: f64 = 56.0;
+const CACHE_RATE: f64 = 50.0;
 /// The same where lines begin within one of the cache's: each touches two.
 const RAGGED_CACHE_RATE: f64 = 36.0;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
@@ -46,6 +48,8 @@ const STORE_RATE: f64 = 32.0;
 const MEETING: f64 = 256.0 * 1024.0;
 /// How much longer rounds take in a block that stays, as measured.
 const TURNS: f64 = 1.06;
+/// The same where two blocks load together: each waits for the other.
+const PAIRS: f64 = 1.14;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
@@ -58,7 +62,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
     let shared = batch == 1;
     if halves && shared && vectors && m <= THIN[THIN.len() - 1] {
         let rows = THIN.iter().copied().find(|&rows| rows >= m).unwrap_or(THIN[THIN.len() - 1]);
-        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, sharing: Sharing::Rounds };
+        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, pairs: false, sharing: Sharing::Rounds };
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let sms = f64::from(arch.multiprocessors());
@@ -66,24 +70,29 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
     let mut best: Option<(f64, Choice)> = None;
     for &[rows, columns] in tiles {
         let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
-        // Such tiles were found to gain where they make one wave of two, and nowhere else.
-        if !columns.is_power_of_two() && (!whole || blocks > sms) {
+        // What threads bring and turn leaves no registers for them.
+        if !vectors && !columns.is_power_of_two() {
             continue;
         }
         let block = Block::of(rows, columns, whole);
-        let mut take = |time: f64, sharing: Sharing| {
+        let mut take = |time: f64, pairs: bool, sharing: Sharing| {
             if best.is_none_or(|(least, _)| time < least) {
-                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, sharing }));
+                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing }));
             }
         };
-        take(block.alone(blocks, rounds, sms), Sharing::Nothing);
+        take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
         if blocks > sms {
-            take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
+            take(block.in_turns(blocks, rounds, sms, TURNS), false, Sharing::Blocks);
         } else if shared && halves && vectors {
-            take(block.shared(blocks, rounds, sms), Sharing::Rounds);
+            take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
+        }
+        if blocks > sms && shared && halves && vectors && !whole {
+            let pair = Block::of_pair(rows, columns);
+            let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
+            take(pair.in_turns(blocks, rounds, sms, PAIRS), true, Sharing::Blocks);
         }
     }
-    best.map_or(Choice { tile: [64, 64, depth], thin: false, sharing: Sharing::Nothing }, |(_, choice)| choice)
+    best.map_or(Choice { tile: [64, 64, depth], thin: false, pairs: false, sharing: Sharing::Nothing }, |(_, choice)| choice)
 }
 
 /// Clocks of the parts of a block.
@@ -97,7 +106,16 @@ struct Block {
 
 impl Block {
     fn of(rows: u64, columns: u64, whole: bool) -> Block {
-        let (elements, bytes) = ((rows * columns) as f64, ((rows + columns) * LINE) as f64);
+        Block::that_loads((rows + columns) * LINE, rows * columns, whole)
+    }
+
+    /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
+    fn of_pair(rows: u64, columns: u64) -> Block {
+        Block::that_loads((rows + columns / 2) * LINE, rows * columns, false)
+    }
+
+    fn that_loads(bytes: u64, elements: u64, whole: bool) -> Block {
+        let (elements, bytes) = (elements as f64, bytes as f64);
         let sums = 4.0 * elements;
         let round =
             (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE });
@@ -110,8 +128,8 @@ impl Block {
     }
 
     /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves, and rounds are a little longer.
-    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
-        (blocks / sms).ceil() * (rounds * self.round * TURNS + self.once - START) + START
+    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64, longer: f64) -> f64 {
+        (blocks / sms).ceil() * (rounds * self.round * longer + self.once - START) + START
     }
 
     /// With rounds shared among multiprocessors.
@@ -144,16 +162,20 @@ mod tests {
     fn tiles_fill_the_last_wave() {
         // 528 blocks are four waves; of 128 x 256 there are 544, which are five.
         assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
-        // 96 blocks are one wave.
+        // 96 blocks are one wave, and 256 two.
         assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
-        let ragged = choose([1, 1536, 1536, 1536], DType::BF16, VECTOR, Arch::Sm90a);
-        assert!(ragged.tile[1].is_power_of_two());
+        assert_eq!(chosen([3072, 3072, 3072]).tile, [192, 192, 64]);
     }
 
     #[test]
-    fn ragged_lines_take_large_tiles() {
+    fn pairs_of_blocks_bring_ragged_lines_together() {
         let choice = choose([1, 3000, 3000, 3000], DType::BF16, VECTOR, Arch::Sm90a);
-        assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Nothing));
+        assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
+        assert!(!chosen([3072, 3072, 3072]).pairs);
+        // Nothing comes by the copy engine.
+        assert!(!choose([1, 3001, 3001, 3001], DType::BF16, 2, Arch::Sm90a).pairs);
+        // One wave waits for its first tiles anyway.
+        assert!(!choose([1, 1000, 1000, 1000], DType::BF16, VECTOR, Arch::Sm90a).pairs);
     }
 
     #[test]
@@ -169,7 +191,7 @@ mod tests {
 
     #[test]
     fn few_rows_are_columns() {
-        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, sharing: Sharing::Rounds });
+        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
         assert_eq!(chosen([33, 4096, 4096]).tile, [64, 128, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
         assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, LINE, Arch::Sm90a).thin);

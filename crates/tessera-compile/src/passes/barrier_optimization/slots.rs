@@ -63,7 +63,7 @@ impl Check<'_> {
                     released.push((data.one(0), data.one(1), op));
                     self.releases.entry(data.one(0)).or_default().push(op);
                 }
-                OpKind::Tile(TileOp::TmaLoad {}) => {
+                OpKind::Tile(TileOp::TmaLoad { .. }) => {
                     let ty = func.ty(data.one(2)).the_shared();
                     let bytes = ty.tile().len() as u64 * ty.elem.unpacked_bytes() as u64;
                     *loaded.entry((data.one(3), data.one(4))).or_default() += bytes;

@@ -286,7 +286,7 @@ fn engage(func: &mut Func, group: &Group) {
         .map(|buffer| (buffer.tile().len() * buffer.elem.unpacked_bytes()) as u64)
         .sum();
     let ring_type = Type::Ring(Box::new(RingType { stages: 1, slots: buffers.clone() }));
-    let kind = TileOp::Ring { stages: 1, producer: RingProducer::Tma, consumers: 1, bytes: bytes as u32 };
+    let kind = TileOp::Ring { stages: 1, producer: RingProducer::Tma, consumers: 1, bytes: bytes as u32, blocks: None };
     let ring_op = func.make_op(kind.into(), &[&staged], [ring_type], [], span);
     let ring = func.ops[ring_op].result();
     let start_op = func.make_op(TileOp::RingStart {}.into(), &[&[ring]], [Type::Cursor], [], span);
@@ -311,7 +311,7 @@ fn engage(func: &mut Func, group: &Group) {
         let slot = func.make_op(TileOp::Slot { buffer: number as u32 }.into(), &at, [buffer], [], data.span);
         let slot_value = func.ops[slot].result();
         let groups: [&[Value]; 5] = [&[data.one(0)], data.group(1), &[slot_value], &[ring], &[cursor]];
-        let load = func.make_op(TileOp::TmaLoad {}.into(), &groups, [], [], data.span);
+        let load = func.make_op(TileOp::TmaLoad { blocks: None }.into(), &groups, [], [], data.span);
         let mut ops = if number == 0 { vec![acquire] } else { Vec::new() };
         ops.extend([slot, load]);
         replaced.insert(copy, ops);

@@ -36,15 +36,15 @@ fn operation(func: &Func, op: Op, arch: Arch) -> Option<Diagnostic> {
                     .help("convert the sum to `f16` afterwards, with `ftof`")
             })
         }
-        TileOp::TmaLoad {} | TileOp::TmaStore {} if !arch.has_tma() => {
+        TileOp::TmaLoad { .. } | TileOp::TmaStore {} if !arch.has_tma() => {
             let help = match kind {
-                TileOp::TmaLoad {} => "write `tile.copy_async`, with a group that is waited for",
+                TileOp::TmaLoad { .. } => "write `tile.copy_async`, with a group that is waited for",
                 _ => "write `tile.load_shared` and `store_view_tko`",
             };
             lacks("the copy engine", help)
         }
-        TileOp::TmaLoad {} | TileOp::TmaStore {} => {
-            let (view, buffer) = if matches!(kind, TileOp::TmaLoad {}) { (0, 2) } else { (1, 0) };
+        TileOp::TmaLoad { .. } | TileOp::TmaStore {} => {
+            let (view, buffer) = if matches!(kind, TileOp::TmaLoad { .. }) { (0, 2) } else { (1, 0) };
             let reason = addressable(func, data.one(view), func.ty(data.one(buffer)).as_shared()?).err()?;
             let help = "write `tile.copy_async`, or change what the reason names";
             Some(Diagnostic::error("target-tma", data.span, format!("`{name}`: {reason}")).help(help))

@@ -13,6 +13,7 @@ use tessera_ir::{Block, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use super::known::{is_counted, is_test, starts};
 use super::makers::Maker;
 use super::supply::{Job, Site, Supply};
+use crate::tile::cluster::Together;
 use crate::tile::queue::{Queue, copied, mapped, over, range};
 
 /// What stands for values of the original function.
@@ -26,11 +27,33 @@ pub(super) struct Rings {
     pub(super) cursors: Vec<usize>,
     /// The cursors before the first slots.
     pub(super) starts: Vec<Value>,
+    /// What blocks of a cluster load together.
+    pub(super) together: Option<Together>,
 }
 
 impl Rings {
     pub(super) fn queue(&self, ring: usize) -> Option<&Queue> {
         self.queues[ring].as_ref()
+    }
+
+    /// A slot filled with what loads load; the cursor behind it.
+    pub(super) fn fill(
+        &self,
+        func: &mut Func,
+        queue: &Queue,
+        loads: &[Op],
+        (names, cursor): (&Names, Value),
+        out: &mut Vec<Op>,
+    ) -> Value {
+        queue.at(func, TileOp::Acquire {}, cursor, out);
+        for (position, &load) in loads.iter().enumerate() {
+            let data = func.ops[load].clone();
+            let (view, index) = (mapped(names, data.group(0))[0], mapped(names, data.group(1)));
+            let blocks = self.together.as_ref().and_then(|together| together.of(load));
+            queue.load(func, (view, &index), (cursor, position, blocks), out);
+        }
+        queue.at(func, TileOp::Commit {}, cursor, out);
+        queue.next(func, cursor, out)
     }
 }
 
@@ -75,7 +98,7 @@ impl Feeder<'_> {
     fn fill(&self, func: &mut Func, site: &Site, (names, cursors): (&Names, &mut [Value]), out: &mut Vec<Op>) {
         let Some(queue) = self.rings.queue(site.ring) else { return };
         let at = self.rings.cursors[site.ring];
-        cursors[at] = fill(func, queue, &site.loads, (names, cursors[at]), out);
+        cursors[at] = self.rings.fill(func, queue, &site.loads, (names, cursors[at]), out);
     }
 
     /// A loop again; `inside` are the cursors of the rings in it.
@@ -171,6 +194,7 @@ impl Feeder<'_> {
         let own = &self.supply.sites[made];
         Some(Maker {
             supply: self.supply,
+            rings: self.rings,
             made: (self.rings.queue(own.ring)?, own, self.rings.cursors[own.ring]),
             direct: site(Job::Direct),
             raw: site(Job::Raw),
@@ -183,18 +207,6 @@ impl Feeder<'_> {
 /// The load of a site behind which all of them can be done.
 fn last_load(func: &Func, site: &Site) -> Option<Op> {
     func.blocks[site.block].ops.iter().rev().find(|op| site.loads.contains(op)).copied()
-}
-
-/// A slot filled with what loads load; the cursor behind it.
-pub(super) fn fill(func: &mut Func, queue: &Queue, loads: &[Op], (names, cursor): (&Names, Value), out: &mut Vec<Op>) -> Value {
-    queue.at(func, TileOp::Acquire {}, cursor, out);
-    for (position, &load) in loads.iter().enumerate() {
-        let data = func.ops[load].clone();
-        let (view, index) = (mapped(names, data.group(0))[0], mapped(names, data.group(1)));
-        queue.load(func, (view, &index), (cursor, position), out);
-    }
-    queue.at(func, TileOp::Commit {}, cursor, out);
-    queue.next(func, cursor, out)
 }
 
 /// A test that leaves the loop, with no results.

@@ -11,7 +11,7 @@ use tessera_ir::attrs::{Overflow, Predicate, Signedness};
 use tessera_ir::{Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_types::{Arch, DType};
 
-use super::feeder::{Names, fill};
+use super::feeder::{Names, Rings};
 use super::supply::{Site, Supply};
 use crate::tile::feed::Way;
 use crate::tile::queue::{Queue, copied, over, range};
@@ -22,6 +22,7 @@ pub(super) type Fed<'a> = (&'a Queue, &'a Site, usize);
 /// The threads that make the factors of one loop.
 pub(super) struct Maker<'a> {
     pub(super) supply: &'a Supply,
+    pub(super) rings: &'a Rings,
     /// From threads to the tensor cores.
     pub(super) made: Fed<'a>,
     /// From the copy engine to the tensor cores; its cursor is that of the ring before.
@@ -104,7 +105,7 @@ impl Maker<'_> {
             let first = over(func, looped, [lower, end, step], &[starts[usize::from(is_raw(fed))]], |func, counter, cursors| {
                 let mut ops = Vec::new();
                 let names = self.scalars(func, names, counter, &mut ops);
-                let next = fill(func, fed.0, &fed.1.loads, (&names, cursors[0]), &mut ops);
+                let next = self.rings.fill(func, fed.0, &fed.1.loads, (&names, cursors[0]), &mut ops);
                 (ops, vec![next])
             });
             ops.push(first);
@@ -129,7 +130,7 @@ impl Maker<'_> {
                 for _ in 0..ahead {
                     cursor = fed.0.next(func, cursor, &mut inside);
                 }
-                fill(func, fed.0, &fed.1.loads, (&names, cursor), &mut inside);
+                self.rings.fill(func, fed.0, &fed.1.loads, (&names, cursor), &mut inside);
                 let regions = [inside, Vec::new()].map(|mut ops| {
                     ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&[]], [], [], span));
                     let block = func.new_block();

@@ -27,6 +27,7 @@ use self::feeder::{Feeder, Rings};
 use self::reader::Reader;
 use self::supply::{Job, Supply};
 use super::anchors::Units;
+use super::cluster::Together;
 use super::feed::Factor;
 use super::queue::{Queue, role};
 use super::relation::has_layout;
@@ -61,13 +62,17 @@ fn reads_constant(func: &Func, data: &OpData) -> bool {
 ///
 /// # Errors
 /// What cannot be done; the function is as it was.
-pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(), Reason> {
+pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: Option<Together>) -> Result<(), Reason> {
     let supply = Supply::of(func, units, plan)?;
     let before = before_partitions(func, &supply);
     let held = budget::sums_of(func, &supply) + budget::WORKING[0];
     let mut shared: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| before.contains(op)).collect();
     let span = supply.at(func);
-    let rings = make_rings(func, &supply, &mut shared);
+    let in_clusters = together.is_some();
+    let rings = make_rings(func, &supply, together, &mut shared);
+    let meet = |func: &mut Func| in_clusters.then(|| func.make_op(TileOp::ClusterBarrier {}.into(), &[], [], [], span));
+    // No block fills a slot before it is there, nor ends while others may.
+    shared.extend(meet(func));
     let before_turn = make_buffers(func, &supply, &mut shared);
     let [barrier, other] = BARRIERS;
     let feed = Feeder { supply: &supply, rings: &rings, before_turn: &before_turn, barrier }.work(func);
@@ -82,7 +87,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan) -> Result<(
     let (copy, compute) = (&supply.copy, &supply.compute);
     let feeding = role(func, (0, copy.warps), copy.registers, feed, span);
     let computing = role(func, (copy.warps, compute.warps), compute.registers, rest, span);
-    shared.extend([feeding, computing].into_iter().chain(last));
+    shared.extend([feeding, computing].into_iter().chain(meet(func)).chain(last));
     func.blocks[func.body].ops = shared;
     drop_dead(func);
     func.hints.num_warps = Some(copy.warps + compute.warps);
@@ -105,11 +110,14 @@ fn before_partitions(func: &Func, supply: &Supply) -> FxHashSet<Op> {
     func.blocks[func.body].ops.iter().copied().filter(known).collect()
 }
 
-/// The rings of a plan; where threads make factors, the rings that are filled with them share their cursor.
-fn make_rings(func: &mut Func, supply: &Supply, shared: &mut Vec<Op>) -> Rings {
+/// The rings of a plan, some of which blocks of a cluster may fill together; where threads make factors, the rings that are filled with them share their cursor.
+fn make_rings(func: &mut Func, supply: &Supply, together: Option<Together>, shared: &mut Vec<Op>) -> Rings {
     let span = supply.at(func);
-    let mut rings = Rings { queues: Vec::new(), cursors: Vec::new(), starts: Vec::new() };
-    for ring in &supply.rings {
+    let loads = |ring: usize| supply.sites.iter().filter(move |site| site.ring == ring).flat_map(|site| &site.loads);
+    let blocks = |ring: usize| loads(ring).find_map(|&load| together.as_ref()?.of(load));
+    let blocks: Vec<Option<u32>> = (0..supply.rings.len()).map(blocks).collect();
+    let mut rings = Rings { queues: Vec::new(), cursors: Vec::new(), starts: Vec::new(), together };
+    for (ring, blocks) in supply.rings.iter().zip(blocks) {
         let producer = match ring.job {
             Job::Direct | Job::Raw => RingProducer::Tma,
             Job::Made => RingProducer::Threads,
@@ -119,7 +127,7 @@ fn make_rings(func: &mut Func, supply: &Supply, shared: &mut Vec<Op>) -> Rings {
                 continue;
             }
         };
-        let queue = Queue::new(func, &ring.slots, (ring.stages, producer), span, shared);
+        let queue = Queue::new(func, &ring.slots, (ring.stages, producer, blocks), span, shared);
         rings.cursors.push(rings.starts.len());
         rings.starts.push(queue.start);
         rings.queues.push(Some(queue));
