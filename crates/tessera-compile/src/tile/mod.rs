@@ -271,10 +271,9 @@ fn share_blocks(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Resu
         Some(saved) => Some(stream_k::Shared { looped: stream_k::shareable(func)?, saved, threads }),
         None => None,
     };
-    if !func.linked_blocks().into_iter().any(|block| roles::is_chain(func, block)) {
-        order::by_groups(func);
-    }
-    persistent::over_blocks(func, blocks, shared);
+    let chained = func.linked_blocks().into_iter().any(|block| roles::is_chain(func, block));
+    let grouped = !chained && order::plane(func).is_some();
+    persistent::over_blocks(func, blocks, grouped, shared);
     Ok(())
 }
 

@@ -4,6 +4,14 @@ use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{Builder, Const, ScheduleOp, Shape, Type, Value};
 use tessera_types::DType;
 
+/// A number that others are divided by, with what makes that quick: 2^32 - 1 over it, rounded down. A division takes a hundred clocks or more,
+/// and each block that takes several tiles makes one after the other between them; the reciprocal is the same for all of them.
+#[derive(Clone, Copy)]
+pub(super) struct Divisor {
+    pub(super) by: Value,
+    pub(super) reciprocal: Value,
+}
+
 /// Sums, quotients and choices of scalars, appended where a builder stands.
 pub(super) trait Numbers {
     fn number(&mut self, number: i64) -> Value;
@@ -16,6 +24,10 @@ pub(super) trait Numbers {
     fn over_up(&mut self, l: Value, r: Value) -> Value;
     /// What the division leaves.
     fn modulo(&mut self, l: Value, r: Value) -> Value;
+    /// A divisor that is not zero.
+    fn divisor(&mut self, by: Value) -> Divisor;
+    /// The quotient of a number that is not negative, rounded down, and what is left.
+    fn divided(&mut self, number: Value, divisor: Divisor) -> [Value; 2];
     fn least(&mut self, l: Value, r: Value) -> Value;
     fn most(&mut self, l: Value, r: Value) -> Value;
     fn is(&mut self, l: Value, predicate: Predicate, r: Value) -> Value;
@@ -53,6 +65,23 @@ impl Numbers for Builder<'_> {
 
     fn modulo(&mut self, l: Value, r: Value) -> Value {
         self.same(ScheduleOp::RemI { signedness: Signedness::Unsigned }, &[l, r])
+    }
+
+    fn divisor(&mut self, by: Value) -> Divisor {
+        let most = self.number(-1);
+        Divisor { by, reciprocal: self.over(most, by) }
+    }
+
+    fn divided(&mut self, number: Value, divisor: Divisor) -> [Value; 2] {
+        // With n < 2^32 and m the reciprocal, n / d - n m / 2^32 is at least 0 and less than 1: the quotient is this one or the next.
+        let quotient = self.same(ScheduleOp::MulHiI {}, &[number, divisor.reciprocal]);
+        let product = self.times(quotient, divisor.by);
+        let rest = self.minus(number, product);
+        let more = self.is(rest, Predicate::Ge, divisor.by);
+        let one = self.number(1);
+        let next = self.plus(quotient, one);
+        let less = self.minus(rest, divisor.by);
+        [self.choose(more, next, quotient), self.choose(more, less, rest)]
     }
 
     fn least(&mut self, l: Value, r: Value) -> Value {

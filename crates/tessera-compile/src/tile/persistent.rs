@@ -13,8 +13,8 @@ use tessera_ir::attrs::GridAxis;
 use tessera_ir::{Builder, Func, Op, OpKind, Reason, ScheduleOp, TileOp, Type, Value};
 use tessera_types::DType;
 
-use super::numbers::Numbers;
-use super::order;
+use super::numbers::{Divisor, Numbers};
+use super::order::{self, Groups};
 use super::relation::has_layout;
 use super::roles::is_free;
 use super::stream_k::{Share, Shared};
@@ -23,15 +23,16 @@ use super::stream_k::{Share, Shared};
 pub(super) struct Grid {
     pub(super) worker: Value,
     pub(super) workers: Value,
-    /// Blocks along x, y and z, in whole clusters.
-    counts: [Value; 3],
-    /// Blocks of a plane of x and y.
-    plane: Value,
+    /// Blocks along x, in whole clusters, and of a plane of x and y.
+    width: Divisor,
+    plane: Divisor,
+    /// The order in which a plane is taken, where that is not line by line.
+    groups: Option<Groups>,
     pub(super) all: Value,
 }
 
 impl Grid {
-    fn of(b: &mut Builder<'_>) -> Grid {
+    fn of(b: &mut Builder<'_>, grouped: bool) -> Grid {
         let index = Type::scalar(DType::I32);
         let (worker, workers) = (b.value(TileOp::Worker {}, &[], index.clone()), b.value(TileOp::Workers {}, &[], index.clone()));
         let mut counts = [GridAxis::X, GridAxis::Y, GridAxis::Z]
@@ -39,19 +40,21 @@ impl Grid {
         counts[0] = order::whole_clusters(b, counts[0]);
         let plane = b.times(counts[0], counts[1]);
         let all = b.times(plane, counts[2]);
-        Grid { worker, workers, counts, plane, all }
+        let groups = grouped.then(|| Groups::of(b, [counts[0], counts[1]]));
+        Grid { worker, workers, width: b.divisor(counts[0]), plane: b.divisor(plane), groups, all }
     }
 
-    /// The place along an axis of the block with a number.
-    fn along(&self, b: &mut Builder<'_>, axis: GridAxis, place: Value) -> Value {
-        match axis {
-            GridAxis::X => b.modulo(place, self.counts[0]),
-            GridAxis::Y => {
-                let rows = b.over(place, self.counts[0]);
-                b.modulo(rows, self.counts[1])
+    /// The place along x, y and z of the block with a number.
+    fn place(&self, b: &mut Builder<'_>, number: Value) -> [Value; 3] {
+        let [z, number] = b.divided(number, self.plane);
+        let [x, y] = match &self.groups {
+            Some(groups) => groups.place(b, number),
+            None => {
+                let [y, x] = b.divided(number, self.width);
+                [x, y]
             }
-            GridAxis::Z => b.over(place, self.plane),
-        }
+        };
+        [x, y, z]
     }
 }
 
@@ -72,8 +75,9 @@ fn places(func: &Func) -> Vec<(Op, GridAxis)> {
     func.linked_ops().into_iter().filter_map(place).collect()
 }
 
-/// Wraps the function's body; `blocks` of it run on a multiprocessor. The rounds of a loop are shared where one is given.
-pub(super) fn over_blocks(func: &mut Func, blocks: u32, shared: Option<Shared>) {
+/// Wraps the function's body; `blocks` of it run on a multiprocessor, and take planes in groups where `grouped`. The rounds of a loop are
+/// shared where one is given.
+pub(super) fn over_blocks(func: &mut Func, blocks: u32, grouped: bool, shared: Option<Shared>) {
     let places = places(func);
     let Split { before, inside, .. } = Split::of(func);
     let Some((&last, inside)) = inside.split_last() else { return };
@@ -82,23 +86,16 @@ pub(super) fn over_blocks(func: &mut Func, blocks: u32, shared: Option<Shared>) 
     let span = func.span;
     func.blocks[func.body].ops = before;
     let mut b = Builder { block: func.body, span, func };
-    let grid = Grid::of(&mut b);
+    let grid = Grid::of(&mut b, grouped);
     let share = shared.map(|shared| Share::of(&mut b, shared, &grid));
     let body = b.func.new_block();
     let counter = b.func.add_arg(body, Type::scalar(DType::I32), None);
     let found = b.within(body, |b| {
         let piece = share.as_ref().map(|share| share.piece(b, counter));
         let place = piece.as_ref().map_or(counter, |piece| piece.place);
-        let mut known: FxHashMap<GridAxis, Value> = FxHashMap::default();
-        let mut found: FxHashMap<Value, Value> = FxHashMap::default();
-        for (op, axis) in places {
-            let value = match known.get(&axis) {
-                Some(&value) => value,
-                None => grid.along(b, axis, place),
-            };
-            known.insert(axis, value);
-            found.insert(b.func.ops[op].result(), value);
-        }
+        let along = grid.place(b, place);
+        let mut found: FxHashMap<Value, Value> =
+            places.into_iter().map(|(op, axis)| (b.func.ops[op].result(), along[axis as usize])).collect();
         match share.as_ref().zip(piece) {
             Some((share, piece)) => found.extend(share.work(b, &piece, &inside)),
             None => b.func.blocks[body].ops.extend(&inside),
