@@ -87,12 +87,15 @@ fn quick() -> Vec<(Problem, &'static str)> {
 fn edges() -> Vec<Problem> {
     let mut cases = Vec::new();
     let lengths = [((1, 1), 64), ((5, 200), 64), ((64, 64), 128), ((127, 129), 128), ((130, 257), 64), ((129, 300), 256)];
-    // Groups in one tile of rows: some of a power of two of heads and queries and some not; keys in one split, in splits of a tile, and of several.
-    let groups = [((4, 1), 65, 64), ((3, 3), 700, 64), ((8, 16), 513, 128), ((1, 128), 300, 256), ((2, 3), 8300, 128)];
+    // Groups in one tile of rows, of powers of two of heads and queries and of others; the last key of some is the last query's alone, in a
+    // split of its own.
+    let groups = [((4, 1), 65, 64), ((3, 3), 1025, 64), ((8, 16), 513, 128), ((1, 128), 300, 256)];
     for variant in ["", "causal"] {
         cases.extend(lengths.map(|(lengths, dim)| problem(1, 2, 1, lengths, dim, variant)));
         cases.extend(groups.map(|((group, queries), keys, dim)| problem(1, group, group, (queries, keys), dim, variant)));
     }
+    // More tiles of keys than blocks that they are split over.
+    cases.push(problem(1, 2, 2, (3, 8321), 128, "causal"));
     cases.push(problem(2, 4, 2, (70, 150), 128, "causal"));
     cases.push(problem(2, 6, 3, (1, 1000), 128, ""));
     cases

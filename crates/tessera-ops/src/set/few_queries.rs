@@ -7,10 +7,10 @@
 //! 3 heads of 2 queries, a tile of 4 x 2      h0q0 h0q1 | h1q0 h1q1 | h2q0 h2q1 | -- --
 //! ```
 //!
-//! Reading K and V is then what takes time. A block of a wgmma target works on a tile of 32 KiB for 1152 clocks of tensor cores and
-//! shared memory with 128 rows (`tessera compile --emit report`), while its share of an H200's memory brings one in 1600: 128 rows are the most
-//! that cost nothing. Where there are fewer groups than multiprocessors, blocks take some of a group's keys each, and a second launch merges
-//! what they leave. Figures are in time of a tile of keys, when every multiprocessor reads one.
+//! Reading K and V is then what takes time. With 128 rows a block with products of warpgroups works for 1152 clocks on 16 KiB each of K and V
+//! (`tessera compile --emit report`), which an H200's memory brings to each of its multiprocessors in 1600: as many rows cost nothing, twice as
+//! many would. Where there are fewer groups than multiprocessors, blocks take some of a group's keys each, and a second launch merges what
+//! they leave.
 
 use tessera_types::{Arch, DType};
 
@@ -31,11 +31,11 @@ const WARPGROUP_TILE: usize = 8192;
 /// The same where all warps copy for themselves, to rings of their own for whole tiles and for the last one.
 const WARP_TILE: usize = 4096;
 
-/// To start a block, to wait for its first tile, and to store.
+/// What it takes to start a block, to wait for its first tile, and to store: as long as so many tiles of keys when every multiprocessor reads one.
 const START: f64 = 3.0;
-/// To launch and run the kernel that merges.
+/// The same of the launch that merges.
 const MERGE: f64 = 4.0;
-/// A tile in a multiprocessor that has as much of the memory's rate as it can use.
+/// The same of a tile in a multiprocessor that has as much of the memory's rate as it can use.
 const ALONE: f64 = 0.6;
 /// Splits that one block merges at once.
 const MOST_SPLITS: u64 = 128;
@@ -44,7 +44,7 @@ const MOST_SPLITS: u64 = 128;
 pub(super) fn tile(group: usize, queries: usize, dim: usize, storage: DType, machine: Machine) -> Option<Tile> {
     let elements = |most: usize| (most / dim.max(1).next_power_of_two()).clamp(16, 128);
     let (least, most, keys) = match machine {
-        Machine::Cpu => (1, 64, 64),
+        Machine::Cpu => (1, 128, 64),
         // Both tiles and the result's lie in shared memory.
         Machine::Gpu(arch) if storage.bits() > 16 => {
             (16, if dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32)
