@@ -81,6 +81,7 @@ def attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CA
     return m, l, acc
 
 
+# Memory gives all multiprocessors of a Hopper together what they ask for where each has more than 64 KiB on their way: six slots for each of K and V.
 @tessera.kernel(num_stages=ct.ByTarget(sm_90=6))
 def few_queries(Q, K, V, O, scale: float, SHARED: ct.Constant[int], GROUP: ct.Constant[int], TG: ct.Constant[int],
                 TQ: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
