@@ -12,10 +12,10 @@ def scores(q, K, batch, head, j, TN, D, ACC):
     return ct.mma(q, k, ct.zeros((q.shape[0], TN), ACC))
 
 
-def fold(s, V, batch, head, j, factor, m, l, acc, TN, D):
-    """The largest score, the sum and the result so far with another tile of keys."""
+def fold(s, V, batch, head, j, factor, m, l, acc, TN, D, SEEN=True):
+    """The largest score, the sum and the result so far with another tile of keys. SEEN: every row sees a key in it or has seen one."""
     largest = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
-    shift = largest * factor
+    shift = largest * factor if SEEN else ct.where(largest > NOTHING, largest * factor, 0.0)
     p = ct.exp2(s * factor - shift, flush_to_zero=True)
     alpha = ct.exp2(m * factor - shift, flush_to_zero=True)
     v = ct.load(V, (batch, head, j, 0), (1, 1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
@@ -53,3 +53,71 @@ def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Const
             keep = keep & (key < seen + ct.arange(TM, dtype=ct.int32)[:, None])
         m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D)
     ct.store(O, (batch, head, block, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, 1, TM, D)))
+
+
+def attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC):
+    """`fold` over the tiles of keys from first to last, for the heads that share K and V: head g's query q is row g * TQ + q."""
+    TM = TG * TQ
+    queries, keys = Q.shape[2], K.shape[2]
+    batch, shared = plane // SHARED, plane % SHARED
+    # Keys that the first query sees.
+    seen = keys - queries + 1 if CAUSAL else keys
+    whole = min(last, seen // TN)
+    heads = Q.slice(axis=1, start=shared * GROUP, stop=(shared + 1) * GROUP)
+    q = ct.load(heads, (batch, 0, 0, 0), (1, TG, TQ, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
+    m = ct.full((TM, 1), NOTHING, ACC)
+    l = ct.zeros((TM, 1), ACC)
+    acc = ct.zeros((TM, D), ACC)
+    for j in range(first, whole):
+        s = scores(q, K, batch, shared, j, TN, D, ACC)
+        m, l, acc = fold(s, V, batch, shared, j, factor, m, l, acc, TN, D)
+    for j in range(max(first, whole), last):
+        s = scores(q, K, batch, shared, j, TN, D, ACC)
+        key = j * TN + ct.arange(TN, dtype=ct.int32)[None, :]
+        keep = key < keys
+        if CAUSAL:
+            keep = keep & (key < seen + ct.arange(TM, dtype=ct.int32)[:, None] % TQ)
+        m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D, SEEN=False)
+    return m, l, acc
+
+
+# Memory gives all multiprocessors of a Hopper together what they ask for where each has more than 64 KiB on their way: six slots for each of K and V.
+@tessera.kernel(num_stages=ct.ByTarget(sm_90=6))
+def few_queries(Q, K, V, O, scale: float, SHARED: ct.Constant[int], GROUP: ct.Constant[int], TG: ct.Constant[int],
+                TQ: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+    """Attention of few queries: a block takes all heads that share one of K and V, which are read once."""
+    plane = ct.bid(0)
+    factor = ct.astype(scale * LOG2_E, ACC)
+    _, l, acc = attend(Q, K, V, plane, 0, ct.cdiv(K.shape[2], TN), factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC)
+    shared = plane % SHARED
+    heads = O.slice(axis=1, start=shared * GROUP, stop=(shared + 1) * GROUP)
+    ct.store(heads, (plane // SHARED, 0, 0, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, TG, TQ, D)))
+
+
+@tessera.kernel(num_stages=ct.ByTarget(sm_90=6))
+def few_queries_split(Q, K, V, largest, totals, results, scale: float, tiles: int, SHARED: ct.Constant[int], GROUP: ct.Constant[int],
+                      TG: ct.Constant[int], TQ: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int],
+                      CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+    """The same with keys split over blocks, `tiles` tiles each. largest, totals: (batch heads) x queries x splits; results: that x D."""
+    plane, split = ct.bid(0), ct.bid(1)
+    factor = ct.astype(scale * LOG2_E, ACC)
+    first = split * tiles
+    last = min(first + tiles, ct.cdiv(K.shape[2], TN))
+    m, l, acc = attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC)
+    start, stop = plane * GROUP, (plane + 1) * GROUP
+    ct.store(largest.slice(axis=0, start=start, stop=stop), (0, 0, split), m.reshape((TG, TQ, 1)))
+    ct.store(totals.slice(axis=0, start=start, stop=stop), (0, 0, split), l.reshape((TG, TQ, 1)))
+    ct.store(results.slice(axis=0, start=start, stop=stop), (0, 0, split, 0), acc.reshape((TG, TQ, 1, D)))
+
+
+@tessera.kernel
+def merge_splits(largest, totals, results, O, scale: float, HEADS: ct.Constant[int], SPLITS: ct.Constant[int], D: ct.Constant[int]):
+    """One row of O from what `few_queries_split` has left of its splits, SPLITS at most. A split without a key for the row has the weight 0."""
+    row, query = ct.bid(0), ct.bid(1)
+    factor = ct.astype(scale * LOG2_E, results.dtype)
+    m = ct.load(largest, (row, query, 0), (1, 1, SPLITS), padding_mode=ct.PaddingMode.NEG_INF).reshape((SPLITS, 1))
+    l = ct.load(totals, (row, query, 0), (1, 1, SPLITS), padding_mode=ct.PaddingMode.ZERO).reshape((SPLITS, 1))
+    acc = ct.load(results, (row, query, 0, 0), (1, 1, SPLITS, D), padding_mode=ct.PaddingMode.ZERO).reshape((SPLITS, D))
+    weight = ct.exp2((m - ct.max(m, axis=0, keepdims=True)) * factor)
+    o = ct.sum(acc * weight, axis=0, keepdims=True) / ct.sum(l * weight, axis=0, keepdims=True)
+    ct.store(O, (row // HEADS, row % HEADS, query, 0), o.astype(O.dtype).reshape((1, 1, 1, D)))

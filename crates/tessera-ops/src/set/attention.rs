@@ -1,6 +1,7 @@
 //! Attention forward: O = softmax(Q K^T / sqrt(dim)) V for every head, full or causal, with heads of K and V shared by groups.
 //!
-//! `group` heads of Q share one of K and V. Causal: query q sees keys up to q + (keys - queries).
+//! `group` heads of Q share one of K and V. Causal: query q sees keys up to q + (keys - queries). A block takes a tile of one head's queries;
+//! where a group's heads have few together, all of them ([`few_queries`]).
 
 use std::ops::Range;
 
@@ -13,6 +14,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::few_queries::{self, Tile};
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -59,7 +61,8 @@ fn problem(batch: u64, heads: u64, group: u64, (queries, keys): (u64, u64), dim:
     Problem::new(&sizes, variant)
 }
 
-/// 16384 tokens and 2048 columns in all, as attention is commonly measured, and queries against a longer past: 32 cases.
+/// 16384 tokens and 2048 columns in all, as attention is commonly measured, and queries against a longer past, down to one of each sequence: 40
+/// cases.
 fn suite() -> Vec<Problem> {
     let mut cases = Vec::new();
     for variant in ["", "causal"] {
@@ -70,6 +73,11 @@ fn suite() -> Vec<Problem> {
         }
         cases.push(problem(4, 32, 8, (128, 8192), 128, variant));
     }
+    for batch in [16, 1] {
+        for (group, queries, variant) in [(4, 1, ""), (8, 1, ""), (4, 4, ""), (4, 4, "causal")] {
+            cases.push(problem(batch, 32, group, (queries, 8192), 128, variant));
+        }
+    }
     cases
 }
 
@@ -79,13 +87,18 @@ fn quick() -> Vec<(Problem, &'static str)> {
 
 fn edges() -> Vec<Problem> {
     let mut cases = Vec::new();
-    for (lengths, dim) in [((1, 1), 64), ((5, 200), 64), ((64, 64), 128), ((127, 129), 128), ((130, 257), 64), ((128, 300), 256)]
-    {
-        for variant in ["", "causal"] {
-            cases.push(problem(1, 2, 1, lengths, dim, variant));
-        }
+    let lengths = [((1, 1), 64), ((5, 200), 64), ((64, 64), 128), ((127, 129), 128), ((130, 257), 64), ((129, 300), 256)];
+    // Groups in one tile of rows, of powers of two of heads and queries and of others; the last key of some is the last query's alone, in a
+    // split of its own.
+    let groups = [((4, 1), 65, 64), ((3, 3), 897, 64), ((8, 16), 513, 128), ((1, 128), 300, 256)];
+    for variant in ["", "causal"] {
+        cases.extend(lengths.map(|(lengths, dim)| problem(1, 2, 1, lengths, dim, variant)));
+        cases.extend(groups.map(|((group, queries), keys, dim)| problem(1, group, group, (queries, keys), dim, variant)));
     }
+    // More tiles of keys than blocks that they are split over.
+    cases.push(problem(1, 2, 2, (3, 8321), 128, "causal"));
     cases.push(problem(2, 4, 2, (70, 150), 128, "causal"));
+    cases.push(problem(2, 6, 3, (1, 1000), 128, ""));
     cases
 }
 
@@ -94,8 +107,10 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     const MOST: u64 = 1 << 28;
     let dim = draw.one_of(&[64, 128, 256]);
     let pairs = draw.operations().min(MOST) / (4 * dim);
-    let group = draw.one_of(&[1, 1, 2, 4]);
-    let [queries, keys, batch, groups] = draw.extents(pairs / group, [2048, 4096, 3, 4]);
+    let group = draw.one_of(&[1, 1, 2, 3, 4, 8]);
+    // Once in three times few queries have a long past.
+    let (queries, keys) = if draw.once_in(3) { (8, 16384) } else { (2048, 4096) };
+    let [queries, keys, batch, groups] = draw.extents(pairs / group, [queries, keys, 3, 4]);
     match draw.once_in(2) {
         true => problem(batch, group * groups, group, (queries.min(keys), queries.max(keys)), dim, "causal"),
         false => problem(batch, group * groups, group, (queries, keys), dim, ""),
@@ -117,75 +132,168 @@ fn tiles(queries: usize, dim: usize, storage: DType, machine: Machine) -> (i64, 
     }
 }
 
-fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    let (storage, acc) = rows::storage(policy, "attention")?;
-    if storage.bits() < 16 || storage == DType::F64 {
-        return Err(Unsupported(format!("attention takes no `{policy}`")));
-    }
-    let [batch, heads, group, queries, keys, dim] =
-        ["batch", "heads", "group", "queries", "keys", "dim"].map(|name| problem.get(name) as usize);
-    let causal = problem.has("causal");
-    if causal && queries > keys {
-        return Err(Unsupported("causal attention needs a key for every query".to_string()));
-    }
-    if group == 0 || !heads.is_multiple_of(group) {
-        return Err(Unsupported(format!("{heads} heads are not groups of {group}")));
-    }
-    let (asked, shared) = ([batch, heads, queries, dim], [batch, heads / group, keys, dim]);
-    let tensors = vec![
-        TensorSpec::new("Q", storage, asked, Role::Input),
-        TensorSpec::new("K", storage, shared, Role::Input),
-        TensorSpec::new("V", storage, shared, Role::Input),
-        TensorSpec::new("O", storage, asked, Role::Output),
-    ];
-    let (tm, tn) = tiles(queries, dim, storage, machine);
-    let scale = 1.0 / (dim as f64).sqrt();
-    let blocks = u32::try_from(queries.div_ceil(tm as usize)).map_err(|_| Unsupported("too many queries".to_string()))?;
-    let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
-    let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
-    let pairs = if causal { (0..queries).map(|q| (q + keys - queries + 1) as u64).sum() } else { (queries * keys) as u64 };
-    let read = (batch * heads * queries * dim + 2 * batch * heads / group * keys * dim) as u64;
-    Ok(Plan {
-        tensors,
-        launches: vec![LaunchSpec::new(
-            "attention",
-            vec![
-                ("Q", Argument::Tensor(0)),
-                ("K", Argument::Tensor(1)),
-                ("V", Argument::Tensor(2)),
-                ("O", Argument::Tensor(3)),
-                ("scale", Argument::Float(scale)),
-                ("HEADS", Argument::Int(heads as i64)),
-                ("GROUP", Argument::Int(group as i64)),
-                ("TM", Argument::Int(tm)),
-                ("TN", Argument::Int(tn)),
-                ("D", Argument::Int(dim as i64)),
-                ("CAUSAL", Argument::Bool(causal)),
-                ("ACC", Argument::Type(acc)),
-            ],
-            [blocks, planes, 1],
-        )],
-        outputs: vec![OutputRows { tensor: 3, rows: batch * heads * queries, row_len: dim, exact: false }],
-        work: Work {
-            read_bytes: packed_bytes(storage, read),
-            write_bytes: packed_bytes(storage, (batch * heads * queries * dim) as u64),
-            flops: 4 * (batch * heads * dim) as u64 * pairs,
-            compute: Some(storage),
-            metric: Metric::Compute,
-            formula: "4 dim operations for each pair of a query and a key that it sees",
-        },
-        exact_lane: false,
-        reference: Box::new(Attended { heads, group, queries, keys, dim, causal, scale, storage, acc }),
-    })
-}
-
-struct Attended {
+/// A problem's extents.
+#[derive(Clone, Copy)]
+struct Extents {
+    batch: usize,
     heads: usize,
     group: usize,
     queries: usize,
     keys: usize,
     dim: usize,
     causal: bool,
+}
+
+impl Extents {
+    fn of(problem: &Problem) -> Result<Extents, Unsupported> {
+        let [batch, heads, group, queries, keys, dim] =
+            ["batch", "heads", "group", "queries", "keys", "dim"].map(|name| problem.get(name) as usize);
+        let causal = problem.has("causal");
+        if causal && queries > keys {
+            return Err(Unsupported("causal attention needs a key for every query".to_string()));
+        }
+        if group == 0 || !heads.is_multiple_of(group) {
+            return Err(Unsupported(format!("{heads} heads are not groups of {group}")));
+        }
+        Ok(Extents { batch, heads, group, queries, keys, dim, causal })
+    }
+
+    /// Rows of Q and of O.
+    fn rows(&self) -> usize {
+        self.batch * self.heads * self.queries
+    }
+
+    /// Keys that a query sees.
+    fn seen(&self, query: usize) -> usize {
+        if self.causal { query + self.keys - self.queries + 1 } else { self.keys }
+    }
+
+    fn work(&self, storage: DType) -> Work {
+        let pairs: u64 = (0..self.queries).map(|query| self.seen(query) as u64).sum();
+        let read = (self.rows() * self.dim + 2 * self.batch * self.heads / self.group * self.keys * self.dim) as u64;
+        Work {
+            read_bytes: packed_bytes(storage, read),
+            write_bytes: packed_bytes(storage, (self.rows() * self.dim) as u64),
+            flops: 4 * (self.batch * self.heads * self.dim) as u64 * pairs,
+            compute: Some(storage),
+            metric: Metric::Compute,
+            formula: "4 dim operations for each pair of a query and a key that it sees",
+        }
+    }
+}
+
+/// The tensors that every plan has, in their places.
+const Q: Argument = Argument::Tensor(0);
+const K: Argument = Argument::Tensor(1);
+const V: Argument = Argument::Tensor(2);
+const O: Argument = Argument::Tensor(3);
+
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let (storage, acc) = rows::storage(policy, "attention")?;
+    if storage.bits() < 16 || storage == DType::F64 {
+        return Err(Unsupported(format!("attention takes no `{policy}`")));
+    }
+    let extents = Extents::of(problem)?;
+    let Extents { batch, heads, group, queries, keys, dim, .. } = extents;
+    let (asked, shared) = ([batch, heads, queries, dim], [batch, heads / group, keys, dim]);
+    let mut tensors = vec![
+        TensorSpec::new("Q", storage, asked, Role::Input),
+        TensorSpec::new("K", storage, shared, Role::Input),
+        TensorSpec::new("V", storage, shared, Role::Input),
+        TensorSpec::new("O", storage, asked, Role::Output),
+    ];
+    let scale = 1.0 / (dim as f64).sqrt();
+    let launches = match few_queries::tile(group, queries, dim, storage, machine) {
+        Some(tile) => few(&extents, tile, machine, (scale, acc), &mut tensors)?,
+        None => vec![many(&extents, tiles(queries, dim, storage, machine), (scale, acc))?],
+    };
+    Ok(Plan {
+        tensors,
+        launches,
+        outputs: vec![OutputRows { tensor: 3, rows: extents.rows(), row_len: dim, exact: false }],
+        work: extents.work(storage),
+        exact_lane: false,
+        reference: Box::new(Attended { extents, scale, storage, acc }),
+    })
+}
+
+/// A block for `tm` queries of a head.
+fn many(extents: &Extents, (tm, tn): (i64, i64), (scale, acc): (f64, DType)) -> Result<LaunchSpec, Unsupported> {
+    let &Extents { batch, heads, group, queries, dim, causal, .. } = extents;
+    let blocks = u32::try_from(queries.div_ceil(tm as usize)).map_err(|_| Unsupported("too many queries".to_string()))?;
+    let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
+    let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
+    let arguments = vec![
+        ("Q", Q),
+        ("K", K),
+        ("V", V),
+        ("O", O),
+        ("scale", Argument::Float(scale)),
+        ("HEADS", Argument::Int(heads as i64)),
+        ("GROUP", Argument::Int(group as i64)),
+        ("TM", Argument::Int(tm)),
+        ("TN", Argument::Int(tn)),
+        ("D", Argument::Int(dim as i64)),
+        ("CAUSAL", Argument::Bool(causal)),
+        ("ACC", Argument::Type(acc)),
+    ];
+    Ok(LaunchSpec::new("attention", arguments, [blocks, planes, 1]))
+}
+
+/// A block for all queries of a group's heads, or several for parts of its keys and a second launch.
+fn few(
+    extents: &Extents,
+    tile: Tile,
+    machine: Machine,
+    (scale, acc): (f64, DType),
+    tensors: &mut Vec<TensorSpec>,
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let &Extents { batch, heads, group, queries, keys, dim, causal } = extents;
+    let blocks = |count: usize| u32::try_from(count).map_err(|_| Unsupported(format!("{count} heads need too many blocks")));
+    let groups = batch * heads / group;
+    let tiles = keys.div_ceil(tile.keys);
+    let splits = match machine {
+        Machine::Cpu => 1,
+        Machine::Gpu(arch) => few_queries::splits(groups as u64, tiles as u64, arch),
+    };
+    let int = |value: usize| Argument::Int(value as i64);
+    let scale = ("scale", Argument::Float(scale));
+    let mut arguments = vec![
+        ("Q", Q),
+        ("K", K),
+        ("V", V),
+        scale,
+        ("SHARED", int(heads / group)),
+        ("GROUP", int(group)),
+        ("TG", int(tile.heads)),
+        ("TQ", int(tile.queries)),
+        ("TN", int(tile.keys)),
+        ("D", int(dim)),
+        ("CAUSAL", Argument::Bool(causal)),
+        ("ACC", Argument::Type(acc)),
+    ];
+    if splits == 1 {
+        arguments.push(("O", O));
+        return Ok(vec![LaunchSpec::new("few_queries", arguments, [blocks(groups)?, 1, 1])]);
+    }
+    let mut workspace = |name, shape: &[usize]| {
+        tensors.push(TensorSpec::new(name, acc, shape, Role::Workspace));
+        (name, Argument::Tensor(tensors.len() - 1))
+    };
+    let parts = [batch * heads, queries, splits as usize, dim];
+    let (largest, totals, results) =
+        (workspace("largest", &parts[..3]), workspace("totals", &parts[..3]), workspace("results", &parts));
+    arguments.extend([largest, totals, results, ("tiles", int(tiles.div_ceil(splits as usize)))]);
+    let most = ("SPLITS", int(splits.next_power_of_two() as usize));
+    let merge = vec![largest, totals, results, ("O", O), scale, ("HEADS", int(heads)), most, ("D", int(dim))];
+    Ok(vec![
+        LaunchSpec::new("few_queries_split", arguments, [blocks(groups)?, splits as u32, 1]),
+        LaunchSpec::new("merge_splits", merge, [blocks(batch * heads)?, queries as u32, 1]),
+    ])
+}
+
+struct Attended {
+    extents: Extents,
     scale: f64,
     storage: DType,
     acc: DType,
@@ -196,7 +304,7 @@ impl Attended {
     fn row(&self, q: &[f64], kept: usize, k: &[f64], v: &[f64], out: &mut [f64], magnitudes: &mut [f64]) -> f64 {
         let mut weights = vec![0.0; kept];
         let mut error = 0.0f64;
-        for (weight, k) in weights.iter_mut().zip(k.chunks_exact(self.dim)) {
+        for (weight, k) in weights.iter_mut().zip(k.chunks_exact(self.extents.dim)) {
             let (mut sum, mut magnitude) = (0.0, 0.0);
             for (q, k) in q.iter().zip(k) {
                 sum += q * k;
@@ -216,26 +324,27 @@ impl Attended {
         }
         out.fill(0.0);
         magnitudes.fill(0.0);
-        for (weight, v) in weights.iter().zip(v.chunks_exact(self.dim)) {
+        for (weight, v) in weights.iter().zip(v.chunks_exact(self.extents.dim)) {
             for ((out, magnitude), v) in out.iter_mut().zip(magnitudes.iter_mut()).zip(v) {
                 *out += weight * v;
                 *magnitude += weight * v.abs();
             }
         }
         out.iter_mut().chain(magnitudes.iter_mut()).for_each(|value| *value /= total);
-        4.0 * (self.dim as f64).sqrt() * error + 4.0 * (2.0 + distance + largest.abs().min(1e3))
+        4.0 * (self.extents.dim as f64).sqrt() * error + 4.0 * (2.0 + distance + largest.abs().min(1e3))
     }
 
     /// Rows in rising order; a head's K and V are decoded once for all of its rows.
     fn answer(&self, inputs: &dyn Inputs, rows: &[usize], want: &mut [f64], bound: &mut [f64]) {
-        let (u, dim) = (unit_roundoff(self.acc), self.dim);
+        let u = unit_roundoff(self.acc);
+        let Extents { heads, group, queries, keys, dim, .. } = self.extents;
         let model = ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) };
         let mut start = 0;
-        for head in rows.chunk_by(|a, b| a / self.queries == b / self.queries) {
-            let plane = head[0] / self.queries;
-            let base = (plane / self.heads * (self.heads / self.group) + plane % self.heads / self.group) * self.keys * dim;
+        for head in rows.chunk_by(|a, b| a / queries == b / queries) {
+            let plane = head[0] / queries;
+            let base = (plane / heads * (heads / group) + plane % heads / group) * keys * dim;
             let [k, v] = [1, 2].map(|tensor| {
-                let mut all = vec![0.0; self.keys * dim];
+                let mut all = vec![0.0; keys * dim];
                 inputs.numbers(tensor, base, &mut all);
                 all
             });
@@ -245,7 +354,7 @@ impl Attended {
             rows.for_each(|((want, bound), &row)| {
                 let mut q = vec![0.0; dim];
                 inputs.numbers(0, row * dim, &mut q);
-                let kept = if self.causal { row % self.queries + self.keys - self.queries + 1 } else { self.keys };
+                let kept = self.extents.seen(row % queries);
                 let weight = u * self.row(&q, kept, &k, &v, want, bound);
                 // Weights are rounded to the storage type before the second product; both it and their sum add them up.
                 let relative = unit_roundoff(self.storage) + 2.0 * weight + 8.0 * u * (kept as f64).sqrt();

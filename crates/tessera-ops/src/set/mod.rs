@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod bandwidth;
+mod few_queries;
 pub(crate) mod gemm;
 mod gemm_tiles;
 pub(crate) mod layer_norm;
