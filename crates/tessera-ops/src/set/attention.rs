@@ -90,7 +90,7 @@ fn edges() -> Vec<Problem> {
     let lengths = [((1, 1), 64), ((5, 200), 64), ((64, 64), 128), ((127, 129), 128), ((130, 257), 64), ((129, 300), 256)];
     // Groups in one tile of rows, of powers of two of heads and queries and of others; the last key of some is the last query's alone, in a
     // split of its own.
-    let groups = [((4, 1), 65, 64), ((3, 3), 897, 64), ((8, 16), 513, 128), ((1, 128), 300, 256)];
+    let groups = [((4, 1), 65, 64), ((3, 3), 449, 128), ((8, 16), 513, 128), ((1, 128), 300, 256)];
     for variant in ["", "causal"] {
         cases.extend(lengths.map(|(lengths, dim)| problem(1, 2, 1, lengths, dim, variant)));
         cases.extend(groups.map(|((group, queries), keys, dim)| problem(1, group, group, (queries, keys), dim, variant)));
