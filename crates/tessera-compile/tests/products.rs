@@ -48,7 +48,7 @@ impl Case {
         };
         let acc = name(self.acc);
         format!(
-            "import cuda.tile as ct\n\n@ct.kernel\ndef kernel(x, y, out):\n    i = ct.bid(0)\n    j = ct.bid(1)\n    n = ct.bid(2)\n    acc = ct.zeros(({tm}, {tn}), ct.{acc})\n    for k in range(ct.cdiv(x.shape[{depth}], {tk})):\n        a = {a}\n        b = {b}\n        acc = ct.mma(a, b, acc{fast})\n    {store}\n"
+            "import cuda.tile as ct\nimport tessera\n\n@tessera.kernel\ndef kernel(x, y, out):\n    i = ct.bid(0)\n    j = ct.bid(1)\n    n = ct.bid(2)\n    acc = ct.zeros(({tm}, {tn}), ct.{acc})\n    for k in range(ct.cdiv(x.shape[{depth}], {tk})):\n        a = {a}\n        b = {b}\n        acc = ct.mma(a, b, acc{fast})\n    {store}\n"
         )
     }
 
@@ -148,6 +148,14 @@ fn large_tiles_take_two_warpgroups() {
     agrees(Case { fast: true, ..Case::new(DType::F8E5M2, [false, true], [128, 256, 128]) }, [1, 160, 272, 400], &["tile.wgmma "]);
     agrees(Case::new(DType::TF32, [true, false], [128, 256, 32]), [1, 160, 272, 120], &["tile.copy_shared"]);
     agrees(Case::new(DType::I8, [true, false], [128, 128, 128]), [1, 160, 144, 400], &["tile.copy_shared"]);
+}
+
+/// 320 columns are two instructions of 160, or five of 64: columns that lie contiguous lie in slabs of 64, which an instruction does not begin within.
+#[test]
+fn instructions_begin_where_slabs_do() {
+    for turned in [[false, false], [false, true]] {
+        agrees(Case::new(DType::BF16, turned, [64, 320, 64]), [1, 80, 336, 144], &["tile.wgmma "]);
+    }
 }
 
 #[test]

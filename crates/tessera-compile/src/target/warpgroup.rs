@@ -79,11 +79,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The instruction and the grid of warps whose accumulator a layout is.
-    fn group_atom(&self, dtype: DType, acc: &Distribution) -> Lowered<(MmaAtom, WarpGrid)> {
+    /// The instruction and the grid of warps whose accumulator a layout is. An instruction's columns begin where a slab of the right factor does.
+    fn group_atom(&self, right: &Buffer, acc: &Distribution) -> Lowered<(MmaAtom, WarpGrid)> {
+        let dtype = right.elem;
+        let slab = right.slabs.filter(|slabs| slabs.axis == 1).map_or(1, |slabs| slabs.elements);
         let shape = [acc.shape()[0], acc.shape()[1]];
         let grid = WarpGrid { m: acc.warps(), n: 1 };
-        let legal = |n: &u64| shape[1].is_multiple_of(*n) && (dtype != DType::I8 || *n <= 24 || n.is_multiple_of(16));
+        let legal = |n: &u64| {
+            let whole = *n == shape[1] || n.is_multiple_of(slab);
+            whole && shape[1].is_multiple_of(*n) && (dtype != DType::I8 || *n <= 24 || n.is_multiple_of(16))
+        };
         for n in (1..=32).rev().map(|eights| 8 * eights).filter(legal) {
             let Ok(atom) = MmaAtom::wgmma(n, u64::from(dtype.bits())) else { continue };
             if atom.operand(Operand::C, shape, grid).is_ok_and(|layout| layout == *acc) {
@@ -107,7 +112,7 @@ impl Lowering<'_> {
         let buffer = self.buffer(rhs)?;
         let dtype = buffer.elem;
         let depth = u64::from(buffer.shape[0]);
-        let (atom, grid) = self.group_atom(dtype, &layout)?;
+        let (atom, grid) = self.group_atom(&buffer, &layout)?;
         let right = self.factor(buffer, 1, 0)?;
         let packs = out == DType::F16;
         let mut regs = self.regs(acc)?.to_vec();
@@ -190,7 +195,7 @@ impl Lowering<'_> {
         let layout = self.layout(data.one(2))?;
         let (left_type, right_type) = (lhs.elem, rhs.elem);
         let contraction = u64::from(rhs.shape[0]);
-        let (whole, grid) = self.group_atom(right_type, &layout)?;
+        let (whole, grid) = self.group_atom(&rhs, &layout)?;
         let (left, right) = (self.factor(lhs, 0, 1)?, self.factor(rhs, 1, 0)?);
         // Part of an instruction's columns: its registers are the first of the whole one's.
         let parts = (1..).find(|parts| whole.n.is_multiple_of(8 * parts) && whole.n / parts <= MOST_SUMS);
