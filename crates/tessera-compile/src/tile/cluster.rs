@@ -69,6 +69,12 @@ pub(super) fn find(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<
         return Err(Reason::at("a block does more than load and compute before its last load", func.ops[op].span));
     }
     let placed = depend_on_place(func);
+    // The copy engine brings zeros from outside of an array; threads would read what is there.
+    let strays = |op: &Op| placed.contains(&func.ops[*op].results[0]) && !loads.contains(op);
+    if let Some(op) = body[..=place].iter().flat_map(|&op| loads_of(func, op)).find(strays) {
+        let text = "a load that the copy engine does not bring follows from the block's place, and a block that makes a cluster whole has none";
+        return Err(Reason::at(text, func.ops[op].span));
+    }
     let same = Split::of(func).same;
     let mut together = Together { blocks, loads: FxHashSet::default(), last: body[place] };
     for &op in &body[..=place] {
@@ -119,6 +125,14 @@ fn only_loads(func: &Func, op: Op) -> bool {
         OpKind::Schedule(ScheduleOp::Continue {} | ScheduleOp::Yield {}) => true,
         _ => data.regions.is_empty() && (loads || is_free(func, op)),
     }
+}
+
+/// The loads of an operation and of what it holds.
+fn loads_of(func: &Func, op: Op) -> Vec<Op> {
+    let data = &func.ops[op];
+    let inside = data.regions.iter().flat_map(|&region| &func.blocks[region].ops).flat_map(|&op| loads_of(func, op));
+    let own = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load).then_some(op);
+    own.into_iter().chain(inside).collect()
 }
 
 /// Values that follow from the block's place along x.

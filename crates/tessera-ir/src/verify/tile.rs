@@ -81,12 +81,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::CopyAsyncElement { bytes } => copy_element(site, *bytes),
 
         TileOp::Ring { stages, producer, consumers, bytes, blocks } => {
-            in_cluster(site, *blocks)?;
-            ensure!(
-                blocks.is_none() || *producer == RingProducer::Tma,
-                "ir-attribute",
-                "the copy engine alone fills slots of other blocks"
-            );
+            in_cluster(site, *blocks, *producer)?;
             ring(site, *stages, *producer, *consumers, *bytes)
         }
         TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
@@ -95,7 +90,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::Slot { buffer } => slot(site, *buffer),
 
         TileOp::TmaLoad { blocks } => {
-            in_cluster(site, *blocks)?;
+            in_cluster(site, *blocks, RingProducer::Tma)?;
             let tile = memory::access(site, 0, 1)?;
             not_gathered(site, 0)?;
             copied(site, &tile, 2)?;
@@ -428,8 +423,10 @@ fn ring(site: &Site<'_>, stages: u32, producer: RingProducer, consumers: u32, by
     site.result_is(0, &Type::Ring(Box::new(RingType { stages, slots })))
 }
 
-/// The function's blocks are in clusters of so many, where they load together.
-fn in_cluster(site: &Site<'_>, blocks: Option<u32>) -> Rule {
+/// The function's blocks are in clusters of so many, where they load together, by the copy engine.
+fn in_cluster(site: &Site<'_>, blocks: Option<u32>, producer: RingProducer) -> Rule {
+    let fills = blocks.is_none() || producer == RingProducer::Tma;
+    ensure!(fills, "ir-attribute", "the copy engine alone fills slots of other blocks");
     let own = site.func.hints.cluster;
     ensure!(
         blocks.is_none() || blocks == own,

@@ -67,7 +67,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let sms = f64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
-    let mut best: Option<(f64, Choice)> = None;
+    let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing });
     for &[rows, columns] in tiles {
         let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
         // What threads bring and turn leaves no registers for them.
@@ -76,8 +76,8 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
         }
         let block = Block::of(rows, columns, whole);
         let mut take = |time: f64, pairs: bool, sharing: Sharing| {
-            if best.is_none_or(|(least, _)| time < least) {
-                best = Some((time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing }));
+            if time < best.0 {
+                best = (time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing });
             }
         };
         take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
@@ -92,7 +92,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
             take(pair.in_turns(blocks, rounds, sms, PAIRS), true, Sharing::Blocks);
         }
     }
-    best.map_or(Choice { tile: [64, 64, depth], thin: false, pairs: false, sharing: Sharing::Nothing }, |(_, choice)| choice)
+    best.1
 }
 
 /// Clocks of the parts of a block.
