@@ -4,12 +4,13 @@ use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{Builder, Const, ScheduleOp, Shape, Type, Value};
 use tessera_types::DType;
 
-/// A number that others are divided by, with what makes that quick: 2^32 - 1 over it, rounded down. A division takes a hundred clocks or more,
-/// and each block that takes several tiles makes one after the other between them; the reciprocal is the same for all of them.
+/// A number that others are divided by, and what makes that quick: 2^32 - 1 over it, rounded down. A division takes a hundred clocks or more,
+/// and each block that takes several tiles makes one after the other between them; the reciprocal is the same for all of them. A block that
+/// divides once has no use of it.
 #[derive(Clone, Copy)]
 pub(super) struct Divisor {
     pub(super) by: Value,
-    pub(super) reciprocal: Value,
+    pub(super) reciprocal: Option<Value>,
 }
 
 /// Sums, quotients and choices of scalars, appended where a builder stands.
@@ -24,8 +25,8 @@ pub(super) trait Numbers {
     fn over_up(&mut self, l: Value, r: Value) -> Value;
     /// What the division leaves.
     fn modulo(&mut self, l: Value, r: Value) -> Value;
-    /// A divisor that is not zero.
-    fn divisor(&mut self, by: Value) -> Divisor;
+    /// A divisor that is not zero, and is divided by again and again where `often`.
+    fn divisor(&mut self, by: Value, often: bool) -> Divisor;
     /// The quotient of a number that is not negative, rounded down, and what is left.
     fn divided(&mut self, number: Value, divisor: Divisor) -> [Value; 2];
     fn least(&mut self, l: Value, r: Value) -> Value;
@@ -67,14 +68,20 @@ impl Numbers for Builder<'_> {
         self.same(ScheduleOp::RemI { signedness: Signedness::Unsigned }, &[l, r])
     }
 
-    fn divisor(&mut self, by: Value) -> Divisor {
-        let most = self.number(-1);
-        Divisor { by, reciprocal: self.over(most, by) }
+    fn divisor(&mut self, by: Value, often: bool) -> Divisor {
+        let reciprocal = often.then(|| {
+            let most = self.number(-1);
+            self.over(most, by)
+        });
+        Divisor { by, reciprocal }
     }
 
     fn divided(&mut self, number: Value, divisor: Divisor) -> [Value; 2] {
+        let Some(reciprocal) = divisor.reciprocal else {
+            return [self.over(number, divisor.by), self.modulo(number, divisor.by)];
+        };
         // With n < 2^32 and m the reciprocal, n / d - n m / 2^32 is at least 0 and less than 1: the quotient is this one or the next.
-        let quotient = self.same(ScheduleOp::MulHiI {}, &[number, divisor.reciprocal]);
+        let quotient = self.same(ScheduleOp::MulHiI {}, &[number, reciprocal]);
         let product = self.times(quotient, divisor.by);
         let rest = self.minus(number, product);
         let more = self.is(rest, Predicate::Ge, divisor.by);

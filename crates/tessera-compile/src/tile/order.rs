@@ -34,7 +34,7 @@ pub(super) fn by_groups(func: &mut Func) {
     let width = whole_clusters(&mut b, width);
     let before = b.times(y, width);
     let number = b.plus(before, x);
-    let groups = Groups::of(&mut b, [width, height]);
+    let groups = Groups::of(&mut b, [width, height], false);
     let places = groups.place(&mut b, number);
     func.blocks[func.body].ops.extend(rest);
     let old = ids.map(|ops| ops.iter().map(|&op| func.ops[op].result()).collect::<Vec<_>>());
@@ -52,14 +52,15 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Of a plane that is so wide and so high.
-    pub(super) fn of(b: &mut Builder<'_>, [width, height]: [Value; 2]) -> Groups {
+    /// Of a plane that is so wide and so high, in which a block looks for its place once, or `often`.
+    pub(super) fn of(b: &mut Builder<'_>, [width, height]: [Value; 2], often: bool) -> Groups {
         let group = b.number(GROUP);
         let size = b.times(group, height);
         let last = b.modulo(width, group);
         let one = b.number(1);
         let last = b.most(last, one);
-        Groups { width, group, size: b.divisor(size), wide: [b.divisor(group), b.divisor(last)] }
+        let [size, usual, last] = [size, group, last].map(|by| b.divisor(by, often));
+        Groups { width, group, size, wide: [usual, last] }
     }
 
     /// The places along x and y of the block with a number.
@@ -70,7 +71,7 @@ impl Groups {
         let is_last = b.is(left, Predicate::Lt, self.group);
         let [usual, last] = self.wide;
         let by = b.choose(is_last, last.by, usual.by);
-        let reciprocal = b.choose(is_last, last.reciprocal, usual.reciprocal);
+        let reciprocal = last.reciprocal.zip(usual.reciprocal).map(|(last, usual)| b.choose(is_last, last, usual));
         let [down, across] = b.divided(within, Divisor { by, reciprocal });
         [b.plus(first, across), down]
     }

@@ -40,8 +40,8 @@ impl Grid {
         counts[0] = order::whole_clusters(b, counts[0]);
         let plane = b.times(counts[0], counts[1]);
         let all = b.times(plane, counts[2]);
-        let groups = grouped.then(|| Groups::of(b, [counts[0], counts[1]]));
-        Grid { worker, workers, width: b.divisor(counts[0]), plane: b.divisor(plane), groups, all }
+        let groups = grouped.then(|| Groups::of(b, [counts[0], counts[1]], true));
+        Grid { worker, workers, width: b.divisor(counts[0], true), plane: b.divisor(plane, true), groups, all }
     }
 
     /// The place along x, y and z of the block with a number.
