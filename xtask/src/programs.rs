@@ -7,21 +7,30 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use anyhow::{Context, Result};
+
 /// Names what lies in a crate's `tests` and is in no program, and crates where Cargo would make one of each file.
-pub(crate) fn check(root: &Path, files: &[String], problems: &mut Vec<String>) {
+///
+/// # Errors
+/// A manifest or `main.rs` that can't be read.
+pub(crate) fn check(root: &Path, files: &[String], problems: &mut Vec<String>) -> Result<()> {
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (folder, module) in files.iter().filter_map(|file| module(file)) {
         folders.entry(folder).or_default().push(module);
     }
     for (folder, modules) in folders {
-        let read = |path: &str| fs::read_to_string(root.join(folder).join(path)).unwrap_or_default();
-        let manifest = read("../Cargo.toml");
+        let read = |path: &str| {
+            let path = root.join(folder).join(path);
+            fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))
+        };
+        let manifest = read("../Cargo.toml")?;
         if !manifest.contains("\nautotests = false\n") {
             problems.push(format!("{folder}: the manifest does not say `autotests = false`"));
         }
-        let found = forgotten(&modules, &read("main.rs"), &manifest);
+        let found = forgotten(&modules, &read("main.rs")?, &manifest);
         problems.extend(found.iter().map(|module| format!("{folder}: `{module}` is no module of `main.rs`")));
     }
+    Ok(())
 }
 
 /// The `tests` folder of a file that is a module in it, or a folder with one, and the module's name.

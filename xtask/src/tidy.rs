@@ -71,7 +71,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     edges(root, &mut problems)?;
     let (mut lengths, mut folders) = (Lengths::new(), Folders::default());
     let files = tracked(root)?;
-    programs::check(root, &files, &mut problems);
+    programs::check(root, &files, &mut problems)?;
     for file in &files {
         let path = root.join(file);
         let Ok(text) = fs::read_to_string(&path) else { continue };

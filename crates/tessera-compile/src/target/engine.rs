@@ -3,9 +3,8 @@
 
 use smallvec::SmallVec;
 use tessera_ir::{HiddenParam, Op, OpData, Swizzle, TensorMapPlan, TileOp, Value};
-use tessera_ptx::Special;
-use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{self, Class, CopyOptions, Value as Reg};
+use tessera_ptx::{Special, Type as Ty};
 use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;

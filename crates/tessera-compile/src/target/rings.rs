@@ -100,18 +100,20 @@ impl Lowering<'_> {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
                 let barrier = self.barrier_of(&ring, slot, ring.empty());
                 self.b.warp_sync();
-                let (lane, least) = (self.lane(), self.b.u32(ring.blocks.unwrap_or(0)));
+                let lane = self.lane();
                 match ring.blocks {
                     // A lane for each block of the cluster.
-                    Some(_) => {
-                        let arrives = self.b.setp(Word::Lt, Ty::U32, lane, least);
+                    Some(blocks) => {
+                        let blocks = self.b.u32(blocks);
+                        let arrives = self.b.setp(Word::Lt, Ty::U32, lane, blocks);
                         self.b.when(arrives, |b| {
                             let there = b.mapa(barrier.base, lane);
                             b.mbarrier_arrive_remote((there, barrier.offset));
                         });
                     }
                     None => {
-                        let first = self.b.setp(Word::Eq, Ty::U32, lane, least);
+                        let zero = self.b.u32(0);
+                        let first = self.b.setp(Word::Eq, Ty::U32, lane, zero);
                         self.b.guarded(first, |b| b.mbarrier_arrive(barrier));
                     }
                 }

@@ -110,7 +110,8 @@ fn before_partitions(func: &Func, supply: &Supply) -> FxHashSet<Op> {
     func.blocks[func.body].ops.iter().copied().filter(known).collect()
 }
 
-/// The rings of a plan, some of which blocks of a cluster may fill together; where threads make factors, the rings that are filled with them share their cursor.
+/// The rings of a plan, some of which blocks of a cluster may fill together; where threads make factors, the rings that are filled with them
+/// share their cursor.
 fn make_rings(func: &mut Func, supply: &Supply, together: Option<Together>, shared: &mut Vec<Op>) -> Rings {
     let span = supply.at(func);
     let loads = |ring: usize| supply.sites.iter().filter(move |site| site.ring == ring).flat_map(|site| &site.loads);
