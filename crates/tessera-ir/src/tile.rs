@@ -164,8 +164,8 @@ dialect! {
     TmaLoad = "tile.tma_load" (view, index: many, buffer, ring, cursor) { blocks: Option<u32> } -> None : Special, Write [read(ring, ring), read(global, view, at(index), loads), write(shared, buffer, loads)], [Together];
     /// Starts writing a buffer to a tile of a view; what lies outside the array is dropped.
     TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write [read(shared, buffer, stores), write(global, view, at(index), stores)], [Together];
-    /// Stores a tile of products' sums to a view by the accelerator: each warpgroup sends its own rows, some columns after the others, through
-    /// shared memory that belongs to the operation, and waits for no other warpgroup. The accelerator goes on behind it.
+    /// Stores a tile of products' sums to a view by the accelerator: each warp sends its own rows, some columns after the others, through
+    /// shared memory that belongs to the operation, and waits for no other warp. The accelerator goes on behind it.
     SendTile = "tile.send_tile" (value, view, index: many) {} -> None : Special, Write [write(global, view, at(index), from(value), stores)], [Together];
     /// Waits until at most `pending` of the newest stores are unfinished; with `read`, until they have read their buffers.
     TmaStoreWait = "tile.tma_store_wait" () { pending: u32, read: bool } -> None : Special, Observable [order(global | shared)], [Together];

@@ -237,6 +237,11 @@ impl Swizzle {
     /// The hardware's 128-byte swizzle.
     pub const B128: Swizzle = Swizzle { bits: 3, base: 4, shift: 3 };
 
+    /// Bytes of the pattern: what lies so far apart is mixed alike. 1 where nothing is mixed.
+    pub fn span(self) -> u64 {
+        if self.bits == 0 { 1 } else { 1 << (self.base + self.shift + self.bits) }
+    }
+
     /// The byte that an unmixed byte offset is moved to.
     pub fn apply(self, offset: u64) -> u64 {
         let mask = ((1u64 << self.bits) - 1) << self.base;

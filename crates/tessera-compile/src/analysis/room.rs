@@ -1,6 +1,6 @@
 //! What a buffer in shared memory takes: bytes, and an alignment.
 
-use tessera_ir::{SharedType, Swizzle};
+use tessera_ir::SharedType;
 
 /// What buffers are aligned to at least, and large ones, of which copies want whole lines.
 pub(crate) const LEAST_ALIGN: u64 = 16;
@@ -19,8 +19,6 @@ pub(crate) fn buffer_bytes(ty: &SharedType) -> u64 {
 
 /// The alignment that a buffer's swizzle and size ask for: addresses must mix as offsets do.
 pub(crate) fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
-    let Swizzle { bits, base, shift } = ty.swizzle;
-    let span = if bits == 0 { LEAST_ALIGN } else { 1 << (base + shift + bits) };
     let least = if buffer_bytes(ty) >= LARGE { LARGE_ALIGN } else { LEAST_ALIGN };
-    span.max(u64::from(wanted)).max(least).min(MOST_ALIGN)
+    ty.swizzle.span().max(u64::from(wanted)).max(least).min(MOST_ALIGN)
 }

@@ -9,6 +9,8 @@ use tessera_types::DType;
 
 /// Rows that a warpgroup sends at a time.
 pub(crate) const ROWS: u64 = 64;
+/// Rows of those that a warp sends.
+pub(crate) const WARP_ROWS: u64 = ROWS / 4;
 /// Bytes of a line of a part: what the engine's swizzle mixes.
 const LINE: u64 = 128;
 /// Bytes of a part.

@@ -73,8 +73,6 @@ pub(super) struct Lowering<'m> {
     pub(super) barriers: u32,
     /// Warpgroups send tiles.
     pub(super) sends: bool,
-    /// The barriers at which the warpgroups of the team meet, each by itself: the first one's.
-    pub(super) group_barriers: Option<u32>,
     pub(super) waits_for_predecessor: bool,
 }
 
@@ -108,7 +106,6 @@ impl<'m> Lowering<'m> {
             words: FxHashMap::default(),
             barriers: 1,
             sends: send::sends(func),
-            group_barriers: None,
             waits_for_predecessor: false,
         }
     }

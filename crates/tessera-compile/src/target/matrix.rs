@@ -42,15 +42,17 @@ impl Lowering<'_> {
         Some(regs)
     }
 
-    /// Writes a tile to a buffer by matrix stores, where that is better than by vectors; whether it is.
-    pub(super) fn store_matrices(&mut self, buffer: &Buffer, layout: &Distribution, regs: &Regs) -> bool {
+    /// Writes a tile to a buffer, or so many bytes behind it (whole spans of its swizzle), by matrix stores, where that is better than by
+    /// vectors; whether it is.
+    pub(super) fn store_matrices(&mut self, buffer: &Buffer, bytes: u64, layout: &Distribution, regs: &Regs) -> bool {
         let access = if self.arch.has_stmatrix() { buffer.matrix_store(layout) } else { None };
         let Some(access) = access else { return false };
         let elem = Elem::Num(buffer.elem);
         let mut rows = self.rows(layout, &access);
         let per_word = 4 / buffer.elem.unpacked_bytes() as u64;
         for base in access.registers.bases(layout) {
-            let address = self.row(buffer, layout, base, &mut rows);
+            let mut address = self.row(buffer, layout, base, &mut rows);
+            address.offset += bytes as i64;
             let mut words = Vec::new();
             for word in 0..access.matrices {
                 let register = |i| access.registers.register(base, word * per_word + i) as usize;
@@ -92,8 +94,7 @@ impl Lowering<'_> {
         // Without carries between the thread's part and the register's the two are added, and whole spans of the pattern behind the mixing.
         let offset = buffer.offset(&position);
         let pattern = buffer.swizzle;
-        let span = if pattern.bits == 0 { 1 } else { 1 << (pattern.base + pattern.shift + pattern.bits) };
-        let within = offset % span;
+        let within = offset % pattern.span();
         let mixed = match rows.mixed.get(&within) {
             Some(&mixed) => mixed,
             None => {

@@ -130,7 +130,7 @@ impl Lowering<'_> {
             self.whole_exchange(bytes, align)?
         };
         let buffer = Buffer::whole(base, &ty);
-        if !self.store_matrices(&buffer, source.0, source.1) {
+        if !self.store_matrices(&buffer, 0, source.0, source.1) {
             self.store_buffer(&buffer, source.0, source.1);
         }
         self.meet();

@@ -278,7 +278,6 @@ impl Lowering<'_> {
             }
             self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers };
             self.barriers += 1;
-            self.group_barriers = None;
             self.frames.push(Frame::If { join });
             self.block(data.regions[0])?;
             self.frames.pop();

@@ -113,7 +113,7 @@ impl Lowering<'_> {
                 let (layout, regs) = (self.layout(data.one(0))?, self.regs(data.one(0))?);
                 if !*matrices {
                     self.store_buffer(&buffer, &layout, &regs);
-                } else if !self.store_matrices(&buffer, &layout, &regs) {
+                } else if !self.store_matrices(&buffer, 0, &layout, &regs) {
                     return Err(self.unsupported("the tile and the buffer are not made of `stmatrix`'s matrices"));
                 }
             }
@@ -268,11 +268,13 @@ impl Lowering<'_> {
         let bytes = buffer.elem.unpacked_bytes() as u64;
         let mut bases = rustc_hash::FxHashMap::default();
         let address = self.element_address(place, register, &buffer.strides, 0, bytes, buffer.base, &mut bases);
-        if buffer.swizzle.bits == 0 {
-            return address;
-        }
-        let address = self.address_of(&address);
-        self.mixed(buffer.swizzle, address).into()
+        // Whole spans of the pattern behind the mixing: registers that they are apart share what is mixed.
+        let span = buffer.swizzle.span() as i64;
+        let whole = address.offset / span * span;
+        let within = self.b.at(address.base, address.offset - whole);
+        let within = self.address_of(&within);
+        let mixed = self.mixed(buffer.swizzle, within);
+        self.b.at(mixed, whole)
     }
 
     /// What a thread holds of a tile, grouped into what one instruction moves between registers and a buffer.
@@ -321,6 +323,11 @@ impl Lowering<'_> {
 
     /// Writes a tile to a buffer, each element once.
     pub(super) fn store_buffer(&mut self, buffer: &Buffer, layout: &Distribution, regs: &Regs) {
+        self.store_further(buffer, 0, layout, regs);
+    }
+
+    /// The same so many bytes behind the buffer, whole spans of its swizzle.
+    pub(super) fn store_further(&mut self, buffer: &Buffer, bytes: u64, layout: &Distribution, regs: &Regs) {
         let elem = Elem::Num(buffer.elem);
         let mine = self.stores(layout);
         let runs = self.buffer_runs(buffer, layout);
@@ -329,6 +336,7 @@ impl Lowering<'_> {
                 continue;
             }
             run.when = self.both(run.when, mine);
+            run.address.offset += bytes as i64;
             let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
             self.store_run("shared", elem, &run, &values, false);
         }

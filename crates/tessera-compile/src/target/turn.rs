@@ -176,8 +176,7 @@ impl Lowering<'_> {
     fn block_words(&mut self, turn: &Turn, corner: &mut Corner, (column, row): (u64, u64)) -> Vec<Reg> {
         let source = &turn.source;
         let stride = source.strides[turn.down] * source.elem.unpacked_bytes() as u64;
-        let span = 1u64 << (source.swizzle.base + source.swizzle.shift + source.swizzle.bits);
-        let period = if source.swizzle.bits == 0 { 1 } else { (span / stride).max(1) };
+        let period = (source.swizzle.span() / stride).max(1);
         let mut words = Vec::new();
         for line in row * turn.piece..(row + 1) * turn.piece {
             let key = (column, line % period);

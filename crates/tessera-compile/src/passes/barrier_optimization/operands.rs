@@ -75,6 +75,10 @@ impl Reader<'_> {
     pub(super) fn who(&mut self, data: &OpData, touch: &Touch, memory: &Memory) -> Who {
         let moved = self.func.moved(data, touch);
         match (touch.effect.queue, &data.kind) {
+            // A warp meets before the engine gets what its threads hold.
+            (Some(Queue::Stores), OpKind::Tile(TileOp::SendTile {})) => {
+                return self.who_of(data, touch, data.one(0), MemoryOrder::Weak);
+            }
             // One thread tells the engine.
             (Some(Queue::Stores), _) => return Who::First,
             (Some(Queue::Copies), OpKind::Tile(TileOp::CopyAsyncElement { bytes })) => {

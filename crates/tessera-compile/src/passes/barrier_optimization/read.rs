@@ -198,12 +198,6 @@ impl Reader<'_> {
                 let node = self.node(op, list, Kind::Meet);
                 self.program.nodes[node].optional = true;
             }
-            // A warpgroup meets before it writes what it sends, and one alone is the whole role.
-            TileOp::SendTile {} if self.warps * Arch::WARP == Arch::WARPGROUP => {
-                self.node(op, list, Kind::Meet);
-                self.exchange(op, list);
-                self.effects(op, data, list);
-            }
             TileOp::CommitGroup {} => {
                 self.node(op, list, Kind::Group);
             }

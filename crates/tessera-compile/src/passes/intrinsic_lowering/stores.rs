@@ -12,7 +12,7 @@
 //!                                                    tile.tma_store_wait {pending=0, read=true}
 //! ```
 //!
-//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warpgroup sends its own rows in parts (`tile.send_tile`).
+//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warp sends its own rows in parts (`tile.send_tile`).
 //!
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
 //! the loops.

@@ -68,7 +68,7 @@ pub(super) fn registers(arch: Arch, (copy, compute): (u32, u32), ways: &[Way], s
     // Registers are moved among those that the block starts with, the same number a thread.
     let given = arch.registers_at_launch(all * Arch::WARP);
     if ways.is_empty() {
-        let few = if compute == 8 { 40 } else { 32 };
+        let few = if compute == 8 { 24 } else { 32 };
         return Some([few, (given * all - few * copy) / compute / 8 * 8]);
     }
     let computes = ways.iter().any(|way| matches!(way, Way::Computed { .. }));
