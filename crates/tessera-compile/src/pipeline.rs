@@ -94,6 +94,7 @@ impl OptLevel {
                     "layouts",
                     "product-overlap",
                     "product-grouping",
+                    "product-pipelining",
                     "predicated-load-sinking",
                     "occupancy",
                 ],

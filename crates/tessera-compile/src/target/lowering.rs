@@ -32,6 +32,8 @@ pub(super) struct Team {
     pub(super) warps: u32,
     /// The barrier of its threads: 0 is the block's.
     pub(super) barrier: u32,
+    /// Only its first thread is here.
+    pub(super) alone: bool,
 }
 
 /// Lowers one function.
@@ -91,7 +93,7 @@ impl<'m> Lowering<'m> {
             b: Builder::new(&identifier(&func.name)),
             bound: vec![None; func.values.len()],
             frames: Vec::new(),
-            team: Team { first_warp: 0, warps, barrier: 0 },
+            team: Team { first_warp: 0, warps, barrier: 0, alone: false },
             scratch: Scratch::default(),
             rings: Vec::new(),
             hidden: Vec::new(),

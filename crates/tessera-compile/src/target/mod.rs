@@ -52,6 +52,7 @@ mod recording;
 mod reduce;
 mod remap;
 mod rings;
+mod roles;
 mod scan;
 mod scratch;
 mod sectors;

@@ -1,4 +1,4 @@
-//! Queues of slots between roles, and roles.
+//! Queues of slots between roles.
 //!
 //! A ring of `n` slots has two mbarriers a slot: a full one and an empty one. A cursor is the slot and the parity of its round.
 //! The producer waits for the parity before its own on the empty barrier, which is true at once in the first round; the
@@ -19,8 +19,7 @@ use tessera_ptx::{Type as Ty, Word};
 use tessera_types::Arch;
 
 use super::bound::{Bound, Buffer};
-use super::control::Frame;
-use super::lowering::{Lowered, Lowering, Team};
+use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 
 /// A queue of slots.
@@ -168,6 +167,9 @@ impl Lowering<'_> {
 
     /// True in one thread of the team.
     pub(super) fn is_first_thread(&mut self) -> Reg {
+        if self.team.alone {
+            return self.b.bool(true);
+        }
         let (thread, zero) = (self.thread(), self.b.u32(0));
         self.b.setp(Word::Eq, Ty::U32, thread, zero)
     }
@@ -235,61 +237,6 @@ impl Lowering<'_> {
         }
         let (whole, in_roles) = uses(self, self.func.body, ring, is);
         if whole { self.team.warps + in_roles } else { in_roles }
-    }
-
-    // --- roles
-
-    /// Lowers roles that follow each other; how many operations they are.
-    pub(super) fn roles(&mut self, ops: &[Op]) -> Lowered<usize> {
-        let is_role = |op: &&Op| matches!(self.data(**op).kind, OpKind::Tile(TileOp::Role { .. }));
-        let count = ops.iter().take_while(is_role).count();
-        if count == 0 {
-            return Ok(0);
-        }
-        let outer = self.team;
-        let join = self.b.new_block(&[]);
-        let (thread, five) = (self.b.special(tessera_ptx::Special::TidX), self.b.u32(5));
-        let warp = self.b.shr(Ty::U32, thread, five);
-        // All lanes agree, and the assembler may know it.
-        let zero = self.b.u32(0);
-        let warp = self.b.shfl(Word::Idx, warp, zero, 31);
-        for &op in &ops[..count] {
-            let data = self.data(op);
-            let OpKind::Tile(TileOp::Role { first_warp, warps, registers }) = &data.kind else { continue };
-            let (body, next) = (self.b.new_block(&[]), self.b.new_block(&[]));
-            let (first, number) = (self.b.u32(*first_warp), self.b.u32(*warps));
-            let place = self.b.sub(Ty::U32, warp, first);
-            let belongs = self.b.setp(Word::Lt, Ty::U32, place, number);
-            self.b.branch(belongs, (body, &[]), (next, &[]));
-            self.b.switch_to(body);
-            if let Some(registers) = registers.filter(|_| self.arch.has_setmaxnreg()) {
-                let threads = self.func.hints.warps() * Arch::WARP;
-                // Blocks that shall be resident together share the registers.
-                let given = self.arch.registers_at_launch(threads * self.func.hints.occupancy.unwrap_or(1).max(1));
-                if registers > given {
-                    self.b.setmaxnreg_inc(registers);
-                } else {
-                    self.b.setmaxnreg_dec(registers);
-                }
-            }
-            let most = self.arch.limits().barriers_per_block;
-            if self.barriers >= most {
-                return Err(self.unsupported(format!("more than {} roles have no barriers of their own", most - 1)));
-            }
-            self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers };
-            self.barriers += 1;
-            self.frames.push(Frame::If { join });
-            self.block(data.regions[0])?;
-            self.frames.pop();
-            if !self.b.is_ended() {
-                self.b.jump(join, &[]);
-            }
-            self.b.switch_to(next);
-        }
-        self.team = outer;
-        self.b.jump(join, &[]);
-        self.b.switch_to(join);
-        Ok(count)
     }
 
     /// One entry of a buffer's first axis.

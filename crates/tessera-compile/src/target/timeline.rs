@@ -108,7 +108,7 @@ impl Lowering<'_> {
             self.maps.push(memory);
             self.hidden.len() - 1
         });
-        let warps = [self.team.first_warp, self.team.warps];
+        let warps = [self.team.first_warp, if self.team.alone { 1 } else { self.team.warps }];
         let mut slot = 0;
         if let HiddenParam::Timeline(plan) = &mut self.hidden[place] {
             slot = plan.slots();

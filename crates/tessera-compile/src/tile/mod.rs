@@ -13,6 +13,7 @@
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
+//! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
@@ -34,6 +35,7 @@ mod abreast;
 mod anchors;
 mod apart;
 mod blocks;
+mod carry;
 mod cluster;
 mod feed;
 mod flatten;
@@ -45,6 +47,7 @@ mod numbers;
 mod order;
 mod outer;
 mod overlap;
+mod peel;
 mod persistent;
 mod queue;
 mod relation;
@@ -131,6 +134,12 @@ pub(crate) const PRODUCT_GROUPING: Pass = Pass {
     name: "product-grouping",
     doc: "Starts products of warpgroups together that do not need each other.",
     run: |func, _| of_threads(func, abreast::start_together),
+};
+
+pub(crate) const PRODUCT_PIPELINING: Pass = Pass {
+    name: "product-pipelining",
+    doc: "Starts a round's products of warpgroups before the last round's have ended.",
+    run: |func, _| of_threads(func, carry::carry),
 };
 
 pub(crate) const PREDICATED_LOAD_SINKING: Pass = Pass {

@@ -17,10 +17,10 @@
 //! have to fit the registers of the role.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Changed, Const, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
-use tessera_types::{DType, Limits};
+use tessera_ir::{Changed, Func, Op, OpKind, ScheduleOp, TileOp, Value};
+use tessera_types::Limits;
 
+use super::peel::{self, Peeled};
 use super::queue::mapped;
 use crate::rewrite::{copy, deep};
 
@@ -81,8 +81,9 @@ fn is(func: &Func, op: Op, what: impl Fn(&TileOp) -> bool) -> bool {
 
 fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let data = &func.ops[looped];
-    let OpKind::Schedule(ScheduleOp::For { unsigned: false, .. }) = data.kind else { return None };
-    let by_constant = func.constant(data.one(2)).and_then(Const::as_int).is_some_and(|step| step > 0);
+    if !peel::counts(func, looped) {
+        return None;
+    }
     let body = data.regions[0];
     let (&end, ops) = func.blocks[body].ops.split_last()?;
     let products: Vec<Op> = ops.iter().copied().filter(|&op| is(func, op, |kind| matches!(kind, TileOp::Wgmma { .. }))).collect();
@@ -100,7 +101,7 @@ fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let acc = carried[accumulator];
     let held = |value: Value| func.ty(value).layout().map_or(0, |layout| layout.registers() as usize);
     let in_flight = held(sums) + held(func.ops[first_done].result()) + held(factor) / 2;
-    if !by_constant || func.ty(factor).layout().is_none() || in_flight + OTHERS > registers {
+    if func.ty(factor).layout().is_none() || in_flight + OTHERS > registers {
         return None;
     }
 
@@ -229,81 +230,50 @@ fn copy_wait(func: &mut Func, op: Op, pending: u32, map: &mut FxHashMap<Value, V
 
 /// The loop in its new form.
 fn rearrange(func: &mut Func, round: &Round) -> Vec<Op> {
-    let looped = func.ops[round.looped].clone();
-    let span = looped.span;
-    let (lower, upper, step) = (looped.one(0), looped.one(1), looped.one(2));
-    let init = looped.group(3).to_vec();
-    let args = func.blocks[looped.regions[0]].args.clone();
+    let data = func.ops[round.looped].clone();
+    let (init, args) = (data.group(3), func.blocks[data.regions[0]].args.clone());
     let acc = args[round.accumulator + 1];
 
     // The first round, without its second product.
-    let mut ops = Vec::new();
-    let mut map: FxHashMap<Value, Value> = args[1..].iter().copied().zip(init.iter().copied()).collect();
-    map.insert(args[0], lower);
-    copy(func, &round.start, &mut map, &mut ops);
-    copy_wait(func, round.first_done, 0, &mut map, &mut ops);
-    copy(func, &round.middle, &mut map, &mut ops);
-    copy(func, &round.late, &mut map, &mut ops);
+    let (mut peeled, mut map) = Peeled::of(func, round.looped);
+    copy(func, &round.start, &mut map, peeled.ops());
+    copy_wait(func, round.first_done, 0, &mut map, peeled.ops());
+    copy(func, &round.middle, &mut map, peeled.ops());
+    copy(func, &round.late, &mut map, peeled.ops());
     let mut starts = mapped(&map, &round.handed);
     starts[round.accumulator] = mapped(&map, &[round.scaled])[0];
     starts[round.cursor] = init[round.cursor];
     starts.extend(mapped(&map, &[round.factor]));
 
     // The others.
-    let kind = ScheduleOp::AddI { overflow: Overflow::Wraps };
-    let second_round = func.make_op(kind.into(), &[&[lower], &[step]], [func.ty(lower).clone()], [], span);
-    ops.push(second_round);
-    let second_round = func.ops[second_round].result();
-    let body = func.new_block();
-    let counter = func.ty(args[0]).clone();
-    let counter = func.add_arg(body, counter, None);
-    let types: Vec<Type> = starts.iter().map(|&start| func.ty(start).clone()).collect();
-    let carried: Vec<Value> = types.iter().map(|ty| func.add_arg(body, ty.clone(), None)).collect();
+    let mut others = peeled.others(func, starts);
     let mut inner = Vec::new();
-    let mut map: FxHashMap<Value, Value> = args[1..].iter().copied().zip(carried.iter().copied()).collect();
-    map.insert(args[0], counter);
-    copy(func, &round.start, &mut map, &mut inner);
-    map.insert(round.factor, carried[carried.len() - 1]);
-    map.insert(round.scaled, carried[round.accumulator]);
-    copy(func, &round.second, &mut map, &mut inner);
-    copy_wait(func, round.first_done, 1, &mut map, &mut inner);
-    copy(func, &round.middle, &mut map, &mut inner);
-    copy(func, &round.second_done, &mut map, &mut inner);
-    let sums = mapped(&map, &[round.sums])[0];
+    let (scaled, factor) = (others.carried[round.accumulator], others.carried[others.carried.len() - 1]);
+    let map = &mut others.map;
+    copy(func, &round.start, map, &mut inner);
+    map.insert(round.factor, factor);
+    map.insert(round.scaled, scaled);
+    copy(func, &round.second, map, &mut inner);
+    copy_wait(func, round.first_done, 1, map, &mut inner);
+    copy(func, &round.middle, map, &mut inner);
+    copy(func, &round.second_done, map, &mut inner);
+    let sums = mapped(map, &[round.sums])[0];
     map.insert(acc, sums);
-    copy(func, &round.late, &mut map, &mut inner);
-    let mut next = mapped(&map, &round.handed);
-    next[round.accumulator] = mapped(&map, &[round.scaled])[0];
-    next.extend(mapped(&map, &[round.factor]));
-    inner.push(func.make_op(ScheduleOp::Continue {}.into(), &[&next], [], [], span));
-    func.blocks[body].ops = inner;
-    let groups: [&[Value]; 4] = [&[second_round], &[upper], &[step], &starts];
-    let rest = func.make_op(looped.kind.clone(), &groups, types, [body], span);
-    ops.push(rest);
+    copy(func, &round.late, map, &mut inner);
+    let mut next = mapped(map, &round.handed);
+    next[round.accumulator] = mapped(map, &[round.scaled])[0];
+    next.extend(mapped(map, &[round.factor]));
+    let results = peeled.rest(func, others, inner, &next);
 
     // The last round's second product.
-    let results = func.ops[rest].results.clone();
     let mut map: FxHashMap<Value, Value> = FxHashMap::default();
     map.insert(args[round.cursor + 1], results[round.cursor]);
     map.insert(round.factor, results[results.len() - 1]);
     map.insert(round.scaled, results[round.accumulator]);
-    copy(func, &round.second, &mut map, &mut ops);
-    copy(func, &round.second_done, &mut map, &mut ops);
-    let mut yielded = results[..looped.results.len()].to_vec();
+    copy(func, &round.second, &mut map, peeled.ops());
+    copy(func, &round.second_done, &mut map, peeled.ops());
+    let mut yielded = results[..init.len()].to_vec();
     yielded[round.accumulator] = mapped(&map, &[round.sums])[0];
     yielded[round.cursor] = mapped(&map, &[round.handed[round.cursor]])[0];
-    ops.push(func.make_op(ScheduleOp::Yield {}.into(), &[&yielded], [], [], span));
-    let (then, otherwise) = (func.new_block(), func.new_block());
-    func.blocks[then].ops = ops;
-    let end = func.make_op(ScheduleOp::Yield {}.into(), &[&init], [], [], span);
-    func.blocks[otherwise].ops.push(end);
-
-    let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Signed };
-    let any = func.make_op(kind.into(), &[&[lower], &[upper]], [Type::scalar(DType::B1)], [], span);
-    let condition = func.ops[any].result();
-    let types: Vec<Type> = looped.results.iter().map(|&result| func.ty(result).clone()).collect();
-    let made = func.make_op(ScheduleOp::If {}.into(), &[&[condition]], types, [then, otherwise], span);
-    let replaced: FxHashMap<Value, Value> = looped.results.iter().copied().zip(func.ops[made].results.iter().copied()).collect();
-    func.replace_uses(|value| *replaced.get(&value).unwrap_or(&value));
-    vec![any, made]
+    peeled.done(func, &yielded)
 }
