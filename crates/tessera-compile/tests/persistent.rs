@@ -130,3 +130,18 @@ fn factors_that_threads_turn_or_compute() {
     let computed = Case { way, dtype: DType::F32, cast: ".astype(ct.bfloat16)", out: DType::F32, tile: [64, 64, 64], inner: FOR };
     computed.agrees([144, 80, 144], 4, &SCHEDULES[1..]);
 }
+
+/// A role that only copies is one thread's: in a round nobody parts, and no copy has a guard.
+#[test]
+fn a_role_of_copies_is_for_one_thread() {
+    let case = Case { way: LOOPS[0].1, dtype: DType::BF16, cast: "", out: DType::F32, tile: [128, 256, 64], inner: FOR };
+    let ptx = lowered(&case.compiled(), Arch::Sm90a).expect("a kernel").ptx();
+    let role =
+        ptx.split_once("setmaxnreg.dec").expect("a role of copies").1.split_once("setmaxnreg.inc").expect("another role").0;
+    let lines: Vec<&str> = role.lines().map(str::trim).collect();
+    let at = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}:\n{role}"));
+    let (acquires, commits) = (at("mbarrier.try_wait"), at("mbarrier.arrive.expect_tx"));
+    let round = &lines[acquires + 2..=commits];
+    assert!(round.iter().filter(|line| line.contains("cp.async.bulk.tensor")).count() >= 2, "{role}");
+    assert!(round.iter().all(|line| !line.starts_with('@') && !line.contains("bra")), "{role}");
+}

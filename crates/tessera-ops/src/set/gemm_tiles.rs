@@ -46,10 +46,8 @@ const START: f64 = 2500.0;
 const STORE_RATE: f64 = 32.0;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
-/// How much longer rounds take in a block that stays, as measured.
-const TURNS: f64 = 1.06;
-/// The same where two blocks load together: each waits for the other.
-const PAIRS: f64 = 1.14;
+/// How much longer rounds take where two blocks load together, as measured: each waits for the other.
+const PAIRS: f64 = 1.02;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
@@ -82,14 +80,14 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
         };
         take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
         if blocks > sms {
-            take(block.in_turns(blocks, rounds, sms, TURNS), false, Sharing::Blocks);
+            take(block.in_turns(blocks, rounds, sms), false, Sharing::Blocks);
         } else if shared && halves && vectors {
             take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
         }
         if blocks > sms && shared && halves && vectors && !whole {
             let pair = Block::of_pair(rows, columns);
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
-            take(pair.in_turns(blocks, rounds, sms, PAIRS), true, Sharing::Blocks);
+            take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
         }
     }
     best.1
@@ -111,7 +109,8 @@ impl Block {
 
     /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
     fn of_pair(rows: u64, columns: u64) -> Block {
-        Block::that_loads((rows + columns / 2) * LINE, rows * columns, false)
+        let block = Block::that_loads((rows + columns / 2) * LINE, rows * columns, false);
+        Block { round: block.round * PAIRS, ..block }
     }
 
     fn that_loads(bytes: u64, elements: u64, whole: bool) -> Block {
@@ -127,9 +126,9 @@ impl Block {
         (blocks / sms).ceil() * (rounds * self.round + self.once)
     }
 
-    /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves, and rounds are a little longer.
-    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64, longer: f64) -> f64 {
-        (blocks / sms).ceil() * (rounds * self.round * longer + self.once - START) + START
+    /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves.
+    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
+        (blocks / sms).ceil() * (rounds * self.round + self.once - START) + START
     }
 
     /// With rounds shared among multiprocessors.
@@ -154,7 +153,7 @@ mod tests {
     fn large_products_take_the_largest_tiles() {
         for sizes in [[4096, 4096, 4096], [8192, 8192, 8192]] {
             let choice = chosen(sizes);
-            assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Nothing), "{sizes:?}");
+            assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Blocks), "{sizes:?}");
         }
     }
 

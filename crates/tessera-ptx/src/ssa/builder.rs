@@ -412,8 +412,11 @@ impl Builder {
     }
 
     /// Builds instructions that run only where the predicate is true. Pure ones run anyway; one with a result needs a value
-    /// for the other case (`ld_if`).
+    /// for the other case (`ld_if`). What is always true guards nothing.
     pub fn guarded(&mut self, predicate: Value, build: impl FnOnce(&mut Builder)) {
+        if self.kernel.constant(predicate) == Some(1) {
+            return build(self);
+        }
         self.under(Guard { value: predicate, negated: false }, build);
     }
 
