@@ -75,8 +75,7 @@ impl Factor {
         let order: [u32; 2] = if fastest == 1 { [0, 1] } else { [1, 0] };
         let plain = |order: [u32; 2]| -> Result<SharedType, Reason> {
             let line = tile.shape[order[1] as usize] * elem.bits() / 8;
-            let swizzle =
-                slots::swizzle(line).ok_or_else(|| no("a line of a factor has no swizzle: 32, 64 or a multiple of 128 bytes"))?;
+            let swizzle = slots::swizzle(line).ok_or_else(|| no("a line of a factor is not of whole 32 bytes"))?;
             Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(tile.shape.clone(), elem) })
         };
         let only_looked_at = ops.iter().all(|op| *op == load || is_look(func, *op));

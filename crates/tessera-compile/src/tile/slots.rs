@@ -51,8 +51,8 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
     let fastest = contiguous_axis(func, load).and_then(|axis| axes.iter().position(|&other| other == axis));
     let fastest = fastest.ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let [lines, fastest] = [axes[1 - fastest], axes[fastest]];
-    let swizzle = swizzle(view.tile[fastest] * elem.bits() / 8)
-        .ok_or_else(|| no("a line of a factor's tile has no swizzle: 32, 64 or a multiple of 128 bytes"))?;
+    let swizzle =
+        swizzle(view.tile[fastest] * elem.bits() / 8).ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
     if view.tile[lines] > BOX {
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
@@ -66,14 +66,12 @@ pub(super) fn contiguous_axis(func: &Func, load: Op) -> Option<usize> {
     (0..view.tile.len()).find(|&axis| view.tensor.strides[view.dim_map[axis] as usize] == Extent::Static(1))
 }
 
-/// How lines of so many bytes are mixed, for the copy engine and the tensor cores.
+/// How lines of so many bytes are mixed, for the copy engine and the tensor cores: in the longest slabs that lines are made of.
 pub(crate) fn swizzle(line: u32) -> Option<Swizzle> {
-    match line {
-        line if line.is_multiple_of(128) => Some(Swizzle::B128),
-        64 => Some(Swizzle::B64),
-        32 => Some(Swizzle::B32),
-        _ => None,
-    }
+    [(128, Swizzle::B128), (64, Swizzle::B64), (32, Swizzle::B32)]
+        .into_iter()
+        .find(|&(slab, _)| line.is_multiple_of(slab))
+        .map(|(_, swizzle)| swizzle)
 }
 
 /// The buffer that a load's tile takes in a slot that threads fill, and that warps or threads read without warpgroups; `contraction` is

@@ -184,7 +184,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             let steps = [if ta { m } else { k }, if tb { k } else { n }];
             // The greatest power of two that divides the bytes of both operands' lines.
             let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-            Some(gemm_tiles::choose(sizes, storage, lines[0].min(lines[1]), arch))
+            Some(gemm_tiles::choose(sizes, storage, (lines[0].min(lines[1]), tb), arch))
         }
         _ => None,
     };

@@ -23,6 +23,8 @@ pub(super) struct Choice {
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
 const WARPGROUP_TILES: [[u64; 2]; 9] =
     [[128, 256], [256, 128], [192, 192], [128, 192], [128, 128], [64, 256], [64, 192], [64, 128], [64, 64]];
+/// The same where the right factor's lines lie along the contraction: any columns, and nothing more is read for them.
+const ALONG_TILES: [[u64; 2]; 3] = [[128, 144], [128, 160], [128, 224]];
 /// The same for other types.
 const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
@@ -48,12 +50,16 @@ const STORE_RATE: f64 = 32.0;
 const MEETING: f64 = 256.0 * 1024.0;
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
 const PAIRS: f64 = 1.02;
+/// How much longer they take with three warpgroups, as measured.
+const THREE: f64 = 1.08;
+/// Rows of tiles of three warpgroups.
+const THREE_ROWS: u64 = 192;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
 /// The choice for a product of `[batch, m, n, k]` elements that tensor cores take as they are stored, on a GPU with products of warpgroups.
-/// `lines` is what the bytes of every operand's lines are multiples of, 128 at most.
-pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arch: Arch) -> Choice {
+/// `lines` is what the bytes of every operand's lines are multiples of, 128 at most; `along`: the right factor's lie along the contraction.
+pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along): (u64, bool), arch: Arch) -> Choice {
     let (vectors, whole) = (lines >= VECTOR, lines >= LINE);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
@@ -63,10 +69,11 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, lines: u64, arc
         return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, pairs: false, sharing: Sharing::Rounds };
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
+    let more: &[[u64; 2]] = if halves && along { &ALONG_TILES } else { &[] };
     let sms = f64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
     let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing });
-    for &[rows, columns] in tiles {
+    for &[rows, columns] in tiles.iter().chain(more) {
         let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
         // What threads bring and turn leaves no registers for them.
         if !vectors && !columns.is_power_of_two() {
@@ -104,20 +111,21 @@ struct Block {
 
 impl Block {
     fn of(rows: u64, columns: u64, whole: bool) -> Block {
-        Block::that_loads((rows + columns) * LINE, rows * columns, whole)
+        Block::that_loads((rows + columns) * LINE, [rows, columns], whole)
     }
 
     /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
     fn of_pair(rows: u64, columns: u64) -> Block {
-        let block = Block::that_loads((rows + columns / 2) * LINE, rows * columns, false);
+        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], false);
         Block { round: block.round * PAIRS, ..block }
     }
 
-    fn that_loads(bytes: u64, elements: u64, whole: bool) -> Block {
-        let (elements, bytes) = (elements as f64, bytes as f64);
+    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], whole: bool) -> Block {
+        let (elements, bytes) = ((rows * columns) as f64, bytes as f64);
         let sums = 4.0 * elements;
-        let round =
-            (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE });
+        let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
+        let products = elements * LINE as f64 / 2.0 / MULTIPLY_ADDS * longer;
+        let round = products.max(bytes / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE });
         Block { round, once: START + sums / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
     }
 
@@ -146,7 +154,7 @@ mod tests {
 
     fn chosen(sizes: [u64; 3]) -> Choice {
         let [m, n, k] = sizes;
-        choose([1, m, n, k], DType::BF16, LINE, Arch::Sm90a)
+        choose([1, m, n, k], DType::BF16, (LINE, false), Arch::Sm90a)
     }
 
     #[test]
@@ -163,18 +171,21 @@ mod tests {
         assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
         // 96 blocks are one wave, and 256 two.
         assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
-        assert_eq!(chosen([3072, 3072, 3072]).tile, [192, 192, 64]);
+        assert_eq!(chosen([3072, 3072, 3072]).tile, [128, 192, 64]);
+        // 132 blocks are all of one wave, where the right factor may be cut so.
+        let along = choose([1, 1536, 1536, 1536], DType::BF16, (LINE, true), Arch::Sm90a);
+        assert_eq!(along.tile, [128, 144, 64]);
     }
 
     #[test]
     fn pairs_of_blocks_bring_ragged_lines_together() {
-        let choice = choose([1, 3000, 3000, 3000], DType::BF16, VECTOR, Arch::Sm90a);
+        let choice = choose([1, 3000, 3000, 3000], DType::BF16, (VECTOR, false), Arch::Sm90a);
         assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
         assert!(!chosen([3072, 3072, 3072]).pairs);
         // Nothing comes by the copy engine.
-        assert!(!choose([1, 3001, 3001, 3001], DType::BF16, 2, Arch::Sm90a).pairs);
+        assert!(!choose([1, 3001, 3001, 3001], DType::BF16, (2, false), Arch::Sm90a).pairs);
         // One wave waits for its first tiles anyway.
-        assert!(!choose([1, 1000, 1000, 1000], DType::BF16, VECTOR, Arch::Sm90a).pairs);
+        assert!(!choose([1, 1000, 1000, 1000], DType::BF16, (VECTOR, false), Arch::Sm90a).pairs);
     }
 
     #[test]
@@ -193,7 +204,7 @@ mod tests {
         assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
         assert_eq!(chosen([33, 4096, 4096]).tile, [64, 128, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
-        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, LINE, Arch::Sm90a).thin);
-        assert!(!choose([1, 1, 4095, 4096], DType::BF16, 2, Arch::Sm90a).thin);
+        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, (LINE, false), Arch::Sm90a).thin);
+        assert!(!choose([1, 1, 4095, 4096], DType::BF16, (2, false), Arch::Sm90a).thin);
     }
 }

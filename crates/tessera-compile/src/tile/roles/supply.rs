@@ -244,8 +244,8 @@ impl Supply {
         let (&[_, columns], Some(dtype)) = (&tile.shape[..], tile.elem.num()) else {
             return Err(no("what is kept is a matrix of numbers"));
         };
-        let swizzle = slots::swizzle(columns * dtype.bits() / 8)
-            .ok_or_else(|| no("a line of the left factor has no swizzle: 32, 64 or a multiple of 128 bytes"))?;
+        let swizzle =
+            slots::swizzle(columns * dtype.bits() / 8).ok_or_else(|| no("a line of the left factor is not of whole 32 bytes"))?;
         *types = Some(vec![SharedType { swizzle, ..SharedType::new(tile.shape.clone(), dtype) }]);
         self.kept.push((number, value));
         Ok(())
