@@ -42,6 +42,8 @@ const MULTIPLY_ADDS: f64 = 2048.0;
 const CACHE_RATE: f64 = 50.0;
 /// The same where lines begin within one of the cache's: each touches two.
 const RAGGED_CACHE_RATE: f64 = 36.0;
+/// And where two blocks load such lines together, as measured: each has half the requests, and gets all the bytes.
+const PAIR_CACHE_RATE: f64 = 29.0;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
 const START: f64 = 2500.0;
 /// Bytes a clock that a block's result leaves by.
@@ -111,21 +113,21 @@ struct Block {
 
 impl Block {
     fn of(rows: u64, columns: u64, whole: bool) -> Block {
-        Block::that_loads((rows + columns) * LINE, [rows, columns], whole)
+        let rate = if whole { CACHE_RATE } else { RAGGED_CACHE_RATE };
+        Block::that_loads((rows + columns) * LINE, [rows, columns], rate)
     }
 
     /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
     fn of_pair(rows: u64, columns: u64) -> Block {
-        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], false);
+        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], PAIR_CACHE_RATE);
         Block { round: block.round * PAIRS, ..block }
     }
 
-    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], whole: bool) -> Block {
+    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], rate: f64) -> Block {
         let (elements, bytes) = ((rows * columns) as f64, bytes as f64);
         let sums = 4.0 * elements;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
-        let products = elements * LINE as f64 / 2.0 / MULTIPLY_ADDS * longer;
-        let round = products.max(bytes / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE });
+        let round = (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / rate) * longer;
         Block { round, once: START + sums / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
     }
 
@@ -179,6 +181,7 @@ mod tests {
 
     #[test]
     fn pairs_of_blocks_bring_ragged_lines_together() {
+        assert_eq!(choose([1, 5000, 5000, 5000], DType::BF16, (VECTOR, false), Arch::Sm90a).tile, [128, 256, 64]);
         let choice = choose([1, 3000, 3000, 3000], DType::BF16, (VECTOR, false), Arch::Sm90a);
         assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
         assert!(!chosen([3072, 3072, 3072]).pairs);
