@@ -1,7 +1,7 @@
 //! Roles: warps that go ways of their own.
 //!
 //! A role that does nothing but start copies of the accelerator is one thread's; its others go on at once. Guards around each copy would do
-//! the same, and cost a product of warpgroups 8 in a hundred: the lanes part and meet five times a round (`results/products-h200.txt`).
+//! the same, and cost a product of warpgroups 8 in a hundred: the lanes part and meet five times a round (`results/products-in-flight-h100.txt`).
 
 use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type};
 use tessera_ptx::{Type as Ty, Word};
