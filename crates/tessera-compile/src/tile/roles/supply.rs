@@ -139,6 +139,12 @@ impl Supply {
         for (number, ring) in plan.rings.iter().enumerate() {
             supply.ring(func, number, ring)?;
         }
+        if supply.rings.iter().all(|ring| ring.job == Job::Kept) {
+            return Err(Reason::at(
+                format!("partition `{}` fills no ring: one partition alone does everything", copy.name),
+                copy.span,
+            ));
+        }
         for op in func.linked_ops() {
             if is_product(func, op) {
                 let product = supply.product(func, op)?;
