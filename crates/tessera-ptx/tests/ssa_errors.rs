@@ -31,7 +31,8 @@ fn the_builder_keeps_the_first_mistake() {
         &message(|b| {
             let x = b.pointer_param("x", 4);
             let zero = b.ld("global", Type::U32, x);
-            let p = b.setp(Word::Eq, Type::U32, zero, zero);
+            let one = b.u32(1);
+            let p = b.setp(Word::Eq, Type::U32, zero, one);
             b.guarded(p, |b| {
                 b.ld("global", Type::U32, x);
             });
