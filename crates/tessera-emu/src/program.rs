@@ -3,16 +3,18 @@
 //! Device functions are inlined (those that call themselves or are called by pointer are [`Routine`]s), labels are positions, immediates and special registers stand in slots of their own that are
 //! filled when a warp starts ([`Fill`]), and each branch knows where its paths meet again ([`Op::Branch`]).
 
+mod products;
+
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use tessera_ptx::{Loc, Special, Type, Word};
 
 use crate::ops::convert::Conversion;
-use crate::ops::round::Directed;
 use crate::ops::video::Video;
 use crate::ops::{MapFn, TestFn};
 use crate::texture::Geometry;
+pub(crate) use products::{Mma, Wgmma, WgmmaA};
 
 /// A register's slot and its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,60 +314,6 @@ pub(crate) enum BulkEnd {
     Line(Addr),
     /// A box of a tensor.
     Tensor { map: Addr, at: SmallVec<[Reg; 5]>, window: Window },
-}
-
-/// A warp-level matrix product.
-#[derive(Clone, Debug)]
-pub(crate) struct Mma {
-    pub(crate) shape: (u16, u16, u16),
-    pub(crate) types: [Type; 4],
-    pub(crate) d: Vec<Reg>,
-    pub(crate) a: Vec<Reg>,
-    pub(crate) b: Vec<Reg>,
-    pub(crate) c: Vec<Reg>,
-    pub(crate) saturate: bool,
-    /// `.xor.popc` rather than `.and.popc`, for single bits.
-    pub(crate) xor: bool,
-    /// Of `f64` products.
-    pub(crate) directed: Option<Directed>,
-    /// Whether A and B are spread by rows, which `mma.m8n8k4` alone asks.
-    pub(crate) by_rows: [bool; 2],
-    /// For 2:4 sparse A: the register of positions and which thread pair gives it.
-    pub(crate) sparse: Option<(Reg, u32)>,
-}
-
-/// A warpgroup's matrix product.
-#[derive(Clone, Debug)]
-pub(crate) struct Wgmma {
-    pub(crate) n: u16,
-    pub(crate) k: u16,
-    pub(crate) types: [Type; 3],
-    pub(crate) d: Vec<Reg>,
-    pub(crate) a: WgmmaA,
-    pub(crate) b: Reg,
-    pub(crate) accumulate: Pred,
-    pub(crate) negate_a: bool,
-    pub(crate) negate_b: bool,
-    pub(crate) transpose_a: bool,
-    pub(crate) transpose_b: bool,
-    pub(crate) saturate: bool,
-    /// For sparse A: the register of places, and which threads give it.
-    pub(crate) sparse: Option<(Reg, u32)>,
-}
-
-impl Wgmma {
-    /// The registers that it reads while it is under way, the accumulators apart.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
-        let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
-        a.iter().chain(self.sparse.as_ref().map(|(metadata, _)| metadata))
-    }
-}
-
-/// Where operand A is.
-#[derive(Clone, Debug)]
-pub(crate) enum WgmmaA {
-    Descriptor(Reg),
-    Registers(Vec<Reg>),
 }
 
 /// `set`: a condition as all ones, or as 1.0.

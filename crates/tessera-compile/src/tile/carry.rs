@@ -15,7 +15,7 @@
 //! products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value};
+use tessera_ir::{Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value, bug};
 
 use super::peel::{self, Peeled};
 use super::queue::mapped;
@@ -162,7 +162,8 @@ fn rearrange(func: &mut Func, found: &Carried) -> Vec<Op> {
     let span = data.span;
     let old = data.regions[0];
     let (args, carries) = (func.blocks[old].args.clone(), data.group(3).len());
-    let handed = func.blocks[old].ops.last().map(|&end| func.ops[end].group(0).to_vec()).unwrap_or_default();
+    let &end = func.blocks[old].ops.last().unwrap_or_else(|| bug!("a loop's body without an end"));
+    let handed = func.ops[end].group(0).to_vec();
     // What a round hands on, its products in flight, and then the slots that these read.
     let next = |map: &FxHashMap<Value, Value>| {
         let mut next = mapped(map, &handed);

@@ -11,7 +11,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Block, Def, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value};
+use tessera_ir::{Block, Def, Effects, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value};
 use tessera_types::{Arch, DType};
 
 use super::budget;
@@ -318,7 +318,7 @@ impl Supply {
 
     /// Where threads make factors, the rings of the loop go together.
     fn check_makers(&self, func: &Func, plan: &Plan) -> Result<(), Reason> {
-        for site in &self.sites {
+        for (number, site) in self.sites.iter().enumerate() {
             let ring = &self.rings[site.ring];
             let no = |text: &'static str| Err(Reason::at(text, plan.rings[site.ring].span));
             match ring.job {
@@ -342,17 +342,37 @@ impl Supply {
                     }
                 }
                 Job::Raw if self.made_at(site.block).is_none() => return no("nobody makes anything of what this ring holds"),
-                Job::Direct if ring.stages > 0 && !self.is_read(func, site) => return no("nobody uses what this ring holds"),
+                Job::Direct if ring.stages > 0 && !self.is_read(func, number) => return no("nobody uses what this ring holds"),
                 Job::Raw | Job::Direct | Job::Kept => {}
             }
         }
         Ok(())
     }
 
-    /// Something reads what a site's slots hold.
-    fn is_read(&self, func: &Func, site: &Site) -> bool {
-        let results: FxHashSet<Value> = site.loads.iter().map(|&load| func.ops[load].results[0]).collect();
-        func.linked_ops().into_iter().any(|op| func.ops[op].used().any(|value| results.contains(&value)))
+    /// Whether the computing partition reads what a site's ring brings: a product does, or anything but products whose factor another ring has.
+    fn is_read(&self, func: &Func, number: usize) -> bool {
+        let loads = &self.sites[number].loads;
+        let mut todo: Vec<Value> = loads.iter().map(|&load| func.ops[load].results[0]).collect();
+        let mut seen: FxHashSet<Value> = todo.iter().copied().collect();
+        while let Some(value) = todo.pop() {
+            for op in func.linked_ops() {
+                let data = &func.ops[op];
+                if !data.used().any(|used| used == value) {
+                    continue;
+                }
+                if let Some(product) = self.products.iter().find(|product| product.op == op) {
+                    let elsewhere = |side: usize| matches!(product.sides[side], Side::Slot { site, .. } if site != number);
+                    if data.one(2) == value || (0..2).any(|side| data.one(side) == value && !elsewhere(side)) {
+                        return true;
+                    }
+                } else if data.row().effects == Effects::Pure && data.regions.is_empty() {
+                    todo.extend(data.results.iter().copied().filter(|&result| seen.insert(result)));
+                } else {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Finds what the copying partition repeats.

@@ -1,0 +1,60 @@
+//! Products of matrices: a warp's and a warpgroup's, and where their operands are.
+
+use tessera_ptx::Type;
+
+use super::{Pred, Reg};
+use crate::ops::round::Directed;
+
+/// A warp-level matrix product.
+#[derive(Clone, Debug)]
+pub(crate) struct Mma {
+    pub(crate) shape: (u16, u16, u16),
+    pub(crate) types: [Type; 4],
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: Vec<Reg>,
+    pub(crate) b: Vec<Reg>,
+    pub(crate) c: Vec<Reg>,
+    pub(crate) saturate: bool,
+    /// `.xor.popc` rather than `.and.popc`, for single bits.
+    pub(crate) xor: bool,
+    /// Of `f64` products.
+    pub(crate) directed: Option<Directed>,
+    /// Whether A and B are spread by rows, which `mma.m8n8k4` alone asks.
+    pub(crate) by_rows: [bool; 2],
+    /// For 2:4 sparse A: the register of positions and which thread pair gives it.
+    pub(crate) sparse: Option<(Reg, u32)>,
+}
+
+/// A warpgroup's matrix product.
+#[derive(Clone, Debug)]
+pub(crate) struct Wgmma {
+    pub(crate) n: u16,
+    pub(crate) k: u16,
+    pub(crate) types: [Type; 3],
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: WgmmaA,
+    pub(crate) b: Reg,
+    pub(crate) accumulate: Pred,
+    pub(crate) negate_a: bool,
+    pub(crate) negate_b: bool,
+    pub(crate) transpose_a: bool,
+    pub(crate) transpose_b: bool,
+    pub(crate) saturate: bool,
+    /// For sparse A: the register of places, and which threads give it.
+    pub(crate) sparse: Option<(Reg, u32)>,
+}
+
+impl Wgmma {
+    /// The registers that it reads while it is under way, the accumulators apart.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
+        let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
+        a.iter().chain(self.sparse.as_ref().map(|(metadata, _)| metadata))
+    }
+}
+
+/// Where operand A is.
+#[derive(Clone, Debug)]
+pub(crate) enum WgmmaA {
+    Descriptor(Reg),
+    Registers(Vec<Reg>),
+}
