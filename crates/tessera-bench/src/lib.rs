@@ -46,6 +46,7 @@ mod store;
 mod suite;
 mod table;
 mod tolerance;
+mod tune;
 pub mod units;
 
 pub use case::*;
@@ -70,3 +71,4 @@ pub use store::*;
 pub use suite::*;
 pub use table::*;
 pub use tolerance::*;
+pub use tune::{Outcome, Tried, TuneError, Tuning, rank_correlation};

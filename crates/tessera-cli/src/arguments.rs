@@ -43,6 +43,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy\n  tessera emu two.ptx --entry fill --grid 1 --block 32 x=empty:f32[32] --set scale=2.0 --then --entry sum --grid 1 --block 32 x y=empty:f32[1]"
     )]
     Emu(Emu),
+    /// Try the plans that a kernel can have: check each, time those that are right, and say which takes least.
+    #[command(
+        after_help = "Examples:\n  tessera tune gemm.py::gemm A=randn:bf16[4096,4096] B=randn:bf16[4096,4096] C=empty:f32[4096,4096] --grid 32,32 -o gemm.plan\n  tessera tune gemm.py::gemm A=randn:bf16[4096,4096] B=randn:bf16[4096,4096] C=empty:f32[4096,4096] --grid 32,32 --predict h200"
+    )]
+    Tune(Tune),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
     #[command(
         after_help = "Examples:\n  tessera compare base.jsonl new.jsonl\n  tessera compare --run ./tessera-before ./tessera-after gemm softmax --device cuda\n  tessera compare --run old.py::softmax new.py::softmax x=randn:f32[4096,1000] y=empty:f32[4096,1000] N=1024 --grid 4096\n  tessera compare --run gemm.py::gemm gemm.py::gemm a=randn:f16[512,512] b=randn:f16[512,512] c=empty:f16[512,512] --config BLOCK_M=64 --config BLOCK_M=128 --least 2%"
@@ -73,6 +78,7 @@ impl Command {
             Command::Check(check) => &check.project.path,
             Command::Compile(compile) => &compile.project.path,
             Command::Compare(compare) => &compare.duel.project.path,
+            Command::Tune(tune) => &tune.launch.project.path,
             _ => &[],
         }
     }
@@ -130,6 +136,36 @@ pub(crate) struct Run {
     pub(crate) patience: Patience,
     #[command(flatten)]
     pub(crate) optimise: Optimise,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) launch: Launch,
+    /// Where to run: `cuda` or `cuda:N`.
+    #[arg(long, conflicts_with = "predict")]
+    pub(crate) device: Option<String>,
+    /// Only say what each plan should take on a product, such as `h200`; that needs no device.
+    #[arg(long, value_name = "PRODUCT")]
+    pub(crate) predict: Option<String>,
+    /// Try only the N plans that should take least.
+    #[arg(long, value_name = "N")]
+    pub(crate) most: Option<NonZeroUsize>,
+    /// The allowed difference from the results of the compiler's own plan, as a part of those.
+    #[arg(long)]
+    pub(crate) rtol: Option<f64>,
+    /// The allowed difference of everything.
+    #[arg(long)]
+    pub(crate) atol: Option<f64>,
+    /// Write the plan that takes least here, for `--plan`.
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub(crate) out: Option<String>,
+    /// Print one JSON object a line for each plan.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Optimisation level, 1 to 3.
+    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) level: u8,
 }
 
 /// What the emulator looks for and how it runs.

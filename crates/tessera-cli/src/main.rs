@@ -93,6 +93,7 @@ fn run(command: Command) -> Outcome {
         Command::Compile(arguments) => command::compile::compile(arguments),
         Command::Opt(arguments) => command::opt::opt(arguments),
         Command::Emu(arguments) => command::emu::emu(arguments),
+        Command::Tune(arguments) => command::tune::tune(&arguments),
         Command::Compare(arguments) => command::compare::compare(arguments),
         Command::Report(arguments) => command::report::report(arguments),
         Command::Completions(arguments) => command::manual::completions(&arguments),

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use tessera_ir::text::{parse_plan, print_module, print_plan};
 use tessera_ir::{
-    Diagnostic, Fallback, Level, Module, PassFailure, PassManager, PassTime, Reason, Reproducer, Severity, SourceId, caught,
+    Diagnostic, Fallback, Func, Level, Module, PassFailure, PassManager, PassTime, Plan, Reason, Reproducer, Severity, SourceId, caught,
     verify,
 };
 use tessera_ptx::ssa;
-use tessera_types::Arch;
+use tessera_types::{Arch, Device};
 
 use crate::driver::{Compiled, Stage};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::all_of;
 use crate::pipeline::OptLevel;
 use crate::target::{TargetKernel, lower};
-use crate::tile::{Forecast, Remarks, forecasts};
+use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, forecasts};
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]
@@ -155,6 +155,49 @@ fn for_device(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<Device
     ssa::optimize(&mut kernel.kernel, level);
     stages.push(stage("optimise-target", start));
     Ok(DeviceCompiled { tile, kernel, remarks, plan, forecasts, attempts, taken, whole: ladder.whole, stages })
+}
+
+/// A plan that a kernel can have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PossiblePlan {
+    /// The plan, as `--plan` takes it.
+    pub text: String,
+    /// The same in one line.
+    pub summary: String,
+    /// What a launch under it should take; nothing where the target's parts were measured by nobody.
+    pub time: Option<Time>,
+}
+
+/// Every plan that is tried for an optimised kernel on a product, those first that should take least of a launch. None where it has no
+/// products, or is a program of threads.
+///
+/// # Errors
+/// What the architecture does not have.
+pub fn possible_plans(
+    compiled: &Compiled,
+    device: &Device,
+    level: OptLevel,
+    launch: &Launch,
+) -> Result<Vec<PossiblePlan>, Vec<Diagnostic>> {
+    reproducible(compiled, device.arch, level, || {
+        let [forms, proposing, _] = level.staging_pass_names();
+        let mut prepared = compiled.module.clone();
+        run(&mut prepared, device.arch, forms, &mut Vec::new())?;
+        let func = &mut prepared.funcs[0];
+        if proposing.is_empty() || func.level != Level::Schedule {
+            return Ok(Vec::new());
+        }
+        let found = candidates(func, &Units::of(func, device.arch), device, launch);
+        let text = |plan: Plan, func: &mut Func| {
+            func.plan = Some(plan);
+            print_plan(func)
+        };
+        let possible = |one: Candidate| {
+            let summary = one.plan.summary();
+            Some(PossiblePlan { text: text(one.plan, func)?, summary, time: one.time })
+        };
+        Ok(found.into_iter().filter_map(possible).collect())
+    })
 }
 
 /// Gives the kernel the plan that its user wrote.

@@ -32,11 +32,12 @@ pub mod tile;
 mod tiling;
 
 pub use analysis::facts;
-pub use device::{DeviceCompiled, compile_for};
+pub use device::{DeviceCompiled, PossiblePlan, compile_for, possible_plans};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
 pub use tessera_ir::Sharing;
 pub use tessera_ptx as ptx;
+pub use tile::{Launch, Time};
 pub use tiling::{Grid, OperandFacts, tile_and_schedule};

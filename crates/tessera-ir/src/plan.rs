@@ -42,6 +42,27 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The plan in one line, without what rings hold.
+    pub fn summary(&self) -> String {
+        let partition = |partition: &Partition| match partition.registers {
+            Some(registers) => format!("{} {} warps of {registers} registers", partition.name, partition.warps),
+            None => format!("{} {} warps", partition.name, partition.warps),
+        };
+        let mut parts: Vec<String> = self.partitions.iter().map(partition).collect();
+        let slots: Vec<String> = self.rings.iter().map(|ring| ring.slots.to_string()).collect();
+        parts.push(format!("slots {}", slots.join(" ")));
+        let settings = [
+            ("resident", self.resident),
+            ("persistent", self.persistent),
+            ("stream_k", self.stream_k),
+            ("cluster", self.cluster),
+        ];
+        parts.extend(settings.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))));
+        parts.join(", ")
+    }
+}
+
 /// Warps with one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {

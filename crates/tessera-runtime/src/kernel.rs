@@ -29,14 +29,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid, compile_for};
+use tessera_compile::{CompileOptions, Compiled, Grid, Launch, PossiblePlan, compile_for, possible_plans};
 use tessera_cpu::{Program, lockstep};
-use tessera_ir::{Diagnostic, KernelImage, Level, Module, SourceMap, Span};
+use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, SourceMap, Span};
 use tessera_lang::ArgType;
 use tessera_types::Arch;
 
 use crate::cache::{KernelCache, Key};
-use crate::check::{Checker, check_grid};
+use crate::check::{Checker, Flat, check_grid};
 use crate::device::{Device, DriverDevice};
 use crate::device_kernel::{DeviceError, DeviceKernel};
 use crate::error::TensorError;
@@ -317,6 +317,33 @@ impl Kernel {
             let operands = self.origin.operands(&self.name, types, &options).map_err(|found| self.rejected(found))?;
             Ok(Executable { compiled, code, remark, written, operands })
         })
+    }
+
+    /// The plans that the kernel can have for these arguments on a product, those first that should take least.
+    pub fn possible_plans(
+        &self,
+        args: &[(&str, Value)],
+        grid: impl Into<LaunchGrid>,
+        options: &CompileOptions,
+        device: &tessera_types::Device,
+    ) -> Result<Vec<PossiblePlan>, KernelError> {
+        let types = self.argument_types(args)?;
+        let target = options.target.clone().or_else(|| Some(device.arch.name().to_owned()));
+        let compiled = self.compile(&types, &CompileOptions { target, plan: None, ..options.clone() })?;
+        let abi = &compiled.func().abi;
+        let written = written_params(compiled.func());
+        let operands = self.origin.operands(&self.name, &types, options).map_err(|found| self.rejected(found))?;
+        let checker = Checker { places: &self.origin.places(&self.name), abi, written: &written, operands: &operands, args };
+        let flat = checker.flatten().map_err(|diagnostics| self.rejected(diagnostics))?;
+        let kinds = abi.params.iter().flat_map(|param| std::iter::repeat_n(&param.kind, param.kind.argument_count()));
+        let number = |(flat, kind): (&Flat, &ParamKind)| match (flat, kind) {
+            (&Flat::Word(bits), ParamKind::Scalar { dtype }) => Const::splat(*dtype, bits).as_int(),
+            (&Flat::Word(bits), _) => i64::try_from(bits).ok(),
+            (Flat::Array(_) | Flat::Table(_), _) => None,
+        };
+        let arguments = flat.iter().zip(kinds).map(number).collect();
+        let launch = Launch { grid: self.blocks(grid.into(), &compiled, args)?, arguments };
+        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     /// The kernel as Graph IR; `None` where it was not written on whole operands.

@@ -56,5 +56,5 @@ pub use timeline::{Span, Timeline};
 pub use unwritten::Unwritten;
 pub use value::Value;
 
-pub use tessera_compile::{CompileOptions, OptLevel, Sharing};
+pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
 pub use tessera_cuda::captured;

@@ -19,7 +19,7 @@ pub enum Part {
     MultiplyAdd,
     /// Exponentials, reciprocals and roots: operations a clock.
     Special,
-    /// A warp's 16 x 8 x 16 product of 16-bit floats.
+    /// A warp's 16 x 8 x 16 product of 16-bit floats: multiply-adds a clock, for narrower types too.
     WarpProduct,
     /// A warpgroup's 64 x 256 x 16 product of 16-bit floats.
     WarpgroupProduct,
@@ -29,6 +29,18 @@ pub enum Part {
     FirstCache,
     /// The second-level cache: bytes a clock and multiprocessor.
     SecondCache,
+    /// The same where all multiprocessors ask for as much as they get.
+    SharedSecondCache,
+    /// Results on their way to memory from all multiprocessors: bytes a clock and multiprocessor.
+    Results,
+    /// The start of a block, until its first tiles are there.
+    BlockStart,
+    /// What the start of a cluster takes longer.
+    ClusterStart,
+    /// What a slot takes beside its copy, from where it is free until its product starts.
+    SlotTurn,
+    /// Words that threads spill and load again: words a clock of a block.
+    Spills,
     /// The memory of the device.
     DeviceMemory,
     /// Shared memory of another block of the cluster.
@@ -74,6 +86,12 @@ const LUO: &str = "arXiv 2402.13499";
 /// The same authors' longer paper.
 const LUO_LONG: &str = "arXiv 2501.12084";
 
+/// Products of this project, timed on an H100 and an H200.
+const OURS: &str = "results/products-in-flight-h100.txt, results/clusters-h200.txt";
+
+/// Plans of seven kernels, timed on an H100.
+const PLANS: &str = "results/plans";
+
 /// Nothing measured.
 pub(crate) const UNKNOWN: &[Cost] = &[];
 
@@ -84,7 +102,7 @@ pub(crate) const AMPERE: &[Cost] = &[latency(Part::WarpProduct, 25, LUO)];
 pub(crate) const HOPPER: &[Cost] = &[
     rate(Part::MultiplyAdd, 128, "H100 data sheet: 67 Tflop/s of fp32 at the highest clock"),
     rate(Part::Special, 16, "FlashAttention-3, arXiv 2407.08608: 3.9 Tflop/s of special functions on an H100"),
-    latency(Part::WarpProduct, 24, LUO),
+    Cost { part: Part::WarpProduct, latency: Some(24), per_clock: Some(850), source: PLANS },
     latency(Part::WarpgroupProduct, 128, LUO),
     Cost { part: Part::SharedMemory, latency: Some(29), per_clock: Some(128), source: LUO },
     Cost { part: Part::FirstCache, latency: Some(41), per_clock: Some(124), source: LUO },
@@ -94,6 +112,13 @@ pub(crate) const HOPPER: &[Cost] = &[
         per_clock: Some(64),
         source: "arXiv 2402.13499; DeepGEMM's model of its rate",
     },
+    rate(Part::SharedSecondCache, 64, PLANS),
+    rate(Part::Results, 16, OURS),
+    latency(Part::BlockStart, 2500, OURS),
+    latency(Part::ClusterStart, 3000, PLANS),
+    latency(Part::SlotTurn, 500, PLANS),
+    latency(Part::NamedBarrier, 40, PLANS),
+    rate(Part::Spills, 2, PLANS),
     latency(Part::DeviceMemory, 479, LUO),
     latency(Part::ClusterMemory, 180, LUO),
     latency(Part::CopyEngine, 170, LUO_LONG),

@@ -61,7 +61,7 @@ struct Count {
 
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
-    let tolerance = tolerance::asked(&arguments.reference)?.given();
+    let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?.given();
     let reopen = || open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed);
     let mut opened = reopen()?;
     let seed = arguments.seed.unwrap_or(1);

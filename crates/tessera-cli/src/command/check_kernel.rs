@@ -62,7 +62,7 @@ struct Done {
 
 pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     refuse_operators_options(arguments)?;
-    let tolerance = tolerance::asked(&arguments.reference)?;
+    let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?;
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let limit = time_limit(&arguments.patience)?;
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;

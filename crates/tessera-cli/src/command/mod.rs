@@ -23,4 +23,5 @@ pub(crate) mod run;
 mod run_operator;
 mod subjects;
 mod tolerance;
+pub(crate) mod tune;
 mod unwritten;

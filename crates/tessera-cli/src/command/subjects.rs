@@ -58,7 +58,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         }
         own.push(kernel(&format!("{file}::{name}"))?);
     }
-    let tolerance = tolerance::asked(&arguments.reference)?;
+    let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?;
     let others = Others::read(arguments)?;
     let rows = combinations(arguments, texts)?;
     let mut cases: Vec<KernelCase> = Vec::new();

@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use tessera::bench::{Tolerance, median_magnitude};
 use tessera::runtime::{Difference, Tensor};
 
-use crate::arguments::Reference;
 use crate::failure::Failure;
 use crate::finding::{Class, Finding};
 
 /// What `--rtol` and `--atol` allow.
-pub(crate) fn asked(&Reference { rtol, atol, .. }: &Reference) -> Result<Tolerance, Failure> {
+pub(crate) fn asked([rtol, atol]: [Option<f64>; 2]) -> Result<Tolerance, Failure> {
     for (name, value) in [("--rtol", rtol), ("--atol", atol)] {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
             return Err(Failure::usage(format!("`{name} {value}`: a tolerance is a number from 0 on")));

@@ -55,6 +55,7 @@ mod remark;
 mod residence;
 mod rewrite;
 mod roles;
+mod search;
 mod sink;
 mod slots;
 mod spread;
@@ -71,6 +72,8 @@ pub use anchors::Units;
 pub use forecast::Forecast;
 pub(crate) use forecast::forecasts;
 pub use remark::{Remark, Remarks};
+pub use search::{Launch, Time};
+pub(crate) use search::{Candidate, candidates};
 pub(crate) use slots::swizzle as engine_swizzle;
 
 pub(crate) const POINTER_VIEWS: Pass = Pass {
@@ -204,8 +207,19 @@ fn share(func: &Func, plan: &mut Plan) -> Result<(), Reason> {
             return Err("blocks of clusters load together, and share no rounds".into());
         }
         plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
+        find_place(plan);
     }
     Ok(())
+}
+
+/// Gives the threads that copy registers to find out what of which tile comes next with, from those that compute.
+fn find_place(plan: &mut Plan) {
+    const FINDING: u32 = 16;
+    let [copy, compute] = &mut plan.partitions[..] else { return };
+    if let (Some(few), Some(many)) = (&mut copy.registers, &mut compute.registers) {
+        *few += FINDING;
+        *many -= (FINDING * copy.warps).div_ceil(compute.warps).next_multiple_of(8);
+    }
 }
 
 /// Has blocks of the clusters that the function's hints ask for load together.
@@ -227,31 +241,37 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     }
     let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
     let Some(plan) = func.plan.take() else { return Changed(false) };
-    let units = Units::of(func, arch);
-    let together = match plan.cluster.map(|blocks| cluster::find(func, &plan, blocks, arch)).transpose() {
-        Ok(together) => together,
-        Err(reason) => {
-            cx.diagnostics.push(refused(&plan, &reason));
-            return Changed(false);
-        }
-    };
-    if let Some(together) = &together {
-        cluster::guard(func, together);
-        func.hints.cluster = plan.cluster;
-    }
-    if let Err(reason) = share_blocks(func, &plan, arch) {
-        cx.diagnostics.push(refused(&plan, &reason));
-        return Changed(false);
-    }
-    let done = match plan.partitions.len() {
-        1 => stages::carry_out(func, &units, &plan),
-        _ => roles::carry_out(func, &units, &plan, together),
-    };
-    match done {
+    match apply(func, &plan, arch) {
         Ok(()) => func.level = Level::Staged,
         Err(reason) => cx.diagnostics.push(refused(&plan, &reason)),
     }
     Changed(true)
+}
+
+/// Makes rings, roles and loops over blocks of a plan.
+///
+/// # Errors
+/// What cannot be done; what the function is then is of no use.
+fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
+    let units = Units::of(func, arch);
+    let together = plan.cluster.map(|blocks| cluster::find(func, plan, blocks, arch)).transpose()?;
+    if let Some(together) = &together {
+        cluster::guard(func, together);
+        func.hints.cluster = plan.cluster;
+    }
+    share_blocks(func, plan, arch)?;
+    match plan.partitions.len() {
+        1 => stages::carry_out(func, &units, plan),
+        _ => roles::carry_out(func, &units, plan, together),
+    }
+}
+
+/// Whether a plan can be carried out.
+///
+/// # Errors
+/// Why not.
+fn try_out(func: &Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
+    apply(&mut func.clone(), plan, arch)
 }
 
 fn refused(plan: &Plan, reason: &Reason) -> Diagnostic {

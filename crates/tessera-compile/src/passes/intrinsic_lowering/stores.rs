@@ -206,7 +206,7 @@ impl Sent {
                 continue;
             }
             let named = data.row().effects != Effects::Pure && data.used().any(|value| points_to(func, value, array));
-            let touched = access(func, op).filter(|access| access.root.meets(array));
+            let touched = access(func, op).filter(|access| access.root.meets(array) && !counts_in_workspace(func, data));
             let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
             let reads_before = loads && !behind && self.once;
             if (named || touched.is_some()) && !reads_before {
@@ -316,6 +316,12 @@ fn drops_units(func: &Func, source: Value, result: Value) -> bool {
     let (Some(from), Some(to)) = (func.ty(source).as_tile(), func.ty(result).as_tile()) else { return false };
     let Some(more) = to.shape.len().checked_sub(from.shape.len()) else { return false };
     from.shape.len() >= 2 && to.shape[..more].iter().all(|&extent| extent == 1) && to.shape[more..] == from.shape[..]
+}
+
+/// An access to the launch's own memory. Where it orders others, as a counter does, these are of that memory: no block is told that way
+/// what lies in an array.
+fn counts_in_workspace(func: &Func, data: &OpData) -> bool {
+    func.touches(data).first().is_some_and(|touch| matches!(root(func, touch.value), Root::Workspace(_)))
 }
 
 /// The value is a pointer into an array, or a view of it.

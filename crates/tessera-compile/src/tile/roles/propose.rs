@@ -75,10 +75,13 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
     let columns = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.shape[1]);
     let widest = products.iter().map(columns).max().unwrap_or(0);
     let three = budget::to_start(widest) <= units.arch.registers_at_launch(4 * Arch::WARPGROUP);
-    let warps = match m / 64 {
-        3 if three => 12,
-        groups if groups.is_multiple_of(2) => 8,
-        _ => 4,
+    let divides = |&warps: &u32| warps.is_multiple_of(4) && m.is_multiple_of(16 * warps);
+    let asked = func.hints.num_worker_warps.filter(divides);
+    let warps = match (asked, m / 64) {
+        (Some(warps), _) => warps,
+        (None, 3) if three => 12,
+        (None, groups) if groups.is_multiple_of(2) => 8,
+        (None, _) => 4,
     };
     let mut plan = Plan::new(func.ops[loops[0].looped].span);
     partitions(func, units.arch, &loops, (&products, warps), &mut plan)?;

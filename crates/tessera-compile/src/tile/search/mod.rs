@@ -1,0 +1,98 @@
+//! The plans that a function can have, and what each should take: proposals under every setting of the hints that they read, as far as they can be
+//! carried out, with the time that the model ([`time`]) gives them.
+//!
+//! | hint | changes |
+//! |---|---|
+//! | `num_worker_warps`, `num_warps` | warps that compute |
+//! | `num_stages` | slots of rings |
+//! | `sharing` | `persistent`, `stream_k` |
+//! | `num_ctas` | `cluster` |
+//! | `occupancy` | `resident` of plans without roles |
+
+mod launch;
+mod time;
+
+use tessera_ir::{Func, Plan, Reason};
+use tessera_types::{Arch, Device};
+
+pub use self::launch::Launch;
+pub use self::time::Time;
+use super::anchors::Units;
+use super::{load_together, roles, share, stages, try_out};
+
+/// A plan, and what it should take of a launch; nothing where the target's parts were measured by nobody.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) plan: Plan,
+    pub(crate) time: Option<Time>,
+}
+
+/// Warps that compute, slots, blocks of a cluster and blocks of a multiprocessor that are tried.
+const WARPS: [u32; 4] = [4, 8, 12, 16];
+const SLOTS: std::ops::RangeInclusive<u32> = 1..=8;
+const CLUSTERS: [u32; 2] = [1, 2];
+const RESIDENT: [u32; 3] = [1, 2, 3];
+/// What blocks share: nothing, tiles, rounds.
+const SHARING: [u32; 3] = [0, 1, 2];
+
+/// Every plan that is tried, those that should take least first. The same function and launch give the same list.
+pub(crate) fn candidates(func: &Func, units: &Units, device: &Device, launch: &Launch) -> Vec<Candidate> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut take = |plan: Plan| {
+        if !plans.contains(&plan) && try_out(func, &plan, units.arch).is_ok() {
+            plans.push(plan);
+        }
+    };
+    with_roles(func, units).into_iter().for_each(&mut take);
+    without_roles(func, units).into_iter().for_each(&mut take);
+    let time = |plan: &Plan| time::of(func, plan, device, launch);
+    let mut found: Vec<Candidate> = plans.into_iter().map(|plan| Candidate { time: time(&plan), plan }).collect();
+    let clocks = |candidate: &Candidate| candidate.time.as_ref().map_or(f64::INFINITY, |time| time.clocks);
+    found.sort_by(|a, b| clocks(a).total_cmp(&clocks(b)));
+    found
+}
+
+/// Proposals of the pass that makes roles.
+fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for warps in WARPS {
+        for slots in SLOTS {
+            let mut hinted = func.clone();
+            hinted.hints.num_worker_warps = Some(warps);
+            hinted.hints.num_stages = Some(slots);
+            let Ok(plan) = roles::propose(&hinted, units) else { continue };
+            if plan.partitions.last().is_none_or(|compute| compute.warps != warps) {
+                continue;
+            }
+            plans.extend(shared(&hinted, &plan, units.arch));
+        }
+    }
+    plans
+}
+
+/// A plan under every way for blocks to share work.
+fn shared<'f>(func: &'f Func, plan: &'f Plan, arch: Arch) -> impl Iterator<Item = Plan> + 'f {
+    let ways = CLUSTERS.into_iter().flat_map(|blocks| SHARING.map(|sharing| (blocks, sharing)));
+    ways.filter_map(move |(blocks, sharing)| {
+        let (mut func, mut plan) = (func.clone(), plan.clone());
+        func.hints.num_ctas = Some(blocks);
+        func.hints.sharing = Some(sharing);
+        let wished: Result<(), Reason> = load_together(&func, &mut plan, arch).and_then(|()| share(&func, &mut plan));
+        wished.is_ok().then_some(plan)
+    })
+}
+
+/// Proposals of the pass whose plans have all warps do the same.
+fn without_roles(func: &Func, units: &Units) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for warps in WARPS {
+        for slots in SLOTS {
+            let mut hinted = func.clone();
+            hinted.hints.num_warps = Some(warps);
+            hinted.hints.num_stages = Some(slots);
+            let Ok(plan) = stages::propose(&hinted, units) else { continue };
+            plans.extend(RESIDENT.map(|blocks| Plan { resident: Some(blocks).filter(|&blocks| blocks > 1), ..plan.clone() }));
+        }
+    }
+    plans
+}

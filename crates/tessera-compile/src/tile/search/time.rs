@@ -1,0 +1,322 @@
+//! What a launch should take under a plan, from the target's rates and the program's dependences.
+//!
+//! A round takes as long as its busiest part, or as what waits for each other inside of it: the work on sums behind the products that made
+//! them, as far as other warpgroups do not fill the gap, and slots that come too late. A block takes its rounds, what stands around them, and
+//! its start. Blocks go in waves over the multiprocessors; those that stay (`persistent`) start once.
+//!
+//! ```text
+//! waves x (start + rounds x max(tensor cores, shared memory, cache, ..., chain / warpgroups, held / slots) + results / rate)
+//! ```
+
+use tessera_ir::{Block, Func, Op, OpKind, Plan, ScheduleOp, SharedType};
+use tessera_types::{Arch, Device, Issuer, Part};
+
+use super::launch::{self, Launch};
+use crate::tile::cluster::{self, Together};
+use crate::tile::forecast::{Busy, Filled, Work, issuers};
+use crate::tile::roles::is_product;
+use crate::tile::slots;
+
+/// Rounds of a loop of which nothing is known.
+const ROUNDS: u64 = 64;
+/// Blocks of a launch that are looked at.
+const SAMPLES: u64 = 8;
+/// Registers of a thread beside its sums: of warpgroups, and of warps, which hold factors too.
+const WORKING: [u32; 2] = [40, 64];
+/// The same where the assembler may take as many as it likes.
+const LIKED: [u32; 2] = [48, 88];
+/// How much longer rounds take in clusters, where each block waits for the others.
+const TOGETHER: f64 = 1.02;
+/// Times that the sums of a warpgroup's product move where some of them are spilled: around each of its instructions.
+const MOVES: f64 = 1.4;
+/// Rounds that a block has at least where they are shared.
+const LEAST_ROUNDS: f64 = 4.0;
+
+/// What a launch should take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// Clocks of a multiprocessor.
+    pub clocks: f64,
+    /// What bounds it.
+    pub bound: &'static str,
+}
+
+/// The time of a launch under a plan; nothing where the architecture's parts were measured by nobody.
+pub(super) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> Option<Time> {
+    let arch = device.arch;
+    let rate = |part: Part| arch.cost(part).and_then(|cost| cost.per_clock).map(f64::from);
+    let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);
+    let model = Model {
+        func,
+        plan,
+        arch,
+        together: plan.cluster.and_then(|blocks| cluster::find(func, plan, blocks, arch).ok()),
+        far: latency(Part::SecondCache)?,
+        meet: latency(Part::NamedBarrier).unwrap_or(0.0),
+        start: latency(Part::BlockStart)? + plan.cluster.and_then(|_| latency(Part::ClusterStart)).unwrap_or(0.0),
+        spills: rate(Part::Spills)?,
+        cache: rate(Part::SharedSecondCache)?,
+        store: rate(Part::Results)?,
+    };
+    let all = launch.blocks();
+    let blocks: Vec<Spent> =
+        (0..all.min(SAMPLES)).map(|sample| model.block(launch.block((2 * sample + 1) * all / (2 * all.min(SAMPLES))))).collect();
+    let count = blocks.len().max(1) as f64;
+    let mean = blocks.iter().fold(Spent::default(), |sum, block| sum.plus(block, 1.0 / count));
+    let longest = blocks.iter().map(|block| block.clocks).fold(0.0, f64::max);
+    Some(model.waves(&mean, longest, all as f64, f64::from(device.sms)))
+}
+
+/// What a block, or a part of it, takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// From its start to its end, alone on a multiprocessor.
+    clocks: f64,
+    /// For how long it keeps each part busy.
+    busy: Busy,
+    /// For how long its results keep memory busy.
+    stored: f64,
+    /// Rounds of products, and the clocks of one.
+    rounds: f64,
+    round: f64,
+    /// What held up rounds that waited for slots.
+    starved: f64,
+}
+
+impl Spent {
+    fn plus(self, other: &Spent, times: f64) -> Spent {
+        Spent {
+            clocks: self.clocks + times * other.clocks,
+            busy: self.busy.plus(&other.busy, times),
+            stored: self.stored + times * other.stored,
+            rounds: self.rounds + times * other.rounds,
+            round: self.round.max(other.round),
+            starved: self.starved + times * other.starved,
+        }
+    }
+}
+
+struct Model<'f> {
+    func: &'f Func,
+    plan: &'f Plan,
+    arch: Arch,
+    together: Option<Together>,
+    /// Clocks to the second-level cache and back.
+    far: f64,
+    /// Clocks in which the warps of a block meet.
+    meet: f64,
+    /// Clocks of a block until its first round.
+    start: f64,
+    /// Bytes a clock that the cache gives each of all multiprocessors, and that results leave by.
+    cache: f64,
+    store: f64,
+    /// Words a clock that a block's threads spill and load again.
+    spills: f64,
+}
+
+impl Model<'_> {
+    fn has_roles(&self) -> bool {
+        self.plan.partitions.len() > 1
+    }
+
+    fn block(&self, place: launch::Block<'_>) -> Spent {
+        self.ops(&self.func.blocks[self.func.body].ops, place)
+    }
+
+    /// Operations one after the other, loops among them.
+    fn ops(&self, ops: &[Op], place: launch::Block<'_>) -> Spent {
+        let mut spent = Spent::default();
+        let mut loose: Vec<Op> = Vec::new();
+        for &op in ops {
+            let data = &self.func.ops[op];
+            match &data.kind {
+                OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => {
+                    let counted = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. }));
+                    let rounds = if counted { place.rounds(self.func, op).unwrap_or(ROUNDS) } else { ROUNDS };
+                    let body = data.regions[0];
+                    let round = if self.holds_loops(body) { self.ops(&self.func.blocks[body].ops, place) } else { self.round(body) };
+                    spent = spent.plus(&round, rounds as f64);
+                }
+                OpKind::Schedule(ScheduleOp::If {}) => {
+                    // Which one is taken is not known: the longer one.
+                    let parts = data.regions.iter().map(|&region| self.ops(&self.func.blocks[region].ops, place));
+                    let longest = parts.max_by(|a, b| a.clocks.total_cmp(&b.clocks)).unwrap_or_default();
+                    spent = spent.plus(&longest, 1.0);
+                }
+                _ => loose.push(op),
+            }
+        }
+        spent.plus(&self.loose(&loose), 1.0)
+    }
+
+    fn holds_loops(&self, block: Block) -> bool {
+        self.func.blocks[block].ops.iter().any(|&op| match self.func.ops[op].kind {
+            OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => true,
+            _ => self.func.ops[op].regions.iter().any(|&region| self.holds_loops(region)),
+        })
+    }
+
+    /// Operations outside of loops: one waits for the other.
+    fn loose(&self, ops: &[Op]) -> Spent {
+        let (issuer, groups) = issuers(self.plan);
+        let work = Work::of(self.func, ops, self.arch, issuer, groups);
+        let busy = Busy { cache: work.loaded / self.cache, ..Busy::of(&work, 0.0, self.arch) };
+        let waits = if work.loaded > 0.0 { self.far } else { 0.0 };
+        let stored = work.stored / self.store;
+        let clocks = waits + busy.tensor + busy.cache + busy.special.max(busy.arithmetic) + stored;
+        Spent { clocks, busy, stored, ..Spent::default() }
+    }
+
+    /// A round of a loop without loops inside.
+    fn round(&self, body: Block) -> Spent {
+        let mut ops = Vec::new();
+        self.gather(body, &mut ops);
+        let (issuer, groups) = issuers(self.plan);
+        let groups = f64::from(groups.max(1));
+        let work = Work::of(self.func, &ops, self.arch, issuer, groups as u32);
+        let filled = Filled::of(self.func, self.plan, &ops);
+        let saved = self.saved(&ops);
+        let brought = filled.brought.min(work.loaded);
+        let exposed = work.loaded - brought;
+        let busy = Busy { cache: (work.loaded - saved) / self.cache, ..Busy::of(&work, filled.written, self.arch) };
+        let around = busy.special.max(busy.arithmetic);
+        let stored = work.stored / self.store;
+        // A warpgroup's own products and arithmetic follow each other; others work meanwhile.
+        let chained = ops.iter().any(|&op| is_product(self.func, op)) && around > 0.0;
+        let chain = if chained { busy.tensor + around / groups } else { 0.0 };
+        let roles = self.has_roles();
+        let held = filled.held(busy.tensor, filled.goes_on(&work, roles), self.arch, roles).unwrap_or(0.0);
+        let slots = match filled.slots {
+            // All warps have one slot's copies under way less: it is the one that they read.
+            Some(slots) if !roles => held / f64::from(slots.max(2) - 1),
+            Some(slots) => held / f64::from(slots),
+            None => 0.0,
+        };
+        let busiest = busy.parts().into_iter().map(|part| part.1).fold(0.0, f64::max);
+        let waits = if exposed > 0.0 { self.far + exposed / self.cache } else { 0.0 };
+        let meets = if roles { 0.0 } else { self.meet };
+        let products: Vec<Op> = ops.iter().copied().filter(|&op| is_product(self.func, op)).collect();
+        let longer = if self.together.is_some() { TOGETHER } else { 1.0 };
+        let clocks = longer * (busiest.max(chain).max(slots) + waits + meets + stored) + self.spilled(&products);
+        let starved = (slots - busiest.max(chain)).max(0.0);
+        let product = f64::from(u8::from(busy.tensor > 0.0));
+        Spent { clocks, busy, stored, rounds: product, round: clocks, starved }
+    }
+
+    /// Clocks of a round for what does not fit into registers.
+    fn spilled(&self, products: &[Op]) -> f64 {
+        let Some(compute) = self.plan.partitions.last() else { return 0.0 };
+        let limits = self.arch.limits();
+        let all: u32 = self.plan.partitions.iter().map(|partition| partition.warps).sum();
+        let resident = self.plan.resident.unwrap_or(1).max(1);
+        let has = compute.registers.unwrap_or_else(|| self.arch.registers_at_launch(resident * all * Arch::WARP));
+        let threads = compute.warps * Arch::WARP;
+        let sums = products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
+        let sums = sums.sum::<u32>() / threads;
+        let over = (sums + WORKING[usize::from(!self.has_roles())]).saturating_sub(has.min(limits.registers_per_thread));
+        if over == 0 {
+            return 0.0;
+        }
+        let words = if self.has_roles() { f64::from(sums) * MOVES } else { f64::from(over) };
+        let bytes = f64::from(resident * over * threads * 4);
+        // What the first-level cache does not hold goes further.
+        let far = (bytes / f64::from(limits.shared_per_sm / 2)).max(1.0);
+        words * f64::from(threads) / self.spills * far
+    }
+
+    fn gather(&self, block: Block, ops: &mut Vec<Op>) {
+        for &op in &self.func.blocks[block].ops {
+            ops.push(op);
+            self.func.ops[op].regions.iter().for_each(|&region| self.gather(region, ops));
+        }
+    }
+
+    /// Bytes that other blocks of the cluster bring.
+    fn saved(&self, ops: &[Op]) -> f64 {
+        let Some(together) = &self.together else { return 0.0 };
+        let own = |&op: &Op| {
+            let blocks = f64::from(together.of(op)?);
+            let loaded = Work::of(self.func, &[op], self.arch, Issuer::Warpgroup, 1).loaded;
+            Some(loaded * (blocks - 1.0) / blocks)
+        };
+        ops.iter().filter_map(own).sum()
+    }
+
+    /// Blocks that share a multiprocessor.
+    fn resident(&self) -> f64 {
+        let limits = self.arch.limits();
+        let warps: u32 = self.plan.partitions.iter().map(|partition| partition.warps).sum();
+        let threads = (warps * Arch::WARP).max(1);
+        let bytes = self.shared_bytes() + u64::from(slots::FRAME + limits.shared_reserved_per_block);
+        let by_memory = (u64::from(limits.shared_per_sm) / bytes.max(1)) as u32;
+        let by_registers = self.plan.resident.unwrap_or_else(|| {
+            let sums = self.sums() / (self.plan.partitions.last().map_or(1, |partition| partition.warps) * Arch::WARP).max(1);
+            let moved = self.plan.partitions.iter().any(|partition| partition.registers.is_some());
+            let liked = (sums + LIKED[usize::from(!self.has_roles())]).next_multiple_of(limits.register_step);
+            let each = if moved { limits.registers_per_sm / threads } else { liked.min(limits.registers_per_thread) };
+            limits.registers_per_sm / (each * threads).max(1)
+        });
+        f64::from(by_registers.min(by_memory).min(limits.threads_per_sm / threads).max(1))
+    }
+
+    /// Bytes that rings take.
+    fn shared_bytes(&self) -> u64 {
+        let tile = |ring: &tessera_ir::RingPlan| {
+            let values = ring.fills.first().into_iter().flatten();
+            values
+                .filter_map(|&value| self.func.ty(value).as_tile())
+                .filter_map(|tile| Some(SharedType::new(tile.shape.clone(), tile.elem.num()?).bytes()))
+                .sum::<u64>()
+        };
+        self.plan.rings.iter().map(|ring| u64::from(ring.slots) * tile(ring)).sum()
+    }
+
+    /// Elements of the largest sums of a product.
+    fn sums(&self) -> u32 {
+        let products = self.func.linked_ops().into_iter().filter(|&op| is_product(self.func, op));
+        products.filter_map(|op| Some(self.func.ty(self.func.ops[op].result()).as_tile()?.len() as u32)).max().unwrap_or(0)
+    }
+
+    /// All blocks on all multiprocessors.
+    fn waves(&self, mean: &Spent, longest: f64, all: f64, sms: f64) -> Time {
+        let busiest = |spent: &Spent| {
+            let parts = spent.busy.parts().into_iter().chain([("results", spent.stored)]);
+            parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("results", 0.0))
+        };
+        let (name, most) = busiest(mean);
+        let resident = self.resident().min((all / sms).ceil().max(1.0));
+        // Residents fill each other's gaps, and share what is busy.
+        let together = |clocks: f64| (clocks + self.start).max(resident * most);
+        let bound = if mean.starved > 0.5 * mean.clocks { "slots" } else { name };
+        let clocks = match (self.plan.persistent, self.plan.stream_k) {
+            (Some(_), Some(_)) if all < 2.0 * sms && mean.rounds > 0.0 => self.shared(mean, all, sms),
+            (Some(_), stream_k) => {
+                let turns = all / sms;
+                let turns = if stream_k.is_some() { turns } else { turns.ceil() };
+                self.start + turns * mean.clocks.max(most) + (longest - mean.clocks)
+            }
+            (None, _) => {
+                let waves = (all / (sms * resident)).ceil();
+                let even = longest - mean.clocks < 0.05 * mean.clocks;
+                let waves = if even { waves } else { (all / (sms * resident)).max(1.0) };
+                waves * together(mean.clocks) + (longest - mean.clocks)
+            }
+        };
+        Time { clocks, bound }
+    }
+
+    /// Fewer tiles than multiprocessors, whose rounds are shared.
+    fn shared(&self, mean: &Spent, all: f64, sms: f64) -> f64 {
+        let sums = 4.0 * f64::from(self.sums());
+        let part = (sums / self.cache / mean.round).max(0.01);
+        let meeting = f64::from(self.plan.stream_k.unwrap_or(0));
+        let pieces = (mean.rounds / part).sqrt().max(1.0);
+        let sharers = sms.min(all * pieces).min(all * mean.rounds / LEAST_ROUNDS).max(1.0);
+        let alone = self.start + mean.clocks;
+        let own = all * mean.rounds / sharers;
+        let rest = mean.clocks - mean.rounds * mean.round;
+        let together = self.start + (own + meeting + part * (sharers / all + 1.0)) * mean.round + rest;
+        // The kernel decides by itself whether that pays.
+        alone.min(together)
+    }
+}
