@@ -51,8 +51,22 @@ pub struct Partition {
     pub warps: u32,
     /// Registers of each of their threads, where they are moved between partitions (`setmaxnreg`).
     pub registers: Option<u32>,
+    /// So many teams of these warps take a block's tiles in turn: one stores while another one multiplies.
+    pub turns: Option<u32>,
     /// Where it is written.
     pub span: Span,
+}
+
+impl Partition {
+    /// Teams that do the same for different tiles.
+    pub fn teams(&self) -> u32 {
+        self.turns.unwrap_or(1)
+    }
+
+    /// Warps of all teams.
+    pub fn all_warps(&self) -> u32 {
+        self.warps.saturating_mul(self.teams())
+    }
 }
 
 /// A ring of slots in shared memory: values that one partition puts there some rounds before another one uses them.

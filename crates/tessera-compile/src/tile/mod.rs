@@ -228,6 +228,10 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
     let Some(arch) = cx.needs_target(PIPELINING.name, func) else { return Changed(false) };
     let Some(plan) = func.plan.take() else { return Changed(false) };
     let units = Units::of(func, arch);
+    if let Err(reason) = roles::check_turns(&plan) {
+        cx.diagnostics.push(refused(&plan, &reason));
+        return Changed(false);
+    }
     let together = match plan.cluster.map(|blocks| cluster::find(func, &plan, blocks, arch)).transpose() {
         Ok(together) => together,
         Err(reason) => {
@@ -284,6 +288,16 @@ fn share_blocks(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Resu
     let grouped = !chained && order::plane(func).is_some();
     persistent::over_blocks(func, blocks, grouped, shared);
     Ok(())
+}
+
+/// A persistent plan of two partitions in which two teams take tiles in turn.
+///
+/// # Errors
+/// Why they cannot.
+pub fn in_turn(func: &Func, units: &Units, plan: &Plan) -> Result<Plan, Reason> {
+    let mut over_blocks = func.clone();
+    share_blocks(&mut over_blocks, plan, units.arch)?;
+    roles::in_turn(&over_blocks, units, plan)
 }
 
 fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
