@@ -36,3 +36,4 @@ mod rewrites;
 mod stages;
 mod target;
 mod tile;
+mod turns;

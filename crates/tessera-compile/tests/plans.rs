@@ -60,7 +60,8 @@ fn program(draw: &mut Draw) -> Program {
     let dtype = draw.of(&[DType::BF16, DType::F16, DType::F16, DType::I8]);
     let (acc, out) = if dtype == DType::I8 { ("int32", DType::I32) } else { ("float32", DType::F32) };
     let (tm, tn, tk): (u64, u64, u64) = (draw.of(&[64, 64, 128]), draw.of(&[32, 64]), draw.of(&[32, 64]));
-    let (m, n, k): (u64, u64, u64) = (tm + draw.of(&[0, 3]), tn * draw.of(&[1, 2]), tk * draw.of(&[1, 3, 5]) - draw.of(&[0, 16]));
+    let (m, n, k): (u64, u64, u64) =
+        (tm * draw.of(&[1, 1, 1, 1, 3]) + draw.of(&[0, 3]), tn * draw.of(&[1, 2]), tk * draw.of(&[1, 3, 5]) - draw.of(&[0, 16]));
     let name = match dtype {
         DType::BF16 => "bfloat16",
         DType::F16 => "float16",
@@ -195,7 +196,7 @@ fn candidates(func: &Func) -> Vec<Value> {
 /// A plan made of nothing.
 fn fresh(draw: &mut Draw, func: &Func) -> Plan {
     let values = candidates(func);
-    let part = |name: &str, warps| Partition { name: name.to_string(), warps, registers: None, span: func.span };
+    let part = |name: &str, warps| Partition { name: name.to_string(), warps, registers: None, turns: None, span: func.span };
     let alone = draw.one_in(2);
     let partitions = match alone {
         true => vec![part("all", draw.of(&[1, 2, 4, 8]))],
@@ -222,7 +223,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
 fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
     let values = candidates(func);
     let rings = plan.rings.len();
-    match draw.below(13) {
+    match draw.below(15) {
         0 | 1 if rings > 0 => {
             let ring = draw.below(rings);
             plan.rings[ring].slots = 1 + draw.below(6) as u32;
@@ -279,6 +280,17 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
         9 | 10 => {
             plan.persistent = draw.of(&[None, Some(1), Some(1), Some(2)]);
             plan.stream_k = draw.of(&[None, Some(0), Some(0), Some(2)]);
+        }
+        13 | 14 if plan.partitions.len() == 2 || draw.one_in(8) => {
+            let Some(compute) = plan.partitions.last_mut() else { return };
+            compute.turns = if draw.one_in(16) { Some(1) } else { draw.of(&[Some(2), Some(2), Some(3)]) };
+            if draw.one_in(2) {
+                compute.warps = 4;
+                plan.partitions.iter_mut().for_each(|partition| partition.registers = None);
+            }
+            if !draw.one_in(12) {
+                (plan.persistent, plan.stream_k) = (Some(1), None);
+            }
         }
         12 => plan.cluster = draw.of(&[None, Some(2), Some(2), Some(4)]),
         _ => {}

@@ -363,6 +363,48 @@ fn roles_share_a_ring() {
     assert_eq!(data[3].read::<f32>(), expected);
 }
 
+/// Copies 4 tiles of 64; two roles take the slots in turn, each skipping the other's.
+fn in_turn(step: i32) -> String {
+    let team = |number: u32, slots: i32| {
+        format!(
+            "  tile.role {{first_warp={}, warps=2}} () {{
+    %ahead{number} = constant {{value=i32({number})}} : tile<i32>
+    %step{number} = constant {{value=i32({slots})}} : tile<i32>
+    %first{number} = tile.skip %ring, %start, %ahead{number} : cursor
+    %last{number} = for %ahead{number}, %four, %two, [%first{number}] : cursor (%j{number}: tile<i32>, %d{number}: cursor) {{
+      tile.wait %ring, %d{number}
+      %full{number} = tile.slot %ring, %d{number} {{buffer=0}} : shared<64xf32>
+      %v{number} = tile.load_shared %full{number} : tile<64xf32, #0>
+      tile.release %ring, %d{number}
+      %w{number} = store_view_tko %v{number}, %py, [%j{number}] : token
+      %on{number} = tile.advance %ring, %d{number} : cursor
+      %after{number} = tile.skip %ring, %on{number}, %step{number} : cursor
+      continue [%after{number}]
+    }}
+    yield []
+  }}
+",
+            1 + 2 * number
+        )
+    };
+    let text = ring(LOAD, "").replace("num_warps=3", "num_warps=5");
+    let (before, rest) = text.split_once("  tile.role {first_warp=1").expect("a second role");
+    let behind = rest.split_once("    yield []\n  }\n").expect("its end").1;
+    let two = "  %two = constant {value=i32(2)} : tile<i32>\n";
+    format!("{}{}{}{behind}", before.replacen("  %one", &format!("{two}  %one"), 1), team(0, step), team(1, step))
+}
+
+#[test]
+fn roles_take_slots_in_turn() {
+    let x: Vec<f32> = (0..256).map(|i| i as f32).collect();
+    let mut data = arrays(&x, &[-1.0_f32; 256], 0);
+    launch(&in_turn(1), [1, 1, 1], &mut data);
+    assert_eq!(data[3].read::<f32>(), x);
+    let (id, text) = fails(&in_turn(-1), &mut arrays(&x, &[0.0_f32; 256], 0));
+    assert_eq!(id, "cpu-ring");
+    assert!(text.contains("a cursor moves backwards"), "{text}");
+}
+
 #[test]
 fn who_waits_for_whom_is_reported() {
     let x = [1.0_f32; 256];

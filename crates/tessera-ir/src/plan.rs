@@ -45,9 +45,10 @@ impl Plan {
 impl Plan {
     /// The plan in one line, without what rings hold.
     pub fn summary(&self) -> String {
-        let partition = |partition: &Partition| match partition.registers {
-            Some(registers) => format!("{} {} warps of {registers} registers", partition.name, partition.warps),
-            None => format!("{} {} warps", partition.name, partition.warps),
+        let partition = |partition: &Partition| {
+            let teams = partition.turns.map_or(String::new(), |teams| format!("{teams} x "));
+            let registers = partition.registers.map_or(String::new(), |registers| format!(" of {registers} registers"));
+            format!("{} {teams}{} warps{registers}", partition.name, partition.warps)
         };
         let mut parts: Vec<String> = self.partitions.iter().map(partition).collect();
         let slots: Vec<String> = self.rings.iter().map(|ring| ring.slots.to_string()).collect();
@@ -72,8 +73,22 @@ pub struct Partition {
     pub warps: u32,
     /// Registers of each of their threads, where they are moved between partitions (`setmaxnreg`).
     pub registers: Option<u32>,
+    /// So many teams of these warps take a block's tiles in turn: one stores while another one multiplies.
+    pub turns: Option<u32>,
     /// Where it is written.
     pub span: Span,
+}
+
+impl Partition {
+    /// Teams that do the same for different tiles.
+    pub fn teams(&self) -> u32 {
+        self.turns.unwrap_or(1)
+    }
+
+    /// Warps of all teams.
+    pub fn all_warps(&self) -> u32 {
+        self.warps.saturating_mul(self.teams())
+    }
 }
 
 /// A ring of slots in shared memory: values that one partition puts there some rounds before another one uses them.

@@ -145,6 +145,8 @@ dialect! {
     RingStart = "tile.ring_start" (ring) {} -> One : Special, Pure;
     /// The next slot's position.
     Advance = "tile.advance" (ring, cursor) {} -> One : Special, Pure;
+    /// The position `slots` slots further; `slots` is not negative.
+    Skip = "tile.skip" (ring, cursor, slots) {} -> One : Special, Pure;
     /// Producer: waits until the slot is free.
     Acquire = "tile.acquire" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Producer: everything that fills the slot has been issued.

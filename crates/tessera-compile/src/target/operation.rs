@@ -160,6 +160,7 @@ impl Lowering<'_> {
             T::Ring { .. }
             | T::RingStart {}
             | T::Advance {}
+            | T::Skip {}
             | T::Acquire {}
             | T::Commit {}
             | T::Wait {}

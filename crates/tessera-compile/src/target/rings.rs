@@ -10,7 +10,8 @@
 //! | `cp.async` | one a thread | each thread's arrival follows its copies |
 //! | threads | one a thread | each thread arrives |
 //!
-//! A slot is free when one lane of every consuming warp has arrived; where blocks of a cluster fill each other's slots, of every block's.
+//! A slot is free when one lane of every consuming warp has arrived: of one role, where roles take slots in turn; of every block, where blocks of a
+//! cluster fill each other's slots.
 
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{Op, OpData, OpKind, TileOp, Type, Value};
@@ -47,8 +48,8 @@ impl Lowering<'_> {
     /// Lowers an operation on rings.
     pub(super) fn queues(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
         match kind {
-            TileOp::Ring { stages, producer, bytes, blocks, .. } => {
-                self.make_ring(op, data, (*stages, *producer, *bytes), *blocks)?;
+            TileOp::Ring { stages, producer, consumers, bytes, blocks } => {
+                self.make_ring(op, data, (*stages, *producer, *bytes), (*consumers, *blocks))?;
             }
             TileOp::RingStart {} => {
                 let zero = self.b.u32(0);
@@ -62,6 +63,17 @@ impl Lowering<'_> {
                 let slot = self.b.select(wraps, zero, next);
                 let turned = self.b.xor(phase, one);
                 let phase = self.b.select(wraps, turned, phase);
+                self.bind(data.result(), Bound::Cursor([slot, phase]));
+            }
+            TileOp::Skip {} => {
+                let (ring, [slot, phase]) = self.ring_at(data, 0)?;
+                let slots = self.index_in_shared(data.one(2))?;
+                let count = self.b.u32(ring.stages);
+                let next = self.b.add(Ty::U32, slot, slots);
+                let (slot, rounds) = (self.b.rem(Ty::U32, next, count), self.b.div(Ty::U32, next, count));
+                let one = self.b.u32(1);
+                let odd = self.b.and(rounds, one);
+                let phase = self.b.xor(phase, odd);
                 self.bind(data.result(), Bound::Cursor([slot, phase]));
             }
             TileOp::Acquire {} => {
@@ -179,7 +191,7 @@ impl Lowering<'_> {
         op: Op,
         data: &OpData,
         (stages, producer, bytes): (u32, RingProducer, u32),
-        blocks: Option<u32>,
+        (consumers, blocks): (u32, Option<u32>),
     ) -> Lowered<()> {
         if !self.arch.has_mbarrier() || (producer == RingProducer::Tma && !self.arch.has_tma()) {
             return Err(self.unsupported("there are no barriers for queues of this kind"));
@@ -194,10 +206,10 @@ impl Lowering<'_> {
             RingProducer::Tma => 1,
             RingProducer::CopyAsync | RingProducer::Threads => {
                 let commits = |kind: &TileOp| matches!(kind, TileOp::Commit {});
-                Arch::WARP * self.warps_using(data.result(), commits)
+                Arch::WARP * self.teams_using(data.result(), commits).iter().sum::<u32>()
             }
         };
-        let readers = self.warps_using(data.result(), |kind| matches!(kind, TileOp::Release {})) * blocks.unwrap_or(1);
+        let readers = self.readers(data.result(), consumers)? * blocks.unwrap_or(1);
         let first = self.is_first_thread();
         let empty = ring.empty();
         self.b.when(first, |b| {
@@ -212,31 +224,50 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Warps of all roles in which an operation of a kind is applied to a ring.
-    fn warps_using(&self, ring: Value, is: impl Fn(&TileOp) -> bool + Copy) -> u32 {
-        fn uses(this: &Lowering<'_>, block: tessera_ir::Block, ring: Value, is: impl Fn(&TileOp) -> bool + Copy) -> (bool, u32) {
-            let (mut here, mut in_roles) = (false, 0);
+    /// Warps that free a slot: those of all teams that give slots back, or, where these are more than a slot has consumers, of so many of them,
+    /// since they take slots in turn.
+    fn readers(&self, ring: Value, consumers: u32) -> Lowered<u32> {
+        let teams = self.teams_using(ring, |kind| matches!(kind, TileOp::Release {}));
+        match teams[..] {
+            [first, ..] if teams.len() > consumers as usize => match teams.iter().all(|&warps| warps == first) {
+                true => Ok(consumers * first),
+                false => Err(self.unsupported("teams of different sizes take slots in turn")),
+            },
+            _ => Ok(teams.iter().sum()),
+        }
+    }
+
+    /// Warps of each team, a role or the block outside of roles, in which an operation of a kind is applied to a ring.
+    fn teams_using(&self, ring: Value, is: impl Fn(&TileOp) -> bool + Copy) -> Vec<u32> {
+        fn uses(
+            this: &Lowering<'_>,
+            block: tessera_ir::Block,
+            ring: Value,
+            is: impl Fn(&TileOp) -> bool + Copy,
+        ) -> (bool, Vec<u32>) {
+            let (mut here, mut in_roles) = (false, Vec::new());
             for &op in &this.func.blocks[block].ops {
                 let data = this.data(op);
                 match &data.kind {
                     OpKind::Tile(TileOp::Role { warps, .. }) => {
                         let (inside, _) = uses(this, data.regions[0], ring, is);
-                        in_roles += if inside { *warps } else { 0 };
+                        in_roles.extend(inside.then_some(*warps));
                     }
                     OpKind::Tile(kind) if is(kind) => here |= data.operands.first() == Some(&ring),
                     _ => {
                         for &region in &data.regions {
                             let (inside, roles) = uses(this, region, ring, is);
                             here |= inside;
-                            in_roles += roles;
+                            in_roles.extend(roles);
                         }
                     }
                 }
             }
             (here, in_roles)
         }
-        let (whole, in_roles) = uses(self, self.func.body, ring, is);
-        if whole { self.team.warps + in_roles } else { in_roles }
+        let (whole, mut teams) = uses(self, self.func.body, ring, is);
+        teams.extend(whole.then_some(self.team.warps));
+        teams
     }
 
     /// One entry of a buffer's first axis.

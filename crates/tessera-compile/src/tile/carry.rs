@@ -11,11 +11,13 @@
 //! }
 //! ```
 //!
+//! A turn that is handed on behind the loop ([`roles`](super::roles)) is handed on before the last wait: who takes it starts its products meanwhile.
+//!
 //! **Predicate.** Beside products whose factors lie in slots of rings, a round does nothing but wait, compute addresses and give slots back; what
 //! products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value, bug};
+use tessera_ir::{Block, Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value, bug};
 
 use super::peel::{self, Peeled};
 use super::queue::mapped;
@@ -37,6 +39,8 @@ struct Carried {
     products: u32,
     /// Of each accumulator the position among what is carried, the product in flight and what the round hands on of it.
     sums: Vec<Sum>,
+    /// What hands a turn on behind the loop.
+    turns: Vec<Op>,
 }
 
 struct Sum {
@@ -50,7 +54,9 @@ pub(super) fn carry(func: &mut Func) -> Changed {
     let mut changed = false;
     for block in func.linked_blocks() {
         for op in func.blocks[block].ops.clone() {
-            if let Some(found) = find(func, op) {
+            if let Some(mut found) = find(func, op) {
+                found.turns = turns(func, block, op);
+                func.blocks[block].ops.retain(|op| !found.turns.contains(op));
                 let new = rearrange(func, &found);
                 let at = func.blocks[block].place_of(op);
                 func.blocks[block].ops.splice(at..=at, new);
@@ -72,7 +78,8 @@ fn find(func: &Func, looped: Op) -> Option<Carried> {
     let uses = uses(func);
     let once = |value: &Value| uses.get(value) == Some(&1);
 
-    let mut found = Carried { looped, round: Vec::new(), until: 0, releases: Vec::new(), products: 0, sums: Vec::new() };
+    let mut found =
+        Carried { looped, round: Vec::new(), until: 0, releases: Vec::new(), products: 0, sums: Vec::new(), turns: Vec::new() };
     let mut rings: FxHashSet<(Value, Value)> = FxHashSet::default();
     let mut waited = false;
     for &op in ops {
@@ -117,6 +124,29 @@ fn find(func: &Func, looped: Op) -> Option<Carried> {
     };
     let right = waited && found.products > 0 && rings.iter().all(|at| long(at.0) && given_back(at));
     right.then_some(found)
+}
+
+/// What hands a turn on behind a loop: operations on rings whose slots hold nothing, for which products need not have ended. Nothing but
+/// arithmetic comes before them.
+fn turns(func: &Func, block: Block, looped: Op) -> Vec<Op> {
+    let ops = &func.blocks[block].ops;
+    let behind = &ops[func.blocks[block].place_of(looped) + 1..];
+    let mut later: FxHashSet<Value> = func.ops[looped].results.iter().copied().collect();
+    let mut found = Vec::new();
+    for &op in behind {
+        let data = &func.ops[op];
+        let known = !data.used().any(|used| later.contains(&used));
+        match data.kind {
+            OpKind::Tile(TileOp::Commit {} | TileOp::Release {}) if known && holds_nothing(func, data.one(0)) => found.push(op),
+            _ if data.row().effects == Effects::Pure && data.regions.is_empty() => later.extend(&data.results),
+            _ => break,
+        }
+    }
+    found
+}
+
+fn holds_nothing(func: &Func, ring: Value) -> bool {
+    matches!(func.ty(ring), Type::Ring(ring) if ring.slots.is_empty())
 }
 
 /// How often each value is used.
@@ -191,6 +221,9 @@ fn rearrange(func: &mut Func, found: &Carried) -> Vec<Op> {
     copy(func, &found.round[found.until..], &mut others.map, &mut inner);
     let goes_on = next(&others.map);
     let results = peeled.rest(func, others, inner, &goes_on);
+
+    peeled.ops().extend(&found.turns);
+    copy(func, &found.turns, &mut FxHashMap::default(), &mut peeled.otherwise);
 
     // The last round's products.
     let flying: Vec<Value> = found.sums.iter().map(|sum| results[sum.position]).collect();

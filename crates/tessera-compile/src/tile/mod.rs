@@ -254,6 +254,7 @@ fn carry_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
 /// What cannot be done; what the function is then is of no use.
 fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
     let units = Units::of(func, arch);
+    roles::check_turns(plan)?;
     let together = plan.cluster.map(|blocks| cluster::find(func, plan, blocks, arch)).transpose()?;
     if let Some(together) = &together {
         cluster::guard(func, together);
@@ -304,6 +305,16 @@ fn share_blocks(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Resu
     let grouped = !chained && order::plane(func).is_some();
     persistent::over_blocks(func, blocks, grouped, shared);
     Ok(())
+}
+
+/// A persistent plan of two partitions in which two teams take tiles in turn.
+///
+/// # Errors
+/// Why they cannot.
+pub fn in_turn(func: &Func, units: &Units, plan: &Plan) -> Result<Plan, Reason> {
+    let mut over_blocks = func.clone();
+    share_blocks(&mut over_blocks, plan, units.arch)?;
+    roles::in_turn(&over_blocks, units, plan)
 }
 
 fn lay_out(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {

@@ -14,6 +14,8 @@ pub(super) struct Peeled {
     looped: OpData,
     /// What stands in the loop's place where there is a round.
     ops: Vec<Op>,
+    /// What stands there where there is none.
+    pub(super) otherwise: Vec<Op>,
 }
 
 /// The rounds behind the first one.
@@ -39,7 +41,7 @@ impl Peeled {
         let looped = func.ops[looped].clone();
         let args = &func.blocks[looped.regions[0]].args;
         let map = args.iter().copied().zip(std::iter::once(looped.one(0)).chain(looped.group(3).iter().copied())).collect();
-        (Peeled { looped, ops: Vec::new() }, map)
+        (Peeled { looped, ops: Vec::new(), otherwise: Vec::new() }, map)
     }
 
     /// The operations so far, to which others may be added.
@@ -88,7 +90,8 @@ impl Peeled {
         let (then, otherwise) = (func.new_block(), func.new_block());
         func.blocks[then].ops = self.ops;
         let end = func.make_op(ScheduleOp::Yield {}.into(), &[looped.group(3)], [], [], span);
-        func.blocks[otherwise].ops.push(end);
+        self.otherwise.push(end);
+        func.blocks[otherwise].ops = self.otherwise;
         let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Signed };
         let bounds: [&[Value]; 2] = [&[looped.one(0)], &[looped.one(1)]];
         let any = func.make_op(kind.into(), &bounds, [Type::scalar(DType::B1)], [], span);

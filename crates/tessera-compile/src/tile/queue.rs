@@ -86,6 +86,13 @@ impl Queue {
         out.push(advance);
         func.ops[advance].result()
     }
+
+    /// The cursor so many slots behind a cursor.
+    pub(super) fn skip(&self, func: &mut Func, (cursor, slots): (Value, Value), out: &mut Vec<Op>) -> Value {
+        let skip = func.make_op(TileOp::Skip {}.into(), &[&[self.ring], &[cursor], &[slots]], [Type::Cursor], [], self.span);
+        out.push(skip);
+        func.ops[skip].result()
+    }
 }
 
 /// A role that runs operations on warps from `first` on.

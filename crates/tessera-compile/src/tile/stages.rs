@@ -89,7 +89,7 @@ pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
     }
     let Some(first) = candidates.first() else { return Err(refusal) };
     let span = func.ops[first.looped].span;
-    let all = Partition { name: "all".to_string(), warps, registers: None, span };
+    let all = Partition { name: "all".to_string(), warps, registers: None, turns: None, span };
     let mut plan = Plan { partitions: vec![all], ..Plan::new(span) };
     let mut resident = u32::MAX;
     for candidate in &candidates {

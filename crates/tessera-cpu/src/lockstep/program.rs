@@ -220,6 +220,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Ring { .. }
             | TileOp::RingStart {}
             | TileOp::Advance {}
+            | TileOp::Skip {}
             | TileOp::Acquire {}
             | TileOp::Commit {}
             | TileOp::Wait {}

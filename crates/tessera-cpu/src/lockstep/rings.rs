@@ -74,13 +74,20 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn advance_cursor(&mut self, data: &OpData) -> Ran<()> {
+    pub(super) fn advance_cursor(&mut self, data: &OpData, slots: u64) -> Ran<()> {
         let Data::Cursor(count) = self.data(data.one(1), data.span)? else {
             return Err(fault("cpu-type", data.span, "a cursor was expected"));
         };
-        let next = Data::Cursor(count + 1);
+        let next = Data::Cursor(count + slots);
         self.set(data.result(), next);
         Ok(())
+    }
+
+    pub(super) fn skip(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
+        let lanes = self.lanes(data.one(2), data.span)?;
+        let slots = active.iter().next().map_or(0, |thread| lanes.get_signed(thread, size_of::<i32>()));
+        let slots = u64::try_from(slots).map_err(|_| fault("cpu-ring", data.span, "a cursor moves backwards"))?;
+        self.advance_cursor(data, slots)
     }
 
     pub(super) fn acquire(&mut self, role: usize, data: &OpData) -> Ran<Step> {

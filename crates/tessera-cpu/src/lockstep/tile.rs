@@ -104,7 +104,8 @@ impl Machine<'_> {
 
             TileOp::Ring { .. } => self.make_ring(op, kind)?,
             TileOp::RingStart {} => self.ring_start(data),
-            TileOp::Advance {} => self.advance_cursor(data)?,
+            TileOp::Advance {} => self.advance_cursor(data, 1)?,
+            TileOp::Skip {} => self.skip(data, active)?,
             TileOp::Acquire {} => return self.acquire(role, data),
             TileOp::Commit {} => self.commit(role, data)?,
             // SAFETY: passed on.

@@ -13,7 +13,8 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
     let mut out = format!("plan @{function} {{\n");
     for partition in &plan.partitions {
         let registers = partition.registers.map_or(String::new(), |registers| format!(", registers={registers}"));
-        let _ = writeln!(out, "  partition {} {{warps={}{registers}}}", partition.name, partition.warps);
+        let turns = partition.turns.map_or(String::new(), |turns| format!(", turns={turns}"));
+        let _ = writeln!(out, "  partition {} {{warps={}{registers}{turns}}}", partition.name, partition.warps);
     }
     if let Some(blocks) = plan.resident {
         let _ = writeln!(out, "  resident {blocks}");
@@ -99,18 +100,19 @@ fn settings<'a>(cursor: &mut Cursor<'a>, mut take: impl FnMut(&mut Cursor<'a>, &
 
 fn partition(cursor: &mut Cursor<'_>, start: usize) -> Parsed<Partition> {
     let name = cursor.expect_word("a partition's name")?.to_string();
-    let (mut warps, mut registers) = (None, None);
+    let (mut warps, mut registers, mut turns) = (None, None, None);
     settings(cursor, |cursor, name| {
         match name {
             "warps" => warps = Some(cursor.integer()?),
             "registers" => registers = Some(cursor.integer()?),
+            "turns" => turns = Some(cursor.integer()?),
             _ => return Ok(false),
         }
         Ok(true)
     })?;
     let span = cursor.span_from(start);
     let warps = warps.ok_or_else(|| wrong(span, format!("partition `{name}` does not say its `warps`")))?;
-    Ok(Partition { name, warps, registers, span })
+    Ok(Partition { name, warps, registers, turns, span })
 }
 
 fn ring(

@@ -86,6 +86,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         }
         TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
+        TileOp::Skip {} => skip(site),
         TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
         TileOp::Slot { buffer } => slot(site, *buffer),
 
@@ -292,6 +293,12 @@ fn copy_element(site: &Site<'_>, bytes: u32) -> Rule {
     let whole = matches!(bytes, 4 | 8 | 16) && (8 * bytes).is_multiple_of(buffer.elem.bits());
     ensure!(whole, "ir-attribute", "copies 4, 8 or 16 bytes of whole elements, not {bytes}");
     element(site, 1, 2).map(|_| ())
+}
+
+fn skip(site: &Site<'_>) -> Rule {
+    at(site, 0)?;
+    value_is(site, 2, &Type::scalar(DType::I32))?;
+    site.result_is(0, &Type::Cursor)
 }
 
 fn slot(site: &Site<'_>, buffer: u32) -> Rule {

@@ -18,8 +18,9 @@
 //! the loops.
 //!
 //! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices, or
-//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view; the array is disjoint from all others, and nothing else writes it, nor reads it when the engine may be
-//! writing; the buffer costs no resident block.
+//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view; the array is disjoint from all others,
+//! nothing else writes it but another role whose stores no token orders with this one, and nothing reads it when the engine may be writing; the buffer
+//! costs no resident block.
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
@@ -144,7 +145,7 @@ impl Sent {
             let looped = outermost_loop(func, parents, block);
             let once = runs_once(func, parents, block);
             let sent = Sent { store: op, block, matrix: value, between: Vec::new(), way: Way::Groups, looped, once };
-            return sent.is_alone(func).then_some(sent);
+            return sent.is_alone(func, parents).then_some(sent);
         }
         let rank = buffer.shape.len();
         let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
@@ -171,7 +172,7 @@ impl Sent {
         let looped = outermost_loop(func, parents, block);
         let once = runs_once(func, parents, block);
         let sent = Sent { store: op, block, matrix, between, way: Way::Whole { buffer, by_matrices }, looped, once };
-        sent.is_alone(func).then_some(sent)
+        sent.is_alone(func, parents).then_some(sent)
     }
 
     /// Shared memory that the tile goes through.
@@ -194,8 +195,8 @@ impl Sent {
         resident::blocks(func, arch, bytes).min(registers.max(1))
     }
 
-    /// Nobody else touches the array while the engine may write it.
-    fn is_alone(&self, func: &Func) -> bool {
+    /// Nobody else touches the array while the engine may write it, but for a team that stores other tiles meanwhile.
+    fn is_alone(&self, func: &Func, parents: &Parents) -> bool {
         let array = root(func, func.ops[self.store].one(1));
         let Root::Param(_) = array else { return false };
         let mut behind = false;
@@ -209,11 +210,25 @@ impl Sent {
             let touched = access(func, op).filter(|access| access.root.meets(array) && !counts_in_workspace(func, data));
             let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
             let reads_before = loads && !behind && self.once;
-            if (named || touched.is_some()) && !reads_before {
+            if (named || touched.is_some()) && !reads_before && !self.is_apart(func, parents, op) {
                 return false;
             }
         }
         self.looped.is_none_or(|(looped, _)| !can_leave(func, looped))
+    }
+
+    /// Another role stores, and no token says which of the two comes first.
+    fn is_apart(&self, func: &Func, parents: &Parents, other: Op) -> bool {
+        let unordered = |op: Op| {
+            let data = &func.ops[op];
+            let stores = matches!(data.kind, OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }));
+            stores
+                && data.optional(3).is_none()
+                && !func.linked_ops().iter().any(|&user| func.ops[user].used().any(|used| used == data.result()))
+        };
+        let home = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&other));
+        let roles = (role(func, parents, self.block), home.and_then(|block| role(func, parents, block)));
+        matches!(roles, (Some(own), Some(other)) if own != other) && unordered(self.store) && unordered(other)
     }
 
     fn send(&self, func: &mut Func) {
@@ -328,6 +343,17 @@ fn counts_in_workspace(func: &Func, data: &OpData) -> bool {
 fn points_to(func: &Func, value: Value, array: Root) -> bool {
     let pointer = func.ty(value).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
     (pointer || matches!(func.ty(value), Type::TileView(_) | Type::TensorView(_))) && root(func, value) == array
+}
+
+/// The role around a block.
+fn role(func: &Func, parents: &Parents, mut block: Block) -> Option<Op> {
+    while let Some(&(op, outer)) = parents.get(&block) {
+        if matches!(func.ops[op].kind, OpKind::Tile(TileOp::Role { .. })) {
+            return Some(op);
+        }
+        block = outer;
+    }
+    None
 }
 
 /// No loop is around a block, or only the one over the blocks that share a launched one.

@@ -18,6 +18,7 @@ mod propose;
 mod reader;
 mod shape;
 mod supply;
+mod turns;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{MemoryOrder, RingProducer};
@@ -26,6 +27,7 @@ use tessera_ir::{Func, Op, OpData, OpKind, Plan, Reason, ScheduleOp, TileOp, Typ
 use self::feeder::{Feeder, Rings};
 use self::reader::Reader;
 use self::supply::{Job, Supply};
+use self::turns::Turns;
 use super::anchors::Units;
 use super::cluster::Together;
 use super::feed::Factor;
@@ -34,8 +36,9 @@ use super::relation::has_layout;
 use super::{apart, order};
 use crate::rewrite::drop_dead;
 
-pub(super) use self::propose::{is_chain, propose};
+pub(super) use self::propose::{in_turn, is_chain, propose};
 pub(super) use self::shape::{is_coarse, is_product, signs};
+pub(super) use self::turns::check as check_turns;
 
 /// Named barriers of a block that partitions do not have as their own ("bar", PTX ISA): the last ones, since partitions take theirs from the
 /// first on.
@@ -64,6 +67,7 @@ fn reads_constant(func: &Func, data: &OpData) -> bool {
 /// What cannot be done; the function is as it was.
 pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: Option<Together>) -> Result<(), Reason> {
     let supply = Supply::of(func, units, plan)?;
+    let turns = Turns::of(func, &supply, plan)?;
     let before = before_partitions(func, &supply);
     let held = budget::sums_of(func, &supply) + budget::WORKING[0];
     let mut shared: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| before.contains(op)).collect();
@@ -71,26 +75,33 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     let in_clusters = together.is_some();
     let rings = make_rings(func, &supply, together, &mut shared);
     let meet = |func: &mut Func| in_clusters.then(|| func.make_op(TileOp::ClusterBarrier {}.into(), &[], [], [], span));
-    // No block fills a slot before it is there, nor ends while others may.
-    shared.extend(meet(func));
     let before_turn = make_buffers(func, &supply, &mut shared);
     let [barrier, other] = BARRIERS;
     let feed = Feeder { supply: &supply, rings: &rings, before_turn: &before_turn, barrier }.work(func);
     Reader { supply: &supply, rings: &rings, barrier: other }.rewrite(func);
     let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();
     let last = rest.pop();
-    let mut parts = [feed, rest];
+    let teams = match turns {
+        Some(turns) => turns.take(func, &rings, &rest, &mut shared),
+        None => vec![rest],
+    };
+    let mut parts: Vec<Vec<Op>> = std::iter::once(feed).chain(teams).collect();
     if supply.compute.registers.is_some_and(|most| held > most) {
         apart::repeat(func, &mut shared, &mut parts);
     }
-    let [feed, rest] = parts;
     let (copy, compute) = (&supply.copy, &supply.compute);
-    let feeding = role(func, (0, copy.warps), copy.registers, feed, span);
-    let computing = role(func, (copy.warps, compute.warps), compute.registers, rest, span);
-    shared.extend([feeding, computing].into_iter().chain(meet(func)).chain(last));
+    let who = std::iter::once(copy).chain(std::iter::repeat(compute));
+    // No block fills a slot before it is there, nor ends while others may.
+    shared.extend(meet(func));
+    let mut first_warp = 0;
+    for (ops, partition) in parts.into_iter().zip(who) {
+        shared.push(role(func, (first_warp, partition.warps), partition.registers, ops, span));
+        first_warp += partition.warps;
+    }
+    shared.extend(meet(func).into_iter().chain(last));
     func.blocks[func.body].ops = shared;
     drop_dead(func);
-    func.hints.num_warps = Some(copy.warps + compute.warps);
+    func.hints.num_warps = Some(first_warp);
     func.hints.num_stages = supply.rings.iter().filter(|ring| ring.job != Job::Kept).map(|ring| ring.stages).max();
     // Registers are shared out for so many blocks a multiprocessor, whatever the author thinks.
     func.hints.occupancy = plan.resident.filter(|&blocks| blocks > 1);

@@ -13,6 +13,7 @@ use super::budget::{self, Load, WORKING};
 use super::known::{Places, is_counted};
 use super::shape::{fits, is_product};
 use super::supply::Supply;
+use super::turns::{Turns, check as check_turns};
 use crate::tile::anchors::Units;
 use crate::tile::feed::{Factor, Way, brought};
 use crate::tile::slots;
@@ -198,7 +199,8 @@ fn partitions(func: &Func, arch: Arch, loops: &[Loop], (products, warps): (&[Op]
     if (products.len() > 1 || carried > 1) && sums + WORKING[0] > most {
         return Err(Reason::at("the accumulators do not fit the registers", func.ops[products[0]].span));
     }
-    let partition = |name: &str, warps, registers| Partition { name: name.to_string(), warps, registers, span: plan.span };
+    let partition =
+        |name: &str, warps, registers| Partition { name: name.to_string(), warps, registers, turns: None, span: plan.span };
     plan.partitions = vec![
         partition("copy", copy, registers.map(|[few, _]| few)),
         partition("compute", warps, registers.map(|[_, many]| many)),
@@ -259,6 +261,32 @@ fn unique(values: impl Iterator<Item = Value>) -> Vec<Value> {
         }
     }
     found
+}
+
+/// A plan for blocks that stay whose computing warps are two teams, with as many slots as fit; the function has the plan's loop over blocks. A
+/// team has half of the warps where these are whole warpgroups.
+///
+/// # Errors
+/// Why tiles cannot be taken in turn.
+pub(in crate::tile) fn in_turn(func: &Func, units: &Units, plan: &Plan) -> Result<Plan, Reason> {
+    let mut plan = plan.clone();
+    if let Some(compute) = plan.partitions.last_mut() {
+        compute.turns = Some(2);
+        compute.warps = if compute.warps.is_multiple_of(8) { compute.warps / 2 } else { compute.warps };
+    }
+    check_turns(&plan)?;
+    if let [copy, compute] = &mut plan.partitions[..] {
+        let moved = budget::registers(units.arch, (copy.warps, compute.all_warps()), &[], 0, false);
+        (copy.registers, compute.registers) = (moved.map(|[few, _]| few), moved.map(|[_, many]| many));
+    }
+    plan.rings.iter_mut().for_each(|ring| ring.slots = 1);
+    give_slots(func, units, &mut plan)?;
+    let supply = Supply::of(func, units, &plan)?;
+    Turns::of(func, &supply, &plan)?;
+    if supply.compute.registers.is_some_and(|most| budget::sums_of(func, &supply) + WORKING[0] > most) {
+        return Err(Reason::at("the accumulators do not fit the registers", supply.at(func)));
+    }
+    Ok(plan)
 }
 
 /// As many slots as fit. With one slot each the plan is checked for everything else.

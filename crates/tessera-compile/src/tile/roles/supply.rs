@@ -133,7 +133,9 @@ impl Supply {
             needed: Needed::default(),
             known,
             places,
-            given: units.arch.registers_at_launch(plan.resident.unwrap_or(1).max(1) * (copy.warps + compute.warps) * Arch::WARP),
+            given: units
+                .arch
+                .registers_at_launch(plan.resident.unwrap_or(1).max(1) * (copy.warps + compute.all_warps()) * Arch::WARP),
             span: plan.span,
         };
         for (number, ring) in plan.rings.iter().enumerate() {
@@ -468,7 +470,7 @@ impl Supply {
     pub(super) fn bytes_beside(&self, func: &Func) -> u32 {
         let turned: u64 =
             self.sites.iter().flat_map(|site| &site.factors).filter_map(Factor::before_turn).map(|ty| ty.bytes()).sum();
-        turned as u32 + budget::borrowed(func, self)
+        turned as u32 + self.compute.teams() * budget::borrowed(func, self)
     }
 }
 
@@ -476,9 +478,9 @@ impl Supply {
 fn check_partitions(arch: Arch, plan: &Plan) -> Result<(), Reason> {
     let limits = arch.limits();
     let [copy, compute] = &plan.partitions[..] else { return Ok(()) };
-    let resident = plan.resident.unwrap_or(1);
-    if resident == 0 || resident * (copy.warps + compute.warps) * Arch::WARP > limits.threads_per_sm {
-        let text = format!("{resident} blocks of {} warps do not share a multiprocessor", copy.warps + compute.warps);
+    let (resident, warps) = (plan.resident.unwrap_or(1), copy.warps.saturating_add(compute.all_warps()));
+    if resident == 0 || resident.saturating_mul(warps).saturating_mul(Arch::WARP) > limits.threads_per_sm {
+        let text = format!("{resident} blocks of {warps} warps do not share a multiprocessor");
         return Err(Reason::at(text, plan.span));
     }
     for partition in [copy, compute] {
@@ -494,7 +496,6 @@ fn check_partitions(arch: Arch, plan: &Plan) -> Result<(), Reason> {
             return Err(Reason::at(text, partition.span));
         }
     }
-    let warps = copy.warps + compute.warps;
     if warps * Arch::WARP > limits.threads_per_block {
         let text = format!("{warps} warps are more than a block has: {}", limits.threads_per_block / Arch::WARP);
         return Err(Reason::at(text, compute.span));
@@ -503,7 +504,7 @@ fn check_partitions(arch: Arch, plan: &Plan) -> Result<(), Reason> {
         (None, None) => Ok(()),
         (Some(few), Some(many)) => {
             let given = arch.registers_at_launch(resident * warps * Arch::WARP) * warps;
-            let asked = few * copy.warps + many * compute.warps;
+            let asked = few * copy.warps + many * compute.all_warps();
             if asked <= given {
                 return Ok(());
             }

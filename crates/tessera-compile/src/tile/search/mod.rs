@@ -7,6 +7,7 @@
 //! | `num_stages` | slots of rings |
 //! | `sharing` | `persistent`, `stream_k` |
 //! | `num_ctas` | `cluster` |
+//! | none | `turns` |
 //! | `occupancy` | `resident` of plans without roles |
 
 mod launch;
@@ -18,7 +19,7 @@ use tessera_types::{Arch, Device};
 pub use self::launch::Launch;
 pub use self::time::Time;
 use super::anchors::Units;
-use super::{load_together, roles, share, stages, try_out};
+use super::{in_turn, load_together, roles, share, stages, try_out};
 
 /// A plan, and what it should take of a launch; nothing where the target's parts were measured by nobody.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +66,7 @@ fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
                 continue;
             }
             plans.extend(shared(&hinted, &plan, units.arch));
+            plans.extend(in_turns(&hinted, units, &plan));
         }
     }
     plans
@@ -80,6 +82,15 @@ fn shared<'f>(func: &'f Func, plan: &'f Plan, arch: Arch) -> impl Iterator<Item 
         let wished: Result<(), Reason> = load_together(&func, &mut plan, arch).and_then(|()| share(&func, &mut plan));
         wished.is_ok().then_some(plan)
     })
+}
+
+/// A plan whose warps are two teams, that take tiles in turn, with no more slots than it has.
+fn in_turns(func: &Func, units: &Units, plan: &Plan) -> Vec<Plan> {
+    let slots = plan.rings.iter().map(|ring| ring.slots).max().unwrap_or(1);
+    let persistent = shared(func, plan, units.arch).filter(|plan| plan.persistent.is_some() && plan.stream_k.is_none());
+    let mut plans: Vec<Plan> = persistent.filter_map(|plan| in_turn(func, units, &plan).ok()).collect();
+    plans.iter_mut().flat_map(|plan| &mut plan.rings).for_each(|ring| ring.slots = ring.slots.min(slots));
+    plans
 }
 
 /// Proposals of the pass whose plans have all warps do the same.

@@ -8,7 +8,7 @@
 //! waves x (start + rounds x max(tensor cores, shared memory, cache, ..., chain / warpgroups, held / slots) + results / rate)
 //! ```
 
-use tessera_ir::{Block, Func, Op, OpKind, Plan, ScheduleOp, SharedType};
+use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, ScheduleOp, SharedType};
 use tessera_types::{Arch, Device, Issuer, Part};
 
 use super::launch::{self, Launch};
@@ -207,7 +207,7 @@ impl Model<'_> {
     fn spilled(&self, products: &[Op]) -> f64 {
         let Some(compute) = self.plan.partitions.last() else { return 0.0 };
         let limits = self.arch.limits();
-        let all: u32 = self.plan.partitions.iter().map(|partition| partition.warps).sum();
+        let all: u32 = self.plan.partitions.iter().map(Partition::all_warps).sum();
         let resident = self.plan.resident.unwrap_or(1).max(1);
         let has = compute.registers.unwrap_or_else(|| self.arch.registers_at_launch(resident * all * Arch::WARP));
         let threads = compute.warps * Arch::WARP;
@@ -245,7 +245,7 @@ impl Model<'_> {
     /// Blocks that share a multiprocessor.
     fn resident(&self) -> f64 {
         let limits = self.arch.limits();
-        let warps: u32 = self.plan.partitions.iter().map(|partition| partition.warps).sum();
+        let warps: u32 = self.plan.partitions.iter().map(Partition::all_warps).sum();
         let threads = (warps * Arch::WARP).max(1);
         let bytes = self.shared_bytes() + u64::from(slots::FRAME + limits.shared_reserved_per_block);
         let by_memory = (u64::from(limits.shared_per_sm) / bytes.max(1)) as u32;
@@ -293,7 +293,10 @@ impl Model<'_> {
             (Some(_), stream_k) => {
                 let turns = all / sms;
                 let turns = if stream_k.is_some() { turns } else { turns.ceil() };
-                self.start + turns * mean.clocks.max(most) + (longest - mean.clocks)
+                let teams = self.plan.partitions.last().map_or(1, Partition::teams);
+                // One team's products go on while another one's results leave.
+                let tile = if teams > 1 { (mean.rounds * mean.round).max(mean.clocks / f64::from(teams)) } else { mean.clocks };
+                self.start + turns * tile.max(most) + (longest - mean.clocks) + (mean.clocks - tile)
             }
             (None, _) => {
                 let waves = (all / (sms * resident)).ceil();
