@@ -190,15 +190,18 @@ pub enum Sharing {
     Blocks,
     /// These share the rounds of products too.
     Rounds,
+    /// Blocks are shared as by `Blocks`, and two teams of a block's warps take them in turn: one stores while the other one multiplies.
+    Turns,
 }
 
 impl FuncHints {
-    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds.
+    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn.
     pub fn shares(&self) -> Sharing {
         match self.sharing {
             None | Some(0) => Sharing::Nothing,
             Some(1) => Sharing::Blocks,
-            Some(_) => Sharing::Rounds,
+            Some(2) => Sharing::Rounds,
+            Some(_) => Sharing::Turns,
         }
     }
 

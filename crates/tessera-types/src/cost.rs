@@ -112,7 +112,7 @@ pub(crate) const HOPPER: &[Cost] = &[
         per_clock: Some(64),
         source: "arXiv 2402.13499; DeepGEMM's model of its rate",
     },
-    rate(Part::SharedSecondCache, 64, PLANS),
+    rate(Part::SharedSecondCache, 50, PLANS),
     rate(Part::Results, 16, OURS),
     latency(Part::BlockStart, 2500, OURS),
     latency(Part::ClusterStart, 3000, PLANS),

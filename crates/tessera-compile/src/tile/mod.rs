@@ -109,7 +109,10 @@ pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
 pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {
     name: "multistage-pipeline",
     doc: "Plans that all warps copy what the loops of products load some rounds ahead.",
-    run: |func, cx| plan(func, cx, MULTISTAGE_PIPELINE.name, stages::propose),
+    run: |func, cx| {
+        let propose = |func: &Func, units: &Units| stages::propose(func, units).map(|plan| search::improved(func, units, plan));
+        plan(func, cx, MULTISTAGE_PIPELINE.name, propose)
+    },
 };
 
 pub(crate) const MASK_ELISION: Pass = Pass {
@@ -179,7 +182,7 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
     let placed = |reason: Reason| Reason { span: reason.span.or(Some(func.span)), ..reason };
     match propose(func, &Units::of(func, arch)) {
         Ok(mut plan) => {
-            let wanted = [load_together(func, &mut plan, arch), share(func, &mut plan)];
+            let wanted = [load_together(func, &mut plan, arch), share(func, &mut plan, arch)];
             cx.refusals.extend(wanted.into_iter().filter_map(Result::err).map(placed));
             func.plan = Some(plan);
             Changed(true)
@@ -195,19 +198,23 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
 ///
 /// # Errors
 /// Why they cannot; they share less then.
-fn share(func: &Func, plan: &mut Plan) -> Result<(), Reason> {
+fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
     let sharing = func.hints.shares();
     if sharing == Sharing::Nothing {
         return Ok(());
     }
     persistent::can(func)?;
     plan.persistent = Some(1);
-    if sharing == Sharing::Rounds {
-        if plan.cluster.is_some() {
+    match sharing {
+        Sharing::Nothing | Sharing::Blocks => {}
+        Sharing::Rounds if plan.cluster.is_some() => {
             return Err("blocks of clusters load together, and share no rounds".into());
         }
-        plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
-        find_place(plan);
+        Sharing::Rounds => {
+            plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
+            find_place(plan);
+        }
+        Sharing::Turns => *plan = in_turn(func, &Units::of(func, arch), plan)?,
     }
     Ok(())
 }

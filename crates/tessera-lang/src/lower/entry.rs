@@ -117,7 +117,7 @@ impl Lowerer<'_> {
                     "num_worker_warps" => 1..=32,
                     "num_warps" => 1..=32,
                     "num_stages" => 1..=16,
-                    "sharing" => 0..=2,
+                    "sharing" => 0..=3,
                     _ => {
                         return Err(Box::new(
                             Diagnostic::error(id::KERNEL_OPTION, name.span, format!("there is no kernel option `{}`", name.name))

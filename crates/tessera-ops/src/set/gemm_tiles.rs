@@ -45,7 +45,11 @@ const RAGGED_CACHE_RATE: f64 = 31.0;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
 const START: f64 = 2500.0;
 /// Bytes a clock that a block's result leaves by.
-const STORE_RATE: f64 = 32.0;
+const STORE_RATE: f64 = 16.0;
+/// What of the shorter one of products and results of two teams is not hidden under the other, as measured.
+const SEEN: f64 = 0.35;
+/// Elements of a tile that a team of four warps holds.
+const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
@@ -88,6 +92,9 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
         take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
         if blocks > sms {
             take(block.in_turns(blocks, rounds, sms), false, Sharing::Blocks);
+            if halves && vectors && rows * columns <= TEAM {
+                take(block.by_teams(blocks, rounds, sms), false, Sharing::Turns);
+            }
         } else if shared && halves && vectors {
             take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
         }
@@ -95,6 +102,9 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
             let pair = Block::of_pair(rows, columns);
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
             take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
+            if rows * columns <= TEAM {
+                take(pair.by_teams(blocks, rounds, sms), true, Sharing::Turns);
+            }
         }
     }
     best.1
@@ -137,6 +147,12 @@ impl Block {
     /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves.
     fn in_turns(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
         (blocks / sms).ceil() * (rounds * self.round + self.once - START) + START
+    }
+
+    /// The same with two teams, one of which stores while the other one multiplies.
+    fn by_teams(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
+        let (looped, stored) = (rounds * self.round, self.once - START);
+        (blocks / sms).ceil() * (looped.max(stored) + SEEN * looped.min(stored)) + START + stored
     }
 
     /// With rounds shared among multiprocessors.

@@ -217,18 +217,16 @@ impl Sent {
         self.looped.is_none_or(|(looped, _)| !can_leave(func, looped))
     }
 
-    /// Another role stores, and no token says which of the two comes first.
+    /// Another role loads or stores: no token goes from one role to another, so nothing says which of the two comes first.
     fn is_apart(&self, func: &Func, parents: &Parents, other: Op) -> bool {
-        let unordered = |op: Op| {
-            let data = &func.ops[op];
-            let stores = matches!(data.kind, OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }));
-            stores
-                && data.optional(3).is_none()
-                && !func.linked_ops().iter().any(|&user| func.ops[user].used().any(|used| used == data.result()))
-        };
+        let kind = &func.ops[other].kind;
+        let stores = matches!(kind, OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }));
+        if !stores && !kind.schedule().is_some_and(ScheduleOp::is_weak_load) {
+            return false;
+        }
         let home = func.linked_blocks().into_iter().find(|&block| func.blocks[block].ops.contains(&other));
         let roles = (role(func, parents, self.block), home.and_then(|block| role(func, parents, block)));
-        matches!(roles, (Some(own), Some(other)) if own != other) && unordered(self.store) && unordered(other)
+        matches!(roles, (Some(own), Some(other)) if own != other)
     }
 
     fn send(&self, func: &mut Func) {

@@ -86,7 +86,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
         None => vec![rest],
     };
     let mut parts: Vec<Vec<Op>> = std::iter::once(feed).chain(teams).collect();
-    if supply.compute.registers.is_some_and(|most| held > most) {
+    if supply.compute.teams() > 1 || supply.compute.registers.is_some_and(|most| held > most) {
         apart::repeat(func, &mut shared, &mut parts);
     }
     let (copy, compute) = (&supply.copy, &supply.compute);

@@ -5,9 +5,8 @@
 //! |---|---|
 //! | `num_worker_warps`, `num_warps` | warps that compute |
 //! | `num_stages` | slots of rings |
-//! | `sharing` | `persistent`, `stream_k` |
+//! | `sharing` | `persistent`, `stream_k`, `turns` |
 //! | `num_ctas` | `cluster` |
-//! | none | `turns` |
 //! | `occupancy` | `resident` of plans without roles |
 
 mod launch;
@@ -19,7 +18,7 @@ use tessera_types::{Arch, Device};
 pub use self::launch::Launch;
 pub use self::time::Time;
 use super::anchors::Units;
-use super::{in_turn, load_together, roles, share, stages, try_out};
+use super::{load_together, roles, share, stages, try_out};
 
 /// A plan, and what it should take of a launch; nothing where the target's parts were measured by nobody.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +32,13 @@ const WARPS: [u32; 4] = [4, 8, 12, 16];
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=8;
 const CLUSTERS: [u32; 2] = [1, 2];
 const RESIDENT: [u32; 3] = [1, 2, 3];
-/// What blocks share: nothing, tiles, rounds.
-const SHARING: [u32; 3] = [0, 1, 2];
+/// What blocks share: nothing, tiles, rounds, tiles in turn.
+const SHARING: [u32; 4] = [0, 1, 2, 3];
+
+/// Blocks a multiprocessor of a launch of which nothing is known.
+const WAVES: u32 = 8;
+/// A part of a time that is worth leaving the usual plan for.
+const MUCH_LESS: f64 = 0.9;
 
 /// Every plan that is tried, those that should take least first. The same function and launch give the same list.
 pub(crate) fn candidates(func: &Func, units: &Units, device: &Device, launch: &Launch) -> Vec<Candidate> {
@@ -53,6 +57,24 @@ pub(crate) fn candidates(func: &Func, units: &Units, device: &Device, launch: &L
     found
 }
 
+/// What a proposal without roles becomes where another number of warps or slots should take much less: by the model, of many blocks with long
+/// loops.
+pub(super) fn improved(func: &Func, units: &Units, plan: Plan) -> Plan {
+    let Some(device) = Device::ALL.iter().rfind(|device| device.arch == units.arch) else { return plan };
+    let launch = Launch { grid: [WAVES * device.sms, 1, 1], arguments: Vec::new() };
+    let time = |plan: &Plan| time::of(func, plan, device, &launch).map(|time| time.clocks);
+    let Some(own) = time(&plan) else { return plan };
+    let asked = func.hints.num_warps.is_some() || func.hints.num_stages.is_some() || func.hints.occupancy.is_some();
+    if asked {
+        return plan;
+    }
+    let others = without_roles(func, units).into_iter().filter_map(|plan| Some((time(&plan)?, plan)));
+    match others.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((least, other)) if least < MUCH_LESS * own && try_out(func, &other, units.arch).is_ok() => other,
+        _ => plan,
+    }
+}
+
 /// Proposals of the pass that makes roles.
 fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -66,7 +88,6 @@ fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
                 continue;
             }
             plans.extend(shared(&hinted, &plan, units.arch));
-            plans.extend(in_turns(&hinted, units, &plan));
         }
     }
     plans
@@ -79,18 +100,9 @@ fn shared<'f>(func: &'f Func, plan: &'f Plan, arch: Arch) -> impl Iterator<Item 
         let (mut func, mut plan) = (func.clone(), plan.clone());
         func.hints.num_ctas = Some(blocks);
         func.hints.sharing = Some(sharing);
-        let wished: Result<(), Reason> = load_together(&func, &mut plan, arch).and_then(|()| share(&func, &mut plan));
+        let wished: Result<(), Reason> = load_together(&func, &mut plan, arch).and_then(|()| share(&func, &mut plan, arch));
         wished.is_ok().then_some(plan)
     })
-}
-
-/// A plan whose warps are two teams, that take tiles in turn, with no more slots than it has.
-fn in_turns(func: &Func, units: &Units, plan: &Plan) -> Vec<Plan> {
-    let slots = plan.rings.iter().map(|ring| ring.slots).max().unwrap_or(1);
-    let persistent = shared(func, plan, units.arch).filter(|plan| plan.persistent.is_some() && plan.stream_k.is_none());
-    let mut plans: Vec<Plan> = persistent.filter_map(|plan| in_turn(func, units, &plan).ok()).collect();
-    plans.iter_mut().flat_map(|plan| &mut plan.rings).for_each(|ring| ring.slots = ring.slots.min(slots));
-    plans
 }
 
 /// Proposals of the pass whose plans have all warps do the same.

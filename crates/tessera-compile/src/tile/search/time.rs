@@ -8,10 +8,11 @@
 //! waves x (start + rounds x max(tensor cores, shared memory, cache, ..., chain / warpgroups, held / slots) + results / rate)
 //! ```
 
-use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, ScheduleOp, SharedType};
+use tessera_ir::{Block, Func, Op, OpKind, ParamKind, Partition, Plan, ScheduleOp, SharedType, Trait};
 use tessera_types::{Arch, Device, Issuer, Part};
 
 use super::launch::{self, Launch};
+use crate::analysis::arrays::own_array;
 use crate::tile::cluster::{self, Together};
 use crate::tile::forecast::{Busy, Filled, Work, issuers};
 use crate::tile::roles::is_product;
@@ -22,11 +23,17 @@ const ROUNDS: u64 = 64;
 /// Blocks of a launch that are looked at.
 const SAMPLES: u64 = 8;
 /// Registers of a thread beside its sums: of warpgroups, and of warps, which hold factors too.
-const WORKING: [u32; 2] = [40, 64];
+const WORKING: [u32; 2] = [40, 36];
 /// The same where the assembler may take as many as it likes.
 const LIKED: [u32; 2] = [48, 88];
 /// How much longer rounds take in clusters, where each block waits for the others.
 const TOGETHER: f64 = 1.02;
+/// What of the shorter one of products and results of two teams is not hidden under the other.
+const SEEN: f64 = 0.35;
+/// Bytes of the second-level cache's lines.
+const LINE: i64 = 128;
+/// What of the cache's rate is left where lines begin within one of its own: each touches two.
+const RAGGED: f64 = 0.62;
 /// Times that the sums of a warpgroup's product move where some of them are spilled: around each of its instructions.
 const MOVES: f64 = 1.4;
 /// Rounds that a block has at least where they are shared.
@@ -134,7 +141,7 @@ impl Model<'_> {
                     let counted = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. }));
                     let rounds = if counted { place.rounds(self.func, op).unwrap_or(ROUNDS) } else { ROUNDS };
                     let body = data.regions[0];
-                    let round = if self.holds_loops(body) { self.ops(&self.func.blocks[body].ops, place) } else { self.round(body) };
+                    let round = if self.holds_loops(body) { self.ops(&self.func.blocks[body].ops, place) } else { self.round(body, place) };
                     spent = spent.plus(&round, rounds as f64);
                 }
                 OpKind::Schedule(ScheduleOp::If {}) => {
@@ -168,7 +175,7 @@ impl Model<'_> {
     }
 
     /// A round of a loop without loops inside.
-    fn round(&self, body: Block) -> Spent {
+    fn round(&self, body: Block, place: launch::Block<'_>) -> Spent {
         let mut ops = Vec::new();
         self.gather(body, &mut ops);
         let (issuer, groups) = issuers(self.plan);
@@ -178,7 +185,12 @@ impl Model<'_> {
         let saved = self.saved(&ops);
         let brought = filled.brought.min(work.loaded);
         let exposed = work.loaded - brought;
-        let busy = Busy { cache: (work.loaded - saved) / self.cache, ..Busy::of(&work, filled.written, self.arch) };
+        let cache = match ops.iter().all(|&op| self.loads_whole_lines(op, place)) {
+            true => work.loaded / self.cache,
+            // Blocks of a cluster ask for what they share once.
+            false => (work.loaded / self.cache).max((work.loaded - saved) / (RAGGED * self.cache)),
+        };
+        let busy = Busy { cache, ..Busy::of(&work, filled.written, self.arch) };
         let around = busy.special.max(busy.arithmetic);
         let stored = work.stored / self.store;
         // A warpgroup's own products and arithmetic follow each other; others work meanwhile.
@@ -213,6 +225,8 @@ impl Model<'_> {
         let threads = compute.warps * Arch::WARP;
         let sums = products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
         let sums = sums.sum::<u32>() / threads;
+        let made = products.iter().flat_map(|&op| [0, 1].map(|side| self.made(op, side))).sum::<u32>() / threads;
+        let sums = sums + made;
         let over = (sums + WORKING[usize::from(!self.has_roles())]).saturating_sub(has.min(limits.registers_per_thread));
         if over == 0 {
             return 0.0;
@@ -224,11 +238,32 @@ impl Model<'_> {
         words * f64::from(threads) / self.spills * far
     }
 
+    /// Elements of a factor that threads compute in the product's loop.
+    fn made(&self, product: Op, side: usize) -> u32 {
+        let value = self.func.ops[product].one(side);
+        let computed = self.func.defining_op(value).is_some_and(|op| self.func.ops[op].row().has(Trait::Elementwise));
+        let tile = self.func.ty(value).as_tile().filter(|_| computed);
+        tile.map_or(0, |tile| tile.len() as u32)
+    }
+
     fn gather(&self, block: Block, ops: &mut Vec<Op>) {
         for &op in &self.func.blocks[block].ops {
             ops.push(op);
             self.func.ops[op].regions.iter().for_each(|&region| self.gather(region, ops));
         }
+    }
+
+    /// The lines of what an operation loads, where it loads, begin where lines of the cache do, as far as that is known.
+    fn loads_whole_lines(&self, op: Op, place: launch::Block<'_>) -> bool {
+        let data = &self.func.ops[op];
+        let OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) = data.kind else { return true };
+        let view = data.one(0);
+        let Some(param) = own_array(self.func, view) else { return true };
+        let ParamKind::Array { dtype, shape, .. } = &self.func.abi.params[param].kind else { return true };
+        let first = self.func.abi.first_argument(param) + 1 + shape.len();
+        let strides = place.launch.arguments.iter().skip(first).take(shape.len()).flatten();
+        let bits = i64::from(dtype.bits());
+        strides.copied().filter(|&stride| stride > 1).all(|stride| stride * bits % (8 * LINE) == 0)
     }
 
     /// Bytes that other blocks of the cluster bring.
@@ -295,7 +330,9 @@ impl Model<'_> {
                 let turns = if stream_k.is_some() { turns } else { turns.ceil() };
                 let teams = self.plan.partitions.last().map_or(1, Partition::teams);
                 // One team's products go on while another one's results leave.
-                let tile = if teams > 1 { (mean.rounds * mean.round).max(mean.clocks / f64::from(teams)) } else { mean.clocks };
+                let looped = mean.rounds * mean.round;
+                let hidden = looped.max(mean.stored) + SEEN * looped.min(mean.stored);
+                let tile = if teams > 1 { hidden } else { mean.clocks };
                 self.start + turns * tile.max(most) + (longest - mean.clocks) + (mean.clocks - tile)
             }
             (None, _) => {
