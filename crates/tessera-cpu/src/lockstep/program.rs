@@ -170,6 +170,12 @@ pub(super) fn mask_position(kind: &ScheduleOp) -> Option<usize> {
     }
 }
 
+/// A tile that is sent, in the shape of its view: a matrix may stand behind axes of extent 1.
+fn sent(func: &Func, data: &OpData) -> Option<TileType> {
+    let Type::TileView(view) = func.ty(data.one(1)) else { return None };
+    Some(TileType { shape: view.tile.clone(), elem: func.ty(data.one(0)).as_tile()?.elem })
+}
+
 /// The operation that the Schedule executor does for this one; `None` where lock-step does it itself.
 fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single<'f>> {
     let of = Substitute { func, data, threads };
@@ -184,7 +190,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             TileOp::CopyAsync { .. } => of.load(None),
             TileOp::TmaLoad { .. } => of.load(Some(Padding::Zero)),
             TileOp::TmaStore {} => of.store(func.ty(data.one(0)).as_shared()?.tile(), 1),
-            TileOp::SendTile {} => of.store(func.ty(data.one(0)).as_tile()?.clone(), 1),
+            TileOp::SendTile {} => of.store(sent(func, data)?, 1),
             TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
             | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => of.mma(*fast_acc, *lhs_signedness, *rhs_signedness),
             TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => of.mma(false, *lhs_signedness, *rhs_signedness),

@@ -105,7 +105,12 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::SendTile {} => {
             let tile = memory::access(site, 1, 2)?;
             not_gathered(site, 1)?;
-            ensure!(*site.tile(0)? == tile, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
+            // A matrix stands behind axes of extent 1.
+            let own = site.tile(0)?;
+            let fits = tile.elem == own.elem
+                && tile.shape.ends_with(&own.shape)
+                && tile.shape[..tile.shape.len() - own.shape.len()].iter().all(|&extent| extent == 1);
+            ensure!(fits, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
             spread(site, 0).map(|_| ())
         }
         TileOp::TmaStoreWait { .. } => Ok(()),

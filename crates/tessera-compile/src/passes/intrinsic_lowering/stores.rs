@@ -141,10 +141,10 @@ impl Sent {
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
         let buffer = buffer(func, data.one(1))?;
         addressable(func, data.one(1), &buffer).ok()?;
-        if let Some(value) = by_groups(func, data, &buffer) {
+        if let Some((matrix, between)) = by_groups(func, data, &buffer) {
             let looped = outermost_loop(func, parents, block);
             let once = runs_once(func, parents, block);
-            let sent = Sent { store: op, block, matrix: value, between: Vec::new(), way: Way::Groups, looped, once };
+            let sent = Sent { store: op, block, matrix, between, way: Way::Groups, looped, once };
             return sent.is_alone(func, parents).then_some(sent);
         }
         let rank = buffer.shape.len();
@@ -301,12 +301,27 @@ impl Sent {
     }
 }
 
-/// The value of a store that warpgroups can send: sums as they lie, in lines of the array.
-fn by_groups(func: &Func, data: &OpData, buffer: &SharedType) -> Option<Value> {
-    let value = data.one(0);
-    let (layout, rank) = (func.ty(value).layout()?, buffer.shape.len());
-    let along = buffer.order.last().is_some_and(|&axis| axis as usize == rank - 1);
-    (along && rank == 2 && sent::parts(layout, buffer.elem).is_some()).then_some(value)
+/// The matrix of a store that warpgroups can send, sums as they lie, in lines of the array; and the operations between, the last one first.
+fn by_groups(func: &Func, data: &OpData, buffer: &SharedType) -> Option<(Value, Vec<Op>)> {
+    let rank = buffer.shape.len();
+    if buffer.order.last().is_none_or(|&axis| axis as usize != rank - 1) {
+        return None;
+    }
+    let (mut value, mut between) = (data.one(0), Vec::new());
+    loop {
+        let layout = func.ty(value).layout()?;
+        if sent::parts(layout, buffer.elem).is_some() {
+            return Some((value, between));
+        }
+        let made = func.defining_op(value)?;
+        let from = func.ops[made].operands.first().copied()?;
+        let drops = matches!(func.ops[made].kind, OpKind::Schedule(ScheduleOp::Reshape {})) && drops_units(func, from, value);
+        if !drops {
+            return None;
+        }
+        between.push(made);
+        value = from;
+    }
 }
 
 /// How a view's tile, a matrix behind axes of extent 1, lies in a buffer that the engine reads.
