@@ -148,7 +148,10 @@ impl Tuning<'_> {
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(plans.len());
         let mut done: Vec<(usize, Result<PreparedLaunch, KernelError>)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            workers
+                .into_iter()
+                .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         });
         done.sort_by_key(|(at, _)| *at);
         done.into_iter().map(|(_, prepared)| prepared).collect()

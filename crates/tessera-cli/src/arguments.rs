@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Emu(Emu),
     /// Try the plans that a kernel can have: check each, time those that are right, and say which takes least.
     #[command(
-        after_help = "Examples:\n  tessera tune gemm.py::gemm A=randn:bf16[4096,4096] B=randn:bf16[4096,4096] C=empty:f32[4096,4096] --grid 32,32 -o gemm.plan\n  tessera tune gemm.py::gemm A=randn:bf16[4096,4096] B=randn:bf16[4096,4096] C=empty:f32[4096,4096] --grid 32,32 --predict h200"
+        after_help = "Examples:\n  tessera tune gemm.py::gemm a=randn:f16[1024,1024] b=randn:f16[1024,1024] c=empty:f16[1024,1024] -o gemm.plan\n  tessera tune gemm.py::gemm a=empty:f16[4096,4096] b=empty:f16[4096,4096] c=empty:f16[4096,4096] --predict h200 --most 10"
     )]
     Tune(Tune),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.

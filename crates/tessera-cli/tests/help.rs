@@ -137,6 +137,9 @@ fn every_example_of_the_help_runs() {
             // The quick suite has a test of its own.
             arguments.extend(["vector", "--device", "cpu"].map(str::to_string));
         }
+        if name == "tune" && !arguments.iter().any(|word| word == "--predict") {
+            arguments.extend(["--predict", "h200"].map(str::to_string));
+        }
         if arguments.iter().any(|word| word == "--run") {
             arguments.extend(["--time-limit", "2"].map(str::to_string));
         }

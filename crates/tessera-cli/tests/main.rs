@@ -11,3 +11,4 @@ mod numpy;
 mod operators;
 mod projects;
 mod report;
+mod tune;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tessera_ir::text::{parse_plan, print_module, print_plan};
 use tessera_ir::{
-    Diagnostic, Fallback, Func, Level, Module, PassFailure, PassManager, PassTime, Plan, Reason, Reproducer, Severity, SourceId, caught,
-    verify,
+    Diagnostic, Fallback, Func, Level, Module, PassFailure, PassManager, PassTime, Plan, Reason, Reproducer, Severity, SourceId,
+    caught, verify,
 };
 use tessera_ptx::ssa;
 use tessera_types::{Arch, Device};

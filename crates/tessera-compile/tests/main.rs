@@ -33,6 +33,7 @@ mod properties;
 mod python;
 mod refusals;
 mod rewrites;
+mod search;
 mod stages;
 mod target;
 mod tile;

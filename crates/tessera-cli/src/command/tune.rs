@@ -31,8 +31,9 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         Ok(plans.into_iter().take(arguments.most.map_or(usize::MAX, |most| most.get())).collect::<Vec<_>>())
     };
     if let Some(name) = &arguments.predict {
-        let product = Product::by_name(name)
-            .ok_or_else(|| Failure::usage(format!("`{name}` is no product\nhelp: `tessera list devices` names those that are known")))?;
+        let product = Product::by_name(name).ok_or_else(|| {
+            Failure::usage(format!("`{name}` is no product\nhelp: `tessera list devices` names those that are known"))
+        })?;
         let plans = plans(product)?;
         show(arguments, &subject, product, plans.iter().map(|plan| (plan, None)));
         return save(arguments, plans.first());
@@ -66,8 +67,17 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         tell_order(&tried);
     }
     save(arguments, tried.first().filter(|tried| tried.time().is_some()).map(|tried| &tried.plan))?;
-    match tried.iter().find(|tried| matches!(tried.outcome, Became::Wrong(_))) {
-        Some(wrong) => Err(Failure::found(format!("a plan gives other results:\n{}", wrong.plan.text), Vec::new())),
+    let wrong = tried.iter().find_map(|tried| match &tried.outcome {
+        Became::Wrong(why) => Some((why, &tried.plan.text)),
+        Became::Time(_) | Became::Refused(_) => None,
+    });
+    match wrong {
+        Some((why, plan)) => Err(Failure::found(
+            format!(
+                "error: a plan gives other results than the compiler's own: {why}\n{plan}help: `--rtol` and `--atol` allow more"
+            ),
+            Vec::new(),
+        )),
         None => Ok(()),
     }
 }

@@ -72,8 +72,8 @@ pub use anchors::Units;
 pub use forecast::Forecast;
 pub(crate) use forecast::forecasts;
 pub use remark::{Remark, Remarks};
-pub use search::{Launch, Time};
 pub(crate) use search::{Candidate, candidates};
+pub use search::{Launch, Time};
 pub(crate) use slots::swizzle as engine_swizzle;
 
 pub(crate) const POINTER_VIEWS: Pass = Pass {

@@ -5,7 +5,7 @@
 //! (`docs/performance.md`); other chips are measured by nobody yet, and their tiles keep the shares of the rate that they were given.
 
 use tessera_runtime::Sharing;
-use tessera_types::{Arch, DType};
+use tessera_types::{Arch, DType, Device};
 
 /// How a product runs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,14 @@ const ALONG_TILES: [[u64; 2]; 3] = [[128, 144], [128, 160], [128, 224]];
 const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
 const THIN: [u64; 4] = [8, 16, 32, 64];
-/// Columns and contraction of tiles of thin products.
-const THIN_TILE: [u64; 2] = [128, 128];
+/// Columns and contraction of tiles of thin products: where blocks have all rounds of theirs, and where they share them.
+const THIN_TILES: [[u64; 2]; 2] = [[64, 256], [128, 128]];
+/// Bytes a clock that a multiprocessor loads by long lines, as measured.
+const STREAM_RATE: f64 = 40.0;
+/// What meeting other blocks takes of thin products, in bytes that come meanwhile, as measured.
+const THIN_MEETING: f64 = 560.0 * 1024.0;
+/// What of the memory's rate loads reach.
+const MEMORY_SHARE: f64 = 0.9;
 
 /// Bytes that the copy engine wants lines to be multiples of.
 const VECTOR: u64 = 16;
@@ -48,6 +54,8 @@ const START: f64 = 2500.0;
 const STORE_RATE: f64 = 16.0;
 /// What of the shorter one of products and results of two teams is not hidden under the other, as measured.
 const SEEN: f64 = 0.35;
+/// Tiles of a multiprocessor from which on teams take turns.
+const TURNS: f64 = 3.0;
 /// Elements of a tile that a team of four warps holds.
 const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
@@ -70,7 +78,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
     let shared = batch == 1;
     if halves && shared && vectors && m <= THIN[THIN.len() - 1] {
         let rows = THIN.iter().copied().find(|&rows| rows >= m).unwrap_or(THIN[THIN.len() - 1]);
-        return Choice { tile: [rows, THIN_TILE[0], THIN_TILE[1]], thin: true, pairs: false, sharing: Sharing::Rounds };
+        return thin(rows, [n, k], arch);
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let more: &[[u64; 2]] = if halves && along { &ALONG_TILES } else { &[] };
@@ -92,7 +100,8 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
         take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
         if blocks > sms {
             take(block.in_turns(blocks, rounds, sms), false, Sharing::Blocks);
-            if halves && vectors && rows * columns <= TEAM {
+            let in_turn = halves && vectors && rows * columns <= TEAM && blocks >= TURNS * sms;
+            if in_turn {
                 take(block.by_teams(blocks, rounds, sms), false, Sharing::Turns);
             }
         } else if shared && halves && vectors {
@@ -102,12 +111,28 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
             let pair = Block::of_pair(rows, columns);
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
             take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
-            if rows * columns <= TEAM {
+            if rows * columns <= TEAM && blocks >= TURNS * sms {
                 take(pair.by_teams(blocks, rounds, sms), true, Sharing::Turns);
             }
         }
     }
     best.1
+}
+
+/// The choice for few rows of 16-bit floats, which wait for memory. Blocks that share rounds meet; where tiles are enough for what memory
+/// gives, they need not.
+fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> Choice {
+    let sms = f64::from(arch.multiprocessors());
+    let device = Device::ALL.iter().rfind(|device| device.arch == arch);
+    let memory = device.map_or(f64::INFINITY, |device| MEMORY_SHARE * device.dram_gbps * 1e3 / f64::from(device.boost_mhz));
+    let least = 2.0 * (n * k) as f64 / memory;
+    let [whole, shared] = THIN_TILES;
+    let bytes = |[columns, depth]: [u64; 2]| (2 * (rows + columns) * depth * k.div_ceil(depth)) as f64;
+    let tiles = |[columns, _]: [u64; 2]| n.div_ceil(columns) as f64;
+    let alone = ((tiles(whole) / sms).ceil() * bytes(whole) / STREAM_RATE).max(least);
+    let together = (tiles(shared) / sms * bytes(shared) / STREAM_RATE).max(least) + THIN_MEETING / STREAM_RATE;
+    let (tile, sharing) = if alone <= together { (whole, Sharing::Nothing) } else { (shared, Sharing::Rounds) };
+    Choice { tile: [rows, tile[0], tile[1]], thin: true, pairs: false, sharing }
 }
 
 /// Clocks of the parts of a block.
@@ -215,14 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn blocks_with_few_rounds_take_turns() {
-        assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Blocks);
+    fn tiles_with_few_rounds_are_taken_in_turn() {
+        assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Turns);
+        assert_eq!(chosen([8192, 8192, 512]).tile, [128, 128, 64]);
+        // Sums that take longer than they are stored are done by all warps.
+        assert_eq!(chosen([4096, 4096, 4096]).sharing, Sharing::Blocks);
     }
 
     #[test]
     fn few_rows_are_columns() {
-        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
-        assert_eq!(chosen([33, 4096, 4096]).tile, [64, 128, 128]);
+        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 64, 256], thin: true, pairs: false, sharing: Sharing::Nothing });
+        // Few tiles with long contractions are shared.
+        assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
+        assert_eq!(chosen([33, 4096, 14336]).tile, [64, 128, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
         assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, (LINE, false), Arch::Sm90a).thin);
         assert!(!choose([1, 1, 4095, 4096], DType::BF16, (2, false), Arch::Sm90a).thin);

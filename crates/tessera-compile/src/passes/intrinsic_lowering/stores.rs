@@ -141,9 +141,10 @@ impl Sent {
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
         let buffer = buffer(func, data.one(1))?;
         addressable(func, data.one(1), &buffer).ok()?;
-        if let Some((matrix, between)) = by_groups(func, data, &buffer) {
-            let looped = outermost_loop(func, parents, block);
-            let once = runs_once(func, parents, block);
+        let (looped, once) = (outermost_loop(func, parents, block), runs_once(func, parents, block));
+        // A result that leaves once goes a little sooner as one box, which 16 bits have room for.
+        let at_once = |between: &[Op]| looped.is_none() && !between.is_empty() && buffer.elem.bits() == 16;
+        if let Some((matrix, between)) = by_groups(func, data, &buffer).filter(|(_, between)| !at_once(between)) {
             let sent = Sent { store: op, block, matrix, between, way: Way::Groups, looped, once };
             return sent.is_alone(func, parents).then_some(sent);
         }
@@ -169,8 +170,6 @@ impl Sent {
                 _ => return None,
             };
         };
-        let looped = outermost_loop(func, parents, block);
-        let once = runs_once(func, parents, block);
         let sent = Sent { store: op, block, matrix, between, way: Way::Whole { buffer, by_matrices }, looped, once };
         sent.is_alone(func, parents).then_some(sent)
     }

@@ -21,7 +21,9 @@ use crate::tile::slots;
 /// Rounds of a loop of which nothing is known.
 const ROUNDS: u64 = 64;
 /// Blocks of a launch that are looked at.
-const SAMPLES: u64 = 8;
+const SAMPLES: u64 = 16;
+/// The golden section's smaller part.
+const GOLDEN: f64 = 0.618_033_988_75;
 /// Registers of a thread beside its sums: of warpgroups, and of warps, which hold factors too.
 const WORKING: [u32; 2] = [40, 36];
 /// The same where the assembler may take as many as it likes.
@@ -66,8 +68,9 @@ pub(super) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> 
         store: rate(Part::Results)?,
     };
     let all = launch.blocks();
-    let blocks: Vec<Spent> =
-        (0..all.min(SAMPLES)).map(|sample| model.block(launch.block((2 * sample + 1) * all / (2 * all.min(SAMPLES))))).collect();
+    // Multiples of the golden section are spread evenly, whatever the grid's width is.
+    let number = |sample: u64| (((sample as f64 + 0.5) * GOLDEN).fract() * all as f64) as u64;
+    let blocks: Vec<Spent> = (0..all.min(SAMPLES)).map(|sample| model.block(launch.block(number(sample)))).collect();
     let count = blocks.len().max(1) as f64;
     let mean = blocks.iter().fold(Spent::default(), |sum, block| sum.plus(block, 1.0 / count));
     let longest = blocks.iter().map(|block| block.clocks).fold(0.0, f64::max);
@@ -141,7 +144,11 @@ impl Model<'_> {
                     let counted = matches!(data.kind, OpKind::Schedule(ScheduleOp::For { .. }));
                     let rounds = if counted { place.rounds(self.func, op).unwrap_or(ROUNDS) } else { ROUNDS };
                     let body = data.regions[0];
-                    let round = if self.holds_loops(body) { self.ops(&self.func.blocks[body].ops, place) } else { self.round(body, place) };
+                    let round = if self.holds_loops(body) {
+                        self.ops(&self.func.blocks[body].ops, place)
+                    } else {
+                        self.round(body, place)
+                    };
                     spent = spent.plus(&round, rounds as f64);
                 }
                 OpKind::Schedule(ScheduleOp::If {}) => {
@@ -223,7 +230,8 @@ impl Model<'_> {
         let resident = self.plan.resident.unwrap_or(1).max(1);
         let has = compute.registers.unwrap_or_else(|| self.arch.registers_at_launch(resident * all * Arch::WARP));
         let threads = compute.warps * Arch::WARP;
-        let sums = products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
+        let sums =
+            products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
         let sums = sums.sum::<u32>() / threads;
         let made = products.iter().flat_map(|&op| [0, 1].map(|side| self.made(op, side))).sum::<u32>() / threads;
         let sums = sums + made;
