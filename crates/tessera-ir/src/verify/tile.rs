@@ -102,17 +102,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             not_gathered(site, 1)?;
             copied(site, &tile, 0)
         }
-        TileOp::SendTile {} => {
-            let tile = memory::access(site, 1, 2)?;
-            not_gathered(site, 1)?;
-            // A matrix stands behind axes of extent 1.
-            let own = site.tile(0)?;
-            let fits = tile.elem == own.elem
-                && tile.shape.ends_with(&own.shape)
-                && tile.shape[..tile.shape.len() - own.shape.len()].iter().all(|&extent| extent == 1);
-            ensure!(fits, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
-            spread(site, 0).map(|_| ())
-        }
+        TileOp::SendTile {} => sent(site),
         TileOp::TmaStoreWait { .. } => Ok(()),
 
         TileOp::MmaShared { .. } => {
@@ -139,6 +129,18 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
 pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
     let ty = site.operand(position);
     ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
+}
+
+/// A matrix that warps send: it may stand behind axes of extent 1.
+fn sent(site: &Site<'_>) -> Result<(), Wrong> {
+    let tile = memory::access(site, 1, 2)?;
+    not_gathered(site, 1)?;
+    let own = site.tile(0)?;
+    let fits = tile.elem == own.elem
+        && tile.shape.ends_with(&own.shape)
+        && tile.shape[..tile.shape.len() - own.shape.len()].iter().all(|&extent| extent == 1);
+    ensure!(fits, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
+    spread(site, 0).map(|_| ())
 }
 
 /// A tile that has a layout, or will have one.
