@@ -79,7 +79,8 @@ pub(super) fn improved(func: &Func, units: &Units, plan: Plan) -> Plan {
 fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
     let mut plans = Vec::new();
     for warps in WARPS {
-        for slots in SLOTS {
+        // Of equal times that with more slots: they are there anyway.
+        for slots in SLOTS.rev() {
             let mut hinted = func.clone();
             hinted.hints.num_worker_warps = Some(warps);
             hinted.hints.num_stages = Some(slots);
