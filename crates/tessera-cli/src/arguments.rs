@@ -295,7 +295,7 @@ pub(crate) struct Optimise {
     /// Optimisation level, 0 to 3.
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub(crate) level: u8,
-    /// Schedule choices: `BLOCK_M=64,num_stages=3`.
+    /// Schedule choices: `BLOCK_M=64,num_stages=3`; of a block program its decorator's options, as `num_stages=4,sharing=3`.
     #[arg(long, value_name = "K=V,...", value_delimiter = ',')]
     pub(crate) config: Vec<String>,
     /// How a kernel of a file is spread over warps and rings, on a GPU or the emulator: a plan as `compile --emit plan` prints it.

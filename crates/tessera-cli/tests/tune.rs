@@ -67,6 +67,24 @@ fn plans_are_listed_with_what_they_should_take_and_the_first_is_written() {
 }
 
 #[test]
+fn choices_go_over_the_options_of_the_decorator() {
+    let folder = folder();
+    std::fs::write(
+        folder.path().join("kernels.py"),
+        KERNELS.replace("@ct.kernel\ndef product", "@ct.kernel(num_stages=3)\ndef product"),
+    )
+    .expect("written");
+    let plan = |more: &[&str]| {
+        let compile = ["compile", "kernels.py::product", "A=bf16[?,?]", "B=bf16[?,?]", "C=f32[?,?]", "--target", "sm_90a"];
+        let output = Command::new(TESSERA).current_dir(folder.path()).args(compile).args(["--emit", "plan"]).args(more).output();
+        String::from_utf8(output.expect("tessera starts").stdout).expect("text")
+    };
+    assert!(plan(&[]).contains("slots=3") && !plan(&[]).contains("turns"), "{}", plan(&[]));
+    let chosen = plan(&["--config", "sharing=3,num_stages=4"]);
+    assert!(chosen.contains("slots=4") && chosen.contains("turns=2") && chosen.contains("persistent 1"), "{chosen}");
+}
+
+#[test]
 fn what_has_no_plans_or_no_time_is_refused_with_a_way_out() {
     let folder = folder();
     let refused = |kernel: &str, arguments: &[&str]| {

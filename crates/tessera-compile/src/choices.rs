@@ -4,7 +4,7 @@
 
 use indexmap::IndexMap;
 use tessera_ir::{Diagnostic, Span, text};
-use tessera_lang::{ArgType, ParsedFile, Style};
+use tessera_lang::{ArgType, ParsedFile, Style, kernel_options};
 
 use crate::driver::{CompileOptions, Compiled, compile_as_asked};
 
@@ -21,7 +21,7 @@ pub(crate) fn refuse_without_effect(
     };
     let span = source.function.name.span;
     if let Style::Block { .. } = source.style {
-        return Err(vec![block_program(kernel, options, span)]);
+        return block_program(kernel, options, span).map_err(|error| vec![error]);
     }
     let own = shown(compiled);
     let is_same =
@@ -52,17 +52,21 @@ pub(crate) fn refuse_without_effect(
     }
 }
 
-fn block_program(kernel: &str, options: &CompileOptions, span: Span) -> Diagnostic {
-    match options.config.first() {
-        Some((name, _)) => {
-            let message = format!("`{kernel}` is a block program: it has no choice `{name}`");
-            let help = "its tiles are what its source says; make a size a parameter of type `ct.Constant[int]`";
-            Diagnostic::error("config-value", span, message).help(help)
-        }
-        None => {
+/// A block program's choices are the options of its decorator: hints, of which nobody can say here what they change.
+fn block_program(kernel: &str, options: &CompileOptions, span: Span) -> Result<(), Diagnostic> {
+    let is_option = |name: &String| kernel_options().any(|option| option == name);
+    if let Some(name) = options.config.keys().find(|name| !is_option(name)) {
+        let message = format!("`{kernel}` is a block program: it has no choice `{name}`");
+        let names: Vec<&str> = kernel_options().collect();
+        let help = "its tiles are what its source says; make a size a parameter of type `ct.Constant[int]`";
+        return Err(Diagnostic::error("config-value", span, message).help(help).help(format!("choices: {}", names.join(", "))));
+    }
+    match options.block {
+        Some(_) => {
             let message = format!("`{kernel}` is a block program: it has no threads to count");
-            Diagnostic::error("block-size", span, message).help("leave out `--block`")
+            Err(Diagnostic::error("block-size", span, message).help("leave out `--block`"))
         }
+        None => Ok(()),
     }
 }
 

@@ -3,8 +3,7 @@
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{
-    AbiParam, Diagnostic, Extent, Func, FuncHints, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType,
-    Type,
+    AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType, Type,
 };
 
 use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, signless, tile_type};
@@ -14,7 +13,7 @@ use crate::ast::Passing;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global, Kernel, Moment, Param, ParsedFile};
 use crate::number::Num;
-use crate::style::{Style, decorator_args, decorator_path};
+use crate::style::Style;
 use crate::value::{Array, Binding, Dim, List, Tile, Val};
 
 /// Lowers a kernel; see [`super::lower`].
@@ -96,66 +95,8 @@ fn no_kernel(file: &ParsedFile, name: &str, definition: &Definition) -> Box<Diag
 }
 
 impl Lowerer<'_> {
-    /// Reads the decorator's options.
-    fn hints(&mut self, kernel: &Kernel) -> Res<()> {
-        let mut hints = FuncHints::default();
-        for decorator in &kernel.function.decorators {
-            if !decorator_path(self.file, decorator, kernel.at).is_some_and(|path| path.ends_with(".kernel")) {
-                continue;
-            }
-            for arg in decorator_args(decorator) {
-                let Some(name) = &arg.keyword else {
-                    return Err(Box::new(
-                        Diagnostic::error(id::KERNEL_OPTION, arg.value.span, "kernel options are given by keyword")
-                            .help("write `@ct.kernel(occupancy=2)`"),
-                    ));
-                };
-                let range = match name.name.as_str() {
-                    "num_ctas" => 1..=16,
-                    "occupancy" => 1..=32,
-                    "opt_level" => 0..=3,
-                    "num_worker_warps" => 1..=32,
-                    "num_warps" => 1..=32,
-                    "num_stages" => 1..=16,
-                    "sharing" => 0..=3,
-                    _ => {
-                        return Err(Box::new(
-                            Diagnostic::error(id::KERNEL_OPTION, name.span, format!("there is no kernel option `{}`", name.name))
-                                .help("options: `num_ctas`, `occupancy`, `opt_level`, `num_worker_warps`, `num_warps`, `num_stages`, `sharing`"),
-                        ));
-                    }
-                };
-                let value = self.at_module(kernel.at, |lowerer| lowerer.option_value(&arg.value))?;
-                let value = match value {
-                    Val::None => continue,
-                    Val::Num(Num::Int(value)) if range.contains(&value) => value as u32,
-                    other => {
-                        return Err(Box::new(
-                            Diagnostic::error(
-                                id::KERNEL_OPTION,
-                                arg.value.span,
-                                format!("`{}` must be an integer from {} to {}", name.name, range.start(), range.end()),
-                            )
-                            .label(format!("this is {}", other.describe())),
-                        ));
-                    }
-                };
-                if matches!(name.name.as_str(), "num_ctas" | "num_worker_warps") && !value.is_power_of_two() {
-                    return Err(Box::new(Diagnostic::error(
-                        id::KERNEL_OPTION,
-                        arg.value.span,
-                        format!("`{}` must be a power of two, not {value}", name.name),
-                    )));
-                }
-                hints.set(&name.name, value);
-            }
-        }
-        self.func.hints = hints;
-        Ok(())
-    }
-
     /// An option, with `ct.ByTarget(...)` resolved for the target.
-    fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
+    pub(super) fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
         if let crate::ast::ExprKind::Call(function, args) = &expr.kind
             && self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget")
         {

@@ -27,6 +27,7 @@ mod memory;
 pub(crate) mod names;
 mod objects;
 mod operand;
+mod option;
 mod print;
 mod python;
 mod reduce;
@@ -42,6 +43,7 @@ mod with;
 pub(crate) use arith::{Arith, FloatMode};
 pub(crate) use compare::comparison;
 pub(crate) use operand::encode;
+pub use option::kernel_options;
 
 use std::sync::Arc;
 
