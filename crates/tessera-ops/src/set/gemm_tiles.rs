@@ -62,6 +62,8 @@ const TEAM: u64 = 128 * 128;
 const MEETING: f64 = 256.0 * 1024.0;
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
 const PAIRS: f64 = 1.02;
+/// Clocks that the start of two blocks together takes longer, as measured.
+const PAIRS_START: f64 = 1500.0;
 /// How much longer they take with three warpgroups, as measured.
 const THREE: f64 = 1.12;
 /// Rows of tiles of three warpgroups.
@@ -107,9 +109,13 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
         } else if shared && halves && vectors {
             take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
         }
-        if blocks > sms && shared && halves && vectors && !whole {
+        if shared && halves && vectors && !whole {
             let pair = Block::of_pair(rows, columns);
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
+            if blocks <= sms {
+                take(PAIRS_START + pair.alone(blocks, rounds, sms), true, Sharing::Nothing);
+                continue;
+            }
             take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
             if rows * columns <= TEAM && blocks >= TURNS * sms {
                 take(pair.by_teams(blocks, rounds, sms), true, Sharing::Turns);
@@ -229,8 +235,8 @@ mod tests {
         assert!(!chosen([3072, 3072, 3072]).pairs);
         // Nothing comes by the copy engine.
         assert!(!choose([1, 3001, 3001, 3001], DType::BF16, (2, false), Arch::Sm90a).pairs);
-        // One wave waits for its first tiles anyway.
-        assert!(!choose([1, 1000, 1000, 1000], DType::BF16, (VECTOR, false), Arch::Sm90a).pairs);
+        let wave = choose([1, 1000, 1000, 1000], DType::BF16, (VECTOR, false), Arch::Sm90a);
+        assert_eq!((wave.tile, wave.pairs, wave.sharing), ([64, 128, 64], true, Sharing::Nothing));
     }
 
     #[test]
