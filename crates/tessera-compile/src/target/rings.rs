@@ -115,10 +115,12 @@ impl Lowering<'_> {
                 match ring.blocks {
                     // A lane for each block of the cluster.
                     Some(blocks) => {
-                        let blocks = self.b.u32(blocks);
+                        let (last, blocks) = (self.b.u32(blocks - 1), self.b.u32(blocks));
                         let arrives = self.b.setp(Word::Lt, Ty::U32, lane, blocks);
+                        // A block that there is in every lane, since the address may be found before it is known who arrives.
+                        let block = self.b.and(lane, last);
                         self.b.when(arrives, |b| {
-                            let there = b.mapa(barrier.base, lane);
+                            let there = b.mapa(barrier.base, block);
                             b.mbarrier_arrive_remote((there, barrier.offset));
                         });
                     }
