@@ -93,6 +93,14 @@ fn targets_that_nobody_measured_have_plans_without_times() {
 }
 
 #[test]
+fn products_that_nobody_measured_have_no_time() {
+    // Threads multiply `float32` by themselves.
+    let text = source("k_end", "b = b.astype(ct.float32)").replace("ct.mma(a, b, acc)", "ct.mma(a.astype(ct.float32), b, acc)");
+    let found = plans(&text, h200(), [32, 32, 1], 4096);
+    assert!(found.iter().all(|plan| plan.time.is_none()), "{found:?}");
+}
+
+#[test]
 fn a_much_better_plan_without_roles_is_taken_unless_the_author_says_otherwise() {
     // The factor that comes from outside of the loop leaves no way for roles.
     let text = source("k_end", "b = b * s").replacen("    acc =", "    s = ct.load(B, (0, j), (1, 128))\n    acc =", 1);

@@ -58,7 +58,7 @@ impl Work {
             let elements = data.results.first().and_then(|&value| func.ty(value).as_tile()).map_or(0, |tile| tile.len()) as f64;
             match &data.kind {
                 _ if is_product(func, op) => {
-                    work.tensor += clocks(func, op, arch, issuer).unwrap_or(0.0);
+                    work.tensor += clocks(func, op, arch, issuer).into_iter().sum::<f64>();
                     // Each warpgroup reads the whole right factor, and its own rows of the left one.
                     work.read += bytes(func, data.one(0)) + f64::from(groups) * bytes(func, data.one(1));
                     if issuer == Issuer::Warpgroup && is_promoted(func, op) {
@@ -163,8 +163,8 @@ impl Filled {
     pub(super) fn held(&self, tensor: f64, goes_on: bool, arch: Arch, roles: bool) -> Option<f64> {
         let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);
         let (far, near) = (latency(Part::SecondCache)?, arch.cost(Part::SecondCache)?.per_clock?);
-        let engine = if roles { latency(Part::CopyEngine).unwrap_or(0.0) } else { 0.0 };
-        let turn = latency(Part::SlotTurn).unwrap_or(0.0);
+        let engine = if roles { latency(Part::CopyEngine)? } else { 0.0 };
+        let turn = latency(Part::SlotTurn)?;
         Some(far + engine + turn + self.brought / f64::from(near) + if goes_on { 2.0 * tensor } else { tensor })
     }
 
@@ -211,8 +211,8 @@ fn forecast(func: &Func, plan: &Plan, arch: Arch, block: Block) -> Forecast {
     Forecast { span: holder.map_or(func.span, |op| func.ops[op].span), parts }
 }
 
-/// Clocks for which a product holds the tensor cores.
-fn clocks(func: &Func, product: Op, arch: Arch, issuer: Issuer) -> Option<f64> {
+/// Clocks for which a product holds the tensor cores; nothing where it has no instruction of the issuer's, or nobody has measured that.
+pub(super) fn clocks(func: &Func, product: Op, arch: Arch, issuer: Issuer) -> Option<f64> {
     let data = &func.ops[product];
     let (lhs, out) = (func.ty(data.one(0)).as_tile()?, func.ty(data.result()).as_tile()?);
     let (&[.., m, n], &[.., k]) = (&out.shape[..], &lhs.shape[..]) else { return None };

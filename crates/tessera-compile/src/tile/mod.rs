@@ -219,13 +219,15 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     Ok(())
 }
 
-/// Gives the threads that copy registers to find out what of which tile comes next with, from those that compute.
+/// Gives the threads that copy registers enough to find out what of which tile comes next, from those that compute.
 fn find_place(plan: &mut Plan) {
-    const FINDING: u32 = 16;
+    const ENOUGH: u32 = 40;
     let [copy, compute] = &mut plan.partitions[..] else { return };
-    if let (Some(few), Some(many)) = (&mut copy.registers, &mut compute.registers) {
-        *few += FINDING;
-        *many -= (FINDING * copy.warps).div_ceil(compute.warps).next_multiple_of(8);
+    if let (Some(few), Some(many)) = (&mut copy.registers, &mut compute.registers)
+        && *few < ENOUGH
+    {
+        *many -= ((ENOUGH - *few) * copy.warps).div_ceil(compute.warps).next_multiple_of(8);
+        *few = ENOUGH;
     }
 }
 

@@ -114,9 +114,9 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
             if blocks <= sms {
                 take(PAIRS_START + pair.alone(blocks, rounds, sms), true, Sharing::Nothing);
-                continue;
+            } else {
+                take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
             }
-            take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
             if rows * columns <= TEAM && blocks >= TURNS * sms {
                 take(pair.by_teams(blocks, rounds, sms), true, Sharing::Turns);
             }

@@ -8,13 +8,13 @@
 //! waves x (start + rounds x max(tensor cores, shared memory, cache, ..., chain / warpgroups, held / slots) + results / rate)
 //! ```
 
-use tessera_ir::{Block, Func, Op, OpKind, ParamKind, Partition, Plan, ScheduleOp, SharedType, Trait};
+use tessera_ir::{Block, Func, Op, OpKind, ParamKind, Partition, Plan, ScheduleOp, SharedType, Trait, bug};
 use tessera_types::{Arch, Device, Issuer, Part};
 
 use super::launch::{self, Launch};
 use crate::analysis::arrays::own_array;
 use crate::tile::cluster::{self, Together};
-use crate::tile::forecast::{Busy, Filled, Work, issuers};
+use crate::tile::forecast::{Busy, Filled, Work, clocks, issuers};
 use crate::tile::roles::is_product;
 use crate::tile::slots;
 
@@ -50,19 +50,25 @@ pub struct Time {
     pub bound: &'static str,
 }
 
-/// The time of a launch under a plan; nothing where the architecture's parts were measured by nobody.
+/// The time of a launch under a plan; nothing where the architecture's parts were measured by nobody, or how long one of its products takes.
 pub(super) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> Option<Time> {
     let arch = device.arch;
     let rate = |part: Part| arch.cost(part).and_then(|cost| cost.per_clock).map(f64::from);
     let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);
+    let (issuer, _) = issuers(plan);
+    let known = |op: Op| !is_product(func, op) || clocks(func, op, arch, issuer).is_some();
+    if !func.linked_ops().into_iter().all(known) {
+        return None;
+    }
+    let cluster_start = if plan.cluster.is_some() { latency(Part::ClusterStart)? } else { 0.0 };
     let model = Model {
         func,
         plan,
         arch,
         together: plan.cluster.and_then(|blocks| cluster::find(func, plan, blocks, arch).ok()),
         far: latency(Part::SecondCache)?,
-        meet: latency(Part::NamedBarrier).unwrap_or(0.0),
-        start: latency(Part::BlockStart)? + plan.cluster.and_then(|_| latency(Part::ClusterStart)).unwrap_or(0.0),
+        meet: latency(Part::NamedBarrier)?,
+        start: latency(Part::BlockStart)? + cluster_start,
         spills: rate(Part::Spills)?,
         cache: rate(Part::SharedSecondCache)?,
         store: rate(Part::Results)?,
@@ -154,8 +160,9 @@ impl Model<'_> {
                 OpKind::Schedule(ScheduleOp::If {}) => {
                     // Which one is taken is not known: the longer one.
                     let parts = data.regions.iter().map(|&region| self.ops(&self.func.blocks[region].ops, place));
-                    let longest = parts.max_by(|a, b| a.clocks.total_cmp(&b.clocks)).unwrap_or_default();
-                    spent = spent.plus(&longest, 1.0);
+                    if let Some(longest) = parts.max_by(|a, b| a.clocks.total_cmp(&b.clocks)) {
+                        spent = spent.plus(&longest, 1.0);
+                    }
                 }
                 _ => loose.push(op),
             }
@@ -204,12 +211,13 @@ impl Model<'_> {
         let chained = ops.iter().any(|&op| is_product(self.func, op)) && around > 0.0;
         let chain = if chained { busy.tensor + around / groups } else { 0.0 };
         let roles = self.has_roles();
-        let held = filled.held(busy.tensor, filled.goes_on(&work, roles), self.arch, roles).unwrap_or(0.0);
-        let slots = match filled.slots {
+        let held = filled.held(busy.tensor, filled.goes_on(&work, roles), self.arch, roles);
+        let slots = match (filled.slots, held) {
             // All warps have one slot's copies under way less: it is the one that they read.
-            Some(slots) if !roles => held / f64::from(slots.max(2) - 1),
-            Some(slots) => held / f64::from(slots),
-            None => 0.0,
+            (Some(slots), Some(held)) if !roles => held / f64::from(slots.max(2) - 1),
+            (Some(slots), Some(held)) => held / f64::from(slots),
+            (None, _) => 0.0,
+            (Some(_), None) => bug!("a model without the time of a slot"),
         };
         let busiest = busy.parts().into_iter().map(|part| part.1).fold(0.0, f64::max);
         let waits = if exposed > 0.0 { self.far + exposed / self.cache } else { 0.0 };
