@@ -6,6 +6,7 @@
 //! | `tile.mma_shared`, `mmaf`, `mmai` made of whole instructions | `tile.mma_sync` | factors that the target's `mma.sync` takes |
 //! | `tile.copy_async` groups that are waited for at once | `tile.tma_load` into a ring of one slot | sm_90a, sm_100a |
 //! | `store_view_tko` of fragments of 8 and 16 bits | `tile.store_shared`, by `stmatrix` for 16, `tile.tma_store` | sm_90a, sm_100a |
+//! | `store_view_tko` of sums as warpgroups hold them, of 16 and 32 bits | `tile.send_tile` | sm_90a, sm_100a |
 //! | `tile.store_shared` of fragments | the same with `matrices` | sm_90a, sm_100a |
 //! | `tile.warp_reduce` of `i32` | the same with `redux` | sm_80 and later |
 //!
