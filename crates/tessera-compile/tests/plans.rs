@@ -292,7 +292,13 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
                 (plan.persistent, plan.stream_k) = (Some(1), None);
             }
         }
-        12 => plan.cluster = draw.of(&[None, Some(2), Some(2), Some(4)]),
+        12 => {
+            plan.cluster = draw.of(&[None, Some(2), Some(2), Some(4)]);
+            if draw.one_in(3) {
+                // Two clusters on the two multiprocessors of these tests.
+                (plan.persistent, plan.stream_k) = (Some(2), draw.of(&[Some(0), Some(0), Some(2)]));
+            }
+        }
         _ => {}
     }
 }
@@ -454,17 +460,25 @@ def kernel(x, y, w, out):
         let number = move |i: usize| ((i * 7 + i / 13 + seed) % 9) as f64 / 4.0 - 1.0;
         Data::codes(DType::F16, &sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Ieee))
     };
-    let plan = "plan @kernel {\n  partition copy {warps=4}\n  partition compute {warps=4}\n  persistent 1\n  stream_k 0
-  ring copy -> compute {by=tma, slots=3} [%a, %b]\n}\n";
+    let plan = |shared: &str| {
+        format!(
+            "plan @kernel {{\n  partition copy {{warps=4}}\n  partition compute {{warps=4}}\n  {shared}\n  stream_k 0
+  ring copy -> compute {{by=tma, slots=3}} [%a, %b]\n}}\n"
+        )
+    };
+    // Two blocks, and two clusters of two.
+    let plans = ["persistent 1", "persistent 2\n  cluster 2"].map(plan);
     // One tile, three, five, and one with a single round.
-    for [m, n, k] in [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 8]] {
+    let sizes = [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 8]];
+    for ([m, n, k], plan) in sizes.into_iter().flat_map(|sizes| plans.iter().map(move |plan| (sizes, plan))) {
         let data = vec![numbers([m, k], 1), numbers([k, n], 2), numbers([1, 8], 3), Data::zeros(DType::F32, &[m, n])];
         let grid = [(m as u32).div_ceil(64), (n as u32).div_ceil(64), 1];
         let program = Program { source: source.to_string(), grid, data };
         let mut compiled = compiled(&program).expect("the kernel compiles");
-        compiled.plan = Some(compiled.module.sources.add("shared.plan", plan));
+        compiled.plan = Some(compiled.module.sources.add("shared.plan", plan.as_str()));
         let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3).expect("the plan is carried out");
         assert!(device.kernel.ptx().contains("workspace_1"));
+        assert_eq!(device.kernel.ptx().contains("multicast"), plan.contains("cluster"));
         let mut wanted = program.data.clone();
         on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
         let mut stepped = program.data.clone();

@@ -1,4 +1,4 @@
-"""C = alpha * op(A) x op(B) + beta * C, accumulated in C's policy type; op transposes or not.
+"""C = alpha * op(A) x op(B) + beta * C, accumulated in ACC and stored in C's type; op transposes or not.
 
 A block computes one TM x TN tile of C. COMPUTE is the type the products are taken in: the storage type itself, or bfloat16 for
 formats that are storage only. With beta == 0, C is not read.

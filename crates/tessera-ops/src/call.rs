@@ -193,14 +193,15 @@ impl Operator {
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
         let problem = (self.calls.problem)(&sizes)?;
         let device = one.device();
-        let mut plan = self.plan(&problem, self.policy_of(one.dtype())?, Machine::of(&device))?;
+        let output = signature.output;
+        let own = find(output).cloned();
+        let policy = self.policy_of(one.dtype(), own.as_ref().map(Tensor::dtype))?;
+        let mut plan = self.plan(&problem, policy, Machine::of(&device))?;
         for (name, value) in &call.scalars {
             set_scalar(&mut plan, name, *value)?;
         }
-        let output = signature.output;
         let position =
             plan.tensors.iter().position(|spec| spec.name == output.name()).expect("a signature names tensors of its plan");
-        let own = find(output).cloned();
         let wanted = plan.tensors[position].dtype;
         if let Some(found) = own.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {
             return Err(CallError::OutputType { operator: self.name, output: output.name(), found, wanted, input: one.dtype() });
@@ -250,17 +251,24 @@ impl Operator {
         }
     }
 
-    /// The operator's policy for arrays of a type.
-    fn policy_of(&self, dtype: DType) -> Result<Policy, CallError> {
+    /// The operator's policy for arrays of a type: the one that gives results of the type that is wanted, where there is one, else the
+    /// first.
+    fn policy_of(&self, dtype: DType, wanted: Option<DType>) -> Result<Policy, CallError> {
         let policies = || self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
         let stored = |policy: &Policy| match policy.storage() {
             Storage::Plain(own) => Some(own),
             Storage::Scaled(_) => None,
         };
-        policies().find(|policy| stored(policy) == Some(dtype)).ok_or_else(|| CallError::Precision {
+        let own = || policies().filter(|policy| stored(policy) == Some(dtype));
+        let named = own().find(|policy| wanted.is_some() && policy.result() == wanted);
+        named.or_else(|| own().next()).ok_or_else(|| CallError::Precision {
             operator: self.name,
             dtype,
-            taken: policies().filter_map(|policy| stored(&policy)).map(|dtype| dtype.to_string()).collect(),
+            taken: policies()
+                .filter(|policy| policy.result().is_none())
+                .filter_map(|policy| stored(&policy))
+                .map(|dtype| dtype.to_string())
+                .collect(),
         })
     }
 }

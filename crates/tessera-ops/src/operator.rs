@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use tessera_runtime::Sharing;
-use tessera_types::{Arch, DType, Policy};
+use tessera_types::{Arch, DType, Policy, policy_name};
 
 use crate::draw::Draw;
 use crate::matrix::Matrices;
@@ -62,8 +62,18 @@ pub struct Operator {
 impl Operator {
     /// Everything needed to run one problem in one precision on a kind of machine. Where the result has no elements nothing is
     /// launched: a tile of no elements is no tile.
+    ///
+    /// # Errors
+    /// Where the operator does not do that problem in that precision, or gives its results in another type.
     pub fn plan(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
         let mut plan = (self.plan)(problem, policy, machine)?;
+        if let Some(result) = policy.result() {
+            let other = plan.outputs.iter().map(|output| plan.tensors[output.tensor].dtype).find(|dtype| *dtype != result);
+            if let Some(other) = other {
+                let (wanted, given) = (policy_name(result), policy_name(other));
+                return Err(Unsupported(format!("{} gives `{given}` and not `{wanted}`", self.name)));
+            }
+        }
         if plan.tensors.iter().all(|tensor| tensor.role == Role::Input || tensor.is_empty()) {
             plan.launches.clear();
         }

@@ -1,12 +1,14 @@
-//! Precision policies: what is stored, and what sums are kept in.
+//! Precision policies: what is stored, what sums are kept in, and what results are stored as.
 //!
 //! ```text
-//! policy      = storage [ "@accum(" accumulator ")" ]
+//! policy      = storage [ "@accum(" accumulator ")" ] [ "->" result ]
 //! storage     = element type | block-scaled name
 //! accumulator = element type
+//! result      = element type
 //! ```
 //! Without `@accum` the accumulator is `fp32` for floats and `int32` for integers, or the storage type itself where that is wider
-//! or `uint32`. `fp6` is e2m3 and `fp4` e2m1, unscaled; block-scaled storage has names of its own:
+//! or `uint32`. Without `->` the result has the type that the operator gives by itself: a product's is its accumulator, a row's the storage
+//! type. `fp6` is e2m3 and `fp4` e2m1, unscaled; block-scaled storage has names of its own:
 //!
 //! | name | elements | scale | elements a scale | scale of the whole tensor |
 //! |---|---|---|---|---|
@@ -23,6 +25,8 @@
 //! assert_eq!((policy.element(), policy.accumulator()), (DType::F8E4M3, DType::F32));
 //! assert_eq!(policy.to_string(), "fp8_e4m3@accum(fp32)");
 //! assert_eq!(policy.canonical().to_string(), "fp8_e4m3");
+//! let policy: Policy = "bf16@accum(fp32)->bf16".parse().unwrap();
+//! assert_eq!((policy.accumulator(), policy.result()), (DType::F32, Some(DType::BF16)));
 //! ```
 
 use std::fmt;
@@ -77,6 +81,8 @@ pub struct Policy {
     storage: Storage,
     /// The accumulator that was named, if one was.
     named: Option<DType>,
+    /// The type of the result that was named, if one was.
+    result: Option<DType>,
 }
 
 /// Why a text or a pair of types is no policy.
@@ -88,6 +94,9 @@ pub enum PolicyError {
     /// The accumulator is not an element type.
     #[error("`{0}` is not an accumulator type: expected one such as `fp32` or `int32`")]
     UnknownAccumulator(String),
+    /// The result is not an element type.
+    #[error("`{0}` is not a type of results: expected one such as `bf16` or `fp32`")]
+    UnknownResult(String),
     /// What follows `@` is not `accum(...)`.
     #[error("`@{0}` is not understood: expected `@accum(...)` with an element type")]
     Suffix(String),
@@ -185,7 +194,7 @@ impl Storage {
 impl Policy {
     /// The policy that stores `dtype` and accumulates in its default type.
     pub const fn of(dtype: DType) -> Policy {
-        Policy { storage: Storage::Plain(dtype), named: None }
+        Policy { storage: Storage::Plain(dtype), named: None, result: None }
     }
 
     /// The policy with a named accumulator.
@@ -194,10 +203,20 @@ impl Policy {
     /// Where that type cannot hold sums of what is stored.
     pub fn with_accumulator(storage: Storage, accumulator: DType) -> Result<Policy, PolicyError> {
         if storage.allows(accumulator) {
-            Ok(Policy { storage, named: Some(accumulator) })
+            Ok(Policy { storage, named: Some(accumulator), result: None })
         } else {
             Err(PolicyError::Unsuitable { storage: storage.name().to_string(), accumulator: policy_name(accumulator) })
         }
+    }
+
+    /// The same policy with results of a type.
+    pub const fn with_result(self, result: DType) -> Policy {
+        Policy { result: Some(result), ..self }
+    }
+
+    /// The type that results are stored as, where the policy names one; else it is the operator's own.
+    pub const fn result(self) -> Option<DType> {
+        self.result
     }
 
     /// How numbers are stored.
@@ -227,9 +246,13 @@ impl Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.named {
-            Some(accumulator) => write!(f, "{}@accum({})", self.storage.name(), policy_name(accumulator)),
-            None => f.write_str(self.storage.name()),
+        f.write_str(self.storage.name())?;
+        if let Some(accumulator) = self.named {
+            write!(f, "@accum({})", policy_name(accumulator))?;
+        }
+        match self.result {
+            Some(result) => write!(f, "->{}", policy_name(result)),
+            None => Ok(()),
         }
     }
 }
@@ -238,29 +261,36 @@ impl FromStr for Policy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
-        let text = text.trim();
-        let (storage, suffix) = match text.split_once('@') {
+        let (sums, result) = match text.split_once("->") {
+            Some((sums, result)) => (sums.trim(), Some(result.trim())),
+            None => (text.trim(), None),
+        };
+        let (storage, suffix) = match sums.split_once('@') {
             Some((storage, suffix)) => (storage.trim_end(), Some(suffix)),
-            None => (text, None),
+            None => (sums, None),
         };
         let scaled = BlockScaled::ALL.iter().find(|s| s.name == storage);
         // A scale alone stores no numbers.
-        let plain = DType::parse(storage).filter(|&t| t != DType::E8M0);
-        let storage = match (scaled, plain) {
+        let plain = |name: &str| DType::parse(name).filter(|&t| t != DType::E8M0);
+        let storage = match (scaled, plain(storage)) {
             (Some(scaled), _) => Storage::Scaled(scaled),
             (None, Some(dtype)) => Storage::Plain(dtype),
             (None, None) => return Err(PolicyError::UnknownStorage(storage.to_string())),
         };
-        let Some(suffix) = suffix else {
-            return Ok(Policy { storage, named: None });
+        let policy = match suffix {
+            None => Policy { storage, named: None, result: None },
+            Some(suffix) => {
+                let name = suffix
+                    .trim_start()
+                    .strip_prefix("accum(")
+                    .and_then(|rest| rest.strip_suffix(')'))
+                    .ok_or_else(|| PolicyError::Suffix(suffix.to_string()))?
+                    .trim();
+                let accumulator = DType::parse(name).ok_or_else(|| PolicyError::UnknownAccumulator(name.to_string()))?;
+                Policy::with_accumulator(storage, accumulator)?
+            }
         };
-        let name = suffix
-            .trim_start()
-            .strip_prefix("accum(")
-            .and_then(|rest| rest.strip_suffix(')'))
-            .ok_or_else(|| PolicyError::Suffix(suffix.to_string()))?
-            .trim();
-        let accumulator = DType::parse(name).ok_or_else(|| PolicyError::UnknownAccumulator(name.to_string()))?;
-        Policy::with_accumulator(storage, accumulator)
+        let result = result.map(|name| plain(name).ok_or_else(|| PolicyError::UnknownResult(name.to_string()))).transpose()?;
+        Ok(result.map_or(policy, |result| policy.with_result(result)))
     }
 }

@@ -68,6 +68,22 @@ fn every_storage_and_accumulator_round_trips_or_is_refused() {
 }
 
 #[test]
+fn results_have_a_type_of_their_own() {
+    for text in ["bf16->bf16", "fp16@accum(fp16)->fp32", "fp8_e4m3@accum(fp32)->bf16", "nvfp4->fp16", "int8->int8"] {
+        let policy = parse(text).unwrap();
+        assert_eq!(policy.to_string(), text);
+        assert_eq!(parse(&format!(" {} ", text.replace("->", " -> "))), Ok(policy));
+        assert_eq!(Some(policy_name(policy.result().unwrap())), text.split("->").nth(1));
+        let plain = parse(text.split("->").next().unwrap()).unwrap();
+        assert_eq!((plain.result(), plain.with_result(policy.result().unwrap())), (None, policy));
+    }
+    for (text, result) in [("bf16->", ""), ("bf16->e8m0", "e8m0"), ("bf16->nvfp4", "nvfp4"), ("bf16->bf16->bf16", "bf16->bf16")] {
+        assert_eq!(parse(text), Err(PolicyError::UnknownResult(result.into())), "{text}");
+    }
+    assert_eq!(parse("->bf16"), Err(PolicyError::UnknownStorage(String::new())));
+}
+
+#[test]
 fn a_named_default_means_the_same_as_none() {
     let (named, plain) = (parse("bf16@accum(fp32)").unwrap(), parse("bf16").unwrap());
     assert_ne!(named, plain);

@@ -54,9 +54,6 @@ pub(super) fn find(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<
             plan.span,
         ));
     }
-    if plan.stream_k.is_some() {
-        return Err(Reason::at("blocks that share rounds have different rounds, and load nothing together", plan.span));
-    }
     let body = &func.blocks[func.body].ops;
     let filled = plan.rings.iter().filter(|ring| ring.by == RingProducer::Tma).flat_map(|ring| ring.fills.iter().flatten());
     let loads: Vec<Op> = filled.filter_map(|&value| func.defining_op(value)).collect();

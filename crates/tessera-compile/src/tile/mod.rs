@@ -207,9 +207,6 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     plan.persistent = Some(1);
     match sharing {
         Sharing::Nothing | Sharing::Blocks => {}
-        Sharing::Rounds if plan.cluster.is_some() => {
-            return Err("blocks of clusters load together, and share no rounds".into());
-        }
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
             find_place(plan);

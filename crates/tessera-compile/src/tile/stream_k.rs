@@ -12,6 +12,9 @@
 //! would not pay: the program decides by the grid that is asked for, the rounds of a tile, and how many rounds the plan says that sharing
 //! costs.
 //!
+//! Blocks of a cluster that load together share as one: what is said of a block here is true of a cluster, whose blocks take the same rounds
+//! of neighbouring tiles. Each leaves its own sums.
+//!
 //! Sums come out the same whenever the same number of blocks is launched, since their order follows from that alone.
 
 use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow, Predicate, Rounding, Signedness};
@@ -116,11 +119,13 @@ pub(super) struct Shared {
     pub(super) threads: u32,
 }
 
-/// How the rounds are shared, as values before the loop over pieces.
+/// How the rounds are shared, as values before the loop over pieces. Blocks and tiles are counted by clusters where there are some.
 pub(super) struct Share {
     looped: Op,
     threads: u32,
     grid: [Value; 2],
+    /// Blocks of a cluster, and which of them this one is.
+    cluster: Option<[Value; 2]>,
     /// How many pieces this block has.
     pub(super) pieces: Value,
     /// Rounds of a tile, and a number to divide by that is not zero.
@@ -156,7 +161,14 @@ impl Share {
     pub(super) fn of(b: &mut Builder<'_>, Shared { looped, saved, threads }: Shared, grid: &Grid) -> Share {
         let data = b.func.ops[looped].clone();
         let [zero, one] = [0, 1].map(|number| b.number(number));
-        let (workers, tiles) = (grid.workers, grid.all);
+        let cluster = b.func.hints.cluster.map(|blocks| {
+            let blocks = b.number(i64::from(blocks));
+            [blocks, b.modulo(grid.worker, blocks)]
+        });
+        let [worker, workers, tiles] = [grid.worker, grid.workers, grid.all].map(|count| match cluster {
+            Some([blocks, _]) => b.over(count, blocks),
+            None => count,
+        });
         let span = b.minus(data.one(1), data.one(0));
         let span = b.most(span, zero);
         let rounds = b.over_up(span, data.one(2));
@@ -189,9 +201,11 @@ impl Share {
             let whole = b.times(fewer, rounds);
             let time = b.plus(whole, each);
             // A block that takes rounds of two tiles meets others twice.
-            let several = b.is(blocks, Predicate::Le, rest);
+            let some = b.most(rest, one);
+            let uneven = b.modulo(blocks, some);
+            let even = b.is(uneven, Predicate::Eq, zero);
             let [twice, once] = [2 * saved, saved].map(|rounds| b.number(i64::from(rounds)));
-            let meeting = b.choose(several, twice, once);
+            let meeting = b.choose(even, once, twice);
             let time = b.plus(time, meeting);
             let parts = b.over(blocks, rest);
             let parts = b.plus(parts, one);
@@ -207,13 +221,13 @@ impl Share {
                 let more = b.least(block, longer);
                 b.plus(before, more)
             };
-            let next = b.plus(grid.worker, one);
-            let ends = [grid.worker, next].map(|block| b.least(block, blocks));
+            let next = b.plus(worker, one);
+            let ends = [worker, next].map(|block| b.least(block, blocks));
             ends.map(|block| start(b, block))
         };
         let waves = b.choose(shared, fewer, full);
         let pieces = {
-            let late = b.is(grid.worker, Predicate::Lt, over);
+            let late = b.is(worker, Predicate::Lt, over);
             let last = b.choose(late, one, zero);
             let begun = b.over(own[0], divisor);
             let ended = b.over_up(own[1], divisor);
@@ -227,12 +241,13 @@ impl Share {
             let ty = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(DType::I32) });
             b.value(TileOp::Workspace { number: 0, bytes_per_block: 4 * COUNTERS }, &[], ty)
         };
-        let left = (0..data.results.len()).map(|at| slots(b, data.results[at], at as u32 + 1, workers)).collect();
+        let left = (0..data.results.len()).map(|at| slots(b, data.results[at], at as u32 + 1, grid.workers)).collect();
         let each = b.most(each, one);
         Share {
             looped,
             threads,
-            grid: [grid.worker, grid.workers],
+            grid: [worker, workers],
+            cluster,
             pieces,
             rounds: [rounds, divisor],
             shared,
@@ -260,11 +275,19 @@ impl Share {
         let tile = b.plus(begun, nth);
         let place = b.plus(self.first, tile);
         let place = b.choose(shared, place, whole);
+        let place = self.own(b, place);
         let start = b.times(tile, rounds);
         let [from, to] = self.own.map(|round| b.minus(round, start));
         let (from, to) = (b.most(from, zero), b.least(to, rounds));
         let rounds = [b.choose(shared, from, zero), b.choose(shared, to, rounds)];
         Piece { place, tile, rounds }
+    }
+
+    /// What this block has for its own of what its cluster has under a number.
+    fn own(&self, b: &mut Builder<'_>, number: Value) -> Value {
+        let Some([blocks, rank]) = self.cluster else { return number };
+        let before = b.times(number, blocks);
+        b.plus(before, rank)
     }
 
     /// The block's operations for one piece; what stands for the values of the loop behind it.
@@ -318,6 +341,7 @@ impl Share {
     fn met(&self, b: &mut Builder<'_>, piece: &Piece, sums: &[Value]) -> Vec<Value> {
         let [zero, one] = [0, 1].map(|number| b.number(number));
         let slot = b.plus(self.grid[0], piece.tile);
+        let slot = self.own(b, slot);
         let mut tokens = Vec::new();
         for (&sum, &left) in sums.iter().zip(&self.left) {
             let index = corner(b, sum, slot);
@@ -332,7 +356,8 @@ impl Share {
             tokens.push(b.value(kind, &[&[sum], &[left], &index, &[]], Type::Token));
         }
         let token = b.value(ScheduleOp::JoinTokens {}, &[&tokens], Type::Token);
-        let pointer = b.same(ScheduleOp::Offset {}, &[self.counters, piece.tile]);
+        let counter = self.own(b, piece.tile);
+        let pointer = b.same(ScheduleOp::Offset {}, &[self.counters, counter]);
         let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::AcqRel, scope: MemoryScope::Device, mode: AtomicMode::Add };
         let counted = b.op(kind, &[&[pointer], &[one], &[], &[token]], [Type::scalar(DType::I32), Type::Token]);
         let [before, token] = b.func.ops[counted].results[..] else { bug!("an atomic update without two results") };
@@ -404,6 +429,7 @@ impl Share {
             for piece in 0..pieces {
                 let behind = b.number(piece);
                 let slot = b.plus(slot, behind);
+                let slot = self.own(b, slot);
                 loaded.push(sums.iter().zip(&self.left).map(|(&sum, &left)| load(b, sum, left, slot, token)).collect::<Vec<_>>());
             }
             for parts in loaded {
@@ -455,7 +481,19 @@ fn sharers(
     let long = b.over(total, least);
     let blocks = b.least(workers, useful);
     let blocks = b.least(blocks, long);
-    b.most(blocks, one)
+    let blocks = b.most(blocks, one);
+    // As many for each tile, where that costs no more than to meet once more does: then nobody has rounds of two tiles.
+    let divisor = b.most(tiles, one);
+    let each = b.over(blocks, divisor);
+    let each = b.most(each, one);
+    let even = b.times(each, divisor);
+    let [own, least] = [even, blocks].map(|blocks| b.over(total, blocks));
+    let met = b.number(i64::from(saved));
+    let most = b.plus(least, met);
+    let is_long = b.is(most, Predicate::Lt, own);
+    let few = b.is(blocks, Predicate::Lt, tiles);
+    let even = b.choose(is_long, blocks, even);
+    b.choose(few, blocks, even)
 }
 
 /// Rounds that sharing costs, whatever the grid.

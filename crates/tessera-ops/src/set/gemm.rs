@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use tessera_runtime::Sharing;
-use tessera_types::{DType, ErrorModel, Policy, Storage};
+use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
 
 use super::gemm_tiles;
 use crate::draw::Draw;
@@ -26,7 +26,7 @@ pub(crate) static GEMM: Operator = Operator {
     file: "gemm.py",
     source: include_str!("../../kernels/gemm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)", "fp6@accum(fp32)", "fp4@accum(fp32)"],
-    further_precisions: &["fp64", "tf32", "int8"],
+    further_precisions: &["fp64", "tf32", "int8", "bf16->bf16", "fp16->fp16", "fp8_e4m3->bf16", "fp8_e5m2->bf16"],
     suite,
     further_suite: batched_suite,
     quick,
@@ -155,6 +155,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
     };
     let acc = policy.accumulator();
+    let result = policy.result().unwrap_or(acc);
+    if result.is_float() != acc.is_float() || result.bits() < 16 {
+        return Err(Unsupported(format!("gemm gives no `{}` of `{}` sums", policy_name(result), policy_name(acc))));
+    }
     let integer = storage.is_integer();
     if !(storage.is_float() || matches!(storage, DType::I8 | DType::U8)) || storage == DType::E8M0 {
         return Err(Unsupported(format!("gemm does not multiply `{policy}`")));
@@ -170,7 +174,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     let mut a = TensorSpec::new("A", storage, if ta { shape(k, m) } else { shape(m, k) }, Role::Input);
     let mut b = TensorSpec::new("B", storage, if tb { shape(n, k) } else { shape(k, n) }, Role::Input);
-    let c = TensorSpec::new("C", acc, shape(m, n), Role::Output);
+    let c = TensorSpec::new("C", result, shape(m, n), Role::Output);
     if integer {
         let least = if storage == DType::U8 { 0 } else { -128 };
         a.fill = Fill::Integers { least, greatest: least + 255 };
@@ -184,7 +188,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             let steps = [if ta { m } else { k }, if tb { k } else { n }];
             // The greatest power of two that divides the bytes of both operands' lines.
             let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-            Some(gemm_tiles::choose(sizes, storage, (lines[0].min(lines[1]), tb), arch))
+            let product = gemm_tiles::Product { sizes, storage, result, lines: lines[0].min(lines[1]), along: tb };
+            Some(gemm_tiles::choose(product, arch))
         }
         _ => None,
     };
@@ -228,7 +233,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],
         work: Work {
             read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n)),
-            write_bytes: batch * packed_bytes(acc, m * n),
+            write_bytes: batch * packed_bytes(result, m * n),
             flops: 2 * batch * m * n * k,
             compute: Some(compute),
             metric: Metric::Compute,
@@ -243,8 +248,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             ta,
             tb,
             storage,
-            acc,
-            model: error_model(storage, acc, machine),
+            result,
+            model: error_model([storage, result, acc], machine),
         }),
     })
 }
@@ -258,13 +263,13 @@ struct Product {
     ta: bool,
     tb: bool,
     storage: DType,
-    acc: DType,
+    result: DType,
     model: ErrorModel,
 }
 
 /// The tensor cores of a GPU sum up products of 8-bit floats with fewer bits than those of other formats.
-fn error_model(storage: DType, acc: DType, machine: Machine) -> ErrorModel {
-    let model = ErrorModel::nearest(acc, acc);
+fn error_model([storage, result, acc]: [DType; 3], machine: Machine) -> ErrorModel {
+    let model = ErrorModel::nearest(result, acc);
     match (machine, storage) {
         (Machine::Gpu(_), DType::F8E4M3 | DType::F8E5M2) => model.with_coarse_sums(),
         _ => model,
@@ -298,7 +303,7 @@ impl Reference for Product {
         v: &[f64],
         read: &(dyn Fn(Range<usize>, &mut [f64]) -> bool + Sync),
     ) -> Option<Vec<RowIdentity>> {
-        if self.acc.is_integer() {
+        if self.result.is_integer() {
             return None;
         }
         const DEVIATIONS: f64 = 8.0;
@@ -349,7 +354,7 @@ impl Product {
         match expected {
             Expected::Codes(codes) => {
                 for (code, sum) in codes.iter_mut().zip(&sums) {
-                    *code = crate::element::wrap(self.acc, *sum as i64);
+                    *code = crate::element::wrap(self.result, *sum as i64);
                 }
             }
             Expected::Bounded { want, bound } => {
@@ -357,7 +362,7 @@ impl Product {
                 let operand_rounding =
                     if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
                 for (((want, bound), sum), magnitude) in want.iter_mut().zip(bound).zip(&sums).zip(&magnitudes) {
-                    *want = storable(self.acc, *sum);
+                    *want = storable(self.result, *sum);
                     *bound = self.model.contraction(*sum, *magnitude, self.k) + operand_rounding * magnitude;
                 }
             }

@@ -71,9 +71,22 @@ const THREE_ROWS: u64 = 192;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 
-/// The choice for a product of `[batch, m, n, k]` elements that tensor cores take as they are stored, on a GPU with products of warpgroups.
-/// `lines` is what the bytes of every operand's lines are multiples of, 128 at most; `along`: the right factor's lie along the contraction.
-pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along): (u64, bool), arch: Arch) -> Choice {
+/// A product that tensor cores take as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Product {
+    /// Matrices, rows, columns and contraction.
+    pub(super) sizes: [u64; 4],
+    pub(super) storage: DType,
+    pub(super) result: DType,
+    /// What the bytes of every operand's lines are multiples of: a power of two, 128 at most.
+    pub(super) lines: u64,
+    /// The right factor's lines lie along the contraction.
+    pub(super) along: bool,
+}
+
+/// The choice for a product on a GPU with products of warpgroups.
+pub(super) fn choose(product: Product, arch: Arch) -> Choice {
+    let Product { sizes: [batch, m, n, k], storage, result, lines, along } = product;
     let (vectors, whole) = (lines >= VECTOR, lines >= LINE);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
@@ -93,7 +106,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
         if !vectors && !columns.is_power_of_two() {
             continue;
         }
-        let block = Block::of(rows, columns, whole);
+        let block = Block::of([rows, columns], result, whole);
         let mut take = |time: f64, pairs: bool, sharing: Sharing| {
             if time < best.0 {
                 best = (time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing });
@@ -110,7 +123,7 @@ pub(super) fn choose([batch, m, n, k]: [u64; 4], storage: DType, (lines, along):
             take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
         }
         if shared && halves && vectors && !whole {
-            let pair = Block::of_pair(rows, columns);
+            let pair = Block::of_pair([rows, columns], result);
             let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
             if blocks <= sms {
                 take(PAIRS_START + pair.alone(blocks, rounds, sms), true, Sharing::Nothing);
@@ -151,23 +164,23 @@ struct Block {
 }
 
 impl Block {
-    fn of(rows: u64, columns: u64, whole: bool) -> Block {
+    fn of([rows, columns]: [u64; 2], result: DType, whole: bool) -> Block {
         let rate = if whole { CACHE_RATE } else { RAGGED_CACHE_RATE };
-        Block::that_loads((rows + columns) * LINE, [rows, columns], rate)
+        Block::that_loads((rows + columns) * LINE, [rows, columns], result, rate)
     }
 
     /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
-    fn of_pair(rows: u64, columns: u64) -> Block {
-        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], RAGGED_CACHE_RATE);
+    fn of_pair([rows, columns]: [u64; 2], result: DType) -> Block {
+        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], result, RAGGED_CACHE_RATE);
         Block { round: block.round * PAIRS, ..block }
     }
 
-    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], rate: f64) -> Block {
+    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], result: DType, rate: f64) -> Block {
         let (elements, bytes) = ((rows * columns) as f64, bytes as f64);
-        let sums = 4.0 * elements;
+        let (sums, stored) = (4.0 * elements, f64::from(result.bits()) / 8.0 * elements);
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
         let round = (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / rate) * longer;
-        Block { round, once: START + sums / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
+        Block { round, once: START + stored / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
     }
 
     /// In waves, each block by itself.
@@ -200,8 +213,11 @@ mod tests {
     use super::*;
 
     fn chosen(sizes: [u64; 3]) -> Choice {
-        let [m, n, k] = sizes;
-        choose([1, m, n, k], DType::BF16, (LINE, false), Arch::Sm90a)
+        of(sizes, DType::BF16, LINE, false)
+    }
+
+    fn of([m, n, k]: [u64; 3], storage: DType, lines: u64, along: bool) -> Choice {
+        choose(Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along }, Arch::Sm90a)
     }
 
     #[test]
@@ -220,22 +236,22 @@ mod tests {
         assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
         assert_eq!(chosen([3072, 3072, 3072]).tile, [128, 192, 64]);
         // 132 blocks are all of one wave, where the right factor may be cut so.
-        let along = choose([1, 1536, 1536, 1536], DType::BF16, (LINE, true), Arch::Sm90a);
+        let along = of([1536, 1536, 1536], DType::BF16, LINE, true);
         assert_eq!(along.tile, [128, 144, 64]);
     }
 
     #[test]
     fn pairs_of_blocks_bring_ragged_lines_together() {
-        let tile = |[m, n, k]: [u64; 3]| choose([1, m, n, k], DType::BF16, (VECTOR, false), Arch::Sm90a).tile;
+        let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
         assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
         assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
         assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
-        let choice = choose([1, 3000, 3000, 3000], DType::BF16, (VECTOR, false), Arch::Sm90a);
+        let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
         assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
         assert!(!chosen([3072, 3072, 3072]).pairs);
         // Nothing comes by the copy engine.
-        assert!(!choose([1, 3001, 3001, 3001], DType::BF16, (2, false), Arch::Sm90a).pairs);
-        let wave = choose([1, 1000, 1000, 1000], DType::BF16, (VECTOR, false), Arch::Sm90a);
+        assert!(!of([3001, 3001, 3001], DType::BF16, 2, false).pairs);
+        let wave = of([1000, 1000, 1000], DType::BF16, VECTOR, false);
         assert_eq!((wave.tile, wave.pairs, wave.sharing), ([64, 128, 64], true, Sharing::Nothing));
     }
 
@@ -260,7 +276,7 @@ mod tests {
         assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
         assert_eq!(chosen([33, 4096, 14336]).tile, [64, 128, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
-        assert!(!choose([1, 1, 4096, 4096], DType::F8E4M3, (LINE, false), Arch::Sm90a).thin);
-        assert!(!choose([1, 1, 4095, 4096], DType::BF16, (2, false), Arch::Sm90a).thin);
+        assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).thin);
+        assert!(!of([1, 4095, 4096], DType::BF16, 2, false).thin);
     }
 }
