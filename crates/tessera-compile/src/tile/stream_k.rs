@@ -1,16 +1,17 @@
-//! Rounds of a product shared among blocks (stream-K, arXiv 2301.03598): blocks that are launched take equal parts of all rounds of all
-//! tiles, wherever in a tile these begin and end.
+//! Rounds of a product shared among blocks (stream-K, arXiv 2301.03598): whole tiles are taken first, by as many waves as there are, and the
+//! blocks that are launched take equal parts of all rounds of the tiles that are left.
 //!
 //! ```text
 //! tiles      |-------0-------|-------1-------|-------2-------|     16 rounds each
 //! blocks     |----0----|----1----|----2----|----3----|----4---|    10 rounds each
+//! even       |---0---|---1---|---2---|---3---|---4---|---5---|      8 rounds each: split-K
 //! ```
 //!
 //! A block that has all rounds of a tile goes on as if nothing had happened. Else it leaves its sums in the launch's memory and counts
 //! itself; who counts last adds up the tile's sums in the order of their rounds and does what comes behind the loop. Nobody waits.
-//! Whole tiles are taken first, by as many waves as leave each block between one and two tiles to share. Nothing is shared where that
-//! would not pay: the program decides by the grid that is asked for, the rounds of a tile, and how many rounds the plan says that sharing
-//! costs.
+//! Parts of a tile are even where that loses little: blocks that go through tiles in step find what they read in the cache, and others do
+//! not. Nothing is shared where that would not pay: the program decides by the grid that is asked for, the rounds of a tile, and how many
+//! rounds the plan says that sharing costs.
 //!
 //! Blocks of a cluster that load together share as one: what is said of a block here is true of a cluster, whose blocks take the same rounds
 //! of neighbouring tiles. Each leaves its own sums.
@@ -30,10 +31,10 @@ use super::relation::has_layout;
 use super::roles::{is_free, is_product};
 
 /// Sums that a block leaves in the launch's memory, for each block that is launched: a piece's number is its block's and its tile's, added up,
-/// and there are fewer than two tiles a block.
-const SLOTS: u32 = 3;
+/// and there are fewer tiles than blocks.
+const SLOTS: u32 = 2;
 /// Counters for each block.
-const COUNTERS: u32 = 2;
+const COUNTERS: u32 = 1;
 /// Rounds that a piece has at least.
 const LEAST_ROUNDS: i64 = 4;
 /// What a piece costs where nothing does, so that the root is finite.
@@ -185,11 +186,8 @@ impl Share {
             let waves = b.plus(full, more);
             b.times(waves, rounds)
         };
-        // With: one wave of whole tiles less, and the rest in equal parts.
-        let fewer = b.minus(full, one);
-        let fewer = b.most(fewer, zero);
-        let first = b.times(fewer, workers);
-        let rest = b.minus(tiles, first);
+        // With: the tiles that are left in equal parts.
+        let (first, rest) = (started, over);
         let total = b.times(rest, rounds);
         let blocks = sharers(b, (workers, rest, rounds, total), (part, saved));
         let each = b.over(total, blocks);
@@ -198,17 +196,18 @@ impl Share {
             b.minus(total, even)
         };
         let time = {
-            let whole = b.times(fewer, rounds);
-            let time = b.plus(whole, each);
-            // A block that takes rounds of two tiles meets others twice.
+            let whole = b.times(full, rounds);
             let some = b.most(rest, one);
             let uneven = b.modulo(blocks, some);
             let even = b.is(uneven, Predicate::Eq, zero);
+            let slower = out_of_step(b, each);
+            let own = b.choose(even, each, slower);
+            let time = b.plus(whole, own);
+            // A block that takes rounds of two tiles meets others twice.
             let [twice, once] = [2 * saved, saved].map(|rounds| b.number(i64::from(rounds)));
             let meeting = b.choose(even, once, twice);
             let time = b.plus(time, meeting);
-            let parts = b.over(blocks, rest);
-            let parts = b.plus(parts, one);
+            let parts = b.over(blocks, some);
             let adding = b.number(part.ceil() as i64);
             let adding = b.times(parts, adding);
             b.plus(time, adding)
@@ -225,7 +224,6 @@ impl Share {
             let ends = [worker, next].map(|block| b.least(block, blocks));
             ends.map(|block| start(b, block))
         };
-        let waves = b.choose(shared, fewer, full);
         let pieces = {
             let late = b.is(worker, Predicate::Lt, over);
             let last = b.choose(late, one, zero);
@@ -235,7 +233,7 @@ impl Share {
             let touched = b.minus(ended, begun);
             let touched = b.choose(some, touched, zero);
             let more = b.choose(shared, touched, last);
-            b.plus(waves, more)
+            b.plus(full, more)
         };
         let counters = {
             let ty = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(DType::I32) });
@@ -251,7 +249,7 @@ impl Share {
             pieces,
             rounds: [rounds, divisor],
             shared,
-            waves,
+            waves: full,
             first,
             own,
             longer,
@@ -489,11 +487,19 @@ fn sharers(
     let even = b.times(each, divisor);
     let [own, least] = [even, blocks].map(|blocks| b.over(total, blocks));
     let met = b.number(i64::from(saved));
-    let most = b.plus(least, met);
+    let most = out_of_step(b, least);
+    let most = b.plus(most, met);
     let is_long = b.is(most, Predicate::Lt, own);
     let few = b.is(blocks, Predicate::Lt, tiles);
     let even = b.choose(is_long, blocks, even);
     b.choose(few, blocks, even)
+}
+
+/// How long so many rounds take where blocks are at different places of their tiles, as measured: half as long again.
+fn out_of_step(b: &mut Builder<'_>, rounds: Value) -> Value {
+    let two = b.number(2);
+    let half = b.over(rounds, two);
+    b.plus(rounds, half)
 }
 
 /// Rounds that sharing costs, whatever the grid.

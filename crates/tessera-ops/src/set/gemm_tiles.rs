@@ -7,6 +7,8 @@
 use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType, Device};
 
+use crate::work::packed_bytes;
+
 /// How a product runs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
@@ -21,20 +23,34 @@ pub(super) struct Choice {
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
-const WARPGROUP_TILES: [[u64; 2]; 9] =
-    [[128, 256], [256, 128], [192, 192], [128, 192], [128, 128], [64, 256], [64, 192], [64, 128], [64, 64]];
+const WARPGROUP_TILES: [[u64; 2]; 11] = [
+    [128, 256],
+    [256, 128],
+    [192, 192],
+    [128, 192],
+    [128, 128],
+    [128, 64],
+    [64, 256],
+    [64, 192],
+    [64, 128],
+    [64, 64],
+    [64, 32],
+];
 /// The same where the right factor's lines lie along the contraction: any columns, and nothing more is read for them.
 const ALONG_TILES: [[u64; 2]; 3] = [[128, 144], [128, 160], [128, 224]];
 /// The same for other types.
 const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
 const THIN: [u64; 4] = [8, 16, 32, 64];
-/// Columns and contraction of tiles of thin products: where blocks have all rounds of theirs, and where they share them.
-const THIN_TILES: [[u64; 2]; 2] = [[64, 256], [128, 128]];
+/// Columns and contraction of tiles of thin products, and what blocks share of them.
+const THIN_TILES: [([u64; 2], Sharing); 4] = [
+    ([64, 256], Sharing::Nothing),
+    ([128, 128], Sharing::Nothing),
+    ([64, 128], Sharing::Rounds),
+    ([128, 128], Sharing::Rounds),
+];
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
 const STREAM_RATE: f64 = 40.0;
-/// What meeting other blocks takes of thin products, in bytes that come meanwhile, as measured.
-const THIN_MEETING: f64 = 560.0 * 1024.0;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
 
@@ -60,6 +76,8 @@ const TURNS: f64 = 3.0;
 const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
+/// Bytes a clock at which a block adds up what others have left.
+const PART_RATE: f64 = 32.0;
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
 const PAIRS: f64 = 1.02;
 /// Clocks that the start of two blocks together takes longer, as measured.
@@ -97,42 +115,40 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let more: &[[u64; 2]] = if halves && along { &ALONG_TILES } else { &[] };
-    let sms = f64::from(arch.multiprocessors());
+    let sms = u64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
+    let least = of_memory(storage, batch * (m + n) * k, arch);
     let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing });
     for &[rows, columns] in tiles.iter().chain(more) {
-        let blocks = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as f64;
+        let blocks = batch * m.div_ceil(rows) * n.div_ceil(columns);
         // What threads bring and turn leaves no registers for them.
         if !vectors && !columns.is_power_of_two() {
             continue;
         }
         let block = Block::of([rows, columns], result, whole);
-        let mut take = |time: f64, pairs: bool, sharing: Sharing| {
+        let mut take = |time: Time, pairs: bool, sharing: Sharing| {
+            let time = time.looped.max(least) + time.beside;
             if time < best.0 {
                 best = (time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing });
             }
         };
-        take(block.alone(blocks, rounds, sms), false, Sharing::Nothing);
-        if blocks > sms {
-            take(block.in_turns(blocks, rounds, sms), false, Sharing::Blocks);
-            let in_turn = halves && vectors && rows * columns <= TEAM && blocks >= TURNS * sms;
-            if in_turn {
-                take(block.by_teams(blocks, rounds, sms), false, Sharing::Turns);
+        let shares = shared && halves && vectors;
+        let mut take_all = |block: Block, [blocks, sms]: [u64; 2], pairs: bool| {
+            take(block.alone(blocks, rounds, sms), pairs, Sharing::Nothing);
+            if blocks > sms {
+                take(block.in_turns(blocks, rounds, sms), pairs, Sharing::Blocks);
+                if halves && vectors && TEAM / 2 < rows * columns && rows * columns <= TEAM && blocks as f64 >= TURNS * sms as f64 {
+                    take(block.by_teams(blocks, rounds, sms), pairs, Sharing::Turns);
+                }
             }
-        } else if shared && halves && vectors {
-            take(block.shared(blocks, rounds, sms), false, Sharing::Rounds);
-        }
-        if shared && halves && vectors && !whole {
-            let pair = Block::of_pair([rows, columns], result);
-            let blocks = (m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns)) as f64;
-            if blocks <= sms {
-                take(PAIRS_START + pair.alone(blocks, rounds, sms), true, Sharing::Nothing);
-            } else {
-                take(pair.in_turns(blocks, rounds, sms), true, Sharing::Blocks);
+            if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| shares) {
+                take(time, pairs, Sharing::Rounds);
             }
-            if rows * columns <= TEAM && blocks >= TURNS * sms {
-                take(pair.by_teams(blocks, rounds, sms), true, Sharing::Turns);
-            }
+        };
+        take_all(block, [blocks, sms], false);
+        if shares && !whole {
+            let blocks = m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns);
+            take_all(Block::of_pair([rows, columns], result), [blocks / 2, sms / 2], true);
         }
     }
     best.1
@@ -141,70 +157,109 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
 /// The choice for few rows of 16-bit floats, which wait for memory. Blocks that share rounds meet; where tiles are enough for what memory
 /// gives, they need not.
 fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> Choice {
-    let sms = f64::from(arch.multiprocessors());
+    let sms = u64::from(arch.multiprocessors());
+    let least = of_memory(DType::BF16, n * k, arch);
+    let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: true, pairs: false, sharing: Sharing::Nothing });
+    for ([columns, depth], sharing) in THIN_TILES {
+        let bytes = 2 * (rows + columns) * depth;
+        let (rounds, blocks) = (k.div_ceil(depth) as f64, n.div_ceil(columns));
+        let block = Block::that_loads(bytes as f64, 0.0, STREAM_RATE, [rows * columns * 4; 2]);
+        let time = match sharing {
+            Sharing::Rounds => block.shared(blocks, rounds, sms),
+            _ => Some(block.alone(blocks, rounds, sms)),
+        };
+        let Some(time) = time.map(|time| time.looped.max(least) + time.beside) else { continue };
+        if time < best.0 {
+            best = (time, Choice { tile: [rows, columns, depth], sharing, ..best.1 });
+        }
+    }
+    best.1
+}
+
+/// Clocks in which memory gives so many elements once.
+fn of_memory(storage: DType, elements: u64, arch: Arch) -> f64 {
     let device = Device::ALL.iter().rfind(|device| device.arch == arch);
-    let memory = device.map_or(f64::INFINITY, |device| MEMORY_SHARE * device.dram_gbps * 1e3 / f64::from(device.boost_mhz));
-    let least = 2.0 * (n * k) as f64 / memory;
-    let [whole, shared] = THIN_TILES;
-    let bytes = |[columns, depth]: [u64; 2]| (2 * (rows + columns) * depth * k.div_ceil(depth)) as f64;
-    let tiles = |[columns, _]: [u64; 2]| n.div_ceil(columns) as f64;
-    let alone = ((tiles(whole) / sms).ceil() * bytes(whole) / STREAM_RATE).max(least);
-    let together = (tiles(shared) / sms * bytes(shared) / STREAM_RATE).max(least) + THIN_MEETING / STREAM_RATE;
-    let (tile, sharing) = if alone <= together { (whole, Sharing::Nothing) } else { (shared, Sharing::Rounds) };
-    Choice { tile: [rows, tile[0], tile[1]], thin: true, pairs: false, sharing }
+    let rate = device.map_or(f64::INFINITY, |device| MEMORY_SHARE * device.dram_gbps * 1e3 / f64::from(device.boost_mhz));
+    packed_bytes(storage, elements) as f64 / rate
+}
+
+/// Clocks of a launch: those of its rounds, which memory may hold up, and all others.
+struct Time {
+    looped: f64,
+    beside: f64,
 }
 
 /// Clocks of the parts of a block.
 struct Block {
     round: f64,
-    once: f64,
-    /// Rounds that meeting other blocks takes, and adding up what one of them has left.
+    /// To start, and to store the result.
+    start: f64,
+    stored: f64,
+    /// To leave sums for other blocks and meet them, and to add up what one of them has left.
     meeting: f64,
     part: f64,
 }
 
 impl Block {
-    fn of([rows, columns]: [u64; 2], result: DType, whole: bool) -> Block {
+    fn of(tile: [u64; 2], result: DType, whole: bool) -> Block {
         let rate = if whole { CACHE_RATE } else { RAGGED_CACHE_RATE };
-        Block::that_loads((rows + columns) * LINE, [rows, columns], result, rate)
+        Block::of_tile((tile[0] + tile[1]) * LINE, tile, result, rate)
     }
 
     /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
-    fn of_pair([rows, columns]: [u64; 2], result: DType) -> Block {
-        let block = Block::that_loads((rows + columns / 2) * LINE, [rows, columns], result, RAGGED_CACHE_RATE);
-        Block { round: block.round * PAIRS, ..block }
+    fn of_pair(tile: [u64; 2], result: DType) -> Block {
+        let block = Block::of_tile((tile[0] + tile[1] / 2) * LINE, tile, result, RAGGED_CACHE_RATE);
+        Block { round: block.round * PAIRS, start: block.start + PAIRS_START, ..block }
     }
 
-    fn that_loads(bytes: u64, [rows, columns]: [u64; 2], result: DType, rate: f64) -> Block {
-        let (elements, bytes) = ((rows * columns) as f64, bytes as f64);
-        let (sums, stored) = (4.0 * elements, f64::from(result.bits()) / 8.0 * elements);
+    fn of_tile(bytes: u64, [rows, columns]: [u64; 2], result: DType, rate: f64) -> Block {
+        let elements = rows * columns;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
-        let round = (elements * LINE as f64 / 2.0 / MULTIPLY_ADDS).max(bytes / rate) * longer;
-        Block { round, once: START + stored / STORE_RATE, meeting: (sums + MEETING) / bytes, part: (sums / bytes).ceil() }
+        let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
+        let block = Block::that_loads(bytes as f64, products, rate, [packed_bytes(result, elements), 4 * elements]);
+        Block { round: block.round * longer, ..block }
+    }
+
+    /// A round takes the longer one of its loads and its products.
+    fn that_loads(bytes: f64, products: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
+        let sums = sums as f64;
+        Block {
+            round: products.max(bytes / rate),
+            start: START,
+            stored: stored as f64 / STORE_RATE,
+            meeting: (sums + MEETING) / rate,
+            part: sums / PART_RATE,
+        }
     }
 
     /// In waves, each block by itself.
-    fn alone(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
-        (blocks / sms).ceil() * (rounds * self.round + self.once)
+    fn alone(&self, blocks: u64, rounds: f64, sms: u64) -> Time {
+        let waves = blocks.div_ceil(sms) as f64;
+        Time { looped: waves * rounds * self.round, beside: waves * (self.start + self.stored) }
     }
 
     /// The same with one block a multiprocessor that takes several tiles: the next one's come while a result leaves.
-    fn in_turns(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
-        (blocks / sms).ceil() * (rounds * self.round + self.once - START) + START
+    fn in_turns(&self, blocks: u64, rounds: f64, sms: u64) -> Time {
+        let waves = blocks.div_ceil(sms) as f64;
+        Time { looped: waves * rounds * self.round, beside: waves * self.stored + self.start }
     }
 
     /// The same with two teams, one of which stores while the other one multiplies.
-    fn by_teams(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
-        let (looped, stored) = (rounds * self.round, self.once - START);
-        (blocks / sms).ceil() * (looped.max(stored) + SEEN * looped.min(stored)) + START + stored
+    fn by_teams(&self, blocks: u64, rounds: f64, sms: u64) -> Time {
+        let (waves, looped) = (blocks.div_ceil(sms) as f64, rounds * self.round);
+        let tile = looped.max(self.stored) + SEEN * looped.min(self.stored);
+        Time { looped: waves * looped, beside: waves * (tile - looped) + self.start + self.stored }
     }
 
-    /// With rounds shared among multiprocessors.
-    fn shared(&self, blocks: f64, rounds: f64, sms: f64) -> f64 {
-        let pieces = (rounds / self.part).sqrt().max(1.0);
-        let sharers = sms.min(blocks * pieces).min(blocks * rounds / LEAST_ROUNDS).max(1.0);
-        let own = blocks * rounds / sharers;
-        (own + self.meeting + self.part * (sharers / blocks + 1.0)) * self.round + self.once
+    /// The same with rounds of the last tiles shared evenly among multiprocessors, where several have one of them.
+    fn shared(&self, blocks: u64, rounds: f64, sms: u64) -> Option<Time> {
+        let (whole, rest) = ((blocks / sms) as f64, blocks % sms);
+        let most = (rounds * self.round / self.part).sqrt().min(rounds / LEAST_ROUNDS);
+        let parts = (sms.checked_div(rest)? as f64).min(most).floor();
+        (parts > 1.0).then(|| Time {
+            looped: (whole + 1.0 / parts) * rounds * self.round,
+            beside: self.start + (whole + 1.0) * self.stored + self.meeting + parts * self.part,
+        })
     }
 }
 
@@ -245,7 +300,7 @@ mod tests {
         let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
         assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
         assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
-        assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
+        assert_eq!(tile([4096, 4104, 4096]), [128, 256, 64]);
         let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
         assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
         assert!(!chosen([3072, 3072, 3072]).pairs);
@@ -273,8 +328,8 @@ mod tests {
     fn few_rows_are_columns() {
         assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 64, 256], thin: true, pairs: false, sharing: Sharing::Nothing });
         // Few tiles with long contractions are shared.
-        assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 128, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
-        assert_eq!(chosen([33, 4096, 14336]).tile, [64, 128, 128]);
+        assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
+        assert_eq!(chosen([33, 4096, 14336]).tile, [64, 64, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
         assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).thin);
         assert!(!of([1, 4095, 4096], DType::BF16, 2, false).thin);

@@ -37,8 +37,8 @@ const MOST: u32 = Limits::THREAD_REGISTERS;
 /// Registers for addresses, predicates and what the assembler loads ahead.
 const SPARE: u32 = 24;
 
-/// Registers that a piece loads.
-const PIECE: u32 = 16;
+/// Registers that a piece loads at least, and at most: what is on its way from memory at a time is as much as two pieces load.
+const PIECE: [u32; 2] = [16, 64];
 
 /// Instructions of a piece that only computes and stores.
 const ALONE: usize = 256;
@@ -58,7 +58,9 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
         let (loads, pieces) = if most + SPARE <= budget {
             return None;
         } else if budget < MOST && has_no_effects(kernel, block) {
-            (true, in_pieces(kernel, block))
+            // Two pieces beside what the block begins with.
+            let free = budget.saturating_sub(first + SPARE) / 2;
+            (true, in_pieces(kernel, block, (free / 8 * 8).clamp(PIECE[0], PIECE[1])))
         } else if most > budget && 2 * first >= budget {
             let inside_loop = cfg.depth[block.index()] > 0;
             (false, one_by_one(kernel, block, if inside_loop { usize::MAX } else { ALONE }))
@@ -195,13 +197,13 @@ fn has_no_effects(kernel: &Kernel, block: Block) -> bool {
     kernel.block(block).insts.iter().all(none)
 }
 
-/// The instructions of a block without effects in their new order, in pieces between which the warp meets.
-fn in_pieces(kernel: &Kernel, block: Block) -> Vec<Vec<Inst>> {
+/// The instructions of a block without effects in their new order, in pieces between which the warp meets; each loads so many registers.
+fn in_pieces(kernel: &Kernel, block: Block, size: u32) -> Vec<Vec<Inst>> {
     let pieces = Pieces::of(kernel, block);
     let needed = pieces.needed();
     let mut late = pieces.clone();
     (0..needed.len()).filter(|&at| !needed[at]).for_each(|at| late.place(at));
-    pieces.ahead(&late.order)
+    pieces.ahead(&late.order, size)
 }
 
 /// The instructions of a block with arithmetic moved down to the first one that needs it, in pieces of so many.
@@ -271,11 +273,11 @@ impl<'k> Pieces<'k> {
     }
 
     /// The same order, with each piece's loads in front of what is computed from the piece before.
-    fn ahead(mut self, order: &[usize]) -> Vec<Vec<Inst>> {
+    fn ahead(mut self, order: &[usize], size: u32) -> Vec<Vec<Inst>> {
         let mut loads: Vec<Vec<usize>> = Vec::new();
-        let mut held = PIECE;
+        let mut held = size;
         for &at in order.iter().filter(|&&at| self.kernel.effects(self.insts[at]) == Effects::Read) {
-            if held >= PIECE {
+            if held >= size {
                 loads.push(Vec::new());
                 held = 0;
             }
