@@ -18,6 +18,7 @@ use tessera_ir::{
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
 
+use super::left::Left;
 use super::relation::{Layout, has_layout, shape};
 use super::{outer, spread, turned};
 use crate::analysis::memory;
@@ -198,7 +199,8 @@ impl Anchors {
             (Some(product), _) => Ok(Some(product.sums().clone())),
             // What a block has left of its sums lies as they do.
             (None, Some(_)) if leads_to_workspace(func, op) => {
-                Ok(self.sums.iter().find(|sums| sums.shape() == shape(func, result)).cloned())
+                let wanted = shape(func, result);
+                Ok(self.sums.iter().filter_map(Left::layout).find(|left| left.shape() == wanted))
             }
             (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
                 Ok(None)

@@ -43,6 +43,7 @@ mod forecast;
 mod guard;
 mod infer;
 mod late;
+mod left;
 mod numbers;
 mod order;
 mod outer;

@@ -25,6 +25,7 @@ use tessera_ir::{
 };
 use tessera_types::DType;
 
+use super::left::Left;
 use super::numbers::Numbers;
 use super::persistent::{Grid, Split};
 use super::relation::has_layout;
@@ -343,6 +344,7 @@ impl Share {
         let mut tokens = Vec::new();
         for (&sum, &left) in sums.iter().zip(&self.left) {
             let index = corner(b, sum, slot);
+            let sum = Left::leave(b, sum);
             let kind = ScheduleOp::StoreViewTko {
                 order: MemoryOrder::Weak,
                 scope: None,
@@ -534,7 +536,8 @@ impl Cost {
 
 /// A view of the launch's memory in which each slot is a tile of a sum's type.
 fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value {
-    let tile = b.func.ty(sum).the_tile().clone();
+    let tile = b.func.ty(sum).the_tile();
+    let tile = TileType { shape: Left::shape_of(&tile.shape), elem: tile.elem };
     let elem = element(&tile);
     let bytes = tile.len() as u32 * elem.bits().div_ceil(8);
     let pointer = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(elem) });
@@ -582,9 +585,11 @@ fn load(b: &mut Builder<'_>, like: Value, left: Value, slot: Value, token: Value
         inbounds: true,
         cache: CacheHint::Normal,
     };
-    let ty = b.func.ty(like).clone();
+    let tile = b.func.ty(like).the_tile();
+    let ty = Type::Tile(TileType { shape: Left::shape_of(&tile.shape), elem: tile.elem });
     let made = b.op(kind, &[&[left], &index, &[token]], [ty, Type::Token]);
-    b.func.ops[made].results[0]
+    let loaded = b.func.ops[made].results[0];
+    Left::take(b, loaded, like)
 }
 
 fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
@@ -596,7 +601,7 @@ fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
 
 /// The index of a slot.
 fn corner(b: &mut Builder<'_>, sum: Value, slot: Value) -> Vec<Value> {
-    let rank = b.func.ty(sum).the_tile().shape.len();
+    let rank = Left::shape_of(&b.func.ty(sum).the_tile().shape).len();
     let zero = b.number(0);
     (0..rank).map(|axis| if axis == 0 { slot } else { zero }).collect()
 }
