@@ -18,7 +18,7 @@ use tessera_ir::{
 use tessera_layout::{Axis, Distribution, MmaAtom, Operand, WarpGrid};
 use tessera_types::{Arch, DType};
 
-use super::left::Left;
+use super::left::{self, Left};
 use super::relation::{Layout, has_layout, shape};
 use super::{outer, spread, turned};
 use crate::analysis::memory;
@@ -198,7 +198,7 @@ impl Anchors {
         match (self.products.get(&op), view_of(func, op)) {
             (Some(product), _) => Ok(Some(product.sums().clone())),
             // What a block has left of its sums lies as they do.
-            (None, Some(_)) if leads_to_workspace(func, op) => {
+            (None, Some(_)) if left::leads_to_workspace(func, op) => {
                 let wanted = shape(func, result);
                 Ok(self.sums.iter().filter_map(Left::layout).find(|left| left.shape() == wanted))
             }
@@ -505,12 +505,6 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
         Type::TileView(view) => Some(&**view),
         _ => None,
     })
-}
-
-/// The operation reads or writes what blocks leave for each other.
-fn leads_to_workspace(func: &Func, op: Op) -> bool {
-    let view = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)));
-    view.is_some_and(|view| matches!(memory::root(func, view), memory::Root::Workspace(_)))
 }
 
 /// The tile axis along which memory is contiguous.

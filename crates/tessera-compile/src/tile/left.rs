@@ -12,10 +12,11 @@
 
 use std::sync::Arc;
 
-use tessera_ir::{Builder, ScheduleOp, Shape, TileType, Type, Value};
+use tessera_ir::{Builder, Func, Op, OpKind, ScheduleOp, Shape, TileType, Type, Value};
 use tessera_layout::Distribution;
 
 use super::relation::Layout;
+use crate::analysis::memory;
 
 /// Rows and columns of a fragment.
 const FRAGMENT: [u32; 2] = [16, 8];
@@ -78,6 +79,28 @@ impl Left {
         let parts = reshaped(sums, &left.parts)?.permute(&ORDER).ok()?;
         reshaped(&parts, &left.shape).map(Arc::new)
     }
+}
+
+/// The operation reads or writes what blocks leave for each other.
+pub(super) fn leads_to_workspace(func: &Func, op: Op) -> bool {
+    let view = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)));
+    view.is_some_and(|view| matches!(memory::root(func, view), memory::Root::Workspace(_)))
+}
+
+/// The axes that a permutation turns are parts of sums that are left or were: each thread keeps what it holds.
+pub(super) fn turns(func: &Func, permute: Op) -> bool {
+    let reshapes = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reshape {}));
+    let before = |value: Value| func.defining_op(value);
+    let (from, to) = (func.ops[permute].one(0), func.ops[permute].result());
+    let loaded = before(from).filter(|&op| reshapes(op)).and_then(|op| before(func.ops[op].one(0)));
+    if loaded.is_some_and(|op| leads_to_workspace(func, op)) {
+        return true;
+    }
+    let stores = |op: Op| {
+        let stored = func.ops[op].operands.iter().filter_map(|&value| before(value)).find(|&op| reshapes(op));
+        stored.is_some_and(|op| func.ops[op].one(0) == to) && leads_to_workspace(func, op)
+    };
+    func.linked_ops().into_iter().any(stores)
 }
 
 fn shown(b: &mut Builder<'_>, value: Value, shape: &[u32]) -> Value {

@@ -186,9 +186,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let choice = match machine {
         Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
             let steps = [if ta { m } else { k }, if tb { k } else { n }];
-            // The greatest power of two that divides the bytes of both operands' lines.
+            // The greatest power of two that divides the bytes of each operand's lines.
             let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-            let product = gemm_tiles::Product { sizes, storage, result, lines: lines[0].min(lines[1]), along: tb };
+            let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb };
             Some(gemm_tiles::choose(product, arch))
         }
         _ => None,

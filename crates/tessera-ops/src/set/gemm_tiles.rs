@@ -1,7 +1,7 @@
 //! Which tiles a product is cut into, and whether blocks share their rounds: what should take the least time.
 //!
-//! A block's time is its rounds and what comes before and behind them. A round keeps the tensor cores busy for its multiply-adds, and the
-//! second-level cache for its bytes; it takes the longer of the two. Figures are clocks of an H200, where the choice was compared with times
+//! A block's time is its rounds and what comes before and behind them. A round keeps the tensor cores busy for its multiply-adds, shared memory
+//! for what comes and what products read, and the second-level cache for its bytes; it takes the longest of the three. Figures are clocks of an H200, where the choice was compared with times
 //! (`docs/performance.md`); other chips are measured by nobody yet, and their tiles keep the shares of the rate that they were given.
 
 use tessera_runtime::Sharing;
@@ -61,7 +61,11 @@ const LINE: u64 = 128;
 /// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
-const CACHE_RATE: f64 = 50.0;
+const CACHE_RATE: f64 = 65.0;
+/// Bytes a clock that shared memory takes and gives.
+const SHARED_RATE: f64 = 128.0;
+/// Rows of a warpgroup's instruction.
+const GROUP_ROWS: u64 = 64;
 /// The same where lines begin within one of the cache's: each touches two.
 const RAGGED_CACHE_RATE: f64 = 31.0;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
@@ -76,6 +80,7 @@ const TURNS: f64 = 3.0;
 const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
+const MEETING_RATE: f64 = 50.0;
 /// Bytes a clock at which a block adds up what others have left.
 const PART_RATE: f64 = 32.0;
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
@@ -96,8 +101,8 @@ pub(super) struct Product {
     pub(super) sizes: [u64; 4],
     pub(super) storage: DType,
     pub(super) result: DType,
-    /// What the bytes of every operand's lines are multiples of: a power of two, 128 at most.
-    pub(super) lines: u64,
+    /// What the bytes of each operand's lines are multiples of: a power of two, 128 at most.
+    pub(super) lines: [u64; 2],
     /// The right factor's lines lie along the contraction.
     pub(super) along: bool,
 }
@@ -105,7 +110,7 @@ pub(super) struct Product {
 /// The choice for a product on a GPU with products of warpgroups.
 pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     let Product { sizes: [batch, m, n, k], storage, result, lines, along } = product;
-    let (vectors, whole) = (lines >= VECTOR, lines >= LINE);
+    let (vectors, whole) = (lines.iter().all(|&bytes| bytes >= VECTOR), lines.map(|bytes| bytes >= LINE));
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
     let shared = batch == 1;
@@ -146,9 +151,9 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
             }
         };
         take_all(block, [blocks, sms], false);
-        if shares && !whole {
+        if shares && whole != [true; 2] {
             let blocks = m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns);
-            take_all(Block::of_pair([rows, columns], result), [blocks / 2, sms / 2], true);
+            take_all(Block::of_pair([rows, columns], result, whole), [blocks / 2, sms / 2], true);
         }
     }
     best.1
@@ -163,7 +168,7 @@ fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> Choice {
     for ([columns, depth], sharing) in THIN_TILES {
         let bytes = 2 * (rows + columns) * depth;
         let (rounds, blocks) = (k.div_ceil(depth) as f64, n.div_ceil(columns));
-        let block = Block::that_loads(bytes as f64, 0.0, STREAM_RATE, [rows * columns * 4; 2]);
+        let block = Block::that_takes(bytes as f64 / STREAM_RATE, STREAM_RATE, [rows * columns * 4; 2]);
         let time = match sharing {
             Sharing::Rounds => block.shared(blocks, rounds, sms),
             _ => Some(block.alone(blocks, rounds, sms)),
@@ -201,30 +206,37 @@ struct Block {
 }
 
 impl Block {
-    fn of(tile: [u64; 2], result: DType, whole: bool) -> Block {
-        let rate = if whole { CACHE_RATE } else { RAGGED_CACHE_RATE };
-        Block::of_tile((tile[0] + tile[1]) * LINE, tile, result, rate)
+    /// `whole`: lines of the left and of the right factor begin where lines of the cache do.
+    fn of([rows, columns]: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
+        Block::of_tile([rows, columns], [rows, columns], result, whole)
     }
 
-    /// One of two that load the right factor together: its lines then go by rarely enough, wherever they begin.
-    fn of_pair(tile: [u64; 2], result: DType) -> Block {
-        let block = Block::of_tile((tile[0] + tile[1] / 2) * LINE, tile, result, RAGGED_CACHE_RATE);
+    /// One of two that load the right factor together.
+    fn of_pair([rows, columns]: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
+        let block = Block::of_tile([rows, columns], [rows, columns / 2], result, whole);
         Block { round: block.round * PAIRS, start: block.start + PAIRS_START, ..block }
     }
 
-    fn of_tile(bytes: u64, [rows, columns]: [u64; 2], result: DType, rate: f64) -> Block {
+    /// One that asks for so many lines of each factor.
+    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
         let elements = rows * columns;
-        let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
+        let loads: f64 = asked
+            .into_iter()
+            .zip(whole)
+            .map(|(lines, whole)| (lines * LINE) as f64 / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE })
+            .sum();
+        // What comes is written, and each warpgroup reads its rows and all columns.
+        let shared = (rows + columns + rows + rows.div_ceil(GROUP_ROWS) * columns) * LINE;
         let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
-        let block = Block::that_loads(bytes as f64, products, rate, [packed_bytes(result, elements), 4 * elements]);
-        Block { round: block.round * longer, ..block }
+        let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
+        let round = products.max(shared as f64 / SHARED_RATE) * longer;
+        Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements])
     }
 
-    /// A round takes the longer one of its loads and its products.
-    fn that_loads(bytes: f64, products: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
+    fn that_takes(round: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
         let sums = sums as f64;
         Block {
-            round: products.max(bytes / rate),
+            round,
             start: START,
             stored: stored as f64 / STORE_RATE,
             meeting: (sums + MEETING) / rate,
@@ -272,7 +284,16 @@ mod tests {
     }
 
     fn of([m, n, k]: [u64; 3], storage: DType, lines: u64, along: bool) -> Choice {
-        choose(Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along }, Arch::Sm90a)
+        choose(Product { sizes: [1, m, n, k], storage, result: DType::F32, lines: [lines; 2], along }, Arch::Sm90a)
+    }
+
+    #[test]
+    fn zz_print() {
+        for (sizes, lines, result) in [([4096,4096,4096],128,32),([4096,4096,4096],128,16),([8192,8192,8192],128,16),([4096,11008,4096],128,16),([16384,5120,5120],128,32),([2048,14336,4096],128,32),([4096,4104,4096],16,32),([3000,3000,3000],16,32),([3000,3000,3000],16,16),([5000,5000,5000],16,32),([6000,6000,6000],64,32),([1000,1000,1000],16,32),([1536,1536,1536],128,32),([1536,1536,1536],128,16),([2048,2048,2048],128,32),([4096,4096,128],128,32),([8192,8192,512],128,32),([8192,8192,512],128,16),([16384,4096,1024],128,32),([16384,4096,1024],128,16),([64,4096,14336],128,32),([64,4096,4096],128,32),([32,4096,14336],128,32),([1,4096,4096],128,32),([1,28672,8192],128,32),([16,4096,4096],128,32),([128,4096,4096],128,32),([128,4096,14336],128,32),([256,4096,4096],128,32),([256,4096,14336],128,32),([512,1024,8192],128,32),([512,2048,512],128,32),([520,1000,2000],16,32),([1000,504,3000],16,32),([128,128,65536],128,32),([1024,4096,1024],128,32),([2048,2048,8192],128,32),([1024,1024,1024],128,32)] {
+            let [m,n,k]=sizes;
+            let result = if result==32 {DType::F32} else {DType::BF16};
+            println!("{sizes:?} {result:?} {:?}", choose(Product { sizes: [1, m, n, k], storage: DType::BF16, result, lines: [lines; 2], along: false }, Arch::Sm90a));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::shape::{is_coarse, signs};
 use super::supply::Supply;
 use crate::analysis::sent;
 use crate::tile::feed::Way;
+use crate::tile::left;
 use crate::tile::relation::{Relation, has_layout};
 
 /// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
@@ -161,6 +162,7 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
                 data.regions.iter().map(inside).max().unwrap_or(0)
             }
             (_, Relation::Same | Relation::Broadcast | Relation::Free) => 0,
+            (_, Relation::Permute(_)) if left::turns(func, op) => 0,
             (OpKind::Schedule(ScheduleOp::Reshape {} | ScheduleOp::LoadViewTko { .. } | ScheduleOp::Yield {}), _) => 0,
             _ => 2 * out,
         }
