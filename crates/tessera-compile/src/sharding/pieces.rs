@@ -389,7 +389,7 @@ impl<'f> Splitter<'f> {
                 ]);
             };
             named.extend(axes.iter().cloned());
-            let elem = tessera_ir::Elem::signless(dtype).num().unwrap_or(dtype);
+            let elem = dtype.signless();
             let operand = Type::Operand(Box::new(TensorType { axes: axes.iter().cloned().collect(), elem }));
             kernel.add_arg(kernel.body, operand, Some(&name));
             kernel.abi.params.push(operand_param(name, dtype, &axes));

@@ -14,7 +14,7 @@ use tessera_ptx::ssa::{Address, Value as Reg};
 use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
-use super::scratch::{SMALL_BYTES, element_bytes};
+use super::scratch::SMALL_BYTES;
 use crate::analysis::room::buffer_bytes;
 use tessera_types::DType;
 
@@ -112,7 +112,7 @@ impl Lowering<'_> {
     /// The same tile under another layout, through a buffer whose lines run along the axis of the source's vectors and are
     /// padded, so that a warp's rows start in different banks.
     fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Lowered<Regs> {
-        let elements = result.elements() * element_bytes(elem);
+        let elements = result.elements() * elem.bytes();
         if self.room_below(elements).is_some() {
             return self.through_shared(elem, source, result, &Remap::identity(result.shape()), None);
         }
@@ -142,7 +142,7 @@ impl Lowering<'_> {
 
     /// How a tile lies in memory between two layouts.
     fn between(&self, elem: Elem, source: &Distribution, result: &Distribution) -> SharedType {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let rank = result.rank();
         let core = source.core();
         let vector_axis =
@@ -198,7 +198,7 @@ impl Lowering<'_> {
         map: &Remap,
         moved: Option<Reg>,
     ) -> Lowered<Regs> {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let total = source.0.elements() * bytes;
         if self.room_below(total).is_some() {
             let given = self.given(elem, source);
@@ -237,7 +237,7 @@ impl Lowering<'_> {
     /// Writes a tile to shared memory in row-major order, each element once.
     pub(super) fn spread(&mut self, elem: Elem, source: (&Distribution, &Regs), base: Reg) {
         let (layout, regs) = source;
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let strides = row_major(layout.shape());
         let place = self.place(layout);
         let mine = self.stores(layout);
