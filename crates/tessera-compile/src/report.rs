@@ -201,8 +201,7 @@ fn add(func: &Func, op: Op, round: &mut Round) {
         ScheduleOp::StorePtrTko { .. } => round.bytes += bytes(data.one(1)),
         ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } => {
             let (lhs, acc) = (tile(data.one(0)), tile(data.one(2)));
-            let depth = lhs.shape.last().copied().unwrap_or(1);
-            let operations = 2 * acc.len() as u64 * u64::from(depth);
+            let operations = 2 * acc.len() as u64 * u64::from(lhs.shape[lhs.shape.len() - 1]);
             round.operations += operations;
             if let (Some(factor), Some(sum)) = (lhs.elem.num(), acc.elem.num()) {
                 round.product = Some((round.product.map_or(0, |(known, ..)| known) + operations, factor, sum));

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp};
+use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp, bug};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
@@ -122,8 +122,10 @@ impl Lowering<'_> {
         let converts = matches!(self.data(self.op).kind, OpKind::Tile(TileOp::ConvertLayout {}));
         let base = if converts {
             // The buffer's type says how the tile lies there.
-            let given = self.data(self.op).through.and_then(|through| self.func.ty(through).as_shared());
-            ty = given.cloned().unwrap_or(ty);
+            if let Some(through) = self.data(self.op).through {
+                let found = self.func.ty(through);
+                ty = found.as_shared().unwrap_or_else(|| bug!("a conversion through `{found}`")).clone();
+            }
             let bytes = buffer_bytes(&ty);
             self.exchanged_through((bytes, bytes.min(SMALL_BYTES)), align, Some(ty.clone()))?
         } else {

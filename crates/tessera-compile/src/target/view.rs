@@ -543,7 +543,7 @@ fn power_of_two(number: u64) -> u64 {
 pub(super) fn step_of(view: &TileViewType, position: usize) -> u64 {
     match &view.kind {
         ViewKind::Partition => u64::from(view.tile[position]),
-        ViewKind::Strided(steps) => steps.get(position).map_or(1, |&step| u64::from(step)),
+        ViewKind::Strided(steps) => u64::from(steps[position]),
         ViewKind::GatherScatter { .. } => 1,
     }
 }

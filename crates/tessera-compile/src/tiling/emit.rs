@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
     Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileCount, TileViewType,
-    Type, Value, ViewKind, bug,
+    Type, Value, ViewKind,
 };
 use tessera_types::DType;
 
 use crate::tiling::operand::{Signature, tile};
-use crate::tiling::plan::{Plan, holds_store, tensor, yielded};
+use crate::tiling::plan::{Plan, holds_store, yielded};
 use crate::tiling::{Grid, OperandFacts};
 
 /// Where along an axis a tile lies: the tile's index, and its extent.
@@ -135,9 +135,7 @@ impl Emitter<'_> {
         let source = self.source;
         let Some(first) = self.plan.first else { return (Vec::new(), Grid::default()) };
         let operand = source.ops[first].one(1);
-        let Some(axes) = tensor(source, source.ops[first].one(0)).map(|tensor| &tensor.axes) else {
-            return (Vec::new(), Grid::default());
-        };
+        let axes = &source.ty(source.ops[first].one(0)).the_tensor().axes;
         let parallel = self.plan.parallel.clone();
         let mut grid = Grid::default();
         let mut coords: Vec<(usize, Coord)> = Vec::new();
@@ -200,9 +198,8 @@ impl Emitter<'_> {
         let source = self.source;
         let data = &source.ops[op];
         let (value, operand) = (data.one(0), data.one(1));
-        let axes = tensor(source, value).map(|tensor| tensor.axes.clone());
-        let axes = axes.unwrap_or_else(|| bug!("a store of what has no axes"));
-        let first_axes = self.plan.first.and_then(|first| tensor(source, source.ops[first].one(0))).map(|t| &t.axes);
+        let axes = source.ty(value).the_tensor().axes.clone();
+        let first_axes = self.plan.first.map(|first| &source.ty(source.ops[first].one(0)).the_tensor().axes);
         let is_first = self.plan.first == Some(op);
         let mut coords: SmallVec<[Option<Coord>; 4]> = SmallVec::from_elem(None, axes.len());
         for &(position, coord) in grid {
@@ -431,7 +428,7 @@ impl Emitter<'_> {
 
     /// The coordinates of a broadcast's source: axes of extent 1 have one tile.
     pub(super) fn broadcast_coords(&self, from: Value, coords: &Coords) -> Coords {
-        let Some(tensor) = tensor(self.source, from) else { return Coords::new() };
+        let Some(tensor) = self.source.ty(from).as_tensor() else { return Coords::new() };
         let skipped = coords.len() - tensor.axes.len();
         let pick = |(axis, coord): (&Axis, &Coord)| match axis {
             Axis::Fixed(1) => self.unit(),
@@ -471,7 +468,7 @@ impl Emitter<'_> {
             OpKind::Schedule(ScheduleOp::If {}) => self.prefetch(data.one(0), &[]),
             OpKind::Graph(GraphOp::Broadcast {}) => {
                 let from = data.one(0);
-                let axes = tensor(source, from).map_or(&[][..], |tensor| &tensor.axes);
+                let axes = source.ty(from).as_tensor().map_or(&[][..], |tensor| &tensor.axes);
                 let skipped = coords.len() - axes.len();
                 let inner: SmallVec<[Option<Coord>; 4]> = axes
                     .iter()
@@ -483,7 +480,7 @@ impl Emitter<'_> {
             OpKind::Graph(_) | OpKind::Tile(_) => {}
             OpKind::Schedule(_) => {
                 for &operand in &data.operands {
-                    let inner = if tensor(source, operand).is_some() { coords } else { &[] };
+                    let inner = if source.ty(operand).as_tensor().is_some() { coords } else { &[] };
                     self.prefetch(operand, inner);
                 }
             }

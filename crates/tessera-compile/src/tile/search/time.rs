@@ -238,8 +238,7 @@ impl Model<'_> {
         let resident = self.plan.resident.unwrap_or(1).max(1);
         let has = compute.registers.unwrap_or_else(|| self.arch.registers_at_launch(resident * all * Arch::WARP));
         let threads = compute.warps * Arch::WARP;
-        let sums =
-            products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
+        let sums = products.iter().map(|&op| self.func.ty(self.func.ops[op].result()).the_tile().len() as u32);
         let sums = sums.sum::<u32>() / threads;
         let made = products.iter().flat_map(|&op| [0, 1].map(|side| self.made(op, side))).sum::<u32>() / threads;
         let sums = sums + made;
@@ -325,14 +324,14 @@ impl Model<'_> {
     /// Elements of the largest sums of a product.
     fn sums(&self) -> u32 {
         let products = self.func.linked_ops().into_iter().filter(|&op| is_product(self.func, op));
-        products.filter_map(|op| Some(self.func.ty(self.func.ops[op].result()).as_tile()?.len() as u32)).max().unwrap_or(0)
+        products.map(|op| self.func.ty(self.func.ops[op].result()).the_tile().len() as u32).max().unwrap_or(0)
     }
 
     /// All blocks on all multiprocessors.
     fn waves(&self, mean: &Spent, longest: f64, all: f64, sms: f64) -> Time {
         let busiest = |spent: &Spent| {
-            let parts = spent.busy.parts().into_iter().chain([("results", spent.stored)]);
-            parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("results", 0.0))
+            let parts = spent.busy.parts().into_iter().rev();
+            parts.fold(("results", spent.stored), |most, part| if part.1 > most.1 { part } else { most })
         };
         let (name, most) = busiest(mean);
         let resident = self.resident().min((all / sms).ceil().max(1.0));
