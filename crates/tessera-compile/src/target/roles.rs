@@ -59,12 +59,11 @@ impl Lowering<'_> {
                     self.b.setmaxnreg_dec(registers);
                 }
             }
-            let most = self.arch.limits().barriers_per_block;
-            if self.barriers >= most {
-                return Err(self.unsupported(format!("more than {} roles have no barriers of their own", most - 1)));
-            }
-            self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers, alone: false };
-            self.barriers += 1;
+            let Some(barrier) = self.barriers.first() else {
+                let most = self.arch.limits().barriers_per_block;
+                return Err(self.unsupported(format!("the {most} barriers of a block do not do for roles and named barriers")));
+            };
+            self.team = Team { first_warp: *first_warp, warps: *warps, barrier, alone: false };
             self.frames.push(Frame::If { join });
             if is_for_one(self.func, data.regions[0]) {
                 let (first, only) = (self.is_first_thread(), self.b.new_block(&[]));
