@@ -11,8 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate};
 use tessera_ir::{Block, Const, Effects, Func, Op, OpKind, ScheduleOp, Type, Value, bug};
 
-use super::accesses::power;
-use crate::analysis::facts::Facts;
+use crate::analysis::facts::{Facts, power};
 use crate::analysis::linear::{Linear, Wraps};
 
 /// Compares the first of a row of aligned neighbours where another one was compared; true if there was any.
