@@ -23,7 +23,7 @@ pub(crate) fn own_array(func: &Func, view: Value) -> Option<usize> {
 pub(crate) fn array_at(func: &Func, pointer: Value) -> Option<usize> {
     let base = behind_assumptions(func, pointer);
     let first = func.args().iter().position(|&arg| arg == base)?;
-    (0..func.abi.params.len()).find(|&position| func.abi.first_argument(position) == first)
+    func.abi.parameter_of(first).filter(|&position| func.abi.first_argument(position) == first)
 }
 
 /// The value that assumptions were made about.
