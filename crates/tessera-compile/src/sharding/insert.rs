@@ -395,7 +395,7 @@ impl Inserter<'_> {
         if let Some(variant) = variants.iter().find(there) {
             return variant.value;
         }
-        let Some(whole) = self.source.ty(value).as_tensor().cloned() else { return variants[0].value };
+        let whole = self.source.ty(value).the_tensor().clone();
         let cost = |variant: &Variant| {
             let steps = steps(&variant.placement, to);
             let sent = bytes(&self.mesh, &whole.axes, variant.elem, &variant.placement.dims, &steps);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::Signedness;
 use tessera_ir::fragment::SIDE;
-use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
+use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value, bug};
 use tessera_layout::{Distribution, MmaAtom, Operand};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
@@ -567,7 +567,8 @@ impl Lines {
         }
         let mut groups = Vec::new();
         for (key, &line) in &self.known {
-            let Some((&(xor, add), batch)) = key.split_last() else { return Vec::new() };
+            let [batch @ .., (xor, add)] = &key[..] else { bug!("a line without a place") };
+            let (xor, add) = (*xor, *add);
             if xor & (width - 1) != 0 {
                 return Vec::new();
             }

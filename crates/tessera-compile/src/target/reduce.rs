@@ -326,7 +326,7 @@ impl Lowering<'_> {
                 items.push(item);
             }
             let mut items = items.into_iter();
-            let Some(mut item) = items.next() else { continue };
+            let Some(mut item) = items.next() else { bug!("no warp to combine") };
             for next in items {
                 item = self.combine(combiner, &item, &next)?;
             }
@@ -538,7 +538,7 @@ impl Lowering<'_> {
             let mut others = others.into_iter();
             for items in &mut state {
                 for (start, item) in items.iter_mut() {
-                    let Some(other) = others.next() else { continue };
+                    let Some(other) = others.next() else { bug!("an item that no other thread has") };
                     let (left, right) = if combiner.commutative && layout.repeat(dim) * core.extent(dim) == extent {
                         (item.clone(), other)
                     } else {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, GridAxis, MemoryOrder, Overflow, Rounding, Signedness};
 use tessera_ir::{
     Axis, Block, Builder, Const, Def, Func, GraphOp, Level, Op, OpKind, Padding, ScheduleOp, Shape, TileCount, TileViewType,
-    Type, Value, ViewKind,
+    Type, Value, ViewKind, bug,
 };
 use tessera_types::DType;
 
@@ -275,7 +275,7 @@ impl Emitter<'_> {
         if let Some(&known) = self.known.iter().rev().find_map(|scope| scope.get(&key)) {
             return known;
         }
-        let Def::Result(op, position) = self.source.values[value].def else { return self.zero };
+        let Def::Result(op, position) = self.source.values[value].def else { bug!("a tile of an argument") };
         let span = std::mem::replace(&mut self.func.span, self.source.ops[op].span);
         let result = self.compute(op, position as usize, value, coords);
         if self.func.values[result].name.is_none() {
@@ -296,8 +296,9 @@ impl Emitter<'_> {
             OpKind::Graph(GraphOp::Contract {}) => return self.contract(op, coords),
             OpKind::Graph(GraphOp::Reduce { axis, combine }) => return self.reduce(op, *axis as usize, *combine, coords),
             OpKind::Graph(GraphOp::Broadcast {}) => return self.broadcast(op, coords),
-            // The plan refuses exchanges between ranks; a store has no value.
-            OpKind::Graph(_) | OpKind::Tile(_) => return self.zero,
+            OpKind::Graph(_) | OpKind::Tile(_) => {
+                bug!("exchanges between ranks are refused by the plan, and a store has no value")
+            }
             OpKind::Schedule(kind) => kind,
         };
         match kind {
@@ -323,7 +324,7 @@ impl Emitter<'_> {
     }
 
     fn axis_size(&mut self, operand: Value, position: usize, ty: &Type) -> Value {
-        let Type::Operand(tensor) = self.source.ty(operand) else { return self.zero };
+        let Type::Operand(tensor) = self.source.ty(operand) else { bug!("sizes of what is no operand") };
         let size = self.signature.sizes[&tensor.axes[position]];
         if self.func.ty(size) == ty {
             return size;
@@ -439,7 +440,7 @@ impl Emitter<'_> {
 
     /// A tile with leading axes added and axes of extent 1 repeated.
     pub(super) fn spread(&mut self, value: Value, shape: &Shape) -> Value {
-        let Some(mut ty) = self.func.ty(value).as_tile().cloned() else { return value };
+        let mut ty = self.func.ty(value).the_tile().clone();
         let mut value = value;
         if ty.shape.len() < shape.len() {
             let mut longer = Shape::from_elem(1, shape.len() - ty.shape.len());

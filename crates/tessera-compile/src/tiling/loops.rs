@@ -147,8 +147,8 @@ impl Emitter<'_> {
         if matches!(name, Axis::Fixed(extent) if extent % at.extent == 0) {
             return value;
         }
-        let Some(ty) = self.func.ty(value).as_tile().cloned() else { return value };
-        let Some(elem) = ty.elem.num() else { return value };
+        let ty = self.func.ty(value).the_tile().clone();
+        let Elem::Num(elem) = ty.elem else { bug!("pointers beyond an axis's end") };
         let line = Shape::from_slice(&[at.extent]);
         let counted = tile(line.clone(), DType::I32);
         let size = self.signature.sizes[name];

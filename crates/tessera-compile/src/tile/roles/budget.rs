@@ -83,8 +83,8 @@ pub(super) fn registers(arch: Arch, (copy, compute): (u32, u32), ways: &[Way], s
 pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
     let products: Vec<Op> = supply.products.iter().map(|product| product.op).collect();
     if supply.is_chained() {
-        let [first, .., last] = products[..] else { bug!("a chain of one product") };
         // What is stored is the result of the last one, which no other product takes.
+        let (Some(&first), Some(&last)) = (products.first(), products.last()) else { bug!("a chain without products") };
         let through = 2 * sums(func, last).len() as u32 + 16 * sums(func, first).shape[0];
         return SCRATCH + if stores_along_lines(func) { 0 } else { through };
     }
@@ -170,7 +170,7 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
 pub(super) fn sums_of(func: &Func, supply: &Supply) -> u32 {
     let mut most = 0;
     for product in &supply.products {
-        let Some(block) = supply.places.block(product.op) else { continue };
+        let block = supply.places.block(product.op).unwrap_or_else(|| bug!("a product in no block"));
         let own: Vec<Op> =
             supply.products.iter().map(|other| other.op).filter(|&other| supply.places.block(other) == Some(block)).collect();
         most = most.max(Load { func, products: &own, warps: supply.compute.warps }.sums(block));

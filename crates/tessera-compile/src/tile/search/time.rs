@@ -232,7 +232,7 @@ impl Model<'_> {
 
     /// Clocks of a round for what does not fit into registers.
     fn spilled(&self, products: &[Op]) -> f64 {
-        let Some(compute) = self.plan.partitions.last() else { return 0.0 };
+        let compute = self.plan.computing();
         let limits = self.arch.limits();
         let all: u32 = self.plan.partitions.iter().map(Partition::all_warps).sum();
         let resident = self.plan.resident.unwrap_or(1).max(1);
@@ -300,7 +300,7 @@ impl Model<'_> {
         let bytes = self.shared_bytes() + u64::from(slots::FRAME + limits.shared_reserved_per_block);
         let by_memory = (u64::from(limits.shared_per_sm) / bytes.max(1)) as u32;
         let by_registers = self.plan.resident.unwrap_or_else(|| {
-            let sums = self.sums() / (self.plan.partitions.last().map_or(1, |partition| partition.warps) * Arch::WARP).max(1);
+            let sums = self.sums() / (self.plan.computing().warps * Arch::WARP);
             let moved = self.plan.partitions.iter().any(|partition| partition.registers.is_some());
             let liked = (sums + LIKED[usize::from(!self.has_roles())]).next_multiple_of(limits.register_step);
             let each = if moved { limits.registers_per_sm / threads } else { liked.min(limits.registers_per_thread) };
@@ -343,7 +343,7 @@ impl Model<'_> {
             (Some(_), stream_k) => {
                 let turns = all / sms;
                 let turns = if stream_k.is_some() { turns } else { turns.ceil() };
-                let teams = self.plan.partitions.last().map_or(1, Partition::teams);
+                let teams = self.plan.computing().teams();
                 // One team's products go on while another one's results leave.
                 let looped = mean.rounds * mean.round;
                 let hidden = looped.max(mean.stored) + SEEN * looped.min(mean.stored);

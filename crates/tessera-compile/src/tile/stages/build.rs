@@ -142,7 +142,7 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, when: Value, at: Value, (buf
 
 /// One entry of a buffer's first axis.
 fn slot_of(b: &mut Builder<'_>, buffer: Value, index: Value) -> Value {
-    let Some(ty) = b.func.ty(buffer).as_shared().and_then(SharedType::slice) else { return buffer };
+    let ty = b.func.ty(buffer).as_shared().and_then(SharedType::slice).unwrap_or_else(|| bug!("a buffer without slots"));
     b.value(TileOp::SliceShared {}, &[&[buffer], &[index]], Type::Shared(Box::new(ty)))
 }
 
