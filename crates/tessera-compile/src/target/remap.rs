@@ -149,6 +149,7 @@ impl Lowering<'_> {
         let core = source.core();
         let vector_axis =
             (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
+        // Where a thread holds no neighbours, lines run along the last axis as tiles in memory do.
         let fastest = vector_axis.unwrap_or(rank - 1);
         let swizzle = self.across_lines(source, result, fastest, bytes);
         let padded = swizzle == Swizzle::NONE && rank > 1 && (result.shape()[fastest] * bytes).is_multiple_of(16);

@@ -511,7 +511,7 @@ fn leads_to_workspace(func: &Func, op: Op) -> bool {
     view.is_some_and(|view| matches!(memory::root(func, view), memory::Root::Workspace(_)))
 }
 
-/// The tile axis along which memory is contiguous.
+/// The tile axis along which memory is contiguous; where it is along none, the last one.
 pub(super) fn fastest(view: &TileViewType) -> usize {
     let contiguous = |&axis: &u32| view.tensor.strides.get(axis as usize) == Some(&Extent::Static(1));
     view.dim_map.iter().position(contiguous).unwrap_or(view.dim_map.len().saturating_sub(1))
