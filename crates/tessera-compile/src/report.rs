@@ -154,7 +154,7 @@ fn conversions(tile: &Func) -> Vec<Conversion> {
             return;
         }
         let (Some(from), Some(to)) = (distributed(tile, data.one(0)), distributed(tile, data.result())) else { return };
-        let element = from.tile.elem.num().map_or(8, |dtype| dtype.unpacked_bytes() as u64);
+        let element = from.tile.elem.bytes();
         let way = match tessera_layout::conversion(&from.layout, &to.layout, element) {
             Ok(Way::Same | Way::Registers(_)) => "free",
             Ok(Way::Shuffle(_)) => "shuffle",
@@ -194,15 +194,14 @@ fn add(func: &Func, op: Op, round: &mut Round) {
     let OpKind::Schedule(kind) = &data.kind else { return };
     let tile = |value: Value| func.ty(value).the_tile();
     let elements = |value: Value| tile(value).len() as u64;
-    let bytes = |value: Value| elements(value) * tile(value).elem.num().map_or(64, |dtype| u64::from(dtype.bits())) / 8;
+    let bytes = |value: Value| elements(value) * tile(value).elem.bits() / 8;
     match kind {
         ScheduleOp::LoadViewTko { .. } | ScheduleOp::LoadPtrTko { .. } => round.bytes += bytes(data.results[0]),
         ScheduleOp::StoreViewTko { .. } => round.bytes += bytes(data.one(0)),
         ScheduleOp::StorePtrTko { .. } => round.bytes += bytes(data.one(1)),
         ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } => {
             let (lhs, acc) = (tile(data.one(0)), tile(data.one(2)));
-            let depth = lhs.shape.last().copied().unwrap_or(1);
-            let operations = 2 * acc.len() as u64 * u64::from(depth);
+            let operations = 2 * acc.len() as u64 * u64::from(lhs.shape[lhs.shape.len() - 1]);
             round.operations += operations;
             if let (Some(factor), Some(sum)) = (lhs.elem.num(), acc.elem.num()) {
                 round.product = Some((round.product.map_or(0, |(known, ..)| known) + operations, factor, sum));

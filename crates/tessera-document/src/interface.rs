@@ -120,7 +120,7 @@ impl<'a> Emit<'a, '_> {
 
     /// An array of the interface in row-major order: its arguments and its view.
     fn array(&mut self, name: &str, memref: &Memref, align: Option<i64>, disjoint: bool) -> Parsed<usize> {
-        let Elem::Num(elem) = Elem::signless(memref.elem) else { return Err(self.error("document-type", "no array of numbers")) };
+        let elem = memref.elem.signless();
         let rank = memref.shape.len();
         if rank == 0 || rank > 12 {
             return Err(self.error("document-type", format!("`{memref}`: an array has 1 to 12 axes")));

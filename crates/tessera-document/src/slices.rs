@@ -233,9 +233,7 @@ impl<'a> Emit<'a, '_> {
             let message = format!("`{wanted}` has {} axes, the part {}", wanted.shape.len(), kept.len());
             return Err(Box::new(Diagnostic::error("document-type", at, message)));
         }
-        if wanted.elem != self.arrays[part.array].ty.elem
-            && tessera_ir::Elem::signless(wanted.elem).num() != Some(self.arrays[part.array].ty.elem)
-        {
+        if wanted.elem != self.arrays[part.array].ty.elem && wanted.elem.signless() != self.arrays[part.array].ty.elem {
             let message = format!("`{wanted}` has other elements than the array");
             return Err(Box::new(Diagnostic::error("document-type", at, message)));
         }

@@ -200,7 +200,7 @@ impl<'a> Emit<'a, '_> {
                     .help_boxed("write `: f32`, `: index`, ..."));
             }
         };
-        let signless = Elem::signless(dtype).num().unwrap_or(dtype);
+        let signless = dtype.signless();
         let mut literal = Cursor::new(word.span.source, word.text);
         let bits = parse_element(&mut literal, signless).map_err(|_| {
             let message = format!("`{}` is no `{}`", word.text, Ty::Scalar(dtype));
@@ -255,7 +255,7 @@ impl<'a> Emit<'a, '_> {
         let operand = self.operand(statement, 0)?.clone();
         let (value, tile) = self.tile_of(&operand)?;
         let to = self.conversion_target(statement)?;
-        let to = Elem::signless(to).num().unwrap_or(to);
+        let to = to.signless();
         let Some(from) = tile.elem.num() else { return Err(self.error("document-type", "no number")) };
         let result = tile.with_elem(Elem::Num(to));
         if let Some(stated) = self.stated(statement)

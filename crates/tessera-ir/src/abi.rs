@@ -103,4 +103,10 @@ impl Abi {
     pub fn first_argument(&self, position: usize) -> usize {
         self.params[..position].iter().map(|param| param.kind.argument_count()).sum()
     }
+
+    /// The position of the parameter that a function argument belongs to.
+    pub fn parameter_of(&self, argument: usize) -> Option<usize> {
+        let of = |(position, param): (usize, &AbiParam)| std::iter::repeat_n(position, param.kind.argument_count());
+        self.params.iter().enumerate().flat_map(of).nth(argument)
+    }
 }

@@ -13,6 +13,7 @@
 //! A plan changes no result: what it asks for and cannot be done is refused.
 
 use crate::attrs::RingProducer;
+use crate::bug;
 use crate::diag::Span;
 use crate::func::Value;
 
@@ -43,6 +44,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// Who computes: of several partitions the last.
+    pub fn computing(&self) -> &Partition {
+        self.partitions.last().unwrap_or_else(|| bug!("a plan in which nobody works"))
+    }
+
     /// The plan in one line, without what rings hold.
     pub fn summary(&self) -> String {
         let partition = |partition: &Partition| {

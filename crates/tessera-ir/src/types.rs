@@ -52,13 +52,20 @@ impl Elem {
 
     /// The signless form that the IR uses for an element type of the language.
     pub fn signless(dtype: DType) -> Elem {
-        Elem::Num(match dtype {
-            DType::U64 => DType::I64,
-            DType::U32 => DType::I32,
-            DType::U16 => DType::I16,
-            DType::U8 => DType::I8,
-            other => other,
-        })
+        Elem::Num(dtype.signless())
+    }
+
+    /// Its bits.
+    pub fn bits(self) -> u64 {
+        match self {
+            Elem::Num(dtype) => dtype.bits().into(),
+            Elem::Ptr(_) => 64,
+        }
+    }
+
+    /// The bytes that it takes where each element has its own.
+    pub fn bytes(self) -> u64 {
+        self.bits().div_ceil(8)
     }
 }
 
@@ -387,6 +394,23 @@ impl Type {
         match self.as_tile() {
             Some(tile) => tile,
             None => bug!("`{self}` where a tile has to be"),
+        }
+    }
+
+    /// Axes and element type, if it is a whole operand's value.
+    pub fn as_tensor(&self) -> Option<&TensorType> {
+        match self {
+            Type::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// Axes and element type of what has to be a whole operand's value.
+    #[track_caller]
+    pub fn the_tensor(&self) -> &TensorType {
+        match self.as_tensor() {
+            Some(tensor) => tensor,
+            None => bug!("`{self}` where a tensor has to be"),
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::error::PtxError;
 use crate::form::{RowId, form};
+use crate::mnemonic::Mnemonic;
 use crate::model::{Function, Instruction, Module, Name, Operand, Statement};
 use crate::operand_rule::matches;
 use crate::target::{Needs, PtxVersion};
@@ -52,7 +53,7 @@ fn operands(function: &Function, instruction: &Instruction) -> Result<(), String
     }
     let type_of = |id: crate::model::RegId| function.registers.get(id.0 as usize).map_or(Type::Pred, |found| found.ty);
     matches(&form.operands, &instruction.modifiers, &instruction.operands, &type_of)
-        .map_err(|(index, problem)| format!("operand {} of `{}` {problem}", index + 1, row.mnemonic()))
+        .map_err(|(index, problem)| format!("operand {} of `{}` {problem}", index + 1, instruction.row.mnemonic()))
 }
 
 /// The PTX version and target that an instruction needs: its row's, its modifiers' and its special registers'.
@@ -72,7 +73,7 @@ pub(crate) fn needs(row: RowId, modifiers: &[Modifier], operands: &[Operand]) ->
 }
 
 fn legality(module: &Module, instruction: &Instruction) -> Result<(), String> {
-    let mnemonic = instruction.row.row().mnemonic();
+    let mnemonic = instruction.row.mnemonic();
     let (version, target) = needs(instruction.row, &instruction.modifiers, &instruction.operands);
     if !target.met_by(module.target) {
         return Err(format!("`{mnemonic}` needs {target}: the target is {}", module.target));
@@ -84,8 +85,8 @@ fn legality(module: &Module, instruction: &Instruction) -> Result<(), String> {
 }
 
 fn branch(instruction: &Instruction, labels: &BTreeSet<Name>) -> Result<(), String> {
-    match (instruction.row.row().mnemonic(), instruction.operands.first()) {
-        ("bra", Some(Operand::Symbol(name, _))) if !labels.contains(name) => Err(format!("no label `{name}` exists")),
+    match (instruction.row.mnemonic(), instruction.operands.first()) {
+        (Mnemonic::Bra, Some(Operand::Symbol(name, _))) if !labels.contains(name) => Err(format!("no label `{name}` exists")),
         _ => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::form::{Form, RowId, form, lanes_of, short_enough, types_of};
 use crate::fragment::Count;
+use crate::mnemonic::Mnemonic;
 use crate::operand_rule::{OperandRule, Presence, What};
 use crate::target::{PtxVersion, Target};
 use crate::types::{Kind, Type};
@@ -119,17 +120,17 @@ fn combinations(form: &Form) -> Vec<Vec<Modifier>> {
 
 /// The instruction; bits of `with` say whether the optional operands and the second destinations are there.
 fn instruction(row: RowId, modifiers: &[Modifier], with: u32) -> String {
-    let mnemonic = row.row().mnemonic();
-    let name = modifiers.iter().fold(mnemonic.to_owned(), |text, modifier| format!("{text}.{modifier}"));
+    let mnemonic = row.mnemonic();
+    let name = modifiers.iter().fold(mnemonic.to_string(), |text, modifier| format!("{text}.{modifier}"));
     let mut writer =
         Writer { mnemonic, modifiers, second: with & 1 == 0, optional: with & 2 == 0, spaces: 0, count: 0, immediates: 0 };
     let operands: Vec<String> = form(row).operands.iter().filter_map(|rule| writer.operand(rule)).collect();
-    if mnemonic == "call" {
+    if mnemonic == Mnemonic::Call {
         return format!("{name} {};", call(row.row().operands, writer.optional));
     }
     let plain = format!("{name} {};", operands.join(", "));
     // What a function gives back is read behind its call.
-    match mnemonic == "ld" && writer.has(Word::ParamFunc) {
+    match mnemonic == Mnemonic::Ld && writer.has(Word::ParamFunc) {
         true => format!("{{ call (given), fill; {plain} }}"),
         false => plain,
     }
@@ -149,7 +150,7 @@ fn call(operands: &str, optional: bool) -> &'static str {
 }
 
 struct Writer<'a> {
-    mnemonic: &'a str,
+    mnemonic: Mnemonic,
     modifiers: &'a [Modifier],
     second: bool,
     optional: bool,
@@ -190,7 +191,7 @@ impl Writer<'_> {
                 format!("[%d2, {list}]")
             }
             What::TextureAddress => self.texture(),
-            What::Symbol if self.mnemonic == "brx" => "ways".to_owned(),
+            What::Symbol if self.mnemonic == Mnemonic::Brx => "ways".to_owned(),
             What::Symbol => "there".to_owned(),
             What::Vector(count) => {
                 let bits = types_of(self.modifiers).next().map_or(32, Type::bits);
@@ -247,7 +248,7 @@ impl Writer<'_> {
     /// The type of an element where the row does not say it.
     fn half(&self) -> Option<Type> {
         let ty = types_of(self.modifiers).next_back()?;
-        if self.mnemonic == "mov" {
+        if self.mnemonic == Mnemonic::Mov {
             return Some(match ty.bits() {
                 16 => Type::B8,
                 32 => Type::B16,
@@ -265,16 +266,16 @@ impl Writer<'_> {
         let first = self.immediates == 0;
         self.immediates += 1;
         match self.mnemonic {
-            "lop3" => "0x96",
-            "discard" | "applypriority" => "128",
-            "setmaxnreg" => "40",
-            "alloca" => "16",
-            "cp" if self.has(Word::Ca) => "8",
+            Mnemonic::Lop3 => "0x96",
+            Mnemonic::Discard | Mnemonic::Applypriority => "128",
+            Mnemonic::Setmaxnreg => "40",
+            Mnemonic::Alloca => "16",
+            Mnemonic::Cp if self.has(Word::Ca) => "8",
             // Which threads hold the positions of a sparse factor; then signs and transpositions.
-            "wgmma" if self.has(Word::Sp) && first => "0",
-            "wgmma" if self.has(Word::MmaAsync) => "1",
-            "tensormap" if self.has(Word::GlobalStride) => "1",
-            "mov" => "1",
+            Mnemonic::Wgmma if self.has(Word::Sp) && first => "0",
+            Mnemonic::Wgmma if self.has(Word::MmaAsync) => "1",
+            Mnemonic::Tensormap if self.has(Word::GlobalStride) => "1",
+            Mnemonic::Mov => "1",
             _ => "0",
         }
         .to_owned()
@@ -302,14 +303,14 @@ impl Writer<'_> {
         let space = spaces.get(self.spaces).copied();
         self.spaces += 1;
         match space {
-            None if self.mnemonic == "cp" => "[bar]",
-            Some(Word::Shared | Word::SharedCta) if self.mnemonic == "mbarrier" || self.has(Word::Mbarrier) => "[bar]",
-            None if self.mnemonic == "mbarrier" => "[%d3]",
+            None if self.mnemonic == Mnemonic::Cp => "[bar]",
+            Some(Word::Shared | Word::SharedCta) if self.mnemonic == Mnemonic::Mbarrier || self.has(Word::Mbarrier) => "[bar]",
+            None if self.mnemonic == Mnemonic::Mbarrier => "[%d3]",
             Some(Word::Shared | Word::SharedCta) => "[tile+64]",
             Some(Word::Local) => "[stack+16]",
             Some(Word::Const) => "[constants+128]",
-            Some(Word::Param | Word::ParamEntry) if self.mnemonic == "st" => "[slot+16]",
-            Some(Word::ParamFunc) if self.mnemonic == "ld" => "[given+16]",
+            Some(Word::Param | Word::ParamEntry) if self.mnemonic == Mnemonic::St => "[slot+16]",
+            Some(Word::ParamFunc) if self.mnemonic == Mnemonic::Ld => "[given+16]",
             Some(Word::ParamFunc) => "[slot+16]",
             Some(Word::Param | Word::ParamEntry) => "[args+64]",
             Some(Word::Global) => "[%d1+128]",
@@ -320,7 +321,7 @@ impl Writer<'_> {
 
     fn texture(&mut self) -> String {
         let count = Count::TextureCoordinates.of(self.modifiers).unwrap_or(4);
-        let surface = matches!(self.mnemonic, "suld" | "sust" | "sured");
+        let surface = matches!(self.mnemonic, Mnemonic::Suld | Mnemonic::Sust | Mnemonic::Sured);
         let ty = match types_of(self.modifiers).next_back() {
             Some(ty) if !surface => ty,
             _ => Type::B32,

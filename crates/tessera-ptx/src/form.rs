@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::mnemonic::Mnemonic;
 use crate::operand_rule::OperandRule;
 use crate::table::ROWS;
 use crate::target::{Needs, PtxVersion};
@@ -40,11 +41,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// The mnemonic: the form up to its first dot.
-    pub fn mnemonic(&self) -> &'static str {
-        self.form.split('.').next().unwrap_or(self.form)
-    }
-
     /// The form as messages show it.
     pub fn shown(&self) -> String {
         self.form.replace('/', "")
@@ -62,6 +58,11 @@ impl RowId {
     /// The row.
     pub fn row(self) -> &'static Row {
         &ROWS[self.0 as usize]
+    }
+
+    /// What its form begins with.
+    pub fn mnemonic(self) -> Mnemonic {
+        form(self).mnemonic
     }
 }
 
@@ -82,6 +83,7 @@ pub(crate) struct Slot {
 /// A compiled row.
 #[derive(Debug)]
 pub(crate) struct Form {
+    mnemonic: Mnemonic,
     pub(crate) slots: Vec<Slot>,
     /// How many slots belong to the opcode.
     opcode: usize,
@@ -90,25 +92,26 @@ pub(crate) struct Form {
 
 struct Compiled {
     forms: Vec<Form>,
-    by_mnemonic: BTreeMap<&'static str, Vec<RowId>>,
+    by_mnemonic: BTreeMap<Mnemonic, Vec<RowId>>,
 }
 
 static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
-    let forms = ROWS.iter().map(|row| compile(row).unwrap_or_else(|problem| panic!("{}: {problem}", row.form)));
-    let mut by_mnemonic: BTreeMap<&'static str, Vec<RowId>> = BTreeMap::new();
-    for (index, row) in ROWS.iter().enumerate() {
-        by_mnemonic.entry(row.mnemonic()).or_default().push(RowId(index as u16));
+    let compiled = |row: &Row| compile(row).unwrap_or_else(|problem| panic!("{}: {problem}", row.form));
+    let forms: Vec<Form> = ROWS.iter().map(compiled).collect();
+    let mut by_mnemonic: BTreeMap<Mnemonic, Vec<RowId>> = BTreeMap::new();
+    for (index, form) in forms.iter().enumerate() {
+        by_mnemonic.entry(form.mnemonic).or_default().push(RowId(index as u16));
     }
-    Compiled { forms: forms.collect(), by_mnemonic }
+    Compiled { forms, by_mnemonic }
 });
 
 pub(crate) fn form(row: RowId) -> &'static Form {
     &COMPILED.forms[row.0 as usize]
 }
 
-/// The rows of a mnemonic, in table order; none for an unknown one.
-pub(crate) fn rows_of(mnemonic: &str) -> &'static [RowId] {
-    COMPILED.by_mnemonic.get(mnemonic).map_or(&[], Vec::as_slice)
+/// The rows of a mnemonic, in table order.
+pub(crate) fn rows_of(mnemonic: Mnemonic) -> &'static [RowId] {
+    COMPILED.by_mnemonic.get(&mnemonic).map_or(&[], Vec::as_slice)
 }
 
 /// Modifiers of one kind keep their order: what each means is said by its place among them.
@@ -246,7 +249,8 @@ pub(crate) fn lanes_of(modifiers: &[Modifier]) -> u32 {
 
 fn compile(row: &Row) -> Result<Form, String> {
     let mut slots = Vec::new();
-    let mut rest = &row.form[row.mnemonic().len()..];
+    let (text, mut rest) = row.form.split_at(row.form.find('.').unwrap_or(row.form.len()));
+    let mnemonic = Mnemonic::parse(text).ok_or_else(|| format!("`{text}` is no mnemonic"))?;
     let (mut opcode, mut group, mut groups) = (0, None, 0);
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix('/') {
@@ -266,7 +270,7 @@ fn compile(row: &Row) -> Result<Form, String> {
         }
     }
     let operands = row.operands.split_whitespace().map(OperandRule::parse).collect::<Result<_, _>>()?;
-    Ok(Form { slots, opcode, operands })
+    Ok(Form { mnemonic, slots, opcode, operands })
 }
 
 /// One dotted part of a form, and what stands behind it.
@@ -349,17 +353,16 @@ mod tests {
     /// The text in the order of the first row that takes it.
     fn arranged(text: &str) -> Option<String> {
         let mnemonic = text.split('.').next().unwrap();
-        let found = rows_of(mnemonic).iter().find_map(|&row| form(row).arrange(&modifiers(text)))?;
+        let found = rows_of(Mnemonic::parse(mnemonic).unwrap()).iter().find_map(|&row| form(row).arrange(&modifiers(text)))?;
         Some(found.iter().fold(mnemonic.to_owned(), |text, modifier| format!("{text}.{modifier}")))
     }
 
     #[test]
-    fn every_row_compiles_and_every_mnemonic_is_found() {
+    fn every_row_compiles_and_every_mnemonic_has_rows() {
         assert_eq!(COMPILED.forms.len(), rows().len());
-        for row in rows() {
-            assert!(!rows_of(row.mnemonic()).is_empty());
+        for &mnemonic in Mnemonic::ALL {
+            assert!(!rows_of(mnemonic).is_empty(), "{mnemonic}");
         }
-        assert!(rows_of("frobnicate").is_empty());
     }
 
     #[test]

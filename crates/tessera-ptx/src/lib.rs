@@ -39,6 +39,7 @@ mod fragment;
 mod initial;
 mod lexer;
 mod messages;
+mod mnemonic;
 mod model;
 mod operand_rule;
 mod parser;
@@ -55,6 +56,7 @@ pub use check::check;
 pub use error::PtxError;
 pub use form::{Row, RowId, rows};
 pub use messages::{AssemblyReport, FunctionUsage, Message, Severity};
+pub use mnemonic::Mnemonic;
 pub use model::{
     Address, Base, Declaration, Function, FunctionKind, Guard, Initial, Inlined, Instruction, Item, Limit, Linkage, Loc, Module,
     Name, Operand, Part, RegId, Register, Space, Statement, Variable,

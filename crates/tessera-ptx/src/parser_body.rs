@@ -9,6 +9,7 @@ use crate::constant::Constant;
 use crate::error::PtxError;
 use crate::form::{form, rows_of};
 use crate::lexer::{Spot, Token};
+use crate::mnemonic::Mnemonic;
 use crate::model::{
     Address, Base, Declaration, Function, Guard, Inlined, Instruction, Line, Loc, Name, Operand, Part, RegId, Register, Space,
     Statement, Variable,
@@ -321,17 +322,15 @@ impl<'a> Body<'_, 'a> {
         passed.map(|index| Found::Register(RegId(index as u32)))
     }
 
-    fn instruction(&mut self, mnemonic: &'a str, spot: Spot, guard: Option<Guard>) -> Parsed<Instruction> {
+    fn instruction(&mut self, name: &str, spot: Spot, guard: Option<Guard>) -> Parsed<Instruction> {
+        let mnemonic = Mnemonic::parse(name).ok_or_else(|| {
+            let message = match later(name) {
+                Some(target) => format!("`{name}` needs {target}: instructions of later chips are not read"),
+                None => format!("`{name}` is no instruction of the table"),
+            };
+            at(spot, message)
+        })?;
         let candidates = rows_of(mnemonic);
-        if candidates.is_empty() {
-            return Err(at(
-                spot,
-                match later(mnemonic) {
-                    Some(target) => format!("`{mnemonic}` needs {target}: instructions of later chips are not read"),
-                    None => format!("`{mnemonic}` is no instruction of the table"),
-                },
-            ));
-        }
         let mut modifiers = Vec::new();
         while let Token::Dotted(word) = self.parser.token {
             let modifier = Modifier::parse(word).ok_or_else(|| {
@@ -347,7 +346,7 @@ impl<'a> Body<'_, 'a> {
         let mut spots = Vec::new();
         while self.parser.token != Token::Punct(';') {
             spots.push(self.parser.spot);
-            operands.push(self.operand(true, mnemonic)?);
+            operands.push(self.operand(Some(mnemonic))?);
             if !self.parser.eat(',') && self.parser.token != Token::Punct(';') {
                 return Err(self.parser.expected("`,` or `;`"));
             }
@@ -377,16 +376,17 @@ impl<'a> Body<'_, 'a> {
         Err(at(place, format!("operand {} of `{mnemonic}` {problem}", index + 1)))
     }
 
-    /// One operand; `outer` is false inside braces and parentheses, where no further nesting is legal. Only a call's operands are lists.
-    fn operand(&mut self, outer: bool, mnemonic: &str) -> Parsed<Operand> {
-        let spot = self.parser.spot;
+    /// One operand of an instruction, or of nothing inside braces and parentheses, where no further nesting is legal. Only a call's operands
+    /// are lists.
+    fn operand(&mut self, of: Option<Mnemonic>) -> Parsed<Operand> {
+        let (spot, outer) = (self.parser.spot, of.is_some());
         match self.parser.token {
             Token::Punct('{') if outer => {
                 self.parser.advance();
                 let elements = self.operands_until('}').map(Operand::Vector)?;
                 self.second(elements)
             }
-            Token::Punct('(') if outer && mnemonic == "call" => {
+            Token::Punct('(') if of == Some(Mnemonic::Call) => {
                 self.parser.advance();
                 self.operands_until(')').map(Operand::List)
             }
@@ -421,7 +421,7 @@ impl<'a> Body<'_, 'a> {
             }),
             Token::Ident(name) => {
                 self.parser.advance();
-                let first = match self.subscript(name, mnemonic)? {
+                let first = match self.subscript(name, of)? {
                     Some(element) => element,
                     None => self.named(name, spot)?,
                 };
@@ -481,7 +481,7 @@ impl<'a> Body<'_, 'a> {
     }
 
     /// `name[3]`, an element of an array: memory where memory is accessed, elsewhere its address.
-    fn subscript(&mut self, name: &'a str, mnemonic: &str) -> Parsed<Option<Operand>> {
+    fn subscript(&mut self, name: &'a str, of: Option<Mnemonic>) -> Parsed<Option<Operand>> {
         let spot = self.parser.spot;
         if !self.parser.eat('[') {
             return Ok(None);
@@ -492,8 +492,8 @@ impl<'a> Body<'_, 'a> {
         let bytes = self.element_bytes(&name).ok_or_else(|| at(spot, format!("no array `{name}` is declared")))?;
         let offset = index.wrapping_mul(bytes);
         let name = self.variable(&name.0);
-        Ok(Some(match mnemonic {
-            "mov" | "cvta" | "mapa" | "getctarank" => Operand::Symbol(name, offset),
+        Ok(Some(match of {
+            Some(Mnemonic::Mov | Mnemonic::Cvta | Mnemonic::Mapa | Mnemonic::Getctarank) => Operand::Symbol(name, offset),
             _ => Operand::Address(Address { base: Base::Symbol(name), offset, coordinates: None, sampler: None }),
         }))
     }
@@ -525,7 +525,7 @@ impl<'a> Body<'_, 'a> {
     fn operands_until(&mut self, close: char) -> Parsed<Vec<Operand>> {
         let mut list = Vec::new();
         while !self.parser.eat(close) {
-            list.push(self.operand(false, "")?);
+            list.push(self.operand(None)?);
             if !self.parser.eat(',') && self.parser.token != Token::Punct(close) {
                 return Err(self.parser.expected(&format!("`,` or `{close}`")));
             }
@@ -565,7 +565,7 @@ impl<'a> Body<'_, 'a> {
                         Base::Symbol(_) | Base::Zero => return Err(at(spot, format!("`{name}` is no coordinate"))),
                     });
                 }
-                _ => coordinates = Some(vec![self.operand(false, "")?]),
+                _ => coordinates = Some(vec![self.operand(None)?]),
             }
             break;
         }

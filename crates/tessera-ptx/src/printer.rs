@@ -246,7 +246,7 @@ fn instruction(out: &mut String, instruction: &Instruction, registers: &[Registe
         let not = if guard.negated { "!" } else { "" };
         let _ = write!(out, "@{not}{} ", registers[guard.register.0 as usize].name);
     }
-    out.push_str(instruction.row.row().mnemonic());
+    out.push_str(instruction.row.mnemonic().text());
     for modifier in &instruction.modifiers {
         let _ = write!(out, ".{modifier}");
     }

@@ -76,6 +76,17 @@ types! {
 }
 
 impl Type {
+    /// The integers of twice the width, which products of these have.
+    pub(crate) fn wide(self) -> Option<Type> {
+        match self {
+            Type::U16 => Some(Type::U32),
+            Type::S16 => Some(Type::S32),
+            Type::U32 => Some(Type::U64),
+            Type::S32 => Some(Type::S64),
+            _ => None,
+        }
+    }
+
     /// Whether a register of this type may stand where `wanted` is asked for. `loose` is the rule of loads, stores and
     /// conversions: any register that is wide enough.
     pub(crate) fn serves(self, wanted: Type, loose: bool) -> bool {

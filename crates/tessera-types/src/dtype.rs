@@ -120,6 +120,17 @@ impl DType {
     pub const fn unpacked_bytes(self) -> usize {
         self.bits().div_ceil(8) as usize
     }
+
+    /// The type that the IR has for it: integers lose their sign.
+    pub const fn signless(self) -> DType {
+        match self {
+            DType::U64 => DType::I64,
+            DType::U32 => DType::I32,
+            DType::U16 => DType::I16,
+            DType::U8 => DType::I8,
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for DType {

@@ -300,6 +300,11 @@ impl Facts {
     }
 }
 
+/// The largest power of two that divides a number, at most 2^20.
+pub(crate) fn power(number: u64) -> u64 {
+    1 << number.trailing_zeros().min(20)
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

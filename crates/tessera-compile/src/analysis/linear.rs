@@ -9,9 +9,10 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Overflow, Signedness};
-use tessera_ir::{Const, Def, Func, IndexType, OpKind, ParamKind, ScheduleOp, Value};
+use tessera_ir::{Const, Func, IndexType, OpKind, ParamKind, ScheduleOp, Value};
 
-use super::facts::Facts;
+use super::arrays::array_at;
+use super::facts::{Facts, power};
 
 /// How far a definition is followed.
 const DEEPEST: u32 = 24;
@@ -28,19 +29,11 @@ pub(crate) enum Wraps {
 impl Wraps {
     /// For indices from a pointer on: elements of an array with 32-bit sizes are less than 2^31 apart, so that what differs by one in
     /// 32 bits differs by one.
-    pub(crate) fn within(func: &Func, mut pointer: Value) -> Wraps {
-        while let Some(op) = func.defining_op(pointer) {
-            match func.ops[op].kind {
-                OpKind::Schedule(ScheduleOp::Assume { .. }) => pointer = func.ops[op].one(0),
-                _ => return Wraps::Kept,
-            }
+    pub(crate) fn within(func: &Func, pointer: Value) -> Wraps {
+        match array_at(func, pointer).map(|position| &func.abi.params[position].kind) {
+            Some(ParamKind::Array { index: IndexType::I32, .. }) => Wraps::Ignored,
+            _ => Wraps::Kept,
         }
-        let Def::Argument(block, position) = func.values[pointer].def else { return Wraps::Kept };
-        let narrow = |(at, param): (usize, &tessera_ir::AbiParam)| {
-            func.abi.first_argument(at) == position as usize
-                && matches!(param.kind, ParamKind::Array { index: IndexType::I32, .. })
-        };
-        if block == func.body && func.abi.params.iter().enumerate().any(narrow) { Wraps::Ignored } else { Wraps::Kept }
     }
 }
 
@@ -65,11 +58,8 @@ impl Linear {
 
     /// A power of two (at most 2^20) that divides the terms together, whatever the constant is.
     pub(crate) fn terms_divisor(&self, facts: &Facts) -> u64 {
-        let powers = self.terms.iter().map(|&(value, factor)| {
-            let of_value = 1u64.checked_shl(facts.fact(value).divisor.trailing_zeros()).unwrap_or(MOST);
-            of_value.min(MOST) << factor.trailing_zeros().min(20)
-        });
-        powers.min().unwrap_or(MOST).min(MOST)
+        let of = |&(value, factor): &(Value, i64)| power(facts.fact(value).divisor) * power(factor.unsigned_abs());
+        self.terms.iter().map(of).fold(power(0), u64::min)
     }
 
     /// The sum of two sums.
@@ -95,8 +85,6 @@ impl Linear {
         }
     }
 }
-
-const MOST: u64 = 1 << 20;
 
 struct Walk<'f> {
     func: &'f Func,

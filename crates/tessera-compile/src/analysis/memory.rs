@@ -108,18 +108,10 @@ pub(crate) fn root(func: &Func, mut value: Value) -> Root {
 }
 
 fn argument(func: &Func, position: usize) -> Root {
-    let mut first = 0;
-    for (i, param) in func.abi.params.iter().enumerate() {
-        let count = param.kind.argument_count();
-        if position < first + count {
-            return match param.kind {
-                ParamKind::Array { disjoint: true, .. } => Root::Param(i),
-                ParamKind::Array { disjoint: false, .. } => Root::Shared,
-                ParamKind::List { .. } => Root::ReadOnly,
-                ParamKind::Scalar { .. } | ParamKind::Operand { .. } => Root::Unknown,
-            };
-        }
-        first += count;
+    match func.abi.parameter_of(position).map(|param| (param, &func.abi.params[param].kind)) {
+        Some((param, ParamKind::Array { disjoint: true, .. })) => Root::Param(param),
+        Some((_, ParamKind::Array { disjoint: false, .. })) => Root::Shared,
+        Some((_, ParamKind::List { .. })) => Root::ReadOnly,
+        Some((_, ParamKind::Scalar { .. } | ParamKind::Operand { .. })) | None => Root::Unknown,
     }
-    Root::Unknown
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod arrangement;
 pub(crate) mod arrays;
+pub(crate) mod barriers;
 pub(crate) mod buffers;
 pub(crate) mod exits;
 pub mod facts;

@@ -21,7 +21,7 @@ use tessera_ir::attrs::Predicate;
 use tessera_ir::{Block, ConstData, Elem, EntityId, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Value};
 
 use super::exits::loop_exits;
-use super::facts::Facts;
+use super::facts::{Facts, power};
 
 /// The longest block; nothing is asked about longer ones.
 const ALL: u64 = 1 << 12;
@@ -146,10 +146,7 @@ impl Neighbours<'_> {
 
     /// The largest power of two that is known to divide all elements.
     fn divisor(&self, value: Value) -> u64 {
-        match self.facts.fact(value).divisor {
-            0 => ALL,
-            divisor => (1 << divisor.trailing_zeros().min(63)).min(ALL),
-        }
+        power(self.facts.fact(value).divisor).min(ALL)
     }
 
     fn get(&self, value: Value) -> Axes {

@@ -16,6 +16,7 @@ impl Uses {
         Uses(counts)
     }
 
+    /// Uses of a value as they were counted: one that was made since has none.
     pub(crate) fn count(&self, value: Value) -> u32 {
         self.0.get(value.index()).copied().unwrap_or(0)
     }

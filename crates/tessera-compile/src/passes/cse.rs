@@ -141,6 +141,7 @@ impl Walk<'_> {
             (Effects::Pure | Effects::MayTrap, _) => 0,
             (Effects::Read, OpKind::Schedule(load)) if load.is_weak_load() => {
                 let root = access(self.func, op)?.root;
+                // Nothing was written yet at time 0.
                 self.writes.iter().filter(|(written, _)| written.meets(root)).map(|(_, &when)| when).max().unwrap_or(0)
             }
             _ => return None,

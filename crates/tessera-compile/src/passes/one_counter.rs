@@ -13,7 +13,7 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Overflow, Rounding, Signedness};
-use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value};
+use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value, bug};
 
 use crate::analysis::exits::loop_exits;
 
@@ -57,7 +57,7 @@ fn follow(func: &mut Func, looped: Op, names: &mut FxHashMap<Value, Value>) {
             before.push(op);
             func.ops[op].result()
         };
-        let Some(dtype) = ty.num() else { continue };
+        let dtype = ty.num().unwrap_or_else(|| bug!("a loop that counts with `{ty}`"));
         // Rounds before this one, or the counter where a round's step is a multiple of its own.
         let (mut rounds, mut by) = (args[0], away / step);
         if away % step != 0 {

@@ -1,7 +1,7 @@
 //! `specialise-abi`: sizes and strides that the ABI states are constants. The launcher checks them against the arrays that it is
 //! given, and passes them all the same.
 
-use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, ScheduleOp, Value};
+use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, ScheduleOp, Value, bug};
 
 use crate::analysis::uses::Uses;
 
@@ -25,7 +25,7 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let mut replaced: Vec<(Value, Value)> = Vec::with_capacity(stated.len());
     for (arg, value) in stated {
         let ty = func.ty(arg).clone();
-        let Some(dtype) = ty.num() else { continue };
+        let dtype = ty.num().unwrap_or_else(|| bug!("a size that is `{ty}`"));
         let kind = ScheduleOp::Constant { value: Const::int(dtype, value) };
         let op = func.make_op(kind.into(), &[], [ty], [], func.span);
         replaced.push((arg, func.ops[op].result()));

@@ -16,7 +16,7 @@ use tessera_types::DType;
 use crate::sharding::choose::{Choice, Input, Output, Question, divides};
 use crate::sharding::pieces::captured;
 use crate::sharding::placement::{Dims, MeshId, Placement, Step, bytes, local, steps};
-use crate::sharding::roles::{Roles, carries, dims, roles, tensor};
+use crate::sharding::roles::{Roles, carries, dims, roles};
 use crate::sharding::shift::Scale;
 use crate::sharding::wishes::{Wishes, granted, wishes};
 
@@ -213,8 +213,7 @@ impl Inserter<'_> {
 
     /// The type of a rank's part of one of the source's tensors.
     pub(super) fn part(&self, value: Value, elem: DType, dims: &Dims) -> TensorType {
-        let axes = tensor(self.source, value).map_or(&[][..], |tensor| &tensor.axes);
-        local(&self.mesh, axes, elem, dims)
+        local(&self.mesh, &self.source.ty(value).the_tensor().axes, elem, dims)
     }
 
     /// Where a value was made.
@@ -235,8 +234,7 @@ impl Inserter<'_> {
         if transpose {
             dims.swap(rank - 1, rank - 2);
         }
-        let elem = tensor(self.source, result).map(|tensor| tensor.elem);
-        let elem = elem.unwrap_or_else(|| bug!("a load of what has no axes"));
+        let elem = self.source.ty(result).the_tensor().elem;
         let ty = self.part(result, elem, &dims);
         let value = self.emit_one(op, GraphOp::Load { transpose }, &[self.known.others[&operand]], ty);
         self.define(result, Variant { placement: Placement::settled(dims), value, elem });
@@ -273,7 +271,7 @@ impl Inserter<'_> {
                 let yielded = source.ops[last].operands.clone();
                 if goals.is_empty() {
                     let goal = |(&value, &result): (&Value, &Value)| {
-                        tensor(source, value)?;
+                        source.ty(value).as_tensor()?;
                         Some(granted(self.wanted.get(&result), &self.home(value).placement.dims))
                     };
                     goals = yielded.iter().zip(&data.results).map(goal).collect();
@@ -296,7 +294,7 @@ impl Inserter<'_> {
             .results
             .iter()
             .zip(&goals)
-            .map(|(&result, goal)| match (goal, tensor(source, result)) {
+            .map(|(&result, goal)| match (goal, source.ty(result).as_tensor()) {
                 (Some(dims), Some(tensor)) => Type::Tensor(Box::new(self.part(result, tensor.elem, dims))),
                 _ => source.ty(result).clone(),
             })
@@ -309,7 +307,7 @@ impl Inserter<'_> {
         );
         for (position, (&result, goal)) in data.results.iter().zip(goals).enumerate() {
             let value = self.func.ops[made].results[position];
-            match (goal, tensor(source, result)) {
+            match (goal, source.ty(result).as_tensor()) {
                 (Some(dims), Some(tensor)) => {
                     self.define(result, Variant { placement: Placement::settled(dims), value, elem: tensor.elem });
                 }
@@ -335,7 +333,7 @@ impl Inserter<'_> {
             .iter()
             .zip(&found)
             .map(|(&operand, placed)| {
-                let tensor = tensor(source, operand)?;
+                let tensor = source.ty(operand).as_tensor()?;
                 Some(Input { axes: &tensor.axes, elem: tensor.elem, placed: placed.clone()? })
             })
             .collect();
@@ -364,7 +362,7 @@ impl Inserter<'_> {
     fn compute(&mut self, op: Op) {
         let source = self.source;
         let data = &source.ops[op];
-        let (Some(roles), Some(result)) = (roles(source, op), tensor(source, data.result())) else {
+        let (Some(roles), Some(result)) = (roles(source, op), source.ty(data.result()).as_tensor()) else {
             bug!("an operation without loops");
         };
         let (choice, placement) = self.decide(op, &roles, result);
@@ -378,7 +376,7 @@ impl Inserter<'_> {
             };
             let to = dims(&roles.operands[position], &choice.divided);
             let mut value = if choice.carry && home.placement.is_pending() { home.value } else { self.obtain(op, operand, &to) };
-            let narrow = tensor(source, operand).is_some_and(|tensor| tensor.elem != elem);
+            let narrow = source.ty(operand).as_tensor().is_some_and(|tensor| tensor.elem != elem);
             if narrow && elem != result.elem && matches!(data.kind, OpKind::Graph(GraphOp::Reduce { .. })) {
                 let wide = self.part(operand, elem, &to);
                 value = self.emit_one(op, ScheduleOp::FToF { rounding: Rounding::NearestEven }, &[value], wide);
@@ -397,7 +395,7 @@ impl Inserter<'_> {
         if let Some(variant) = variants.iter().find(there) {
             return variant.value;
         }
-        let Some(whole) = tensor(self.source, value).cloned() else { return variants[0].value };
+        let whole = self.source.ty(value).the_tensor().clone();
         let cost = |variant: &Variant| {
             let steps = steps(&variant.placement, to);
             let sent = bytes(&self.mesh, &whole.axes, variant.elem, &variant.placement.dims, &steps);

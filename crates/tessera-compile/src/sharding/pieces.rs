@@ -211,18 +211,6 @@ impl<'f> Splitter<'f> {
         }
     }
 
-    fn tensor(&self, value: Value) -> Option<&'f TensorType> {
-        match self.func.ty(value) {
-            Type::Tensor(tensor) => Some(tensor),
-            _ => None,
-        }
-    }
-
-    /// The type of what lies in a buffer.
-    fn the_tensor(&self, value: Value) -> &'f TensorType {
-        self.tensor(value).unwrap_or_else(|| bug!("a buffer of what has no axes"))
-    }
-
     /// Whether an operation's results lie in buffers of their own.
     fn stands_alone(&self, op: Op) -> bool {
         let data = &self.func.ops[op];
@@ -235,7 +223,7 @@ impl<'f> Splitter<'f> {
             },
             _ => false,
         };
-        whole && data.results.iter().any(|&result| self.tensor(result).is_some() && !self.flows(result))
+        whole && data.results.iter().any(|&result| self.func.ty(result).as_tensor().is_some() && !self.flows(result))
     }
 
     /// Whether a value goes through elementwise operations into one place, and nowhere else.
@@ -255,20 +243,20 @@ impl<'f> Splitter<'f> {
 
     fn buffer(&mut self, value: Value, dtype: DType) -> String {
         let name = format!("{}{}", self.prefix, self.buffers.len());
-        let axes = self.the_tensor(value).axes.to_vec();
+        let axes = self.func.ty(value).the_tensor().axes.to_vec();
         self.buffers.push(Buffer { name: name.clone(), axes, dtype });
         self.places.insert(value, Place { name: name.clone(), transposed: false });
         name
     }
 
     /// The element type of what a place holds.
-    fn dtype(&self, place: &Place, elem: DType) -> DType {
+    fn dtype(&self, place: &Place) -> DType {
         let own = self.buffers.iter().find(|buffer| buffer.name == place.name).map(|buffer| buffer.dtype);
         let param = self.func.abi.params.iter().find(|param| param.name == place.name).and_then(|param| match &param.kind {
             ParamKind::Operand { dtype, .. } => Some(*dtype),
             _ => None,
         });
-        own.or(param).unwrap_or(elem)
+        own.or(param).unwrap_or_else(|| bug!("`{}` is no buffer and no operand", place.name))
     }
 
     fn exchange(&mut self, op: Op) -> Result<(), Vec<Diagnostic>> {
@@ -283,8 +271,7 @@ impl<'f> Splitter<'f> {
         }
         let mut results = Vec::new();
         for (place, &result) in sources.iter().zip(&data.results) {
-            let elem = self.the_tensor(result).elem;
-            let dtype = self.dtype(place, elem);
+            let dtype = self.dtype(place);
             results.push(self.buffer(result, dtype));
         }
         self.steps.push(RankStep::Exchange { kind: kind.clone(), sources, results });
@@ -307,7 +294,7 @@ impl<'f> Splitter<'f> {
 
     fn compute(&mut self, op: Op) -> Result<(), Vec<Diagnostic>> {
         let results: Vec<Value> =
-            self.func.ops[op].results.iter().copied().filter(|&result| self.tensor(result).is_some()).collect();
+            self.func.ops[op].results.iter().copied().filter(|&result| self.func.ty(result).as_tensor().is_some()).collect();
         self.kernel(&[], &results)
     }
 
@@ -343,7 +330,7 @@ impl<'f> Splitter<'f> {
         let mut kernel = copy;
         let mut params: Vec<AbiParam> = params.into_values().map(|(param, _)| param).collect();
         for (value, made) in stored {
-            let tensor = self.the_tensor(value).clone();
+            let tensor = self.func.ty(value).the_tensor().clone();
             let dtype = tensor.elem;
             let name = self.buffer(value, dtype);
             let operand = kernel.add_arg(kernel.body, Type::Operand(Box::new(tensor.clone())), Some(&name));
@@ -389,7 +376,7 @@ impl<'f> Splitter<'f> {
                 ]);
             };
             named.extend(axes.iter().cloned());
-            let elem = tessera_ir::Elem::signless(dtype).num().unwrap_or(dtype);
+            let elem = dtype.signless();
             let operand = Type::Operand(Box::new(TensorType { axes: axes.iter().cloned().collect(), elem }));
             kernel.add_arg(kernel.body, operand, Some(&name));
             kernel.abi.params.push(operand_param(name, dtype, &axes));
@@ -442,8 +429,8 @@ impl Maker<'_, '_> {
             return made;
         }
         let func = self.splitter.func;
-        if let (Some(place), Some(tensor)) = (self.splitter.places.get(&value), self.splitter.tensor(value)) {
-            let dtype = self.splitter.dtype(place, tensor.elem);
+        if let (Some(place), Some(tensor)) = (self.splitter.places.get(&value), self.splitter.func.ty(value).as_tensor()) {
+            let dtype = self.splitter.dtype(place);
             let param = operand_param(place.name.clone(), dtype, &tensor.axes);
             let operand = self.param(param, Type::Operand(Box::new(tensor.clone())));
             let ty = Type::Tensor(Box::new(tensor.clone()));

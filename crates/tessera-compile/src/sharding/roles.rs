@@ -14,7 +14,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::Combine;
-use tessera_ir::{Axis, Func, GraphOp, Op, OpKind, ScheduleOp, TensorType, Trait, Type, Value};
+use tessera_ir::{Axis, Func, GraphOp, Op, OpKind, ScheduleOp, Trait, Value};
 use tessera_types::DType;
 
 use crate::sharding::placement::{Dims, Placement};
@@ -33,23 +33,16 @@ pub(super) struct Roles {
     pub(super) combined: Option<(usize, Combine)>,
 }
 
-pub(super) fn tensor(func: &Func, value: Value) -> Option<&TensorType> {
-    match func.ty(value) {
-        Type::Tensor(tensor) => Some(tensor),
-        _ => None,
-    }
-}
-
 /// The roles of an operation that makes one tensor of others; nothing for other operations.
 pub(super) fn roles(func: &Func, op: Op) -> Option<Roles> {
     let data = &func.ops[op];
     let &[result] = data.results.as_slice() else { return None };
-    let result = tensor(func, result)?;
+    let result = func.ty(result).as_tensor()?;
     let straight =
         |axes: &[Axis]| -> Along { axes.iter().enumerate().map(|(i, axis)| (*axis != Axis::Fixed(1)).then_some(i)).collect() };
     match &data.kind {
         OpKind::Graph(GraphOp::Contract {}) => {
-            let (lhs, rhs) = (tensor(func, data.one(0))?, tensor(func, data.one(1))?);
+            let (lhs, rhs) = (func.ty(data.one(0)).as_tensor()?, func.ty(data.one(1)).as_tensor()?);
             let batch = lhs.axes.len() - 2;
             let mut loops: SmallVec<[Axis; 4]> = result.axes.clone();
             loops.push(lhs.axes[batch + 1].clone());
@@ -63,7 +56,7 @@ pub(super) fn roles(func: &Func, op: Op) -> Option<Roles> {
             Some(Roles { loops, operands, result, combined: Some((k, Combine::Sum)) })
         }
         OpKind::Graph(GraphOp::Reduce { axis, combine }) => {
-            let source = tensor(func, data.one(0))?;
+            let source = func.ty(data.one(0)).as_tensor()?;
             let along = straight(&source.axes);
             let mut kept = along.clone();
             kept[*axis as usize] = None;
@@ -71,7 +64,7 @@ pub(super) fn roles(func: &Func, op: Op) -> Option<Roles> {
             Some(Roles { loops: source.axes.clone(), operands: SmallVec::from_iter([along]), result: kept, combined })
         }
         OpKind::Graph(GraphOp::Broadcast {}) => {
-            let source = match tensor(func, data.one(0)) {
+            let source = match func.ty(data.one(0)).as_tensor() {
                 Some(source) => {
                     let skipped = result.axes.len() - source.axes.len();
                     source.axes.iter().enumerate().map(|(i, axis)| (*axis != Axis::Fixed(1)).then_some(skipped + i)).collect()
@@ -83,7 +76,7 @@ pub(super) fn roles(func: &Func, op: Op) -> Option<Roles> {
         }
         OpKind::Schedule(_) if data.row().has(Trait::Elementwise) => {
             let along = straight(&result.axes);
-            let of = |&operand: &Value| if tensor(func, operand).is_some() { along.clone() } else { Along::new() };
+            let of = |&operand: &Value| if func.ty(operand).as_tensor().is_some() { along.clone() } else { Along::new() };
             let operands = data.operands.iter().map(of).collect();
             Some(Roles { loops: result.axes.clone(), operands, result: along, combined: None })
         }
@@ -96,7 +89,7 @@ pub(super) fn roles(func: &Func, op: Op) -> Option<Roles> {
 pub(super) fn carries(func: &Func, op: Op, operands: &[Option<&Placement>]) -> bool {
     let data = &func.ops[op];
     let pending = |at: usize| operands.get(at).copied().flatten().filter(|placement| placement.is_pending());
-    let wide = |value: Value| tensor(func, value).is_some_and(|t| !matches!(t.elem, DType::F16 | DType::BF16));
+    let wide = |value: Value| func.ty(value).as_tensor().is_some_and(|t| !matches!(t.elem, DType::F16 | DType::BF16));
     let only = (0..operands.len()).filter(|&at| pending(at).is_some()).count() == 1;
     let scaled = only && operands.iter().flatten().all(|placement| placement.partial.is_empty());
     let first = match pending(0) {
@@ -136,7 +129,7 @@ pub(super) fn carries(func: &Func, op: Op, operands: &[Option<&Placement>]) -> b
 /// Whether a tensor has one number of the launch everywhere.
 fn is_spread_scalar(func: &Func, value: Value) -> bool {
     let made = func.defining_op(value).map(|op| &func.ops[op]);
-    made.is_some_and(|made| made.kind == OpKind::Graph(GraphOp::Broadcast {}) && tensor(func, made.one(0)).is_none())
+    made.is_some_and(|made| made.kind == OpKind::Graph(GraphOp::Broadcast {}) && func.ty(made.one(0)).as_tensor().is_none())
 }
 
 /// The division of a tensor's dimensions when loops are divided so.

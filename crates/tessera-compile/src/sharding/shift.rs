@@ -20,7 +20,6 @@ use tessera_types::DType;
 
 use crate::sharding::insert::{Inserter, Variant};
 use crate::sharding::placement::{Dims, Placement};
-use crate::sharding::roles::tensor;
 
 /// The factors of one difference.
 pub(super) struct Scale {
@@ -120,7 +119,7 @@ impl Inserter<'_> {
         };
         let (from, (spread, maximum)) = (data.one(0), graph(data.one(1))?);
         let (reduce, reduced) = graph(maximum)?;
-        let last = tensor(source, from)?.axes.len() - 1;
+        let last = source.ty(from).as_tensor()?.axes.len() - 1;
         let GraphOp::Reduce { axis, combine: Combine::Max } = reduce else { return None };
         let right = *spread == GraphOp::Broadcast {} && reduced == from && *axis as usize == last;
         let (own, whole) = (self.home(maximum), self.home(from));

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tessera_ir::{Func, GraphOp, OpKind, ScheduleOp, Value};
 
 use crate::sharding::placement::{Dims, MeshId};
-use crate::sharding::roles::{roles, tensor};
+use crate::sharding::roles::roles;
 use crate::tiling::yielded;
 
 /// What is wanted of one dimension.
@@ -52,7 +52,7 @@ pub(super) fn wishes<'d>(func: &Func, stored: impl Fn(Value) -> Option<&'d Dims>
                     }
                 }
                 for (along, &operand) in roles.operands.iter().zip(&data.operands) {
-                    if tensor(func, operand).is_some() {
+                    if func.ty(operand).as_tensor().is_some() {
                         let wanted = along.iter().map(|&at| at.map_or(Wish::Divided(None), |at| loops[at])).collect();
                         found.entry(operand).or_insert(wanted);
                     }

@@ -96,6 +96,7 @@ impl Lowering<'_> {
         }
         let (flat, natural) = register_types(dtype);
         let a = args[0];
+        // Operations of one operand look at no other.
         let b = args.get(1).copied().unwrap_or(a);
         let is_signed = |signedness: &Signedness| *signedness == Signedness::Signed;
         let typed = |signed: bool| if signed { flat } else { natural };

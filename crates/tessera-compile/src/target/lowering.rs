@@ -16,6 +16,7 @@ use super::frame::{Files, identifier};
 use super::rings::Ring;
 use super::scratch::Scratch;
 use super::send;
+use crate::analysis::barriers::NamedBarriers;
 use crate::analysis::masks::{Masked, masked_loads};
 use crate::analysis::neighbours::{self, Vector};
 use crate::facts::Facts;
@@ -71,8 +72,8 @@ pub(super) struct Lowering<'m> {
     pub(super) per_thread: bool,
     /// The blocks that were asked for along each axis, where fewer are launched.
     pub(super) asked: Vec<Reg>,
-    /// Named barriers given out so far.
-    pub(super) barriers: u32,
+    /// Named barriers that are left for roles.
+    pub(super) barriers: NamedBarriers,
     /// Warpgroups send tiles.
     pub(super) sends: bool,
     pub(super) waits_for_predecessor: bool,
@@ -106,7 +107,7 @@ impl<'m> Lowering<'m> {
             masked: masked_loads(func),
             has_memory: has_memory(func),
             words: FxHashMap::default(),
-            barriers: 1,
+            barriers: NamedBarriers::left_by(func, arch),
             sends: send::sends(func),
             waits_for_predecessor: false,
         }

@@ -12,8 +12,8 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients carry a digit more than the format")]
 
-use tessera_ir::ScheduleOp;
 use tessera_ir::attrs::Rounding;
+use tessera_ir::{ScheduleOp, bug};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
@@ -122,7 +122,7 @@ impl Lowering<'_> {
 
     /// `first + x * (second + ...)` by fused steps.
     pub(super) fn horner64(&mut self, x: Reg, coefficients: &[f64]) -> Reg {
-        let (last, rest) = coefficients.split_last().unwrap_or((&0.0, &[]));
+        let [rest @ .., last] = coefficients else { bug!("a polynomial without coefficients") };
         let mut value = self.b.f64(*last);
         for &coefficient in rest.iter().rev() {
             let coefficient = self.b.f64(coefficient);

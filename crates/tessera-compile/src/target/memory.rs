@@ -15,7 +15,6 @@ use super::frame::identifier;
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::place::Place;
-use super::scratch::element_bytes;
 use super::view::{Run, Window};
 use crate::analysis::memory::{Root, root};
 use crate::analysis::neighbours::Vector;
@@ -213,7 +212,7 @@ impl Lowering<'_> {
 
     /// Loads neighbours; each by itself where the memory order asks for that.
     pub(super) fn load_run(&mut self, words: &str, elem: Elem, run: &Run, padding: Reg, single: bool) -> Vec<Reg> {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let count = run.registers.len();
         if single && count > 1 {
             let mut loaded = Vec::new();
@@ -236,7 +235,7 @@ impl Lowering<'_> {
 
     /// Stores neighbours.
     pub(super) fn store_run(&mut self, words: &str, elem: Elem, run: &Run, values: &[Reg], single: bool) {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         if single && values.len() > 1 {
             for (i, &value) in values.iter().enumerate() {
                 let mut one = run.clone();
@@ -258,7 +257,7 @@ impl Lowering<'_> {
     /// Elements side by side in registers as they are moved.
     pub(super) fn joined(&mut self, elem: Elem, values: &[Reg]) -> Vec<Reg> {
         let values: Vec<Reg> = values.iter().map(|&value| self.stored_element(elem, value)).collect();
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         if bytes >= 4 || values.len() == 1 {
             return values;
         }
@@ -287,7 +286,7 @@ impl Lowering<'_> {
 
     /// The reverse of [`Lowering::joined`].
     pub(super) fn split(&mut self, elem: Elem, raw: &[Reg], count: usize) -> Vec<Reg> {
-        let bytes = element_bytes(elem) as usize;
+        let bytes = elem.bytes() as usize;
         let class = class_of(elem);
         let mut values = Vec::with_capacity(count);
         if bytes >= 4 || count == 1 {
@@ -463,17 +462,10 @@ fn counting_bits(layout: &Distribution, place: &Place, vector: Vector) -> Vec<us
     }
 }
 
-pub(super) fn element_bits(elem: Elem) -> u64 {
-    match elem {
-        Elem::Ptr(_) => 64,
-        Elem::Num(dtype) => u64::from(dtype.bits()),
-    }
-}
-
 /// The type and how many of it move so many neighbours at once.
 fn run_type(elem: Elem, count: usize) -> (Ty, usize) {
-    let bytes = element_bytes(elem) as usize * count;
-    match (element_bytes(elem), bytes) {
+    let bytes = elem.bytes() as usize * count;
+    match (elem.bytes(), bytes) {
         (8, _) => (Ty::B64, count),
         (_, 1) => (Ty::U8, 1),
         (_, 2) => (Ty::B16, 1),

@@ -105,7 +105,7 @@ impl TargetKernel {
         for function in module.functions() {
             for statement in function.body.iter().flatten() {
                 if let Statement::Instruction(instruction) = statement {
-                    *mix.entry(instruction.row.row().mnemonic()).or_insert(0) += 1;
+                    *mix.entry(instruction.row.mnemonic().text()).or_insert(0) += 1;
                 }
             }
         }

@@ -12,7 +12,6 @@ use tessera_ptx::ssa::{Address, Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 
 use super::lowering::{Lowered, Lowering};
-use super::memory::element_bits;
 use super::view::Run;
 
 /// The most bits of neighbours that are read at once.
@@ -29,7 +28,7 @@ pub(super) fn fills_words(bits: u64, count: u64) -> bool {
 impl Lowering<'_> {
     /// The byte that an element's code starts in, and the bit where it does.
     fn packed_place(&mut self, base: Reg, elem: Elem, address: &Address) -> (Reg, Reg) {
-        let bits = element_bits(elem);
+        let bits = elem.bits();
         let offset = self.b.s64(address.offset);
         let number = self.b.add(Ty::S64, address.base, offset);
         let width = self.b.u64(bits);
@@ -44,7 +43,7 @@ impl Lowering<'_> {
 
     /// The byte that neighbours start. So does what lies a multiple of them further.
     fn packed_start(&mut self, base: Reg, elem: Elem, run: &Run) -> Address {
-        let (bits, count) = (element_bits(elem) as i64, run.registers.len() as i64);
+        let (bits, count) = (elem.bits() as i64, run.registers.len() as i64);
         let ahead = run.address.offset.rem_euclid(count);
         let first = self.b.at(run.address.base, ahead);
         let (start, _) = self.packed_place(base, elem, &first);
@@ -56,7 +55,7 @@ impl Lowering<'_> {
         if run.registers.len() == 1 {
             return Ok(vec![self.load_code(base, elem, run, padding)]);
         }
-        let (bits, count) = (element_bits(elem), run.registers.len() as u64);
+        let (bits, count) = (elem.bits(), run.registers.len() as u64);
         let start = self.packed_start(base, elem, run);
         let bytes = bits * count / 8;
         let piece = 1 << bytes.trailing_zeros();
@@ -124,7 +123,7 @@ impl Lowering<'_> {
 
     fn load_code(&mut self, base: Reg, elem: Elem, run: &Run, padding: Reg) -> Reg {
         let (address, shift) = self.packed_place(base, elem, &run.address);
-        let bits = element_bits(elem) as u32;
+        let bits = elem.bits() as u32;
         let zero = self.b.u32(0);
         let always = self.b.bool(true);
         let when = run.when.unwrap_or(always);
@@ -159,7 +158,7 @@ impl Lowering<'_> {
     /// Neighbours in a byte may belong to other threads: their bits are kept whatever those do.
     fn store_code(&mut self, base: Reg, elem: Elem, run: &Run, value: Reg) {
         let (address, shift) = self.packed_place(base, elem, &run.address);
-        let bits = element_bits(elem) as u32;
+        let bits = elem.bits() as u32;
         // The code lies in one or two aligned half words; each is changed by taking its bits out and putting the new ones in.
         let one = self.b.u64(1);
         let within = self.b.and(address, one);

@@ -20,7 +20,7 @@ use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::remap::row_major;
-use super::scratch::{element_bytes, moved_as};
+use super::scratch::moved_as;
 
 /// Where an element lies among those that are exchanged.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Lowering<'_> {
     /// A tile's elements in row-major order, each once.
     pub(super) fn given(&mut self, elem: Elem, (layout, regs): (&Distribution, &Regs)) -> Vec<(Reg, Spot)> {
         let mine = self.stores(layout);
-        let spots = self.spots(layout, &row_major(layout.shape()), (0, None), element_bytes(elem));
+        let spots = self.spots(layout, &row_major(layout.shape()), (0, None), elem.bytes());
         let mut given = Vec::new();
         for (register, spot) in spots.into_iter().enumerate() {
             if let Some(mut spot) = spot.filter(|_| layout.is_primary(register as u64, 0)) {
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         let through = self.data(self.op).through.ok_or_else(|| self.broken("an exchange in parts without a buffer"))?;
         let room = self.room_below(total).unwrap_or(total);
         let base = self.buffer(through)?.base;
-        let part = room / element_bytes(elem) * element_bytes(elem);
+        let part = room / elem.bytes() * elem.bytes();
         if part == 0 {
             return Err(self.broken("a buffer that has no room for an element"));
         }

@@ -16,7 +16,6 @@ use tessera_types::DType;
 use tessera_types::printf::{Conversion, Part, parts};
 
 use super::lowering::{Lowered, Lowering};
-use super::scratch::element_bytes;
 
 /// How many values one call prints.
 const MOST_VALUES: usize = 32;
@@ -87,7 +86,7 @@ impl Lowering<'_> {
             let tile = ty.as_tile().filter(|_| !ty.is_scalar());
             places.push(tile.map(|tile| {
                 let at = end;
-                end += (tile.len() as u64 * element_bytes(tile.elem)).next_multiple_of(16);
+                end += (tile.len() as u64 * tile.elem.bytes()).next_multiple_of(16);
                 (at, tile.shape.to_vec())
             }));
         }
@@ -124,7 +123,7 @@ impl Lowering<'_> {
 
     fn print_tile(&mut self, line: &mut Line, conversion: &Conversion, dtype: DType, tile: &Spread) -> Lowered<()> {
         let count: u32 = tile.extents.iter().product();
-        let bytes = element_bytes(Elem::Num(dtype));
+        let bytes = Elem::Num(dtype).bytes();
         let word = in_words(conversion);
         // How many elements lie between two brackets of each kind, outermost first, and what stands in front of the first behind one.
         let mut seams = vec![(count, "[".repeat(tile.extents.len()))];

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::Signedness;
 use tessera_ir::fragment::SIDE;
-use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value};
+use tessera_ir::{Elem, OpData, ScheduleOp, TileOp, Value, bug};
 use tessera_layout::{Distribution, MmaAtom, Operand};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
@@ -20,7 +20,6 @@ use super::bound::{Bound, Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::place::Place;
-use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::sharing::{Sharing, instructions};
 
@@ -168,7 +167,7 @@ impl Lowering<'_> {
 
     /// Factors packed into the registers that instructions take.
     pub(super) fn factors(&mut self, elem: Elem, regs: &[Reg]) -> Vec<Reg> {
-        let per_word = (4 / element_bytes(elem)).max(1) as usize;
+        let per_word = (4 / elem.bytes()).max(1) as usize;
         let mut packed = Vec::new();
         for chunk in regs.chunks(per_word) {
             packed.extend(self.joined(elem, chunk));
@@ -314,7 +313,7 @@ impl Lowering<'_> {
     fn spread_factors(&mut self, factors: &[Value]) -> Lowered<Vec<Buffer>> {
         let mut sizes = Vec::new();
         for &factor in factors {
-            let bytes = element_bytes(self.elem(factor)?);
+            let bytes = self.elem(factor)?.bytes();
             sizes.push((self.layout(factor)?.elements() * bytes).next_multiple_of(16));
         }
         let base = self.exchange(sizes.iter().sum(), 16)?;
@@ -568,7 +567,8 @@ impl Lines {
         }
         let mut groups = Vec::new();
         for (key, &line) in &self.known {
-            let Some((&(xor, add), batch)) = key.split_last() else { return Vec::new() };
+            let [batch @ .., (xor, add)] = &key[..] else { bug!("a line without a place") };
+            let (xor, add) = (*xor, *add);
             if xor & (width - 1) != 0 {
                 return Vec::new();
             }

@@ -24,7 +24,6 @@ use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::remap::Remap;
-use super::scratch::element_bytes;
 
 /// Sums that a thread adds products to in turn, so that one need not wait for the other.
 const CHAINS: usize = 4;
@@ -281,7 +280,7 @@ impl Lowering<'_> {
     ) -> Lowered<Vec<Item>> {
         let warps = layout.warps();
         let bits: Vec<u32> = (0..5).filter(|bit| mask >> bit & 1 == 1).collect();
-        let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| element_bytes(elem) * warps).collect();
+        let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| elem.bytes() * warps).collect();
         let total = sizes.iter().map(|size| (size * results.len() as u64).next_multiple_of(16)).sum();
         let base = self.exchange(total, 16)?;
         let thread = self.thread();
@@ -301,7 +300,7 @@ impl Lowering<'_> {
         let mut sources = Vec::new();
         let mut offset = 0;
         for (position, &elem) in combiner.elems.iter().enumerate() {
-            let (start, step) = (self.b.u32(offset as u32), self.b.u32(element_bytes(elem) as u32));
+            let (start, step) = (self.b.u32(offset as u32), self.b.u32(elem.bytes() as u32));
             let corner = self.b.add(Ty::U32, base, start);
             let own = self.b.mad(Ty::U32, warp, step, corner);
             sources.push(self.b.mad(Ty::U32, from, step, corner));
@@ -320,14 +319,14 @@ impl Lowering<'_> {
                 let warp: u64 = bits.iter().enumerate().map(|(i, bit)| (choice >> i & 1) << bit).sum();
                 let mut item = Item::new();
                 for (position, &elem) in combiner.elems.iter().enumerate() {
-                    let at = group as u64 * sizes[position] + warp * element_bytes(elem);
+                    let at = group as u64 * sizes[position] + warp * elem.bytes();
                     let address = self.b.at(sources[position], at as i64);
                     item.push(self.take(elem, address));
                 }
                 items.push(item);
             }
             let mut items = items.into_iter();
-            let Some(mut item) = items.next() else { continue };
+            let Some(mut item) = items.next() else { bug!("no warp to combine") };
             for next in items {
                 item = self.combine(combiner, &item, &next)?;
             }
@@ -383,14 +382,14 @@ impl Lowering<'_> {
         let mut total = 0;
         for elem in &combiner.elems {
             starts.push(total);
-            total += (threads * element_bytes(*elem) * items.len() as u64).next_multiple_of(16);
+            total += (threads * elem.bytes() * items.len() as u64).next_multiple_of(16);
         }
         let base = self.exchange(total, 16)?;
         let thread = self.thread();
         let mut own = Vec::new();
         let mut strides = Vec::new();
         for (position, &elem) in combiner.elems.iter().enumerate() {
-            let bytes = element_bytes(elem);
+            let bytes = elem.bytes();
             let (size, start) = (self.b.u32(bytes as u32), self.b.u32(starts[position] as u32));
             let corner = self.b.add(Ty::U32, base, start);
             own.push(self.b.mad(Ty::U32, thread, size, corner));
@@ -433,7 +432,7 @@ impl Lowering<'_> {
             for (group, slot) in combined.iter_mut().enumerate() {
                 let mut item = Item::new();
                 for (position, &elem) in combiner.elems.iter().enumerate() {
-                    let size = self.b.u32(element_bytes(elem) as u32);
+                    let size = self.b.u32(elem.bytes() as u32);
                     let mut address = self.b.mad(Ty::S32, distance, size, own[position]);
                     if let Some(exists) = exists {
                         address = self.b.select(exists, address, own[position]);
@@ -514,7 +513,7 @@ impl Lowering<'_> {
                 for group in 0..flat.len() {
                     let mut item = Item::new();
                     for (position, &elem) in combiner.elems.iter().enumerate() {
-                        let bytes = element_bytes(elem);
+                        let bytes = elem.bytes();
                         // The counterpart's place differs in this bit of the thread's number alone.
                         let thread = self.thread();
                         let mask = self.b.u32(32 << bit);
@@ -539,7 +538,7 @@ impl Lowering<'_> {
             let mut others = others.into_iter();
             for items in &mut state {
                 for (start, item) in items.iter_mut() {
-                    let Some(other) = others.next() else { continue };
+                    let Some(other) = others.next() else { bug!("an item that no other thread has") };
                     let (left, right) = if combiner.commutative && layout.repeat(dim) * core.extent(dim) == extent {
                         (item.clone(), other)
                     } else {

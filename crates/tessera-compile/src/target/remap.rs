@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp};
+use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp, bug};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
@@ -14,7 +14,7 @@ use tessera_ptx::ssa::{Address, Value as Reg};
 use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
-use super::scratch::{SMALL_BYTES, element_bytes};
+use super::scratch::SMALL_BYTES;
 use crate::analysis::room::buffer_bytes;
 use tessera_types::DType;
 
@@ -112,7 +112,7 @@ impl Lowering<'_> {
     /// The same tile under another layout, through a buffer whose lines run along the axis of the source's vectors and are
     /// padded, so that a warp's rows start in different banks.
     fn through_buffer(&mut self, elem: Elem, source: (&Distribution, &Regs), result: &Distribution) -> Lowered<Regs> {
-        let elements = result.elements() * element_bytes(elem);
+        let elements = result.elements() * elem.bytes();
         if self.room_below(elements).is_some() {
             return self.through_shared(elem, source, result, &Remap::identity(result.shape()), None);
         }
@@ -122,8 +122,10 @@ impl Lowering<'_> {
         let converts = matches!(self.data(self.op).kind, OpKind::Tile(TileOp::ConvertLayout {}));
         let base = if converts {
             // The buffer's type says how the tile lies there.
-            let given = self.data(self.op).through.and_then(|through| self.func.ty(through).as_shared());
-            ty = given.cloned().unwrap_or(ty);
+            if let Some(through) = self.data(self.op).through {
+                let found = self.func.ty(through);
+                ty = found.as_shared().unwrap_or_else(|| bug!("a conversion through `{found}`")).clone();
+            }
             let bytes = buffer_bytes(&ty);
             self.exchanged_through((bytes, bytes.min(SMALL_BYTES)), align, Some(ty.clone()))?
         } else {
@@ -142,11 +144,12 @@ impl Lowering<'_> {
 
     /// How a tile lies in memory between two layouts.
     fn between(&self, elem: Elem, source: &Distribution, result: &Distribution) -> SharedType {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let rank = result.rank();
         let core = source.core();
         let vector_axis =
             (0..core.bits(Axis::Register)).find_map(|bit| core.basis(Axis::Register, bit).iter().position(|&step| step == 1));
+        // Where a thread holds no neighbours, lines run along the last axis as tiles in memory do.
         let fastest = vector_axis.unwrap_or(rank - 1);
         let swizzle = self.across_lines(source, result, fastest, bytes);
         let padded = swizzle == Swizzle::NONE && rank > 1 && (result.shape()[fastest] * bytes).is_multiple_of(16);
@@ -198,7 +201,7 @@ impl Lowering<'_> {
         map: &Remap,
         moved: Option<Reg>,
     ) -> Lowered<Regs> {
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let total = source.0.elements() * bytes;
         if self.room_below(total).is_some() {
             let given = self.given(elem, source);
@@ -237,7 +240,7 @@ impl Lowering<'_> {
     /// Writes a tile to shared memory in row-major order, each element once.
     pub(super) fn spread(&mut self, elem: Elem, source: (&Distribution, &Regs), base: Reg) {
         let (layout, regs) = source;
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let strides = row_major(layout.shape());
         let place = self.place(layout);
         let mine = self.stores(layout);

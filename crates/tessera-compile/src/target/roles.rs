@@ -3,7 +3,7 @@
 //! A role that does nothing but start copies of the accelerator is one thread's; its others go on at once. Guards around each copy would do
 //! the same, and cost a product of warpgroups 8 in a hundred: the lanes part and meet five times a round (`results/products-in-flight-h100.txt`).
 
-use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type};
+use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type, bug};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::Arch;
 
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         let warp = self.b.shfl(Word::Idx, warp, zero, 31);
         for &op in &ops[..count] {
             let data = self.data(op);
-            let OpKind::Tile(TileOp::Role { first_warp, warps, registers }) = &data.kind else { continue };
+            let OpKind::Tile(TileOp::Role { first_warp, warps, registers }) = &data.kind else { bug!("a role that is none") };
             let (body, next) = (self.b.new_block(&[]), self.b.new_block(&[]));
             let (first, number) = (self.b.u32(*first_warp), self.b.u32(*warps));
             let place = self.b.sub(Ty::U32, warp, first);
@@ -59,12 +59,11 @@ impl Lowering<'_> {
                     self.b.setmaxnreg_dec(registers);
                 }
             }
-            let most = self.arch.limits().barriers_per_block;
-            if self.barriers >= most {
-                return Err(self.unsupported(format!("more than {} roles have no barriers of their own", most - 1)));
-            }
-            self.team = Team { first_warp: *first_warp, warps: *warps, barrier: self.barriers, alone: false };
-            self.barriers += 1;
+            let Some(barrier) = self.barriers.first() else {
+                let most = self.arch.limits().barriers_per_block;
+                return Err(self.unsupported(format!("the {most} barriers of a block do not do for roles and named barriers")));
+            };
+            self.team = Team { first_warp: *first_warp, warps: *warps, barrier, alone: false };
             self.frames.push(Frame::If { join });
             if is_for_one(self.func, data.regions[0]) {
                 let (first, only) = (self.is_first_thread(), self.b.new_block(&[]));

@@ -27,7 +27,6 @@ use super::parts::Spot;
 use super::place::{Inside, Place};
 use super::reduce::{Combiner, Item};
 use super::remap::{Remap, row_major};
-use super::scratch::element_bytes;
 
 /// Whether something holds of a register's coordinate.
 enum Holds {
@@ -50,7 +49,7 @@ impl Lowering<'_> {
         let strides = row_major(layout.shape());
         let place = self.place(&layout);
         let sizes: Vec<u64> =
-            combiner.elems.iter().map(|&elem| (layout.elements() * element_bytes(elem)).next_multiple_of(16)).collect();
+            combiner.elems.iter().map(|&elem| (layout.elements() * elem.bytes()).next_multiple_of(16)).collect();
         let all: u64 = sizes.iter().sum();
         if self.room_below(all).is_some() {
             let current = self.scan_by_halves(&combiner, &layout, (dim, reverse), current)?;
@@ -85,7 +84,7 @@ impl Lowering<'_> {
                 let has = self.both(Some(has), within).unwrap_or(has);
                 let mut before = Item::new();
                 for (position, &elem) in combiner.elems.iter().enumerate() {
-                    let bytes = element_bytes(elem);
+                    let bytes = elem.bytes();
                     let mut address = corners[position];
                     for (axis, stride) in strides.iter().enumerate() {
                         let coordinate = self.coordinate(&place, register, axis);
@@ -131,7 +130,7 @@ impl Lowering<'_> {
                 before.push(match step.within_threads() {
                     Some(lasts) => lasts.iter().map(|last| last.map(|last| current[position][last])).collect(),
                     None => {
-                        let (given, wanted, total) = self.first_halves(&step, layout, &current[position], element_bytes(elem));
+                        let (given, wanted, total) = self.first_halves(&step, layout, &current[position], elem.bytes());
                         let found = self.in_parts(elem, &given, &wanted, total)?;
                         found.into_iter().zip(&wanted).map(|(found, wanted)| wanted.is_some().then_some(found)).collect()
                     }

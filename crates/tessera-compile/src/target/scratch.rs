@@ -51,17 +51,9 @@ pub(super) struct Scratch {
     pub(super) offsets: FxHashMap<Op, u64>,
 }
 
-/// Bytes that an element takes in shared memory.
-pub(super) fn element_bytes(elem: Elem) -> u64 {
-    match elem {
-        Elem::Ptr(_) => 8,
-        Elem::Num(dtype) => dtype.unpacked_bytes() as u64,
-    }
-}
-
 /// The type that an element is moved as: its bits, and where it is narrower than its register, unsigned.
 pub(super) fn moved_as(elem: Elem) -> Ty {
-    match element_bytes(elem) {
+    match elem.bytes() {
         1 => Ty::U8,
         2 if class_of(elem) == Class::B16 => Ty::B16,
         2 => Ty::U16,

@@ -177,7 +177,7 @@ impl Lowering<'_> {
     ) -> Lowered<Regs> {
         let regs = self.regs(value)?;
         let strides = row_major(from.shape());
-        let bytes = super::scratch::element_bytes(elem);
+        let bytes = elem.bytes();
         let base = self.exchange(from.elements() * bytes, 16)?;
         self.spread(elem, (from, &regs), base);
         self.meet();
@@ -253,7 +253,7 @@ impl Lowering<'_> {
         let (from, into, to) = (self.layout(part)?, self.layout(whole)?, self.layout(result)?);
         let elem = self.elem(part)?;
         let (offset, moved) = self.start_of(data.group(2), from.shape(), into.shape())?;
-        let bytes = super::scratch::element_bytes(elem);
+        let bytes = elem.bytes();
         let (part_regs, whole_regs) = (self.regs(part)?, self.regs(whole)?);
         let base = self.exchange(into.elements() * bytes, 16)?;
         self.spread(elem, (&into, &whole_regs), base);
@@ -309,7 +309,7 @@ impl Lowering<'_> {
             Elem::Num(dtype) => Packing::of(dtype).map(|_| dtype.bits()),
             Elem::Ptr(_) => None,
         };
-        let (old_bytes, new_bytes) = (super::scratch::element_bytes(old), super::scratch::element_bytes(new));
+        let (old_bytes, new_bytes) = (old.bytes(), new.bytes());
         let regs = self.regs(source)?;
         let base = self.exchange(from.elements() * old_bytes, 16)?;
         self.spread(old, (&from, &regs), base);

@@ -18,7 +18,6 @@ use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
 use super::operation::astray;
 use super::place::{Inside, Place};
-use super::scratch::element_bytes;
 use super::view::Run;
 use crate::analysis::arrangement::Arrangement;
 use crate::analysis::room::{buffer_align, buffer_bytes};
@@ -42,7 +41,7 @@ impl Lowering<'_> {
                 }
                 (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => {
                     let threads = u64::from(self.team.warps * Arch::WARP);
-                    (tile.len() as u64 * element_bytes(tile.elem) * threads, 16)
+                    (tile.len() as u64 * tile.elem.bytes() * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
                 (OpKind::Tile(TileOp::SendTile {}), _) => {
@@ -349,7 +348,7 @@ impl Lowering<'_> {
         let (view, index, buffer) = (data.one(0), data.group(1), self.buffer(data.one(2))?);
         let shape: SmallVec<[u64; 4]> = buffer.shape.iter().map(|&extent| u64::from(extent)).collect();
         let elem = Elem::Num(buffer.elem);
-        let bytes = element_bytes(elem);
+        let bytes = elem.bytes();
         let mut order: Vec<usize> = (0..shape.len()).collect();
         order.sort_by_key(|&dim| buffer.strides[dim]);
         let threads = u64::from(self.team.warps * Arch::WARP);

@@ -12,7 +12,6 @@ use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::remap::{Remap, row_major};
-use super::scratch::element_bytes;
 use crate::facts::WORKSPACE_ALIGN;
 
 impl Lowering<'_> {
@@ -145,7 +144,7 @@ impl Lowering<'_> {
         if !same {
             return Ok(None);
         }
-        let Ok(Conversion::Shuffle(plan)) = conversion(source.0, result, element_bytes(elem)) else { return Ok(None) };
+        let Ok(Conversion::Shuffle(plan)) = conversion(source.0, result, elem.bytes()) else { return Ok(None) };
         let zero = self.bits(elem, 0);
         // Truth values travel as numbers.
         let mut from: Vec<Reg> = Vec::new();

@@ -59,8 +59,8 @@ impl Lowering<'_> {
         let bytes = buffer.elem.unpacked_bytes();
         let granule = if buffer.swizzle.bits == 0 { 16 } else { 1 << buffer.swizzle.base };
         let lines = buffer.strides.iter().filter(|&&stride| stride != 1).map(|&stride| stride as usize * bytes);
-        let whole =
-            lines.chain([granule, buffer.align as usize]).map(|bytes| bytes & bytes.wrapping_neg()).min().unwrap_or(bytes);
+        let power = |bytes: usize| bytes & bytes.wrapping_neg();
+        let whole = lines.chain([buffer.align as usize]).map(power).fold(power(granule), usize::min);
         let width = (whole / bytes).clamp(1, count);
         let mut runs = Vec::new();
         for first in (0..count).step_by(width) {

@@ -18,6 +18,7 @@ use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
+use crate::analysis::facts::power;
 
 /// Everything about one tile of a view.
 pub(super) struct Window {
@@ -191,7 +192,7 @@ impl Lowering<'_> {
                     stride_divisor,
                     extent,
                 });
-                align = align.min(power_of_two(stride_divisor * bytes));
+                align = align.min(power(stride_divisor * bytes));
                 continue;
             }
             let step = step_of(&ty, position);
@@ -219,7 +220,7 @@ impl Lowering<'_> {
                 let size = self.b.u32(bytes as u32);
                 self.b.mad_wide(Ty::S32, offset, size, corner)
             };
-            align = align.min(power_of_two(start_divisor.saturating_mul(stride_divisor).saturating_mul(bytes)));
+            align = align.min(power(start_divisor.saturating_mul(stride_divisor).saturating_mul(bytes)));
             // The tile stays inside where its index cannot be negative and the array's size is a multiple of its extent...
             let most = fact.greatest.saturating_mul(step_of(&ty, position) as i64).saturating_add(extent as i64);
             let size_least = self.least_size(size, facts.least_sizes[dim]);
@@ -502,7 +503,7 @@ impl Lowering<'_> {
                 _ => return facts,
             },
         };
-        facts.align = facts.align.max(power_of_two(self.facts.fact(tensor.one(0)).divisor));
+        facts.align = facts.align.max(power(self.facts.fact(tensor.one(0)).divisor));
         let mut sizes = tensor.group(1).iter();
         let mut strides = tensor.group(2).iter();
         for dim in 0..rank {
@@ -534,16 +535,11 @@ struct ViewFacts {
     strides: SmallVec<[u64; 4]>,
 }
 
-/// The largest power of two that divides a number, at most 2^12; that of zero is all of it.
-fn power_of_two(number: u64) -> u64 {
-    if number == 0 { 4096 } else { 1 << number.trailing_zeros().min(12) }
-}
-
 /// How far one step of a view's index moves, in elements.
 pub(super) fn step_of(view: &TileViewType, position: usize) -> u64 {
     match &view.kind {
         ViewKind::Partition => u64::from(view.tile[position]),
-        ViewKind::Strided(steps) => steps.get(position).map_or(1, |&step| u64::from(step)),
+        ViewKind::Strided(steps) => u64::from(steps[position]),
         ViewKind::GatherScatter { .. } => 1,
     }
 }

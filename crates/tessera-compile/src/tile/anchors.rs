@@ -21,7 +21,6 @@ use tessera_types::{Arch, DType};
 use super::left::{self, Left};
 use super::relation::{Layout, has_layout, shape};
 use super::{outer, spread, turned};
-use crate::analysis::memory;
 use crate::analysis::neighbours::{self, Vector};
 use crate::analysis::sharing::{Sharing, instructions};
 use crate::facts::Facts;
@@ -507,7 +506,7 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
     })
 }
 
-/// The tile axis along which memory is contiguous.
+/// The tile axis along which memory is contiguous; where it is along none, the last one.
 pub(super) fn fastest(view: &TileViewType) -> usize {
     let contiguous = |&axis: &u32| view.tensor.strides.get(axis as usize) == Some(&Extent::Static(1));
     view.dim_map.iter().position(contiguous).unwrap_or(view.dim_map.len().saturating_sub(1))

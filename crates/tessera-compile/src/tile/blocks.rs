@@ -20,7 +20,7 @@ use tessera_ir::{
 };
 use tessera_types::{DType, FloatFormat};
 
-use crate::analysis::arrays::behind_assumptions;
+use crate::analysis::arrays::array_at;
 use crate::analysis::facts::Facts;
 use crate::rewrite::{Step, drop_dead, make, rewrite};
 
@@ -77,8 +77,8 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
     let Elem::Ptr(elem) = tile.elem else { return None };
     let offset = func.defining_op(pointers).filter(|_| matches!(kind_of(func, pointers), Some(ScheduleOp::Offset {})))?;
     let base = single(func, func.ops[offset].one(0))?;
-    let first = func.args().iter().position(|&arg| arg == behind_assumptions(func, base))?;
-    let param = (0..func.abi.params.len()).find(|&position| func.abi.first_argument(position) == first)?;
+    let param = array_at(func, base)?;
+    let first = func.abi.first_argument(param);
     let ParamKind::Array { dtype, shape, strides, index: IndexType::I32, .. } = &func.abi.params[param].kind else { return None };
     if dtype.bits() < 8 || dtype.bits() != elem.bits() {
         return None;

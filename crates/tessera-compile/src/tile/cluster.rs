@@ -12,7 +12,7 @@
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::{GridAxis, Predicate, RingProducer};
-use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, ScheduleOp, Type, Value};
+use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, ScheduleOp, Type, Value, bug};
 use tessera_types::{Arch, DType};
 
 use super::numbers::Numbers;
@@ -92,9 +92,9 @@ pub(super) fn find(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<
 /// Has blocks that nobody asked for do nothing behind their loops.
 pub(super) fn guard(func: &mut Func, together: &Together) {
     let mut ops = func.blocks[func.body].ops.clone();
-    let Some(place) = ops.iter().position(|&op| op == together.last) else { return };
+    let place = func.blocks[func.body].place_of(together.last);
     let mut rest = ops.split_off(place + 1);
-    let Some(end) = rest.pop() else { return };
+    let Some(end) = rest.pop() else { bug!("a body without an end") };
     let span = func.span;
     let (inside, otherwise) = (func.new_block(), func.new_block());
     func.blocks[inside].ops = rest;
@@ -172,7 +172,7 @@ fn looped(func: &Func, op: Op, found: &mut FxHashSet<Value>) {
     if data.operands[..3].iter().any(|bound| found.contains(bound)) {
         found.extend(body.args.iter().chain(&data.results));
     }
-    let Some(&end) = body.ops.last() else { return };
+    let Some(&end) = body.ops.last() else { bug!("a loop's body without an end") };
     let handed = func.ops[end].group(0);
     for (position, (start, next)) in data.group(3).iter().zip(handed).enumerate() {
         if found.contains(start) || found.contains(next) {

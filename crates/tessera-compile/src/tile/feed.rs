@@ -152,7 +152,7 @@ impl Factor {
 
 /// The first entry of a buffer's first axis.
 pub(super) fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op>) -> Value {
-    let Some(part) = func.ty(buffer).as_shared().and_then(SharedType::slice) else { return buffer };
+    let part = func.ty(buffer).as_shared().and_then(SharedType::slice).unwrap_or_else(|| bug!("a buffer without entries"));
     let kind = ScheduleOp::Constant { value: Const::int(DType::I32, 0) };
     let zero = func.make_op(kind.into(), &[], [Type::scalar(DType::I32)], [], span);
     let index = func.ops[zero].result();

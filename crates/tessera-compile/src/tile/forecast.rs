@@ -177,7 +177,7 @@ impl Filled {
 /// Who issues the products of a plan, and how many of them read a factor each.
 pub(super) fn issuers(plan: &Plan) -> (Issuer, u32) {
     let issuer = if plan.partitions.len() > 1 { Issuer::Warpgroup } else { Issuer::Warp };
-    (issuer, plan.partitions.last().map_or(1, |partition| partition.warps.div_ceil(4)))
+    (issuer, plan.computing().warps.div_ceil(4))
 }
 
 /// The forecasts of a planned function's loops, in the order of the plan's rings.

@@ -303,7 +303,7 @@ fn share_blocks(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Resu
     if blocks == 0 || blocks > most {
         return Err(format!("a multiprocessor runs 1 to {most} blocks, not {blocks}").into());
     }
-    let threads = plan.partitions.last().map_or(1, |compute| compute.warps) * tessera_types::Arch::WARP;
+    let threads = plan.computing().warps * tessera_types::Arch::WARP;
     let shared = match plan.stream_k {
         Some(saved) => Some(stream_k::Shared { looped: stream_k::shareable(func)?, saved, threads }),
         None => None,

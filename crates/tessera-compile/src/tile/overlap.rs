@@ -99,9 +99,9 @@ fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
     let accumulator = handed.iter().position(|&value| value == sums)?;
     let carried = &func.blocks[body].args[1..];
     let acc = carried[accumulator];
-    let held = |value: Value| func.ty(value).layout().map_or(0, |layout| layout.registers() as usize);
-    let in_flight = held(sums) + held(func.ops[first_done].result()) + held(factor) / 2;
-    if func.ty(factor).layout().is_none() || in_flight + OTHERS > registers {
+    let held = |value: Value| func.ty(value).layout().map(|layout| layout.registers() as usize);
+    let in_flight = held(sums)? + held(func.ops[first_done].result())? + held(factor)? / 2;
+    if in_flight + OTHERS > registers {
         return None;
     }
 

@@ -10,7 +10,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::GridAxis;
-use tessera_ir::{Builder, Func, Op, OpKind, Reason, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Builder, Func, Op, OpKind, Reason, ScheduleOp, TileOp, Type, Value, bug};
 use tessera_types::DType;
 
 use super::numbers::{Divisor, Numbers};
@@ -80,7 +80,7 @@ fn places(func: &Func) -> Vec<(Op, GridAxis)> {
 pub(super) fn over_blocks(func: &mut Func, blocks: u32, grouped: bool, shared: Option<Shared>) {
     let places = places(func);
     let Split { before, inside, .. } = Split::of(func);
-    let Some((&last, inside)) = inside.split_last() else { return };
+    let Some((&last, inside)) = inside.split_last() else { bug!("a body without an end") };
     let is_place = |op: &Op| places.iter().any(|(place, _)| place == op);
     let inside: Vec<Op> = inside.iter().copied().filter(|op| !is_place(op)).collect();
     let span = func.span;

@@ -96,7 +96,7 @@ fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
     });
     let held = before.flat_map(|&op| &func.ops[op].results).filter(|result| later.binary_search(result).is_ok());
     let bits = held.map(|&value| match func.ty(value) {
-        Type::Distributed(ty) => ty.layout.registers() * u64::from(ty.tile.elem.num().map_or(64, |dtype| dtype.bits())),
+        Type::Distributed(ty) => ty.layout.registers() * ty.tile.elem.bits(),
         _ => 0,
     });
     bits.sum::<u64>().div_ceil(32)

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value};
+use tessera_ir::{Block, Def, Diagnostic, Func, Op, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, bug};
 
 use super::anchors::Product;
 use super::infer::{Layouts, carried, is_loop};
@@ -142,8 +142,10 @@ impl Rewriter<'_> {
             Some(layout) => self.at(data.one(0), layout)?,
             None => data.one(0),
         };
-        let Type::Distributed(ty) = self.func.ty(data.result()).clone() else { return Ok(()) };
-        let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else { return Ok(()) };
+        let Type::Distributed(ty) = self.func.ty(data.result()).clone() else { bug!("a product without a layout") };
+        let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else {
+            bug!("a product of warpgroups whose factors are not in shared memory")
+        };
         let groups: [&[Value]; 3] = [&[lhs], &[data.one(1)], &[value]];
         let coarse = self.func.ty(data.one(1)).as_shared().filter(|factor| is_coarse(factor.elem) && !fast_acc);
         if let Some(factor) = coarse {
@@ -281,8 +283,7 @@ impl Rewriter<'_> {
                 false => operand,
             });
         }
-        let tile = self.func.ty(data.result()).as_tile().cloned();
-        let Some(tile) = tile else { return Ok(data.result()) };
+        let tile = self.func.ty(data.result()).the_tile().clone();
         let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
         let copy = self.func.make_op(data.kind.clone(), &groups, [Type::distributed(tile, layout)], [], data.span);
         let value = self.func.ops[copy].result();
@@ -292,7 +293,7 @@ impl Rewriter<'_> {
     }
 
     fn convert(&mut self, value: Value, layout: &Layout) -> Value {
-        let Some(tile) = self.func.ty(value).as_tile().cloned() else { return value };
+        let tile = self.func.ty(value).the_tile().clone();
         let span = match self.func.values[value].def {
             Def::Result(op, _) => self.func.ops[op].span,
             Def::Argument(..) => self.func.span,

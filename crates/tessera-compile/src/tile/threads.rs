@@ -28,6 +28,7 @@ pub(super) fn warps(func: &Func) -> u32 {
         let data = &func.ops[op];
         let largest =
             data.results.iter().chain(&data.operands).filter_map(|&value| func.ty(value).as_tile()).map(|tile| tile.len());
+        // An operation on no tile moves nothing.
         let largest = largest.max().unwrap_or(0);
         match &data.kind {
             OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => {

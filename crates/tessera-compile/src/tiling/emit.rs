@@ -10,7 +10,7 @@ use tessera_ir::{
 use tessera_types::DType;
 
 use crate::tiling::operand::{Signature, tile};
-use crate::tiling::plan::{Plan, holds_store, tensor, yielded};
+use crate::tiling::plan::{Plan, holds_store, yielded};
 use crate::tiling::{Grid, OperandFacts};
 
 /// Where along an axis a tile lies: the tile's index, and its extent.
@@ -135,9 +135,7 @@ impl Emitter<'_> {
         let source = self.source;
         let Some(first) = self.plan.first else { return (Vec::new(), Grid::default()) };
         let operand = source.ops[first].one(1);
-        let Some(axes) = tensor(source, source.ops[first].one(0)).map(|tensor| &tensor.axes) else {
-            return (Vec::new(), Grid::default());
-        };
+        let axes = &source.ty(source.ops[first].one(0)).the_tensor().axes;
         let parallel = self.plan.parallel.clone();
         let mut grid = Grid::default();
         let mut coords: Vec<(usize, Coord)> = Vec::new();
@@ -200,9 +198,8 @@ impl Emitter<'_> {
         let source = self.source;
         let data = &source.ops[op];
         let (value, operand) = (data.one(0), data.one(1));
-        let axes = tensor(source, value).map(|tensor| tensor.axes.clone());
-        let axes = axes.unwrap_or_else(|| bug!("a store of what has no axes"));
-        let first_axes = self.plan.first.and_then(|first| tensor(source, source.ops[first].one(0))).map(|t| &t.axes);
+        let axes = source.ty(value).the_tensor().axes.clone();
+        let first_axes = self.plan.first.map(|first| &source.ty(source.ops[first].one(0)).the_tensor().axes);
         let is_first = self.plan.first == Some(op);
         let mut coords: SmallVec<[Option<Coord>; 4]> = SmallVec::from_elem(None, axes.len());
         for &(position, coord) in grid {
@@ -278,7 +275,7 @@ impl Emitter<'_> {
         if let Some(&known) = self.known.iter().rev().find_map(|scope| scope.get(&key)) {
             return known;
         }
-        let Def::Result(op, position) = self.source.values[value].def else { return self.zero };
+        let Def::Result(op, position) = self.source.values[value].def else { bug!("a tile of an argument") };
         let span = std::mem::replace(&mut self.func.span, self.source.ops[op].span);
         let result = self.compute(op, position as usize, value, coords);
         if self.func.values[result].name.is_none() {
@@ -299,8 +296,9 @@ impl Emitter<'_> {
             OpKind::Graph(GraphOp::Contract {}) => return self.contract(op, coords),
             OpKind::Graph(GraphOp::Reduce { axis, combine }) => return self.reduce(op, *axis as usize, *combine, coords),
             OpKind::Graph(GraphOp::Broadcast {}) => return self.broadcast(op, coords),
-            // The plan refuses exchanges between ranks; a store has no value.
-            OpKind::Graph(_) | OpKind::Tile(_) => return self.zero,
+            OpKind::Graph(_) | OpKind::Tile(_) => {
+                bug!("exchanges between ranks are refused by the plan, and a store has no value")
+            }
             OpKind::Schedule(kind) => kind,
         };
         match kind {
@@ -326,7 +324,7 @@ impl Emitter<'_> {
     }
 
     fn axis_size(&mut self, operand: Value, position: usize, ty: &Type) -> Value {
-        let Type::Operand(tensor) = self.source.ty(operand) else { return self.zero };
+        let Type::Operand(tensor) = self.source.ty(operand) else { bug!("sizes of what is no operand") };
         let size = self.signature.sizes[&tensor.axes[position]];
         if self.func.ty(size) == ty {
             return size;
@@ -431,7 +429,7 @@ impl Emitter<'_> {
 
     /// The coordinates of a broadcast's source: axes of extent 1 have one tile.
     pub(super) fn broadcast_coords(&self, from: Value, coords: &Coords) -> Coords {
-        let Some(tensor) = tensor(self.source, from) else { return Coords::new() };
+        let Some(tensor) = self.source.ty(from).as_tensor() else { return Coords::new() };
         let skipped = coords.len() - tensor.axes.len();
         let pick = |(axis, coord): (&Axis, &Coord)| match axis {
             Axis::Fixed(1) => self.unit(),
@@ -442,7 +440,7 @@ impl Emitter<'_> {
 
     /// A tile with leading axes added and axes of extent 1 repeated.
     pub(super) fn spread(&mut self, value: Value, shape: &Shape) -> Value {
-        let Some(mut ty) = self.func.ty(value).as_tile().cloned() else { return value };
+        let mut ty = self.func.ty(value).the_tile().clone();
         let mut value = value;
         if ty.shape.len() < shape.len() {
             let mut longer = Shape::from_elem(1, shape.len() - ty.shape.len());
@@ -471,7 +469,7 @@ impl Emitter<'_> {
             OpKind::Schedule(ScheduleOp::If {}) => self.prefetch(data.one(0), &[]),
             OpKind::Graph(GraphOp::Broadcast {}) => {
                 let from = data.one(0);
-                let axes = tensor(source, from).map_or(&[][..], |tensor| &tensor.axes);
+                let axes = source.ty(from).as_tensor().map_or(&[][..], |tensor| &tensor.axes);
                 let skipped = coords.len() - axes.len();
                 let inner: SmallVec<[Option<Coord>; 4]> = axes
                     .iter()
@@ -483,7 +481,7 @@ impl Emitter<'_> {
             OpKind::Graph(_) | OpKind::Tile(_) => {}
             OpKind::Schedule(_) => {
                 for &operand in &data.operands {
-                    let inner = if tensor(source, operand).is_some() { coords } else { &[] };
+                    let inner = if source.ty(operand).as_tensor().is_some() { coords } else { &[] };
                     self.prefetch(operand, inner);
                 }
             }

@@ -5,12 +5,12 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Overflow, Predicate, ReduceOrder, Rounding, Signedness};
-use tessera_ir::{Axis, Const, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value, bug};
+use tessera_ir::{Axis, Const, Elem, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value, bug};
 use tessera_types::DType;
 
 use crate::tiling::emit::{Coord, Coords, Emitter, WRAPS, shape_of};
 use crate::tiling::operand::{signedness, tile};
-use crate::tiling::plan::{fit, tensor};
+use crate::tiling::plan::fit;
 
 impl Emitter<'_> {
     /// A tile of a matrix product: a loop over K.
@@ -18,10 +18,7 @@ impl Emitter<'_> {
         let source = self.source;
         let data = &source.ops[op];
         let (lhs, rhs) = (data.one(0), data.one(1));
-        let (Some(left), Some(right), Some(result)) = (tensor(source, lhs), tensor(source, rhs), tensor(source, data.result()))
-        else {
-            return self.unit().index;
-        };
+        let [left, right, result] = [lhs, rhs, data.result()].map(|value| source.ty(value).the_tensor());
         let rank = coords.len();
         let (m, n) = (coords[rank - 2], coords[rank - 1]);
         let axis = left.axes[rank - 1].clone();
@@ -69,8 +66,8 @@ impl Emitter<'_> {
     }
 
     fn product_operand(&mut self, value: Value, elem: DType, shape: Shape) -> Value {
-        let Some(ty) = self.func.ty(value).as_tile().cloned() else { return value };
-        let from = ty.elem.num().unwrap_or(elem);
+        let ty = self.func.ty(value).the_tile().clone();
+        let Elem::Num(from) = ty.elem else { bug!("a product of pointers") };
         let value = self.converted(value, from, elem, &ty.shape);
         if ty.shape == shape { value } else { self.value(ScheduleOp::Reshape {}, &[value], tile(shape, elem)) }
     }
@@ -103,7 +100,7 @@ impl Emitter<'_> {
     pub(super) fn reduce(&mut self, op: Op, axis: usize, combine: Combine, coords: &Coords) -> Value {
         let source = self.source;
         let from = source.ops[op].one(0);
-        let Some(ty) = tensor(source, from) else { return self.unit().index };
+        let ty = source.ty(from).the_tensor();
         let name = ty.axes[axis].clone();
         let extent = self.plan.blocks.extent(&ty.axes, axis);
         // Narrow floats are combined in `f32`.
@@ -150,8 +147,8 @@ impl Emitter<'_> {
         if matches!(name, Axis::Fixed(extent) if extent % at.extent == 0) {
             return value;
         }
-        let Some(ty) = self.func.ty(value).as_tile().cloned() else { return value };
-        let Some(elem) = ty.elem.num() else { return value };
+        let ty = self.func.ty(value).the_tile().clone();
+        let Elem::Num(elem) = ty.elem else { bug!("pointers beyond an axis's end") };
         let line = Shape::from_slice(&[at.extent]);
         let counted = tile(line.clone(), DType::I32);
         let size = self.signature.sizes[name];

@@ -1,7 +1,7 @@
 //! Which axes the grid runs over, tile sizes, and whether a function can be tiled at all.
 
 use rustc_hash::FxHashSet;
-use tessera_ir::{Axis, Block, Diagnostic, Func, GraphOp, Op, OpKind, TensorType, Type, Value, bug};
+use tessera_ir::{Axis, Block, Diagnostic, Func, GraphOp, Op, OpKind, Type, Value, bug};
 
 /// No tile has more elements than this.
 const MAX_TILE: i64 = 1 << 20;
@@ -64,7 +64,7 @@ impl Plan {
                 _ => {}
             }
         }
-        let axes = |store: Op| tensor(func, func.ops[store].one(0)).map_or(&[][..], |tensor| &tensor.axes);
+        let axes = |store: Op| &func.ty(func.ops[store].one(0)).the_tensor().axes;
         let mut parallel = Vec::new();
         if let Some((&first, others)) = stores.split_first() {
             for (position, axis) in axes(first).iter().enumerate() {
@@ -123,13 +123,6 @@ fn blocks(func: &Func, product: bool, rank: usize) -> Result<Blocks, Vec<Diagnos
         ]);
     }
     Ok(Blocks { m: m as u32, n: n as u32, k: k as u32 })
-}
-
-pub(super) fn tensor(func: &Func, value: Value) -> Option<&TensorType> {
-    match func.ty(value) {
-        Type::Tensor(tensor) => Some(tensor),
-        _ => None,
-    }
 }
 
 /// Stores in text order, those under conditions too.

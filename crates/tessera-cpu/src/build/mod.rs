@@ -435,10 +435,7 @@ fn padded(bytes: usize) -> usize {
 
 /// Bytes of an element in a buffer.
 pub(crate) fn element_bytes(elem: Elem) -> u8 {
-    match elem {
-        Elem::Num(dtype) => dtype.unpacked_bytes() as u8,
-        Elem::Ptr(_) => 8,
-    }
+    elem.bytes() as u8
 }
 
 /// Bytes of the lanes that an operation reads.

@@ -78,10 +78,7 @@ pub(super) fn read(bytes: &[u8], size: usize) -> u64 {
 
 /// Bytes of one element of a thread's own.
 pub(super) fn element_bytes(elem: Elem) -> usize {
-    match elem {
-        Elem::Num(dtype) => dtype.unpacked_bytes(),
-        Elem::Ptr(_) => 8,
-    }
+    elem.bytes() as usize
 }
 
 /// Bytes of a tile as it stands in memory.

@@ -382,9 +382,9 @@ impl<'m> Builder<'m> {
     }
 
     fn instruction(&mut self, instruction: &'m Instruction) -> Result<()> {
-        let row = instruction.row.row();
+        let mnemonic = instruction.row.mnemonic().text();
         self.current = Meta { line: instruction.line.0, loc: self.loc, ..Meta::default() };
-        self.current.mnemonic.push_str(row.mnemonic());
+        self.current.mnemonic.push_str(mnemonic);
         for modifier in &instruction.modifiers {
             self.current.mnemonic.push('.');
             self.current.mnemonic.push_str(&modifier.to_string());
@@ -403,7 +403,6 @@ impl<'m> Builder<'m> {
         let seen = Cell::new(0);
         let mods = Mods::new(&instruction.modifiers, &seen);
         let operands = &instruction.operands[..];
-        let mnemonic = row.mnemonic();
         let done = match mnemonic {
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank" | "prefetch" | "prefetchu"
             | "applypriority" | "discard" | "createpolicy" | "alloca" | "stacksave" | "stackrestore" => {

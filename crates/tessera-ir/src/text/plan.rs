@@ -74,6 +74,9 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             }
         }
     }
+    if plan.partitions.is_empty() {
+        return Err(wrong(cursor.span_from(start), "the plan does not say who works: `partition all {warps=4}`".to_string()));
+    }
     Ok((function, plan))
 }
 
@@ -156,4 +159,16 @@ fn ring(
         return Err(wrong(span, "the ring does not say which values it holds: `[%a, %b]`".to_string()));
     }
     Ok(RingPlan { from, to, by, slots, fills, span })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::parse_module;
+
+    #[test]
+    fn a_plan_says_who_works() {
+        let text = "schedule @k() abi() {\n  return\n}\nplan @k {\n  persistent 1\n}\n";
+        let (_, wrong) = parse_module("k.tir", text).expect_err("a plan without partitions");
+        assert_eq!((wrong.id, &wrong.message[..31]), ("plan", "the plan does not say who works"));
+    }
 }

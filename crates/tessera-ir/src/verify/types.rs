@@ -202,7 +202,7 @@ fn arguments(func: &Func) -> Rule {
             ParamKind::Array { dtype, shape, strides, index, align, .. } => {
                 ensure!(shape.len() == strides.len(), "ir-abi", "`{name}` needs one stride an axis");
                 ensure!(align.is_power_of_two(), "ir-abi", "`{name}`: the alignment {align} is not a power of two");
-                wanted.push(Type::pointers(Shape::new(), elem(*dtype)));
+                wanted.push(Type::pointers(Shape::new(), dtype.signless()));
                 wanted.extend(std::iter::repeat_n(Type::scalar(index.dtype()), 2 * shape.len()));
             }
             ParamKind::List { index, rank, .. } => {
@@ -210,14 +210,14 @@ fn arguments(func: &Func) -> Rule {
                 wanted.push(Type::pointers(Shape::new(), DType::I64));
                 wanted.push(Type::scalar(index.dtype()));
             }
-            ParamKind::Scalar { dtype } => wanted.push(Type::scalar(elem(*dtype))),
+            ParamKind::Scalar { dtype } => wanted.push(Type::scalar(dtype.signless())),
             ParamKind::Operand { dtype, axes } => {
                 ensure!(func.level == Level::Graph, "ir-abi", "`{name}`: an operand needs a graph function");
                 let axes = axes.iter().map(|axis| match axis.parse() {
                     Ok(extent) => Axis::Fixed(extent),
                     Err(_) => Axis::Symbol(axis.clone()),
                 });
-                wanted.push(Type::Operand(Box::new(TensorType { axes: axes.collect(), elem: elem(*dtype) })));
+                wanted.push(Type::Operand(Box::new(TensorType { axes: axes.collect(), elem: dtype.signless() })));
             }
         }
         for wanted in wanted {
@@ -231,8 +231,4 @@ fn arguments(func: &Func) -> Rule {
     }
     ensure!(args.len() == 0, "ir-abi", "{} arguments belong to no parameter", args.len());
     Ok(())
-}
-
-fn elem(dtype: DType) -> DType {
-    Elem::signless(dtype).num().unwrap_or(dtype)
 }

@@ -4,7 +4,7 @@ use tessera_ir::attrs::{Overflow, Rounding};
 use tessera_ir::{Axis, Const, Diagnostic, GraphOp, ScheduleOp, Span};
 use tessera_types::DType;
 
-use super::{At, Axes, Data, Item, Res, Walk, show, signless};
+use super::{At, Axes, Data, Item, Res, Walk, show};
 use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
@@ -106,7 +106,7 @@ fn is_are(a: &At, b: &At, diagnostic: Diagnostic) -> Diagnostic {
 impl Walk<'_> {
     /// A scalar with the number; `None` when the type does not hold it.
     pub(super) fn number(&mut self, number: Num, dtype: DType) -> Option<Data> {
-        let value = Const::splat(signless(dtype), encode(number, dtype)?);
+        let value = Const::splat(dtype.signless(), encode(number, dtype)?);
         Some(self.data(ScheduleOp::Constant { value }, &[], dtype, None))
     }
 
@@ -136,7 +136,7 @@ impl Walk<'_> {
         let kind = if from == to {
             return data.clone();
         } else if to == DType::B1 {
-            let zero = self.data(ScheduleOp::Constant { value: Const::splat(signless(from), 0) }, &[], from, None);
+            let zero = self.data(ScheduleOp::Constant { value: Const::splat(from.signless(), 0) }, &[], from, None);
             let zero = match &data.axes {
                 Some(axes) => self.spread(&zero, axes),
                 None => zero,

@@ -24,8 +24,8 @@ use std::rc::Rc;
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 use tessera_ir::{
-    AbiParam, Axis, Block, Builder, Def, Diagnostic, Elem, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind,
-    ScheduleOp, Span, TensorType, Type, Value,
+    AbiParam, Axis, Block, Builder, Def, Diagnostic, Extent, Func, FuncHints, Level, Module, Op, OpKind, ParamKind, ScheduleOp,
+    Span, TensorType, Type, Value,
 };
 use tessera_types::DType;
 
@@ -216,7 +216,7 @@ impl<'f> Walk<'f> {
             let item = match bound {
                 Bound::Fixed(value) => Item::Fixed(value),
                 Bound::Scalar(dtype) => {
-                    let value = walk.func.add_arg(block, Type::scalar(signless(dtype)), Some(&name));
+                    let value = walk.func.add_arg(block, Type::scalar(dtype.signless()), Some(&name));
                     walk.func.abi.params.push(AbiParam { name: name.clone(), kind: ParamKind::Scalar { dtype } });
                     Item::Data(Data { value, dtype, axes: None })
                 }
@@ -300,18 +300,14 @@ impl<'f> Walk<'f> {
     }
 }
 
-fn signless(dtype: DType) -> DType {
-    Elem::signless(dtype).num().unwrap_or(dtype)
-}
-
 fn operand_type(axes: &[Axis], dtype: DType) -> Type {
-    Type::Operand(Box::new(TensorType { axes: SmallVec::from(axes.to_vec()), elem: signless(dtype) }))
+    Type::Operand(Box::new(TensorType { axes: SmallVec::from(axes.to_vec()), elem: dtype.signless() }))
 }
 
 fn data_type(axes: Option<&[Axis]>, dtype: DType) -> Type {
     match axes {
-        None => Type::scalar(signless(dtype)),
-        Some(axes) => Type::Tensor(Box::new(TensorType { axes: SmallVec::from(axes.to_vec()), elem: signless(dtype) })),
+        None => Type::scalar(dtype.signless()),
+        Some(axes) => Type::Tensor(Box::new(TensorType { axes: SmallVec::from(axes.to_vec()), elem: dtype.signless() })),
     }
 }
 

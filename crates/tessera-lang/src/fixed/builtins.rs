@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use tessera_ir::{Diagnostic, Span};
 
-use super::{Fixed, binary, compare, fault, range_len, str_of};
+use super::{Fixed, binary, compare, fault, function, range_len, str_of};
 use crate::ast::{BinaryOp, CompareOp};
+use crate::builtins::Builtin;
 use crate::diagnostics::id;
 use crate::lower::Res;
 use crate::number::{Fault, Num};
@@ -61,10 +62,7 @@ pub(crate) fn builtin(name: &str, args: &[Fixed], span: Span) -> Res<Fixed> {
                     .help("`len` takes tuples, strings and lists"),
             ));
         }
-        ("abs", [Fixed::Num(value)]) => match value.as_int() {
-            Some(value) => Fixed::int(value.checked_abs().ok_or_else(|| fault(Fault::Overflow, "abs", span))?),
-            None => Fixed::Num(Num::Float(value.as_f64().abs())),
-        },
+        ("abs", [Fixed::Num(value)]) => Fixed::Num(function(Builtin::PyAbs, *value).map_err(|kind| fault(kind, "abs", span))?),
         ("round", [Fixed::Num(Num::Float(value))]) if value.is_finite() && value.abs() < 1e30 => {
             Fixed::int(value.round_ties_even() as i128)
         }

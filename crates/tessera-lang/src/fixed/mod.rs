@@ -1,7 +1,7 @@
 //! Compile-time Python: numbers, strings, element types, and sequences of them, with Python's operators and functions.
 //!
 //! What a kernel knows when it is compiled means the same in all three styles, and here it is defined: [`operate`] has the operators and
-//! comparisons, [`builtins`] Python's functions, [`text`] strings. The styles' own walks call them for the parts of a kernel that
+//! comparisons, [`builtins`] Python's functions, [`function`] those of numbers, [`text`] strings. The styles' own walks call them for the parts of a kernel that
 //! are fixed; [`evaluate`] reads annotations, decorators and module-level constants, where nothing else can stand.
 //!
 //! ```text
@@ -10,6 +10,7 @@
 
 mod builtins;
 mod evaluate;
+mod function;
 mod operate;
 mod text;
 
@@ -20,6 +21,7 @@ use tessera_types::DType;
 
 pub(crate) use builtins::{BUILTINS, builtin};
 pub(crate) use evaluate::{Outer, defined, evaluate, literal, of_path, outer};
+pub(crate) use function::{function, function_of_two};
 pub(crate) use operate::{binary, compare, equal_items, fault, holds, item, position, slice, slice_positions, unary};
 pub(crate) use text::{format, method, repr, str_of};
 

@@ -5,7 +5,7 @@ use tessera_types::DType;
 
 use super::arith::{Arith, FloatMode};
 use super::operand::{At, encode};
-use super::{Lowerer, Res, signless};
+use super::{Lowerer, Res};
 use crate::bind::Args;
 use crate::diagnostics::id;
 use crate::number::Num;
@@ -83,7 +83,7 @@ impl Lowerer<'_> {
         let numbers: Option<Vec<u64>> =
             leaves.iter().map(|leaf| leaf.0.number().and_then(|number| encode(number, dtype))).collect();
         if let Some(bits) = numbers {
-            let value = Const { dtype: signless(dtype), data: ConstData::Dense(bits.into()) };
+            let value = Const { dtype: dtype.signless(), data: ConstData::Dense(bits.into()) };
             let value = self.emit_constant(value, dtype, shape.clone());
             return Ok(Val::Tile(Tile { value, dtype, shape, known: None }));
         }

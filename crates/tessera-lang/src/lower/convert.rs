@@ -5,7 +5,7 @@ use tessera_ir::{Diagnostic, ScheduleOp, Shape, Span};
 use tessera_types::DType;
 
 use super::operand::{At, settle};
-use super::{Lowerer, Res, signedness, signless};
+use super::{Lowerer, Res, signedness};
 use crate::bind::Args;
 use crate::diagnostics::id;
 use crate::number::Num;
@@ -90,7 +90,7 @@ impl Lowerer<'_> {
             ));
         }
         let shape = tile.shape.clone();
-        if signless(tile.dtype) == signless(to) {
+        if tile.dtype.signless() == to.signless() {
             return Ok(Val::Tile(Tile { dtype: to, known: None, ..tile }));
         }
         Ok(Val::Tile(self.emit_tile(ScheduleOp::Bitcast {}, &[tile.value], to, shape)))

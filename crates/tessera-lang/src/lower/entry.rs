@@ -6,7 +6,7 @@ use tessera_ir::{
     AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType, Type,
 };
 
-use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, signless, tile_type};
+use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, tile_type};
 use crate::annotation::{Annotation, ConstKind};
 use crate::args::{ArgType, ConstValue, LowerOptions, item_name};
 use crate::ast::Passing;
@@ -220,7 +220,7 @@ impl Lowerer<'_> {
                 }
                 let index = widest(*index, param.index_type());
                 let body = self.func.body;
-                let mut base = self.func.add_arg(body, Type::pointers(Shape::new(), signless(*dtype)), Some(&label));
+                let mut base = self.func.add_arg(body, Type::pointers(Shape::new(), dtype.signless()), Some(&label));
                 let mut dims = |extents: &[Extent], letter: char| -> Vec<Dim> {
                     extents
                         .iter()
@@ -270,7 +270,7 @@ impl Lowerer<'_> {
         let extents = |dims: &[Dim]| dims.iter().map(|dim| dim.extent).collect::<SmallVec<[Extent; 4]>>();
         let open =
             |dims: &[Dim]| dims.iter().filter(|dim| dim.extent == Extent::Dynamic).map(|dim| dim.value).collect::<Vec<_>>();
-        let tensor_ty = TensorViewType { elem: signless(dtype), shape: extents(&shape), strides: extents(&strides) };
+        let tensor_ty = TensorViewType { elem: dtype.signless(), shape: extents(&shape), strides: extents(&strides) };
         let tensor = self.emit_value(
             ScheduleOp::MakeTensorView {},
             &[&[base], &open(&shape), &open(&strides)],

@@ -98,7 +98,7 @@ impl Lowerer<'_> {
 
     /// Pointers at element offsets from a base.
     pub(crate) fn pointers(&mut self, base: tessera_ir::Value, elem: DType, offset: &Tile) -> tessera_ir::Value {
-        let elem = super::signless(elem);
+        let elem = elem.signless();
         let mut base = base;
         if !offset.shape.is_empty() {
             let ones: Shape = Shape::from_elem(1, offset.shape.len());

@@ -389,13 +389,6 @@ pub(crate) fn tile_type(dtype: DType, shape: &[u32]) -> Type {
     Type::Tile(TileType { shape: Shape::from_slice(shape), elem: Elem::signless(dtype) })
 }
 
-/// The element type that the IR uses for one of the language.
-pub(crate) fn signless(dtype: DType) -> DType {
-    match Elem::signless(dtype) {
-        Elem::Num(dtype) | Elem::Ptr(dtype) => dtype,
-    }
-}
-
 /// How the IR's operations read the integers of a type.
 pub(crate) fn signedness(dtype: DType) -> tessera_ir::attrs::Signedness {
     if dtype.is_signed() { tessera_ir::attrs::Signedness::Signed } else { tessera_ir::attrs::Signedness::Unsigned }

@@ -3,7 +3,7 @@
 use tessera_ir::{Const, Diagnostic, Shape, Span};
 use tessera_types::{DType, FloatFormat};
 
-use super::{Lowerer, Res, signless};
+use super::{Lowerer, Res};
 use crate::diagnostics::id;
 use crate::number::Num;
 use crate::promote::{WithLiteral, dtype_name, int_range, literal_dtype, promote, promote_literal};
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
                     .label(format!("{} holds {least} to {greatest}", dtype_name(dtype))),
             ));
         };
-        let value = self.emit_constant(Const::splat(signless(dtype), bits), dtype, shape.clone());
+        let value = self.emit_constant(Const::splat(dtype.signless(), bits), dtype, shape.clone());
         Ok(Tile { value, dtype, shape, known: Some(known) })
     }
 

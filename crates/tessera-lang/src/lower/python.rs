@@ -13,7 +13,7 @@ use crate::builtins::Builtin;
 use crate::class::ClassKind;
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed, fault};
-use crate::number::{Fault, Num};
+use crate::number::Num;
 use crate::value::{Range, Tile, Val};
 
 impl Lowerer<'_> {
@@ -264,47 +264,12 @@ impl Lowerer<'_> {
             return Ok(total.0);
         }
         let x = number(0)?;
-        let v = x.as_f64();
-        let float = |value: f64| Ok(Val::Num(Num::Float(value)));
-        let domain =
-            |holds: bool, value: f64| if holds { float(value) } else { Err(fault(Fault::Domain, builtin.row().name, span)) };
-        match builtin {
-            Builtin::MathSqrt => domain(v >= 0.0, v.sqrt()),
-            Builtin::MathExp => float(v.exp()),
-            Builtin::MathLog => match args.val(1) {
-                Val::None => domain(v > 0.0, v.ln()),
-                _ => {
-                    let base = number(1)?.as_f64();
-                    domain(v > 0.0 && base > 0.0 && base != 1.0, v.ln() / base.ln())
-                }
-            },
-            Builtin::MathLog2 => domain(v > 0.0, v.log2()),
-            Builtin::MathLog10 => domain(v > 0.0, v.log10()),
-            Builtin::MathPow => {
-                let value = v.powf(number(1)?.as_f64());
-                domain(!value.is_nan(), value)
-            }
-            Builtin::MathFloor | Builtin::MathCeil => match x.as_int() {
-                Some(value) => Ok(Val::int(value)),
-                None if !v.is_finite() || v.abs() > 1e30 => Err(fault(Fault::Domain, builtin.row().name, span)),
-                None => Ok(Val::int(if builtin == Builtin::MathFloor { v.floor() } else { v.ceil() } as i128)),
-            },
-            Builtin::MathFabs => float(v.abs()),
-            Builtin::MathSin => float(v.sin()),
-            Builtin::MathCos => float(v.cos()),
-            Builtin::MathTanh => float(v.tanh()),
-            Builtin::MathIsInf => Ok(Val::bool(v.is_infinite())),
-            Builtin::MathIsNan => Ok(Val::bool(v.is_nan())),
-            _ => {
-                let (Some(mut a), Some(mut b)) = (x.as_int(), number(1)?.as_int()) else {
-                    return Err(fault(Fault::Kind, builtin.row().name, span));
-                };
-                while b != 0 {
-                    (a, b) = (b, a.wrapping_rem(b));
-                }
-                Ok(Val::int(a.saturating_abs()))
-            }
-        }
+        let value = match builtin {
+            Builtin::MathPow | Builtin::MathGcd => fixed::function_of_two(builtin, x, number(1)?),
+            Builtin::MathLog if !matches!(args.val(1), Val::None) => fixed::function_of_two(builtin, x, number(1)?),
+            _ => fixed::function(builtin, x),
+        };
+        value.map(Val::Num).map_err(|kind| fault(kind, builtin.row().name, span))
     }
 }
 

@@ -6,7 +6,7 @@ use tessera_types::DType;
 
 use super::arith::{Arith, FloatMode};
 use super::operand::{At, broadcast_shape, encode};
-use super::{Lowerer, Res, signless, tile_type};
+use super::{Lowerer, Res, tile_type};
 use crate::ast::{BinaryOp, CompareOp};
 use crate::bind::{Args, Given};
 use crate::builtins::Builtin;
@@ -53,7 +53,7 @@ impl Lowerer<'_> {
                     format!("the identity {number} does not fit {}", dtype_name(tile.dtype)),
                 )));
             };
-            identities.push(Const::splat(signless(tile.dtype), bits));
+            identities.push(Const::splat(tile.dtype.signless(), bits));
         }
         let region = self.func.new_block();
         let scalar = |lowerer: &mut Self, tile: &Tile| Tile {

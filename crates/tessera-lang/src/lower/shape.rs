@@ -26,7 +26,7 @@ impl Lowerer<'_> {
             return tile;
         }
         if let Some(bits) = tile.known.and_then(|known| super::operand::encode(known, tile.dtype)) {
-            let value = tessera_ir::Const::splat(super::signless(tile.dtype), bits);
+            let value = tessera_ir::Const::splat(tile.dtype.signless(), bits);
             let value = self.emit_constant(value, tile.dtype, shape.clone());
             return Tile { value, shape: shape.clone(), ..tile };
         }

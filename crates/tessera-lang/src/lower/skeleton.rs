@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tessera_ir::{Diagnostic, Extent, IndexType, Shape, Span, Type, Value};
 use tessera_types::DType;
 
-use super::{Locals, Lowerer, Res, Scope, signless, tile_type};
+use super::{Locals, Lowerer, Res, Scope, tile_type};
 use crate::ast::{Function, Names};
 use crate::class::SourceClass;
 use crate::diagnostics::id;
@@ -120,7 +120,7 @@ impl Skeleton {
                 items.iter().for_each(|item| item.types(out));
             }
             Skeleton::Array { dtype, shape, strides, index } => {
-                out.push(Type::pointers(Shape::new(), signless(*dtype)));
+                out.push(Type::pointers(Shape::new(), dtype.signless()));
                 out.extend(shape.iter().chain(strides).map(|_| tile_type(index.dtype(), &[])));
             }
             Skeleton::View(array, _) | Skeleton::Memory(array) => array.types(out),

@@ -12,7 +12,7 @@ use crate::ast::UnaryOp;
 use crate::bind::Args;
 use crate::builtins::Builtin;
 use crate::diagnostics::id;
-use crate::fixed::fault;
+use crate::fixed::{fault, function};
 use crate::number::{Fault, Num};
 use crate::promote::{dtype_name, is_restricted};
 use crate::value::{Tile, Val};
@@ -26,43 +26,6 @@ enum Integers {
     Refused,
     /// They are taken as they are; truth values become `int32`.
     Taken,
-}
-
-/// The value of a function of one compile-time number.
-fn fold(builtin: Builtin, x: Num) -> Result<Num, Fault> {
-    let v = x.as_f64();
-    let domain = |holds: bool, value: f64| if holds { Ok(Num::Float(value)) } else { Err(Fault::Domain) };
-    match builtin {
-        Builtin::Negative => x.neg(),
-        Builtin::Abs | Builtin::PyAbs => match x.as_int() {
-            Some(value) => value.checked_abs().map(Num::Int).ok_or(Fault::Overflow),
-            None => Ok(Num::Float(v.abs())),
-        },
-        Builtin::BitNot => match x {
-            Num::Bool(value) => Ok(Num::Bool(!value)),
-            Num::Int(value) => Ok(Num::Int(!value)),
-            Num::Float(_) => Err(Fault::Kind),
-        },
-        Builtin::Floor | Builtin::Ceil => match x.as_int() {
-            Some(value) => Ok(Num::Int(value)),
-            None if !v.is_finite() || v.abs() > 1e30 => Err(Fault::Domain),
-            None => Ok(Num::Int(if builtin == Builtin::Floor { v.floor() } else { v.ceil() } as i128)),
-        },
-        Builtin::IsNan => Ok(Num::Bool(v.is_nan())),
-        Builtin::Exp => Ok(Num::Float(v.exp())),
-        Builtin::Exp2 => Ok(Num::Float(v.exp2())),
-        Builtin::Log => domain(v > 0.0, v.ln()),
-        Builtin::Log2 => domain(v > 0.0, v.log2()),
-        Builtin::Sqrt => domain(v >= 0.0, v.sqrt()),
-        Builtin::Rsqrt => domain(v > 0.0, 1.0 / v.sqrt()),
-        Builtin::Sin => Ok(Num::Float(v.sin())),
-        Builtin::Cos => Ok(Num::Float(v.cos())),
-        Builtin::Tan => Ok(Num::Float(v.tan())),
-        Builtin::Sinh => Ok(Num::Float(v.sinh())),
-        Builtin::Cosh => Ok(Num::Float(v.cosh())),
-        Builtin::Tanh => Ok(Num::Float(v.tanh())),
-        _ => Err(Fault::Kind),
-    }
 }
 
 impl Lowerer<'_> {
@@ -86,7 +49,7 @@ impl Lowerer<'_> {
     pub(crate) fn unary_with(&mut self, builtin: Builtin, x: &At, mode: FloatMode, span: Span) -> Res<Val> {
         let name = builtin.row().name;
         if let Val::Num(value) = x.0 {
-            return fold(builtin, value).map(Val::Num).map_err(|kind| fault(kind, name, span));
+            return function(builtin, value).map(Val::Num).map_err(|kind| fault(kind, name, span));
         }
         let tile = self.tile(x)?;
         let dtype = tile.dtype;

@@ -8,7 +8,7 @@ use tessera_types::DType;
 use super::arith::{Arith, FloatMode};
 use super::memory::Access;
 use super::operand::At;
-use super::{Lowerer, Res, signless, tile_type};
+use super::{Lowerer, Res, tile_type};
 use crate::bind::Args;
 use crate::diagnostics::id;
 use crate::number::Num;
@@ -273,7 +273,7 @@ impl Lowerer<'_> {
             }
             dims.push(Dim { extent: Extent::Dynamic, value });
         }
-        let base = self.emit_value(ScheduleOp::IntToPtr {}, &[&[address]], Type::pointers(Shape::new(), signless(list.dtype)));
+        let base = self.emit_value(ScheduleOp::IntToPtr {}, &[&[address]], Type::pointers(Shape::new(), list.dtype.signless()));
         let strides = dims.split_off(list.rank as usize);
         let array = self.make_array(list.dtype, base, dims, strides, list.index);
         Ok(Val::Array(std::rc::Rc::new(array)))

@@ -1,6 +1,6 @@
 //! Typed values: constants, conversions, common types, operators.
 
-use tessera_ir::{Const, Diagnostic, Elem, Span};
+use tessera_ir::{Const, Diagnostic, Span};
 use tessera_types::DType;
 
 use super::env::Item;
@@ -22,8 +22,7 @@ pub(super) fn out_of_range(number: Num, holder: &str, span: Span) -> Box<Diagnos
 /// A number in an element type.
 pub(super) fn constant(number: Num, dtype: DType, span: Span) -> Res<Expression> {
     let bits = encode(number, dtype).ok_or_else(|| out_of_range(number, dtype_name(dtype), span))?;
-    let signless = Elem::signless(dtype).num().unwrap_or(dtype);
-    Ok(Expression { kind: ExpressionKind::Constant(Const::splat(signless, bits)), dtype, uniform: true, span })
+    Ok(Expression { kind: ExpressionKind::Constant(Const::splat(dtype.signless(), bits)), dtype, uniform: true, span })
 }
 
 /// The value in a type.

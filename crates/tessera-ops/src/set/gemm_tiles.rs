@@ -23,19 +23,8 @@ pub(super) struct Choice {
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
-const WARPGROUP_TILES: [[u64; 2]; 11] = [
-    [128, 256],
-    [256, 128],
-    [192, 192],
-    [128, 192],
-    [128, 128],
-    [128, 64],
-    [64, 256],
-    [64, 192],
-    [64, 128],
-    [64, 64],
-    [64, 32],
-];
+const WARPGROUP_TILES: [[u64; 2]; 11] =
+    [[128, 256], [256, 128], [192, 192], [128, 192], [128, 128], [128, 64], [64, 256], [64, 192], [64, 128], [64, 64], [64, 32]];
 /// The same where the right factor's lines lie along the contraction: any columns, and nothing more is read for them.
 const ALONG_TILES: [[u64; 2]; 3] = [[128, 144], [128, 160], [128, 224]];
 /// The same for other types.
@@ -43,12 +32,8 @@ const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]]
 /// Rows of tiles of thin products.
 const THIN: [u64; 4] = [8, 16, 32, 64];
 /// Columns and contraction of tiles of thin products, and what blocks share of them.
-const THIN_TILES: [([u64; 2], Sharing); 4] = [
-    ([64, 256], Sharing::Nothing),
-    ([128, 128], Sharing::Nothing),
-    ([64, 128], Sharing::Rounds),
-    ([128, 128], Sharing::Rounds),
-];
+const THIN_TILES: [([u64; 2], Sharing); 4] =
+    [([64, 256], Sharing::Nothing), ([128, 128], Sharing::Nothing), ([64, 128], Sharing::Rounds), ([128, 128], Sharing::Rounds)];
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
 const STREAM_RATE: f64 = 40.0;
 /// What of the memory's rate loads reach.
@@ -81,8 +66,9 @@ const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
 const MEETING_RATE: f64 = 50.0;
-/// Bytes a clock at which a block adds up what others have left.
-const PART_RATE: f64 = 32.0;
+/// Bytes a clock at which a block adds up what others have left: where it lies as threads hold it, and where it cannot since extents are no
+/// powers of two.
+const PART_RATES: [f64; 2] = [32.0, 8.0];
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
 const PAIRS: f64 = 1.02;
 /// Clocks that the start of two blocks together takes longer, as measured.
@@ -142,7 +128,8 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
             take(block.alone(blocks, rounds, sms), pairs, Sharing::Nothing);
             if blocks > sms {
                 take(block.in_turns(blocks, rounds, sms), pairs, Sharing::Blocks);
-                if halves && vectors && TEAM / 2 < rows * columns && rows * columns <= TEAM && blocks as f64 >= TURNS * sms as f64 {
+                if halves && vectors && TEAM / 2 < rows * columns && rows * columns <= TEAM && blocks as f64 >= TURNS * sms as f64
+                {
                     take(block.by_teams(blocks, rounds, sms), pairs, Sharing::Turns);
                 }
             }
@@ -230,7 +217,9 @@ impl Block {
         let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
         let round = products.max(shared as f64 / SHARED_RATE) * longer;
-        Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements])
+        let block = Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements]);
+        let held = rows.is_power_of_two() && columns.is_power_of_two();
+        Block { part: block.part * if held { 1.0 } else { PART_RATES[0] / PART_RATES[1] }, ..block }
     }
 
     fn that_takes(round: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
@@ -240,7 +229,7 @@ impl Block {
             start: START,
             stored: stored as f64 / STORE_RATE,
             meeting: (sums + MEETING) / rate,
-            part: sums / PART_RATE,
+            part: sums / PART_RATES[0],
         }
     }
 
@@ -285,15 +274,6 @@ mod tests {
 
     fn of([m, n, k]: [u64; 3], storage: DType, lines: u64, along: bool) -> Choice {
         choose(Product { sizes: [1, m, n, k], storage, result: DType::F32, lines: [lines; 2], along }, Arch::Sm90a)
-    }
-
-    #[test]
-    fn zz_print() {
-        for (sizes, lines, result) in [([4096,4096,4096],128,32),([4096,4096,4096],128,16),([8192,8192,8192],128,16),([4096,11008,4096],128,16),([16384,5120,5120],128,32),([2048,14336,4096],128,32),([4096,4104,4096],16,32),([3000,3000,3000],16,32),([3000,3000,3000],16,16),([5000,5000,5000],16,32),([6000,6000,6000],64,32),([1000,1000,1000],16,32),([1536,1536,1536],128,32),([1536,1536,1536],128,16),([2048,2048,2048],128,32),([4096,4096,128],128,32),([8192,8192,512],128,32),([8192,8192,512],128,16),([16384,4096,1024],128,32),([16384,4096,1024],128,16),([64,4096,14336],128,32),([64,4096,4096],128,32),([32,4096,14336],128,32),([1,4096,4096],128,32),([1,28672,8192],128,32),([16,4096,4096],128,32),([128,4096,4096],128,32),([128,4096,14336],128,32),([256,4096,4096],128,32),([256,4096,14336],128,32),([512,1024,8192],128,32),([512,2048,512],128,32),([520,1000,2000],16,32),([1000,504,3000],16,32),([128,128,65536],128,32),([1024,4096,1024],128,32),([2048,2048,8192],128,32),([1024,1024,1024],128,32)] {
-            let [m,n,k]=sizes;
-            let result = if result==32 {DType::F32} else {DType::BF16};
-            println!("{sizes:?} {result:?} {:?}", choose(Product { sizes: [1, m, n, k], storage: DType::BF16, result, lines: [lines; 2], along: false }, Arch::Sm90a));
-        }
     }
 
     #[test]

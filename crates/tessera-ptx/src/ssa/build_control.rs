@@ -4,7 +4,7 @@
 //! branch and the induction variable is added to in place.
 
 use super::builder::Builder;
-use super::inst::{Arg, Target, Terminator};
+use super::inst::{Target, Terminator};
 use super::kernel::{Block, Class, Value};
 use crate::types::{Kind, Type};
 use crate::word::Word;
@@ -25,20 +25,11 @@ impl Builder {
             let (block, args) = if known == 1 { then } else { otherwise };
             return self.jump(block, args);
         }
-        if let Some(inverse) = self.negation(condition) {
+        if let Some(inverse) = self.kernel.negated(condition) {
             return self.branch(inverse, otherwise, then);
         }
         let target = |(block, args): (Block, &[Value])| Target { block, args: args.to_vec() };
         self.end(Terminator::Branch { condition, then: target(then), otherwise: target(otherwise) });
-    }
-
-    /// The predicate that a value is the opposite of.
-    fn negation(&self, value: Value) -> Option<Value> {
-        let inst = self.kernel.inst(self.kernel.definition(value)?);
-        match inst.args[..] {
-            [Arg::Def(_), Arg::Use(inverse)] if &*self.kernel.ops.get(inst.op).text == "not.pred" => Some(inverse),
-            _ => None,
-        }
     }
 
     /// Ends the block and the thread's run.

@@ -15,6 +15,7 @@
 use super::builder::{Builder, Results};
 use super::inst::{Address, Arg};
 use super::kernel::{Class, Value};
+use crate::types::Type;
 
 /// The A operand of a warpgroup's product.
 #[derive(Clone, Copy, Debug)]
@@ -81,10 +82,10 @@ impl Builder {
         };
         args.extend([Arg::Use(b), Arg::Use(accumulate)]);
         // Integer products have no signs, and only 16-bit formats have transposes.
-        let types: Vec<&str> = shape.split('.').skip(1).collect();
-        if types.first() != Some(&"s32") {
+        let types: Vec<Type> = shape.split('.').filter_map(Type::parse).collect();
+        if types.first() != Some(&Type::S32) {
             args.extend([options.negate_a, options.negate_b].map(|negate| Arg::Int(if negate { -1 } else { 1 })));
-            if matches!(types.get(1), Some(&("f16" | "bf16"))) {
+            if matches!(types.get(1), Some(Type::F16 | Type::Bf16)) {
                 if let WgmmaA::Shared(_) = a {
                     args.push(Arg::Int(options.transpose_a.into()));
                 }

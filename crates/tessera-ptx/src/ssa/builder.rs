@@ -344,7 +344,7 @@ impl Builder {
             // A result that folds away leaves its number unused.
             match fold(&mut self.kernel, op, &data.args) {
                 Some(Folded::Value(value)) => return vec![value],
-                Some(Folded::Instruction(text, args)) => return self.instruction(&text, Results::One, &args),
+                Some(Folded::Instruction(code, args)) => return self.instruction(&code.text(), Results::One, &args),
                 None => {}
             }
         }

@@ -3,6 +3,7 @@
 //! A [`Code`] is a mnemonic with all of its modifiers. Plain forms alone have one: what rounds, saturates or carries does not, and neither does
 //! what computes several numbers at once. Its text is the instruction's: `Code::Mad(Half::Wide, Type::S32)` is `mad.wide.s32`.
 
+use crate::mnemonic::Mnemonic;
 use crate::types::{Kind, Type};
 use crate::word::{Modifier, Word};
 
@@ -18,9 +19,11 @@ pub enum Half {
 }
 
 impl Half {
-    const ALL: [Half; 3] = [Half::Low, Half::High, Half::Wide];
+    fn of(word: Word) -> Option<Half> {
+        [Half::Low, Half::High, Half::Wide].into_iter().find(|half| half.word() == word)
+    }
 
-    const fn word(self) -> Word {
+    pub(crate) const fn word(self) -> Word {
         match self {
             Half::Low => Word::Lo,
             Half::High => Word::Hi,
@@ -30,11 +33,11 @@ impl Half {
 }
 
 macro_rules! codes {
-    ($($variant:ident $name:literal)*) => {
+    ($($variant:ident)*) => {
         /// An instruction of scalar arithmetic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code {
-            $(#[doc = concat!("`", $name, "`")] $variant(Type),)*
+            $(#[doc = concat!("[`Mnemonic::", stringify!($variant), "`]")] $variant(Type),)*
             /// `mul`
             Mul(Half, Type),
             /// `mad`
@@ -47,15 +50,13 @@ macro_rules! codes {
 
         impl Code {
             /// The code of a mnemonic with these modifiers, where they have one.
-            pub(crate) fn of(mnemonic: &str, modifiers: &[Modifier]) -> Option<Code> {
+            pub(crate) fn of(mnemonic: Mnemonic, modifiers: &[Modifier]) -> Option<Code> {
                 match (mnemonic, modifiers) {
-                    $(($name, &[Modifier::Type(ty)]) => Some(Code::$variant(ty)),)*
-                    ("mul" | "mad", &[Modifier::Word(word), Modifier::Type(ty)]) => {
-                        let half = Half::ALL.into_iter().find(|half| half.word() == word)?;
-                        Some(if mnemonic == "mul" { Code::Mul(half, ty) } else { Code::Mad(half, ty) })
-                    }
-                    ("cvt", &[Modifier::Type(to), Modifier::Type(from)]) => Some(Code::Cvt(to, from)),
-                    ("setp", &[Modifier::Word(compare), Modifier::Type(ty)]) => Some(Code::Setp(compare, ty)),
+                    $((Mnemonic::$variant, &[Modifier::Type(ty)]) => Some(Code::$variant(ty)),)*
+                    (Mnemonic::Mul, &[Modifier::Word(word), Modifier::Type(ty)]) => Some(Code::Mul(Half::of(word)?, ty)),
+                    (Mnemonic::Mad, &[Modifier::Word(word), Modifier::Type(ty)]) => Some(Code::Mad(Half::of(word)?, ty)),
+                    (Mnemonic::Cvt, &[Modifier::Type(to), Modifier::Type(from)]) => Some(Code::Cvt(to, from)),
+                    (Mnemonic::Setp, &[Modifier::Word(compare), Modifier::Type(ty)]) => Some(Code::Setp(compare, ty)),
                     _ => None,
                 }
             }
@@ -63,7 +64,7 @@ macro_rules! codes {
             /// The instruction's text without operands.
             pub fn text(self) -> String {
                 match self {
-                    $(Code::$variant(ty) => format!(concat!($name, ".{}"), ty),)*
+                    $(Code::$variant(ty) => format!("{}.{ty}", Mnemonic::$variant),)*
                     Code::Mul(half, ty) => format!("mul.{}.{ty}", half.word()),
                     Code::Mad(half, ty) => format!("mad.{}.{ty}", half.word()),
                     Code::Cvt(to, from) => format!("cvt.{to}.{from}"),
@@ -93,8 +94,7 @@ macro_rules! codes {
 }
 
 codes! {
-    Add "add" Sub "sub" Div "div" Rem "rem" Min "min" Max "max" And "and" Or "or" Xor "xor" Shl "shl" Shr "shr" Popc "popc" Clz "clz"
-    Selp "selp"
+    Add Sub Div Rem Min Max Neg And Or Xor Not Shl Shr Popc Clz Selp
 }
 
 impl Code {
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn a_text_is_that_of_its_code() {
-        for text in ["add.s32", "mul.lo.u64", "mad.wide.s32", "cvt.u64.u32", "setp.lt.s32", "selp.b32", "and.pred", "shr.u32"] {
+        for text in ["add.s32", "mul.lo.u64", "mad.wide.s32", "cvt.u64.u32", "setp.lt.s32", "selp.b32", "not.pred", "shr.u32"] {
             let mut parts = text.split('.');
-            let mnemonic = parts.next().expect("a mnemonic");
+            let mnemonic = parts.next().and_then(Mnemonic::parse).expect("a mnemonic");
             let modifiers: Vec<Modifier> = parts.map(|part| Modifier::parse(part).expect("a modifier")).collect();
             assert_eq!(Code::of(mnemonic, &modifiers).map(Code::text).as_deref(), Some(text));
         }
         let rounded = [Modifier::Word(Word::Rn), Modifier::Type(Type::F32)];
-        assert_eq!(Code::of("add", &rounded), None);
+        assert_eq!(Code::of(Mnemonic::Add, &rounded), None);
     }
 }

@@ -8,6 +8,7 @@
 //! | `Warp` | `shfl`, `mma`, `ldmatrix` | yes | no | no |
 //! | `Effect` | `st`, `bar`, `atom`, `wgmma` | no | no | no |
 
+use crate::mnemonic::{Mnemonic, Reach};
 use crate::types::Type;
 use crate::word::{Modifier, Word};
 
@@ -26,88 +27,21 @@ pub enum Effects {
     Effect,
 }
 
-const PURE: &[&str] = &[
-    "mov",
-    "cvta",
-    "isspacep",
-    "mapa",
-    "getctarank",
-    "selp",
-    "prmt",
-    "add",
-    "sub",
-    "mul",
-    "mad",
-    "mul24",
-    "mad24",
-    "sad",
-    "div",
-    "rem",
-    "abs",
-    "neg",
-    "min",
-    "max",
-    "popc",
-    "clz",
-    "bfind",
-    "brev",
-    "bfe",
-    "bfi",
-    "bmsk",
-    "fns",
-    "szext",
-    "dp4a",
-    "dp2a",
-    "and",
-    "or",
-    "xor",
-    "not",
-    "cnot",
-    "lop3",
-    "shl",
-    "shr",
-    "shf",
-    "fma",
-    "copysign",
-    "testp",
-    "rcp",
-    "sqrt",
-    "rsqrt",
-    "sin",
-    "cos",
-    "lg2",
-    "ex2",
-    "tanh",
-    "setp",
-    "set",
-    "slct",
-    "cvt",
-    "createpolicy",
-];
-
-const WARP: &[&str] = &["shfl", "vote", "match", "redux", "activemask", "elect", "ldmatrix", "movmatrix", "mma"];
-
 /// The effects of a mnemonic with its modifiers.
-pub(crate) fn effects(mnemonic: &str, modifiers: &[Modifier]) -> Effects {
+pub(crate) fn effects(mnemonic: Mnemonic, modifiers: &[Modifier]) -> Effects {
     let has = |words: &[Word]| modifiers.iter().any(|found| words.iter().any(|&word| *found == Modifier::Word(word)));
-    if PURE.contains(&mnemonic) {
+    match mnemonic.reach() {
         // The carry flag is a register that no operand names.
-        return if has(&[Word::Cc]) { Effects::Effect } else { Effects::Pure };
-    }
-    if WARP.contains(&mnemonic) {
-        return Effects::Warp;
-    }
-    if mnemonic == "mbarrier" && has(&[Word::PendingCount]) {
-        return Effects::Pure;
-    }
-    if mnemonic == "ld" {
-        if has(&[Word::Volatile, Word::Relaxed, Word::Acquire]) {
-            return Effects::Effect;
+        Reach::Operands if has(&[Word::Cc]) => Effects::Effect,
+        Reach::Operands => Effects::Pure,
+        Reach::Warp => Effects::Warp,
+        Reach::Machine if mnemonic == Mnemonic::Mbarrier && has(&[Word::PendingCount]) => Effects::Pure,
+        Reach::Machine if mnemonic == Mnemonic::Ld && !has(&[Word::Volatile, Word::Relaxed, Word::Acquire]) => {
+            let constant = has(&[Word::Nc, Word::Param, Word::ParamEntry, Word::Const]);
+            if constant { Effects::ReadConstant } else { Effects::Read }
         }
-        let constant = has(&[Word::Nc, Word::Param, Word::ParamEntry, Word::Const]);
-        return if constant { Effects::ReadConstant } else { Effects::Read };
+        Reach::Machine => Effects::Effect,
     }
-    Effects::Effect
 }
 
 /// Whether a special register keeps its value while a thread runs.

@@ -17,6 +17,7 @@ use super::op::OpTable;
 use super::registers::Registers;
 use crate::check::needs;
 use crate::form::{form, types_of};
+use crate::mnemonic::Mnemonic;
 use crate::model::{
     Address, Base, Function, FunctionKind, Guard, Initial, Instruction, Item, Line, Linkage, Loc, Module, Name, Operand, RegId,
     Space, Statement, Variable,
@@ -72,8 +73,11 @@ pub fn module(kernels: &[Kernel], target: Target, files: &[String]) -> (Module, 
     let mut dynamic: Vec<Variable> = Vec::new();
     let mut prints = false;
     for kernel in kernels {
-        prints |=
-            kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts).any(|&inst| kernel.op(inst).mnemonic() == "call");
+        prints |= kernel
+            .layout
+            .iter()
+            .flat_map(|&block| &kernel.block(block).insts)
+            .any(|&inst| kernel.op(inst).mnemonic() == Mnemonic::Call);
         let used = kernel.layout.iter().flat_map(|&block| &kernel.block(block).insts);
         let needed = used.map(|&inst| {
             let op = kernel.ops.get(kernel.inst(inst).op);
@@ -145,7 +149,7 @@ fn accumulators(kernel: &Kernel, cfg: &Cfg, registers: &Registers) -> Vec<bool> 
     let mut found = vec![false; kernel.values.len()];
     for inst in cfg.order.iter().flat_map(|&block| &kernel.block(block).insts) {
         let inst = kernel.inst(*inst);
-        if kernel.ops.get(inst.op).mnemonic() == "wgmma" {
+        if kernel.ops.get(inst.op).mnemonic() == Mnemonic::Wgmma {
             inst.each_tied(|_, output| found[registers.of(output)] = true);
         }
     }
@@ -567,7 +571,8 @@ fn jumped_to(body: &[Statement]) -> Vec<Name> {
     let mut names: Vec<Name> = body
         .iter()
         .filter_map(|statement| match statement {
-            Statement::Instruction(instruction) if instruction.row.row().mnemonic() == "bra" => match &instruction.operands[..] {
+            Statement::Instruction(instruction) if instruction.row.mnemonic() == Mnemonic::Bra => match &instruction.operands[..]
+            {
                 [Operand::Symbol(name, _)] => Some(name.clone()),
                 _ => None,
             },

@@ -4,11 +4,12 @@
 //! result is a number (devices choose their own NaN). Everything else stays an instruction.
 
 use crate::form::types_of;
+use crate::mnemonic::Mnemonic;
 use crate::types::{Kind, Type};
 use crate::word::{Modifier, Word};
 
 /// The result of an operation on constants, zero-extended to the width of its class.
-pub(crate) fn evaluate(mnemonic: &str, modifiers: &[Modifier], args: &[u64]) -> Option<u64> {
+pub(crate) fn evaluate(mnemonic: Mnemonic, modifiers: &[Modifier], args: &[u64]) -> Option<u64> {
     let has = |word: Word| modifiers.contains(&Modifier::Word(word));
     let inexact =
         [Word::Ftz, Word::Sat, Word::Satfinite, Word::Relu, Word::Cc, Word::Approx, Word::Full, Word::Rz, Word::Rm, Word::Rp];
@@ -18,11 +19,11 @@ pub(crate) fn evaluate(mnemonic: &str, modifiers: &[Modifier], args: &[u64]) -> 
     let ty = types_of(modifiers).next_back()?;
     let arg = |index: usize| args.get(index).copied();
     match mnemonic {
-        "mov" => arg(0),
-        "selp" => Some(if arg(2)? & 1 == 1 { arg(0)? } else { arg(1)? }),
-        "setp" if args.len() == 2 => compare(modifiers, ty, arg(0)?, arg(1)?).map(u64::from),
-        "cvt" if args.len() == 1 => convert(modifiers, arg(0)?),
-        "lop3" => {
+        Mnemonic::Mov => arg(0),
+        Mnemonic::Selp => Some(if arg(2)? & 1 == 1 { arg(0)? } else { arg(1)? }),
+        Mnemonic::Setp if args.len() == 2 => compare(modifiers, ty, arg(0)?, arg(1)?).map(u64::from),
+        Mnemonic::Cvt if args.len() == 1 => convert(modifiers, arg(0)?),
+        Mnemonic::Lop3 => {
             let (a, b, c, table) = (arg(0)?, arg(1)?, arg(2)?, arg(3)?);
             let minterm = |index: u32| {
                 let pick = |value: u64, bit: u32| if index >> bit & 1 == 1 { value } else { !value };
@@ -30,15 +31,15 @@ pub(crate) fn evaluate(mnemonic: &str, modifiers: &[Modifier], args: &[u64]) -> 
             };
             Some((0..8).map(minterm).fold(0, |all, one| all | one) & 0xFFFF_FFFF)
         }
-        "prmt" if modifiers.len() == 1 => Some(permute(arg(0)?, arg(1)?, arg(2)?)),
-        "shf" => {
+        Mnemonic::Prmt if modifiers.len() == 1 => Some(permute(arg(0)?, arg(1)?, arg(2)?)),
+        Mnemonic::Shf => {
             let (low, high, amount) = (arg(0)?, arg(1)?, arg(2)?);
             let amount = if has(Word::Wrap) { amount & 31 } else { amount.min(32) };
             let both = high << 32 | low;
             Some(if has(Word::L) { (u128::from(both) << amount >> 32) as u64 } else { both >> amount } & 0xFFFF_FFFF)
         }
-        "popc" => Some(arg(0)?.count_ones().into()),
-        "clz" => Some((arg(0)?.leading_zeros() - (64 - ty.bits())).into()),
+        Mnemonic::Popc => Some(arg(0)?.count_ones().into()),
+        Mnemonic::Clz => Some((arg(0)?.leading_zeros() - (64 - ty.bits())).into()),
         _ => match ty.kind() {
             Kind::Int | Kind::Untyped | Kind::Predicate | Kind::Handle => integer(mnemonic, has, ty, args),
             Kind::Float => match ty {
@@ -64,7 +65,7 @@ fn wide(ty: Type, value: u64) -> i128 {
     if is_signed(ty) { (((value << unused) as i64) >> unused).into() } else { (value & mask(ty.bits())).into() }
 }
 
-fn integer(mnemonic: &str, has: impl Fn(Word) -> bool, ty: Type, args: &[u64]) -> Option<u64> {
+fn integer(mnemonic: Mnemonic, has: impl Fn(Word) -> bool, ty: Type, args: &[u64]) -> Option<u64> {
     if matches!(ty, Type::U16x2 | Type::S16x2) {
         return None;
     }
@@ -74,66 +75,66 @@ fn integer(mnemonic: &str, has: impl Fn(Word) -> bool, ty: Type, args: &[u64]) -
     let product = || Some(arg(0)?.wrapping_mul(arg(1)?));
     if has(Word::Wide) {
         let sum = match mnemonic {
-            "mul" => product()?,
-            "mad" => product()?.wrapping_add(raw(2)?.into()),
+            Mnemonic::Mul => product()?,
+            Mnemonic::Mad => product()?.wrapping_add(raw(2)?.into()),
             _ => return None,
         };
         return Some(sum as u64 & mask(2 * bits));
     }
     let result = match mnemonic {
-        "add" => arg(0)? + arg(1)?,
-        "sub" => arg(0)? - arg(1)?,
-        "mul" if has(Word::Hi) => product()? >> bits,
-        "mul" => product()?,
-        "mad" if has(Word::Lo) => product()?.wrapping_add(arg(2)?),
-        "div" if arg(1)? != 0 => arg(0)? / arg(1)?,
-        "rem" if arg(1)? != 0 => arg(0)? % arg(1)?,
-        "min" => arg(0)?.min(arg(1)?),
-        "max" => arg(0)?.max(arg(1)?),
-        "neg" => -arg(0)?,
-        "abs" => arg(0)?.abs(),
-        "and" => arg(0)? & arg(1)?,
-        "or" => arg(0)? | arg(1)?,
-        "xor" => arg(0)? ^ arg(1)?,
-        "not" => !arg(0)?,
-        "shl" => arg(0)? << (raw(1)? & 0xFFFF_FFFF).min(64),
-        "shr" => arg(0)? >> (raw(1)? & 0xFFFF_FFFF).min(bits.into()),
+        Mnemonic::Add => arg(0)? + arg(1)?,
+        Mnemonic::Sub => arg(0)? - arg(1)?,
+        Mnemonic::Mul if has(Word::Hi) => product()? >> bits,
+        Mnemonic::Mul => product()?,
+        Mnemonic::Mad if has(Word::Lo) => product()?.wrapping_add(arg(2)?),
+        Mnemonic::Div if arg(1)? != 0 => arg(0)? / arg(1)?,
+        Mnemonic::Rem if arg(1)? != 0 => arg(0)? % arg(1)?,
+        Mnemonic::Min => arg(0)?.min(arg(1)?),
+        Mnemonic::Max => arg(0)?.max(arg(1)?),
+        Mnemonic::Neg => -arg(0)?,
+        Mnemonic::Abs => arg(0)?.abs(),
+        Mnemonic::And => arg(0)? & arg(1)?,
+        Mnemonic::Or => arg(0)? | arg(1)?,
+        Mnemonic::Xor => arg(0)? ^ arg(1)?,
+        Mnemonic::Not => !arg(0)?,
+        Mnemonic::Shl => arg(0)? << (raw(1)? & 0xFFFF_FFFF).min(64),
+        Mnemonic::Shr => arg(0)? >> (raw(1)? & 0xFFFF_FFFF).min(bits.into()),
         _ => return None,
     };
     Some(result as u64 & mask(bits))
 }
 
-fn single(mnemonic: &str, args: &[u64]) -> Option<u32> {
+fn single(mnemonic: Mnemonic, args: &[u64]) -> Option<u32> {
     let arg = |index: usize| args.get(index).map(|&bits| f32::from_bits(bits as u32));
     // Signs are bits: they change on NaN too.
     match mnemonic {
-        "neg" if !arg(0)?.is_nan() => return Some((-arg(0)?).to_bits()),
-        "abs" if !arg(0)?.is_nan() => return Some(arg(0)?.abs().to_bits()),
+        Mnemonic::Neg if !arg(0)?.is_nan() => return Some((-arg(0)?).to_bits()),
+        Mnemonic::Abs if !arg(0)?.is_nan() => return Some(arg(0)?.abs().to_bits()),
         _ => {}
     }
     let result = match mnemonic {
-        "add" => arg(0)? + arg(1)?,
-        "sub" => arg(0)? - arg(1)?,
-        "mul" => arg(0)? * arg(1)?,
-        "fma" => arg(0)?.mul_add(arg(1)?, arg(2)?),
-        "div" => arg(0)? / arg(1)?,
-        "sqrt" => arg(0)?.sqrt(),
+        Mnemonic::Add => arg(0)? + arg(1)?,
+        Mnemonic::Sub => arg(0)? - arg(1)?,
+        Mnemonic::Mul => arg(0)? * arg(1)?,
+        Mnemonic::Fma => arg(0)?.mul_add(arg(1)?, arg(2)?),
+        Mnemonic::Div => arg(0)? / arg(1)?,
+        Mnemonic::Sqrt => arg(0)?.sqrt(),
         _ => return None,
     };
     (!result.is_nan()).then_some(result.to_bits())
 }
 
-fn double(mnemonic: &str, args: &[u64]) -> Option<u64> {
+fn double(mnemonic: Mnemonic, args: &[u64]) -> Option<u64> {
     let arg = |index: usize| args.get(index).map(|&bits| f64::from_bits(bits));
     let result = match mnemonic {
-        "add" => arg(0)? + arg(1)?,
-        "sub" => arg(0)? - arg(1)?,
-        "mul" => arg(0)? * arg(1)?,
-        "fma" => arg(0)?.mul_add(arg(1)?, arg(2)?),
-        "div" => arg(0)? / arg(1)?,
-        "sqrt" => arg(0)?.sqrt(),
-        "neg" => -arg(0)?,
-        "abs" => arg(0)?.abs(),
+        Mnemonic::Add => arg(0)? + arg(1)?,
+        Mnemonic::Sub => arg(0)? - arg(1)?,
+        Mnemonic::Mul => arg(0)? * arg(1)?,
+        Mnemonic::Fma => arg(0)?.mul_add(arg(1)?, arg(2)?),
+        Mnemonic::Div => arg(0)? / arg(1)?,
+        Mnemonic::Sqrt => arg(0)?.sqrt(),
+        Mnemonic::Neg => -arg(0)?,
+        Mnemonic::Abs => arg(0)?.abs(),
         _ => return None,
     };
     (!result.is_nan()).then_some(result.to_bits())

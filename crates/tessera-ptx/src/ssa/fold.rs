@@ -7,11 +7,12 @@
 //! ```
 //! Floating point is folded only where all operands are constants.
 
+use super::code::{Code, Half};
 use super::evaluate::evaluate;
-use super::inst::{Arg, InstData};
+use super::inst::Arg;
 use super::kernel::{Class, Kernel, Value};
 use super::op::{Op, OpData};
-use crate::form::types_of;
+use crate::mnemonic::Mnemonic;
 use crate::types::{Kind, Type};
 use crate::word::{Modifier, Word};
 
@@ -20,26 +21,27 @@ use crate::word::{Modifier, Word};
 pub(crate) enum Folded {
     /// A value that exists.
     Value(Value),
-    /// A cheaper instruction with the same result: its text and its sources.
-    Instruction(String, Vec<Arg>),
+    /// A cheaper instruction with the same result, and its sources.
+    Instruction(Code, Vec<Arg>),
 }
 
 /// What a pure instruction with one result folds to; the result is its first argument.
 pub(crate) fn fold(kernel: &mut Kernel, op: Op, args: &[Arg]) -> Option<Folded> {
     let [Arg::Def(_), sources @ ..] = args else { return None };
     let data = kernel.ops.get(op);
-    if data.row.row().operands.starts_with("d|") && data.mnemonic() != "setp" {
-        return None;
-    }
     if let Some(bits) = constant_result(kernel, data, sources) {
         let class = result_class(data)?;
         return Some(Folded::Value(kernel.const_bits(class, bits)));
     }
-    let found = Folder { kernel, data, sources, ty: types_of(&data.modifiers).next_back()? }.identity()?;
+    let found = match (data.mnemonic(), data.code) {
+        (Mnemonic::Mov, _) => moved(sources)?,
+        (_, Some(code)) => Folder { kernel, sources, code, ty: code.ty() }.identity()?,
+        (_, None) => return None,
+    };
     Some(match found {
         Found::Value(value) => Folded::Value(value),
         Found::Const(class, bits) => Folded::Value(kernel.const_bits(class, bits)),
-        Found::Instruction(text, parts) => {
+        Found::Instruction(code, parts) => {
             let args = parts
                 .into_iter()
                 .map(|part| match part {
@@ -47,7 +49,7 @@ pub(crate) fn fold(kernel: &mut Kernel, op: Op, args: &[Arg]) -> Option<Folded> 
                     Part::Const(class, bits) => Arg::Use(kernel.const_bits(class, bits)),
                 })
                 .collect();
-            Folded::Instruction(text, args)
+            Folded::Instruction(code, args)
         }
     })
 }
@@ -60,7 +62,7 @@ fn result_class(data: &OpData) -> Option<Class> {
 fn constant_result(kernel: &Kernel, data: &OpData, sources: &[Arg]) -> Option<u64> {
     let mut bits = [0u64; 4];
     // Packing: `mov.b64 d, {low, high}`.
-    if let ("mov", [Arg::Vector(parts)]) = (data.mnemonic(), sources) {
+    if let (Mnemonic::Mov, [Arg::Vector(parts)]) = (data.mnemonic(), sources) {
         let mut packed = 0;
         let mut at = 0;
         for part in parts {
@@ -82,10 +84,22 @@ fn constant_result(kernel: &Kernel, data: &OpData, sources: &[Arg]) -> Option<u6
     evaluate(data.mnemonic(), &data.modifiers, bits)
 }
 
+/// What is moved from one register to another is the same value.
+fn moved(sources: &[Arg]) -> Option<Found> {
+    match sources {
+        [Arg::Use(value)] => Some(Found::Value(*value)),
+        [Arg::Vector(parts)] => match parts[..] {
+            [Arg::Use(value)] => Some(Found::Value(value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 enum Found {
     Value(Value),
     Const(Class, u64),
-    Instruction(String, Vec<Part>),
+    Instruction(Code, Vec<Part>),
 }
 
 enum Part {
@@ -95,16 +109,13 @@ enum Part {
 
 struct Folder<'a> {
     kernel: &'a Kernel,
-    data: &'a OpData,
     sources: &'a [Arg],
+    code: Code,
+    /// The type that it computes in.
     ty: Type,
 }
 
 impl Folder<'_> {
-    fn has(&self, word: Word) -> bool {
-        self.data.modifiers.contains(&Modifier::Word(word))
-    }
-
     fn value(&self, index: usize) -> Option<Value> {
         match self.sources.get(index) {
             Some(Arg::Use(value)) => Some(*value),
@@ -130,15 +141,8 @@ impl Folder<'_> {
         }
     }
 
-    /// The instruction that defines a value, when it has this mnemonic.
-    fn defined_by(&self, value: Value, mnemonic: &str) -> Option<(&InstData, &OpData)> {
-        let inst = self.kernel.inst(self.kernel.definition(value)?);
-        let data = self.kernel.ops.get(inst.op);
-        (data.mnemonic() == mnemonic && inst.guard.is_none()).then_some((inst, data))
-    }
-
-    fn instruction(&self, text: String, parts: Vec<Part>) -> Option<Found> {
-        Some(Found::Instruction(text, parts))
+    fn instruction(&self, code: Code, parts: Vec<Part>) -> Option<Found> {
+        Some(Found::Instruction(code, parts))
     }
 
     fn zero(&self) -> Option<Found> {
@@ -146,117 +150,91 @@ impl Folder<'_> {
     }
 
     fn identity(&self) -> Option<Found> {
-        let integer = matches!(self.ty.kind(), Kind::Int | Kind::Untyped | Kind::Predicate)
-            && !matches!(self.ty, Type::U16x2 | Type::S16x2)
-            && !self.has(Word::Sat)
-            && !self.has(Word::Relu);
-        if !integer && !matches!(self.data.mnemonic(), "selp" | "cvt" | "mov") {
-            return None;
-        }
-        match self.data.mnemonic() {
-            "mov" => match self.sources {
-                [Arg::Use(value)] => Some(Found::Value(*value)),
-                [Arg::Vector(parts)] if parts.len() == 1 => match parts[0] {
-                    Arg::Use(value) => Some(Found::Value(value)),
-                    _ => None,
-                },
-                _ => None,
-            },
-            "add" | "sub" => self.sum(),
-            "mul" => self.product(),
-            "mad" => self.product_and_sum(),
-            "div" | "rem" => self.quotient(),
-            "and" | "or" | "xor" | "not" => self.bits(),
-            "shl" | "shr" => self.shift(),
-            "min" | "max" if self.value(0).is_some() && self.value(0) == self.value(1) => Some(Found::Value(self.value(0)?)),
-            "selp" => self.choice(),
-            "setp" => self.comparison(),
-            "cvt" => self.conversion(),
-            _ => None,
+        match self.code {
+            Code::Selp(_) => self.choice(),
+            Code::Cvt(to, from) => self.conversion(to, from),
+            code if !code.is_whole() => None,
+            Code::Add(_) => self.sum(),
+            Code::Sub(_) => self.difference(),
+            Code::Mul(half, _) => self.product(half),
+            Code::Mad(half, _) => self.product_and_sum(half),
+            Code::Div(_) | Code::Rem(_) => self.quotient(),
+            Code::Not(_) => self.inverse(),
+            Code::And(_) | Code::Or(_) | Code::Xor(_) => self.bits(),
+            Code::Shl(_) | Code::Shr(_) => self.shift(),
+            Code::Min(_) | Code::Max(_) if self.value(0).is_some() && self.value(0) == self.value(1) => {
+                Some(Found::Value(self.value(0)?))
+            }
+            Code::Setp(compare, _) => self.comparison(compare),
+            Code::Min(_) | Code::Max(_) | Code::Neg(_) | Code::Popc(_) | Code::Clz(_) => None,
         }
     }
 
     fn sum(&self) -> Option<Found> {
-        let (a, b) = (self.value(0)?, self.value(1)?);
-        let class = self.class();
-        if self.data.mnemonic() == "sub" {
-            if a == b {
-                return self.zero();
-            }
-            let constant = self.constant(1)?;
-            let parts = vec![Part::Value(a), Part::Const(class, constant.wrapping_neg())];
-            return self.instruction(format!("add.{}", self.ty), parts);
-        }
         let (x, constant) = self.pair()?;
         if constant == 0 {
             return Some(Found::Value(x));
         }
-        let (inner, data) = self.defined_by(x, "add")?;
-        if types_of(&data.modifiers).next_back().map(Class::of) != Some(class) || data.modifiers.len() != 1 {
+        let (inner, sources) = self.kernel.expression(x)?;
+        let [y, z] = sources[..] else { return None };
+        if !matches!(inner, Code::Add(ty) if inner.is_whole() && Class::of(ty) == self.class()) {
             return None;
         }
-        let [_, Arg::Use(y), Arg::Use(z)] = inner.args[..] else { return None };
         let (y, more) = match (self.kernel.constant(y), self.kernel.constant(z)) {
             (_, Some(more)) => (y, more),
             (Some(more), None) => (z, more),
             (None, None) => return None,
         };
-        let total = Part::Const(class, constant.wrapping_add(more));
-        self.instruction(format!("add.{}", self.ty), vec![Part::Value(y), total])
+        let total = Part::Const(self.class(), constant.wrapping_add(more));
+        self.instruction(self.code, vec![Part::Value(y), total])
     }
 
-    fn product(&self) -> Option<Found> {
+    fn difference(&self) -> Option<Found> {
+        let (a, b) = (self.value(0)?, self.value(1)?);
+        if a == b {
+            return self.zero();
+        }
+        let constant = self.constant(1)?;
+        self.instruction(Code::Add(self.ty), vec![Part::Value(a), Part::Const(self.class(), constant.wrapping_neg())])
+    }
+
+    fn product(&self, half: Half) -> Option<Found> {
         let (x, constant) = self.pair()?;
-        if self.has(Word::Hi) {
-            return if constant == 0 { self.zero() } else { None };
-        }
-        if self.has(Word::Wide) {
-            let wide = Class::of(self.ty).bits() * 2;
-            return match constant {
-                0 => Some(Found::Const(if wide == 64 { Class::B64 } else { Class::B32 }, 0)),
-                1 => {
-                    let sign = if matches!(self.ty, Type::S16 | Type::S32) { 's' } else { 'u' };
-                    self.instruction(format!("cvt.{sign}{wide}.{}", self.ty), vec![Part::Value(x)])
-                }
-                _ => None,
-            };
-        }
-        match constant {
-            0 => self.zero(),
-            1 => Some(Found::Value(x)),
-            power if power.is_power_of_two() => self.instruction(
-                format!("shl.b{}", self.ty.bits()),
+        match (half, constant) {
+            (Half::Low | Half::High, 0) => self.zero(),
+            (Half::Wide, 0) => Some(Found::Const(Class::of(self.ty.wide()?), 0)),
+            (Half::Wide, 1) => self.instruction(Code::Cvt(self.ty.wide()?, self.ty), vec![Part::Value(x)]),
+            (Half::Low, 1) => Some(Found::Value(x)),
+            (Half::Low, power) if power.is_power_of_two() => self.instruction(
+                Code::Shl(self.class().ty()),
                 vec![Part::Value(x), Part::Const(Class::B32, power.trailing_zeros().into())],
             ),
-            _ => None,
+            (Half::Low | Half::High | Half::Wide, _) => None,
         }
     }
 
-    fn product_and_sum(&self) -> Option<Found> {
+    fn product_and_sum(&self, half: Half) -> Option<Found> {
         let (a, b, c) = (self.value(0)?, self.value(1)?, self.value(2)?);
-        let wide = self.has(Word::Wide);
-        if self.has(Word::Hi) || self.data.modifiers.len() != 2 {
-            return None;
-        }
-        let part = if wide { "wide" } else { "lo" };
+        let result = match half {
+            Half::Low => self.ty,
+            Half::Wide => self.ty.wide()?,
+            Half::High => return None,
+        };
+        let product = Code::Mul(half, self.ty);
         if self.kernel.constant(c) == Some(0) {
-            return self.instruction(format!("mul.{part}.{}", self.ty), vec![Part::Value(a), Part::Value(b)]);
+            return self.instruction(product, vec![Part::Value(a), Part::Value(b)]);
         }
         let (x, constant) = self.pair()?;
         if constant == 0 {
             return Some(Found::Value(c));
         }
-        let result = if wide { Class::of(self.ty).bits() * 2 } else { self.ty.bits() };
         if let Some(other) = self.kernel.constant(x) {
-            let product = evaluate("mul", &self.data.modifiers, &[other, constant])?;
-            let class = if result == 64 { Class::B64 } else { Class::B32 };
-            if result < 32 {
-                return None;
-            }
-            return self.instruction(format!("add.u{result}"), vec![Part::Value(c), Part::Const(class, product)]);
+            let sum = Class::of(result).index()?;
+            let product = evaluate(Mnemonic::Mul, &[Modifier::Word(half.word()), Modifier::Type(self.ty)], &[other, constant])?;
+            return self.instruction(Code::Add(sum), vec![Part::Value(c), Part::Const(Class::of(sum), product)]);
         }
-        if constant == 1 && !wide {
-            return self.instruction(format!("add.{}", self.ty), vec![Part::Value(x), Part::Value(c)]);
+        if constant == 1 && half == Half::Low {
+            return self.instruction(Code::Add(self.ty), vec![Part::Value(x), Part::Value(c)]);
         }
         None
     }
@@ -264,17 +242,26 @@ impl Folder<'_> {
     fn quotient(&self) -> Option<Found> {
         let (x, divisor) = (self.value(0)?, self.constant(1)?);
         let unsigned = matches!(self.ty, Type::U16 | Type::U32 | Type::U64);
-        match (self.data.mnemonic(), divisor) {
-            ("div", 1) => Some(Found::Value(x)),
-            ("rem", 1) => self.zero(),
-            ("div", power) if unsigned && power.is_power_of_two() => {
+        match (self.code, divisor) {
+            (Code::Div(_), 1) => Some(Found::Value(x)),
+            (Code::Rem(_), 1) => self.zero(),
+            (Code::Div(ty), power) if unsigned && power.is_power_of_two() => {
                 let amount = Part::Const(Class::B32, power.trailing_zeros().into());
-                self.instruction(format!("shr.{}", self.ty), vec![Part::Value(x), amount])
+                self.instruction(Code::Shr(ty), vec![Part::Value(x), amount])
             }
-            ("rem", power) if unsigned && power.is_power_of_two() => {
+            (Code::Rem(_), power) if unsigned && power.is_power_of_two() => {
                 let parts = vec![Part::Value(x), Part::Const(self.class(), power - 1)];
-                self.instruction(format!("and.b{}", self.ty.bits()), parts)
+                self.instruction(Code::And(self.class().ty()), parts)
             }
+            _ => None,
+        }
+    }
+
+    fn inverse(&self) -> Option<Found> {
+        let (inner, sources) = self.kernel.expression(self.value(0)?)?;
+        match (inner, &sources[..]) {
+            (Code::Not(_), &[value]) => Some(Found::Value(value)),
+            (Code::Setp(compare, ty), &[a, b]) => self.opposite(compare, ty, a, b),
             _ => None,
         }
     }
@@ -282,51 +269,31 @@ impl Folder<'_> {
     /// A predicate's source may be negated: then nothing is known of it.
     fn bits(&self) -> Option<Found> {
         let class = self.class();
-        let x = self.value(0)?;
-        if self.data.mnemonic() == "not" {
-            if let Some((inner, _)) = self.defined_by(x, "not")
-                && let [_, Arg::Use(value)] = inner.args[..]
-            {
-                return Some(Found::Value(value));
-            }
-            return if class == Class::Pred { self.opposite(x) } else { None };
-        }
-        let y = self.value(1)?;
+        let (x, y) = (self.value(0)?, self.value(1)?);
         if x == y {
-            return match self.data.mnemonic() {
-                "xor" => self.zero(),
-                _ => Some(Found::Value(x)),
-            };
+            return if matches!(self.code, Code::Xor(_)) { self.zero() } else { Some(Found::Value(x)) };
         }
         let (x, constant) = self.pair()?;
-        match (self.data.mnemonic(), constant) {
-            ("and", 0) => self.zero(),
-            ("or" | "xor", 0) => Some(Found::Value(x)),
-            ("and", all) if all == class.mask() => Some(Found::Value(x)),
-            ("or", all) if all == class.mask() => Some(Found::Const(class, all)),
-            ("xor", all) if all == class.mask() => self.instruction(format!("not.{}", class.ty()), vec![Part::Value(x)]),
-            ("and", mask) => {
-                let (inner, _) = self.defined_by(x, "and")?;
-                let [_, Arg::Use(y), Arg::Use(z)] = inner.args[..] else { return None };
+        match (self.code, constant) {
+            (Code::And(_), 0) => self.zero(),
+            (Code::Or(_) | Code::Xor(_), 0) => Some(Found::Value(x)),
+            (Code::And(_), all) if all == class.mask() => Some(Found::Value(x)),
+            (Code::Or(_), all) if all == class.mask() => Some(Found::Const(class, all)),
+            (Code::Xor(_), all) if all == class.mask() => self.instruction(Code::Not(class.ty()), vec![Part::Value(x)]),
+            (Code::And(_), mask) => {
+                let Some((Code::And(_), inner)) = self.kernel.expression(x) else { return None };
+                let [y, z] = inner[..] else { return None };
                 let more = self.kernel.constant(z)?;
-                self.instruction(format!("and.{}", class.ty()), vec![Part::Value(y), Part::Const(class, mask & more)])
+                self.instruction(Code::And(class.ty()), vec![Part::Value(y), Part::Const(class, mask & more)])
             }
             _ => None,
         }
     }
 
     /// The comparison that is true where another one is false.
-    fn opposite(&self, predicate: Value) -> Option<Found> {
-        let (inner, data) = self.defined_by(predicate, "setp")?;
-        let ([_, Arg::Use(a), Arg::Use(b)], [Modifier::Word(word), Modifier::Type(ty)]) = (&inner.args[..], &data.modifiers[..])
-        else {
-            return None;
-        };
-        if !matches!(inner.args[0], Arg::Def(_)) {
-            return None;
-        }
+    fn opposite(&self, compare: Word, ty: Type, a: Value, b: Value) -> Option<Found> {
         let float = ty.kind() == Kind::Float;
-        let opposite = match (word, float) {
+        let opposite = match (compare, float) {
             (Word::Eq, false) => Word::Ne,
             (Word::Ne, false) => Word::Eq,
             (Word::Lt, false) => Word::Ge,
@@ -341,7 +308,7 @@ impl Folder<'_> {
             (Word::Neu, true) => Word::Eq,
             _ => return None,
         };
-        self.instruction(format!("setp.{opposite}.{ty}"), vec![Part::Value(*a), Part::Value(*b)])
+        self.instruction(Code::Setp(opposite, ty), vec![Part::Value(a), Part::Value(b)])
     }
 
     fn shift(&self) -> Option<Found> {
@@ -353,13 +320,13 @@ impl Folder<'_> {
         if amount >= self.ty.bits().into() {
             return if signed { None } else { self.zero() };
         }
-        let (inner, data) = self.defined_by(x, self.data.mnemonic())?;
-        let [_, Arg::Use(y), Arg::Use(z)] = inner.args[..] else { return None };
+        let (inner, sources) = self.kernel.expression(x)?;
+        let [y, z] = sources[..] else { return None };
         let total = amount + self.kernel.constant(z)?;
-        if data.modifiers != self.data.modifiers || total >= self.ty.bits().into() {
+        if inner != self.code || total >= self.ty.bits().into() {
             return None;
         }
-        self.instruction(self.data.text.to_string(), vec![Part::Value(y), Part::Const(Class::B32, total)])
+        self.instruction(self.code, vec![Part::Value(y), Part::Const(Class::B32, total)])
     }
 
     fn choice(&self) -> Option<Found> {
@@ -371,18 +338,16 @@ impl Folder<'_> {
         if let Some(bit) = self.kernel.constant(predicate) {
             return Some(Found::Value(if bit == 1 { yes } else { no }));
         }
-        let (inner, _) = self.defined_by(predicate, "not")?;
-        let [_, Arg::Use(inverse)] = inner.args[..] else { return None };
-        self.instruction(self.data.text.to_string(), vec![Part::Value(no), Part::Value(yes), Part::Value(inverse)])
+        let inverse = self.kernel.negated(predicate)?;
+        self.instruction(self.code, vec![Part::Value(no), Part::Value(yes), Part::Value(inverse)])
     }
 
-    fn comparison(&self) -> Option<Found> {
+    fn comparison(&self, compare: Word) -> Option<Found> {
         let (a, b) = (self.value(0)?, self.value(1)?);
         if a != b || self.sources.len() != 2 || self.ty.kind() == Kind::Float {
             return None;
         }
-        let Modifier::Word(word) = self.data.modifiers[0] else { return None };
-        match word {
+        match compare {
             Word::Eq | Word::Le | Word::Ge | Word::Ls | Word::Hs => Some(Found::Const(Class::Pred, 1)),
             Word::Ne | Word::Lt | Word::Gt | Word::Lo | Word::Hi => Some(Found::Const(Class::Pred, 0)),
             _ => None,
@@ -390,8 +355,7 @@ impl Folder<'_> {
     }
 
     /// Conversions between integers that keep the bits, and narrowing of what was widened.
-    fn conversion(&self) -> Option<Found> {
-        let [Modifier::Type(to), Modifier::Type(from)] = self.data.modifiers[..] else { return None };
+    fn conversion(&self, to: Type, from: Type) -> Option<Found> {
         let x = self.value(0)?;
         if to.kind() != Kind::Int || from.kind() != Kind::Int || to.bits() < 16 || from.bits() < 16 {
             return None;
@@ -399,9 +363,8 @@ impl Folder<'_> {
         if to.bits() == from.bits() && self.kernel.class(x) == Class::of(to) {
             return Some(Found::Value(x));
         }
-        let (inner, data) = self.defined_by(x, "cvt")?;
-        let [Modifier::Type(middle), Modifier::Type(first)] = data.modifiers[..] else { return None };
-        let [_, Arg::Use(source)] = inner.args[..] else { return None };
+        let Some((Code::Cvt(middle, first), sources)) = self.kernel.expression(x) else { return None };
+        let [source] = sources[..] else { return None };
         let narrows_back = to.bits() == first.bits() && middle.bits() > first.bits() && from.bits() == middle.bits();
         (first.kind() == Kind::Int && narrows_back && self.kernel.class(source) == Class::of(to)).then_some(Found::Value(source))
     }

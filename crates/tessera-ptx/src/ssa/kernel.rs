@@ -45,6 +45,15 @@ impl Class {
         }
     }
 
+    /// The type of sums of this width, where addresses and indices have it.
+    pub(crate) const fn index(self) -> Option<Type> {
+        match self {
+            Class::B32 => Some(Type::U32),
+            Class::B64 => Some(Type::U64),
+            Class::Pred | Class::B16 => None,
+        }
+    }
+
     /// Width in bits.
     pub const fn bits(self) -> u32 {
         self.ty().bits()

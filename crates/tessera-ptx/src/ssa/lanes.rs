@@ -14,8 +14,9 @@ use super::cfg::Cfg;
 use super::evaluate::evaluate;
 use super::inst::{Arg, Target, Terminator};
 use super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
+use crate::mnemonic::Mnemonic;
 use crate::model::Loc;
-use crate::word::{Modifier, Special, Word};
+use crate::word::{Special, Word};
 
 /// Lanes of a warp.
 const LANES: usize = 32;
@@ -187,8 +188,8 @@ impl Walk<'_> {
         let class = self.kernel.class(result);
         let known = match op.mnemonic() {
             // What all lanes have, each of them gets.
-            "shfl" => args.first().filter(|value| matches!(value, Lanes::Same(_))).cloned().unwrap_or(Lanes::Unknown),
-            "cvta" => args.first().cloned().unwrap_or(Lanes::Unknown),
+            Mnemonic::Shfl => args.first().filter(|value| matches!(value, Lanes::Same(_))).cloned().unwrap_or(Lanes::Unknown),
+            Mnemonic::Cvta => args.first().cloned().unwrap_or(Lanes::Unknown),
             _ if args.contains(&Lanes::Unknown) => Lanes::Unknown,
             mnemonic => {
                 let at = |lane: usize| {
@@ -209,13 +210,21 @@ impl Walk<'_> {
     /// What an instruction asks of a memory.
     fn touch(&self, block: Block, inst: Inst, space: Space) -> Option<Touch> {
         let (data, op) = (self.kernel.inst(inst), self.kernel.op(inst));
-        let has = |word: Word| op.modifiers.contains(&Modifier::Word(word));
-        let mnemonic = op.mnemonic();
-        let matrices = matches!(mnemonic, "ldmatrix" | "stmatrix");
-        let copies = mnemonic == "cp" && op.text.starts_with("cp.async.c");
-        let by_lanes = matrices || copies || matches!(mnemonic, "ld" | "st" | "atom" | "red");
-        let named = op.text.contains(if space == Space::Shared { ".shared" } else { ".global" });
-        if !by_lanes || !named || op.text.contains(".bulk") {
+        let any = |words: &[Word]| words.iter().any(|&word| op.has(word));
+        let named = match space {
+            Space::Shared => any(&[Word::Shared, Word::SharedCta, Word::SharedCluster]),
+            Space::Global => op.has(Word::Global),
+        };
+        let (matrices, copies, writes) = match op.mnemonic() {
+            Mnemonic::Ldmatrix => (true, false, false),
+            Mnemonic::Stmatrix => (true, false, true),
+            // Not those of the copy engine.
+            Mnemonic::Cp if any(&[Word::Ca, Word::Cg]) => (false, true, space == Space::Shared),
+            Mnemonic::Ld => (false, false, false),
+            Mnemonic::St | Mnemonic::Atom | Mnemonic::Red => (false, false, true),
+            _ => return None,
+        };
+        if !named {
             return None;
         }
         // A copy names where it goes to, in shared memory, before where it comes from.
@@ -224,10 +233,10 @@ impl Walk<'_> {
             _ => None,
         });
         let address = addresses.nth(usize::from(copies && space == Space::Global))?;
-        let count = |words: [(Word, u32); 3]| words.into_iter().find(|(word, _)| has(*word)).map_or(1, |(_, count)| count);
-        let bytes = match mnemonic {
-            "ldmatrix" | "stmatrix" => 16,
-            "cp" => data.args.iter().find_map(|arg| match arg {
+        let count = |words: [(Word, u32); 3]| words.into_iter().find(|(word, _)| op.has(*word)).map_or(1, |(_, count)| count);
+        let bytes = match op.mnemonic() {
+            _ if matrices => 16,
+            _ if copies => data.args.iter().find_map(|arg| match arg {
                 Arg::Int(bytes) => Some(*bytes as u32),
                 _ => None,
             })?,
@@ -250,9 +259,8 @@ impl Walk<'_> {
             base.get(lane).filter(|_| there).map(|base| base.wrapping_add(address.offset as u64) & mask)
         };
         let rounds = if base == Lanes::Unknown { Vec::new() } else { vec![std::array::from_fn(lane)] };
-        let stores = matches!(mnemonic, "st" | "stmatrix" | "atom" | "red") || copies && space == Space::Shared;
         let loops = self.cfg.depth[block.index()];
-        Some(Touch { space, loc: data.loc, text: op.text.to_string(), stores, bytes, loops, rounds })
+        Some(Touch { space, loc: data.loc, text: op.text.to_string(), stores: writes, bytes, loops, rounds })
     }
 }
 

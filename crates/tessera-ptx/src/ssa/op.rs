@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::code::Code;
 use super::effects::{Effects, effects};
 use crate::form::{RowId, form, rows_of};
+use crate::mnemonic::Mnemonic;
 use crate::types::Type;
 use crate::word::{Modifier, Word};
 
@@ -30,9 +31,9 @@ pub struct OpData {
 }
 
 impl OpData {
-    /// The mnemonic without modifiers.
-    pub fn mnemonic(&self) -> &'static str {
-        self.row.row().mnemonic()
+    /// The mnemonic.
+    pub fn mnemonic(&self) -> Mnemonic {
+        self.row.mnemonic()
     }
 
     /// Whether a word is among its modifiers.
@@ -73,21 +74,18 @@ impl OpTable {
     }
 
     fn resolve(&mut self, text: &str) -> Result<Vec<Op>, String> {
+        let unknown = || format!("`{text}` is no instruction of the table");
         let mut parts = text.split('.');
-        let mnemonic = parts.next().unwrap_or_default();
+        let mnemonic = parts.next().and_then(Mnemonic::parse).ok_or_else(unknown)?;
         let modifiers: Vec<Modifier> = parts
             .map(|part| Modifier::parse(part).ok_or_else(|| format!("`.{part}` is no modifier: `{text}`")))
             .collect::<Result<_, _>>()?;
         let mut found = Vec::new();
+        let (code, effects) = (Code::of(mnemonic, &modifiers), effects(mnemonic, &modifiers));
         for &row in rows_of(mnemonic).iter().filter(|&&row| form(row).takes(&modifiers)) {
-            let effects = effects(row.row().mnemonic(), &modifiers);
             found.push(Op(self.ops.len() as u32));
-            let code = Code::of(row.row().mnemonic(), &modifiers);
             self.ops.push(OpData { row, modifiers: modifiers.clone(), text: text.into(), code, effects });
         }
-        if found.is_empty() {
-            return Err(format!("`{text}` is no instruction of the table"));
-        }
-        Ok(found)
+        if found.is_empty() { Err(unknown()) } else { Ok(found) }
     }
 }

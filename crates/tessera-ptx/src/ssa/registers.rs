@@ -9,6 +9,7 @@ use super::cfg::Cfg;
 use super::inst::Arg;
 use super::kernel::{Kernel, Value};
 use super::liveness::{Liveness, Place};
+use crate::mnemonic::Mnemonic;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
@@ -68,7 +69,7 @@ fn affinities(kernel: &Kernel, cfg: &Cfg) -> Vec<((u32, u32), Value, Value)> {
             let inst = kernel.inst(inst);
             inst.each_tied(|input, output| pairs.push(((0, depth), input, output)));
             if let (Some(Arg::Vector(results)), Some(Arg::Vector(sums))) = (inst.args.first(), inst.args.last())
-                && kernel.ops.get(inst.op).mnemonic() == "mma"
+                && kernel.ops.get(inst.op).mnemonic() == Mnemonic::Mma
             {
                 for pair in results.iter().zip(sums) {
                     if let (Arg::Def(result), Arg::Use(sum)) = pair {

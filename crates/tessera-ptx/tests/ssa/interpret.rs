@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tessera_ptx::ssa::{Arg, Class, Kernel, Origin, Terminator, Value};
-use tessera_ptx::{Base, Function, Operand, Statement};
+use tessera_ptx::{Base, Function, Mnemonic, Operand, Statement};
 
 /// Where the memory of a test starts, as the program sees it.
 pub(crate) const MEMORY: u64 = 0x10_0000;
@@ -220,12 +220,12 @@ impl Machine {
             if instruction.guard.is_some_and(|guard| (registers[guard.register.0 as usize] == 1) == guard.negated) {
                 continue;
             }
-            let mnemonic = instruction.row.row().mnemonic();
-            let text = instruction.modifiers.iter().fold(mnemonic.to_owned(), |text, modifier| format!("{text}.{modifier}"));
+            let mnemonic = instruction.row.mnemonic();
+            let text = instruction.modifiers.iter().fold(mnemonic.to_string(), |text, modifier| format!("{text}.{modifier}"));
             match mnemonic {
-                "ret" | "exit" => return,
-                "bar" => continue,
-                "bra" => {
+                Mnemonic::Ret | Mnemonic::Exit => return,
+                Mnemonic::Bar => continue,
+                Mnemonic::Bra => {
                     let Operand::Symbol(label, _) = &instruction.operands[0] else { panic!() };
                     let found = |statement: &Statement| matches!(statement, Statement::Label(name) if name == label);
                     at = body.iter().position(found).unwrap();
@@ -267,7 +267,7 @@ impl Machine {
                 Operand::Special(_) => self.thread,
                 other => panic!("{other:?}"),
             };
-            let stores = mnemonic == "st";
+            let stores = mnemonic == Mnemonic::St;
             let vector = instruction.operands.iter().any(|operand| matches!(operand, Operand::Vector(_)));
             let defined = if stores {
                 0

@@ -284,6 +284,7 @@ impl Pairs<'_> {
 
     /// Whether a value is the same at both ends of a way.
     fn still(&self, value: Value, way: Way) -> bool {
+        // Values outside of loops have no entry.
         self.depth.get(&value).copied().unwrap_or(0) < way.crossed
     }
 

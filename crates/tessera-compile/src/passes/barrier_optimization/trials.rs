@@ -67,7 +67,7 @@ impl Work<'_> {
         let program = &*self.program;
         let (first, then) = (program.node_of[hazard.first], program.node_of[hazard.then]);
         let line: Vec<NodeId> = program.ancestors(then).collect();
-        // The outermost loop that the first access came before.
+        // The outermost loop that the first access came before; the second access itself where it came before none.
         let apart = |node: NodeId| !program.is_inside(first, node);
         let is_loop = |node: NodeId| matches!(program.nodes[node].kind, Kind::Rounds(..));
         let mut level = (1..line.len()).rev().find(|&level| is_loop(line[level]) && apart(line[level])).unwrap_or(0);

@@ -28,7 +28,7 @@ pub(super) fn relax(func: &mut Func) -> bool {
                 Some(OpKind::Tile(TileOp::WgmmaWait { pending: next })) if *next <= pending + started => {}
                 _ => continue,
             }
-            // What follows a product directly, up to the wait: how many are newer.
+            // What follows a product directly, up to the wait: how many are newer. Where that is not known, none is: all are waited for.
             let newer = |value| {
                 let started = func.defining_op(value)?;
                 let first = ops[..at].iter().position(|&op| op == started)?;

@@ -60,9 +60,7 @@ fn item(func: &Func, alloc: Op) -> Option<Item> {
 fn other_bytes(func: &Func) -> u64 {
     let threads = u64::from(func.hints.threads());
     let of = |op: Op| match (&func.ops[op].kind, func.ops[op].results.first().map(|&result| func.ty(result))) {
-        (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => {
-            tile.len() as u64 * tile.elem.num().map_or(8, |dtype| dtype.unpacked_bytes() as u64) * threads
-        }
+        (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => tile.len() as u64 * tile.elem.bytes() * threads,
         (OpKind::Tile(TileOp::Ring { stages, .. }), _) => 16 * u64::from(*stages),
         _ => 0,
     };

@@ -178,7 +178,7 @@ impl Choice {
             Back::Shared => "waits in shared memory",
         };
         let bytes = match (&self.back, func.ty(self.value).as_tile()) {
-            (Back::Shared, Some(tile)) => tile.len() as u64 * tile.elem.num().map_or(8, |dtype| dtype.unpacked_bytes() as u64),
+            (Back::Shared, Some(tile)) => tile.len() as u64 * tile.elem.bytes(),
             _ => 0,
         };
         let cost = if matches!(self.back, Back::Loaded(_)) { self.cost } else { 0 };

@@ -12,7 +12,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Block, Diagnostic, Effects, Elem, Extent, Func, Op, OpKind, ScheduleOp, Severity, TileOp, Trait, Type, Value};
+use tessera_ir::{Block, Diagnostic, Effects, Extent, Func, Op, OpKind, ScheduleOp, Severity, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
 use super::live_values::LiveValues;
@@ -29,10 +29,9 @@ pub(super) fn registers(func: &Func, value: Value) -> u64 {
     {
         return registers(func, func.ops[op].one(0));
     }
-    let bits = |elem: Elem| elem.num().map_or(64, |dtype| u64::from(dtype.bits()));
     match func.ty(value) {
-        Type::Tile(tile) => bits(tile.elem).div_ceil(32),
-        Type::Distributed(ty) | Type::InFlight(ty) => (ty.layout.registers() * bits(ty.tile.elem)).div_ceil(32),
+        Type::Tile(tile) => tile.elem.bits().div_ceil(32),
+        Type::Distributed(ty) | Type::InFlight(ty) => (ty.layout.registers() * ty.tile.elem.bits()).div_ceil(32),
         Type::TensorView(view) => {
             2 + view.shape.iter().chain(&view.strides).filter(|e| matches!(e, Extent::Dynamic)).count() as u64
         }

@@ -164,8 +164,7 @@ fn touch(func: &Func, analysis: &Analysis<'_>, op: Op, around: &[Op]) -> Option<
         ty => ty.as_tile()?.clone(),
     };
     let count = if tile.shape.is_empty() { u64::from(func.hints.threads()) } else { tile.len() as u64 };
-    let bits = tile.elem.num().map_or(64, |dtype| dtype.bits());
-    let bytes = count * u64::from(bits).div_ceil(8);
+    let bytes = count * tile.elem.bytes();
     let root = root(func, place);
     Some(Touch { op, root, writes, depends, around: around.to_vec(), bytes, hinted: *cache != CacheHint::Normal, copies })
 }

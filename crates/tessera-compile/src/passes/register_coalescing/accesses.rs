@@ -10,7 +10,7 @@ use tessera_ir::{Does, Effect, Effects, Elem, Func, Op, OpData, OpKind, Schedule
 use tessera_types::DType;
 
 use crate::analysis::exits::can_leave;
-use crate::analysis::facts::Facts;
+use crate::analysis::facts::{Facts, power};
 use crate::analysis::linear::{Linear, Wraps};
 use crate::analysis::memory::{Root, access, root};
 use crate::analysis::uses::Uses;
@@ -263,9 +263,4 @@ fn area(func: &Func, mut value: Value) -> Area {
 fn whole_bytes(dtype: DType) -> Option<u64> {
     let bytes = dtype.unpacked_bytes() as u64;
     (u64::from(dtype.bits()) == 8 * bytes).then_some(bytes)
-}
-
-/// The largest power of two that divides a number, at most 2^20.
-pub(super) fn power(number: u64) -> u64 {
-    if number == 0 { 1 << 20 } else { 1 << number.trailing_zeros().min(20) }
 }

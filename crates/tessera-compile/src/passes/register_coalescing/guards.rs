@@ -11,8 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate};
 use tessera_ir::{Block, Const, Effects, Func, Op, OpKind, ScheduleOp, Type, Value, bug};
 
-use super::accesses::power;
-use crate::analysis::facts::Facts;
+use crate::analysis::facts::{Facts, power};
 use crate::analysis::linear::{Linear, Wraps};
 
 /// Compares the first of a row of aligned neighbours where another one was compared; true if there was any.
@@ -87,7 +86,7 @@ fn lowered(func: &mut Func, at: Op, value: Value, constant: i64, facts: &Facts) 
         }
     }
     let (ty, span) = (func.ty(value).clone(), func.ops[at].span);
-    let Some(dtype) = ty.num() else { return (value, Vec::new()) };
+    let dtype = ty.num().unwrap_or_else(|| bug!("a limit that is `{ty}`"));
     let kind = ScheduleOp::Constant { value: Const::int(dtype, constant - own) };
     let number = func.make_op(kind.into(), &[], [ty.clone()], [], span);
     let added = func.ops[number].result();

@@ -9,9 +9,8 @@
 
 use tessera_ir::{Block, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 
-use super::accesses::power;
 use crate::analysis::exits::can_leave;
-use crate::analysis::facts::Facts;
+use crate::analysis::facts::{Facts, power};
 use crate::analysis::linear::{Linear, Wraps};
 
 /// An access by indices.

@@ -147,9 +147,9 @@ fn written_out(func: &mut Func, op: Op, out: &mut Vec<Op>) {
     let body = data.regions[0];
     let args = func.blocks[body].args.clone();
     let ops = func.blocks[body].ops.clone();
-    let Some((&last, ops)) = ops.split_last() else { return };
+    let Some((&last, ops)) = ops.split_last() else { bug!("a loop's body without an end") };
     let ty = func.ty(args[0]).clone();
-    let Some(dtype) = ty.num() else { return };
+    let dtype = ty.num().unwrap_or_else(|| bug!("a loop that counts with `{ty}`"));
     let mut values = data.group(3).to_vec();
     for round in 0..rounds {
         let value = Const::int(dtype, first + round as i64 * step);

@@ -11,7 +11,8 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type, Value, bug};
 
-use super::accesses::{Access, Context, Relation, power};
+use super::accesses::{Access, Context, Relation};
+use crate::analysis::facts::power;
 
 /// Bytes of the widest access.
 const WIDEST: u64 = 16;

@@ -1,6 +1,6 @@
 //! What the partitions need: registers of the threads that compute, and the shared memory that the rest of their work borrows.
 
-use tessera_ir::{Block, Effects, Extent, Func, Op, OpKind, ScheduleOp, TileViewType, Type, Value};
+use tessera_ir::{Block, Effects, Extent, Func, Op, OpKind, ScheduleOp, TileType, TileViewType, Type, Value, bug};
 use tessera_types::Arch;
 
 use super::is_free;
@@ -84,7 +84,10 @@ pub(super) fn registers(arch: Arch, (copy, compute): (u32, u32), ways: &[Way], s
 pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
     let products: Vec<Op> = supply.products.iter().map(|product| product.op).collect();
     if supply.is_chained() {
-        return SCRATCH + if stores_along_lines(func) { 0 } else { 2 * widest(func, &products) + 16 * rows(func, &products) };
+        // What is stored is the result of the last one, which no other product takes.
+        let (Some(&first), Some(&last)) = (products.first(), products.last()) else { bug!("a chain without products") };
+        let through = 2 * sums(func, last).len() as u32 + 16 * sums(func, first).shape[0];
+        return SCRATCH + if stores_along_lines(func) { 0 } else { through };
     }
     let homes = supply
         .products
@@ -96,13 +99,9 @@ pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
     epilogue(func, (&products, supply.compute.warps), &homes, &func.blocks[around].ops)
 }
 
-/// Elements of the largest result that is stored: that of a product whose result no other product takes.
-fn widest(func: &Func, products: &[Op]) -> u32 {
-    products.last().map_or(0, |&product| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32))
-}
-
-fn rows(func: &Func, products: &[Op]) -> u32 {
-    products.first().map_or(0, |&product| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.shape[0]))
+/// The tile that a product yields.
+fn sums(func: &Func, product: Op) -> &TileType {
+    func.ty(func.ops[product].result()).the_tile()
 }
 
 /// Every store's lines lie as the last axis of its tile, which a warpgroup's sums fill by whole sectors: they need not go through shared
@@ -131,8 +130,7 @@ fn is_matrix(view: &TileViewType) -> bool {
 /// Bytes of shared memory that the operations behind the loops borrow. Warpgroups send sums in 16 and 32 bits by parts; wider ones fill whole
 /// sectors of memory as they lie, and others go through shared memory once.
 fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[Op]) -> u32 {
-    let length = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.len() as u32);
-    let out = products.iter().map(length).max().unwrap_or(0);
+    let out = products.iter().map(|&product| sums(func, product).len() as u32).max().unwrap_or(0);
     let borrowed = |&op: &Op| {
         let data = &func.ops[op];
         // Scalars, views and tokens take no shared memory, and what ends a block does not.
@@ -174,7 +172,7 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
 pub(super) fn sums_of(func: &Func, supply: &Supply) -> u32 {
     let mut most = 0;
     for product in &supply.products {
-        let Some(block) = supply.places.block(product.op) else { continue };
+        let block = supply.places.block(product.op).unwrap_or_else(|| bug!("a product in no block"));
         let own: Vec<Op> =
             supply.products.iter().map(|other| other.op).filter(|&other| supply.places.block(other) == Some(block)).collect();
         most = most.max(Load { func, products: &own, warps: supply.compute.warps }.sums(block));

@@ -8,7 +8,7 @@
 //! in order from one tile to the next. Loops in which threads make factors are [`makers`](super::makers)'.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Block, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value, bug};
 
 use super::known::{is_counted, is_test, starts};
 use super::makers::Maker;
@@ -32,8 +32,9 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    pub(super) fn queue(&self, ring: usize) -> Option<&Queue> {
-        self.queues[ring].as_ref()
+    /// The ring that a site fills.
+    pub(super) fn queue(&self, site: &Site) -> &Queue {
+        self.queues[site.ring].as_ref().unwrap_or_else(|| bug!("a site that fills what is kept"))
     }
 
     /// A slot filled with what loads load; the cursor behind it.
@@ -96,9 +97,8 @@ impl Feeder<'_> {
 
     /// Fills a slot with what a site's loads load.
     fn fill(&self, func: &mut Func, site: &Site, (names, cursors): (&Names, &mut [Value]), out: &mut Vec<Op>) {
-        let Some(queue) = self.rings.queue(site.ring) else { return };
         let at = self.rings.cursors[site.ring];
-        cursors[at] = self.rings.fill(func, queue, &site.loads, (names, cursors[at]), out);
+        cursors[at] = self.rings.fill(func, self.rings.queue(site), &site.loads, (names, cursors[at]), out);
     }
 
     /// A loop again; `inside` are the cursors of the rings in it.
@@ -107,8 +107,7 @@ impl Feeder<'_> {
         let made = self.supply.made_at(body);
         let own: Vec<Value> = inside.iter().map(|&cursor| cursors[cursor]).collect();
         if let Some(made) = made {
-            let behind = self.maker(made, body).map(|maker| maker.work(func, op, names, cursors, out));
-            for (cursor, value) in behind.unwrap_or_default() {
+            for (cursor, value) in self.maker(made, body).work(func, op, names, cursors, out) {
                 cursors[cursor] = value;
             }
             return;
@@ -186,21 +185,21 @@ impl Feeder<'_> {
     }
 
     /// Those who make the factors of a site.
-    fn maker(&self, made: usize, body: Block) -> Option<Maker<'_>> {
-        let site = |job: Job| {
-            let site = &self.supply.sites[self.supply.site_at(body, job)?];
-            Some((self.rings.queue(site.ring)?, site, self.rings.cursors[site.ring]))
+    fn maker(&self, made: usize, body: Block) -> Maker<'_> {
+        let fed = |site: usize| {
+            let site = &self.supply.sites[site];
+            (self.rings.queue(site), site, self.rings.cursors[site.ring])
         };
-        let own = &self.supply.sites[made];
-        Some(Maker {
+        let site = |job: Job| self.supply.site_at(body, job).map(fed);
+        Maker {
             supply: self.supply,
             rings: self.rings,
-            made: (self.rings.queue(own.ring)?, own, self.rings.cursors[own.ring]),
+            made: fed(made),
             direct: site(Job::Direct),
             raw: site(Job::Raw),
             before_turn: self.before_turn.get(&made).map_or(&[], Vec::as_slice),
             barrier: self.barrier,
-        })
+        }
     }
 }
 

@@ -22,7 +22,7 @@ mod turns;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{MemoryOrder, RingProducer};
-use tessera_ir::{Func, Op, OpData, OpKind, Plan, Reason, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Func, Op, OpData, OpKind, Plan, Reason, ScheduleOp, TileOp, Type, Value, bug};
 
 use self::feeder::{Feeder, Rings};
 use self::reader::Reader;
@@ -34,15 +34,12 @@ use super::feed::Factor;
 use super::queue::{Queue, role};
 use super::relation::has_layout;
 use super::{apart, order};
+use crate::analysis::barriers::NamedBarriers;
 use crate::rewrite::drop_dead;
 
 pub(super) use self::propose::{in_turn, is_chain, propose};
 pub(super) use self::shape::{is_coarse, is_product, signs};
 pub(super) use self::turns::check as check_turns;
-
-/// Named barriers of a block that partitions do not have as their own ("bar", PTX ISA): the last ones, since partitions take theirs from the
-/// first on.
-const BARRIERS: [u32; 2] = [15, 14];
 
 /// Pure, at most an error for some inputs, or a scalar of memory that nobody writes: any partition may do it, at any time.
 pub(super) fn is_free(func: &Func, op: Op) -> bool {
@@ -76,7 +73,9 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     let rings = make_rings(func, &supply, together, &mut shared);
     let meet = |func: &mut Func| in_clusters.then(|| func.make_op(TileOp::ClusterBarrier {}.into(), &[], [], [], span));
     let before_turn = make_buffers(func, &supply, &mut shared);
-    let [barrier, other] = BARRIERS;
+    let mut barriers = NamedBarriers::left_by(func, units.arch);
+    let mut barrier = || barriers.last().unwrap_or_else(|| bug!("named barriers before there are roles"));
+    let [barrier, other] = [barrier(), barrier()];
     let feed = Feeder { supply: &supply, rings: &rings, before_turn: &before_turn, barrier }.work(func);
     Reader { supply: &supply, rings: &rings, barrier: other }.rewrite(func);
     let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value};
+use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value, bug};
 use tessera_types::{Arch, DType};
 
 use super::budget::{self, Load, WORKING};
@@ -48,13 +48,10 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
     }
     let places = Places::of(func);
     let products: Vec<Op> = func.linked_ops().into_iter().filter(|&op| is_product(func, op)).collect();
-    if products.is_empty() {
-        return Err("there is no product".into());
-    }
-    let mut rows = None;
+    let Some(&first) = products.first() else { return Err("there is no product".into()) };
+    let m = fits(func, first)?;
     for &product in &products {
-        let m = fits(func, product)?;
-        if *rows.get_or_insert(m) != m {
+        if fits(func, product)? != m {
             return Err(Reason::at("two products have different rows", func.ops[product].span));
         }
     }
@@ -68,12 +65,11 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         if !loops.iter().any(|other| other.looped == looped) {
             loops.push(Loop { looped, products: Vec::new(), chained: false, factors: Vec::new() });
         }
-        let Some(own) = loops.iter_mut().find(|other| other.looped == looped) else { continue };
+        let own = loops.iter_mut().find(|other| other.looped == looped).unwrap_or_else(|| bug!("a loop that was not noted"));
         own.products.push(product);
         own.take(func, &places, product, &mut lefts)?;
     }
-    let m = rows.unwrap_or(64);
-    let columns = |&product: &Op| func.ty(func.ops[product].result()).as_tile().map_or(0, |tile| tile.shape[1]);
+    let columns = |&product: &Op| func.ty(func.ops[product].result()).the_tile().shape[1];
     let widest = products.iter().map(columns).max().unwrap_or(0);
     let three = budget::to_start(widest) <= units.arch.registers_at_launch(4 * Arch::WARPGROUP);
     let divides = |&warps: &u32| warps.is_multiple_of(4) && m.is_multiple_of(16 * warps);

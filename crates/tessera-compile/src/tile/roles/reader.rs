@@ -15,6 +15,7 @@ use super::feeder::Rings;
 use super::known::{Places, is_counted};
 use super::shape::signs;
 use super::supply::{Job, Product, Side, Supply};
+use crate::tile::feed::Factor;
 use crate::tile::feed::is_look;
 
 /// The computing partition.
@@ -111,17 +112,14 @@ impl Reader<'_> {
     }
 
     fn at(&self, func: &mut Func, site: usize, kind: TileOp, cursors: &[Value], out: &mut Vec<Op>) {
-        let ring = self.supply.sites[site].ring;
-        if let Some(queue) = self.rings.queue(ring) {
-            queue.at(func, kind, cursors[self.rings.cursors[ring]], out);
-        }
+        let site = &self.supply.sites[site];
+        self.rings.queue(site).at(func, kind, cursors[self.rings.cursors[site.ring]], out);
     }
 
     /// Reads a load's tile from its slot.
     fn read(&self, func: &mut Func, site: usize, (load, buffer): (Op, usize), cursors: &[Value], out: &mut Vec<Op>) {
         let site = &self.supply.sites[site];
-        let Some(queue) = self.rings.queue(site.ring) else { return };
-        let slot = queue.slot(func, cursors[self.rings.cursors[site.ring]], buffer, out);
+        let slot = self.rings.queue(site).slot(func, cursors[self.rings.cursors[site.ring]], buffer, out);
         let (result, span) = (func.ops[load].results[0], func.ops[load].span);
         let ty = func.ty(result).clone();
         let read = func.make_op(TileOp::LoadShared {}.into(), &[&[slot]], [ty], [], span);
@@ -134,12 +132,10 @@ impl Reader<'_> {
     fn advance(&self, func: &mut Func, own: &[&Reads], cursors: &mut [Value], out: &mut Vec<Op>) {
         let mut moved: Vec<usize> = Vec::new();
         for read in own {
-            let ring = self.supply.sites[read.site].ring;
-            let cursor = self.rings.cursors[ring];
-            if let Some(queue) = self.rings.queue(ring)
-                && !moved.contains(&cursor)
-            {
-                cursors[cursor] = queue.next(func, cursors[cursor], out);
+            let site = &self.supply.sites[read.site];
+            let cursor = self.rings.cursors[site.ring];
+            if !moved.contains(&cursor) {
+                cursors[cursor] = self.rings.queue(site).next(func, cursors[cursor], out);
                 moved.push(cursor);
             }
         }
@@ -207,11 +203,16 @@ impl Reader<'_> {
     }
 
     /// The matrix of a product's factor in its slot.
-    fn factor(&self, func: &mut Func, (product, side): (&Product, &Side), cursors: &[Value], out: &mut Vec<Op>) -> Option<Value> {
-        let Side::Slot { site, buffer, look } = side else { return None };
-        let (ring, span) = (self.supply.sites[*site].ring, func.ops[product.op].span);
-        let slot = self.rings.queue(ring)?.slot(func, cursors[self.rings.cursors[ring]], *buffer, out);
-        Some(look.as_ref().map_or(slot, |look| look.looked_at(func, slot, span, out)))
+    fn factor(
+        &self,
+        func: &mut Func,
+        (product, site, buffer, look): (&Product, usize, usize, &Option<Factor>),
+        cursors: &[Value],
+        out: &mut Vec<Op>,
+    ) -> Value {
+        let (site, span) = (&self.supply.sites[site], func.ops[product.op].span);
+        let slot = self.rings.queue(site).slot(func, cursors[self.rings.cursors[site.ring]], buffer, out);
+        look.as_ref().map_or(slot, |look| look.looked_at(func, slot, span, out))
     }
 
     /// The factors of products in a loop, in a slot that is read in all its rounds.
@@ -219,10 +220,11 @@ impl Reader<'_> {
         for product in &self.supply.products {
             for (side, from) in product.sides.iter().enumerate() {
                 let operand = func.ops[product.op].operands[side];
-                if matches!(from, Side::Slot { site: of, .. } if *of == site)
+                if let Side::Slot { site: of, buffer, look } = from
+                    && *of == site
                     && !state.ready.contains_key(&(site, operand))
-                    && let Some(factor) = self.factor(func, (product, from), &state.cursors, out)
                 {
+                    let factor = self.factor(func, (product, site, *buffer, look), &state.cursors, out);
                     state.ready.insert((site, operand), factor);
                 }
             }
@@ -234,9 +236,9 @@ impl Reader<'_> {
         for (side, from) in product.sides.iter().enumerate() {
             let operand = func.ops[product.op].operands[side];
             let buffer = match from {
-                Side::Slot { site, .. } => match state.ready.get(&(*site, operand)) {
+                Side::Slot { site, buffer, look } => match state.ready.get(&(*site, operand)) {
                     Some(&ready) => ready,
-                    None => self.factor(func, (product, from), &state.cursors, out).unwrap_or(operand),
+                    None => self.factor(func, (product, *site, *buffer, look), &state.cursors, out),
                 },
                 Side::Kept { ring } => state.kept[ring],
                 Side::Registers => continue,

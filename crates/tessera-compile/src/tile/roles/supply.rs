@@ -11,7 +11,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Block, Def, Effects, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value};
+use tessera_ir::{
+    Block, Def, Effects, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value, bug,
+};
 use tessera_types::{Arch, DType};
 
 use super::budget;
@@ -229,7 +231,7 @@ impl Supply {
             }
             self.sites.push(site);
         }
-        self.rings[number].slots = types.unwrap_or_default();
+        self.rings[number].slots = types.unwrap_or_else(|| bug!("a ring that holds nothing"));
         Ok(())
     }
 
@@ -274,7 +276,7 @@ impl Supply {
         if rows % (16 * self.compute.warps) != 0 {
             return Err(Reason::at(format!("{rows} rows do not divide among {} warps of 16 rows", self.compute.warps), at));
         }
-        let columns = func.ty(func.ops[op].result()).as_tile().map_or(0, |tile| tile.shape[1]);
+        let columns = func.ty(func.ops[op].result()).the_tile().shape[1];
         let needs = budget::to_start(columns);
         if needs > self.given {
             let text = format!(

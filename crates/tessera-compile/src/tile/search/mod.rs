@@ -85,7 +85,7 @@ fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
             hinted.hints.num_worker_warps = Some(warps);
             hinted.hints.num_stages = Some(slots);
             let Ok(plan) = roles::propose(&hinted, units) else { continue };
-            if plan.partitions.last().is_none_or(|compute| compute.warps != warps) {
+            if plan.computing().warps != warps {
                 continue;
             }
             plans.extend(shared(&hinted, &plan, units.arch));

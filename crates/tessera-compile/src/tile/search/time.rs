@@ -232,14 +232,13 @@ impl Model<'_> {
 
     /// Clocks of a round for what does not fit into registers.
     fn spilled(&self, products: &[Op]) -> f64 {
-        let Some(compute) = self.plan.partitions.last() else { return 0.0 };
+        let compute = self.plan.computing();
         let limits = self.arch.limits();
         let all: u32 = self.plan.partitions.iter().map(Partition::all_warps).sum();
         let resident = self.plan.resident.unwrap_or(1).max(1);
         let has = compute.registers.unwrap_or_else(|| self.arch.registers_at_launch(resident * all * Arch::WARP));
         let threads = compute.warps * Arch::WARP;
-        let sums =
-            products.iter().filter_map(|&op| self.func.ty(self.func.ops[op].result()).as_tile()).map(|tile| tile.len() as u32);
+        let sums = products.iter().map(|&op| self.func.ty(self.func.ops[op].result()).the_tile().len() as u32);
         let sums = sums.sum::<u32>() / threads;
         let made = products.iter().flat_map(|&op| [0, 1].map(|side| self.made(op, side))).sum::<u32>() / threads;
         let sums = sums + made;
@@ -301,7 +300,7 @@ impl Model<'_> {
         let bytes = self.shared_bytes() + u64::from(slots::FRAME + limits.shared_reserved_per_block);
         let by_memory = (u64::from(limits.shared_per_sm) / bytes.max(1)) as u32;
         let by_registers = self.plan.resident.unwrap_or_else(|| {
-            let sums = self.sums() / (self.plan.partitions.last().map_or(1, |partition| partition.warps) * Arch::WARP).max(1);
+            let sums = self.sums() / (self.plan.computing().warps * Arch::WARP);
             let moved = self.plan.partitions.iter().any(|partition| partition.registers.is_some());
             let liked = (sums + LIKED[usize::from(!self.has_roles())]).next_multiple_of(limits.register_step);
             let each = if moved { limits.registers_per_sm / threads } else { liked.min(limits.registers_per_thread) };
@@ -325,14 +324,14 @@ impl Model<'_> {
     /// Elements of the largest sums of a product.
     fn sums(&self) -> u32 {
         let products = self.func.linked_ops().into_iter().filter(|&op| is_product(self.func, op));
-        products.filter_map(|op| Some(self.func.ty(self.func.ops[op].result()).as_tile()?.len() as u32)).max().unwrap_or(0)
+        products.map(|op| self.func.ty(self.func.ops[op].result()).the_tile().len() as u32).max().unwrap_or(0)
     }
 
     /// All blocks on all multiprocessors.
     fn waves(&self, mean: &Spent, longest: f64, all: f64, sms: f64) -> Time {
         let busiest = |spent: &Spent| {
-            let parts = spent.busy.parts().into_iter().chain([("results", spent.stored)]);
-            parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("results", 0.0))
+            let parts = spent.busy.parts().into_iter().rev();
+            parts.fold(("results", spent.stored), |most, part| if part.1 > most.1 { part } else { most })
         };
         let (name, most) = busiest(mean);
         let resident = self.resident().min((all / sms).ceil().max(1.0));
@@ -344,7 +343,7 @@ impl Model<'_> {
             (Some(_), stream_k) => {
                 let turns = all / sms;
                 let turns = if stream_k.is_some() { turns } else { turns.ceil() };
-                let teams = self.plan.partitions.last().map_or(1, Partition::teams);
+                let teams = self.plan.computing().teams();
                 // One team's products go on while another one's results leave.
                 let looped = mean.rounds * mean.round;
                 let hidden = looped.max(mean.stored) + SEEN * looped.min(mean.stored);

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{CacheHint, Overflow, Predicate, Signedness};
-use tessera_ir::{Builder, Const, Effects, Func, OpKind, ScheduleOp, Shape, SharedType, TileOp, Type, Value};
+use tessera_ir::{Builder, Const, Effects, Func, OpKind, ScheduleOp, Shape, SharedType, TileOp, Type, Value, bug};
 use tessera_types::DType;
 
 use super::super::queue::{copied, mapped};
@@ -16,10 +16,10 @@ pub(super) fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
     let span = looped.span;
     let (body, ahead) = (looped.regions[0], func.new_block());
     let round = func.blocks[body].ops.clone();
-    let OpKind::Schedule(ScheduleOp::For { unsigned, .. }) = looped.kind else { return };
+    let OpKind::Schedule(ScheduleOp::For { unsigned, .. }) = looped.kind else { bug!("rounds of what counts nothing") };
     let (lower, upper, step) = (looped.one(0), looped.one(1), looped.one(2));
     let counter = func.ty(lower).clone();
-    let dtype = counter.num().unwrap_or(DType::I32);
+    let dtype = counter.num().unwrap_or_else(|| bug!("a loop that counts with `{counter}`"));
 
     // Before the loop: the slots, and the first rounds' copies.
     let mut b = Builder { func, block: ahead, span };
@@ -57,9 +57,9 @@ pub(super) fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
         [first],
     );
     let ops = std::mem::take(&mut func.blocks[ahead].ops);
-    let list = &mut func.blocks[candidate.block].ops;
-    let place = list.iter().position(|&op| op == candidate.looped).unwrap_or(0);
-    list.splice(place..place, ops);
+    let block = &mut func.blocks[candidate.block];
+    let place = block.place_of(candidate.looped);
+    block.ops.splice(place..place, ops);
 
     // The loop: the slot to read is carried, and the one read before, which is filled now. Where threads multiply, their sums and factors
     // take all registers: it is counted back.
@@ -142,7 +142,7 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, when: Value, at: Value, (buf
 
 /// One entry of a buffer's first axis.
 fn slot_of(b: &mut Builder<'_>, buffer: Value, index: Value) -> Value {
-    let Some(ty) = b.func.ty(buffer).as_shared().and_then(SharedType::slice) else { return buffer };
+    let ty = b.func.ty(buffer).as_shared().and_then(SharedType::slice).unwrap_or_else(|| bug!("a buffer without slots"));
     b.value(TileOp::SliceShared {}, &[&[buffer], &[index]], Type::Shared(Box::new(ty)))
 }
 

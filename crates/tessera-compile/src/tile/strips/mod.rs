@@ -71,8 +71,7 @@ impl Strips {
     fn halved(&self, func: &Func, axes: &Axes) -> Result<Strips, Reason> {
         let mut best: Option<((bool, u64), Strips)> = None;
         let mut refusal = Reason::from("no axis of a tile can be cut");
-        let bits = |value: Value| func.ty(value).num().map_or(64, |dtype| u64::from(dtype.bits()));
-        let size = |value: Value| shape(func, value).iter().product::<u64>() * bits(value);
+        let size = |value: Value| func.ty(value).the_tile().len() as u64 * func.ty(value).the_tile().elem.bits();
         let tiles: Vec<Value> = values(func).into_iter().filter(|&value| rank(func, value) > 0).collect();
         let largest = tiles.iter().map(|&value| size(value)).max().unwrap_or(0);
         let mut seen: Vec<Class> = Vec::new();

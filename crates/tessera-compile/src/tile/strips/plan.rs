@@ -254,15 +254,14 @@ fn again(cut: &Cut<'_>, op: Op, rounds: u64) -> u64 {
     let func = cut.func;
     let data = &func.ops[op];
     let elements = |value: Value| shape(func, value).iter().product::<u64>();
-    let bits = |value: Value| func.ty(value).num().map_or(64, |dtype| u64::from(dtype.bits()));
     let own = match &data.kind {
         _ if cut.is_cut(op) => 0,
         OpKind::Schedule(ScheduleOp::LoadViewTko { .. } | ScheduleOp::LoadPtrTko { .. }) => {
-            elements(data.results[0]) * bits(data.results[0]) / 8
+            elements(data.results[0]) * func.ty(data.results[0]).the_tile().elem.bits() / 8
         }
         OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {}) => {
-            let depth = shape(func, data.one(0)).last().copied().unwrap_or(1);
-            2 * elements(data.result()) * depth / PRODUCT_A_BYTE
+            let factor = shape(func, data.one(0));
+            2 * elements(data.result()) * factor[factor.len() - 1] / PRODUCT_A_BYTE
         }
         _ => data.results.first().map_or(0, |&result| if rank(func, result) > 0 { elements(result) / OTHERS_A_BYTE } else { 0 }),
     };

@@ -8,7 +8,7 @@ use tessera_ir::{Const, ScheduleOp, Shape, TileOp, Value};
 use tessera_types::DType;
 
 use super::{Emit, Home};
-use crate::lower::{Res, signless, tile_type};
+use crate::lower::{Res, tile_type};
 use crate::simt::program::{Expression, Memory, Place, Role, Space};
 use crate::value::Tile;
 
@@ -104,7 +104,7 @@ impl Emit<'_> {
         let first = corner.len().saturating_sub(2);
         let mut places = Vec::new();
         for at in 0..PER_LANE {
-            let element = fragment.element(signless(dtype).bits(), at);
+            let element = fragment.element(dtype.signless().bits(), at);
             let mut index = corner.to_vec();
             for (axis, tile) in index[first..].iter_mut().enumerate() {
                 let wide = if tile.dtype.bits() > 32 { DType::I64 } else { DType::I32 };

@@ -6,7 +6,7 @@ use tessera_ir::{IndexType, ParamKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
 use super::{Emit, Home};
-use crate::lower::{Arith, FloatMode, Res, signless, tile_type};
+use crate::lower::{Arith, FloatMode, Res, tile_type};
 use crate::simt::program::{Expression, ExpressionKind, Memory, Place, Statement};
 use crate::value::Tile;
 
@@ -220,7 +220,7 @@ impl Emit<'_> {
         };
         let pointer = self.pointer(param, source)?;
         let (buffer, index) = self.element(position, destination)?;
-        let bytes = count * signless(source.dtype).bits() / 8;
+        let bytes = count * source.dtype.signless().bits() / 8;
         self.tile_op(TileOp::CopyAsyncElement { bytes }, &[&[pointer], &[buffer], &index], []);
         Ok(())
     }

@@ -28,7 +28,7 @@ use tessera_types::{Arch, DType};
 use super::program::{Memory, Place, SimtKernel, Space, Statement};
 use crate::args::LowerOptions;
 use crate::file::ParsedFile;
-use crate::lower::{Lowerer, Res, signless, tile_type};
+use crate::lower::{Lowerer, Res, tile_type};
 use crate::style::Style;
 
 /// The most elements of an array of registers that become variables.
@@ -98,7 +98,7 @@ fn arguments(func: &mut Func, kernel: &SimtKernel) {
         let name = &param.name;
         match &param.kind {
             ParamKind::Array { dtype, shape, strides, index, .. } => {
-                func.add_arg(body, Type::pointers(Shape::new(), signless(*dtype)), Some(name));
+                func.add_arg(body, Type::pointers(Shape::new(), dtype.signless()), Some(name));
                 for (letter, extents) in [('n', shape), ('s', strides)] {
                     for axis in 0..extents.len() {
                         func.add_arg(body, tile_type(index.dtype(), &[]), Some(&format!("{name}_{letter}{axis}")));
@@ -147,7 +147,7 @@ impl Emit<'_> {
 
     /// Zero in an element type.
     fn zero(&mut self, dtype: DType) -> Value {
-        self.walk.emit_constant(Const::splat(signless(dtype), 0), dtype, Shape::new())
+        self.walk.emit_constant(Const::splat(dtype.signless(), 0), dtype, Shape::new())
     }
 
     /// Gives every allocation its home.
@@ -156,7 +156,7 @@ impl Emit<'_> {
         let apart = indexed_by_constants(kernel);
         for (position, own) in kernel.allocations.iter().enumerate() {
             self.walk.span = own.span;
-            let elem = signless(own.dtype);
+            let elem = own.dtype.signless();
             let shape = Shape::from_slice(&own.shape);
             let home = match own.space {
                 Space::Shared => {

@@ -88,9 +88,9 @@ fn outwards(kernel: &mut Kernel, inst: Inst) -> Option<Inst> {
         }
         _ => return None,
     };
-    let (inner, rest) = kernel.pure(&code.text(), class, &new, inst)?;
+    let (inner, rest) = kernel.pure(code, class, &new, inst)?;
     let constant = kernel.const_bits(class, constant);
-    kernel.rewrite(inst, &format!("add.u{}", class.bits()), &[rest, constant]).then_some(inner)
+    kernel.rewrite(inst, Code::Add(class.index()?), &[rest, constant]).then_some(inner)
 }
 
 /// Takes constants out of the bases of an instruction's addresses.

@@ -5,7 +5,7 @@
 //! added by hand. Signed: after Hacker's Delight, rounding towards zero by adding the sign bit. A remainder is
 //! `x - (x / d) d`.
 
-use super::super::code::Code;
+use super::super::code::{Code, Half};
 use super::super::kernel::{Class, Inst, Kernel, Value};
 use crate::types::Type;
 
@@ -34,8 +34,8 @@ struct Division<'a> {
 }
 
 impl Division<'_> {
-    fn add(&mut self, text: &str, sources: &[Value]) -> Option<Value> {
-        let (inst, value) = self.kernel.pure(text, Class::B32, sources, self.like)?;
+    fn add(&mut self, code: Code, sources: &[Value]) -> Option<Value> {
+        let (inst, value) = self.kernel.pure(code, Class::B32, sources, self.like)?;
         self.before.push(inst);
         Some(value)
     }
@@ -59,14 +59,14 @@ impl Division<'_> {
             return None;
         }
         let quotient = if signed { self.signed(x, divisor as i32)? } else { self.unsigned(x, divisor)? };
-        let (text, sources) = if matches!(code, Code::Div(_)) {
-            ("add.u32", [quotient, self.constant(0)])
+        let (code, sources) = if matches!(code, Code::Div(_)) {
+            (Code::Add(Type::U32), [quotient, self.constant(0)])
         } else {
             let divisor = self.constant(divisor);
-            let product = self.add("mul.lo.u32", &[quotient, divisor])?;
-            ("sub.u32", [x, product])
+            let product = self.add(Code::Mul(Half::Low, Type::U32), &[quotient, divisor])?;
+            (Code::Sub(Type::U32), [x, product])
         };
-        self.kernel.rewrite(self.like, text, &sources).then_some(())
+        self.kernel.rewrite(self.like, code, &sources).then_some(())
     }
 
     fn unsigned(&mut self, x: Value, divisor: u32) -> Option<Value> {
@@ -76,21 +76,21 @@ impl Division<'_> {
             let factor = power.div_ceil(wide);
             if factor < 1 << 32 && factor * wide - power <= 1 << shift {
                 let factor = self.constant(factor as u32);
-                let high = self.add("mul.hi.u32", &[x, factor])?;
+                let high = self.add(Code::Mul(Half::High, Type::U32), &[x, factor])?;
                 let shift = self.constant(shift);
-                return self.add("shr.u32", &[high, shift]);
+                return self.add(Code::Shr(Type::U32), &[high, shift]);
             }
         }
         let shift = 32 - (divisor - 1).leading_zeros();
         let factor = (1u128 << (32 + shift)).div_ceil(wide) - (1 << 32);
         let factor = self.constant(factor as u32);
-        let high = self.add("mul.hi.u32", &[x, factor])?;
-        let rest = self.add("sub.u32", &[x, high])?;
+        let high = self.add(Code::Mul(Half::High, Type::U32), &[x, factor])?;
+        let rest = self.add(Code::Sub(Type::U32), &[x, high])?;
         let one = self.constant(1);
-        let half = self.add("shr.u32", &[rest, one])?;
-        let sum = self.add("add.u32", &[half, high])?;
+        let half = self.add(Code::Shr(Type::U32), &[rest, one])?;
+        let sum = self.add(Code::Add(Type::U32), &[half, high])?;
         let shift = self.constant(shift - 1);
-        self.add("shr.u32", &[sum, shift])
+        self.add(Code::Shr(Type::U32), &[sum, shift])
     }
 
     fn signed(&mut self, x: Value, divisor: i32) -> Option<Value> {
@@ -99,25 +99,25 @@ impl Division<'_> {
             // Numbers below zero are rounded up: 2^k - 1 is added to them.
             let k = magnitude.trailing_zeros();
             let (all, top, k) = (self.constant(31), self.constant(32 - k), self.constant(k));
-            let sign = self.add("shr.s32", &[x, all])?;
-            let bias = self.add("shr.u32", &[sign, top])?;
-            let sum = self.add("add.u32", &[x, bias])?;
-            self.add("shr.s32", &[sum, k])?
+            let sign = self.add(Code::Shr(Type::S32), &[x, all])?;
+            let bias = self.add(Code::Shr(Type::U32), &[sign, top])?;
+            let sum = self.add(Code::Add(Type::U32), &[x, bias])?;
+            self.add(Code::Shr(Type::S32), &[sum, k])?
         } else {
             let (factor, shift) = signed_factor(magnitude);
             let (factor_value, shift, top) = (self.constant(factor), self.constant(shift), self.constant(31));
-            let mut high = self.add("mul.hi.s32", &[x, factor_value])?;
+            let mut high = self.add(Code::Mul(Half::High, Type::S32), &[x, factor_value])?;
             if (factor as i32) < 0 {
-                high = self.add("add.u32", &[high, x])?;
+                high = self.add(Code::Add(Type::U32), &[high, x])?;
             }
-            let shifted = self.add("shr.s32", &[high, shift])?;
-            let sign = self.add("shr.u32", &[x, top])?;
-            self.add("add.u32", &[shifted, sign])?
+            let shifted = self.add(Code::Shr(Type::S32), &[high, shift])?;
+            let sign = self.add(Code::Shr(Type::U32), &[x, top])?;
+            self.add(Code::Add(Type::U32), &[shifted, sign])?
         };
         if divisor > 0 {
             return Some(quotient);
         }
-        self.add("neg.s32", &[quotient])
+        self.add(Code::Neg(Type::S32), &[quotient])
     }
 }
 

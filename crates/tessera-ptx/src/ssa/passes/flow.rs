@@ -6,6 +6,7 @@
 //! ```
 
 use super::super::cfg::Cfg;
+use super::super::code::Code;
 use super::super::inst::{Arg, InstData, Target, Terminator};
 use super::super::kernel::{Block, BlockData, Class, Kernel, Origin, Value};
 use super::Replacements;
@@ -44,7 +45,7 @@ fn branches(kernel: &mut Kernel) -> usize {
         let Some(Terminator::Branch { condition, then, otherwise }) = kernel.block(block).terminator.clone() else { continue };
         let end = if let Some(known) = kernel.constant(condition) {
             Some(Terminator::Jump(if known == 1 { then } else { otherwise }))
-        } else if let Some(inverse) = negated(kernel, condition) {
+        } else if let Some(inverse) = kernel.negated(condition) {
             Some(Terminator::Branch { condition: inverse, then: otherwise, otherwise: then })
         } else if then.block == otherwise.block {
             choose(kernel, block, condition, &then, &otherwise)
@@ -57,14 +58,6 @@ fn branches(kernel: &mut Kernel) -> usize {
         }
     }
     changes
-}
-
-fn negated(kernel: &Kernel, condition: Value) -> Option<Value> {
-    let inst = kernel.inst(kernel.definition(condition)?);
-    match inst.args[..] {
-        [Arg::Def(_), Arg::Use(inverse)] if &*kernel.ops.get(inst.op).text == "not.pred" => Some(inverse),
-        _ => None,
-    }
 }
 
 fn choose(kernel: &mut Kernel, block: Block, condition: Value, then: &Target, otherwise: &Target) -> Option<Terminator> {
@@ -82,7 +75,7 @@ fn choose(kernel: &mut Kernel, block: Block, condition: Value, then: &Target, ot
             let class = kernel.class(yes);
             let result = kernel.new_value(class, Origin::Undef);
             let args = vec![Arg::Def(result), yes.into(), no.into(), condition.into()];
-            let op = kernel.resolve(&format!("selp.{}", class.ty()), &args)?;
+            let op = kernel.resolve(&Code::Selp(class.ty()).text(), &args)?;
             let inst = kernel.new_inst(InstData { op, guard: None, args, hidden: Vec::new(), loc: None, exact: false });
             kernel.block_mut(block).insts.push(inst);
             Some(result)

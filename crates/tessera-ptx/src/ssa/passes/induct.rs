@@ -121,7 +121,7 @@ fn indices(kernel: &Kernel, header: Block, latch: Block, fixed: &dyn Fn(&Kernel,
 }
 
 /// How a 64-bit factor follows from an index: as it is, or extended by this instruction.
-fn extends(kernel: &Kernel, ranges: &mut Ranges, index: &Index, factor: Value) -> Option<Option<&'static str>> {
+fn extends(kernel: &Kernel, ranges: &mut Ranges, index: &Index, factor: Value) -> Option<Option<Code>> {
     if factor == index.param {
         return Some(None);
     }
@@ -131,10 +131,10 @@ fn extends(kernel: &Kernel, ranges: &mut Ranges, index: &Index, factor: Value) -
     }
     let signed = kernel.code(index.sum) == Some(Code::Add(Type::S32));
     match code {
-        Code::Cvt(Type::S64 | Type::U64, Type::S32) if signed => Some(Some("cvt.s64.s32")),
+        Code::Cvt(Type::S64 | Type::U64, Type::S32) if signed => Some(Some(Code::Cvt(Type::S64, Type::S32))),
         // A signed index that is never negative does not wrap as an unsigned one.
         Code::Cvt(Type::S64 | Type::U64, Type::U32) if !signed || ranges.is_not_negative(kernel, index.param) => {
-            Some(Some("cvt.u64.u32"))
+            Some(Some(Code::Cvt(Type::U64, Type::U32)))
         }
         _ => None,
     }
@@ -145,7 +145,7 @@ fn carry(
     kernel: &mut Kernel,
     (front, header, latch): (Block, Block, Block),
     like: Inst,
-    (position, step, extension): (usize, Value, Option<&str>),
+    (position, step, extension): (usize, Value, Option<Code>),
     stride: Value,
     c: Option<Value>,
 ) -> Option<Value> {
@@ -154,23 +154,24 @@ fn carry(
         _ => return None,
     };
     let mut before = Vec::new();
-    let mut add = |kernel: &mut Kernel, text: &str, sources: &[Value]| {
-        let (inst, value) = kernel.pure(text, Class::B64, sources, like)?;
+    let mut add = |kernel: &mut Kernel, code: Code, sources: &[Value]| {
+        let (inst, value) = kernel.pure(code, Class::B64, sources, like)?;
         before.push(inst);
         Some(value)
     };
     let (mut start, mut step) = (start, step);
-    if let Some(text) = extension {
-        start = add(kernel, text, &[start])?;
-        step = add(kernel, text, &[step])?;
+    if let Some(code) = extension {
+        start = add(kernel, code, &[start])?;
+        step = add(kernel, code, &[step])?;
     }
+    let product = Code::Mul(Half::Low, Type::U64);
     let first = match c {
-        Some(c) => add(kernel, "mad.lo.u64", &[start, stride, c])?,
-        None => add(kernel, "mul.lo.u64", &[start, stride])?,
+        Some(c) => add(kernel, Code::Mad(Half::Low, Type::U64), &[start, stride, c])?,
+        None => add(kernel, product, &[start, stride])?,
     };
-    let growth = add(kernel, "mul.lo.u64", &[step, stride])?;
+    let growth = add(kernel, product, &[step, stride])?;
     let param = kernel.new_block_param(header, Class::B64);
-    let (sum, next) = kernel.pure("add.u64", Class::B64, &[param, growth], like)?;
+    let (sum, next) = kernel.pure(Code::Add(Type::U64), Class::B64, &[param, growth], like)?;
     kernel.block_mut(front).insts.extend(before);
     kernel.block_mut(latch).insts.push(sum);
     for (block, value) in [(front, first), (latch, next)] {

@@ -17,6 +17,7 @@ use super::inst::{Arg, InstData};
 use super::kernel::{Class, Inst, Kernel, Origin, Value};
 use super::op::Op;
 use super::verify::verify;
+use crate::types::Type;
 
 /// How much is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -146,12 +147,12 @@ impl Kernel {
         })
     }
 
-    /// A new pure instruction in no block yet, with one result, from its text and sources; `like` gives its place in the
+    /// A new pure instruction in no block yet, with one result, from its code and sources; `like` gives its place in the
     /// source.
-    fn pure(&mut self, text: &str, class: Class, sources: &[Value], like: Inst) -> Option<(Inst, Value)> {
+    fn pure(&mut self, code: Code, class: Class, sources: &[Value], like: Inst) -> Option<(Inst, Value)> {
         let result = self.new_value(class, Origin::Undef);
         let args: Vec<Arg> = std::iter::once(Arg::Def(result)).chain(sources.iter().copied().map(Arg::Use)).collect();
-        let op = self.resolve(text, &args)?;
+        let op = self.resolve(&code.text(), &args)?;
         let loc = self.inst(like).loc;
         let inst = self.new_inst(InstData { op, guard: None, args, hidden: Vec::new(), loc, exact: false });
         Some((inst, result))
@@ -174,16 +175,24 @@ impl Kernel {
     }
 
     /// The code and the sources of the instruction that defines a value, when it is of that kind.
-    fn expression(&self, value: Value) -> Option<(Code, Vec<Value>)> {
+    pub(crate) fn expression(&self, value: Value) -> Option<(Code, Vec<Value>)> {
         let inst = self.definition(value)?;
         Some((self.code(inst)?, self.sources(inst)?))
     }
 
+    /// The predicate that a value is the opposite of.
+    pub(crate) fn negated(&self, predicate: Value) -> Option<Value> {
+        match self.expression(predicate)? {
+            (Code::Not(Type::Pred), sources) => sources.first().copied(),
+            _ => None,
+        }
+    }
+
     /// Makes an instruction compute its result in another way.
-    fn rewrite(&mut self, inst: Inst, text: &str, sources: &[Value]) -> bool {
+    fn rewrite(&mut self, inst: Inst, code: Code, sources: &[Value]) -> bool {
         let Some(result) = self.inst(inst).single_def() else { return false };
         let args: Vec<Arg> = std::iter::once(Arg::Def(result)).chain(sources.iter().copied().map(Arg::Use)).collect();
-        let Some(op) = self.resolve(text, &args) else { return false };
+        let Some(op) = self.resolve(&code.text(), &args) else { return false };
         let data = self.inst_mut(inst);
         data.op = op;
         data.args = args;

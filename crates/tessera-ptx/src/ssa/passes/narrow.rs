@@ -51,7 +51,7 @@ impl Narrow {
         let Some(code) = kernel.code(inst) else { return false };
         match (code, &sources[..]) {
             (Code::Cvt(Type::S64 | Type::U64, Type::S32), &[x]) if self.ranges.is_not_negative(kernel, x) => {
-                kernel.rewrite(inst, "cvt.u64.u32", &sources)
+                kernel.rewrite(inst, Code::Cvt(Type::U64, Type::U32), &sources)
             }
             (Code::Mul(Half::Low, Type::S64 | Type::U64), &[a, b]) => wide_product(kernel, inst, a, b),
             (Code::Shl(Type::B64), &[x, amount]) => wide_shift(kernel, inst, x, amount),
@@ -59,7 +59,7 @@ impl Narrow {
             (Code::Div(ty) | Code::Rem(ty) | Code::Shr(ty), &[a, b]) if matches!(ty, Type::S32 | Type::S64) => {
                 let (natural, counts) = (if ty == Type::S32 { Type::U32 } else { Type::U64 }, matches!(code, Code::Shr(_)));
                 let positive = self.ranges.is_not_negative(kernel, a) && (counts || self.ranges.is_not_negative(kernel, b));
-                positive && kernel.rewrite(inst, &code.within(natural).text(), &sources)
+                positive && kernel.rewrite(inst, code.within(natural), &sources)
             }
             (Code::Div(Type::U64) | Code::Rem(Type::U64), &[a, b]) => self.short_division(kernel, inst, code, a, b),
             (Code::Setp(compare, ty), &[a, b]) if matches!(ty, Type::S64 | Type::U64 | Type::B64) => {
@@ -73,27 +73,27 @@ impl Narrow {
         if [a, b].into_iter().any(|value| self.ranges.of(kernel, value).1 > 0xFFFF_FFFF) {
             return false;
         }
-        let mut add = |kernel: &mut Kernel, text: &str, sources: &[Value]| {
-            let (new, value) = kernel.pure(text, Class::B32, sources, inst)?;
+        let mut add = |kernel: &mut Kernel, code: Code, sources: &[Value]| {
+            let (new, value) = kernel.pure(code, Class::B32, sources, inst)?;
             self.before.push(new);
             Some(value)
         };
         let mut quotient = |kernel: &mut Kernel| {
-            let a = add(kernel, "cvt.u32.u64", &[a])?;
+            let a = add(kernel, Code::Cvt(Type::U32, Type::U64), &[a])?;
             let b = match kernel.constant(b) {
                 Some(bits) => kernel.const_bits(Class::B32, bits),
-                None => add(kernel, "cvt.u32.u64", &[b])?,
+                None => add(kernel, Code::Cvt(Type::U32, Type::U64), &[b])?,
             };
-            add(kernel, &code.within(Type::U32).text(), &[a, b])
+            add(kernel, code.within(Type::U32), &[a, b])
         };
-        quotient(kernel).is_some_and(|value| kernel.rewrite(inst, "cvt.u64.u32", &[value]))
+        quotient(kernel).is_some_and(|value| kernel.rewrite(inst, Code::Cvt(Type::U64, Type::U32), &[value]))
     }
 }
 
 fn wide_product(kernel: &mut Kernel, inst: Inst, a: Value, b: Value) -> bool {
-    for (signed, text) in [(true, "mul.wide.s32"), (false, "mul.wide.u32")] {
+    for (signed, ty) in [(true, Type::S32), (false, Type::U32)] {
         if let (Some(a), Some(b)) = (extended(kernel, a, signed), extended(kernel, b, signed)) {
-            return kernel.rewrite(inst, text, &[a, b]);
+            return kernel.rewrite(inst, Code::Mul(Half::Wide, ty), &[a, b]);
         }
     }
     false
@@ -101,13 +101,13 @@ fn wide_product(kernel: &mut Kernel, inst: Inst, a: Value, b: Value) -> bool {
 
 fn wide_shift(kernel: &mut Kernel, inst: Inst, x: Value, amount: Value) -> bool {
     let Some(amount) = kernel.constant(amount) else { return false };
-    for (signed, most, text) in [(true, 30, "mul.wide.s32"), (false, 31, "mul.wide.u32")] {
+    for (signed, most, ty) in [(true, 30, Type::S32), (false, 31, Type::U32)] {
         if kernel.constant(x).is_none()
             && amount <= most
             && let Some(x) = extended(kernel, x, signed)
         {
             let factor = kernel.const_bits(Class::B32, 1 << amount);
-            return kernel.rewrite(inst, text, &[x, factor]);
+            return kernel.rewrite(inst, Code::Mul(Half::Wide, ty), &[x, factor]);
         }
     }
     false
@@ -121,7 +121,7 @@ fn sum_of_product(kernel: &mut Kernel, inst: Inst, a: Value, b: Value) -> bool {
             continue;
         }
         let sources: Vec<Value> = factors.into_iter().chain([other]).collect();
-        if kernel.rewrite(inst, &Code::Mad(half, ty).text(), &sources) {
+        if kernel.rewrite(inst, Code::Mad(half, ty), &sources) {
             return true;
         }
     }
@@ -139,12 +139,12 @@ fn short_comparison(kernel: &mut Kernel, inst: Inst, (compare, ty): (Word, Type)
         }
         if let (Some(a), Some(b)) = (extended(kernel, a, extends), extended(kernel, b, extends)) {
             let short = if extends { Type::S32 } else { Type::U32 };
-            return kernel.rewrite(inst, &Code::Setp(compare, short).text(), &[a, b]);
+            return kernel.rewrite(inst, Code::Setp(compare, short), &[a, b]);
         }
     }
     // Zero-extended values keep their order under a signed comparison, as unsigned ones.
     if signed && let (Some(a), Some(b)) = (extended(kernel, a, false), extended(kernel, b, false)) {
-        return kernel.rewrite(inst, &Code::Setp(compare, Type::U32).text(), &[a, b]);
+        return kernel.rewrite(inst, Code::Setp(compare, Type::U32), &[a, b]);
     }
     false
 }

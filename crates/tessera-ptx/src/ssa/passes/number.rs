@@ -7,12 +7,15 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::cfg::Cfg;
+use super::super::code::{Code, Half};
 use super::super::effects::Effects;
 use super::super::fold::{Folded, fold};
 use super::super::inst::Arg;
 use super::super::kernel::{Block, Inst, Kernel, Value};
 use super::super::op::Op;
 use super::Replacements;
+use crate::mnemonic::Mnemonic;
+use crate::types::Type;
 
 /// An instruction may fold this often before it is left as it is.
 const MOST_FOLDS: usize = 6;
@@ -84,7 +87,7 @@ fn steps(kernel: &Kernel, cfg: &Cfg) -> FxHashSet<Inst> {
         for target in kernel.block(block).terminator.iter().flat_map(|end| end.targets()) {
             for (&param, &arg) in kernel.block(target.block).params.iter().zip(&target.args) {
                 if let Some(inst) = kernel.definition(arg)
-                    && matches!(kernel.op(inst).mnemonic(), "add" | "sub")
+                    && matches!(kernel.op(inst).mnemonic(), Mnemonic::Add | Mnemonic::Sub)
                     && kernel.sources(inst).is_some_and(|sources| sources.contains(&param))
                 {
                     found.insert(inst);
@@ -109,9 +112,9 @@ fn folded(kernel: &mut Kernel, inst: Inst, changes: &mut usize) -> Option<Value>
         let data = kernel.inst(inst).clone();
         match fold(kernel, data.op, &data.args)? {
             Folded::Value(value) => return Some(value),
-            Folded::Instruction(text, sources) => {
+            Folded::Instruction(code, sources) => {
                 let args: Vec<Arg> = data.args[..1].iter().cloned().chain(sources).collect();
-                let op = kernel.resolve(&text, &args)?;
+                let op = kernel.resolve(&code.text(), &args)?;
                 let data = kernel.inst_mut(inst);
                 data.op = op;
                 data.args = args;
@@ -143,19 +146,18 @@ fn key(kernel: &mut Kernel, inst: Inst, stretch: Option<(Block, u32)>) -> Key {
     {
         std::mem::swap(a, b);
     }
-    let signless = match found.mnemonic() {
-        "add" | "sub" => found.modifiers.len() == 1,
-        "mul" | "mad" => found.modifiers.len() == 2 && found.text.contains(".lo."),
-        _ => false,
-    };
-    let unsigned = match found.text.strip_suffix("s32") {
-        Some(stem) if signless => Some(format!("{stem}u32")),
-        _ => found.text.strip_suffix("s64").filter(|_| signless).map(|stem| format!("{stem}u64")),
-    };
-    let op = unsigned.and_then(|text| kernel.ops.find(&text).ok()).and_then(|ops| ops.first().copied()).unwrap_or(op);
+    let signless =
+        found.code.filter(|code| matches!(code, Code::Add(_) | Code::Sub(_) | Code::Mul(Half::Low, _) | Code::Mad(Half::Low, _)));
+    let unsigned = signless.and_then(|code| match code.ty() {
+        Type::S32 => Some(code.within(Type::U32)),
+        Type::S64 => Some(code.within(Type::U64)),
+        _ => None,
+    });
+    let op = unsigned.and_then(|code| kernel.ops.find(&code.text()).ok()).and_then(|ops| ops.first().copied()).unwrap_or(op);
     Key { op, sources, stretch }
 }
 
-fn commutes(mnemonic: &str) -> bool {
-    matches!(mnemonic, "add" | "mul" | "mad" | "and" | "or" | "xor" | "min" | "max" | "fma")
+fn commutes(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(mnemonic, M::Add | M::Mul | M::Mad | M::And | M::Or | M::Xor | M::Min | M::Max | M::Fma)
 }

@@ -22,13 +22,16 @@ use rustc_hash::FxHashMap;
 use tessera_types::Limits;
 
 use super::super::cfg::Cfg;
+use super::super::code::Code;
 use super::super::effects::Effects;
 use super::super::inst::{Arg, InstData, Target, Terminator};
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, Value};
 use super::super::liveness::Liveness;
 use super::words;
+use crate::mnemonic::Mnemonic;
 use crate::model::Limit;
-use crate::word::Special;
+use crate::types::Type;
+use crate::word::{Special, Word};
 
 /// Registers of a multiprocessor, and the most of a thread.
 const FILE: u32 = Limits::REGISTERS;
@@ -95,7 +98,8 @@ fn separate(kernel: &mut Kernel, block: Block, pieces: Vec<Vec<Inst>>) {
     for piece in pieces {
         let (never, none) = (kernel.new_value(Class::Pred, Origin::Undef), kernel.leaf(Class::B32, Origin::Const(number)));
         let args = vec![Arg::Def(never), Arg::Use(blocks), Arg::Use(none)];
-        let test = kernel.resolve("setp.eq.u32", &args).filter(|_| !kernel.block(current).insts.is_empty());
+        let test =
+            kernel.resolve(&Code::Setp(Word::Eq, Type::U32).text(), &args).filter(|_| !kernel.block(current).insts.is_empty());
         if let Some(op) = test {
             let test = kernel.new_inst(InstData { op, guard: None, args, hidden: Vec::new(), loc, exact: false });
             let next = kernel.new_block();
@@ -146,7 +150,7 @@ fn budgets(kernel: &Kernel, cfg: &Cfg) -> Vec<(Block, u32)> {
     for &block in &cfg.order {
         let before = cfg.idom[block.index()].map_or(start, |above| behind[above.index()]);
         let moved = kernel.block(block).insts.iter().rev().find_map(|&inst| match kernel.inst(inst).args[..] {
-            [Arg::Int(registers)] if kernel.op(inst).mnemonic() == "setmaxnreg" => u32::try_from(registers).ok(),
+            [Arg::Int(registers)] if kernel.op(inst).mnemonic() == Mnemonic::Setmaxnreg => u32::try_from(registers).ok(),
             _ => None,
         });
         behind[block.index()] = moved.unwrap_or(before).min(MOST);
@@ -213,7 +217,7 @@ fn one_by_one(kernel: &Kernel, block: Block, size: usize) -> Vec<Vec<Inst>> {
     let (mut first, mut pieces) = (0, Vec::new());
     for (at, &inst) in insts.iter().enumerate() {
         // Products of warpgroups read and write registers while they run: what stands before them is done before them.
-        if kernel.op(inst).mnemonic() == "wgmma" {
+        if kernel.op(inst).mnemonic() == Mnemonic::Wgmma {
             (first..at).for_each(|before| late.place(before));
             first = at;
         }

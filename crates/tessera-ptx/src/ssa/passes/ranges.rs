@@ -6,6 +6,7 @@
 use super::super::code::{Code, Half};
 use super::super::inst::Terminator;
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
+use crate::mnemonic::Mnemonic;
 use crate::model::Limit;
 use crate::types::Type;
 use crate::word::{Special, Word};
@@ -65,7 +66,7 @@ impl Ranges {
 
     fn result(&mut self, kernel: &Kernel, inst: Inst, depth: u32) -> Option<Range> {
         let op = kernel.op(inst);
-        if op.mnemonic() == "ld" {
+        if op.mnemonic() == Mnemonic::Ld {
             let is_byte = matches!(op.element(), Some(Type::U8 | Type::B8));
             let is_one = ![Word::V2, Word::V4, Word::V8].into_iter().any(|word| op.has(word));
             return (is_byte && is_one).then_some((0, 255));
@@ -130,6 +131,8 @@ impl Ranges {
             | Code::Shr(_)
             | Code::Div(_)
             | Code::Rem(_)
+            | Code::Neg(_)
+            | Code::Not(_)
             | Code::Setp(..) => None,
         }
     }

@@ -8,6 +8,7 @@ use super::super::code::{Code, Half};
 use super::super::effects::Effects;
 use super::super::inst::{Arg, InstData};
 use super::super::kernel::{Block, Class, Inst, Kernel, Origin, ParamKind, Value};
+use crate::mnemonic::Mnemonic;
 use crate::types::Type;
 use crate::word::{Modifier, Word};
 
@@ -46,8 +47,8 @@ fn access(kernel: &Kernel, inst: Inst, at: usize) -> Option<Access> {
     let data = kernel.inst(inst);
     let op = kernel.ops.get(data.op);
     let (store, address) = match (op.mnemonic(), &data.args[..]) {
-        ("ld", [Arg::Def(_), Arg::Address(address)]) => (false, address),
-        ("st", [Arg::Address(address), Arg::Use(_)]) => (true, address),
+        (Mnemonic::Ld, [Arg::Def(_), Arg::Address(address)]) => (false, address),
+        (Mnemonic::St, [Arg::Address(address), Arg::Use(_)]) => (true, address),
         _ => return None,
     };
     // Ordered accesses stay as they are, and so do those with a width already.
@@ -194,7 +195,7 @@ fn alignment(kernel: &Kernel, value: Value, depth: u32) -> u64 {
         Origin::Result(inst) => {
             let sources = kernel.sources(inst).filter(|_| kernel.class(value) != Class::Pred);
             let Some(sources) = sources else { return 1 };
-            if kernel.op(inst).mnemonic() == "cvta" {
+            if kernel.op(inst).mnemonic() == Mnemonic::Cvta {
                 return of(sources[0]);
             }
             let Some(code) = kernel.code(inst).filter(|code| code.is_whole()) else { return 1 };
