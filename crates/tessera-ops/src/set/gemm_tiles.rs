@@ -49,10 +49,16 @@ const MULTIPLY_ADDS: f64 = 2048.0;
 const CACHE_RATE: f64 = 65.0;
 /// Bytes a clock that shared memory takes and gives.
 const SHARED_RATE: f64 = 128.0;
+/// Clocks of a round at least, however small its tiles are: slots are waited for and given back.
+const LEAST_ROUND: f64 = 340.0;
 /// Rows of a warpgroup's instruction.
 const GROUP_ROWS: u64 = 64;
-/// The same where lines begin within one of the cache's: each touches two.
-const RAGGED_CACHE_RATE: f64 = 31.0;
+/// Columns of which a warpgroup adds up what others have left.
+const GROUP_COLUMNS: u64 = 128;
+/// The same where lines begin within one of the cache's, so that each touches two: at its sectors, and within those.
+const RAGGED_CACHE_RATES: [f64; 2] = [45.0, 31.0];
+/// Bytes of a sector of the cache's lines.
+const SECTOR: u64 = 32;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
 const START: f64 = 2500.0;
 /// Bytes a clock that a block's result leaves by.
@@ -66,9 +72,9 @@ const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
 const MEETING: f64 = 256.0 * 1024.0;
 const MEETING_RATE: f64 = 50.0;
-/// Bytes a clock at which a block adds up what others have left: where it lies as threads hold it, and where it cannot since extents are no
-/// powers of two.
-const PART_RATES: [f64; 2] = [32.0, 8.0];
+/// Bytes a clock at which a warpgroup adds up what others have left: where it lies as threads hold it, and where it cannot since extents are
+/// no powers of two. Two of them add up four times as fast, as measured.
+const PART_RATES: [f64; 2] = [8.0, 2.0];
 /// How much longer rounds take where two blocks load together, as measured: each waits for the other.
 const PAIRS: f64 = 1.02;
 /// Clocks that the start of two blocks together takes longer, as measured.
@@ -96,7 +102,7 @@ pub(super) struct Product {
 /// The choice for a product on a GPU with products of warpgroups.
 pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     let Product { sizes: [batch, m, n, k], storage, result, lines, along } = product;
-    let (vectors, whole) = (lines.iter().all(|&bytes| bytes >= VECTOR), lines.map(|bytes| bytes >= LINE));
+    let vectors = lines.iter().all(|&bytes| bytes >= VECTOR);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
     let shared = batch == 1;
@@ -116,14 +122,15 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
         if !vectors && !columns.is_power_of_two() {
             continue;
         }
-        let block = Block::of([rows, columns], result, whole);
+        let block = Block::of([rows, columns], result, lines);
         let mut take = |time: Time, pairs: bool, sharing: Sharing| {
             let time = time.looped.max(least) + time.beside;
             if time < best.0 {
                 best = (time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing });
             }
         };
-        let shares = shared && halves && vectors;
+        // A thread loads what was left beside its sums.
+        let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
         let mut take_all = |block: Block, [blocks, sms]: [u64; 2], pairs: bool| {
             take(block.alone(blocks, rounds, sms), pairs, Sharing::Nothing);
             if blocks > sms {
@@ -133,14 +140,14 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
                     take(block.by_teams(blocks, rounds, sms), pairs, Sharing::Turns);
                 }
             }
-            if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| shares) {
+            if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| halves && vectors && shared && adds) {
                 take(time, pairs, Sharing::Rounds);
             }
         };
         take_all(block, [blocks, sms], false);
-        if shares && whole != [true; 2] {
+        if shared && halves && vectors && lines.iter().any(|&bytes| bytes < LINE) {
             let blocks = m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns);
-            take_all(Block::of_pair([rows, columns], result, whole), [blocks / 2, sms / 2], true);
+            take_all(Block::of_pair([rows, columns], result, lines), [blocks / 2, sms / 2], true);
         }
     }
     best.1
@@ -193,33 +200,38 @@ struct Block {
 }
 
 impl Block {
-    /// `whole`: lines of the left and of the right factor begin where lines of the cache do.
-    fn of([rows, columns]: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
-        Block::of_tile([rows, columns], [rows, columns], result, whole)
+    /// `lines`: what the bytes of the factors' lines are multiples of.
+    fn of([rows, columns]: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
+        Block::of_tile([rows, columns], [rows, columns], result, lines)
     }
 
     /// One of two that load the right factor together.
-    fn of_pair([rows, columns]: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
-        let block = Block::of_tile([rows, columns], [rows, columns / 2], result, whole);
+    fn of_pair([rows, columns]: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
+        let block = Block::of_tile([rows, columns], [rows, columns / 2], result, lines);
         Block { round: block.round * PAIRS, start: block.start + PAIRS_START, ..block }
     }
 
     /// One that asks for so many lines of each factor.
-    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], result: DType, whole: [bool; 2]) -> Block {
+    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
         let elements = rows * columns;
-        let loads: f64 = asked
-            .into_iter()
-            .zip(whole)
-            .map(|(lines, whole)| (lines * LINE) as f64 / if whole { CACHE_RATE } else { RAGGED_CACHE_RATE })
-            .sum();
+        // What begins within sectors holds up the other factor, too.
+        let within = lines.iter().any(|&bytes| bytes < SECTOR);
+        let rate = |bytes: u64| match bytes {
+            _ if within => RAGGED_CACHE_RATES[1],
+            LINE.. => CACHE_RATE,
+            _ => RAGGED_CACHE_RATES[0],
+        };
+        let loads: f64 = asked.into_iter().zip(lines).map(|(asked, bytes)| (asked * LINE) as f64 / rate(bytes)).sum();
         // What comes is written, and each warpgroup reads its rows and all columns.
-        let shared = (rows + columns + rows + rows.div_ceil(GROUP_ROWS) * columns) * LINE;
+        let groups = rows.div_ceil(GROUP_ROWS);
+        let shared = (rows + columns + rows + groups * columns) * LINE;
         let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
-        let round = products.max(shared as f64 / SHARED_RATE) * longer;
+        let round = products.max(shared as f64 / SHARED_RATE).max(LEAST_ROUND) * longer;
         let block = Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements]);
         let held = rows.is_power_of_two() && columns.is_power_of_two();
-        Block { part: block.part * if held { 1.0 } else { PART_RATES[0] / PART_RATES[1] }, ..block }
+        let rate = PART_RATES[usize::from(!held)] * if groups > 1 { 4.0 } else { 1.0 };
+        Block { part: 4.0 * elements as f64 / rate, ..block }
     }
 
     fn that_takes(round: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
