@@ -28,6 +28,9 @@ pub struct Limits {
     pub shared_per_block: u32,
     /// Shared memory that a block may have without opting in.
     pub shared_per_block_default: u32,
+    /// Shared memory of a multiprocessor, the system's included, that leaves the first-level cache more than its least: the second largest of
+    /// the sizes that it can have (CUDA programming guide, "Compute capabilities").
+    pub shared_beside_cache: u32,
     /// Shared memory that the system takes from each resident block.
     pub shared_reserved_per_block: u32,
     /// Registers of a multiprocessor.
@@ -63,11 +66,12 @@ impl Limits {
     pub const THREAD_REGISTERS: u32 = 255;
 }
 
-const fn limits(shared_kib: u32, block_kib: u32, warps_per_sm: u32, blocks_per_sm: u32) -> Limits {
+const fn limits([cache_kib, shared_kib]: [u32; 2], block_kib: u32, warps_per_sm: u32, blocks_per_sm: u32) -> Limits {
     Limits {
         shared_per_sm: shared_kib * 1024,
         shared_per_block: block_kib * 1024,
         shared_per_block_default: 48 * 1024,
+        shared_beside_cache: cache_kib * 1024,
         shared_reserved_per_block: (shared_kib - block_kib) * 1024,
         registers_per_sm: Limits::REGISTERS,
         registers_per_block: Limits::REGISTERS,
@@ -87,7 +91,7 @@ const fn limits(shared_kib: u32, block_kib: u32, warps_per_sm: u32, blocks_per_s
 
 /// Those of Hopper and of Blackwell's data centre parts: eight blocks to a cluster everywhere (CUDA programming guide, "Thread block clusters").
 const fn clustered() -> Limits {
-    Limits { blocks_per_cluster: 8, ..limits(228, 227, 64, 32) }
+    Limits { blocks_per_cluster: 8, ..limits([196, 228], 227, 64, 32) }
 }
 
 macro_rules! architectures {
@@ -123,15 +127,15 @@ macro_rules! architectures {
 
 architectures! {
     /// Volta.
-    Sm70 { "sm_70", 7 . 0, ptx 6 . 0, limits(96, 96, 64, 32), matrix::VOLTA, cost::UNKNOWN }
+    Sm70 { "sm_70", 7 . 0, ptx 6 . 0, limits([64, 96], 96, 64, 32), matrix::VOLTA, cost::UNKNOWN }
     /// Turing.
-    Sm75 { "sm_75", 7 . 5, ptx 6 . 3, limits(64, 64, 32, 16), matrix::TURING, cost::UNKNOWN }
+    Sm75 { "sm_75", 7 . 5, ptx 6 . 3, limits([32, 64], 64, 32, 16), matrix::TURING, cost::UNKNOWN }
     /// Ampere, data centre.
-    Sm80 { "sm_80", 8 . 0, ptx 7 . 0, limits(164, 163, 64, 32), matrix::AMPERE, cost::AMPERE }
+    Sm80 { "sm_80", 8 . 0, ptx 7 . 0, limits([132, 164], 163, 64, 32), matrix::AMPERE, cost::AMPERE }
     /// Ampere, graphics.
-    Sm86 { "sm_86", 8 . 6, ptx 7 . 1, limits(100, 99, 48, 16), matrix::AMPERE, cost::UNKNOWN }
+    Sm86 { "sm_86", 8 . 6, ptx 7 . 1, limits([64, 100], 99, 48, 16), matrix::AMPERE, cost::UNKNOWN }
     /// Ada.
-    Sm89 { "sm_89", 8 . 9, ptx 7 . 8, limits(100, 99, 48, 24), matrix::ADA, cost::UNKNOWN }
+    Sm89 { "sm_89", 8 . 9, ptx 7 . 8, limits([64, 100], 99, 48, 24), matrix::ADA, cost::UNKNOWN }
     /// Hopper without its architecture-specific instructions: later architectures run the same code.
     Sm90 { "sm_90", 9 . 0, ptx 7 . 8, clustered(), matrix::HOPPER, cost::HOPPER }
     /// Hopper with its architecture-specific instructions.

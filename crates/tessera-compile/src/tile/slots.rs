@@ -9,7 +9,9 @@
 //! Invariant: the copy engine can fill a buffer that [`brought`] yields from the load's view, and the tensor cores of a warpgroup can
 //! read its matrix, where its elements have 16 bits or are contracted along the contiguous axis.
 
-use tessera_ir::{Extent, Func, Op, Padding, ParamKind, SharedType, Swizzle, TileViewType, Type, Value, ViewKind};
+use tessera_ir::{
+    Extent, Func, Op, OpKind, Padding, ParamKind, ScheduleOp, SharedType, Sharing, Swizzle, TileViewType, Type, Value, ViewKind,
+};
 use tessera_types::AsyncCopy;
 
 use super::anchors::Units;
@@ -18,6 +20,10 @@ use tessera_ir::Reason;
 
 /// The most slots that were found useful.
 const MOST: u32 = 6;
+
+/// Slots from which on more are not worth the first-level cache, but where blocks of clusters wait for each other, or while results of 32 bits
+/// leave. Other products with short contractions or shared rounds were up to 9 in 100 slower with more (`results/plans`).
+const ENOUGH: u32 = 4;
 
 /// The most slots that a ring may have.
 pub(super) const MOST_SLOTS: u32 = 16;
@@ -142,8 +148,22 @@ pub(super) fn addressable(func: &Func, view: Value, ty: &TileViewType) -> bool {
 
 /// Slots of `bytes` each that fit beside `others` bytes of shared memory, at most as many as the kernel's hints ask for.
 pub(super) fn stages(func: &Func, units: &Units, bytes: u32, others: u32) -> u32 {
-    let room = units.shared.saturating_sub(FRAME + others) / bytes.max(1);
-    func.hints.num_stages.unwrap_or(MOST).min(room).max(1)
+    let fit = |shared: u32| shared.saturating_sub(FRAME + others) / bytes.max(1);
+    let limits = units.arch.limits();
+    let beside_cache = limits.shared_beside_cache - limits.shared_reserved_per_block;
+    let in_clusters = func.hints.num_ctas.is_some_and(|blocks| blocks > 1);
+    let waits = in_clusters || func.hints.shares() != Sharing::Rounds && stores_wide(func);
+    let most = if waits { MOST } else { fit(beside_cache).clamp(ENOUGH, MOST) };
+    func.hints.num_stages.unwrap_or(most).min(fit(units.shared)).max(1)
+}
+
+/// The function stores elements of 32 bits or more.
+fn stores_wide(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| {
+        let stored = matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. }));
+        let wide = |&value: &Value| matches!(func.ty(value), Type::TileView(view) if view.tensor.elem.bits() >= 32);
+        stored && func.ops[op].operands.iter().any(wide)
+    })
 }
 
 /// The buffer of all slots: a slot with an axis of stages in front.

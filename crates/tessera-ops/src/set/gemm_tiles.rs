@@ -55,8 +55,10 @@ const LEAST_ROUND: f64 = 340.0;
 const GROUP_ROWS: u64 = 64;
 /// Columns of which a warpgroup adds up what others have left.
 const GROUP_COLUMNS: u64 = 128;
-/// The same where lines begin within one of the cache's, so that each touches two: at its sectors, and within those.
-const RAGGED_CACHE_RATES: [f64; 2] = [45.0, 31.0];
+/// The same where lines begin within one of the cache's, so that each touches two, but at its sectors.
+const SECTOR_RATE: f64 = 45.0;
+/// The same where lines of a factor begin within sectors: for lines along the contraction, and for others.
+const RAGGED_RATES: [f64; 2] = [38.0, 22.0];
 /// Bytes of a sector of the cache's lines.
 const SECTOR: u64 = 32;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
@@ -101,7 +103,7 @@ pub(super) struct Product {
 
 /// The choice for a product on a GPU with products of warpgroups.
 pub(super) fn choose(product: Product, arch: Arch) -> Choice {
-    let Product { sizes: [batch, m, n, k], storage, result, lines, along } = product;
+    let Product { sizes: [batch, m, n, k], storage, lines, along, .. } = product;
     let vectors = lines.iter().all(|&bytes| bytes >= VECTOR);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
@@ -122,7 +124,7 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
         if !vectors && !columns.is_power_of_two() {
             continue;
         }
-        let block = Block::of([rows, columns], result, lines);
+        let block = Block::of([rows, columns], &product);
         let mut take = |time: Time, pairs: bool, sharing: Sharing| {
             let time = time.looped.max(least) + time.beside;
             if time < best.0 {
@@ -147,7 +149,7 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
         take_all(block, [blocks, sms], false);
         if shared && halves && vectors && lines.iter().any(|&bytes| bytes < LINE) {
             let blocks = m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns);
-            take_all(Block::of_pair([rows, columns], result, lines), [blocks / 2, sms / 2], true);
+            take_all(Block::of_pair([rows, columns], &product), [blocks / 2, sms / 2], true);
         }
     }
     best.1
@@ -200,28 +202,28 @@ struct Block {
 }
 
 impl Block {
-    /// `lines`: what the bytes of the factors' lines are multiples of.
-    fn of([rows, columns]: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
-        Block::of_tile([rows, columns], [rows, columns], result, lines)
+    fn of(tile: [u64; 2], product: &Product) -> Block {
+        Block::of_tile(tile, tile, product)
     }
 
     /// One of two that load the right factor together.
-    fn of_pair([rows, columns]: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
-        let block = Block::of_tile([rows, columns], [rows, columns / 2], result, lines);
+    fn of_pair([rows, columns]: [u64; 2], product: &Product) -> Block {
+        let block = Block::of_tile([rows, columns], [rows, columns / 2], product);
         Block { round: block.round * PAIRS, start: block.start + PAIRS_START, ..block }
     }
 
     /// One that asks for so many lines of each factor.
-    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], result: DType, lines: [u64; 2]) -> Block {
+    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], product: &Product) -> Block {
+        let &Product { result, lines, along, .. } = product;
         let elements = rows * columns;
         // What begins within sectors holds up the other factor, too.
         let within = lines.iter().any(|&bytes| bytes < SECTOR);
-        let rate = |bytes: u64| match bytes {
-            _ if within => RAGGED_CACHE_RATES[1],
+        let rate = |bytes: u64, along: bool| match bytes {
+            _ if within => RAGGED_RATES[usize::from(!along)],
             LINE.. => CACHE_RATE,
-            _ => RAGGED_CACHE_RATES[0],
+            _ => SECTOR_RATE,
         };
-        let loads: f64 = asked.into_iter().zip(lines).map(|(asked, bytes)| (asked * LINE) as f64 / rate(bytes)).sum();
+        let loads: f64 = [0, 1].map(|side| (asked[side] * LINE) as f64 / rate(lines[side], side == 0 || along)).iter().sum();
         // What comes is written, and each warpgroup reads its rows and all columns.
         let groups = rows.div_ceil(GROUP_ROWS);
         let shared = (rows + columns + rows + groups * columns) * LINE;
@@ -313,7 +315,7 @@ mod tests {
         let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
         assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
         assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
-        assert_eq!(tile([4096, 4104, 4096]), [128, 256, 64]);
+        assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
         let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
         assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
         assert!(!chosen([3072, 3072, 3072]).pairs);

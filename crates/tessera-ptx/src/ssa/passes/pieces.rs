@@ -57,12 +57,12 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
     }
     let live = Liveness::new(kernel, &cfg);
     let better = |(block, budget): (Block, u32)| {
-        let (most, first) = held(kernel, &live, block, &kernel.block(block).insts);
+        let Held { most, first, last } = Held::of(kernel, &live, block, &kernel.block(block).insts);
         let (loads, pieces) = if most + SPARE <= budget {
             return None;
         } else if budget < MOST && has_no_effects(kernel, block) {
-            // Two pieces beside what the block begins with.
-            let free = budget.saturating_sub(first + SPARE) / 2;
+            // Two pieces beside what the block begins or ends with.
+            let free = budget.saturating_sub(first.max(last) + SPARE) / 2;
             (true, in_pieces(kernel, block, (free / 8 * 8).clamp(PIECE[0], PIECE[1])))
         } else if most > budget && 2 * first >= budget {
             let inside_loop = cfg.depth[block.index()] > 0;
@@ -70,7 +70,7 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
         } else {
             return None;
         };
-        (held(kernel, &live, block, &pieces.concat()).0 < most).then_some((block, loads, pieces))
+        (Held::of(kernel, &live, block, &pieces.concat()).most < most).then_some((block, loads, pieces))
     };
     let better: Vec<(Block, bool, Vec<Vec<Inst>>)> = long.into_iter().filter_map(better).collect();
     let count = better.len();
@@ -158,31 +158,41 @@ fn budgets(kernel: &Kernel, cfg: &Cfg) -> Vec<(Block, u32)> {
     cfg.order.iter().map(|&block| (block, behind[block.index()])).collect()
 }
 
-/// The most 32-bit registers that are held at once in a block whose instructions stand in this order, and those at its start.
-fn held(kernel: &Kernel, live: &Liveness, block: Block, order: &[Inst]) -> (u32, u32) {
-    let mut alive = vec![false; kernel.values.len()];
-    let mut now = 0;
-    let enter = |value: Value, alive: &mut [bool], now: &mut u32| {
-        if !kernel.origin(value).is_leaf() && !std::mem::replace(&mut alive[value.index()], true) {
-            *now += words(kernel.class(value));
-        }
-    };
-    for value in (0..kernel.values.len() as u32).map(Value).filter(|&value| live.is_live_out(value, block)) {
-        enter(value, &mut alive, &mut now);
-    }
-    kernel.block(block).terminator.iter().for_each(|end| end.each_use(|value| enter(value, &mut alive, &mut now)));
-    let mut most = now;
-    for &inst in order.iter().rev() {
-        let data = kernel.inst(inst);
-        data.each_def(|value| {
-            if std::mem::replace(&mut alive[value.index()], false) {
-                now -= words(kernel.class(value));
+/// 32-bit registers that are held in a block: the most at once, and those at its start and its end.
+struct Held {
+    most: u32,
+    first: u32,
+    last: u32,
+}
+
+impl Held {
+    /// In a block whose instructions stand in this order.
+    fn of(kernel: &Kernel, live: &Liveness, block: Block, order: &[Inst]) -> Held {
+        let mut alive = vec![false; kernel.values.len()];
+        let mut now = 0;
+        let enter = |value: Value, alive: &mut [bool], now: &mut u32| {
+            if !kernel.origin(value).is_leaf() && !std::mem::replace(&mut alive[value.index()], true) {
+                *now += words(kernel.class(value));
             }
-        });
-        data.each_use(|value| enter(value, &mut alive, &mut now));
-        most = most.max(now);
+        };
+        for value in (0..kernel.values.len() as u32).map(Value).filter(|&value| live.is_live_out(value, block)) {
+            enter(value, &mut alive, &mut now);
+        }
+        kernel.block(block).terminator.iter().for_each(|end| end.each_use(|value| enter(value, &mut alive, &mut now)));
+        let last = now;
+        let mut most = now;
+        for &inst in order.iter().rev() {
+            let data = kernel.inst(inst);
+            data.each_def(|value| {
+                if std::mem::replace(&mut alive[value.index()], false) {
+                    now -= words(kernel.class(value));
+                }
+            });
+            data.each_use(|value| enter(value, &mut alive, &mut now));
+            most = most.max(now);
+        }
+        Held { most, first: now, last }
     }
-    (most, now)
 }
 
 /// A block's instructions, by their places in it.
