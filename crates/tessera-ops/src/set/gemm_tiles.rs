@@ -1,8 +1,9 @@
 //! Which tiles a product is cut into, and whether blocks share their rounds: what should take the least time.
 //!
 //! A block's time is its rounds and what comes before and behind them. A round keeps the tensor cores busy for its multiply-adds, shared memory
-//! for what comes and what products read, and the second-level cache for its bytes; it takes the longest of the three. Figures are clocks of an H200, where the choice was compared with times
-//! (`docs/performance.md`); other chips are measured by nobody yet, and their tiles keep the shares of the rate that they were given.
+//! for what comes and what products read, and the second-level cache for its bytes; it takes the longest of the three. Figures are clocks of an
+//! H100 and an H200, where the choice was compared with times (`docs/performance.md`); other chips are measured by nobody yet, and their tiles
+//! keep the shares of the rate that they were given.
 
 use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType, Device};
@@ -71,7 +72,7 @@ const SEEN: f64 = 0.35;
 const TURNS: f64 = 3.0;
 /// Elements of a tile that a team of four warps holds.
 const TEAM: u64 = 128 * 128;
-/// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`).
+/// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
 const MEETING: f64 = 256.0 * 1024.0;
 const MEETING_RATE: f64 = 50.0;
 /// Bytes a clock at which a warpgroup adds up what others have left: where it lies as threads hold it, and where it cannot since extents are
