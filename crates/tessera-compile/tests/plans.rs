@@ -466,10 +466,10 @@ def kernel(x, y, w, out):
   ring copy -> compute {{by=tma, slots=3}} [%a, %b]\n}}\n"
         )
     };
-    // Two blocks, and two clusters of two.
-    let plans = ["persistent 1", "persistent 2\n  cluster 2"].map(plan);
-    // One tile, three, five, and one with a single round.
-    let sizes = [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 8]];
+    // Two blocks, four, and two clusters of two.
+    let plans = ["persistent 1", "persistent 2", "persistent 2\n  cluster 2"].map(plan);
+    // One tile, three, five, one with a single round, and two of three rounds, which are no whole parts.
+    let sizes = [[64, 64, 1000], [130, 40, 504], [300, 64, 72], [64, 64, 8], [128, 64, 72]];
     for ([m, n, k], plan) in sizes.into_iter().flat_map(|sizes| plans.iter().map(move |plan| (sizes, plan))) {
         let data = vec![numbers([m, k], 1), numbers([k, n], 2), numbers([1, 8], 3), Data::zeros(DType::F32, &[m, n])];
         let grid = [(m as u32).div_ceil(64), (n as u32).div_ceil(64), 1];

@@ -139,7 +139,9 @@ pub(super) struct Share {
     first: Value,
     /// This block's rounds of those that are shared: the first one, and the first behind.
     own: [Value; 2],
-    /// The first so many blocks have one round more than the others, who have so many.
+    /// Blocks and rounds of a group: of each tile where parts are even, of all that are shared else.
+    group: [Value; 2],
+    /// The first so many blocks of a group have one round more than the others, who have so many.
     longer: Value,
     each: Value,
     /// One counter a tile that is shared.
@@ -191,16 +193,20 @@ impl Share {
         let (first, rest) = (started, over);
         let total = b.times(rest, rounds);
         let blocks = sharers(b, (workers, rest, rounds, total), (part, saved));
-        let each = b.over(total, blocks);
+        let some = b.most(rest, one);
+        let even = {
+            let uneven = b.modulo(blocks, some);
+            b.is(uneven, Predicate::Eq, zero)
+        };
+        let parts = b.over(blocks, some);
+        let group = [b.choose(even, parts, blocks), b.choose(even, divisor, total)];
+        let each = b.over(group[1], group[0]);
         let longer = {
-            let even = b.times(each, blocks);
-            b.minus(total, even)
+            let all = b.times(each, group[0]);
+            b.minus(group[1], all)
         };
         let time = {
             let whole = b.times(full, rounds);
-            let some = b.most(rest, one);
-            let uneven = b.modulo(blocks, some);
-            let even = b.is(uneven, Predicate::Eq, zero);
             let slower = out_of_step(b, each);
             let own = b.choose(even, each, slower);
             let time = b.plus(whole, own);
@@ -208,7 +214,6 @@ impl Share {
             let [twice, once] = [2 * saved, saved].map(|rounds| b.number(i64::from(rounds)));
             let meeting = b.choose(even, once, twice);
             let time = b.plus(time, meeting);
-            let parts = b.over(blocks, some);
             let adding = b.number(part.ceil() as i64);
             let adding = b.times(parts, adding);
             b.plus(time, adding)
@@ -217,9 +222,12 @@ impl Share {
 
         let own = {
             let start = |b: &mut Builder<'_>, block: Value| {
+                let [nth, block] = [b.over(block, group[0]), b.modulo(block, group[0])];
+                let groups = b.times(nth, group[1]);
                 let before = b.times(block, each);
                 let more = b.least(block, longer);
-                b.plus(before, more)
+                let within = b.plus(before, more);
+                b.plus(groups, within)
             };
             let next = b.plus(worker, one);
             let ends = [worker, next].map(|block| b.least(block, blocks));
@@ -253,6 +261,7 @@ impl Share {
             waves: full,
             first,
             own,
+            group,
             longer,
             each,
             counters,
@@ -444,6 +453,9 @@ impl Share {
 
     /// The block that has a round of those that are shared.
     fn sharer(&self, b: &mut Builder<'_>, round: Value) -> Value {
+        let [blocks, rounds] = self.group;
+        let [nth, round] = [b.over(round, rounds), b.modulo(round, rounds)];
+        let before = b.times(nth, blocks);
         let one = b.number(1);
         let more = b.plus(self.each, one);
         let long = b.times(self.longer, more);
@@ -454,7 +466,8 @@ impl Share {
         let among_short = b.over(behind, self.each);
         let among_short = b.plus(self.longer, among_short);
         let early = b.is(round, Predicate::Lt, long);
-        b.choose(early, among_long, among_short)
+        let within = b.choose(early, among_long, among_short);
+        b.plus(before, within)
     }
 }
 
