@@ -173,16 +173,37 @@ impl Distribution {
         Some(position)
     }
 
+    /// Where each register of a thread points, in order, holes included; none outside of [`threads`](Self::threads).
+    pub fn positions(&self, thread: u64) -> Vec<Dims> {
+        if thread >= self.threads() {
+            return Vec::new();
+        }
+        let core = &self.0.core;
+        let own = core.apply_packed(core.pack_input(&[(Axis::Lane, thread % WARP), (Axis::Warp, thread / WARP)]));
+        let bases = core.packed_bases(Axis::Register);
+        let inner: Vec<Dims> = (0..core.size(Axis::Register)).map(|register| core.unpack(own ^ apply(bases, register))).collect();
+        let mut positions = Vec::with_capacity(self.registers() as usize);
+        for repetition in 0..self.registers() / inner.len() as u64 {
+            let (_, origin) = self.locate(repetition * inner.len() as u64);
+            positions.extend(inner.iter().map(|inner| inner.iter().zip(&origin).map(|(inner, origin)| inner + origin).collect::<Dims>()));
+        }
+        positions
+    }
+
+    /// Whether a position is an element of the tile, not a hole.
+    pub fn holds(&self, position: &[u64]) -> bool {
+        position.iter().zip(&self.0.shape).all(|(value, extent)| value < extent)
+    }
+
     /// The element in a register of a thread; `None` for a hole.
     pub fn element(&self, register: u64, thread: u64) -> Option<Dims> {
-        self.position(register, thread)
-            .filter(|position| position.iter().zip(&self.0.shape).all(|(value, extent)| value < extent))
+        self.position(register, thread).filter(|position| self.holds(position))
     }
 
     /// Every register that holds an element, in order of threads; empty outside the tile.
     pub fn owners(&self, coordinates: &[u64]) -> Vec<Owner> {
         let core = &self.0.core;
-        if coordinates.len() != self.rank() || coordinates.iter().zip(&self.0.shape).any(|(value, extent)| value >= extent) {
+        if coordinates.len() != self.rank() || !self.holds(coordinates) {
             return Vec::new();
         }
         let repetition = (0..self.rank()).fold(0, |all, dim| all * self.repeat(dim) + coordinates[dim] / core.extent(dim));

@@ -49,6 +49,14 @@ proptest! {
     }
 
     #[test]
+    fn positions_of_a_thread_are_its_registers_positions(tile in any_distribution(), thread in any::<prop::sample::Index>()) {
+        let thread = thread.index(tile.threads() as usize) as u64;
+        let one_by_one: Vec<_> = (0..tile.registers()).map(|register| tile.position(register, thread).expect("a register")).collect();
+        prop_assert_eq!(tile.positions(thread), one_by_one);
+        prop_assert!(tile.positions(tile.threads()).is_empty());
+    }
+
+    #[test]
     fn text_reads_back(tile in any_distribution()) {
         let text = tile.to_string();
         let read = Distribution::parse(&text, tile.shape()).expect("printed text parses");

@@ -4,7 +4,8 @@
 //! 128 x 256 of bf16, 8 warps      two warpgroups, four parts of 64 x 64 each
 //! ```
 
-use tessera_layout::{Axis, Distribution, LinearLayout, MmaAtom, Operand, WarpGrid};
+use rustc_hash::FxHashMap;
+use tessera_layout::{Axis, Dims, Distribution, LinearLayout, MmaAtom, Operand, WARP, WarpGrid};
 use tessera_types::DType;
 
 /// Rows that a warpgroup sends at a time.
@@ -42,7 +43,7 @@ pub(crate) struct Part {
     /// How a warpgroup holds it.
     pub(crate) layout: Distribution,
     /// Which of the tile's registers those are.
-    pub(crate) registers: Vec<u64>,
+    pub(crate) registers: Vec<usize>,
 }
 
 /// A part as it is written so that rows meet in no bank.
@@ -84,14 +85,16 @@ impl Part {
         });
         let core = LinearLayout::from_bases(&core.extents(), &bases).ok()?;
         let layout = Distribution::new(self.layout.shape(), core, self.layout.warps()).ok()?;
-        let partner = |register: u64| {
-            let mut place = self.layout.position(register, 0)?;
-            place[1] ^= APART;
-            (0..self.layout.registers()).find(|&other| self.layout.position(other, 0).is_some_and(|found| found == place))
-        };
-        let partners = (0..self.layout.registers()).map(|register| Some(partner(register)? as usize)).collect::<Option<_>>()?;
+        let places = self.layout.positions(0);
+        let partner = |place: &Dims| places.iter().position(|other| other[0] == place[0] && other[1] == place[1] ^ APART);
+        let partners = places.iter().map(partner).collect::<Option<_>>()?;
         Some(Spread { layout, partners })
     }
+}
+
+/// The register of a thread that each element of a matrix lies in.
+fn register_at(layout: &Distribution, thread: u64) -> FxHashMap<[u64; 2], usize> {
+    layout.positions(thread).iter().enumerate().map(|(register, place)| ([place[0], place[1]], register)).collect()
 }
 
 /// The parts of a tile that lies as warpgroups' sums do; `None` where it does not, or is not made of whole parts.
@@ -110,26 +113,20 @@ pub(crate) fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
     if layout.registers() * 4 * 32 * (warps / 4) != rows * columns {
         return None;
     }
+    let first = register_at(layout, 0);
+    // Elements move by exclusive or with the bits of a lane: those that have one bit decide about all.
+    let lanes = [0, 1, 2, 4, 8, 16];
+    let witnesses = (0..warps).flat_map(|warp| lanes.map(|lane| WARP * warp + lane));
+    let held: Vec<_> = witnesses.map(|thread| (thread, layout.positions(thread), part.positions(thread % 128))).collect();
     let mut parts = Vec::new();
     for row in (0..rows).step_by(tall as usize) {
         for column in (0..columns).step_by(wide as usize) {
-            let own = |register: u64| {
-                let place = part.position(register, 0)?;
-                (0..layout.registers()).find(|&other| {
-                    layout.position(other, 0).is_some_and(|found| found[..] == [row + place[0], column + place[1]])
-                })
-            };
-            let registers = (0..part.registers()).map(own).collect::<Option<Vec<u64>>>()?;
+            let own = |place: &Dims| first.get(&[row + place[0], column + place[1]]).copied();
+            let registers = part.positions(0).iter().map(own).collect::<Option<Vec<usize>>>()?;
             // Every thread of every warpgroup holds what the first one does, further down.
-            let alike = (0..layout.threads()).all(|thread| {
-                registers.iter().enumerate().all(|(register, &other)| {
-                    let (Some(place), Some(found)) =
-                        (part.position(register as u64, thread % 128), layout.position(other, thread))
-                    else {
-                        return false;
-                    };
-                    found[..] == [row + thread / 128 * ROWS + place[0], column + place[1]]
-                })
+            let alike = held.iter().all(|(thread, tile, part)| {
+                let row = row + thread / 128 * ROWS;
+                registers.iter().zip(part).all(|(&other, place)| tile[other][..] == [row + place[0], column + place[1]])
             });
             if !alike {
                 return None;
@@ -150,7 +147,7 @@ mod tests {
         let layout = atom.operand(Operand::C, [128, 256], WarpGrid { m: 8, n: 1 }).expect("a layout");
         let found = parts(&layout, DType::BF16).expect("parts");
         assert_eq!((found.columns, found.parts.len()), (64, 4));
-        assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<u64>>());
+        assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<usize>>());
         assert_eq!(parts(&layout, DType::F32).map(|found| (found.columns, found.parts.len())), Some((32, 8)));
         assert!(parts(&layout, DType::F8E4M3).is_none());
     }

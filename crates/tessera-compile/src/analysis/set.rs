@@ -65,10 +65,22 @@ impl Set {
         }
     }
 
+    /// What both have.
+    pub(crate) fn of_both(&self, other: &Set) -> Set {
+        Set(self.0.iter().zip(&other.0).map(|(mine, theirs)| mine & theirs).collect())
+    }
+
+    /// What another set does not have.
+    pub(crate) fn without(&self, other: &Set) -> Set {
+        let theirs = other.0.iter().copied().chain(std::iter::repeat(0));
+        Set(self.0.iter().zip(theirs).map(|(mine, theirs)| mine & !theirs).collect())
+    }
+
     /// The members in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let members = |(position, &word): (usize, &u64)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * position + bit)
+            let left = std::iter::successors(Some(word), |&left| Some(left & left.wrapping_sub(1)));
+            left.take_while(|&left| left != 0).map(move |left| 64 * position + left.trailing_zeros() as usize)
         };
         self.0.iter().enumerate().flat_map(members)
     }

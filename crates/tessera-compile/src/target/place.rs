@@ -5,7 +5,6 @@
 //! ends up in the offset of an address.
 
 use std::collections::BTreeMap;
-use tessera_ir::bug;
 
 use smallvec::SmallVec;
 use tessera_layout::{Axis, Distribution};
@@ -71,10 +70,10 @@ impl Lowering<'_> {
             thread.push(self.scatter_bits(&bases));
         }
         let size = core.size(Axis::Register);
-        let registers = (0..layout.registers())
-            .map(|register| {
+        let registers = (0..)
+            .zip(layout.positions(0))
+            .map(|(register, position)| {
                 let inner = core.apply(&[(Axis::Register, register % size)]);
-                let position = layout.position(register, 0).unwrap_or_else(|| bug!("a register that the layout has not"));
                 (0..rank)
                     .map(|dim| {
                         let origin = position[dim] - inner[dim];

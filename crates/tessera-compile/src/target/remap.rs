@@ -4,10 +4,12 @@
 //! counted in row-major order. Where every thread already holds what it needs, and in the same registers in all threads, the
 //! operation is a renaming and costs nothing; otherwise the tile goes through shared memory.
 
+use std::cell::OnceCell;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Elem, OpKind, SharedType, Swizzle, TileOp, bug};
-use tessera_layout::{Axis, Distribution};
+use tessera_layout::{Axis, Dims, Distribution};
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, Value as Reg};
 
@@ -52,23 +54,23 @@ impl Remap {
         let strides = row_major(source.shape());
         let mut found: Vec<Option<usize>> = vec![None; result.registers() as usize];
         for thread in witnesses(source, result) {
-            let mut held: FxHashMap<u64, SmallVec<[usize; 2]>> = FxHashMap::default();
-            for register in 0..source.registers() {
-                if let Some(element) = source.element(register, thread) {
-                    held.entry(number(&strides, &element)).or_default().push(register as usize);
-                }
-            }
-            for (register, slot) in found.iter_mut().enumerate() {
-                let Some(element) = result.element(register as u64, thread) else { continue };
+            let number_of = |element: &Dims| source.holds(element).then(|| number(&strides, element));
+            let held: Vec<Option<u64>> = source.positions(thread).iter().map(number_of).collect();
+            // Made when it is asked: behind the first thread, most have a register.
+            let first_holder = OnceCell::new();
+            let holder = |wanted: u64| {
+                let by_number = || held.iter().enumerate().rev().filter_map(|(register, &number)| Some((number?, register)));
+                first_holder.get_or_init(|| by_number().collect::<FxHashMap<u64, usize>>()).get(&wanted).copied()
+            };
+            for (slot, element) in found.iter_mut().zip(result.positions(thread)).filter(|(_, element)| result.holds(element)) {
                 let wanted = number(&self.strides, &element) + self.offset;
                 if wanted >= limit {
                     continue;
                 }
-                let owners = held.get(&wanted)?;
                 match *slot {
-                    Some(owner) if owners.contains(&owner) => {}
+                    Some(register) if held[register] == Some(wanted) => {}
                     Some(_) => return None,
-                    None => *slot = owners.first().copied(),
+                    None => *slot = Some(holder(wanted)?),
                 }
             }
         }

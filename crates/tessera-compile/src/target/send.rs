@@ -100,7 +100,7 @@ impl Lowering<'_> {
     ) -> Lowered<()> {
         let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
         let buffer = Buffer::whole(base, &ty);
-        let own: Regs = part.registers.iter().map(|&register| regs[register as usize]).collect();
+        let own: Regs = part.registers.iter().map(|&register| regs[register]).collect();
         if self.store_matrices(&buffer, half, &part.layout, &own) {
             return Ok(());
         }

@@ -13,43 +13,17 @@
 //!
 //! Invariant: a pair of accesses without a hazard is ordered on every way, or needs no order.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Op, bug};
+use tessera_ir::bug;
 
-use super::place::{Need, Pairs, Way};
+use super::entries::{Entries, Entry};
+use super::place::Need;
 use super::program::{AccessId, Kind, ListId, NodeId, Program};
+use crate::analysis::set::Set;
 
-/// An access that others have not been ordered behind: which one, how many rounds ago, how deep the loops that have gone round since, and whether it
-/// came before the role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Entry {
-    access: u32,
-    rounds: u8,
-    crossed: u8,
-    outer: bool,
-}
-
-/// As many rounds and more are the same, and so is not to know.
-const FAR: u8 = 12;
 /// Groups, products or stores that are told apart.
 const MOST: usize = 8;
-
-/// Entries in order.
-type Set = Vec<Entry>;
-
-fn add(set: &mut Set, entry: Entry) {
-    if let Err(place) = set.binary_search(&entry) {
-        set.insert(place, entry);
-    }
-}
-
-fn unite(set: &mut Set, other: &Set) -> bool {
-    let before = set.len();
-    for &entry in other {
-        add(set, entry);
-    }
-    set.len() != before
-}
 
 /// Work under way in order of its start, newest first.
 type Queue = SmallVec<[Set; 4]>;
@@ -59,11 +33,11 @@ fn push(queue: &mut Queue, set: Set) {
     if queue.len() > MOST
         && let Some(last) = queue.pop()
     {
-        unite(&mut queue[MOST - 1], &last);
+        queue[MOST - 1].extend(&last);
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// The point can be reached.
     live: bool,
@@ -82,12 +56,8 @@ impl State {
         [&mut self.pending, &mut self.past, &mut self.open].into_iter().chain(queues.into_iter().flatten())
     }
 
-    fn each(&mut self, change: impl Fn(&mut Entry)) {
-        for set in self.sets() {
-            set.iter_mut().for_each(&change);
-            set.sort_unstable();
-            set.dedup();
-        }
+    fn each(&mut self, mut change: impl FnMut(&Set) -> Set) {
+        self.sets().for_each(|set| *set = change(set));
     }
 
     /// Adds what another way to the same point brings; whether that is anything.
@@ -96,15 +66,15 @@ impl State {
             return false;
         }
         let mut more = !std::mem::replace(&mut self.live, true);
-        more |= unite(&mut self.pending, &other.pending);
-        more |= unite(&mut self.past, &other.past);
-        more |= unite(&mut self.open, &other.open);
+        more |= self.pending.extend(&other.pending);
+        more |= self.past.extend(&other.past);
+        more |= self.open.extend(&other.open);
         let pairs = [(&mut self.groups, &other.groups), (&mut self.products, &other.products), (&mut self.stores, &other.stores)];
         for (queue, others) in pairs {
             more |= others.len() > queue.len();
-            queue.resize(queue.len().max(others.len()), Set::new());
+            queue.resize(queue.len().max(others.len()), Set::default());
             for (set, other) in queue.iter_mut().zip(others) {
-                more |= unite(set, other);
+                more |= set.extend(other);
             }
         }
         more
@@ -128,8 +98,8 @@ pub(super) struct Hazard {
 pub(super) struct Findings {
     /// In order, without duplicates.
     pub(super) hazards: Vec<Hazard>,
-    /// For each barrier and wait that may go, the accesses that it may order.
-    pub(super) ordered: Vec<(NodeId, AccessId)>,
+    /// For each barrier and wait that may go, what it may order.
+    ordered: FxHashMap<NodeId, Set>,
 }
 
 impl Findings {
@@ -137,24 +107,27 @@ impl Findings {
     pub(super) fn within(&self, other: &Findings) -> bool {
         self.hazards.iter().all(|hazard| other.hazards.binary_search(hazard).is_ok())
     }
+
+    /// Whether a barrier or wait may order the first access of a pair that has no order elsewhere.
+    pub(super) fn is_pinned(&self, node: NodeId, entries: &Entries) -> bool {
+        let Some(ordered) = self.ordered.get(&node).filter(|_| !self.hazards.is_empty()) else { return false };
+        ordered.iter().any(|entry| self.hazards.iter().any(|hazard| hazard.first == entries.get(entry).access))
+    }
 }
 
-/// Analyses a program.
-pub(super) fn analyse(program: &Program) -> Findings {
-    let pairs = Pairs { per_thread: program.per_thread, depth: &program.depth };
-    let mut walk = Walk { program, pairs, found: Findings::default(), loops: Vec::new(), in_role: false };
+/// Analyses a program, with the entries of it that are known.
+pub(super) fn analyse(program: &Program, entries: &mut Entries) -> Findings {
+    let mut walk = Walk { program, entries, found: Findings::default(), loops: Vec::new(), in_role: false };
     walk.list(0, State { live: true, ..State::default() });
     let mut found = walk.found;
     found.hazards.sort_unstable();
     found.hazards.dedup();
-    found.ordered.sort_unstable();
-    found.ordered.dedup();
     found
 }
 
 struct Walk<'p> {
     program: &'p Program,
-    pairs: Pairs<'p>,
+    entries: &'p mut Entries,
     found: Findings,
     /// For each open loop what comes to its next round and what leaves it.
     loops: Vec<(State, State)>,
@@ -179,24 +152,25 @@ impl Walk<'_> {
         match &data.kind {
             &Kind::Touch(access) => {
                 self.check(access, &state);
-                add(&mut state.pending, Self::fresh(access));
+                state.pending.insert(self.entries.fresh(access));
             }
             Kind::Meet => {
+                let waits = std::mem::take(&mut state.pending);
+                let (outer, own) = match self.in_role {
+                    true => self.apart(&waits),
+                    false => (Set::default(), waits),
+                };
                 if data.optional {
-                    let ordered = state.pending.iter().filter(|entry| !(self.in_role && entry.outer));
-                    self.found.ordered.extend(ordered.map(|entry| (node, entry.access as AccessId)));
+                    self.found.ordered.entry(node).or_default().extend(&own);
                 }
                 if self.in_role {
-                    let (outer, own): (Set, Set) = state.pending.iter().partition(|entry| entry.outer);
-                    state.pending = outer;
-                    unite(&mut state.past, &own);
-                } else {
-                    state.pending.clear();
+                    state.past.extend(&own);
                 }
+                state.pending = outer;
             }
             &Kind::Start(access) => {
                 self.check(access, &state);
-                add(&mut state.open, Self::fresh(access));
+                state.open.insert(self.entries.fresh(access));
             }
             Kind::Group => {
                 let group = std::mem::take(&mut state.open);
@@ -204,26 +178,28 @@ impl Walk<'_> {
             }
             &Kind::Await(pending) => {
                 if data.optional {
-                    let ordered = state.groups.iter().flatten().map(|entry| (node, entry.access as AccessId));
-                    self.found.ordered.extend(ordered);
+                    let ordered = self.found.ordered.entry(node).or_default();
+                    state.groups.iter().for_each(|group| {
+                        ordered.extend(group);
+                    });
                 }
                 Self::complete(&mut state.groups, pending, &mut state.pending);
             }
             Kind::Fly(reads) => {
-                let mut set = Set::new();
+                let mut set = Set::default();
                 for &access in reads {
                     self.check(access, &state);
-                    add(&mut set, Self::fresh(access));
+                    set.insert(self.entries.fresh(access));
                 }
                 push(&mut state.products, set);
             }
             &Kind::Land(pending) => Self::complete(&mut state.products, pending, &mut state.pending),
             &Kind::Send(access) => {
                 self.check(access, &state);
-                push(&mut state.stores, vec![Self::fresh(access)]);
+                push(&mut state.stores, Set::of([self.entries.fresh(access)]));
             }
             &Kind::Sent(pending) => Self::complete(&mut state.stores, pending, &mut state.pending),
-            &Kind::Rounds(body, once) => return self.rounds(data.op, body, once, state),
+            &Kind::Rounds(body, once) => return self.rounds(body, once, state),
             Kind::Ways(ways) => {
                 let mut end = State::default();
                 for &way in ways {
@@ -250,19 +226,20 @@ impl Walk<'_> {
         }
     }
 
-    fn fresh(access: AccessId) -> Entry {
-        Entry { access: access as u32, rounds: 0, crossed: u8::MAX, outer: false }
+    /// What came before the role, and the rest.
+    fn apart(&self, set: &Set) -> (Set, Set) {
+        let outer = Set::of(set.iter().filter(|&entry| self.entries.get(entry).outer));
+        let own = set.without(&outer);
+        (outer, own)
     }
 
     fn complete(queue: &mut Queue, pending: u32, into: &mut Set) {
         for done in queue.drain((pending as usize).min(queue.len())..) {
-            unite(into, &done);
+            into.extend(&done);
         }
     }
 
-    fn rounds(&mut self, looped: Op, body: ListId, once: bool, entry: State) -> State {
-        let depth = self.program.lists[body].depth;
-        let accesses = &self.program.accesses;
+    fn rounds(&mut self, body: ListId, once: bool, entry: State) -> State {
         let mut before = entry.clone();
         loop {
             self.loops.push((State::default(), State::default()));
@@ -273,31 +250,15 @@ impl Walk<'_> {
             if self.counts(body) {
                 exit.merge(&next);
             }
-            next.each(|entry| {
-                let own = accesses[entry.access as usize].looped == Some(looped);
-                entry.rounds = if own { (entry.rounds + 1).min(FAR) } else { entry.rounds };
-                let inside = self.program.is_inside(self.program.node_of[entry.access as usize], self.holder(body));
-                if inside && !own {
-                    entry.rounds = FAR;
-                }
-                entry.crossed = entry.crossed.min(depth);
-            });
+            next.each(|set| self.entries.a_round_later(set, self.program, body));
             if !before.merge(&next) {
                 if !once {
                     exit.merge(&entry);
                 }
-                exit.each(|entry| {
-                    if accesses[entry.access as usize].looped == Some(looped) {
-                        entry.rounds = FAR;
-                    }
-                });
+                exit.each(|set| self.entries.behind(set, self.program, body));
                 return exit;
             }
         }
-    }
-
-    fn holder(&self, body: ListId) -> NodeId {
-        self.program.lists[body].parent.unwrap_or_else(|| bug!("a loop's body that no loop holds"))
     }
 
     /// Whether the loop of a body is left from the end of a round: no exit leaves it.
@@ -307,37 +268,27 @@ impl Walk<'_> {
 
     fn roles(&mut self, lists: &[ListId], state: State) -> State {
         let mut inner = state;
-        inner.each(|entry| entry.outer = true);
+        inner.each(|set| self.entries.outside(set, true));
         self.in_role = true;
         let mut end = State::default();
         for &list in lists {
             let mut after = self.list(list, inner.clone());
             let past = std::mem::take(&mut after.past);
-            unite(&mut after.pending, &past);
+            after.pending.extend(&past);
             end.merge(&after);
         }
         self.in_role = false;
-        end.each(|entry| entry.outer = false);
+        end.each(|set| self.entries.outside(set, false));
         end
     }
 
     /// Checks an access against everything that it may have to wait for.
     fn check(&mut self, access: AccessId, state: &State) {
-        let then = &self.program.accesses[access];
-        let under_way = state.groups.iter().chain(&state.products).chain(&state.stores).flatten().chain(&state.open);
-        let all = state.pending.iter().map(|entry| (entry, false)).chain(under_way.map(|entry| (entry, true)));
-        for (entry, under_way) in all {
-            let first = &self.program.accesses[entry.access as usize];
-            let rounds = (entry.rounds < FAR).then_some(i64::from(entry.rounds));
-            let way = Way { rounds, looped: first.looped, crossed: entry.crossed };
-            let need = match under_way {
-                // Its own thread would not wait either.
-                true => self.pairs.need_apart(first, then, way),
-                false => self.pairs.need(first, then, way),
-            };
-            if let Some(need) = need {
-                let first = entry.access as AccessId;
-                self.found.hazards.push(Hazard { need, under_way, outer: entry.outer, first, then: access });
+        let under_way = state.groups.iter().chain(&state.products).chain(&state.stores).chain([&state.open]);
+        for (set, under_way) in under_way.map(|set| (set, true)).chain([(&state.pending, false)]) {
+            for (entry, need) in self.entries.needs(set, self.program, access, under_way) {
+                let Entry { access: first, outer, .. } = self.entries.get(entry);
+                self.found.hazards.push(Hazard { need, under_way, outer, first, then: access });
             }
         }
     }

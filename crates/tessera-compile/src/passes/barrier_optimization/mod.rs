@@ -28,6 +28,7 @@
 
 mod check;
 mod deadlock;
+mod entries;
 mod flow;
 mod index;
 mod operands;

@@ -4,6 +4,7 @@
 
 use tessera_ir::bug;
 
+use super::entries::Entries;
 use super::flow::{Findings, Hazard, analyse};
 use super::place::Need;
 use super::program::{Kind, NodeId, Program};
@@ -21,8 +22,9 @@ pub(super) struct Changes {
 
 /// Puts barriers into a program where they are missing, and takes out what nothing needs.
 pub(super) fn improve(program: &mut Program) -> Changes {
-    let found = analyse(program);
-    let mut work = Work { program, found, changes: Changes::default() };
+    let mut entries = Entries::default();
+    let found = analyse(program, &mut entries);
+    let mut work = Work { program, entries, found, changes: Changes::default() };
     work.complete();
     work.wait_less();
     work.thin_out();
@@ -33,6 +35,7 @@ pub(super) fn improve(program: &mut Program) -> Changes {
 /// A program while it is changed.
 struct Work<'p> {
     program: &'p mut Program,
+    entries: Entries,
     /// What is known of it as it is.
     found: Findings,
     changes: Changes,
@@ -44,7 +47,7 @@ impl Work<'_> {
         while let Some(place) = self.missing(&self.found) {
             let node = self.program.insert(place);
             self.changes.inserted.push(node);
-            self.found = analyse(self.program);
+            self.found = analyse(self.program, &mut self.entries);
         }
     }
 
@@ -106,7 +109,7 @@ impl Work<'_> {
             let list = self.program.nodes[node].list;
             let kept = self.program.lists[list].nodes.clone();
             self.program.remove(node);
-            let after = analyse(self.program);
+            let after = analyse(self.program, &mut self.entries);
             if after.within(&self.found) {
                 self.forget(node);
                 self.found = after;
@@ -122,7 +125,7 @@ impl Work<'_> {
                 if weight < limit {
                     let new = self.program.insert(place);
                     self.changes.inserted.push(new);
-                    now = analyse(self.program);
+                    now = analyse(self.program, &mut self.entries);
                 }
             }
             if now.within(&self.found) && weight < limit {
@@ -158,14 +161,14 @@ impl Work<'_> {
             let lifted = self.program.insert(branch);
             self.changes.inserted.push(lifted);
             let mut fewer = None;
-            if analyse(self.program).within(&self.found) {
+            if analyse(self.program, &mut self.entries).within(&self.found) {
                 for other in others {
                     if self.is_pinned(other) {
                         continue;
                     }
                     let lists = self.program.lists.clone();
                     self.program.remove(other);
-                    let now = analyse(self.program);
+                    let now = analyse(self.program, &mut self.entries);
                     if now.within(&self.found) {
                         self.forget(other);
                         fewer = Some(now);
@@ -198,8 +201,7 @@ impl Work<'_> {
 
     /// Whether a barrier or wait may order a pair that has no order elsewhere, so that trials say nothing about it.
     fn is_pinned(&self, node: NodeId) -> bool {
-        let ordered = |access| self.found.ordered.binary_search(&(node, access)).is_ok();
-        self.found.hazards.iter().any(|hazard| ordered(hazard.first))
+        self.found.is_pinned(node, &self.entries)
     }
 
     /// Takes out waits that nothing needs, and lets others wait for less.
@@ -213,7 +215,7 @@ impl Work<'_> {
             let mut least = pending;
             for more in pending + 1..=MOST_PENDING {
                 self.program.nodes[node].kind = Kind::Await(more);
-                let now = analyse(self.program);
+                let now = analyse(self.program, &mut self.entries);
                 if !now.within(&self.found) {
                     break;
                 }
