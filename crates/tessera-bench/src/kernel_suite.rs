@@ -49,7 +49,8 @@ fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
         let chosen = made.iter().filter(|(name, _)| wanted(name));
         chosen.flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum()
     };
-    let (read_bytes, write_bytes) = (bytes(&|_| true), bytes(&|name| written.contains(name)));
+    let only_written = |name: &String| case.arguments.iter().any(|argument| argument.name == *name && argument.is_only_written());
+    let (read_bytes, write_bytes) = (bytes(&|name| !only_written(name)), bytes(&|name| written.contains(name)));
     let spec = CaseSpec {
         key: key(&case, &made),
         work: Work {
@@ -58,8 +59,8 @@ fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
             flops: 0,
             class: None,
             metric: Metric::Bandwidth,
-            tensor_bytes: read_bytes,
-            formula: "every array once, written ones twice".into(),
+            tensor_bytes: bytes(&|_| true),
+            formula: "every array once, and once more what is written and not `empty` before".into(),
         },
         implementations: case.implementations(),
     };

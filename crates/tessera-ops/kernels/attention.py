@@ -23,15 +23,10 @@ def fold(s, V, batch, head, j, factor, m, l, acc, TN, D, SEEN=True):
     return largest, l, ct.mma(p.astype(V.dtype), v, acc * alpha)
 
 
-@tessera.kernel
-def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
-              D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+def attention_tile(Q, K, V, O, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, ACC):
+    """A tile of one head's queries, with all keys that they see."""
     queries, keys = Q.shape[2], K.shape[2]
-    block = ct.bid(0)
-    if CAUSAL:
-        # The blocks with the most keys first.
-        block = ct.cdiv(queries, TM) - 1 - block
-    batch, head = ct.bid(1) // HEADS, ct.bid(1) % HEADS
+    batch, head = plane // HEADS, plane % HEADS
     shared = head // GROUP
     factor = ct.astype(scale * LOG2_E, ACC)
     whole, end = keys // TN, ct.cdiv(keys, TN)
@@ -53,6 +48,26 @@ def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Const
             keep = keep & (key < seen + ct.arange(TM, dtype=ct.int32)[:, None])
         m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D)
     ct.store(O, (batch, head, block, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, 1, TM, D)))
+
+
+@tessera.kernel
+def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
+              D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+    block = ct.bid(0)
+    if CAUSAL:
+        # The blocks with the most keys first.
+        block = ct.cdiv(Q.shape[2], TM) - 1 - block
+    attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, ACC)
+
+
+@tessera.kernel
+def attention_pairs(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
+                    D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+    """A tile of queries that see many keys and one of queries that see few: all blocks have as much to do."""
+    blocks, first = ct.cdiv(Q.shape[2], TM), ct.bid(0)
+    for half in range(min(2, blocks - 2 * first)):
+        block = first if half == 1 else blocks - 1 - first
+        attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, ACC)
 
 
 def attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC):

@@ -40,6 +40,19 @@ pub(super) struct Buffer {
     pub(super) base: Reg,
     /// How elements lie from there on.
     pub(super) lies: Arrangement,
+    /// The entry of a larger buffer that it is, where that is known.
+    pub(super) entry: Option<Entry>,
+}
+
+/// One of a buffer's entries, such as a slot: what follows from the first one's address need not be made anew for each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// The base that it would have as the first entry.
+    pub(super) first: Reg,
+    /// Its number.
+    pub(super) index: Reg,
+    /// Bytes from one entry to the next.
+    pub(super) bytes: u32,
 }
 
 impl Deref for Buffer {
@@ -53,7 +66,7 @@ impl Deref for Buffer {
 impl Buffer {
     /// A whole buffer at an address that is aligned to 16 bytes.
     pub(super) fn whole(base: Reg, ty: &SharedType) -> Buffer {
-        Buffer { base, lies: Arrangement::of(ty) }
+        Buffer { base, lies: Arrangement::of(ty), entry: None }
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Team {
     pub(super) first_warp: u32,
     /// How many there are.
     pub(super) warps: u32,
+    /// This warp's number among them, the same in all of its lanes, where it has been found out.
+    pub(super) warp: Option<Reg>,
     /// The barrier of its threads: 0 is the block's.
     pub(super) barrier: u32,
     /// Only its first thread is here.
@@ -94,7 +96,7 @@ impl<'m> Lowering<'m> {
             b: Builder::new(&identifier(&func.name)),
             bound: vec![None; func.values.len()],
             frames: Vec::new(),
-            team: Team { first_warp: 0, warps, barrier: 0, alone: false },
+            team: Team { first_warp: 0, warps, warp: None, barrier: 0, alone: false },
             scratch: Scratch::default(),
             rings: Vec::new(),
             hidden: Vec::new(),
@@ -324,7 +326,7 @@ impl<'m> Lowering<'m> {
             Type::Shared(ty) => {
                 let whole = Buffer::whole(regs[0], ty);
                 Bound::Buffer(match like.map(|like| self.buffer(like)) {
-                    Some(like) => Buffer { base: regs[0], lies: like?.lies },
+                    Some(like) => Buffer { base: regs[0], lies: like?.lies, entry: None },
                     None => whole,
                 })
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use tessera_layout::{Axis, Distribution};
+use tessera_layout::{Axis, Dims, Distribution, LinearLayout, WARP};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 
@@ -20,6 +20,8 @@ pub(super) struct Place {
     pub(super) thread: SmallVec<[Reg; 4]>,
     /// Which bits of each coordinate the thread's part may have.
     pub(super) thread_bits: SmallVec<[u64; 4]>,
+    /// The largest part that a thread has: less than all bits where warps are no power of two.
+    thread_most: SmallVec<[u64; 4]>,
     /// For each register the part of each coordinate that is combined by exclusive or, and the part that is added.
     registers: Vec<SmallVec<[(u64, u64); 4]>>,
     shape: SmallVec<[u64; 4]>,
@@ -50,8 +52,13 @@ impl Place {
     /// The largest coordinate that any thread's register can have.
     fn most(&self, register: usize, dim: usize) -> u64 {
         let (xor, add) = self.registers[register][dim];
-        (self.thread_bits[dim] | xor) + add
+        (if xor == 0 { self.thread_most[dim] } else { self.thread_bits[dim] | xor }) + add
     }
+}
+
+/// What a thread's number says of the coordinates within a core.
+fn own(core: &LinearLayout, thread: u64) -> Dims {
+    core.apply(&[(Axis::Lane, thread % WARP), (Axis::Warp, thread / WARP)])
 }
 
 impl Lowering<'_> {
@@ -69,6 +76,13 @@ impl Lowering<'_> {
             thread_bits.push(bases.iter().fold(0, |all, (_, basis)| all | basis));
             thread.push(self.scatter_bits(&bases));
         }
+        let thread_most = match layout.warps().is_power_of_two() {
+            true => thread_bits.clone(),
+            false => {
+                let of = |dim: usize| (0..layout.threads()).map(|thread| own(core, thread)[dim]).max().unwrap_or(0);
+                (0..rank).map(of).collect()
+            }
+        };
         let size = core.size(Axis::Register);
         let registers = (0..)
             .zip(layout.positions(0))
@@ -82,7 +96,7 @@ impl Lowering<'_> {
                     .collect()
             })
             .collect();
-        Place { thread, thread_bits, registers, shape: layout.shape().iter().copied().collect() }
+        Place { thread, thread_bits, thread_most, registers, shape: layout.shape().iter().copied().collect() }
     }
 
     /// The exclusive or of the bases of the thread number's set bits: bits that move equally far move together.

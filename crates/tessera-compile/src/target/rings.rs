@@ -19,7 +19,7 @@ use tessera_ptx::ssa::{Address, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::Arch;
 
-use super::bound::{Bound, Buffer};
+use super::bound::{Bound, Buffer, Entry};
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 
@@ -274,8 +274,10 @@ impl Lowering<'_> {
 
     /// One entry of a buffer's first axis.
     pub(super) fn slice(&mut self, buffer: &Buffer, index: Reg) -> Buffer {
-        let size = self.b.u32(buffer.entry_bytes() as u32);
-        Buffer { base: self.b.mad(Ty::U32, index, size, buffer.base), lies: buffer.lies.clone().entry() }
+        let bytes = buffer.entry_bytes() as u32;
+        let size = self.b.u32(bytes);
+        let base = self.b.mad(Ty::U32, index, size, buffer.base);
+        Buffer { base, lies: buffer.lies.clone().entry(), entry: Some(Entry { first: buffer.base, index, bytes }) }
     }
 
     /// The type of a view of tiles.

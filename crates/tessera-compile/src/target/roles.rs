@@ -63,7 +63,7 @@ impl Lowering<'_> {
                 let most = self.arch.limits().barriers_per_block;
                 return Err(self.unsupported(format!("the {most} barriers of a block do not do for roles and named barriers")));
             };
-            self.team = Team { first_warp: *first_warp, warps: *warps, barrier, alone: false };
+            self.team = Team { first_warp: *first_warp, warps: *warps, warp: Some(place), barrier, alone: false };
             self.frames.push(Frame::If { join });
             if is_for_one(self.func, data.regions[0]) {
                 let (first, only) = (self.is_first_thread(), self.b.new_block(&[]));

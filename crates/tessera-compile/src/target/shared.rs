@@ -6,14 +6,14 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
-use tessera_ir::{Elem, Op, OpData, OpKind, ScheduleOp, Swizzle, TileOp, Type, Value};
+use tessera_ir::{Const, Elem, Op, OpData, OpKind, ScheduleOp, Swizzle, TileOp, Type, Value};
 use tessera_layout::Distribution;
 use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Address, CacheOptions, Guard, Value as Reg};
 use tessera_types::Arch;
 
 use super::atomic::Update;
-use super::bound::{Bound, Buffer, Regs};
+use super::bound::{Bound, Buffer, Entry, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
 use super::operation::astray;
@@ -86,8 +86,17 @@ impl Lowering<'_> {
             TileOp::AllocRegister {} => self.alloc_register(op, data)?,
             TileOp::SliceShared {} => {
                 let buffer = self.buffer(data.one(0))?;
-                let index = self.index_in_shared(data.one(1))?;
-                let buffer = self.slice(&buffer, index);
+                let index = data.one(1);
+                let buffer = match self.func.constant(index).and_then(Const::splat_bits) {
+                    Some(number) => {
+                        let start = number as u32 * buffer.entry_bytes() as u32;
+                        self.further(&buffer, start, buffer.lies.clone().entry())
+                    }
+                    None => {
+                        let index = self.index_in_shared(index)?;
+                        self.slice(&buffer, index)
+                    }
+                };
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::SubviewShared { offsets } => {
@@ -97,8 +106,8 @@ impl Lowering<'_> {
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::TransposeShared { permutation } => {
-                let Buffer { base, lies } = self.buffer(data.one(0))?;
-                let buffer = Buffer { base, lies: lies.permuted(permutation) };
+                let Buffer { base, lies, entry } = self.buffer(data.one(0))?;
+                let buffer = Buffer { base, lies: lies.permuted(permutation), entry };
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
             TileOp::LoadShared {} => {
@@ -164,8 +173,14 @@ impl Lowering<'_> {
         let Some((lies, start)) = buffer.lies.clone().block(offsets, shape) else {
             return Err(self.unsupported("a part of a swizzled buffer begins within a line's slab"));
         };
-        let bytes = self.b.u32(start as u32);
-        Ok(Buffer { base: self.b.add(Ty::U32, buffer.base, bytes), lies })
+        Ok(self.further(buffer, start as u32, lies))
+    }
+
+    /// What begins so many bytes behind a buffer's begin.
+    fn further(&mut self, buffer: &Buffer, bytes: u32, lies: Arrangement) -> Buffer {
+        let bytes = self.b.u32(bytes);
+        let entry = buffer.entry.map(|entry| Entry { first: self.b.add(Ty::U32, entry.first, bytes), ..entry });
+        Buffer { base: self.b.add(Ty::U32, buffer.base, bytes), lies, entry }
     }
 
     /// Some neighbours along an axis of a buffer.
@@ -197,7 +212,7 @@ impl Lowering<'_> {
         }
         let align = elem.unpacked_bytes() as u64;
         let lies = Arrangement { strides, swizzle: Swizzle::NONE, shape: tile.shape.clone(), elem, align, slabs: None };
-        self.bind(data.result(), Bound::Array(Buffer { base, lies }));
+        self.bind(data.result(), Bound::Array(Buffer { base, lies, entry: None }));
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use tessera_ptx::ssa::{Class, Value as Reg, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
-use super::bound::{Bound, Buffer, Regs};
+use super::bound::{Bound, Buffer, Entry, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use crate::analysis::arrangement::engine_span;
@@ -236,6 +236,10 @@ impl Lowering<'_> {
 
     /// The warpgroup's number in its team, the same in all of its lanes.
     pub(super) fn warpgroup(&mut self) -> Reg {
+        if let Some(warp) = self.team.warp {
+            let two = self.b.u32(2);
+            return self.b.shr(Ty::U32, warp, two);
+        }
         let (thread, seven, zero) = (self.thread(), self.b.u32(7), self.b.u32(0));
         let group = self.b.shr(Ty::U32, thread, seven);
         self.b.shfl(Word::Idx, group, zero, 31)
@@ -265,12 +269,13 @@ impl Lowering<'_> {
     }
 
     /// The descriptor of the part of a factor from an outer and an inner coordinate on; `moved` adds multiples known at run time
-    /// along the outer axis.
+    /// along the outer axis. Of a slot, the ring's is made once, outside of loops, and the slot's is one multiplication further.
     fn descriptor(&mut self, factor: &Factor, moved: Option<(Reg, u64)>, outer: u64, inner: u64) -> Reg {
         let mut corner = [0; 2];
         corner[factor.outer] = outer;
         corner[factor.inner] = inner;
-        let mut address = factor.buffer.base;
+        let entry = factor.buffer.entry;
+        let mut address = entry.map_or(factor.buffer.base, |entry| entry.first);
         if let Some((group, rows)) = moved {
             let mut step = [0; 2];
             step[factor.outer] = rows;
@@ -281,7 +286,11 @@ impl Lowering<'_> {
         let (four, mask, low) = (self.b.u32(4), self.b.u32(0x3fff), self.b.u32(factor.low));
         let field = self.b.shr(Ty::U32, address, four);
         let field = self.b.and(field, mask);
-        let low = self.b.or(field, low);
+        let mut low = self.b.or(field, low);
+        if let Some(Entry { index, bytes, .. }) = entry {
+            let step = self.b.u32(bytes >> 4);
+            low = self.b.mad(Ty::U32, index, step, low);
+        }
         let offset = self.b.u32((factor.buffer.offset(&corner) >> 4) as u32);
         let low = self.b.add(Ty::U32, low, offset);
         let high = self.b.u32(factor.high);

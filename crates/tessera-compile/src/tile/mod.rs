@@ -207,6 +207,7 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     persistent::can(func)?;
     plan.persistent = Some(1);
     match sharing {
+        Sharing::Blocks if plan.rings.len() > 1 => find_place(plan),
         Sharing::Nothing | Sharing::Blocks => {}
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
@@ -217,7 +218,7 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     Ok(())
 }
 
-/// Gives the threads that copy registers enough to find out what of which tile comes next, from those that compute.
+/// Gives the threads that copy registers enough to find out what of which tile comes next, in which of several rings, from those that compute.
 fn find_place(plan: &mut Plan) {
     const ENOUGH: u32 = 40;
     let [copy, compute] = &mut plan.partitions[..] else { return };

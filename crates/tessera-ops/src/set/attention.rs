@@ -14,6 +14,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::attention_tiles::Choice;
 use crate::set::few_queries::{self, Tile};
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
@@ -99,6 +100,9 @@ fn edges() -> Vec<Problem> {
     cases.push(problem(1, 2, 2, (3, 8321), 128, "causal"));
     cases.push(problem(2, 4, 2, (70, 150), 128, "causal"));
     cases.push(problem(2, 6, 3, (1, 1000), 128, ""));
+    // More tiles than multiprocessors: blocks stay, in tiles of 192 queries and of 128, and take them in pairs, with one tile left over.
+    cases.push(problem(5, 27, 1, (190, 129), 64, ""));
+    cases.push(problem(3, 22, 1, (300, 300), 64, "causal"));
     cases
 }
 
@@ -117,31 +121,16 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     }
 }
 
-/// Rows of queries and of keys that a block works on at a time. On a GPU what is summed for them stays in registers: two groups of
-/// 64 queries each, and fewer keys where heads are deep.
-fn tiles(queries: usize, dim: usize, storage: DType, machine: Machine) -> (i64, i64) {
-    match machine {
-        Machine::Cpu => (64, 64),
-        // Both tiles and the result's lie in shared memory.
-        Machine::Gpu(arch) if storage.bits() > 16 => {
-            (if dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32)
-        }
-        Machine::Gpu(arch) if arch.has_wgmma() => (if queries <= 64 { 64 } else { 128 }, if dim <= 128 { 128 } else { 64 }),
-        // A warp holds the queries, scores and result of 16 rows.
-        Machine::Gpu(_) => (64, if dim <= 64 { 64 } else { 32 }),
-    }
-}
-
 /// A problem's extents.
 #[derive(Clone, Copy)]
-struct Extents {
-    batch: usize,
-    heads: usize,
-    group: usize,
-    queries: usize,
-    keys: usize,
-    dim: usize,
-    causal: bool,
+pub(super) struct Extents {
+    pub(super) batch: usize,
+    pub(super) heads: usize,
+    pub(super) group: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
+    pub(super) dim: usize,
+    pub(super) causal: bool,
 }
 
 impl Extents {
@@ -164,7 +153,7 @@ impl Extents {
     }
 
     /// Keys that a query sees.
-    fn seen(&self, query: usize) -> usize {
+    pub(super) fn seen(&self, query: usize) -> usize {
         if self.causal { query + self.keys - self.queries + 1 } else { self.keys }
     }
 
@@ -205,7 +194,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let scale = 1.0 / (dim as f64).sqrt();
     let launches = match few_queries::tile(group, queries, dim, storage, machine) {
         Some(tile) => few(&extents, tile, machine, (scale, acc), &mut tensors)?,
-        None => vec![many(&extents, tiles(queries, dim, storage, machine), (scale, acc))?],
+        None => vec![many(&extents, (storage, machine), (scale, acc))?],
     };
     Ok(Plan {
         tensors,
@@ -217,12 +206,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
-/// A block for `tm` queries of a head.
-fn many(extents: &Extents, (tm, tn): (i64, i64), (scale, acc): (f64, DType)) -> Result<LaunchSpec, Unsupported> {
-    let &Extents { batch, heads, group, queries, dim, causal, .. } = extents;
-    let blocks = u32::try_from(queries.div_ceil(tm as usize)).map_err(|_| Unsupported("too many queries".to_string()))?;
+/// A block for a tile of a head's queries, or for two of them.
+fn many(extents: &Extents, (storage, machine): (DType, Machine), (scale, acc): (f64, DType)) -> Result<LaunchSpec, Unsupported> {
+    let &Extents { batch, heads, group, dim, causal, .. } = extents;
     let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
     let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
+    let Choice { tile: (tm, tn), blocks, pairs, sharing } = Choice::of(extents, storage, machine);
+    let blocks = u32::try_from(blocks).map_err(|_| Unsupported("too many queries".to_string()))?;
     let arguments = vec![
         ("Q", Q),
         ("K", K),
@@ -237,7 +227,8 @@ fn many(extents: &Extents, (tm, tn): (i64, i64), (scale, acc): (f64, DType)) -> 
         ("CAUSAL", Argument::Bool(causal)),
         ("ACC", Argument::Type(acc)),
     ];
-    Ok(LaunchSpec::new("attention", arguments, [blocks, planes, 1]))
+    let kernel = if pairs { "attention_pairs" } else { "attention" };
+    Ok(LaunchSpec { sharing, ..LaunchSpec::new(kernel, arguments, [blocks, planes, 1]) })
 }
 
 /// A block for all queries of a group's heads, or several for parts of its keys and a second launch.

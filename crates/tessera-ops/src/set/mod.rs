@@ -1,6 +1,7 @@
 //! The operators, a file each.
 
 pub(crate) mod attention;
+mod attention_tiles;
 pub(crate) mod bandwidth;
 mod few_queries;
 pub(crate) mod gemm;
