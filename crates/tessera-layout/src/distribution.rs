@@ -185,7 +185,9 @@ impl Distribution {
         let mut positions = Vec::with_capacity(self.registers() as usize);
         for repetition in 0..self.registers() / inner.len() as u64 {
             let (_, origin) = self.locate(repetition * inner.len() as u64);
-            positions.extend(inner.iter().map(|inner| inner.iter().zip(&origin).map(|(inner, origin)| inner + origin).collect::<Dims>()));
+            positions.extend(
+                inner.iter().map(|inner| inner.iter().zip(&origin).map(|(inner, origin)| inner + origin).collect::<Dims>()),
+            );
         }
         positions
     }

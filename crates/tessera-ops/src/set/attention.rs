@@ -101,7 +101,7 @@ fn edges() -> Vec<Problem> {
     cases.push(problem(2, 4, 2, (70, 150), 128, "causal"));
     cases.push(problem(2, 6, 3, (1, 1000), 128, ""));
     // More tiles than multiprocessors: blocks stay, in tiles of 192 queries and of 128, and take them in pairs, with one tile left over.
-    cases.push(problem(5, 27, 1, (190, 129), 64, ""));
+    cases.push(problem(5, 27, 1, (190, 100), 64, ""));
     cases.push(problem(3, 22, 1, (300, 300), 64, "causal"));
     cases
 }
