@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Times kernels of users, a JSON object a row: users.sh TESSERA OUT.jsonl [OPTION...].
-set -euo pipefail
+# Times kernels of users, a JSON object a row: users.sh TESSERA OUT.jsonl [OPTION...]. A row without a verdict says why, and the others follow.
+set -uo pipefail
 tessera=$1 out=$2
 shift 2
 here=$(dirname "$0")
