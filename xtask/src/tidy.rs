@@ -21,7 +21,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-document", &["tessera-types", "tessera-layout", "tessera-ir"]),
     ("tessera-lang", &["tessera-types", "tessera-ir"]),
     ("tessera-ptx", &["tessera-types"]),
-    ("tessera-compile", &["tessera-types", "tessera-layout", "tessera-ir", "tessera-lang", "tessera-ptx"]),
+    ("tessera-analysis", &["tessera-types", "tessera-layout", "tessera-ir"]),
+    ("tessera-target", &["tessera-types", "tessera-layout", "tessera-ir", "tessera-ptx", "tessera-analysis"]),
+    (
+        "tessera-compile",
+        &["tessera-types", "tessera-layout", "tessera-ir", "tessera-lang", "tessera-ptx", "tessera-analysis", "tessera-target"],
+    ),
     ("tessera-cpu", &["tessera-types", "tessera-layout", "tessera-ir"]),
     ("tessera-driver", &["tessera-types"]),
     ("tessera-cuda", &["tessera-types", "tessera-driver"]),

@@ -14,8 +14,8 @@ use crate::driver::{Compiled, Stage};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::all_of;
 use crate::pipeline::OptLevel;
-use crate::target::{TargetKernel, lower};
 use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, forecasts};
+use tessera_target::{TargetKernel, lower};
 
 /// A kernel compiled for a GPU.
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@
 
 #![allow(clippy::result_large_err, reason = "a kernel is refused once, and what is reported is a plain value")]
 
-mod analysis;
 mod choices;
 mod device;
 mod driver;
@@ -27,17 +26,17 @@ mod pipeline;
 pub mod report;
 mod rewrite;
 mod sharding;
-pub mod target;
 pub mod tile;
 mod tiling;
 
-pub use analysis::facts;
 pub use device::{DeviceCompiled, PossiblePlan, compile_for, possible_plans};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
+pub use tessera_analysis::facts;
 pub use tessera_ir::Sharing;
 pub use tessera_ptx as ptx;
+pub use tessera_target as target;
 pub use tile::{Launch, Time};
 pub use tiling::{Grid, OperandFacts, tile_and_schedule};

@@ -12,8 +12,8 @@ use tessera_types::{Arch, DType, Device};
 use crate::device::DeviceCompiled;
 use crate::driver::Compiled;
 use crate::ladder::Attempt;
-use crate::target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
 use crate::tile::{Forecast, Remark};
+use tessera_target::{Access, BankCost, SectorCost, global_accesses, shared_accesses};
 
 /// A kernel's facts.
 #[derive(Clone, Debug)]

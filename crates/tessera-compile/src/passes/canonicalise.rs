@@ -17,10 +17,10 @@ use tessera_ir::attrs::Rounding;
 use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Shape, Trait, Type, Value, bug};
 use tessera_types::{DType, FloatFormat};
 
-use crate::analysis::exits::loop_exits;
-use crate::analysis::facts::Facts;
-use crate::analysis::uses::Uses;
 use crate::rewrite::{Step, make, rewrite};
+use tessera_analysis::exits::loop_exits;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::uses::Uses;
 
 /// Canonicalisation.
 pub(super) const PASS: Pass =

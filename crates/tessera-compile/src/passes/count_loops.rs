@@ -21,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{Block, Changed, Const, Effects, Func, Op, OpData, OpKind, Pass, PassCx, ScheduleOp, Type, Value, bug};
 
-use crate::analysis::exits::{can_leave, loop_exits};
+use tessera_analysis::exits::{can_leave, loop_exits};
 
 /// Loops that count.
 pub(super) const PASS: Pass = Pass { name: "count-loops", doc: "Makes a `for` of a loop that counts.", run };

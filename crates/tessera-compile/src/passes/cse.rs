@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
-use crate::analysis::memory::{Access, Root, access, accesses};
+use tessera_analysis::memory::{Access, Root, access, accesses};
 
 /// Common-subexpression elimination.
 pub(super) const PASS: Pass = Pass { name: "cse", doc: "Computes equal things once.", run };

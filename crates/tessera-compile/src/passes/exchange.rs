@@ -1,7 +1,7 @@
 //! `exchange-buffers`: buffers for operations whose threads exchange elements.
 //!
 //! The lowering to the target knows which operations these are and how much each needs; it is asked by a recording
-//! ([`crate::target::exchanges`]). Each that has none gets a buffer of its own, allocated where the function starts: what may share bytes is
+//! ([`tessera_target::exchanges`]). Each that has none gets a buffer of its own, allocated where the function starts: what may share bytes is
 //! `memory-management`'s business, and who waits for whom is `barrier-optimization`'s.
 //! `hints(exchange_bytes=N)` says how large a buffer may be: what needs more goes through it in parts.
 //!
@@ -18,8 +18,8 @@ use tessera_ir::{
 use tessera_types::{Arch, DType};
 
 use super::memory_management::{Places, rounds};
-use crate::analysis::room::buffer_bytes;
-use crate::target::{Exchange, exchanges};
+use tessera_analysis::room::buffer_bytes;
+use tessera_target::{Exchange, exchanges};
 
 /// Buffers for exchanges.
 pub(super) const PASS: Pass = Pass {

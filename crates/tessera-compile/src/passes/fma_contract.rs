@@ -14,8 +14,8 @@
 use tessera_ir::attrs::{Overflow, Rounding};
 use tessera_ir::{Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value};
 
-use crate::analysis::uses::Uses;
 use crate::rewrite::{Step, make, rewrite};
+use tessera_analysis::uses::Uses;
 
 /// FMA contraction.
 pub(super) const PASS: Pass =

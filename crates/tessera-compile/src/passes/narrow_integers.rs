@@ -10,8 +10,8 @@ use tessera_ir::attrs::{Overflow, Signedness};
 use tessera_ir::{Changed, Const, Elem, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 use tessera_types::DType;
 
-use crate::analysis::facts::Facts;
 use crate::rewrite::{Step, make, rewrite};
+use tessera_analysis::facts::Facts;
 
 /// Integer narrowing.
 pub(super) const PASS: Pass = Pass { name: "narrow-integers", doc: "Computes in 32 bits what is proven to fit.", run };

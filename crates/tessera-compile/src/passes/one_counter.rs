@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Overflow, Rounding, Signedness};
 use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value, bug};
 
-use crate::analysis::exits::loop_exits;
+use tessera_analysis::exits::loop_exits;
 
 /// Carried integers that follow from a loop's counter.
 pub(super) const PASS: Pass =

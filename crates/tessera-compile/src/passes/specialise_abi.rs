@@ -3,7 +3,7 @@
 
 use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, ScheduleOp, Value, bug};
 
-use crate::analysis::uses::Uses;
+use tessera_analysis::uses::Uses;
 
 /// ABI specialisation.
 pub(super) const PASS: Pass =

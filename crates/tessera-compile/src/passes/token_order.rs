@@ -7,13 +7,13 @@
 //! %2, %3 = load_view_tko %view, [%j], token=%1 : tile<64xf32>, token
 //! ```
 //!
-//! What may meet is [`crate::analysis::memory`]'s alias rule.
+//! What may meet is [`tessera_analysis::memory`]'s alias rule.
 
 use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value, bug};
 
-use crate::analysis::memory::{Access, Root, access, accesses};
 use crate::rewrite::make;
+use tessera_analysis::memory::{Access, Root, access, accesses};
 
 /// Token ordering.
 pub(super) const PASS: Pass =

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Def, Effects, EntityId, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Type, Value};
 
 use super::{Step, make, rewrite};
-use crate::analysis::exits::{can_leave, loop_exits};
-use crate::analysis::uses::Uses;
+use tessera_analysis::exits::{can_leave, loop_exits};
+use tessera_analysis::uses::Uses;
 
 /// Dead-code elimination.
 pub(crate) const PASS: Pass =

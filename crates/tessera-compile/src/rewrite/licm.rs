@@ -6,9 +6,9 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpKind, Pass, PassCx, ScheduleOp, Value};
 
-use crate::analysis::exits::can_leave;
-use crate::analysis::facts::Facts;
-use crate::analysis::memory::{Access, access, accesses};
+use tessera_analysis::exits::can_leave;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::memory::{Access, access, accesses};
 
 /// Loop-invariant code motion.
 pub(crate) const PASS: Pass = Pass { name: "licm", doc: "Computes what every round of a loop repeats once, before it.", run };

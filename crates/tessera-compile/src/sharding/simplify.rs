@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::Combine;
 use tessera_ir::{Axis, Block, Effects, Func, GraphOp, Mesh, Op, OpData, OpKind, TensorType, Trait, Type, TypeRule, Value, mesh};
 
-use crate::analysis::uses::Uses;
 use crate::rewrite::{Step, make, rewrite};
+use tessera_analysis::uses::Uses;
 
 /// Rounds after which the rules stop; each round makes the program smaller or moves an operation to its sources.
 const ROUNDS: usize = 64;

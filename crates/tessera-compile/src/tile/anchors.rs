@@ -21,9 +21,9 @@ use tessera_types::{Arch, DType};
 use super::left::{self, Left};
 use super::relation::{Layout, has_layout, shape};
 use super::{outer, spread, turned};
-use crate::analysis::neighbours::{self, Vector};
-use crate::analysis::sharing::{Sharing, instructions};
 use crate::facts::Facts;
+use tessera_analysis::neighbours::{self, Vector};
+use tessera_analysis::sharing::{Sharing, instructions};
 
 /// Bytes of the widest access of one thread.
 const VECTOR_BYTES: u64 = 16;

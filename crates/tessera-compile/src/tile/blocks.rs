@@ -20,9 +20,9 @@ use tessera_ir::{
 };
 use tessera_types::{DType, FloatFormat};
 
-use crate::analysis::arrays::array_at;
-use crate::analysis::facts::Facts;
 use crate::rewrite::{Step, drop_dead, make, rewrite};
+use tessera_analysis::arrays::array_at;
+use tessera_analysis::facts::Facts;
 
 /// Makes accesses by pointers that cover a block of an array accesses to a tile of it.
 pub(super) fn from_pointers(func: &mut Func) -> Changed {

@@ -21,8 +21,8 @@ use tessera_types::DType;
 use super::queue::copied;
 use super::relation::{Relation, has_layout, shape};
 use super::slots;
-use crate::analysis::facts::Facts;
-use crate::analysis::neighbours::vectors;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::neighbours::vectors;
 use tessera_ir::Reason;
 
 /// A factor and its way.

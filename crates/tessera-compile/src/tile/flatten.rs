@@ -14,8 +14,8 @@ use tessera_ir::{
 };
 use tessera_types::DType;
 
-use crate::analysis::exits::loop_exits;
 use crate::rewrite::{Step, drop_dead, make, rewrite};
+use tessera_analysis::exits::loop_exits;
 
 /// Drops batch axes of extent 1 from products, and loads single elements as scalars.
 pub(super) fn flatten(func: &mut Func) -> Changed {

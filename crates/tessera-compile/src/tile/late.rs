@@ -5,7 +5,7 @@
 use rustc_hash::FxHashSet;
 use tessera_ir::{Changed, Effects, Func, Op};
 
-use crate::analysis::masks::masked_loads;
+use tessera_analysis::masks::masked_loads;
 
 /// Moves the loads.
 pub(super) fn delay_masked_loads(func: &mut Func) -> Changed {

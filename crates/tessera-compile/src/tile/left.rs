@@ -16,7 +16,7 @@ use tessera_ir::{Builder, Func, Op, OpKind, ScheduleOp, Shape, TileType, Type, V
 use tessera_layout::Distribution;
 
 use super::relation::Layout;
-use crate::analysis::memory;
+use tessera_analysis::memory;
 
 /// Rows and columns of a fragment.
 const FRAGMENT: [u32; 2] = [16, 8];

@@ -11,7 +11,7 @@ use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
 use super::threads;
-use crate::analysis::arrays::own_array;
+use tessera_analysis::arrays::own_array;
 
 /// Threads of a multiprocessor that have enough in flight.
 const THREADS: u64 = 1024;

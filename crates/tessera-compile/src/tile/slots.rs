@@ -15,7 +15,7 @@ use tessera_ir::{
 use tessera_types::AsyncCopy;
 
 use super::anchors::Units;
-use crate::analysis::arrays::own_array;
+use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
 
 /// The most slots that were found useful.

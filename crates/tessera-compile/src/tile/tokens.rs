@@ -19,8 +19,8 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::{Changed, Def, Effects, Func, Op, OpKind, ScheduleOp, Type, Value};
 
-use crate::analysis::uses::Uses;
 use crate::rewrite::drop_dead;
+use tessera_analysis::uses::Uses;
 
 /// Takes out the tokens that counting loops carry for what is behind them alone.
 pub(super) fn forget_reads(func: &mut Func) -> Changed {

@@ -8,7 +8,7 @@ use tessera_ir::bug;
 
 use super::place::{Need, Pairs, Way};
 use super::program::{AccessId, ListId, Program};
-use crate::analysis::set::Set;
+use tessera_analysis::set::Set;
 
 /// An access that others have not been ordered behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,7 +20,7 @@ use tessera_ir::bug;
 use super::entries::{Entries, Entry};
 use super::place::Need;
 use super::program::{AccessId, Kind, ListId, NodeId, Program};
-use crate::analysis::set::Set;
+use tessera_analysis::set::Set;
 
 /// Groups, products or stores that are told apart.
 const MOST: usize = 8;

@@ -264,7 +264,7 @@ fn carried(func: &Func, block: Block, position: u32) -> Option<(Op, Value)> {
     if !matches!(func.ops[looped].kind, OpKind::Schedule(ScheduleOp::For { .. })) || position == 0 {
         return None;
     }
-    let exits = crate::analysis::exits::loop_exits(func, looped);
+    let exits = tessera_analysis::exits::loop_exits(func, looped);
     let [exit] = exits[..] else { return None };
     Some((looped, *func.ops[exit].group(0).get(position as usize - 1)?))
 }

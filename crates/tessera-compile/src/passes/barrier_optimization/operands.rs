@@ -17,8 +17,8 @@ use super::index::{Index, Turn};
 use super::place::{Choice, Extent, Memory, Part, Seen, Who};
 use super::program::ListId;
 use super::read::Reader;
-use crate::analysis::memory::root;
-use crate::analysis::room::buffer_bytes;
+use tessera_analysis::memory::root;
+use tessera_analysis::room::buffer_bytes;
 
 impl Reader<'_> {
     pub(super) fn global(&mut self, op: Op, data: &OpData, kind: &ScheduleOp, list: ListId) {

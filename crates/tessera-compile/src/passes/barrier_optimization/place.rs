@@ -18,7 +18,7 @@ use tessera_ir::{Op, SharedType, TileViewType, Value, ViewKind};
 use tessera_layout::Distribution;
 
 use super::index::{Index, Turn};
-use crate::analysis::memory::Root;
+use tessera_analysis::memory::Root;
 
 /// Memory that is shared by the threads of a block.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,7 +20,7 @@ use tessera_types::Arch;
 use super::index::Indices;
 use super::place::{Access, Memory, Who};
 use super::program::{AccessId, Kind, List, ListId, Node, NodeId, Program};
-use crate::analysis::memory::root;
+use tessera_analysis::memory::root;
 
 /// A function on its way to a program.
 pub(super) struct Reader<'f> {

@@ -27,7 +27,7 @@ use tessera_ir::{
 };
 use tessera_types::AsyncCopy;
 
-use crate::analysis::arrays::own_array;
+use tessera_analysis::arrays::own_array;
 
 /// Elements of a box along one axis.
 const BOX: u32 = AsyncCopy::TENSOR.extent;

@@ -6,7 +6,7 @@ use tessera_types::{Arch, DType};
 
 use super::copies::addressable;
 use super::stores::is_made_of_matrices;
-use crate::analysis::sharing::{Sharing, instructions};
+use tessera_analysis::sharing::{Sharing, instructions};
 
 /// Everything that the target cannot do as it is written.
 pub(super) fn check(func: &Func, arch: Arch) -> Vec<Diagnostic> {

@@ -4,8 +4,8 @@ use tessera_ir::attrs::Signedness;
 use tessera_ir::{Diagnostic, Func, Level, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value};
 use tessera_layout::MmaAtom;
 
-use crate::analysis::sharing::{Sharing, instructions};
 use crate::tile::{Units, has_better_product, relay};
+use tessera_analysis::sharing::{Sharing, instructions};
 
 /// Chooses instructions for the function's products.
 ///

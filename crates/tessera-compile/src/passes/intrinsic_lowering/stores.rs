@@ -30,13 +30,13 @@ use tessera_ir::{
 use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
-use crate::analysis::arrangement::Arrangement;
-use crate::analysis::exits::can_leave;
-use crate::analysis::memory::{Root, access, root};
-use crate::analysis::room::buffer_bytes;
-use crate::analysis::sent;
 use crate::passes::memory_management::resident;
 use crate::tile::engine_swizzle;
+use tessera_analysis::arrangement::Arrangement;
+use tessera_analysis::exits::can_leave;
+use tessera_analysis::memory::{Root, access, root};
+use tessera_analysis::room::buffer_bytes;
+use tessera_analysis::sent;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.
 const FRAME: u64 = 2 << 10;

@@ -15,8 +15,8 @@ use tessera_layout::{Access, Swizzle as Mixing};
 use tessera_types::Arch;
 
 use super::patterns::{Cost, Usage, usages};
-use crate::analysis::buffers::Buffers;
-use crate::analysis::room::buffer_bytes;
+use tessera_analysis::buffers::Buffers;
+use tessera_analysis::room::buffer_bytes;
 
 /// What a loop multiplies the weight of its accesses by.
 const ROUNDS: u64 = 16;

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::{Block, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
-use crate::analysis::set::Set;
+use tessera_analysis::set::Set;
 
 /// Wanted values by operation.
 pub(super) struct LiveValues {

@@ -12,10 +12,10 @@ use tessera_layout::{Access, Distribution, MatrixAccess, Operand, WARP, wavefron
 use tessera_types::{Arch, DType};
 
 use super::lanes::{LANES, Lanes};
-use crate::analysis::arrangement::Arrangement;
-use crate::analysis::buffers::{Buffers, accesses};
-use crate::analysis::lines::Lines;
-use crate::analysis::sharing::Sharing;
+use tessera_analysis::arrangement::Arrangement;
+use tessera_analysis::buffers::{Buffers, accesses};
+use tessera_analysis::lines::Lines;
+use tessera_analysis::sharing::Sharing;
 
 /// A step from a buffer to a part of it.
 #[derive(Clone, Debug)]

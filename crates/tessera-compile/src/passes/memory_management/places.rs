@@ -9,8 +9,8 @@ use tessera_types::Arch;
 use super::lifetimes::Lifetimes;
 use super::packing::{Item, Packed, heaviest, pack};
 use super::resident;
-use crate::analysis::room::{LEAST_ALIGN, MOST_ALIGN, buffer_align, buffer_bytes};
-use crate::analysis::set::Set;
+use tessera_analysis::room::{LEAST_ALIGN, MOST_ALIGN, buffer_align, buffer_bytes};
+use tessera_analysis::set::Set;
 
 /// What placing has come to.
 pub(super) struct Placed {

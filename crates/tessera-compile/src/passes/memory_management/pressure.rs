@@ -24,7 +24,7 @@ use tessera_types::Arch;
 use super::live_values::LiveValues;
 use super::registers::{Peak, Places, follows_from_scalars, is_free, registers};
 use super::spilling::Eased;
-use crate::analysis::memory::{Access, Root, access, root};
+use tessera_analysis::memory::{Access, Root, access, root};
 
 /// What a loop multiplies costs by at most, and how many loops do.
 const ROUNDS: u64 = 16;

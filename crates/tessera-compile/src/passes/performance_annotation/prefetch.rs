@@ -14,9 +14,9 @@ use tessera_ir::attrs::{MemoryOrder, Overflow, Predicate, Signedness};
 use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
-use crate::analysis::exits::loop_exits;
-use crate::analysis::facts::Facts;
-use crate::analysis::linear::{Linear, Wraps};
+use tessera_analysis::exits::loop_exits;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::linear::{Linear, Wraps};
 
 /// A load and how far its address moves in a round.
 pub(super) struct Wanted {

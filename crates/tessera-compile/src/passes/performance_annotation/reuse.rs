@@ -18,7 +18,7 @@ use tessera_ir::{Block, Def, EntityId, Extent, Func, Op, OpKind, ScheduleOp, Til
 use tessera_types::Arch;
 
 use super::visit;
-use crate::analysis::memory::{Root, root};
+use tessera_analysis::memory::{Root, root};
 
 /// Bytes of a tile that is worth keeping near.
 const KEPT: u64 = 16 << 10;

@@ -9,11 +9,11 @@ use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Does, Effect, Effects, Elem, Func, Op, OpData, OpKind, ScheduleOp, Space, TileOp, Touch, Type, Value};
 use tessera_types::DType;
 
-use crate::analysis::exits::can_leave;
-use crate::analysis::facts::{Facts, power};
-use crate::analysis::linear::{Linear, Wraps};
-use crate::analysis::memory::{Root, access, root};
-use crate::analysis::uses::Uses;
+use tessera_analysis::exits::can_leave;
+use tessera_analysis::facts::{Facts, power};
+use tessera_analysis::linear::{Linear, Wraps};
+use tessera_analysis::memory::{Root, access, root};
+use tessera_analysis::uses::Uses;
 
 /// Where elements lie that are a known distance apart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Type, Value};
 
-use crate::analysis::exits::loop_exits;
-use crate::analysis::uses::Uses;
 use crate::rewrite::{Step, make, rewrite};
+use tessera_analysis::exits::loop_exits;
+use tessera_analysis::uses::Uses;
 
 /// How much work is done again in another layout, in operations that follow each other.
 const DEEPEST: u32 = 6;

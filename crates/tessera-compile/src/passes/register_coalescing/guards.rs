@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate};
 use tessera_ir::{Block, Const, Effects, Func, Op, OpKind, ScheduleOp, Type, Value, bug};
 
-use crate::analysis::facts::{Facts, power};
-use crate::analysis::linear::{Linear, Wraps};
+use tessera_analysis::facts::{Facts, power};
+use tessera_analysis::linear::{Linear, Wraps};
 
 /// Compares the first of a row of aligned neighbours where another one was compared; true if there was any.
 pub(super) fn unify(func: &mut Func) -> bool {
@@ -163,7 +163,7 @@ fn is_branch(func: &Func, op: Op) -> bool {
     };
     matches!(data.kind, OpKind::Schedule(ScheduleOp::If {}))
         && data.regions.iter().all(goes_on)
-        && !crate::analysis::exits::can_leave(func, op)
+        && !tessera_analysis::exits::can_leave(func, op)
 }
 
 fn uses_any(func: &Func, op: Op, values: &FxHashSet<Value>) -> bool {

@@ -9,9 +9,9 @@
 
 use tessera_ir::{Block, Diagnostic, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value};
 
-use crate::analysis::exits::can_leave;
-use crate::analysis::facts::{Facts, power};
-use crate::analysis::linear::{Linear, Wraps};
+use tessera_analysis::exits::can_leave;
+use tessera_analysis::facts::{Facts, power};
+use tessera_analysis::linear::{Linear, Wraps};
 
 /// An access by indices.
 struct Access<'f> {

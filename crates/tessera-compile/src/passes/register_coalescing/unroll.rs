@@ -8,10 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Const, Func, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value, bug};
 
 use super::accesses::Context;
-use crate::analysis::exits::loop_exits;
-use crate::analysis::facts::Facts;
-use crate::analysis::linear::{Linear, Wraps};
 use crate::rewrite::copy;
+use tessera_analysis::exits::loop_exits;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::linear::{Linear, Wraps};
 
 /// The most rounds of a loop over registers, and of one over neighbours.
 const OVER_REGISTERS: u64 = 64;

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tessera_ir::{Block, Effects, Func, Op, OpKind, TileOp, Type, Value, bug};
 
 use super::accesses::{Access, Context, Relation};
-use crate::analysis::facts::power;
+use tessera_analysis::facts::power;
 
 /// Bytes of the widest access.
 const WIDEST: u64 = 16;

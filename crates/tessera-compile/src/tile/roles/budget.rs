@@ -6,10 +6,10 @@ use tessera_types::Arch;
 use super::is_free;
 use super::shape::{is_coarse, signs};
 use super::supply::Supply;
-use crate::analysis::sent;
 use crate::tile::feed::Way;
 use crate::tile::left;
 use crate::tile::relation::{Relation, has_layout};
+use tessera_analysis::sent;
 
 /// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
 pub(super) const WORKING: [u32; 2] = [40, 64];

@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Func, Op, OpKind, Reason, ScheduleOp, Value};
 
 use super::is_free;
-use crate::analysis::exits::{can_leave, loop_exits};
 use crate::tile::relation::has_layout;
+use tessera_analysis::exits::{can_leave, loop_exits};
 
 /// Values that only one partition knows.
 pub(super) struct Known {

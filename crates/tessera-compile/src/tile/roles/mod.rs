@@ -34,8 +34,8 @@ use super::feed::Factor;
 use super::queue::{Queue, role};
 use super::relation::has_layout;
 use super::{apart, order};
-use crate::analysis::barriers::NamedBarriers;
 use crate::rewrite::drop_dead;
+use tessera_analysis::barriers::NamedBarriers;
 
 pub(super) use self::propose::{in_turn, is_chain, propose};
 pub(super) use self::shape::{is_coarse, is_product, signs};

@@ -12,11 +12,11 @@ use tessera_ir::{Block, Func, Op, OpKind, ParamKind, Partition, Plan, ScheduleOp
 use tessera_types::{Arch, Device, Issuer, Part};
 
 use super::launch::{self, Launch};
-use crate::analysis::arrays::own_array;
 use crate::tile::cluster::{self, Together};
 use crate::tile::forecast::{Busy, Filled, Work, clocks, issuers};
 use crate::tile::roles::is_product;
 use crate::tile::slots;
+use tessera_analysis::arrays::own_array;
 
 /// Rounds of a loop of which nothing is known.
 const ROUNDS: u64 = 64;

@@ -14,9 +14,9 @@
 
 use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Trait, Type, Value, ViewKind, bug};
 
-use crate::analysis::exits::loop_exits;
 use crate::tile::infer::carried;
 use crate::tile::relation::{Relation, shape};
+use tessera_analysis::exits::loop_exits;
 
 /// A class of axes, by one of them.
 pub(super) type Class = u32;

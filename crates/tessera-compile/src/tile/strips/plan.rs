@@ -9,9 +9,9 @@ use rustc_hash::FxHashSet;
 use tessera_ir::{Block, Effects, Func, Op, OpKind, ScheduleOp, Type, Value, ViewKind};
 
 use super::axes::{Axes, Class, rank};
-use crate::analysis::exits::can_leave;
-use crate::analysis::memory::{Access, access};
 use crate::tile::relation::shape;
+use tessera_analysis::exits::can_leave;
+use tessera_analysis::memory::{Access, access};
 use tessera_ir::Reason;
 
 /// What becomes of a function whose tiles are cut along some classes.

@@ -32,8 +32,8 @@ use tessera_ir::{Block, EntityId, Func, Op, OpKind, ScheduleOp, TileOp};
 
 use self::needed::Exits;
 use self::so_far::{Flow, Jumps};
-use crate::analysis::buffers::{Access, Buffers, accesses};
-use crate::analysis::set::Set;
+use tessera_analysis::buffers::{Access, Buffers, accesses};
+use tessera_analysis::set::Set;
 
 /// When buffers are occupied.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use tessera_ir::{Block, EntityId, Op, OpKind, ScheduleOp};
 
 use super::{Walk, is_role, steps};
-use crate::analysis::set::Set;
+use tessera_analysis::set::Set;
 
 /// What is needed where control leaves a region.
 #[derive(Clone, Default)]

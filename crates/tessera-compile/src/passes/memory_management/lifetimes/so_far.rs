@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use tessera_ir::{Block, EntityId, Op, OpKind, Queue, ScheduleOp, TileOp, bug};
 
 use super::{Walk, is_role, steps};
-use crate::analysis::buffers::Access;
-use crate::analysis::set::Set;
+use tessera_analysis::buffers::Access;
+use tessera_analysis::set::Set;
 
 /// More groups behind an operation are not told apart.
 const MANY: u32 = 64;

@@ -1,0 +1,57 @@
+//! Named barriers: a block has a few ("bar", PTX ISA), which threads name by their numbers.
+//!
+//! Number 0 is the block's own. The others are handed out here and nowhere else, each once: a role takes the first one that is left when it is
+//! lowered, an operation that a pass inserts takes the last one. What a function's operations name is taken.
+
+use tessera_ir::{Func, OpKind, TileOp};
+use tessera_types::Arch;
+
+/// The named barriers that a function leaves.
+#[derive(Clone, Debug)]
+pub struct NamedBarriers(Vec<u32>);
+
+impl NamedBarriers {
+    /// Those that a function leaves: it names some itself, and a block has so many on an architecture.
+    pub fn left_by(func: &Func, arch: Arch) -> NamedBarriers {
+        let mut left: Vec<u32> = (1..arch.limits().barriers_per_block).collect();
+        for op in func.linked_ops() {
+            if let OpKind::Tile(TileOp::NamedBarrier { id, .. } | TileOp::NamedArrive { id, .. }) = func.ops[op].kind {
+                left.retain(|&other| other != id);
+            }
+        }
+        NamedBarriers(left)
+    }
+
+    /// For a role; none where all are taken.
+    pub fn first(&mut self) -> Option<u32> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    /// For an operation; none where all are taken.
+    pub fn last(&mut self) -> Option<u32> {
+        self.0.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tessera_ir::text::parse_module;
+
+    use super::*;
+
+    #[test]
+    fn what_operations_name_is_taken() {
+        let text = "
+            tile @k() abi() hints(num_warps=2) {
+              tile.named_barrier {id=1, threads=64}
+              tile.named_arrive {id=15, threads=64}
+              return
+            }";
+        let module = parse_module("k.tir", text).expect("a module");
+        let func = &module.funcs[0];
+        let mut barriers = NamedBarriers::left_by(func, Arch::Sm90a);
+        assert_eq!([barriers.first(), barriers.last(), barriers.first()], [Some(2), Some(14), Some(3)]);
+        assert_eq!(std::iter::from_fn(|| barriers.first()).count(), 10);
+        assert_eq!((barriers.first(), barriers.last()), (None, None));
+    }
+}

@@ -1,0 +1,474 @@
+//! Loads and stores through views and pointers.
+//!
+//! Neighbours in memory that a thread holds in neighbouring registers move in one instruction of up to 16 bytes. What lies
+//! outside of an array is not touched: a predicate guards the instruction, and a load yields the padding there.
+
+use rustc_hash::FxHashMap;
+use tessera_ir::attrs::{CacheHint, MemoryOrder, MemoryScope};
+use tessera_ir::{ConstData, Elem, EntityId, Global, Op, OpData, ScheduleOp, Value};
+use tessera_layout::{Axis, Distribution};
+use tessera_ptx::Type as Ty;
+use tessera_ptx::ssa::{Class, Guard, Value as Reg};
+
+use super::bound::{Bound, Regs, class_of};
+use super::frame::identifier;
+use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
+use super::place::Place;
+use super::view::{Run, Window};
+use tessera_analysis::memory::{Root, root};
+use tessera_analysis::neighbours::Vector;
+
+/// PTX's word for a scope.
+pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
+    match scope {
+        Some(MemoryScope::Block) => "cta",
+        None | Some(MemoryScope::Device) => "gpu",
+        Some(MemoryScope::System) => "sys",
+    }
+}
+
+/// What stands between `ld` or `st` and the type.
+pub(super) fn access_words(space: Space, order: MemoryOrder, scope: Option<MemoryScope>, cache: CacheHint) -> String {
+    match (order, space) {
+        (MemoryOrder::Weak, Space::Global) => format!("global{}", cache_words(cache)),
+        (MemoryOrder::Weak, Space::Any) => "weak".to_string(),
+        (order, space) => format!("{}.{}{}", order.word(), scope_word(scope), space.word()),
+    }
+}
+
+/// Where pointers and views lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Arrays and constants of the module.
+    Global,
+    /// Perhaps memory of the block, which stands in shared memory.
+    Any,
+}
+
+impl Space {
+    /// What stands behind an access's order and scope.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Space::Global => ".global",
+            Space::Any => "",
+        }
+    }
+}
+
+/// What stands behind the state space for a hint to the caches.
+fn cache_words(cache: CacheHint) -> &'static str {
+    match cache {
+        CacheHint::Normal => "",
+        CacheHint::Streamed => ".L1::evict_first",
+        CacheHint::Kept => ".L1::evict_last",
+    }
+}
+
+impl Lowering<'_> {
+    /// Lowers a load or store.
+    pub(super) fn memory(&mut self, op: Op, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
+        match kind {
+            ScheduleOp::LoadViewTko { order, scope, cache, .. } => {
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
+                let regs = self.load_view(op, data, *order, &words)?;
+                self.bind_regs(data.results[0], regs);
+            }
+            ScheduleOp::StoreViewTko { order, scope, cache, .. } => {
+                let words = access_words(self.space(data.one(1)), *order, *scope, *cache);
+                self.store_view(data, *order, &words)?;
+            }
+            ScheduleOp::LoadPtrTko { order, scope, cache, .. } => {
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
+                let regs = self.load_pointers(op, data, *order, &words)?;
+                self.bind_regs(data.results[0], regs);
+            }
+            ScheduleOp::StorePtrTko { order, scope, cache, .. } => {
+                let words = access_words(self.space(data.one(0)), *order, *scope, *cache);
+                self.store_pointers(op, data, *order, &words)?;
+            }
+            ScheduleOp::Alloca { .. } => {
+                let address = self.reserved(op)?;
+                let address = self.b.cvt(Ty::U64, Ty::U32, address);
+                let pointer = self.op("cvta.shared.u64", &[address]);
+                self.bind_regs(data.result(), [pointer]);
+            }
+            ScheduleOp::GetGlobal { name } => {
+                let Some(global) = self.module.globals.iter().find(|global| global.name == *name) else {
+                    return Err(self.broken("the name of a constant that the module does not have"));
+                };
+                let pointer = self.constant_data(global);
+                self.bind_regs(data.result(), [pointer]);
+            }
+            ScheduleOp::MakeToken {} | ScheduleOp::JoinTokens {} => {}
+            _ => astray(kind),
+        }
+        for &result in &data.results {
+            if *self.func.ty(result) == tessera_ir::Type::Token {
+                self.bind(result, Bound::Token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the elements lie that a pointer or view leads to.
+    pub(super) fn space(&self, place: Value) -> Space {
+        match root(self.func, place) {
+            Root::Alloca(_) => Space::Any,
+            Root::Unknown if self.has_memory => Space::Any,
+            Root::Unknown | Root::ReadOnly | Root::Param(_) | Root::Shared | Root::Workspace(_) => Space::Global,
+        }
+    }
+
+    /// The address of a constant of the module, as its elements lie in memory.
+    fn constant_data(&mut self, global: &Global) -> Reg {
+        let width = global.value.dtype.unpacked_bytes();
+        let count: usize = global.shape.iter().map(|&extent| extent as usize).product();
+        let codes = match &global.value.data {
+            ConstData::Splat(code) => vec![*code; count],
+            ConstData::Dense(codes) => codes.to_vec(),
+        };
+        let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()[..width].to_vec()).collect();
+        self.b.data(&identifier(&global.name), &bytes, 16)
+    }
+
+    fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
+        let layout = self.layout(data.results[0])?;
+        let mut window = self.window(data.one(0), data.group(1), &layout)?;
+        let elem = Elem::Num(window.dtype);
+        let padding = self.padding(window.padding, window.dtype);
+        let mut regs: Regs = std::iter::repeat_n(padding, window.place.len()).collect();
+        let base = window.packed;
+        let needed = self.needed(op)?;
+        for mut run in self.runs(&mut window) {
+            if let Some((mask, negated)) = &needed {
+                let whole = run.registers.len();
+                let decisive = if self.decided_by_first(op, &window, &run) { 1 } else { whole };
+                let any = self.any(run.registers[..decisive].iter().map(|&register| mask[register]), *negated);
+                run.when = self.both(run.when, any);
+            }
+            let loaded = match base {
+                Some(base) => self.load_packed(base, elem, &run, padding)?,
+                None => self.load_run(words, elem, &run, padding, order != MemoryOrder::Weak),
+            };
+            for (&register, value) in run.registers.iter().zip(loaded) {
+                regs[register] = value;
+            }
+        }
+        Ok(regs)
+    }
+
+    /// The truth values that say which elements of a load are used, where they are known before it, and whether false means used.
+    fn needed(&self, load: Op) -> Lowered<Option<(Regs, bool)>> {
+        match self.masked.get(&load) {
+            Some(masked) if self.bound[masked.mask.index()].is_some() => Ok(Some((self.regs(masked.mask)?, !masked.needed))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether no element of a run is needed unless its first is: the mask compares a count along the run with one limit.
+    fn decided_by_first(&self, load: Op, window: &Window, run: &Run) -> bool {
+        let Some(axis) = self.masked.get(&load).and_then(|masked| masked.falls_along(self.func)) else { return false };
+        let place = |register: usize, dim| window.place.parts(register, dim);
+        let moves = |dim: usize| run.registers.iter().any(|&register| place(register, dim) != place(run.registers[0], dim));
+        (0..window.layout.rank()).all(|dim| dim == axis || !moves(dim))
+    }
+
+    /// Whether one of some conditions holds, or does not.
+    fn any(&mut self, conditions: impl Iterator<Item = Reg>, negated: bool) -> Option<Reg> {
+        let mut all: Option<Reg> = None;
+        for condition in conditions {
+            let condition = if negated { self.b.not(condition) } else { condition };
+            all = Some(match all {
+                None => condition,
+                Some(all) => self.b.or(all, condition),
+            });
+        }
+        all
+    }
+
+    fn store_view(&mut self, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
+        let layout = self.layout(data.one(0))?;
+        let regs = self.regs(data.one(0))?;
+        let mut window = self.window(data.one(1), data.group(2), &layout)?;
+        let elem = Elem::Num(window.dtype);
+        let mine = self.stores(&layout);
+        let base = window.packed;
+        for mut run in self.runs(&mut window) {
+            if !layout.is_primary(run.registers[0] as u64, 0) {
+                continue;
+            }
+            run.when = self.both(run.when, mine);
+            let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
+            match base {
+                Some(base) => self.store_packed(base, elem, &run, &values),
+                None => self.store_run(words, elem, &run, &values, order != MemoryOrder::Weak),
+            }
+        }
+        Ok(())
+    }
+
+    // --- runs
+
+    /// Loads neighbours; each by itself where the memory order asks for that.
+    pub(super) fn load_run(&mut self, words: &str, elem: Elem, run: &Run, padding: Reg, single: bool) -> Vec<Reg> {
+        let bytes = elem.bytes();
+        let count = run.registers.len();
+        if single && count > 1 {
+            let mut loaded = Vec::new();
+            for i in 0..count {
+                let mut one = run.clone();
+                one.registers = vec![run.registers[i]];
+                one.address.offset += i as i64 * bytes as i64;
+                loaded.extend(self.load_run(words, elem, &one, padding, false));
+            }
+            return loaded;
+        }
+        let (ty, words_of_type) = run_type(elem, count);
+        let filler = run.when.map(|_| self.joined(elem, &vec![padding; count]));
+        let raw = match (run.when, filler) {
+            (Some(when), Some(filler)) => self.b.ld_vector_if(when, words, ty, run.address.clone(), &filler),
+            _ => self.b.ld_vector(words, ty, words_of_type, run.address.clone()),
+        };
+        self.split(elem, &raw, count)
+    }
+
+    /// Stores neighbours.
+    pub(super) fn store_run(&mut self, words: &str, elem: Elem, run: &Run, values: &[Reg], single: bool) {
+        let bytes = elem.bytes();
+        if single && values.len() > 1 {
+            for (i, &value) in values.iter().enumerate() {
+                let mut one = run.clone();
+                one.registers = vec![run.registers[i]];
+                one.address.offset += i as i64 * bytes as i64;
+                self.store_run(words, elem, &one, &[value], false);
+            }
+            return;
+        }
+        let (ty, _) = run_type(elem, values.len());
+        let raw = self.joined(elem, values);
+        let address = run.address.clone();
+        match run.when {
+            None => self.b.st_vector(words, ty, address, &raw),
+            Some(value) => self.b.under(Guard { value, negated: false }, |b| b.st_vector(words, ty, address, &raw)),
+        }
+    }
+
+    /// Elements side by side in registers as they are moved.
+    pub(super) fn joined(&mut self, elem: Elem, values: &[Reg]) -> Vec<Reg> {
+        let values: Vec<Reg> = values.iter().map(|&value| self.stored_element(elem, value)).collect();
+        let bytes = elem.bytes();
+        if bytes >= 4 || values.len() == 1 {
+            return values;
+        }
+        let per_word = (4 / bytes as usize).min(values.len());
+        let selector = |b: &mut tessera_ptx::ssa::Builder, a, c, bits| {
+            let bits = b.u32(bits);
+            b.prmt(a, c, bits)
+        };
+        values
+            .chunks(per_word)
+            .map(|chunk| match (bytes, chunk) {
+                // Narrower parts of the same registers are no whole word.
+                _ if bytes as usize * chunk.len() == 4 && self.words.contains_key(chunk) => self.words[chunk],
+                (2, &[low, high]) if class_of(elem) == Class::B16 => self.b.pack(&[low, high]),
+                (2, &[low, high]) => selector(&mut self.b, low, high, 0x5410),
+                (1, &[a, b]) => selector(&mut self.b, a, b, 0x0040),
+                (1, &[a, b, c, d]) => {
+                    let low = selector(&mut self.b, a, b, 0x0040);
+                    let high = selector(&mut self.b, c, d, 0x0040);
+                    selector(&mut self.b, low, high, 0x5410)
+                }
+                _ => chunk[0],
+            })
+            .collect()
+    }
+
+    /// The reverse of [`Lowering::joined`].
+    pub(super) fn split(&mut self, elem: Elem, raw: &[Reg], count: usize) -> Vec<Reg> {
+        let bytes = elem.bytes() as usize;
+        let class = class_of(elem);
+        let mut values = Vec::with_capacity(count);
+        if bytes >= 4 || count == 1 {
+            for &value in raw {
+                values.push(if elem == Elem::Num(tessera_types::DType::B1) { value } else { self.fitted(value, class) });
+            }
+        } else {
+            for &word in raw {
+                let word = self.fitted(word, Class::B32);
+                let here = (4 / bytes).min(count);
+                let first = values.len();
+                if class == Class::B16 {
+                    values.extend(self.b.unpack(word, Class::B16));
+                } else {
+                    for i in 0..here {
+                        let shift = self.b.u32((i * bytes * 8) as u32);
+                        values.push(if i == 0 { word } else { self.b.shr(Ty::U32, word, shift) });
+                    }
+                }
+                if here * bytes == 4 {
+                    self.words.insert(values[first..].into(), word);
+                }
+            }
+        }
+        if elem == Elem::Num(tessera_types::DType::B1) {
+            let mask = self.b.u32(0xff);
+            for value in &mut values {
+                let byte = self.b.and(*value, mask);
+                *value = self.read_element(elem, byte);
+            }
+        }
+        values
+    }
+
+    // --- pointers
+
+    pub(super) fn pointee(&self, value: Value) -> Lowered<Elem> {
+        match self.elem(value)? {
+            Elem::Ptr(to) if to.bits() >= 8 || to.is_byte_bool() => Ok(Elem::Num(to)),
+            Elem::Ptr(to) => {
+                let message = format!("memory of `{to}` can't be reached by pointers: its elements share bytes; use a view");
+                Err(self.refuse("target-packed-pointer", message))
+            }
+            Elem::Num(_) => Err(self.broken("numbers where pointers are needed")),
+        }
+    }
+
+    /// Registers that hold elements, each with the condition under which it does.
+    pub(super) fn live(&mut self, value: Value, mask: Option<Value>) -> Lowered<Vec<(usize, Option<Reg>)>> {
+        let layout = self.layout(value)?;
+        let masks = match mask {
+            Some(mask) => Some(self.regs(mask)?),
+            None => None,
+        };
+        let place = self.place(&layout);
+        let mut live = Vec::new();
+        for register in 0..place.len() {
+            let when = match self.inside(&place, register) {
+                super::place::Inside::Never => continue,
+                super::place::Inside::Always => None,
+                super::place::Inside::When(within) => Some(within),
+            };
+            let asked = masks.as_ref().map(|masks| masks[register]);
+            live.push((register, self.both(when, asked)));
+        }
+        Ok(live)
+    }
+
+    /// The registers of an access by pointers, grouped into what one instruction can move: those of neighbours behind the first.
+    fn neighbours(&mut self, op: Op, pointers: Value, order: MemoryOrder) -> Lowered<Vec<Vec<usize>>> {
+        let layout = self.layout(pointers)?;
+        let place = self.place(&layout);
+        let bits = match self.vectors.get(&op) {
+            Some(&vector) if order == MemoryOrder::Weak => counting_bits(&layout, &place, vector),
+            _ => Vec::new(),
+        };
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); place.len()];
+        let all: usize = bits.iter().sum();
+        for register in 0..place.len() {
+            let position = bits.iter().enumerate().map(|(at, bit)| usize::from(register & bit != 0) << at).sum::<usize>();
+            let group = &mut groups[register & !all];
+            group.resize(group.len().max(position + 1), register);
+            group[position] = register;
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(groups)
+    }
+
+    fn load_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
+        let pointers = data.one(0);
+        let elem = self.pointee(pointers)?;
+        let addresses = self.regs(pointers)?;
+        let zero = self.bits(elem, 0);
+        let mut regs: Regs = match data.optional(2) {
+            Some(padding) => self.regs(padding)?,
+            None => std::iter::repeat_n(zero, addresses.len()).collect(),
+        };
+        // What may change meanwhile must be the same for all threads: one reads it.
+        let once = self.func.ty(pointers).is_scalar() && !self.per_thread && order != MemoryOrder::Weak;
+        let first = if once { Some(self.is_first_thread()) } else { None };
+        let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(1))?.into_iter().collect();
+        for mut group in self.neighbours(op, pointers, order)? {
+            let padding = regs[group[0]];
+            let alone = group.iter().any(|&register| regs[register] != padding);
+            let rest = if alone { group.split_off(1) } else { Vec::new() };
+            for registers in std::iter::once(group).chain(rest.into_iter().map(|register| vec![register])) {
+                let Some(&when) = live.get(&registers[0]) else { continue };
+                let when = self.both(when, first);
+                let run = Run { address: addresses[registers[0]].into(), registers, when };
+                let loaded = self.load_run(words, elem, &run, regs[run.registers[0]], false);
+                for (&register, value) in run.registers.iter().zip(loaded) {
+                    regs[register] = value;
+                }
+            }
+        }
+        if once {
+            regs[0] = self.spread_scalar(elem, regs[0])?;
+        }
+        Ok(regs)
+    }
+
+    fn store_pointers(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
+        let pointers = data.one(0);
+        let elem = self.pointee(pointers)?;
+        let (addresses, values) = (self.regs(pointers)?, self.regs(data.one(1))?);
+        let layout = self.layout(pointers)?;
+        let mine = self.primary(pointers, &layout)?;
+        let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(2))?.into_iter().collect();
+        for registers in self.neighbours(op, pointers, order)? {
+            let Some(&when) = live.get(&registers[0]) else { continue };
+            if !layout.is_primary(registers[0] as u64, 0) {
+                continue;
+            }
+            let when = self.both(when, mine);
+            let moved: Vec<Reg> = registers.iter().map(|&register| values[register]).collect();
+            let run = Run { address: addresses[registers[0]].into(), registers, when };
+            self.store_run(words, elem, &run, &moved, false);
+        }
+        Ok(())
+    }
+
+    /// Whether this thread acts for what several threads hold copies of. Scalars are each thread's own.
+    pub(super) fn primary(&mut self, value: Value, layout: &tessera_layout::Distribution) -> Lowered<Option<Reg>> {
+        Ok(match (self.func.ty(value).is_scalar(), self.per_thread) {
+            (true, true) => None,
+            (true, false) => Some(self.is_first_thread()),
+            (false, _) => self.stores(layout),
+        })
+    }
+}
+
+/// The register bits that count along a vector's axis, lowest first, where nothing else moves what lies within a vector.
+fn counting_bits(layout: &Distribution, place: &Place, vector: Vector) -> Vec<usize> {
+    let core = layout.core();
+    let mut bits = Vec::new();
+    loop {
+        let width = 2u64 << bits.len();
+        let whole = layout.shape()[vector.axis].is_multiple_of(width) && core.extent(vector.axis).is_multiple_of(width);
+        if width > vector.width || !whole || place.thread_bits[vector.axis] & (width - 1) != 0 {
+            return bits;
+        }
+        let wanted = width / 2;
+        let moves = |bit: &usize| core.basis(Axis::Register, *bit)[vector.axis] & wanted != 0;
+        let alone = |bit: &usize| {
+            let basis = core.basis(Axis::Register, *bit);
+            basis.iter().enumerate().all(|(axis, &value)| value == if axis == vector.axis { wanted } else { 0 })
+        };
+        let mut found = (0..core.bits(Axis::Register)).filter(moves);
+        match (found.next().filter(alone), found.next()) {
+            (Some(bit), None) => bits.push(1 << bit),
+            _ => return bits,
+        }
+    }
+}
+
+/// The type and how many of it move so many neighbours at once.
+fn run_type(elem: Elem, count: usize) -> (Ty, usize) {
+    let bytes = elem.bytes() as usize * count;
+    match (elem.bytes(), bytes) {
+        (8, _) => (Ty::B64, count),
+        (_, 1) => (Ty::U8, 1),
+        (_, 2) => (Ty::B16, 1),
+        _ => (Ty::B32, bytes / 4),
+    }
+}

@@ -1,0 +1,135 @@
+//! Tiles of sums that warps send to memory: through a staging buffer of their own, by the copy engine.
+//!
+//! ```text
+//! for each part of the columns, 128 bytes of a line wide:
+//!     the first lane waits until the engine has read what this half of the staging buffer held
+//!     the warp meets; writes its 16 rows of the part; meets again
+//!     the first lane hands them to the engine
+//! ```
+//!
+//! A staging buffer has two halves, so that one is written while the engine reads the other one. No warp waits for another one: a warpgroup's
+//! sums lie in its warps by rows.
+
+use tessera_ir::{Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp};
+use tessera_ptx::ssa::Value as Reg;
+use tessera_ptx::{Type as Ty, Word};
+use tessera_types::{Arch, L2Promotion, OutOfBounds};
+
+use super::bound::{Buffer, Regs};
+use super::lowering::{Lowered, Lowering};
+use super::view::step_of;
+use tessera_analysis::arrays::own_array;
+use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, parts};
+
+/// The function has tiles that warpgroups send.
+pub(super) fn sends(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::SendTile {})))
+}
+
+impl Lowering<'_> {
+    pub(super) fn send_tile(&mut self, op: Op, data: &OpData) -> Lowered<()> {
+        let (value, view) = (data.one(0), data.one(1));
+        let (layout, dtype, regs) = (self.layout(value)?, self.dtype(value)?, self.regs(value)?);
+        let ty = self.tile_view(view)?.clone();
+        let refused = || self.unsupported("the copy engine needs a view of an array argument with its own sizes and strides");
+        let param = own_array(self.func, view).ok_or_else(refused)?;
+        let shape = parts(&layout, dtype).ok_or_else(|| self.broken("a tile that is no warpgroups' sums"))?;
+        // Where the warp's rows begin, the contiguous axis first.
+        let rank = ty.tile.len();
+        let order: Vec<usize> = (0..rank).rev().collect();
+        let mut tile = vec![1; rank];
+        (tile[0], tile[1]) = (shape.columns as u32, WARP_ROWS as u32);
+        let map = self.map_of(TensorMapPlan {
+            param,
+            axes: order.iter().map(|&axis| ty.dim_map[axis] as usize).collect(),
+            tile,
+            dtype: None,
+            swizzle: tessera_types::Swizzle::B128,
+            l2: L2Promotion::B128,
+            outside: OutOfBounds::Zero,
+        });
+        let mut corner = Vec::new();
+        for &axis in &order {
+            let index = self.index_in_shared(data.group(2)[axis])?;
+            let step = self.b.u32(step_of(&ty, axis) as u32);
+            corner.push(self.b.mul(Ty::S32, index, step));
+        }
+        let warp = self.warp();
+        let rows = self.b.u32(WARP_ROWS as u32);
+        corner[1] = self.b.mad(Ty::S32, warp, rows, corner[1]);
+
+        let base = self.reserved(op)?;
+        let (group, within) = (self.warpgroup(), self.b.u32(3));
+        let own = self.b.u32((HALVES * HALF_BYTES) as u32);
+        let base = self.b.mad(Ty::U32, group, own, base);
+        let (within, own) = (self.b.and(warp, within), self.b.u32((HALF_BYTES / 4) as u32));
+        let sent = self.b.mad(Ty::U32, within, own, base);
+        let leader = self.leads_warp();
+        let even = (shape.parts.len() as u64).is_multiple_of(HALVES);
+        for (number, part) in shape.parts.iter().enumerate() {
+            // The half that this part takes was handed over two parts ago; where parts are odd, the first one takes the last one's half.
+            let pending = if number == 0 && !even { 0 } else { HALVES as u32 - 1 };
+            self.b.when(leader, |b| b.bulk_wait_read(pending));
+            self.b.warp_sync();
+            let half = number as u64 % HALVES * HALF_BYTES;
+            self.stage(part, (dtype, shape.columns), (base, half), &regs)?;
+            self.b.fence("proxy.async.shared::cta");
+            self.b.warp_sync();
+            let half = self.b.u32(half as u32);
+            let sent = self.b.add(Ty::U32, sent, half);
+            let mut coordinates = corner.clone();
+            for (axis, moved) in [part.column, part.row].into_iter().enumerate() {
+                let moved = self.b.u32(moved as u32);
+                coordinates[axis] = self.b.add(Ty::S32, coordinates[axis], moved);
+            }
+            self.b.when(leader, |b| {
+                b.tensor_store(map, &coordinates, sent);
+                b.bulk_commit();
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes a warpgroup's part of a tile to a half of its staging buffer.
+    fn stage(
+        &mut self,
+        part: &Part,
+        (dtype, columns): (tessera_types::DType, u64),
+        (base, half): (Reg, u64),
+        regs: &Regs,
+    ) -> Lowered<()> {
+        let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
+        let buffer = Buffer::whole(base, &ty);
+        let own: Regs = part.registers.iter().map(|&register| regs[register]).collect();
+        if self.store_matrices(&buffer, half, &part.layout, &own) {
+            return Ok(());
+        }
+        let spread = part.spread().ok_or_else(|| self.broken("a part whose rows meet in banks"))?;
+        // Threads of odd rows exchange what they hold of columns that lie two blocks of eight apart.
+        let (thread, row, zero) = (self.thread(), self.b.u32(4), self.b.u32(0));
+        let odd = self.b.and(thread, row);
+        let odd = self.b.setp(Word::Ne, Ty::U32, odd, zero);
+        let own: Regs = (0..own.len())
+            .map(|register| {
+                let (even, other) = (own[register], own[spread.partner(register)]);
+                self.b.select(odd, other, even)
+            })
+            .collect();
+        self.store_further(&buffer, half, &spread.layout, &own);
+        Ok(())
+    }
+
+    /// The first lane of each warp.
+    fn leads_warp(&mut self) -> Reg {
+        let (thread, mask, zero) = (self.thread(), self.b.u32(Arch::WARP - 1), self.b.u32(0));
+        let lane = self.b.and(thread, mask);
+        self.b.setp(Word::Eq, Ty::U32, lane, zero)
+    }
+
+    /// The warp's number in its team, the same in all of its lanes.
+    fn warp(&mut self) -> Reg {
+        let (thread, five, zero) = (self.thread(), self.b.u32(5), self.b.u32(0));
+        let warp = self.b.shr(Ty::U32, thread, five);
+        self.b.shfl(Word::Idx, warp, zero, 31)
+    }
+}

@@ -1,0 +1,545 @@
+//! Views of arrays and the addresses of the elements that a thread holds of a tile.
+//!
+//! An element's address is the sum of the array's base, a part that all threads share (the tile's corner), the thread's part
+//! and the register's. Offsets are 32-bit numbers of elements, 64-bit where the array's sizes or strides are. Where a stride
+//! is known, the register's part is a constant and ends up in the instruction.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use tessera_ir::{Extent, OpData, Padding, ScheduleOp, TileViewType, Type, Value, ViewKind};
+use tessera_layout::{Axis, Distribution};
+use tessera_ptx::ssa::{Address, Class, Value as Reg};
+use tessera_ptx::{Type as Ty, Word};
+use tessera_types::DType;
+
+use super::bound::{Bound, Tensor, states_wide};
+use super::lowering::{Lowered, Lowering};
+use super::operation::astray;
+use super::packed::fills_words;
+use super::place::{Inside, Place};
+use tessera_analysis::facts::power;
+
+/// Everything about one tile of a view.
+pub(super) struct Window {
+    pub(super) layout: Distribution,
+    pub(super) dtype: DType,
+    pub(super) padding: Padding,
+    pub(super) place: Place,
+    axes: SmallVec<[Side; 4]>,
+    /// Whether offsets are 64 bits wide.
+    wide: bool,
+    /// Address of the tile's corner.
+    corner: Reg,
+    /// Address of the thread's elements, by the parts that are combined by exclusive or and those of open strides.
+    bases: BTreeMap<SmallVec<[(u64, u64); 4]>, Reg>,
+    /// Alignment of the corner in bytes.
+    align: u64,
+    /// Bytes of an element; 1 where elements share bytes and addresses are element numbers.
+    unit: u64,
+    /// The array's address, where elements share bytes.
+    pub(super) packed: Option<Reg>,
+}
+
+/// One axis of a tile in an array.
+struct Side {
+    /// Distance of neighbours in elements, where it is known.
+    known: Option<i64>,
+    stride: Reg,
+    /// What each element's coordinate is compared with, where it may lie outside: the tile's start and the array's size.
+    bound: Option<(Reg, Reg)>,
+    /// Predicates that are computed already, by the register's part of the coordinate.
+    inside: BTreeMap<(u64, u64), Reg>,
+    /// Coordinates in the array, by register, where a tile gives them.
+    gathered: Option<Vec<Reg>>,
+    /// The array ends at a multiple of this many elements.
+    size_divisor: u64,
+    /// The tile starts at a multiple of this many elements.
+    start_divisor: u64,
+    stride_divisor: u64,
+    extent: u64,
+}
+
+/// Elements of a thread that lie next to each other in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Their registers, in the order of memory.
+    pub(super) registers: Vec<usize>,
+    pub(super) address: Address,
+    /// Whether they exist; all or none.
+    pub(super) when: Option<Reg>,
+}
+
+impl Lowering<'_> {
+    /// Lowers an operation on views that touches no memory.
+    pub(super) fn views(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
+        match kind {
+            ScheduleOp::MakeTensorView {} => {
+                let Type::TensorView(ty) = self.func.ty(data.result()) else {
+                    return Err(self.broken("something else where a view is needed"));
+                };
+                let base = self.reg(data.one(0))?;
+                let sizes = self.extents(&ty.shape, data.group(1))?;
+                let strides = self.extents(&ty.strides, data.group(2))?;
+                self.bind(data.result(), Bound::Tensor(Tensor { base, sizes, strides }));
+            }
+            ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {} | ScheduleOp::MakeGatherScatterView {} => {
+                let tensor = self.tensor(data.one(0))?;
+                self.bind(data.result(), Bound::Tensor(tensor));
+            }
+            ScheduleOp::GetTensorShape {} => {
+                let tensor = self.tensor(data.one(0))?;
+                for (&result, &size) in data.results.iter().zip(&tensor.sizes) {
+                    let size = self.as_index(result, size)?;
+                    self.bind_regs(result, [size]);
+                }
+            }
+            ScheduleOp::GetIndexSpaceShape {} => {
+                let tensor = self.tensor(data.one(0))?;
+                let Type::TileView(view) = self.func.ty(data.one(0)) else {
+                    return Err(self.broken("something else where a view is needed"));
+                };
+                for (position, &result) in data.results.iter().enumerate() {
+                    let size = tensor.sizes[view.dim_map[position] as usize];
+                    let (ty, class) = self.index_type(size);
+                    let step = step_of(view, position);
+                    let (step, rest) = (self.b.constant(class, step), self.b.constant(class, step - 1));
+                    let sum = self.b.add(ty, size, rest);
+                    let count = self.b.div(ty, sum, step);
+                    let count = self.as_index(result, count)?;
+                    self.bind_regs(result, [count]);
+                }
+            }
+            _ => astray(kind),
+        }
+        Ok(())
+    }
+
+    fn index_type(&self, reg: Reg) -> (Ty, Class) {
+        match self.class(reg) {
+            Class::B64 => (Ty::U64, Class::B64),
+            class => (Ty::U32, class),
+        }
+    }
+
+    fn extents(&mut self, stated: &[Extent], given: &[Value]) -> Lowered<SmallVec<[Reg; 4]>> {
+        let mut given = given.iter();
+        let mut regs = SmallVec::new();
+        for &extent in stated {
+            regs.push(match extent {
+                Extent::Static(value) => match i32::try_from(value) {
+                    Ok(value) => self.b.s32(value),
+                    Err(_) => self.b.s64(value),
+                },
+                Extent::Dynamic => {
+                    let &value = given.next().ok_or_else(|| self.broken("a view whose extents are not given"))?;
+                    match self.facts.fact(value).value().map(i32::try_from) {
+                        Some(Ok(value)) => self.b.s32(value),
+                        _ => match self.index32(value)? {
+                            Some(reg) => reg,
+                            None => self.reg(value)?,
+                        },
+                    }
+                }
+            });
+        }
+        Ok(regs)
+    }
+
+    /// A size in the register of an integer value.
+    fn as_index(&mut self, value: Value, size: Reg) -> Lowered<Reg> {
+        let dtype = self.dtype(value)?;
+        Ok(self.resized(dtype, true, size))
+    }
+
+    /// The tile of a view at an index, as it lies in memory and over the threads.
+    pub(super) fn window(&mut self, view: Value, index: &[Value], layout: &Distribution) -> Lowered<Window> {
+        let tensor = self.tensor(view)?;
+        let Type::TileView(ty) = self.func.ty(view) else {
+            return Err(self.broken("something else where a view is needed"));
+        };
+        let ty = ty.clone();
+        let dtype = ty.tensor.elem;
+        let is_packed = dtype.bits() < 8 && !dtype.is_byte_bool();
+        let bytes = if is_packed { 1 } else { dtype.unpacked_bytes() as u64 };
+        let wide =
+            states_wide(&ty.tensor) || tensor.sizes.iter().chain(&tensor.strides).any(|&reg| self.class(reg) == Class::B64);
+        let place = self.place(layout);
+        let facts = self.view_facts(view, &ty);
+        let mut axes: SmallVec<[Side; 4]> = SmallVec::new();
+        let mut corner = if is_packed { self.b.u64(0) } else { tensor.base };
+        let mut align = facts.align;
+        for (position, &value) in index.iter().enumerate() {
+            let dim = ty.dim_map[position] as usize;
+            let (size, stride) = (tensor.sizes[dim], tensor.strides[dim]);
+            let known = self.b.kernel().constant(stride).map(|bits| match self.class(stride) {
+                Class::B64 => bits as i64,
+                _ => i64::from(bits as u32 as i32),
+            });
+            let (size_divisor, stride_divisor) = (facts.sizes[dim], known.map_or(facts.strides[dim], i64::unsigned_abs));
+            let extent = u64::from(ty.tile[position]);
+            if !self.func.ty(value).is_scalar() {
+                let gathered = self.gathered(value, layout, position)?;
+                let zero = self.b.constant(self.class(size), 0);
+                axes.push(Side {
+                    known,
+                    stride,
+                    bound: Some((zero, size)),
+                    inside: BTreeMap::new(),
+                    gathered: Some(gathered),
+                    size_divisor: 1,
+                    start_divisor: 1,
+                    stride_divisor,
+                    extent,
+                });
+                align = align.min(power(stride_divisor * bytes));
+                continue;
+            }
+            let step = step_of(&ty, position);
+            let fact = self.facts.fact(value);
+            let start_divisor = fact.divisor.saturating_mul(step);
+            let index = if wide { Some(self.index64(value)?) } else { self.index32(value)? };
+            let index = match index {
+                Some(index) => index,
+                None => {
+                    let wide = self.index64(value)?;
+                    self.b.cvt(Ty::U32, Ty::U64, wide)
+                }
+            };
+            let class = self.class(index);
+            let flat = if class == Class::B64 { Ty::S64 } else { Ty::S32 };
+            let step = self.b.constant(class, step);
+            let start = self.b.mul(flat, index, step);
+            let (start_wide, stride_wide) = if wide { (start, self.widen(stride)) } else { (start, stride) };
+            corner = if wide {
+                let offset = self.b.mul(Ty::S64, start_wide, stride_wide);
+                let size = self.b.u64(bytes);
+                self.b.mad(Ty::S64, offset, size, corner)
+            } else {
+                let offset = self.b.mul(Ty::S32, start_wide, stride_wide);
+                let size = self.b.u32(bytes as u32);
+                self.b.mad_wide(Ty::S32, offset, size, corner)
+            };
+            align = align.min(power(start_divisor.saturating_mul(stride_divisor).saturating_mul(bytes)));
+            // The tile stays inside where its index cannot be negative and the array's size is a multiple of its extent...
+            let most = fact.greatest.saturating_mul(step_of(&ty, position) as i64).saturating_add(extent as i64);
+            let size_least = self.least_size(size, facts.least_sizes[dim]);
+            let covered = fact.least >= 0 && most <= size_least;
+            let padded = layout.shape()[position] != extent;
+            let size = if wide { self.widen(size) } else { size };
+            axes.push(Side {
+                known,
+                stride,
+                bound: (!covered || padded).then_some((start, size)),
+                inside: BTreeMap::new(),
+                gathered: None,
+                size_divisor,
+                start_divisor,
+                stride_divisor,
+                extent,
+            });
+        }
+        Ok(Window {
+            layout: layout.clone(),
+            dtype,
+            padding: ty.padding,
+            place,
+            axes,
+            wide,
+            corner,
+            bases: BTreeMap::new(),
+            align,
+            unit: bytes,
+            packed: is_packed.then_some(tensor.base),
+        })
+    }
+
+    fn least_size(&self, size: Reg, known: i64) -> i64 {
+        match self.b.kernel().constant(size) {
+            Some(bits) if self.class(size) == Class::B64 => bits as i64,
+            Some(bits) => i64::from(bits as u32 as i32),
+            None => known,
+        }
+    }
+
+    /// The indices of a gathered axis for each register: the index tile's own elements in the layout of the tile.
+    fn gathered(&mut self, value: Value, layout: &Distribution, dim: usize) -> Lowered<Vec<Reg>> {
+        let from = self.layout(value)?;
+        let (regs, elem, dtype) = (self.regs(value)?, self.elem(value)?, self.dtype(value)?);
+        let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(0, layout.rank());
+        strides[dim] = 1;
+        let map = super::remap::Remap { strides, offset: 0 };
+        let regs = self.remapped(elem, (&from, &regs), layout, &map)?;
+        Ok(regs.into_iter().map(|reg| self.signed(dtype, reg)).collect())
+    }
+
+    /// Whether an element lies in the array; `None` where it always does.
+    pub(super) fn in_array(&mut self, window: &mut Window, register: usize) -> Option<Reg> {
+        let mut all = None;
+        for dim in 0..window.axes.len() {
+            let side = &window.axes[dim];
+            let Some((start, size)) = side.bound else { continue };
+            if let Some(gathered) = &side.gathered {
+                let index = gathered[register];
+                let wide = self.class(index) == Class::B64 || self.class(size) == Class::B64;
+                let (index, size) = if wide { (self.widen(index), self.widen(size)) } else { (index, size) };
+                let within = self.b.setp(Word::Lt, if wide { Ty::U64 } else { Ty::U32 }, index, size);
+                all = self.both(all, Some(within));
+                continue;
+            }
+            // A tile that divides the array is inside or outside as a whole.
+            let whole = side.size_divisor.is_multiple_of(side.extent) && side.start_divisor.is_multiple_of(side.extent);
+            let parts = if whole { (0, 0) } else { window.place.parts(register, dim) };
+            let within = match side.inside.get(&parts) {
+                Some(&within) => within,
+                None => {
+                    let coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
+                    let (ty, coordinate) = match self.class(start) {
+                        Class::B64 => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, coordinate)),
+                        _ => (Ty::U32, coordinate),
+                    };
+                    let position = self.b.add(ty, start, coordinate);
+                    let within = self.b.setp(Word::Lt, ty, position, size);
+                    window.axes[dim].inside.insert(parts, within);
+                    within
+                }
+            };
+            all = self.both(all, Some(within));
+        }
+        all
+    }
+
+    /// The address of a register's element.
+    pub(super) fn address(&mut self, window: &mut Window, register: usize) -> Address {
+        let bytes = window.unit as i64;
+        let mut constant = 0;
+        let mut key: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+        for (dim, side) in window.axes.iter().enumerate() {
+            let (xor, add) = window.place.parts(register, dim);
+            if side.gathered.is_some() {
+                key.push((register as u64, u64::MAX));
+                continue;
+            }
+            match side.known {
+                Some(stride) => {
+                    constant += add as i64 * stride * bytes;
+                    key.push((xor, 0));
+                }
+                None => key.push((xor, add)),
+            }
+        }
+        let fits = i32::try_from(constant).is_ok_and(|value| (-(1 << 23)..1 << 23).contains(&value));
+        let base = match window.bases.get(&key) {
+            Some(&base) => base,
+            None => {
+                let base = self.thread_address(window, register, &key);
+                window.bases.insert(key, base);
+                base
+            }
+        };
+        if fits {
+            return self.b.at(base, constant);
+        }
+        let constant = self.b.s64(constant);
+        let base = self.b.add(Ty::S64, base, constant);
+        self.b.at(base, 0)
+    }
+
+    fn thread_address(&mut self, window: &Window, register: usize, key: &[(u64, u64)]) -> Reg {
+        let bytes = window.unit;
+        let class = if window.wide { Class::B64 } else { Class::B32 };
+        let flat = if window.wide { Ty::S64 } else { Ty::S32 };
+        let mut offset = self.b.constant(class, 0);
+        // The registers' share of open strides is added to the address last: threads share the rest.
+        let mut steps: Vec<(Reg, u64)> = Vec::new();
+        for (dim, side) in window.axes.iter().enumerate() {
+            let stride = if window.wide { self.widen(side.stride) } else { side.stride };
+            let part = match &side.gathered {
+                Some(gathered) => {
+                    let index = gathered[register];
+                    match (window.wide, self.class(index)) {
+                        (true, _) => self.widen(index),
+                        (false, Class::B64) => self.b.cvt(Ty::U32, Ty::U64, index),
+                        _ => index,
+                    }
+                }
+                None => {
+                    let (xor, add) = key[dim];
+                    let mut part = window.place.thread[dim];
+                    if xor != 0 {
+                        let xor = self.b.u32(xor as u32);
+                        part = self.b.xor(part, xor);
+                    }
+                    if add != 0 {
+                        steps.push((stride, add));
+                    }
+                    if window.wide { self.b.cvt(Ty::U64, Ty::U32, part) } else { part }
+                }
+            };
+            offset = self.b.mad(flat, part, stride, offset);
+        }
+        let mut base = if window.wide {
+            let size = self.b.u64(bytes);
+            self.b.mad(Ty::S64, offset, size, window.corner)
+        } else {
+            let size = self.b.u32(bytes as u32);
+            self.b.mad_wide(Ty::S32, offset, size, window.corner)
+        };
+        for (stride, add) in steps {
+            let size = self.b.constant(class, add * bytes);
+            base =
+                if window.wide { self.b.mad(Ty::S64, stride, size, base) } else { self.b.mad_wide(Ty::S32, stride, size, base) };
+        }
+        base
+    }
+
+    /// The elements that the thread holds, grouped into what one instruction can move. Holes and elements that lie outside
+    /// of the array in every thread are left out.
+    pub(super) fn runs(&mut self, window: &mut Window) -> Vec<Run> {
+        let bits = self.vector_bits(window);
+        let mut seen = vec![false; window.place.len()];
+        let mut runs = Vec::new();
+        for first in 0..window.place.len() {
+            if seen[first] {
+                continue;
+            }
+            let mut registers = vec![first];
+            for (position, &bit) in bits.iter().enumerate() {
+                for i in 0..1 << position {
+                    let other = registers[i] | bit;
+                    registers.push(other);
+                }
+            }
+            registers.iter().for_each(|&register| seen[register] = true);
+            let hole = match self.inside(&window.place, first) {
+                Inside::Never => continue,
+                Inside::Always => None,
+                Inside::When(within) => Some(within),
+            };
+            let within = self.in_array(window, first);
+            let when = self.both(hole, within);
+            let address = self.address(window, first);
+            runs.push(Run { registers, address, when });
+        }
+        runs
+    }
+
+    /// The register bits that count along the axis whose neighbours are neighbours in memory, lowest first, as far as one
+    /// instruction can move them at once.
+    fn vector_bits(&self, window: &Window) -> Vec<usize> {
+        let bits = self.neighbours_of(window);
+        if window.packed.is_none() {
+            return bits;
+        }
+        // The most of them that fill words.
+        let width = u64::from(window.dtype.bits());
+        let fits = (1..=bits.len()).rev().find(|&count| fills_words(width, 1 << count)).unwrap_or(0);
+        bits[..fits].to_vec()
+    }
+
+    fn neighbours_of(&self, window: &Window) -> Vec<usize> {
+        let bytes = window.unit;
+        let Some(dim) = window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none()) else {
+            return Vec::new();
+        };
+        if window.axes.iter().any(|side| side.gathered.is_some() && !(side.stride_divisor * bytes).is_multiple_of(16)) {
+            return Vec::new();
+        }
+        let core = window.layout.core();
+        let side = &window.axes[dim];
+        let mut bits = Vec::new();
+        loop {
+            let width = 2u64 << bits.len();
+            // Other axes must keep the alignment, for every thread and register.
+            let others = window
+                .axes
+                .iter()
+                .enumerate()
+                .all(|(other, side)| other == dim || (side.stride_divisor * bytes).is_multiple_of(width * bytes));
+            let bounded =
+                side.bound.is_none() || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
+            let whole = window.layout.shape()[dim].is_multiple_of(width);
+            let apart = window.place.thread_bits[dim] & (width - 1) == 0;
+            let repeated = core.extent(dim).is_multiple_of(width);
+            let aligned = window.align.is_multiple_of(width * bytes);
+            if width * bytes > 16 || !(others && bounded && whole && apart && repeated && aligned) {
+                return bits;
+            }
+            let wanted = width / 2;
+            let found = (0..core.bits(Axis::Register)).find(|&bit| {
+                let basis = core.basis(Axis::Register, bit);
+                basis.iter().enumerate().all(|(axis, &value)| value == if axis == dim { wanted } else { 0 })
+            });
+            match found {
+                Some(bit) => bits.push(1 << bit),
+                None => return bits,
+            }
+        }
+    }
+
+    /// The bits of what a load outside of the array yields.
+    pub(super) fn padding(&mut self, padding: Padding, dtype: DType) -> Reg {
+        self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
+    }
+
+    fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {
+        let rank = ty.tensor.shape.len();
+        let of = |extent: &Extent| match extent {
+            Extent::Static(value) => (value.unsigned_abs(), *value),
+            Extent::Dynamic => (1, 0),
+        };
+        let mut facts = ViewFacts {
+            align: u64::from(ty.tensor.elem.bits()).div_ceil(8),
+            sizes: ty.tensor.shape.iter().map(|extent| of(extent).0).collect(),
+            least_sizes: ty.tensor.shape.iter().map(|extent| of(extent).1).collect(),
+            strides: ty.tensor.strides.iter().map(|extent| of(extent).0).collect(),
+        };
+        // The view's operands say more than its type.
+        let Some(tensor) = self.func.defining_op(view).map(|op| self.data(op)) else { return facts };
+        let tensor = match tensor.kind.schedule() {
+            Some(ScheduleOp::MakeTensorView {}) => tensor,
+            _ => match tensor.operands.first().and_then(|&tensor| self.func.defining_op(tensor)).map(|op| self.data(op)) {
+                Some(tensor) if matches!(tensor.kind.schedule(), Some(ScheduleOp::MakeTensorView {})) => tensor,
+                _ => return facts,
+            },
+        };
+        facts.align = facts.align.max(power(self.facts.fact(tensor.one(0)).divisor));
+        let mut sizes = tensor.group(1).iter();
+        let mut strides = tensor.group(2).iter();
+        for dim in 0..rank {
+            if ty.tensor.shape[dim] == Extent::Dynamic
+                && let Some(&value) = sizes.next()
+            {
+                let fact = self.facts.fact(value);
+                facts.sizes[dim] = fact.divisor;
+                facts.least_sizes[dim] = fact.least.max(0);
+            }
+            if ty.tensor.strides[dim] == Extent::Dynamic
+                && let Some(&value) = strides.next()
+            {
+                facts.strides[dim] = self.facts.fact(value).divisor;
+            }
+        }
+        facts
+    }
+}
+
+/// What is known of an array before its kernel runs.
+struct ViewFacts {
+    /// Alignment of the base in bytes.
+    align: u64,
+    /// Divisors of the sizes.
+    sizes: SmallVec<[u64; 4]>,
+    least_sizes: SmallVec<[i64; 4]>,
+    /// Divisors of the strides.
+    strides: SmallVec<[u64; 4]>,
+}
+
+/// How far one step of a view's index moves, in elements.
+pub(super) fn step_of(view: &TileViewType, position: usize) -> u64 {
+    match &view.kind {
+        ViewKind::Partition => u64::from(view.tile[position]),
+        ViewKind::Strided(steps) => u64::from(steps[position]),
+        ViewKind::GatherScatter { .. } => 1,
+    }
+}
