@@ -92,9 +92,9 @@ impl Part {
     }
 }
 
-/// The register of a thread that each element of a matrix lies in.
-fn register_at(layout: &Distribution, thread: u64) -> FxHashMap<[u64; 2], usize> {
-    layout.positions(thread).iter().enumerate().map(|(register, place)| ([place[0], place[1]], register)).collect()
+/// The register of the first thread that each of its elements of a matrix lies in.
+fn first_registers(layout: &Distribution) -> FxHashMap<[u64; 2], usize> {
+    layout.positions(0).iter().enumerate().map(|(register, place)| ([place[0], place[1]], register)).collect()
 }
 
 /// The parts of a tile that lies as warpgroups' sums do; `None` where it does not, or is not made of whole parts.
@@ -113,7 +113,7 @@ pub fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
     if layout.registers() * 4 * 32 * (warps / 4) != rows * columns {
         return None;
     }
-    let first = register_at(layout, 0);
+    let first = first_registers(layout);
     // Elements move by exclusive or with the bits of a lane: those that have one bit decide about all.
     let lanes = [0, 1, 2, 4, 8, 16];
     let witnesses = (0..warps).flat_map(|warp| lanes.map(|lane| WARP * warp + lane));

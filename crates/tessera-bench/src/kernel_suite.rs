@@ -45,12 +45,7 @@ pub struct KernelSuite {
 fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
     let made = case.load()?;
     let written = case.written(&made)?;
-    let bytes = |wanted: &dyn Fn(&String) -> bool| -> u64 {
-        let chosen = made.iter().filter(|(name, _)| wanted(name));
-        chosen.flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum()
-    };
-    let only_written = |name: &String| case.arguments.iter().any(|argument| argument.name == *name && argument.is_only_written());
-    let (read_bytes, write_bytes) = (bytes(&|name| !only_written(name)), bytes(&|name| written.contains(name)));
+    let (read_bytes, write_bytes) = traffic(&made, &written);
     let spec = CaseSpec {
         key: key(&case, &made),
         work: Work {
@@ -59,12 +54,25 @@ fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
             flops: 0,
             class: None,
             metric: Metric::Bandwidth,
-            tensor_bytes: bytes(&|_| true),
+            tensor_bytes: made.iter().flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum(),
             formula: "every array once, and once more what is written and not `empty` before".into(),
         },
         implementations: case.implementations(),
     };
     Ok((Known { case, written }, spec))
+}
+
+/// Bytes that a kernel has to read and to write: of an array that begins as poison there is nothing to read.
+fn traffic(made: &[(String, Value)], written: &[String]) -> (u64, u64) {
+    let (mut read, mut write) = (0, 0);
+    for (name, value) in made {
+        for tensor in arrays(value) {
+            let bytes = tensor.bytes() as u64;
+            read += if tensor.is_poisoned() { 0 } else { bytes };
+            write += if written.contains(name) { bytes } else { 0 };
+        }
+    }
+    (read, write)
 }
 
 impl KernelSuite {
@@ -355,5 +363,21 @@ impl Subject for KernelSubject {
 
     fn damaged_guard(&self) -> Option<String> {
         self.tensors.iter().find_map(Guarded::damage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tessera_types::DType;
+
+    use super::*;
+
+    #[test]
+    fn what_is_only_written_counts_once() {
+        let argument = |name: &str, tensor: Tensor| (name.to_string(), Value::Tensor(tensor));
+        let x = argument("x", Tensor::zeros(DType::F32, &[8]).unwrap());
+        let y = argument("y", Tensor::empty(DType::BF16, &[8]).unwrap());
+        let z = argument("z", Tensor::zeros(DType::I8, &[8]).unwrap());
+        assert_eq!(traffic(&[x, y, z], &["y".to_string(), "z".to_string()]), (32 + 8, 16 + 8));
     }
 }

@@ -165,11 +165,6 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// Whether it is an array of poison, from which a kernel has nothing to read.
-    pub fn is_only_written(&self) -> bool {
-        matches!(&self.value, Value::Made(Made { fill: Fill::Empty, .. }))
-    }
-
     /// Makes or reads what a launch takes: one value by the parameter's name, of a tuple each item by its own (`xs.0`, `xs.1`).
     pub fn load(&self) -> Result<Vec<(String, crate::Value)>, ArgumentError> {
         let mut loaded = Vec::new();

@@ -79,8 +79,11 @@ impl Lowering<'_> {
         let thread_most = match layout.warps().is_power_of_two() {
             true => thread_bits.clone(),
             false => {
-                let of = |dim: usize| (0..layout.threads()).map(|thread| own(core, thread)[dim]).max().unwrap_or(0);
-                (0..rank).map(of).collect()
+                let mut most = own(core, 0);
+                for thread in 1..layout.threads() {
+                    most.iter_mut().zip(own(core, thread)).for_each(|(most, part)| *most = part.max(*most));
+                }
+                most
             }
         };
         let size = core.size(Axis::Register);

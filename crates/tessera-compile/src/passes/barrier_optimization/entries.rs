@@ -76,7 +76,8 @@ impl Entries {
 
     /// The same entries when the next round of a loop begins.
     pub(super) fn a_round_later(&mut self, set: &Set, program: &Program, body: ListId) -> Set {
-        let mut known = self.later.remove(&body).unwrap_or_default();
+        // Taken out while it grows: entries get their numbers from the rest.
+        let mut known = std::mem::take(self.later.entry(body).or_default());
         known.resize(known.len().max(self.all.len()), None);
         let later = Set::of(set.iter().map(|entry| {
             *known[entry].get_or_insert_with(|| {
