@@ -13,7 +13,7 @@ use crate::case::Fault;
 use crate::guarded::memory_fault;
 use crate::library::TESSERA;
 use crate::status::Status;
-use crate::tolerance::{Tolerance, median_magnitude};
+use crate::tolerance::{Allowed, Tolerance};
 
 /// A kernel beside the one that is measured.
 #[derive(Clone, Debug)]
@@ -241,8 +241,12 @@ impl KernelCase {
         Ok(written)
     }
 
-    /// What arrays should hold, and the median magnitude of that. An array is named by its argument and its place in that.
-    pub(crate) fn reference(&self, made: &[(String, Value)], wanted: &[(String, usize)]) -> Result<Vec<(Tensor, f64)>, Fault> {
+    /// What arrays should hold, and how far from it they may be. An array is named by its argument and its place in that.
+    pub(crate) fn reference(
+        &self,
+        made: &[(String, Value)],
+        wanted: &[(String, usize)],
+    ) -> Result<Vec<(Tensor, Allowed)>, Fault> {
         let mut runs = Vec::new();
         for against in &self.against {
             if let Against::Kernel(other) = against {
@@ -273,8 +277,8 @@ impl KernelCase {
                 Some(dtype) => want.to_dtype(dtype).map_err(harness_fault)?,
                 None => want,
             };
-            let magnitude = median_magnitude(&want.to_f64().map_err(harness_fault)?);
-            Ok((want, magnitude))
+            let allowed = self.tolerance.allowed(want.dtype(), want.shape(), &want.to_f64().map_err(harness_fault)?);
+            Ok((want, allowed))
         };
         wanted.iter().map(answer).collect()
     }

@@ -26,6 +26,7 @@ use crate::library::decoder;
 use crate::random::Digest;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
+use crate::tolerance::Allowed;
 
 /// A case, and the arguments that its kernel writes.
 struct Known {
@@ -187,8 +188,8 @@ struct KernelSubject {
     outputs: Vec<Output>,
     /// Which tensor each output is, and which array of which argument.
     places: Vec<(usize, (String, usize))>,
-    /// What each output should hold, and the median magnitude of that.
-    reference: OnceCell<Result<Vec<(Tensor, f64)>, Fault>>,
+    /// What each output should hold, and how far from it that may be.
+    reference: OnceCell<Result<Vec<(Tensor, Allowed)>, Fault>>,
     pace: Pace,
     state: Option<DeviceState>,
 }
@@ -253,7 +254,7 @@ impl KernelSubject {
         })
     }
 
-    fn reference(&self) -> Result<&[(Tensor, f64)], Fault> {
+    fn reference(&self) -> Result<&[(Tensor, Allowed)], Fault> {
         let wanted = || self.places.iter().map(|(_, array)| array.clone()).collect::<Vec<_>>();
         match self.reference.get_or_init(|| self.known.case.reference(&self.made, &wanted())) {
             Ok(reference) => Ok(reference),
@@ -339,14 +340,14 @@ impl Subject for KernelSubject {
     }
 
     fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
-        let (reference, magnitude) = &self.reference()?[output];
+        let (reference, allowed) = &self.reference()?[output];
         let start = rows.start * self.outputs[output].row_len;
         match expected {
             Expected::Codes(codes) => reference.read_codes(start, codes).map_err(harness_fault),
             Expected::Values { want, bound } => {
                 reference.read_f64(start, want).map_err(harness_fault)?;
-                let (relative, absolute) = self.known.case.tolerance.of(reference.dtype(), *magnitude);
-                bound.iter_mut().zip(&*want).for_each(|(bound, want)| *bound = absolute + relative * want.abs());
+                let places = (start..).zip(bound.iter_mut().zip(&*want));
+                places.for_each(|(place, (bound, want))| *bound = allowed.at(place, *want));
                 Ok(())
             }
         }

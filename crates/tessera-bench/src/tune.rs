@@ -15,7 +15,7 @@ use tessera_runtime::{
 use crate::device::{DeviceTimer, Timing};
 use crate::kernel_case::{arrays, with_arrays};
 use crate::stats::median;
-use crate::tolerance::{Tolerance, median_magnitude};
+use crate::tolerance::Tolerance;
 
 /// Turns, and samples of each plan in a turn.
 const TURNS: usize = 4;
@@ -188,8 +188,8 @@ impl Tuning<'_> {
         }
         for (&at, want) in written.iter().zip(wanted) {
             let found = data.there[at].to_device(&Device::Cpu)?;
-            let (relative, absolute) = self.tolerance.of(want.dtype(), median_magnitude(&want.to_f64()?));
-            if let Some(difference) = found.difference(want, relative, absolute)? {
+            let allowed = self.tolerance.allowed(want.dtype(), want.shape(), &want.to_f64()?);
+            if let Some(difference) = found.difference(want, |place, want| allowed.at(place, want))? {
                 let place = &difference.index;
                 return Ok(Some(format!(
                     "{} elements differ, most at {place:?}: {} and {}",

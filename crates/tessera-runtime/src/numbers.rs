@@ -102,6 +102,8 @@ fn decode(dtype: DType, bytes: &[u8], elements: usize) -> Vec<f64> {
 pub struct Difference {
     /// Elements that differ by more than the tolerance.
     pub count: usize,
+    /// Place of the element that differs most, in row-major order.
+    pub place: usize,
     /// Index of the element that differs most.
     pub index: Vec<usize>,
     /// The left tensor's number there.
@@ -231,9 +233,9 @@ impl Tensor {
         Ok(self.dtype == other.dtype && self.shape() == other.shape() && self.to_bytes()? == other.to_bytes()?)
     }
 
-    /// The difference from `other` where an element differs by more than `absolute + relative * |other|`; NaN equals NaN and an
-    /// infinity itself only.
-    pub fn difference(&self, other: &Tensor, relative: f64, absolute: f64) -> Result<Option<Difference>, TensorError> {
+    /// The difference from `other` where an element differs by more than is `allowed` at its place in row-major order for other's
+    /// number there; NaN equals NaN and an infinity itself only.
+    pub fn difference(&self, other: &Tensor, allowed: impl Fn(usize, f64) -> f64) -> Result<Option<Difference>, TensorError> {
         if self.shape() != other.shape() {
             return Err(TensorError::Shape { left: self.shape().to_vec(), right: other.shape().to_vec() });
         }
@@ -246,7 +248,7 @@ impl Tensor {
             }
             let distance = (a - b).abs();
             // Not `>`: a distance that is no number is a difference.
-            if distance.is_finite() && distance <= absolute + relative * b.abs() {
+            if distance.is_finite() && distance <= allowed(place, b) {
                 continue;
             }
             count += 1;
@@ -255,7 +257,13 @@ impl Tensor {
                 worst = Some((place, distance));
             }
         }
-        Ok(worst.map(|(place, _)| Difference { count, index: self.index_at(place), left: left[place], right: right[place] }))
+        Ok(worst.map(|(place, _)| Difference {
+            count,
+            place,
+            index: self.index_at(place),
+            left: left[place],
+            right: right[place],
+        }))
     }
 
     /// The index of the element at a place of the row-major order.

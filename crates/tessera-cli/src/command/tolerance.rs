@@ -1,12 +1,12 @@
 //! How far apart two results of one computation may be, and how far apart they are.
 //!
 //! `|got - want| <= atol + rtol * |want|`. What is not given on the command line comes from the element type: `rtol` is a few units
-//! in the last place (sums may be added up in another order), and `atol` is `rtol` times the median magnitude of what is wanted and not
-//! zero, so that sums which cancel may be off by what their terms were rounded by, an array of zeros is right for zeros alone, and a few
-//! huge elements excuse nothing.
+//! in the last place (sums may be added up in another order), and `atol` is as much of the median magnitude in an element's row or column
+//! ([`tessera::bench::Allowed`]), so that sums which cancel may be off by what their terms were rounded by, an array of zeros is right for
+//! zeros alone, and a few huge elements excuse nothing.
 
 use serde_json::{Value, json};
-use tessera::bench::{Tolerance, median_magnitude};
+use tessera::bench::{Allowed, Tolerance};
 use tessera::runtime::{Difference, Tensor};
 
 use crate::failure::Failure;
@@ -30,8 +30,7 @@ pub(crate) struct Compared {
     /// What it was compared with.
     pub(crate) with: String,
     elements: usize,
-    rtol: f64,
-    atol: f64,
+    allowed: Allowed,
     difference: Option<Difference>,
 }
 
@@ -42,19 +41,19 @@ pub(crate) fn compare(
     (with, want): (&str, &Tensor),
     tolerance: Tolerance,
 ) -> Result<Compared, Failure> {
-    let magnitude = median_magnitude(&want.to_f64().map_err(Failure::environment)?);
-    let (rtol, atol) = tolerance.of(got.dtype(), magnitude);
-    let difference =
-        got.difference(want, rtol, atol).map_err(|error| Failure::usage(format!("`{array}` and {with}: {error}")))?;
-    Ok(Compared { array: array.into(), with: with.into(), elements: got.len(), rtol, atol, difference })
+    let allowed = tolerance.allowed(got.dtype(), want.shape(), &want.to_f64().map_err(Failure::environment)?);
+    let difference = got
+        .difference(want, |place, want| allowed.at(place, want))
+        .map_err(|error| Failure::usage(format!("`{array}` and {with}: {error}")))?;
+    Ok(Compared { array: array.into(), with: with.into(), elements: got.len(), allowed, difference })
 }
 
 impl Compared {
     /// The comparison as a mistake, where it is one.
     pub(crate) fn finding(&self) -> Option<Finding> {
-        let Difference { count, index, left, right } = self.difference.as_ref()?;
-        let Compared { array, with, elements, rtol, atol, .. } = self;
-        let allowed = atol + rtol * right.abs();
+        let Difference { count, place, index, left, right } = self.difference.as_ref()?;
+        let Compared { array, with, elements, allowed, .. } = self;
+        let allowed = allowed.at(*place, *right);
         let message = format!(
             "`{array}` differs from {with} in {count} of {elements} elements, most at {index:?}: {left} where {right} is expected, \
              {allowed:.3e} allowed"
@@ -64,12 +63,12 @@ impl Compared {
 
     /// The comparison as a program reads it.
     pub(crate) fn to_json(&self) -> Value {
-        let worst = self.difference.as_ref().map(|Difference { index, left, right, .. }| {
+        let worst = self.difference.as_ref().map(|Difference { place, index, left, right, .. }| {
             // JSON has no infinities.
-            json!({ "index": index, "got": left.to_string(), "want": right.to_string() })
+            json!({ "index": index, "got": left.to_string(), "want": right.to_string(), "atol": self.allowed.absolute(*place) })
         });
         json!({
-            "array": self.array, "with": self.with, "elements": self.elements, "rtol": self.rtol, "atol": self.atol,
+            "array": self.array, "with": self.with, "elements": self.elements, "rtol": self.allowed.relative(),
             "failed": self.difference.as_ref().map_or(0, |difference| difference.count), "worst": worst,
         })
     }

@@ -97,7 +97,7 @@ fn equal(outcome: &Outcome, program: &str) {
 
 fn close(outcome: &Outcome, relative: f64, absolute: f64, program: &str) {
     for ((name, alone), (_, together)) in outcome.alone.iter().zip(&outcome.together) {
-        let difference = together.difference(alone, relative, absolute).unwrap();
+        let difference = together.difference(alone, |_, alone| absolute + relative * alone.abs()).unwrap();
         assert_eq!(difference, None, "`{name}`\n{program}");
     }
 }

@@ -147,7 +147,7 @@ fn simplified_programs_of_ranks_give_what_they_gave() {
         });
         let [alone, together] = &results;
         for (a, b) in alone.iter().zip(together) {
-            assert_eq!(b.difference(a, 0.0, 0.0).unwrap(), None, "// seed {seed}\n{text}\n{:#?}", simplified.program().steps);
+            assert_eq!(b.difference(a, |_, _| 0.0).unwrap(), None, "// seed {seed}\n{text}\n{:#?}", simplified.program().steps);
         }
         let count = |ranked: &RankedKernel| {
             ranked.program().steps.iter().filter(|step| matches!(step, RankStep::Exchange { .. })).count()
