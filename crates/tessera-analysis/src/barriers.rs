@@ -15,9 +15,12 @@ impl NamedBarriers {
     pub fn left_by(func: &Func, arch: Arch) -> NamedBarriers {
         let mut left: Vec<u32> = (1..arch.limits().barriers_per_block).collect();
         for op in func.linked_ops() {
-            if let OpKind::Tile(TileOp::NamedBarrier { id, .. } | TileOp::NamedArrive { id, .. }) = func.ops[op].kind {
-                left.retain(|&other| other != id);
-            }
+            let taken = match func.ops[op].kind {
+                OpKind::Tile(TileOp::NamedBarrier { id, .. } | TileOp::NamedArrive { id, .. }) => id..id + 1,
+                OpKind::Tile(TileOp::GroupTurn { id, groups, .. }) => id..id + groups,
+                _ => continue,
+            };
+            left.retain(|other| !taken.contains(other));
         }
         NamedBarriers(left)
     }
@@ -25,6 +28,13 @@ impl NamedBarriers {
     /// For a role; none where all are taken.
     pub fn first(&mut self) -> Option<u32> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    /// As many in a row for an operation, by the first one; none where no row is left.
+    pub fn last_row(&mut self, number: u32) -> Option<u32> {
+        let first = self.0.iter().copied().rev().find(|first| (*first..first + number).all(|id| self.0.contains(&id)))?;
+        self.0.retain(|id| !(first..first + number).contains(id));
+        Some(first)
     }
 
     /// For an operation; none where all are taken.

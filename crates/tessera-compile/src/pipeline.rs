@@ -93,6 +93,7 @@ impl OptLevel {
                     "pipelining",
                     "layouts",
                     "product-overlap",
+                    "product-alternation",
                     "product-grouping",
                     "product-pipelining",
                     "predicated-load-sinking",

@@ -296,11 +296,9 @@ fn library_cases() -> Vec<Case> {
 
 /// Barriers that no case of a short run shows to be needed, since threads use what they have brought themselves. Which thread brings what is decided
 /// by layouts and by the lowering, behind the pass.
-const OWN: [(&str, Arch, usize); 2] = [
-    // Each thread reads from its slot what it has copied, in the one round that the loop behind the whole tiles has.
-    ("attention", Arch::Sm80, 48),
+const OWN: [(&str, Arch, usize); 1] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
-    ("few_queries_split", Arch::Sm90a, 12),
+    ("few_queries_split", Arch::Sm90a, 13),
 ];
 
 /// A kernel, its target, a line of its source and an operation there.

@@ -265,6 +265,18 @@ word_enum! {
 }
 
 word_enum! {
+    /// What a warpgroup does about the turns that those of its role take.
+    TurnStep {
+        /// Nobody has had a turn: the first group may take the first one.
+        Open = "open",
+        /// Waits until the group before has given its turn on.
+        Take = "take",
+        /// Lets the group behind take its turn.
+        Give = "give",
+    }
+}
+
+word_enum! {
     /// A grid or tile axis.
     GridAxis {
         /// The fastest-varying axis.

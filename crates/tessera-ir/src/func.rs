@@ -436,7 +436,12 @@ impl Func {
 
     /// Every linked block, a region after the block of its operation.
     pub fn linked_blocks(&self) -> Vec<Block> {
-        let mut order = vec![self.body];
+        self.blocks_within(self.body)
+    }
+
+    /// A block and all that its operations hold, a block after the one that it is in.
+    pub fn blocks_within(&self, block: Block) -> Vec<Block> {
+        let mut order = vec![block];
         let mut next = 0;
         while next < order.len() {
             for &op in &self.blocks[order[next]].ops {

@@ -30,7 +30,7 @@
 //! | consumer | `tile.wait` | waits until the slot is full |
 //! | consumer | `tile.release` | says that this consumer reads the slot no more |
 
-use crate::attrs::{AtomicMode, CacheHint, Combine, MarkPhase, RingProducer, ShuffleMode, Signedness};
+use crate::attrs::{AtomicMode, CacheHint, Combine, MarkPhase, RingProducer, ShuffleMode, Signedness, TurnStep};
 use crate::types::Shape;
 
 dialect! {
@@ -119,6 +119,11 @@ dialect! {
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
     /// Arrives at a named barrier without waiting.
     NamedArrive = "tile.named_arrive" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
+
+    /// The warpgroups of a role take turns, the first one first: what stands between `take` and `give` is started by one after the other. Uses
+    /// barriers `id` to `id + groups - 1`, one a group. Results do not depend on it: it keeps groups from doing the same at the same time.
+    GroupTurn = "tile.group_turn" () { id: u32, groups: u32, step: TurnStep } -> None
+        : Special, Observable [order(global | shared)], [Convergent];
 
     // Asynchronous copies
 

@@ -1,5 +1,6 @@
 """Attention: softmax(scale * Q K^T) V for every head, with the softmax taken tile by tile of keys in base 2. Causal: query q sees keys up to
-q + (keys - queries). Q, O: batch x heads x queries x D; K, V: batch x (heads / GROUP) x keys x D."""
+q + (keys - queries). Q, O: batch x heads x queries x D; K, V: batch x (heads / GROUP) x keys x D. APART: tiles of keys that need no mask come
+first, in a loop of their own. Where warps have roles, the compiler leaves masks out of rounds without need, and one loop is one pipeline."""
 import cuda.tile as ct
 import tessera
 
@@ -23,51 +24,51 @@ def fold(s, V, batch, head, j, factor, m, l, acc, TN, D, SEEN=True):
     return largest, l, ct.mma(p.astype(V.dtype), v, acc * alpha)
 
 
-def attention_tile(Q, K, V, O, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, ACC):
+def attention_tile(Q, K, V, O, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
     """A tile of one head's queries, with all keys that they see."""
     queries, keys = Q.shape[2], K.shape[2]
     batch, head = plane // HEADS, plane % HEADS
     shared = head // GROUP
     factor = ct.astype(scale * LOG2_E, ACC)
-    whole, end = keys // TN, ct.cdiv(keys, TN)
-    seen = block * TM + keys - queries + 1
+    # Keys that a row sees, tiles that all rows see wholly, and tiles that the last one sees.
+    seen, whole, end = keys, keys // TN, ct.cdiv(keys, TN)
     if CAUSAL:
-        whole, end = min(whole, seen // TN), min(end, ct.cdiv(seen + TM - 1, TN))
+        first = block * TM + keys - queries + 1
+        seen = ct.minimum(keys, first + ct.arange(TM, dtype=ct.int32)[:, None])
+        whole, end = min(whole, first // TN), min(end, ct.cdiv(first + TM - 1, TN))
     q = ct.load(Q, (batch, head, block, 0), (1, 1, TM, D), padding_mode=ct.PaddingMode.ZERO).reshape((TM, D))
     m = ct.full((TM, 1), NOTHING, ACC)
     l = ct.zeros((TM, 1), ACC)
     acc = ct.zeros((TM, D), ACC)
-    for j in range(whole):
+    if APART:
+        for j in range(whole):
+            s = scores(q, K, batch, shared, j, TN, D, ACC)
+            m, l, acc = fold(s, V, batch, shared, j, factor, m, l, acc, TN, D)
+    for j in range(whole if APART else 0, end):
         s = scores(q, K, batch, shared, j, TN, D, ACC)
-        m, l, acc = fold(s, V, batch, shared, j, factor, m, l, acc, TN, D)
-    for j in range(whole, end):
-        s = scores(q, K, batch, shared, j, TN, D, ACC)
-        key = j * TN + ct.arange(TN, dtype=ct.int32)[None, :]
-        keep = key < keys
-        if CAUSAL:
-            keep = keep & (key < seen + ct.arange(TM, dtype=ct.int32)[:, None])
+        keep = ct.arange(TN, dtype=ct.int32)[None, :] < seen - j * TN
         m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D)
     ct.store(O, (batch, head, block, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, 1, TM, D)))
 
 
 @tessera.kernel
 def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
-              D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+              D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
     block = ct.bid(0)
     if CAUSAL:
         # The blocks with the most keys first.
         block = ct.cdiv(Q.shape[2], TM) - 1 - block
-    attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, ACC)
+    attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
 
 
 @tessera.kernel
 def attention_pairs(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
-                    D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
+                    D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
     """A tile of queries that see many keys and one of queries that see few: all blocks have as much to do."""
     blocks, first = ct.cdiv(Q.shape[2], TM), ct.bid(0)
     for half in range(min(2, blocks - 2 * first)):
         block = first if half == 1 else blocks - 1 - first
-        attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, ACC)
+        attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
 
 
 def attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC):

@@ -136,6 +136,7 @@ impl Lowering<'_> {
                 self.meeting(kind);
                 Ok(())
             }
+            T::GroupTurn { id, groups, step } => self.group_turn(*id, *groups, *step),
             T::Mark { name, phase } => {
                 self.mark(name, *phase);
                 Ok(())

@@ -1,15 +1,15 @@
 //! Threads, warps and barriers, and tiles that change their layout within warps.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{Combine, Rounding, ShuffleMode, Signedness};
+use tessera_ir::attrs::{Combine, Rounding, ShuffleMode, Signedness, TurnStep};
 use tessera_ir::{Elem, HiddenParam, OpData, ScheduleOp, TileOp};
 use tessera_layout::{Conversion, Distribution, LaneMap, conversion};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty, Word};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use super::bound::{Regs, class_of};
-use super::lowering::{Lowered, Lowering};
+use super::lowering::{Lowered, Lowering, Team};
 use super::operation::astray;
 use super::remap::{Remap, row_major};
 use tessera_analysis::facts::WORKSPACE_ALIGN;
@@ -66,6 +66,50 @@ impl Lowering<'_> {
             }
             _ => astray(kind),
         }
+    }
+
+    /// A warpgroup of a role takes its turn, or gives it on: at a barrier of two groups, of which the one before comes without waiting.
+    ///
+    /// # Errors
+    /// It is not in a role of so many groups.
+    pub(super) fn group_turn(&mut self, id: u32, groups: u32, step: TurnStep) -> Lowered<()> {
+        let Team { warp: Some(warp), warps, .. } = self.team else {
+            return Err(self.unsupported("warpgroups take turns in a role, and this is in none".to_string()));
+        };
+        if warps != groups * Arch::WARPGROUP / Arch::WARP {
+            return Err(self.unsupported(format!("{groups} warpgroups cannot take turns in a role of {warps} warps")));
+        }
+        let threads = 2 * Arch::WARPGROUP;
+        let two = self.b.u32((Arch::WARPGROUP / Arch::WARP).ilog2());
+        let group = self.b.shr(Ty::U32, warp, two);
+        let first = self.b.u32(id);
+        let last = self.b.u32(groups - 1);
+        match step {
+            TurnStep::Open => {
+                let is_last = self.b.setp(Word::Eq, Ty::U32, group, last);
+                self.b.guarded(is_last, |b| b.bar_arrive(first, threads));
+            }
+            TurnStep::Take => {
+                let own = self.b.add(Ty::U32, first, group);
+                self.b.bar_sync(own, threads);
+            }
+            TurnStep::Give => {
+                let next = match groups {
+                    // The other one's, whichever this is.
+                    2 => {
+                        let (own, both) = (self.b.add(Ty::U32, first, group), self.b.u32(2 * id + 1));
+                        self.b.sub(Ty::U32, both, own)
+                    }
+                    _ => {
+                        let (is_last, behind) = (self.b.setp(Word::Eq, Ty::U32, group, last), self.b.u32(id + 1));
+                        let next = self.b.add(Ty::U32, behind, group);
+                        self.b.select(is_last, first, next)
+                    }
+                };
+                self.b.bar_arrive(next, threads);
+            }
+        }
+        Ok(())
     }
 
     /// This thread's number in its warp.

@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("a query sees one key too many", &[("key < seen +", "key <= seen +")]),
+            edit("a query sees one key too many", &[("< seen - j * TN", "<= seen - j * TN")]),
             edit("the mask ends with the queries", &[("block * TM + keys - queries + 1", "block * TM + 1")]),
             edit("heads of K are not shared", &[("head // GROUP", "head % (HEADS // GROUP)")]),
             edit("the sum is not rescaled", &[("l = l * alpha +", "l = l +")]),

@@ -46,6 +46,7 @@ pub const ALL: &[&Pass] = &[
     &tile::PIPELINING,
     &tile::LAYOUTS,
     &tile::PRODUCT_OVERLAP,
+    &tile::PRODUCT_ALTERNATION,
     &tile::PRODUCT_GROUPING,
     &tile::PRODUCT_PIPELINING,
     &tile::PREDICATED_LOAD_SINKING,

@@ -5,15 +5,16 @@
 //! %y = select %keep, %x, %other                       %y = if %all () { yield [%x] } () { ...; yield [select %keep, %x, %other] }
 //! ```
 //!
-//! The extremes of a tile of integers follow from scalars, counts, constants, sums, differences and products with a constant. They are
+//! The extremes of a tile of integers follow from scalars, counts, constants, sums, differences, minima, maxima and products with a constant. They are
 //! taken in 64 bits: where both sides of a comparison lie within 32, arithmetic that wraps gives the same numbers.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Overflow, Predicate, Signedness};
 use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, Shape, Span, Type, Value};
 use tessera_types::DType;
 
 use super::roles::{is_chain, is_free};
+use crate::rewrite::copy;
 
 /// Guards the loops in which a product takes what became of another one's sums, where warps have roles; true where there is one.
 pub(super) fn chains(func: &mut Func) -> bool {
@@ -146,6 +147,11 @@ impl Test<'_> {
                 let ends = [self.make(kind.clone(), &[a[0], b[1]], DType::I64), self.make(kind, &[a[1], b[0]], DType::I64)];
                 (ends, of_a + of_b)
             }
+            ScheduleOp::MinI { signedness: Signedness::Signed } | ScheduleOp::MaxI { signedness: Signedness::Signed } => {
+                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
+                let ends = [0, 1].map(|end| self.make(kind.clone(), &[a[end], b[end]], DType::I64));
+                (ends, of_a.max(of_b))
+            }
             ScheduleOp::MulI { .. } => {
                 let constant = |func: &Func, value| func.constant(value).and_then(Const::as_int).filter(|&number| number >= 0);
                 let (by, other) = match (constant(self.func, data.one(0)), constant(self.func, data.one(1))) {
@@ -189,7 +195,9 @@ fn select_unless(func: &mut Func, body: Block, select: Op, all: Value, test: Vec
     let kept = end(func, data.one(1));
     func.blocks[then].ops.push(kept);
     let chosen = end(func, data.result());
-    let within = ops.iter().copied().filter(|op| moved.contains(op)).chain([chosen]).collect();
+    let moving: Vec<Op> = ops.iter().copied().filter(|op| moved.contains(op)).collect();
+    let mut within = from_before(func, &ops, &moving);
+    within.extend(moving.into_iter().chain([chosen]));
     func.blocks[otherwise].ops = within;
     let ty = func.ty(data.result()).clone();
     let made = func.make_op(ScheduleOp::If {}.into(), &[&[all]], [ty], [then, otherwise], data.span);
@@ -205,4 +213,26 @@ fn select_unless(func: &mut Func, body: Block, select: Op, all: Value, test: Vec
         }
     }
     func.blocks[body].ops = rest;
+}
+
+/// Computes again what operations need of tiles of whole numbers from before their block: there these take no registers in the rounds that do
+/// not need them.
+fn from_before(func: &mut Func, body: &[Op], ops: &[Op]) -> Vec<Op> {
+    let mut needed: Vec<Op> = Vec::new();
+    let mut next: Vec<Value> = ops.iter().flat_map(|&op| func.ops[op].operands.clone()).collect();
+    while let Some(value) = next.pop() {
+        let whole = matches!(func.ty(value).num(), Some(DType::I32 | DType::B1));
+        let Some(op) = func.defining_op(value).filter(|op| whole && spread(func, value) && !body.contains(op)) else { continue };
+        if func.ops[op].regions.is_empty() && is_free(func, op) && !needed.contains(&op) {
+            needed.push(op);
+            next.extend(func.ops[op].operands.iter().copied());
+        }
+    }
+    let in_order: Vec<Op> = func.linked_ops().into_iter().filter(|op| needed.contains(op)).collect();
+    let (mut made, mut map) = (Vec::new(), FxHashMap::default());
+    copy(func, &in_order, &mut map, &mut made);
+    for &op in ops {
+        func.ops[op].operands.iter_mut().for_each(|operand| *operand = map.get(operand).copied().unwrap_or(*operand));
+    }
+    made
 }

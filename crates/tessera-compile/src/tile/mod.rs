@@ -12,6 +12,7 @@
 //! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
+//! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
 //! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
@@ -32,6 +33,7 @@
 //! Invariant: behind `layouts` every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod abreast;
+mod alternate;
 mod anchors;
 mod apart;
 mod blocks;
@@ -137,6 +139,15 @@ pub(crate) const PRODUCT_OVERLAP: Pass = Pass {
     run: |func, _| of_threads(func, overlap::overlap),
 };
 
+pub(crate) const PRODUCT_ALTERNATION: Pass = Pass {
+    name: "product-alternation",
+    doc: "Has the warpgroups of a role start overlapped products in turn.",
+    run: |func, cx| match cx.needs_target(PRODUCT_ALTERNATION.name, func) {
+        Some(arch) => of_threads(func, |func| alternate::alternate(func, arch)),
+        None => Changed(false),
+    },
+};
+
 pub(crate) const PRODUCT_GROUPING: Pass = Pass {
     name: "product-grouping",
     doc: "Starts products of warpgroups together that do not need each other.",
@@ -207,26 +218,27 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     persistent::can(func)?;
     plan.persistent = Some(1);
     match sharing {
-        Sharing::Blocks if plan.rings.len() > 1 => find_place(plan),
+        Sharing::Blocks if plan.rings.len() > 1 => find_place(plan, 32),
         Sharing::Nothing | Sharing::Blocks => {}
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
-            find_place(plan);
+            find_place(plan, 40);
         }
         Sharing::Turns => *plan = in_turn(func, &Units::of(func, arch), plan)?,
     }
     Ok(())
 }
 
-/// Gives the threads that copy registers enough to find out what of which tile comes next, in which of several rings, from those that compute.
-fn find_place(plan: &mut Plan) {
-    const ENOUGH: u32 = 40;
+/// Gives the threads that copy registers enough to find out what of which tile comes next, in which of several rings, from those that compute:
+/// these keep a multiple of eight, and those get what is left.
+fn find_place(plan: &mut Plan, enough: u32) {
     let [copy, compute] = &mut plan.partitions[..] else { return };
     if let (Some(few), Some(many)) = (&mut copy.registers, &mut compute.registers)
-        && *few < ENOUGH
+        && *few < enough
     {
-        *many -= ((ENOUGH - *few) * copy.warps).div_ceil(compute.warps).next_multiple_of(8);
-        *few = ENOUGH;
+        let all = *few * copy.warps + *many * compute.warps;
+        *many = (all - enough * copy.warps) / compute.warps / 8 * 8;
+        *few = (all - *many * compute.warps) / copy.warps / 8 * 8;
     }
 }
 

@@ -58,10 +58,7 @@ pub(super) fn overlap(func: &mut Func) -> Changed {
     let mut changed = false;
     for role in func.blocks[func.body].ops.clone() {
         let OpKind::Tile(TileOp::Role { registers, .. }) = func.ops[role].kind else { continue };
-        let region = func.ops[role].regions[0];
-        let loops = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
-        let inner = func.blocks[region].ops.iter().filter(loops).map(|&op| func.ops[op].regions[0]);
-        for block in std::iter::once(region).chain(inner).collect::<Vec<_>>() {
+        for block in func.blocks_within(func.ops[role].regions[0]) {
             for op in func.blocks[block].ops.clone() {
                 if let Some(round) = find(func, op, registers.unwrap_or(Limits::THREAD_REGISTERS) as usize) {
                     let new = rearrange(func, &round);

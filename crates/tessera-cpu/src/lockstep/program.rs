@@ -220,6 +220,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::ClusterBarrier {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }
+            | TileOp::GroupTurn { .. }
             | TileOp::CopyAsyncElement { .. }
             | TileOp::CommitGroup {}
             | TileOp::WaitGroup { .. }

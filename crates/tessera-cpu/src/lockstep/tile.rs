@@ -96,6 +96,9 @@ impl Machine<'_> {
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
             TileOp::NamedArrive { id, threads } => return self.named_barrier(role, (*id, *threads), false, active, data.span),
 
+            // A role's groups go together here.
+            TileOp::GroupTurn { .. } => {}
+
             TileOp::CopyAsync { .. } => self.start_copy(role, op, active)?,
             TileOp::CopyAsyncElement { bytes } => self.start_elements(role, data, *bytes, active)?,
             TileOp::CommitGroup {} => self.commit_group(role, active),

@@ -74,6 +74,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         | TileOp::FenceAsync {} => Ok(()),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
+        TileOp::GroupTurn { id, groups, .. } => group_turn(site, *id, *groups),
+
         TileOp::CopyAsync { .. } => {
             let tile = memory::access(site, 0, 1)?;
             copied(site, &tile, 2)
@@ -290,6 +292,14 @@ fn named_barrier(site: &Site<'_>, id: u32, threads: u32) -> Rule {
     let all = 32 * site.func.hints.num_warps.unwrap_or(0);
     let right = threads > 0 && threads.is_multiple_of(32) && threads <= all;
     ensure!(right, "ir-attribute", "{threads} threads are not whole warps of a block of {all}");
+    Ok(())
+}
+
+fn group_turn(site: &Site<'_>, id: u32, groups: u32) -> Rule {
+    ensure!(groups >= 2, "ir-attribute", "two groups or more take turns, not {groups}");
+    named_barrier(site, id, 4 * 32 * groups)?;
+    let last = id.saturating_add(groups - 1);
+    ensure!(last <= 15, "ir-attribute", "{groups} groups from barrier {id} on take more than there are: the last one is 15");
     Ok(())
 }
 

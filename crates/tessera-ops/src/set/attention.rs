@@ -211,7 +211,7 @@ fn many(extents: &Extents, (storage, machine): (DType, Machine), (scale, acc): (
     let &Extents { batch, heads, group, dim, causal, .. } = extents;
     let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
     let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
-    let Choice { tile: (tm, tn), blocks, pairs, sharing } = Choice::of(extents, storage, machine);
+    let Choice { tile: (tm, tn), blocks, pairs, apart, sharing } = Choice::of(extents, storage, machine);
     let blocks = u32::try_from(blocks).map_err(|_| Unsupported("too many queries".to_string()))?;
     let arguments = vec![
         ("Q", Q),
@@ -225,6 +225,7 @@ fn many(extents: &Extents, (storage, machine): (DType, Machine), (scale, acc): (
         ("TN", Argument::Int(tn)),
         ("D", Argument::Int(dim as i64)),
         ("CAUSAL", Argument::Bool(causal)),
+        ("APART", Argument::Bool(apart)),
         ("ACC", Argument::Type(acc)),
     ];
     let kernel = if pairs { "attention_pairs" } else { "attention" };

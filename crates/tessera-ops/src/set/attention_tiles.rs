@@ -2,7 +2,7 @@
 //!
 //! Rounds are counted: a tile of queries takes one for each tile of keys. Times are those of an H100 with heads of 128 (`results/attention-h100.txt`):
 //! the start and the end of a block take three rounds, and one and a half where it goes on with the next tile, since that one's queries and
-//! keys come meanwhile. A round of a pair takes longer than another one: both groups of warps of a block come out of step.
+//! keys come meanwhile.
 
 use tessera_runtime::Sharing;
 use tessera_types::DType;
@@ -13,8 +13,6 @@ use crate::operator::Machine;
 /// Rounds that a block takes beside those of its tile, and that another tile takes beside its own.
 const START: f64 = 3.0;
 const GO_ON: f64 = 1.5;
-/// What a round of a pair takes.
-const IN_PAIRS: f64 = 1.12;
 /// What a row of 64 columns takes in a tile of 128 rows over what it takes in one of 192.
 const TWO_GROUPS: f64 = 1.2;
 
@@ -27,6 +25,8 @@ pub(super) struct Choice {
     pub(super) blocks: usize,
     /// A block takes two tiles, of which one sees many keys and one few.
     pub(super) pairs: bool,
+    /// Tiles of keys that need no mask come in a loop of their own.
+    pub(super) apart: bool,
     pub(super) sharing: Sharing,
 }
 
@@ -35,7 +35,7 @@ impl Choice {
     pub(super) fn of(extents: &Extents, storage: DType, machine: Machine) -> Choice {
         let plain = |tile: (i64, i64)| {
             let blocks = extents.queries.div_ceil(tile.0 as usize);
-            Choice { tile, blocks, pairs: false, sharing: Sharing::Nothing }
+            Choice { tile, blocks, pairs: false, apart: true, sharing: Sharing::Nothing }
         };
         match machine {
             Machine::Cpu => plain((64, 64)),
@@ -68,6 +68,8 @@ impl Choice {
             tile: (rows as i64, keys as i64),
             blocks: if pairs { blocks.div_ceil(2) } else { blocks },
             pairs,
+            // One pipeline for all rounds pays where each tile of queries has some with a mask.
+            apart: !causal,
             // Blocks that are as they come from the scheduler are balanced by it; those that stay take each as many tiles.
             sharing: if stays && (pairs || !causal) { Sharing::Blocks } else { Sharing::Nothing },
         }
@@ -81,7 +83,7 @@ impl Choice {
         let all: f64 = (0..blocks).map(rounds).sum();
         let one_by_one = (all + START * blocks as f64) * planes as f64 / sms as f64 + rounds(blocks - 1) / 2.0;
         let waves = (blocks.div_ceil(2) * planes).div_ceil(sms) as f64;
-        waves * (IN_PAIRS * (rounds(blocks - 1) + rounds(0)) + 2.0 * GO_ON) < one_by_one
+        waves * (rounds(blocks - 1) + rounds(0) + 2.0 * GO_ON) < one_by_one
     }
 }
 
@@ -99,13 +101,13 @@ mod tests {
     #[test]
     fn many_tiles_stay() {
         let full = chosen(64, 4096, 128, false);
-        assert_eq!(full, Choice { tile: (128, 128), blocks: 32, pairs: false, sharing: Sharing::Blocks });
+        assert_eq!(full, Choice { tile: (128, 128), blocks: 32, pairs: false, apart: true, sharing: Sharing::Blocks });
         let causal = chosen(256, 1024, 128, true);
-        assert_eq!(causal, Choice { tile: (128, 128), blocks: 4, pairs: true, sharing: Sharing::Blocks });
+        assert_eq!(causal, Choice { tile: (128, 128), blocks: 4, pairs: true, apart: false, sharing: Sharing::Blocks });
         let long = chosen(64, 4096, 128, true);
-        assert_eq!(long, Choice { tile: (128, 128), blocks: 32, pairs: false, sharing: Sharing::Nothing });
+        assert_eq!(long, Choice { tile: (128, 128), blocks: 16, pairs: true, apart: false, sharing: Sharing::Blocks });
         let few = chosen(4, 1024, 128, true);
-        assert_eq!(few, Choice { tile: (128, 128), blocks: 8, pairs: false, sharing: Sharing::Nothing });
+        assert_eq!(few, Choice { tile: (128, 128), blocks: 8, pairs: false, apart: false, sharing: Sharing::Nothing });
     }
 
     #[test]

@@ -110,6 +110,14 @@ impl Liveness {
         self.live_out[block.index() * self.words + value.index() / 64] & (1 << (value.index() % 64)) != 0
     }
 
+    /// The values that are alive at a block's end.
+    pub(crate) fn live_out(&self, block: Block) -> impl Iterator<Item = Value> + '_ {
+        let row = &self.live_out[block.index() * self.words..][..self.words];
+        (0u32..)
+            .zip(row)
+            .flat_map(|(place, &word)| (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| Value(place * 64 + bit)))
+    }
+
     /// Where a value is defined; leaves and values of unreachable blocks have no place.
     pub(crate) fn definition(&self, value: Value) -> Option<Place> {
         self.definition[value.index()]

@@ -47,7 +47,11 @@ fn work(func: &Func, block: tessera_ir::Block) -> Option<u64> {
             || matches!(
                 data.kind,
                 OpKind::Tile(
-                    TileOp::CommitGroup {} | TileOp::WaitGroup { .. } | TileOp::NamedBarrier { .. } | TileOp::NamedArrive { .. }
+                    TileOp::CommitGroup {}
+                        | TileOp::WaitGroup { .. }
+                        | TileOp::NamedBarrier { .. }
+                        | TileOp::NamedArrive { .. }
+                        | TileOp::GroupTurn { .. }
                 ) | OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {})
             );
         let nested = matches!(

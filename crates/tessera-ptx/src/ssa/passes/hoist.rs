@@ -1,12 +1,12 @@
 //! Moves pure instructions out of loops whose operands don't change in them, innermost loops first.
 //!
 //! What is moved lives through the whole loop, so a loop takes only as much as its registers allow: beside what is alive at
-//! its head and a matrix product's accumulators, up to [`WORDS`] in all.
+//! the end of one of its blocks, up to [`WORDS`] in all.
 
 use super::super::cfg::Cfg;
 use super::super::effects::Effects;
 use super::super::inst::{Target, Terminator};
-use super::super::kernel::{Block, Inst, Kernel, Origin, Value};
+use super::super::kernel::{Block, Inst, Kernel, Value};
 use super::super::liveness::Liveness;
 use super::words;
 
@@ -80,17 +80,12 @@ fn invariant(kernel: &Kernel, cfg: &Cfg, header: Block) -> Vec<(Inst, usize)> {
     found
 }
 
-/// Registers that are occupied throughout a loop: what is alive at its head.
+/// Registers that are occupied where most are: what is alive at the end of one of a loop's blocks.
 fn pressure(kernel: &Kernel, cfg: &Cfg, header: Block) -> u32 {
     let liveness = Liveness::new(kernel, cfg);
-    let alive = (0..kernel.values.len() as u32).map(Value).filter(|&value| match kernel.origin(value) {
-        Origin::BlockParam(block, _) if block == header => true,
-        _ => {
-            liveness.definition(value).is_some_and(|(home, _)| home != header && cfg.dominates(home, header))
-                && liveness.is_live_behind(value, (header, 0))
-        }
-    });
-    alive.map(|value| words(kernel.class(value))).sum()
+    let sizes: Vec<u32> = (0..kernel.values.len() as u32).map(|value| words(kernel.class(Value(value)))).collect();
+    let alive = |block: Block| liveness.live_out(block).map(|value| sizes[value.index()]).sum::<u32>();
+    cfg.loop_blocks(header).into_iter().map(alive).max().unwrap_or_default()
 }
 
 /// The block in front of a loop, which jumps to it and nowhere else. It is made where there is none.
