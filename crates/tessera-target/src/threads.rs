@@ -79,34 +79,17 @@ impl Lowering<'_> {
         if warps != groups * Arch::WARPGROUP / Arch::WARP {
             return Err(self.unsupported(format!("{groups} warpgroups cannot take turns in a role of {warps} warps")));
         }
-        let threads = 2 * Arch::WARPGROUP;
-        let two = self.b.u32((Arch::WARPGROUP / Arch::WARP).ilog2());
+        let (threads, two) = (2 * Arch::WARPGROUP, self.b.u32((Arch::WARPGROUP / Arch::WARP).ilog2()));
         let group = self.b.shr(Ty::U32, warp, two);
-        let first = self.b.u32(id);
-        let last = self.b.u32(groups - 1);
-        match step {
-            TurnStep::Open => {
-                let is_last = self.b.setp(Word::Eq, Ty::U32, group, last);
-                self.b.guarded(is_last, |b| b.bar_arrive(first, threads));
-            }
-            TurnStep::Take => {
-                let own = self.b.add(Ty::U32, first, group);
-                self.b.bar_sync(own, threads);
-            }
-            TurnStep::Give => {
-                let next = match groups {
-                    // The other one's, whichever this is.
-                    2 => {
-                        let (own, both) = (self.b.add(Ty::U32, first, group), self.b.u32(2 * id + 1));
-                        self.b.sub(Ty::U32, both, own)
-                    }
-                    _ => {
-                        let (is_last, behind) = (self.b.setp(Word::Eq, Ty::U32, group, last), self.b.u32(id + 1));
-                        let next = self.b.add(Ty::U32, behind, group);
-                        self.b.select(is_last, first, next)
-                    }
-                };
-                self.b.bar_arrive(next, threads);
+        // Each group has an instruction of its own: a predicate takes no register, a barrier's number does.
+        for own in 0..groups {
+            let number = self.b.u32(own);
+            let is_own = self.b.setp(Word::Eq, Ty::U32, group, number);
+            let (mine, next) = (self.b.u32(id + own), self.b.u32(id + (own + 1) % groups));
+            match step {
+                TurnStep::Open if own + 1 < groups => {}
+                TurnStep::Open | TurnStep::Give => self.b.guarded(is_own, |b| b.bar_arrive(next, threads)),
+                TurnStep::Take => self.b.guarded(is_own, |b| b.bar_sync(mine, threads)),
             }
         }
         Ok(())

@@ -218,7 +218,7 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
     persistent::can(func)?;
     plan.persistent = Some(1);
     match sharing {
-        Sharing::Blocks if plan.rings.len() > 1 => find_place(plan, 32),
+        Sharing::Blocks if plan.rings.len() > 1 && persistent::keeps_reciprocals(func) => find_place(plan, 32),
         Sharing::Nothing | Sharing::Blocks => {}
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));

@@ -16,7 +16,7 @@ use tessera_types::DType;
 use super::numbers::{Divisor, Numbers};
 use super::order::{self, Groups};
 use super::relation::has_layout;
-use super::roles::is_free;
+use super::roles::{is_chain, is_free};
 use super::stream_k::{Share, Shared};
 
 /// The blocks that are launched, and those that were asked for.
@@ -32,7 +32,8 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    fn of(b: &mut Builder<'_>, grouped: bool) -> Grid {
+    /// `often`: reciprocals are kept from tile to tile.
+    fn of(b: &mut Builder<'_>, grouped: bool, often: bool) -> Grid {
         let index = Type::scalar(DType::I32);
         let (worker, workers) = (b.value(TileOp::Worker {}, &[], index.clone()), b.value(TileOp::Workers {}, &[], index.clone()));
         let mut counts = [GridAxis::X, GridAxis::Y, GridAxis::Z]
@@ -40,8 +41,8 @@ impl Grid {
         counts[0] = order::whole_clusters(b, counts[0]);
         let plane = b.times(counts[0], counts[1]);
         let all = b.times(plane, counts[2]);
-        let groups = grouped.then(|| Groups::of(b, [counts[0], counts[1]], true));
-        Grid { worker, workers, width: b.divisor(counts[0], true), plane: b.divisor(plane, true), groups, all }
+        let groups = grouped.then(|| Groups::of(b, [counts[0], counts[1]], often));
+        Grid { worker, workers, width: b.divisor(counts[0], often), plane: b.divisor(plane, often), groups, all }
     }
 
     /// The place along x, y and z of the block with a number.
@@ -75,10 +76,16 @@ fn places(func: &Func) -> Vec<(Op, GridAxis)> {
     func.linked_ops().into_iter().filter_map(place).collect()
 }
 
+/// Whether what finds a tile's place is kept from tile to tile: chained products in flight leave no registers for what is needed once a tile.
+pub(super) fn keeps_reciprocals(func: &Func) -> bool {
+    !func.linked_blocks().into_iter().any(|block| is_chain(func, block))
+}
+
 /// Wraps the function's body; `blocks` of it run on a multiprocessor, and take planes in groups where `grouped`. The rounds of a loop are
 /// shared where one is given.
 pub(super) fn over_blocks(func: &mut Func, blocks: u32, grouped: bool, shared: Option<Shared>) {
     let places = places(func);
+    let often = keeps_reciprocals(func);
     let Split { before, inside, .. } = Split::of(func);
     let Some((&last, inside)) = inside.split_last() else { bug!("a body without an end") };
     let is_place = |op: &Op| places.iter().any(|(place, _)| place == op);
@@ -86,7 +93,7 @@ pub(super) fn over_blocks(func: &mut Func, blocks: u32, grouped: bool, shared: O
     let span = func.span;
     func.blocks[func.body].ops = before;
     let mut b = Builder { block: func.body, span, func };
-    let grid = Grid::of(&mut b, grouped);
+    let grid = Grid::of(&mut b, grouped, often);
     let share = shared.map(|shared| Share::of(&mut b, shared, &grid));
     let body = b.func.new_block();
     let counter = b.func.add_arg(body, Type::scalar(DType::I32), None);

@@ -96,9 +96,6 @@ impl Machine<'_> {
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
             TileOp::NamedArrive { id, threads } => return self.named_barrier(role, (*id, *threads), false, active, data.span),
 
-            // A role's groups go together here.
-            TileOp::GroupTurn { .. } => {}
-
             TileOp::CopyAsync { .. } => self.start_copy(role, op, active)?,
             TileOp::CopyAsyncElement { bytes } => self.start_elements(role, data, *bytes, active)?,
             TileOp::CommitGroup {} => self.commit_group(role, active),
@@ -133,7 +130,7 @@ impl Machine<'_> {
 
             // SAFETY: passed on.
             TileOp::Role { .. } => unsafe { self.roles(role, op)? },
-            TileOp::FenceAsync {} | TileOp::Mark { .. } | TileOp::Prefetch {} => {}
+            TileOp::FenceAsync {} | TileOp::Mark { .. } | TileOp::Prefetch {} | TileOp::GroupTurn { .. } => {}
         }
         Ok(Step::Done)
     }

@@ -50,9 +50,13 @@ fn invariant(kernel: &Kernel, cfg: &Cfg, header: Block) -> Vec<(Inst, usize)> {
         data.params.iter().for_each(|param| variant[param.index()] = true);
         data.insts.iter().for_each(|&inst| kernel.inst(inst).each_def(|value| variant[value.index()] = true));
     }
-    let mut room = WORDS.saturating_sub(pressure(kernel, cfg, header)).max(AT_LEAST);
+    let left = WORDS.saturating_sub(pressure(kernel, cfg, header));
+    let mut room = left.max(AT_LEAST);
+    let latches: Vec<Block> = cfg.preds[header.index()].iter().copied().filter(|pred| inside[pred.index()]).collect();
+    // Where registers are scarce, what some rounds go without keeps none of them.
+    let taken = |block: Block| left >= AT_LEAST || latches.iter().all(|&latch| cfg.dominates(block, latch));
     let mut found = Vec::new();
-    for &block in cfg.order.iter().filter(|block| inside[block.index()]) {
+    for &block in cfg.order.iter().filter(|&&block| inside[block.index()] && taken(block)) {
         for &inst in &kernel.block(block).insts {
             // A read of constant memory moves only from where every iteration comes by.
             let movable = match kernel.effects(inst) {
