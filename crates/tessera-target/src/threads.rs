@@ -69,16 +69,8 @@ impl Lowering<'_> {
     }
 
     /// A warpgroup of a role takes its turn, or gives it on: at a barrier of two groups, of which the one before comes without waiting.
-    ///
-    /// # Errors
-    /// It is not in a role of so many groups.
     pub(super) fn group_turn(&mut self, id: u32, groups: u32, step: TurnStep) -> Lowered<()> {
-        let Team { warp: Some(warp), warps, .. } = self.team else {
-            return Err(self.unsupported("warpgroups take turns in a role, and this is in none".to_string()));
-        };
-        if warps != groups * Arch::WARPGROUP / Arch::WARP {
-            return Err(self.unsupported(format!("{groups} warpgroups cannot take turns in a role of {warps} warps")));
-        }
+        let Team { warp: Some(warp), .. } = self.team else { return Err(self.broken("turns of warpgroups outside of a role")) };
         let (threads, two) = (2 * Arch::WARPGROUP, self.b.u32((Arch::WARPGROUP / Arch::WARP).ilog2()));
         let group = self.b.shr(Ty::U32, warp, two);
         // Each group has an instruction of its own: a predicate takes no register, a barrier's number does.

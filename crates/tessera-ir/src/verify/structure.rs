@@ -191,6 +191,11 @@ impl Walk<'_, '_> {
             Some(TileOp::Role { warps, .. }) => *warps,
             _ => self.func.hints.num_warps.unwrap_or(0),
         };
+        if let OpKind::Tile(TileOp::GroupTurn { groups, .. }) = site.op.kind {
+            let wanted = groups.saturating_mul(4);
+            let whole = matches!(role, Some(TileOp::Role { warps, .. }) if *warps == wanted);
+            ensure!(whole, "ir-role", "{groups} warpgroups take turns in a role of {wanted} warps, which this is not in");
+        }
         let nested = role.is_some() && matches!(site.op.kind, OpKind::Tile(TileOp::Role { .. }));
         ensure!(!nested, "ir-role", "cannot stand in a role");
         site.op.operands.iter().chain(&site.op.results).try_for_each(|&value| tile::layout_fits(site, value, u64::from(warps)))

@@ -296,7 +296,7 @@ fn named_barrier(site: &Site<'_>, id: u32, threads: u32) -> Rule {
 }
 
 fn group_turn(site: &Site<'_>, id: u32, groups: u32) -> Rule {
-    ensure!(groups >= 2, "ir-attribute", "two groups or more take turns, not {groups}");
+    ensure!((2..=15).contains(&groups), "ir-attribute", "two groups or more take turns, at a barrier each, not {groups}");
     named_barrier(site, id, 4 * 32 * groups)?;
     let last = id.saturating_add(groups - 1);
     ensure!(last <= 15, "ir-attribute", "{groups} groups from barrier {id} on take more than there are: the last one is 15");
