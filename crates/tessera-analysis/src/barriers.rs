@@ -64,4 +64,21 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| barriers.first()).count(), 10);
         assert_eq!((barriers.first(), barriers.last()), (None, None));
     }
+
+    #[test]
+    fn a_row_is_taken_as_a_whole() {
+        let text = "
+            tile @k() abi() hints(num_warps=12) {
+              tile.role {first_warp=4, warps=8} () {
+                tile.group_turn {id=13, groups=2, step=open}
+                yield []
+              }
+              return
+            }";
+        let module = parse_module("k.tir", text).expect("a module");
+        let mut barriers = NamedBarriers::left_by(&module.funcs[0], Arch::Sm90a);
+        // 13 and 14 are taken, so 15 is no row.
+        assert_eq!([barriers.last_row(2), barriers.last(), barriers.last()], [Some(11), Some(15), Some(10)]);
+        assert_eq!([barriers.last_row(9), barriers.last_row(1), barriers.first()], [Some(1), None, None]);
+    }
 }

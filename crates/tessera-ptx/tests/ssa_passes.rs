@@ -442,6 +442,42 @@ fn much_is_computed_in_pieces() {
     assert!(place("add.u32") < text.rfind("ld.global").unwrap() && place("activemask") < place("bar.warp"), "{text}");
 }
 
+/// What only some rounds of a loop need stands before it where registers are left, and where it is needed where they are scarce.
+#[test]
+fn loops_without_registers_keep_what_few_rounds_need() {
+    let stands_before_the_loop = |held: u32| {
+        let mut b = Builder::new("rounds");
+        let base = b.pointer_param("x", 16);
+        let loaded: Vec<Value> = (0..held).map(|at| b.ld("global", Type::U32, (base, 4 * i64::from(at)))).collect();
+        let (zero, one, seven) = (b.u32(0), b.u32(1), b.u32(7));
+        let (head, exit) = (b.new_block(&[Class::B32]), b.new_block(&[]));
+        b.jump(head, &[zero]);
+        b.switch_to(head);
+        let round = b.block_params(head)[0];
+        let rare = b.setp(Word::Eq, Type::U32, round, one);
+        let product = |b: &mut Builder| {
+            let product = b.mul(Type::U32, loaded[0], loaded[1]);
+            b.st("global", Type::U32, (base, 4096), product);
+            Vec::new()
+        };
+        b.if_(rare, product, |_| Vec::new());
+        let next = b.add(Type::U32, round, one);
+        let goes_on = b.setp(Word::Lt, Type::U32, next, seven);
+        b.branch(goes_on, (head, &[next]), (exit, &[]));
+        b.switch_to(exit);
+        (0..).zip(&loaded).for_each(|(at, &value)| b.st("global", Type::U32, (base, 8192 + 4 * at), value));
+        b.ret();
+        let mut kernel = b.finish().unwrap();
+        optimize(&mut kernel, Level::O2);
+        let (module, _) = module(std::slice::from_ref(&kernel), Target::SM_90A, &[]);
+        let text = print(&module);
+        let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no `{word}`\n{text}"));
+        place("mul.lo") < place("setp.eq")
+    };
+    assert!(stands_before_the_loop(16));
+    assert!(!stands_before_the_loop(160));
+}
+
 /// Divisors and dividends around every edge of the multipliers.
 #[test]
 fn division_by_constants_is_division() {

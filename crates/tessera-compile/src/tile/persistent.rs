@@ -76,16 +76,12 @@ fn places(func: &Func) -> Vec<(Op, GridAxis)> {
     func.linked_ops().into_iter().filter_map(place).collect()
 }
 
-/// Whether what finds a tile's place is kept from tile to tile: chained products in flight leave no registers for what is needed once a tile.
-pub(super) fn keeps_reciprocals(func: &Func) -> bool {
-    !func.linked_blocks().into_iter().any(|block| is_chain(func, block))
-}
-
 /// Wraps the function's body; `blocks` of it run on a multiprocessor, and take planes in groups where `grouped`. The rounds of a loop are
 /// shared where one is given.
 pub(super) fn over_blocks(func: &mut Func, blocks: u32, grouped: bool, shared: Option<Shared>) {
     let places = places(func);
-    let often = keeps_reciprocals(func);
+    // Chained products in flight leave no registers for what is needed once a tile.
+    let often = !func.linked_blocks().into_iter().any(|block| is_chain(func, block));
     let Split { before, inside, .. } = Split::of(func);
     let Some((&last, inside)) = inside.split_last() else { bug!("a body without an end") };
     let is_place = |op: &Op| places.iter().any(|(place, _)| place == op);

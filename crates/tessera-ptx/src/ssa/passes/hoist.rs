@@ -89,7 +89,7 @@ fn pressure(kernel: &Kernel, cfg: &Cfg, header: Block) -> u32 {
     let liveness = Liveness::new(kernel, cfg);
     let sizes: Vec<u32> = (0..kernel.values.len() as u32).map(|value| words(kernel.class(Value(value)))).collect();
     let alive = |block: Block| liveness.live_out(block).map(|value| sizes[value.index()]).sum::<u32>();
-    cfg.loop_blocks(header).into_iter().map(alive).max().unwrap_or_default()
+    cfg.loop_blocks(header).into_iter().map(alive).fold(0, u32::max)
 }
 
 /// The block in front of a loop, which jumps to it and nowhere else. It is made where there is none.
