@@ -14,7 +14,7 @@ use crate::driver::{Compiled, Stage};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::all_of;
 use crate::pipeline::OptLevel;
-use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, forecasts};
+use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, find_place, forecasts};
 use tessera_target::{TargetKernel, lower};
 
 /// A kernel compiled for a GPU.
@@ -284,7 +284,10 @@ fn in_partition(
     let staging = partition.recipes.asked(staging);
     let by_hand = func.plan.is_some();
     let runs = run(&mut tile, arch, &staging, stages)?;
-    let func = &tile.funcs[0];
+    let func = &mut tile.funcs[0];
+    if let (Some(least), Some(plan)) = (partition.copying, &mut func.plan) {
+        find_place(plan, least);
+    }
     let forecasts = func.plan.as_ref().map_or_else(Vec::new, |plan| forecasts(func, plan, arch));
     let remarks = if by_hand { Remarks::by_hand() } else { Remarks::of(&runs, &staging) };
     let staged = Staged { remarks, plan: print_plan(func), forecasts };

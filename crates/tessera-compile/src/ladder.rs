@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | as it is | nothing | always |
 //! | half of the memory, a quarter, ... | rings and factors take less shared memory | the same with more did not fit there |
+//! | registers to copy | threads that copy get more registers, from those that compute | a role that copies holds more than it has |
 //! | strips | the block's tiles are cut, and done strip by strip | a thread holds more than it has, or memory does not suffice |
 //! | exchanges in parts | threads exchange elements through 1/4 of the shared memory, 1/8, 1/16, part by part | memory does not suffice |
 //! | without roles, generic | all warps do the same; no recipe is asked | a recipe took the kernel |
@@ -59,6 +60,8 @@ pub struct Partition {
     pub narrowed: u32,
     /// An exchange between threads may use one of so many parts of a block's shared memory.
     pub parts: Option<u32>,
+    /// Registers that a thread which copies has at least, at the cost of those that compute.
+    pub copying: Option<u32>,
 }
 
 /// What became of a partition.
@@ -78,10 +81,13 @@ pub struct Attempt {
 const PARTS: [u32; 3] = [4, 8, 16];
 /// Halvings of the shared memory that are tried.
 const NARROWEST: u32 = 2;
+/// Registers with which threads that copy find what comes next of several tiles of open sizes.
+const COPYING: u32 = 32;
 
 impl Partition {
     /// Nothing changed.
-    pub const WHOLE: Partition = Partition { strips: Strips::NONE, recipes: Recipes::All, warps: None, narrowed: 0, parts: None };
+    pub const WHOLE: Partition =
+        Partition { strips: Strips::NONE, recipes: Recipes::All, warps: None, narrowed: 0, parts: None, copying: None };
 
     /// Bytes of shared memory that rings and factors may use, where fewer than all.
     pub fn rings(&self, arch: Arch) -> Option<u32> {
@@ -95,7 +101,7 @@ impl Partition {
 
     /// What the kernel's author wrote is done in another way.
     pub fn changes(&self) -> bool {
-        Partition { narrowed: 0, ..self.clone() } != Partition::WHOLE
+        Partition { narrowed: 0, copying: None, ..self.clone() } != Partition::WHOLE
     }
 
     /// What it changes, in words.
@@ -115,6 +121,7 @@ impl Partition {
             1 => parts.push("with half of the shared memory for recipes".to_string()),
             more => parts.push(format!("with 1/{} of the shared memory for recipes", 1 << more)),
         }
+        parts.extend(self.copying.map(|least| format!("with {least} registers or more for threads that copy")));
         parts.extend(self.parts.map(|of| format!("with exchanges through 1/{of} of the shared memory")));
         if parts.is_empty() { "as it is".to_string() } else { parts.join(", ") }
     }
@@ -171,17 +178,21 @@ impl Ladder<'_> {
         }
         let rungs = match self.rungs.take() {
             Some(rungs) => rungs,
-            None => self.others(&tried[0]).into_iter(),
+            None => self.others(&tried[0], last).into_iter(),
         };
         let rungs = self.rungs.insert(rungs);
         rungs.find(|rung| is_worth_it(rung, tried))
     }
 
-    /// The rungs behind the first.
-    fn others(&mut self, first: &Attempt) -> Vec<Partition> {
+    /// The rungs behind the first; the last one that was tried has as much memory as it could have.
+    fn others(&mut self, first: &Attempt, last: &Attempt) -> Vec<Partition> {
         let (ways, reason) = Strips::ways(self.func);
         self.whole = Some(reason);
-        let mut rungs: Vec<Partition> = ways.into_iter().map(|strips| Partition { strips, ..Partition::WHOLE }).collect();
+        let mut rungs: Vec<Partition> = Vec::new();
+        if last.recipe == Some("warp-specialization") && !last.lacks_memory() {
+            rungs.push(Partition { copying: Some(COPYING), ..last.partition.clone() });
+        }
+        rungs.extend(ways.into_iter().map(|strips| Partition { strips, ..Partition::WHOLE }));
         if first.lacks_memory() {
             let exchanges = |&parts: &u32| Partition { parts: Some(parts), narrowed: NARROWEST, ..Partition::WHOLE };
             rungs.extend(PARTS.iter().map(exchanges));

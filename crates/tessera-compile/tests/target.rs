@@ -365,6 +365,27 @@ fn shapes_gathers_and_atomics() {
     }
 }
 
+/// Updates of a warp that all meet at one element are one update: where all do, where some warps' do, and where lanes take no part.
+#[test]
+fn updates_that_meet() {
+    let args = [("x", array(DType::I32, 1)), ("y", array(DType::I32, 1)), ("out", array(DType::I32, 1))];
+    let meets: [fn(usize) -> u64; 5] =
+        [|_| 7, |i| i as u64 / 256, |i| i as u64 / 32, |i| if i == 77 { 3 } else { 7 }, |i| if i < 300 { 7 } else { 1000 }];
+    for operation in ["add", "max", "min", "and", "or", "xor"] {
+        let source = body(&format!(
+            "i = ct.bid(0) * 512 + ct.arange(512, dtype=ct.int32)\nct.atomic_{operation}(out, ct.gather(x, i), ct.gather(y, i))"
+        ));
+        for meet in meets {
+            let index = Data::codes(DType::I32, &[1024], meet);
+            let data = [index, Data::ints(DType::I32, &[1000], 4), Data::ints(DType::I32, &[20], 5)];
+            agrees(&source, &args, &data, [2, 1, 1]);
+        }
+    }
+    let together = compiled(&body("ct.atomic_add(out, ct.arange(512, dtype=ct.int32) * 0, 1)"), &args);
+    let text = devices::lowered(&together, Arch::Sm90a).expect("a kernel").ptx();
+    assert!(text.contains("match.all.sync.b64") && text.contains("redux.sync.add.u32"), "{text}");
+}
+
 #[test]
 fn random_programs_give_what_the_cpu_gives() {
     arbtest(|u| {

@@ -105,21 +105,30 @@ impl Lowering<'_> {
             None => std::iter::repeat_n(zero, addresses.len()).collect(),
         };
         let wanted = self.is_used(data.results[0]);
+        let mut updates = Vec::new();
         for (register, when) in self.live(pointers, mask)? {
-            if !layout.is_primary(register as u64, 0) {
-                continue;
+            if layout.is_primary(register as u64, 0) {
+                let update = Update {
+                    words: words.clone(),
+                    dtype,
+                    mode,
+                    address: addresses[register].into(),
+                    expected: expected.as_ref().map(|expected| expected[register]),
+                    value: values[register],
+                    when: self.both(when, mine),
+                };
+                updates.push((register, update));
             }
-            let update = Update {
-                words: words.clone(),
-                dtype,
-                mode,
-                address: addresses[register].into(),
-                expected: expected.as_ref().map(|expected| expected[register]),
-                value: values[register],
-                when: self.both(when, mine),
-            };
-            if let Some(found) = self.update(&update, wanted)? {
-                old[register] = found;
+        }
+        let meeting = if wanted { None } else { self.meets(&updates) };
+        match meeting {
+            Some(operation) => self.update_together(&updates, operation)?,
+            None => {
+                for (register, update) in &updates {
+                    if let Some(found) = self.update(update, wanted)? {
+                        old[*register] = found;
+                    }
+                }
             }
         }
         if once {
@@ -134,6 +143,78 @@ impl Lowering<'_> {
         }
         self.bind_regs(data.results[0], old);
         self.bind(data.results[1], Bound::Token);
+        Ok(())
+    }
+
+    /// How a warp puts its updates together where all of them meet at one element: 32-bit integers in global memory, which whole warps
+    /// update. One element takes one update a clock, so that values that are all equal would take 32 times as long as they need.
+    fn meets(&self, updates: &[(usize, Update)]) -> Option<(Word, Ty)> {
+        let (_, first) = updates.first()?;
+        let global = first.words.ends_with("global");
+        if !global || first.expected.is_some() || first.dtype != DType::I32 || self.per_thread || !self.arch.has_redux() {
+            return None;
+        }
+        match first.mode {
+            AtomicMode::Add => Some((Word::Add, Ty::U32)),
+            AtomicMode::Max => Some((Word::Max, Ty::S32)),
+            AtomicMode::Min => Some((Word::Min, Ty::S32)),
+            AtomicMode::UMax => Some((Word::Max, Ty::U32)),
+            AtomicMode::UMin => Some((Word::Min, Ty::U32)),
+            AtomicMode::And => Some((Word::And, Ty::B32)),
+            AtomicMode::Or => Some((Word::Or, Ty::B32)),
+            AtomicMode::Xor => Some((Word::Xor, Ty::B32)),
+            AtomicMode::AddF | AtomicMode::MaxF | AtomicMode::MinF | AtomicMode::Xchg => None,
+        }
+    }
+
+    /// One update where all of a warp's are of one element; else each by itself.
+    fn update_together(&mut self, updates: &[(usize, Update)], (operation, ty): (Word, Ty)) -> Lowered<()> {
+        let Some(((_, first), others)) = updates.split_first() else { return Ok(()) };
+        let mut agree = first.when;
+        for (_, other) in others {
+            let same = self.b.setp(Word::Eq, Ty::U64, other.address.base, first.address.base);
+            let same = self.both(Some(same), other.when);
+            agree = self.both(agree, same);
+        }
+        // A lane that doesn't take part with all its updates has an address that is nobody's.
+        let nowhere = self.b.constant(Class::B64, 0);
+        let address = match agree {
+            Some(agree) => self.b.select(agree, first.address.base, nowhere),
+            None => first.address.base,
+        };
+        let meet = self.b.match_all(address);
+        let meet = match agree {
+            Some(agree) => self.b.and(meet, agree),
+            None => meet,
+        };
+        let (together, apart, join) = (self.b.new_block(&[]), self.b.new_block(&[]), self.b.new_block(&[]));
+        self.b.branch(meet, (together, &[]), (apart, &[]));
+
+        self.b.switch_to(together);
+        let mut value = first.value;
+        for (_, other) in others {
+            value = self.combined(other, value)?;
+        }
+        let value = self.b.redux(operation, ty, value);
+        // What orders memory does so for the whole warp.
+        let orders = !first.words.starts_with("relaxed");
+        if orders {
+            self.b.warp_sync();
+        }
+        let (lane, zero) = (self.lane(), self.b.u32(0));
+        let when = Some(self.b.setp(Word::Eq, Ty::U32, lane, zero));
+        self.update(&Update { value, when, ..first.clone() }, false)?;
+        if orders {
+            self.b.warp_sync();
+        }
+        self.b.jump(join, &[]);
+
+        self.b.switch_to(apart);
+        for (_, update) in updates {
+            self.update(update, false)?;
+        }
+        self.b.jump(join, &[]);
+        self.b.switch_to(join);
         Ok(())
     }
 

@@ -221,7 +221,7 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
         Sharing::Nothing | Sharing::Blocks => {}
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
-            find_place(plan);
+            find_place(plan, 40);
         }
         Sharing::Turns => *plan = in_turn(func, &Units::of(func, arch), plan)?,
     }
@@ -230,14 +230,13 @@ fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), 
 
 /// Gives the threads that copy registers enough to find out what of which tile comes next, in which of several rings, from those that compute:
 /// these keep a multiple of eight, and those get what is left.
-fn find_place(plan: &mut Plan) {
-    const ENOUGH: u32 = 40;
+pub(crate) fn find_place(plan: &mut Plan, enough: u32) {
     let [copy, compute] = &mut plan.partitions[..] else { return };
     if let (Some(few), Some(many)) = (&mut copy.registers, &mut compute.registers)
-        && *few < ENOUGH
+        && *few < enough
     {
         let all = *few * copy.warps + *many * compute.warps;
-        *many = (all - ENOUGH * copy.warps) / compute.warps / 8 * 8;
+        *many = (all - enough * copy.warps) / compute.warps / 8 * 8;
         *few = (all - *many * compute.warps) / copy.warps / 8 * 8;
     }
 }

@@ -45,6 +45,13 @@ impl Builder {
         self.value(&format!("redux.sync.{operation}.{ty}"), &[value.into(), all.into()])
     }
 
+    /// Whether all lanes have the same 64-bit value: the same answer in each.
+    pub fn match_all(&mut self, value: Value) -> Value {
+        let all = self.u32(ALL_LANES);
+        let results = self.instruction("match.all.sync.b64", Results::Pair, &[value.into(), all.into()]);
+        results.get(1).copied().unwrap_or_else(|| self.undef(Class::Pred))
+    }
+
     /// True in exactly one lane of the warp.
     pub fn elect(&mut self) -> Value {
         let all = self.u32(ALL_LANES);
