@@ -49,16 +49,24 @@ def gemm_pairs(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant,
     block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B)
 
 
+def load_of_batch(X, n, i, j, ROWS, COLUMNS, TRANSPOSE):
+    if TRANSPOSE:
+        tile = ct.load(X, (n, i, j), (1, ROWS, COLUMNS), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO)
+        return tile.reshape((ROWS, COLUMNS))
+    return ct.load(X, (n, i, j), (1, ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO).reshape((ROWS, COLUMNS))
+
+
 @tessera.kernel
 def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
-                 TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+                 TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+                 TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
     i = ct.bid(0)
     j = ct.bid(1)
     n = ct.bid(2)
     acc = ct.zeros((TM, TN), ACC)
     for k in range(ct.cdiv(K, TK)):
-        a = ct.load(A, (n, i, k), (1, TM, TK), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TK))
-        b = ct.load(B, (n, k, j), (1, TK, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TK, TN))
+        a = load_of_batch(A, n, i, k, TM, TK, TRANSPOSE_A)
+        b = load_of_batch(B, n, k, j, TK, TN, TRANSPOSE_B)
         acc = ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)
     out = acc * ct.astype(alpha, ACC)
     if beta != 0.0:

@@ -16,6 +16,7 @@ use crate::work::Work;
 /// The library's operators, in the order in which they are listed.
 pub const OPERATORS: &[&Operator] = &[
     &set::gemm::GEMM,
+    &set::linear::LINEAR,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,

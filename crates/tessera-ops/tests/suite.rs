@@ -12,6 +12,7 @@ fn the_seed_suite_has_its_862_shapes() {
         counts,
         [
             ("gemm", 40),
+            ("linear", 0),
             ("attention", 0),
             ("vector", 75),
             ("layer_norm", 322),

@@ -87,20 +87,22 @@ fn edges() -> Vec<Problem> {
     for (m, n, k) in [(1, 1, 1), (127, 129, 63), (128, 128, 64), (257, 65, 130), (1, 300, 97), (300, 1, 33)] {
         cases.extend(["nn", "nt", "tn", "tt"].iter().map(|variant| problem(m, n, k, variant)));
     }
-    cases.push(Problem::new(&[("batch", 3), ("m", 65), ("n", 70), ("k", 40)], "nn"));
+    let batch = [("batch", 3), ("m", 65), ("n", 70), ("k", 40)];
+    cases.extend(["nn", "nt", "tn", "tt"].iter().map(|&variant| Problem::new(&batch, variant)));
     cases
 }
 
-/// Every tenth product is a batch of small ones, whose operands are not transposed.
+/// Every tenth product is a batch of small ones.
 fn draw(draw: &mut Draw<'_>) -> Problem {
     const MOST: u64 = 4224;
+    const VARIANTS: [&str; 4] = ["nn", "nt", "tn", "tt"];
     let products = draw.operations() / 2;
     if draw.once_in(10) {
         let [batch, m, n, k] = draw.extents(products, [20, 512, 512, 512]);
-        return Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", k)], "nn");
+        return Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", k)], draw.one_of(&VARIANTS));
     }
     let [m, n, k] = draw.extents(products, [MOST; 3]);
-    let variant = draw.one_of(&["nn", "nt", "tn", "tt"]);
+    let variant = draw.one_of(&VARIANTS);
     problem(m, n, k, variant)
 }
 
@@ -150,6 +152,45 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
     }
 }
 
+/// How a product is cut into blocks.
+pub(super) struct Cut {
+    /// The type products are taken in.
+    pub(super) compute: DType,
+    /// Rows, columns and contraction of a tile.
+    pub(super) tile: [i64; 3],
+    /// What else was chosen, where products of warpgroups take the factors as they are stored.
+    pub(super) choice: Option<gemm_tiles::Choice>,
+}
+
+impl Cut {
+    /// The cut of a product of these matrices, rows, columns and contraction; factors and results of these types; which factors are
+    /// transposed.
+    pub(super) fn of(sizes: [u64; 4], [storage, result]: [DType; 2], [ta, tb]: [bool; 2], machine: Machine) -> Cut {
+        let compute = compute_type(storage, machine);
+        let [_, m, n, k] = sizes;
+        let choice = match machine {
+            Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
+                let steps = [if ta { m } else { k }, if tb { k } else { n }];
+                // The greatest power of two that divides the bytes of each operand's lines.
+                let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
+                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb };
+                Some(gemm_tiles::choose(product, arch))
+            }
+            _ => None,
+        };
+        let tile = match choice {
+            Some(choice) => choice.tile.map(|extent| extent as i64),
+            None => tiles(sizes, storage, machine).into(),
+        };
+        Cut { compute, tile, choice }
+    }
+}
+
+/// So many blocks along an axis.
+pub(super) fn blocks(extent: u64, tile: i64) -> Result<u32, Unsupported> {
+    u32::try_from(extent.div_ceil(tile as u64)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
+}
+
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let Storage::Plain(storage) = policy.storage() else {
         return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
@@ -166,9 +207,6 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let [batch, m, n, k] = ["batch", "m", "n", "k"].map(|name| problem.get(name));
     let batched = batch > 1;
     let (ta, tb) = (problem.has("tn") || problem.has("tt"), problem.has("nt") || problem.has("tt"));
-    if batched && (ta || tb) {
-        return Err(Unsupported("the batched gemm takes operands that are not transposed".to_string()));
-    }
     let shape = |rows: u64, columns: u64| -> Vec<usize> {
         if batched { vec![batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] }
     };
@@ -181,23 +219,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let compute = compute_type(storage, machine);
-    let sizes = [batch, m, n, k];
-    let choice = match machine {
-        Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
-            let steps = [if ta { m } else { k }, if tb { k } else { n }];
-            // The greatest power of two that divides the bytes of each operand's lines.
-            let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-            let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb };
-            Some(gemm_tiles::choose(product, arch))
-        }
-        _ => None,
-    };
-    let (tm, tn, tk) = match choice {
-        Some(choice) => choice.tile.map(|extent| extent as i64).into(),
-        None => tiles(sizes, storage, machine),
-    };
-    let mut arguments = vec![
+    let cut = Cut::of([batch, m, n, k], [storage, result], [ta, tb], machine);
+    let Cut { compute, tile: [tm, tn, tk], choice } = cut;
+    let arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
         ("C", Argument::Tensor(2)),
@@ -209,14 +233,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("TM", Argument::Int(tm)),
         ("TN", Argument::Int(tn)),
         ("TK", Argument::Int(tk)),
+        ("TRANSPOSE_A", Argument::Bool(ta)),
+        ("TRANSPOSE_B", Argument::Bool(tb)),
     ];
-    if !batched {
-        arguments.push(("TRANSPOSE_A", Argument::Bool(ta)));
-        arguments.push(("TRANSPOSE_B", Argument::Bool(tb)));
-    }
-    let blocks = |extent: u64, tile: i64| {
-        u32::try_from(extent.div_ceil(tile as u64)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
-    };
     let grid = [blocks(m, tm)?, blocks(n, tn)?, batch as u32];
     let kernel = match (batched, choice) {
         (true, _) => "gemm_batched",

@@ -7,6 +7,7 @@ mod few_queries;
 pub(crate) mod gemm;
 mod gemm_tiles;
 pub(crate) mod layer_norm;
+pub(crate) mod linear;
 mod norm;
 pub(crate) mod rms_norm;
 mod rows;
