@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tessera_bundle::{Bundle, BundleError, Variant};
 use tessera_compile::{CompileOptions, compile_for};
-use tessera_ir::{Diagnostic, HiddenParam, SourceMap};
+use tessera_ir::HiddenParam;
 use tessera_lang::{ArgType, item_name};
 use tessera_launch::{Constant, DeviceKernel, LaunchGrid, Report};
 use tessera_types::Arch;
@@ -25,7 +25,7 @@ impl Kernel {
         types: &[(String, ArgType)],
         options: &CompileOptions,
         arch: Arch,
-    ) -> Result<(Variant, Option<(Diagnostic, SourceMap)>), KernelError> {
+    ) -> Result<(Variant, Option<Report>), KernelError> {
         let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
         let compiled = self.compile(types, &options)?;
         let device = compile_for(&compiled, arch, options.level).map_err(|diagnostics| {
@@ -44,7 +44,7 @@ impl Kernel {
         }
         let mut constants = Vec::new();
         types.iter().for_each(|(name, ty)| collect(name, ty, &mut constants));
-        let remark = device.remark().map(|remark| (remark, compiled.module.sources.clone()));
+        let remark = device.remark().map(|remark| Report { diagnostics: vec![remark], sources: compiled.module.sources.clone() });
         Ok((Variant::new(self.name(), image, interface, constants), remark))
     }
 }

@@ -22,20 +22,23 @@ pub struct DeviceLaunch {
 }
 
 impl DeviceLaunch {
-    /// Checks arguments, packs them, encodes tensor maps and takes workspace: what is left is to launch.
+    /// Checks arguments, packs them, encodes tensor maps and takes workspace: what is left is to launch. `written` says of
+    /// each parameter of the kernel whether it may be written.
     ///
     /// # Errors
-    /// Arguments or a grid that the interface does not take; what the device has not.
+    /// Arguments or a grid that the kernel does not take; what the device has not.
     pub fn prepare(
         kernel: &DeviceKernel,
-        interface: &Interface,
         args: &[(&str, Value)],
+        written: &[bool],
         grid: [u32; 3],
     ) -> Result<DeviceLaunch, DeviceError> {
+        let abi = kernel.image().abi.clone();
+        let interface = Interface { abi, written: written.to_vec(), ..Interface::default() };
         let args = arguments(args);
         let flat = interface.check(&[], &args).map_err(DeviceError::without_text)?;
         let grid = interface.blocks(&kernel.image().entry, LaunchGrid::Blocks(grid), &args);
-        DeviceLaunch::new(kernel.clone(), interface, &flat, grid.map_err(|found| DeviceError::without_text(vec![*found]))?)
+        DeviceLaunch::new(kernel.clone(), &interface, &flat, grid.map_err(|found| DeviceError::without_text(vec![*found]))?)
     }
 
     /// The same with arguments that were checked.
@@ -85,6 +88,11 @@ impl DeviceLaunch {
     /// The parameters as the kernel reads them.
     pub fn params(&self) -> &tessera_driver::Params {
         self.packed.params()
+    }
+
+    /// Names of the arguments that the kernel may write; `xs[1]` is an item of a list.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().filter(|(.., written)| *written).map(|(name, ..)| name.as_str())
     }
 
     /// The assertion that stopped the kernel, and in which block; to be asked when a launch has faulted.
