@@ -12,7 +12,7 @@
 //! | from 96 | the index, as JSON; then the code of all variants, one behind the other |
 //!
 //! The index has for each variant what a launch needs beside the code, where its code lies (from the first byte behind the
-//! index), and a BLAKE3 of that code: of a damaged file it says which variant is.
+//! index), and a BLAKE3 of that code, PTX before machine code: of a damaged file it says which variant is.
 
 use std::ops::Range;
 
@@ -66,7 +66,6 @@ impl Part {
 fn checksum<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
     hasher.finalize()

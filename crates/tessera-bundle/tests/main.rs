@@ -1,1 +1,5 @@
-mod nothing {}
+//! The crate's tests.
+
+mod choose;
+mod format;
+mod samples;

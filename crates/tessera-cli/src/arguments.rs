@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Compile kernels beforehand, into one file from which they are launched without a compiler.
     #[command(
-        after_help = "Examples:\n  tessera bundle gemm.py::gemm a=f16[?,?] b=f16[?,?] c=f16[?,?] --target sm_80 --target sm_90a -o kernels.tbundle\n  tessera bundle kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 kernels.py::softmax x=f32[?,?] y=f32[?,?] N=2048 -o kernels.tbundle\n  tessera bundle softmax --sizes n=128,c=1000 --precision fp32 -o kernels.tbundle\n  tessera bundle kernels.tbundle --list"
+        after_help = "Examples:\n  tessera bundle gemm.py::gemm a=f16[?,?] b=f16[?,?] c=f16[?,?] --target sm_80 --target sm_90a -o kernels.tbundle\n  tessera bundle kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 kernels.py::softmax x=f32[?,?] y=f32[?,?] N=2048 -o kernels.tbundle\n  tessera bundle softmax --sizes batch=1,heads=1,queries=128,keys=1000 --precision fp32 -o kernels.tbundle\n  tessera bundle kernels.tbundle --list"
     )]
     Bundle(Bundle),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
