@@ -96,6 +96,7 @@ impl Bundle {
 
     fn try_one<A: Placed>(&self, position: usize, args: &[(&str, Argument<A>)], grid: LaunchGrid) -> Outcome<'_, A> {
         let variant = &self.variants()[position];
+        let args = &completed(variant, args);
         let mut wrong = strangers(variant, args);
         wrong.extend(constants(variant, args));
         wrong.extend(variant.fixed.iter().flat_map(|fixed| shapes(fixed, args)));
@@ -119,6 +120,17 @@ impl Bundle {
             }
         }
     }
+}
+
+/// The arguments, with the numbers that the variant has for those that are left out.
+fn completed<'n, A: Placed>(variant: &'n Variant, args: &[(&'n str, Argument<A>)]) -> Vec<(&'n str, Argument<A>)> {
+    let mut all = args.to_vec();
+    for (name, number) in variant.fixed.iter().flat_map(|fixed| &fixed.numbers) {
+        if !args.iter().any(|(given, _)| given == name) {
+            all.push((name, Argument::Constant(number.clone())));
+        }
+    }
+    all
 }
 
 /// Arguments that are no parameter's, or given twice.

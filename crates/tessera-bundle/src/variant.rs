@@ -26,20 +26,22 @@ pub struct Variant {
     pub hidden: Vec<HiddenParam>,
     /// How it is launched: threads, shared memory, clusters, from the grid that is asked for to the launched one.
     pub launch: LaunchFacts,
-    /// Where blocks were counted for arrays of certain shapes.
+    /// Where it was packed for arrays of certain shapes.
     pub fixed: Option<Fixed>,
     /// The code.
     #[serde(skip)]
     pub code: Code,
 }
 
-/// The blocks that arrays of certain shapes need.
+/// What arrays of certain shapes need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fixed {
     /// Blocks along x, y and z.
     pub grid: [u32; 3],
     /// Arrays by name, with their sizes.
     pub shapes: Vec<(String, Vec<usize>)>,
+    /// Numbers by name, for those that a launch leaves out.
+    pub numbers: Vec<(String, Constant)>,
 }
 
 /// A variant's code. Clones share it.

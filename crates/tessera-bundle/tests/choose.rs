@@ -1,7 +1,7 @@
 //! Which variant a launch gets, and what is said where there is none.
 
 use tessera_bundle::{Bundle, BundleError, Variant};
-use tessera_launch::{Argument, Array, Constant, LaunchGrid};
+use tessera_launch::{Argument, Array, Constant, Flat, LaunchGrid};
 use tessera_types::DType;
 
 use crate::samples::{all, device, scale};
@@ -134,6 +134,13 @@ fn blocks_for_certain_shapes_are_launched_for_no_others() {
     for grid in [LaunchGrid::Auto, LaunchGrid::Blocks([3, 1, 1])] {
         assert_eq!(bundle.choose(&device, "scale.fixed", &args, grid).expect("chosen").grid, [3, 1, 1]);
     }
+    // Its number is 1 where none is given.
+    let number = |args: &Args| match bundle.choose(&device, "scale.fixed", args, LaunchGrid::Auto).expect("chosen").flat.last() {
+        Some(Flat::Word(bits)) => f32::from_bits(*bits as u32),
+        other => panic!("{other:?}"),
+    };
+    let without: Args = args.iter().filter(|(name, _)| *name != "a").cloned().collect();
+    assert_eq!((number(&args), number(&without)), (0.5, 1.0));
     let refuse = |args: &Args, grid| bundle.choose(&device, "scale.fixed", args, grid).expect_err("refused").to_string();
     assert!(refuse(&args, LaunchGrid::Blocks([4, 1, 1])).contains("needs a grid of [3, 1, 1], [4, 1, 1] is given [grid]"));
     let text = refuse(&arrays(9), LaunchGrid::Auto);

@@ -63,7 +63,11 @@ pub(crate) fn all() -> Vec<Variant> {
     coded.code = Code { cubin: Some(vec![0x7f, b'E', b'L', b'F', 0, 255].into()), ..coded.code };
     let mut fixed = scale("sm_80", DType::F32, 4, 32);
     fixed.kernel = "scale.fixed".into();
-    fixed.fixed = Some(Fixed { grid: [3, 1, 1], shapes: vec![("x".into(), vec![8, 64]), ("y".into(), vec![8, 64])] });
+    fixed.fixed = Some(Fixed {
+        grid: [3, 1, 1],
+        shapes: vec![("x".into(), vec![8, 64]), ("y".into(), vec![8, 64])],
+        numbers: vec![("a".into(), Constant::Float(1.0))],
+    });
     fixed.constants.extend([
         ("eps".to_string(), Constant::Float(0.1)),
         ("limit".to_string(), Constant::Float(f64::INFINITY)),

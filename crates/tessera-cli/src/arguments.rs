@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Compile kernels beforehand, into one file from which they are launched without a compiler.
     #[command(
-        after_help = "Examples:\n  tessera bundle gemm.py::gemm a=f16[?,?] b=f16[?,?] c=f16[?,?] --target sm_80 --target sm_90a -o kernels.tbundle\n  tessera bundle kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 kernels.py::softmax x=f32[?,?] y=f32[?,?] N=2048 -o kernels.tbundle\n  tessera bundle softmax --sizes batch=1,heads=1,queries=128,keys=1000 --precision fp32 -o kernels.tbundle\n  tessera bundle kernels.tbundle --list"
+        after_help = "Examples:\n  tessera bundle gemm.py::gemm a=f16[?,?] b=f16[?,?] c=f16[?,?] --target sm_80 --target sm_90a -o kernels.tbundle\n  tessera bundle kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 kernels.py::softmax x=f32[?,?] y=f32[?,?] N=2048 -o kernels.tbundle\n  tessera bundle softmax batch=1 heads=1 queries=128 keys=1000 gemm m=64 n=64 k=64 variant=nt --precision fp32 -o kernels.tbundle\n  tessera bundle kernels.tbundle --list"
     )]
     Bundle(Bundle),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
@@ -504,8 +504,9 @@ pub(crate) struct Compile {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bundle {
-    /// `FILE::KERNEL` with its arguments' types as `compile` takes them, operators of the library, or several of both. A kernel that is
-    /// named again is packed for other types; what a launch tries first stands first.
+    /// `FILE::KERNEL` with its arguments' types as `compile` takes them, or an operator of the library with sizes such as `m=64 n=100 k=32`
+    /// and `variant=nt`; or several of both. A kernel that is named again is packed for other types; what a launch tries first stands
+    /// first.
     #[arg(required = true)]
     pub(crate) subjects: Vec<String>,
     /// What to compile for; may be given several times.
@@ -517,7 +518,7 @@ pub(crate) struct Bundle {
     /// Precision policies of operators, such as `fp32,bf16`; those of their suites when absent.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
-    /// Sizes of operators: extents such as `m=64,n=100,k=32,variant=nt`, or `quick`, `seed`, `all`.
+    /// Sizes of operators that have none of their own: `m=64,n=100,k=32,variant=nt`, or `quick`, `seed`, `all`.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Threads a block of SIMT kernels.

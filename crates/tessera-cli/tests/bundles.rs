@@ -71,15 +71,15 @@ fn what_is_packed_gives_what_the_kernel_gives() {
     let packed = right(
         here,
         "bundle k.py::softmax x=f32[?,?] y=f32[?,?] N=1024 k.py::softmax x=f32[?,?] y=f32[?,?] N=64 k.py::product A=bf16[?,?] B=bf16[?,?] \
-         C=f32[?,?] k.py::total xs=[f32[?],f32[?]] y=f32[?] TILE=16 --target sm_80 --target sm_90a -o k.tbundle",
+         C=bf16[?,?] k.py::total xs=[f32[?],f32[?]] y=f32[?] TILE=16 --target sm_80 --target sm_90a -o k.tbundle",
     );
     assert!(packed.ends_with("wrote 8 variants to k.tbundle\n"), "{packed}");
     assert_eq!(right(here, "bundle k.tbundle --list"), packed.replace("wrote 8 variants to k.tbundle\n", ""));
     let calls = [
         ("softmax", "x=randn:f32[8,1000] y=empty:f32[8,1000] N=1024 --grid 8"),
         ("softmax", "x=randn:f32[8,60] y=empty:f32[8,60] N=64 --grid 8"),
-        ("product", "A=randn:bf16[72,64] B=randn:bf16[64,40] C=empty:f32[72,40]"),
-        ("total", "xs=[ones:f32[16],arange:f32[16]] y=empty:f32[16] --grid 1"),
+        ("product", "A=randn:bf16[72,64] B=randn:bf16[64,40] C=empty:bf16[72,40]"),
+        ("total", "xs=[ones:f32[16],arange:f32[16]] y=empty:f32[16] TILE=16 --grid 1"),
     ];
     for target in ["sm_80", "sm_90a"] {
         for (kernel, call) in calls {
@@ -104,16 +104,18 @@ fn operators_are_packed_for_sizes() {
     let here = folder.path();
     let packed = right(
         here,
-        "bundle softmax gemm vector --sizes m=64,n=48,k=32,batch=1,heads=1,queries=16,keys=100 --precision fp32 --target sm_90a -o ops.tbundle",
+        "bundle softmax batch=1 heads=1 queries=16 keys=100 gemm m=64 n=48 k=32 vector --sizes n=5000 --precision fp32 -o ops.tbundle",
     );
     for name in ["softmax for sm_90a: ", "softmax.causal for", "gemm.nt for", "gemm.tn for", "vector.add for", "vector.dot.1 for", "vector.dot.2 for"] {
         assert!(packed.contains(name), "{name}: {packed}");
     }
-    let nt = right(here, "run ops.tbundle::gemm.nt A=ones:f32[64,32] B=ones:f32[48,32] C=empty:f32[64,48] alpha=1.0 beta=0.0 --device emu");
+    let nt = right(here, "run ops.tbundle::gemm.nt A=ones:f32[64,32] B=ones:f32[48,32] C=empty:f32[64,48] --device emu");
     assert!(nt.contains("C: f32[64, 48] = [32, 32, 32,"), "{nt}");
+    let half = right(here, "run ops.tbundle::gemm.nn A=ones:f32[64,32] B=ones:f32[32,48] C=empty:f32[64,48] alpha=0.5 --device emu");
+    assert!(half.contains("C: f32[64, 48] = [16, 16, 16,"), "{half}");
     refused(
         here,
-        "run ops.tbundle::gemm.nt A=ones:f32[32,32] B=ones:f32[48,32] C=empty:f32[32,48] alpha=1.0 beta=0.0 --device emu",
+        "run ops.tbundle::gemm.nt A=ones:f32[32,32] B=ones:f32[48,32] C=empty:f32[32,48] --device emu",
         5,
         "`A` has shape [32, 32], the kernel was packed for [64, 32]",
     );
@@ -127,10 +129,11 @@ fn what_cannot_be_packed_or_run_says_why() {
     refused(here, pack, 5, "the bundle has no name\nhelp: name a file: `-o kernels.tbundle`");
     refused(here, "bundle x=f32[?] -o k.tbundle", 5, "`x=f32[?]` names nothing to pack");
     refused(here, "bundle k.py::nothing -o k.tbundle", 5, "nothing");
-    refused(here, "bundle gemm A=f32[?,?] -o k.tbundle", 5, "operators take no types");
+    refused(here, "bundle gemm A=f32[?,?] -o k.tbundle", 5, "`A=f32[?`");
+    refused(here, "bundle gemm m=4 --sizes m=4 -o k.tbundle", 5, "`--sizes` is for operators without sizes of their own");
     refused(here, "bundle gemm -o k.tbundle", 5, "`gemm` is packed for sizes, and none are given");
     refused(here, "bundle gemm --sizes rows=4 -o k.tbundle", 5, "`rows` is not an extent of gemm");
-    refused(here, &format!("{pack} --sizes m=4 -o k.tbundle"), 5, "`--sizes` is for operators");
+    refused(here, &format!("{pack} --sizes m=4 -o k.tbundle"), 5, "`--sizes` is for operators without");
     refused(here, &format!("{pack} --target sm_9 -o k.tbundle"), 5, "`sm_9` is not a target");
     refused(here, &format!("{pack} --target sm_80 --target sm_80 -o k.tbundle"), 5, "the target `sm_80` is given twice");
     refused(here, "bundle k.py::softmax x=f32[?,?] y=f32[?,?] -o k.tbundle", 5, "`N`");
@@ -163,7 +166,7 @@ fn a_failed_assertion_says_where_it_stands_without_the_source() {
     std::fs::remove_file(here.join("k.py")).expect("removed");
     assert!(right(here, "run k.tbundle::positive x=ones:f32[64] --grid 4 --device emu").contains("x: f32[64] = [2, 2,"));
     let run = "run k.tbundle::positive x=const(-1):f32[64] --grid 4 --device emu";
-    refused(here, run, 2, "assertion failed: k.py:28:5: no debts (in block 0, 0, 0)");
+    refused(here, run, 2, "assertion failed: k.py:26:5: no debts (in block 0, 0, 0)");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Operators compiled ahead of time, for problems of given sizes.
 
-use tessera_runtime::{Array, CompileOptions, Fixed, KernelError, Report, Sharing, Value, Variant};
+use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Report, Sharing, Value, Variant};
 use tessera_types::{Arch, Policy};
 
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec, Unsupported};
@@ -61,15 +61,33 @@ impl Operator {
             if plan.launches.len() > 1 {
                 variant.kernel.push_str(&format!(".{}", position + 1));
             }
-            let shapes = launch.arguments.iter().filter_map(|(name, argument)| match argument {
-                Argument::Tensor(at) => Some((name.to_string(), plan.tensors[*at].shape.clone())),
-                Argument::Int(_) | Argument::Float(_) | Argument::Bool(_) | Argument::Type(_) => None,
-            });
-            variant.fixed = Some(Fixed { grid: launch.grid, shapes: shapes.collect() });
+            variant.fixed = Some(fixed(&plan, launch, &variant));
             packed.push((variant, remark));
         }
         Ok(packed)
     }
+}
+
+/// The shapes that the launch is for, and its numbers, of which callers may want others.
+fn fixed(plan: &Plan, launch: &LaunchSpec, variant: &Variant) -> Fixed {
+    let mut fixed = Fixed { grid: launch.grid, shapes: Vec::new(), numbers: Vec::new() };
+    for (name, argument) in &launch.arguments {
+        let number = match *argument {
+            Argument::Tensor(at) => {
+                fixed.shapes.push((name.to_string(), plan.tensors[at].shape.clone()));
+                continue;
+            }
+            Argument::Int(value) => Constant::Int(value),
+            Argument::Float(value) => Constant::Float(value),
+            Argument::Bool(value) => Constant::Bool(value),
+            Argument::Type(value) => Constant::Type(value),
+        };
+        // The others are part of the code.
+        if variant.interface.abi.params.iter().any(|param| param.name == *name) {
+            fixed.numbers.push((name.to_string(), number));
+        }
+    }
+    fixed
 }
 
 fn arguments(plan: &Plan, launch: &LaunchSpec) -> Result<Vec<(&'static str, Value<Array>)>, AheadError> {

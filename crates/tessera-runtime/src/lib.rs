@@ -55,6 +55,6 @@ pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
 pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_cuda::captured;
 pub use tessera_launch::{
-    Array, CodeOrigin, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters, PoolCounters, Report, Span,
+    Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters, PoolCounters, Report, Span,
     Timeline,
 };

@@ -58,7 +58,8 @@ fn count(variants: usize) -> String {
 /// What is packed: a kernel for arguments of some types, or an operator.
 enum Subject<'a> {
     Kernel(Kernel, &'a [String]),
-    Operator(&'a str),
+    /// With its own sizes, where they stand behind it.
+    Operator(&'a str, Option<String>),
 }
 
 impl Subject<'_> {
@@ -70,15 +71,18 @@ impl Subject<'_> {
                 let types = argument_types(kernel, texts)?;
                 Ok(vec![kernel.ahead(&types, &options, arch).map_err(kernel_failure)?])
             }
-            Subject::Operator(name) => operator(name, arguments, arch),
+            Subject::Operator(name, sizes) => {
+                let sizes = sizes.as_deref().or(arguments.sizes.as_deref());
+                operator(name, sizes, arguments, arch)
+            }
         }
     }
 }
 
-fn operator(name: &str, arguments: &Bundle, arch: Arch) -> Result<Vec<Packed>, Failure> {
+fn operator(name: &str, sizes: Option<&str>, arguments: &Bundle, arch: Arch) -> Result<Vec<Packed>, Failure> {
     let options = library_options(&arguments.optimise)?;
-    let Some(sizes) = arguments.sizes.as_deref() else {
-        let help = "help: name them, such as `--sizes m=1024,n=1024,k=1024`; the library chooses tiles by them";
+    let Some(sizes) = sizes else {
+        let help = "help: name them behind it, such as `gemm m=1024 n=1024 k=1024`; the library chooses tiles by them";
         return Err(Failure::usage(format!("`{name}` is packed for sizes, and none are given\n{help}")));
     };
     let Selection { operators, precisions, sizes } = selection(&[name.to_owned()], &arguments.precision, Some(sizes))?;
@@ -110,12 +114,9 @@ fn subjects(texts: &[String]) -> Result<Vec<Subject<'_>>, Failure> {
     let ends = starts.iter().skip(1).copied().chain([texts.len()]);
     let group = |(start, end): (usize, usize)| {
         let (name, own) = (&texts[start], &texts[start + 1..end]);
-        match (find(name), own.first()) {
-            (None, _) => Ok(Subject::Kernel(kernel(name)?, own)),
-            (Some(_), None) => Ok(Subject::Operator(name)),
-            (Some(_), Some(argument)) => Err(Failure::usage(format!(
-                "`{argument}`: operators take no types\nhelp: `--sizes` and `--precision` say what `{name}` is packed for"
-            ))),
+        match find(name) {
+            None => Ok(Subject::Kernel(kernel(name)?, own)),
+            Some(_) => Ok(Subject::Operator(name, (!own.is_empty()).then(|| own.join(",")))),
         }
     };
     starts.iter().copied().zip(ends).map(group).collect()
@@ -135,12 +136,15 @@ fn targets(names: &[String]) -> Result<Vec<Arch>, Failure> {
 
 /// Refuses options that nothing on the command line takes.
 fn refuse_idle(arguments: &Bundle, subjects: &[Subject<'_>]) -> Outcome {
-    let has_operator = subjects.iter().any(|subject| matches!(subject, Subject::Operator(_)));
-    let given = [("--sizes", arguments.sizes.is_some()), ("--precision", !arguments.precision.is_empty())];
-    match given.into_iter().find(|(_, given)| *given && !has_operator) {
-        Some((option, _)) => Err(Failure::usage(format!("`{option}` is for operators; a kernel is packed for the types that are written"))),
-        None => Ok(()),
+    let is_without_sizes = |subject: &Subject<'_>| matches!(subject, Subject::Operator(_, None));
+    if arguments.sizes.is_some() && !subjects.iter().any(is_without_sizes) {
+        return Err(Failure::usage("`--sizes` is for operators without sizes of their own, and there is none"));
     }
+    let has_operator = subjects.iter().any(|subject| matches!(subject, Subject::Operator(..)));
+    if !arguments.precision.is_empty() && !has_operator {
+        return Err(Failure::usage("`--precision` is for operators; a kernel is packed for the types that are written"));
+    }
+    Ok(())
 }
 
 /// `tessera bundle FILE.tbundle --list`.
