@@ -33,10 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-emu", &["tessera-types", "tessera-ptx", "tessera-driver"]),
     ("tessera-launch", &["tessera-types", "tessera-ir", "tessera-driver"]),
     ("tessera-bundle", &["tessera-types", "tessera-ir", "tessera-launch"]),
-    (
-        "tessera-c",
-        &["tessera-types", "tessera-driver", "tessera-launch", "tessera-bundle", "tessera-cuda", "tessera-emu"],
-    ),
+    ("tessera-c", &["tessera-types", "tessera-driver", "tessera-launch", "tessera-bundle", "tessera-cuda", "tessera-emu"]),
     (
         "tessera-runtime",
         &[

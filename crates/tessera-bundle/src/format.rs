@@ -83,9 +83,7 @@ pub(crate) fn write(variants: &[Variant]) -> Vec<u8> {
     };
     let variants = variants.iter().map(row).collect();
     let index = Index { made_by: format!("tessera {}", env!("CARGO_PKG_VERSION")), variants };
-    let Ok(index) = serde_json::to_vec(&index) else {
-        tessera_ir::bug!("a variant that cannot be written down")
-    };
+    let Ok(index) = serde_json::to_vec(&index) else { tessera_ir::bug!("a variant that cannot be written down") };
     let mut bytes = Vec::with_capacity(CHECKSUM.end + index.len() + code.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());

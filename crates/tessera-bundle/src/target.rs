@@ -59,6 +59,10 @@ mod tests {
         assert!(name("sm_90a").runs_on((9, 0)) && !name("sm_90a").runs_on((10, 0)) && !name("sm_100a").runs_on((10, 3)));
         assert!(name("sm_100f").runs_on((10, 3)) && !name("sm_100f").runs_on((12, 0)));
         assert!(name("sm_90a") > name("sm_90") && name("sm_90") > name("sm_80"));
-        assert!(["", "sm_", "sm_a", "sm_9", "90a", "sm_90b", "sm_+90", "sm_99999"].iter().all(|text| TargetName::parse(text).is_none()));
+        assert!(
+            ["", "sm_", "sm_a", "sm_9", "90a", "sm_90b", "sm_+90", "sm_99999"]
+                .iter()
+                .all(|text| TargetName::parse(text).is_none())
+        );
     }
 }

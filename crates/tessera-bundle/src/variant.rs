@@ -86,7 +86,8 @@ impl Variant {
     pub fn describe(&self) -> String {
         let shapes = self.fixed.iter().flat_map(|fixed| &fixed.shapes);
         let shape = |name: &str| shapes.clone().find(|(own, _)| own == name).map(|(_, shape)| shape);
-        let params = self.interface.abi.params.iter().map(|param| format!("{}={}", param.name, kind(&param.kind, shape(&param.name))));
+        let params =
+            self.interface.abi.params.iter().map(|param| format!("{}={}", param.name, kind(&param.kind, shape(&param.name))));
         let constants = self.constants.iter().map(|(name, value)| format!("{name}={value}"));
         let arguments: Vec<String> = params.chain(constants).collect();
         format!("{} for {}: {}", self.kernel, self.target, arguments.join(", "))
@@ -113,7 +114,10 @@ impl Variant {
             (self.interface.written.len() != params.len(), "it does not say of each parameter whether it is written"),
             (!params.iter().all(|param| is_whole(&param.kind)), "a parameter is not whole"),
             (!self.hidden.iter().all(has_axes), "a tensor map is over axes that no array has"),
-            (!tiles().all(|tile| tile.tile > 0 && is_axis(tile.param, tile.axis)), "blocks are counted by axes that no array has"),
+            (
+                !tiles().all(|tile| tile.tile > 0 && is_axis(tile.param, tile.axis)),
+                "blocks are counted by axes that no array has",
+            ),
             (!extents(&self.launch.threads, 1024), "its blocks have no or too many threads"),
             (!self.launch.cluster.iter().all(|cluster| extents(cluster, 16)), "its clusters have no or too many blocks"),
             (!extents(&self.launch.grid.blocks, 1 << 16), "its grid has no or too many blocks"),
@@ -132,7 +136,9 @@ fn rank(kind: &ParamKind) -> Option<usize> {
 
 fn is_whole(kind: &ParamKind) -> bool {
     match kind {
-        ParamKind::Array { shape, strides, align, .. } => shape.len() == strides.len() && align.is_power_of_two() && *align <= 1 << 20,
+        ParamKind::Array { shape, strides, align, .. } => {
+            shape.len() == strides.len() && align.is_power_of_two() && *align <= 1 << 20
+        }
         ParamKind::List { .. } | ParamKind::Scalar { .. } => true,
         // Operands of no compiled kernel: it takes arrays.
         ParamKind::Operand { .. } => false,

@@ -65,10 +65,7 @@ fn a_name_or_a_device_that_is_not_there_says_what_is() {
     let device = device((7, 5));
     let ask = |kernel: &str| bundle.choose(&device, kernel, &args(DType::F32, 16), LaunchGrid::Auto).expect_err("refused");
     assert_eq!(ask("scael").to_string(), "the bundle has no kernel `scael`; it has scale, scale.fixed");
-    assert_eq!(
-        ask("scale").to_string(),
-        "no variant of `scale` runs on Pretended (sm_75); there are variants for sm_80, sm_90a"
-    );
+    assert_eq!(ask("scale").to_string(), "no variant of `scale` runs on Pretended (sm_75); there are variants for sm_80, sm_90a");
 }
 
 #[test]
@@ -95,16 +92,32 @@ fn the_only_variant_says_everything_that_is_wrong() {
         change(&mut args);
         args
     };
-    says(&with(|args| args.push(("z", matrix(DType::F32, 64, &[1, 4])))), "`scale` has no parameter `z` [unknown-argument]; its parameters are");
+    says(
+        &with(|args| args.push(("z", matrix(DType::F32, 64, &[1, 4])))),
+        "`scale` has no parameter `z` [unknown-argument]; its parameters are",
+    );
     says(&with(|args| args.push(args[0].clone())), "the argument `x` is given twice [argument-twice]");
     says(&with(|args| args[0].1 = matrix(DType::F32, 64, &[4])), "`x` has 1 axes, the kernel was compiled for 2 [argument-rank]");
     says(&with(|args| args[0].1 = matrix(DType::F32, 264, &[100, 16])), "`x` does not start at a multiple of 16 bytes");
-    says(&args(DType::F32, 15), "axis 0 of `x` has stride 15, no multiple of 16 bytes, as the kernel was compiled for [argument-alignment]");
-    says(&with(|args| args[1].1 = matrix(DType::F32, 1 << 20, &[99, 16])), "`M` is 100 in `x` (axis 0) but 99 in `y` (axis 0) [symbol-mismatch]");
+    says(
+        &args(DType::F32, 15),
+        "axis 0 of `x` has stride 15, no multiple of 16 bytes, as the kernel was compiled for [argument-alignment]",
+    );
+    says(
+        &with(|args| args[1].1 = matrix(DType::F32, 1 << 20, &[99, 16])),
+        "`M` is 100 in `x` (axis 0) but 99 in `y` (axis 0) [symbol-mismatch]",
+    );
     says(&with(|args| args[1].1 = args[0].1.clone()), "overlap in memory, and the kernel writes `y` [argument-overlap]");
-    says(&with(|args| args[2].1 = matrix(DType::F32, 64, &[4])), "`a` takes a number of type `f32`, not an array `f32[4]` [argument-scalar]");
-    says(&with(|args| args.push(("TILE", Argument::Constant(Constant::Int(64))))), "`TILE` is the integer 64, the kernel was compiled for 32");
-    let error = one.choose(&device((8, 0)), "scale", &args(DType::F32, 16), LaunchGrid::Blocks([5, 1, 1])).expect_err("a wrong grid");
+    says(
+        &with(|args| args[2].1 = matrix(DType::F32, 64, &[4])),
+        "`a` takes a number of type `f32`, not an array `f32[4]` [argument-scalar]",
+    );
+    says(
+        &with(|args| args.push(("TILE", Argument::Constant(Constant::Int(64))))),
+        "`TILE` is the integer 64, the kernel was compiled for 32",
+    );
+    let error =
+        one.choose(&device((8, 0)), "scale", &args(DType::F32, 16), LaunchGrid::Blocks([5, 1, 1])).expect_err("a wrong grid");
     assert!(error.to_string().contains("`scale` needs a grid of 4, [5, 1, 1] is given [grid]"), "{error}");
 }
 

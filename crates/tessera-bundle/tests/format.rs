@@ -53,7 +53,9 @@ fn every_beginning_says_that_it_is_cut_off() {
     for length in 0..bytes.len() {
         let error = Bundle::read(&bytes[..length]).expect_err("cut off");
         match (&error, length) {
-            (BundleError::NotABundle { bytes: 0 }, 0) => assert_eq!(error.to_string(), "the file is empty; `tessera bundle` makes bundles"),
+            (BundleError::NotABundle { bytes: 0 }, 0) => {
+                assert_eq!(error.to_string(), "the file is empty; `tessera bundle` makes bundles")
+            }
             (BundleError::Truncated { expected, found }, 1..) => {
                 assert_eq!(*found, length as u64);
                 assert_eq!(*expected, if length < HEADER { HEADER } else { bytes.len() } as u64);
@@ -98,7 +100,10 @@ fn other_versions_and_other_files_are_told() {
     // A later version may be shorter than a header of ours.
     assert!(matches!(Bundle::read(&later[..24]), Err(BundleError::Version { found: 2, known: 1 })));
     for other in [&b"\x7fELF"[..], b"tessera bundle\n\n and more of it", b"PK"] {
-        assert_eq!(Bundle::read(other).expect_err("another file").to_string(), "the file is no bundle; `tessera bundle` makes bundles");
+        assert_eq!(
+            Bundle::read(other).expect_err("another file").to_string(),
+            "the file is no bundle; `tessera bundle` makes bundles"
+        );
     }
 }
 

@@ -134,7 +134,8 @@ impl TesseraTensor {
         let dtype = self.dtype().ok_or_else(|| {
             wrong(format!("no element type has the class {}, {} bits and {} lanes", self.code, self.bits, self.lanes))
         })?;
-        let address = (self.data.addr() as u64).checked_add(self.byte_offset).ok_or_else(|| wrong("its offset is too large".into()))?;
+        let address =
+            (self.data.addr() as u64).checked_add(self.byte_offset).ok_or_else(|| wrong("its offset is too large".into()))?;
         Array::new(dtype, address, &shape, strides.as_deref()).map_err(wrong)
     }
 

@@ -184,7 +184,12 @@ pub unsafe extern "C" fn tessera_free(device: *const TesseraDevice, memory: *mut
 /// # Safety
 /// `device` is null or an open handle; `from` is null or points at `bytes` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tessera_copy_to(device: *const TesseraDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
+pub unsafe extern "C" fn tessera_copy_to(
+    device: *const TesseraDevice,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
     guarded(|| {
         // SAFETY: the caller's promise.
         let device = unsafe { handle(device, "the device") }?;
@@ -205,7 +210,12 @@ pub unsafe extern "C" fn tessera_copy_to(device: *const TesseraDevice, to: *mut 
 /// # Safety
 /// `device` is null or an open handle; `to` is null or points at `bytes` bytes that may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tessera_copy_from(device: *const TesseraDevice, to: *mut c_void, from: *const c_void, bytes: usize) -> Status {
+pub unsafe extern "C" fn tessera_copy_from(
+    device: *const TesseraDevice,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
     guarded(|| {
         // SAFETY: the caller's promise.
         let device = unsafe { handle(device, "the device") }?;

@@ -79,9 +79,10 @@ impl From<DeviceError> for Failure {
         let status = match &error {
             DeviceError::Rejected(_) => Status::WrongArguments,
             DeviceError::Memory { error: MemoryError::Short { .. }, .. } => Status::OutOfMemory,
-            DeviceError::Resources { .. } | DeviceError::Elsewhere { .. } | DeviceError::Memory { .. } | DeviceError::Driver(_) => {
-                Status::DeviceFailed
-            }
+            DeviceError::Resources { .. }
+            | DeviceError::Elsewhere { .. }
+            | DeviceError::Memory { .. }
+            | DeviceError::Driver(_) => Status::DeviceFailed,
         };
         Failure::new(status, error.to_string())
     }

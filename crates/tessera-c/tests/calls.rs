@@ -77,7 +77,11 @@ impl Operands {
     }
 
     /// Launches with changed tensors or arguments.
-    fn launch(&self, bundle: *const TesseraBundle, change: impl FnOnce(&mut [TesseraTensor; 3], &mut Vec<TesseraArgument>)) -> Status {
+    fn launch(
+        &self,
+        bundle: *const TesseraBundle,
+        change: impl FnOnce(&mut [TesseraTensor; 3], &mut Vec<TesseraArgument>),
+    ) -> Status {
         let mut tensors = Box::new(self.tensors());
         let argument = |at: usize| TesseraArgument {
             name: NAMES[at].as_ptr(),
@@ -150,7 +154,9 @@ fn each_mistake_in_a_launch_has_a_status_and_says_what_is_wrong() {
     refuse(Status::WrongArguments, "`A` holds `f16`, the kernel was compiled for `f32`", &|tensors, _| tensors[0].bits = 16);
     refuse(Status::WrongArguments, "`A` has 1 axes, the kernel was compiled for 2", &|tensors, _| tensors[0].ndim = 1);
     refuse(Status::WrongArguments, "does not start at a multiple of 16 bytes", &|tensors, _| tensors[1].byte_offset = 4);
-    refuse(Status::WrongArguments, "`K` is 8 in `A` (axis 1) but 16 in `B`", &|tensors, _| tensors[0].shape = sizes(&[32_i64, 8]));
+    refuse(Status::WrongArguments, "`K` is 8 in `A` (axis 1) but 16 in `B`", &|tensors, _| {
+        tensors[0].shape = sizes(&[32_i64, 8])
+    });
     refuse(Status::WrongArguments, "no multiple of 16 bytes", &|tensors, _| {
         tensors[0].shape = sizes(&[32_i64, 15]);
         tensors[1].shape = sizes(&[15_i64, 16]);

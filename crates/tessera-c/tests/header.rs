@@ -105,9 +105,11 @@ fn numbers_and_layouts_are_the_same_in_c() {
             $(wanted.push((format!("offsetof({}, {})", $c, stringify!($field)), offset_of!($rust, $field)));)*
         };
     }
-    layout!("tessera_tensor", TesseraTensor, [
-        data, device_type, device_id, ndim, code, bits, lanes, shape, strides, byte_offset
-    ]);
+    layout!(
+        "tessera_tensor",
+        TesseraTensor,
+        [data, device_type, device_id, ndim, code, bits, lanes, shape, strides, byte_offset]
+    );
     layout!("tessera_argument", TesseraArgument, [name, kind, value]);
     assert_eq!((size_of::<TesseraTensor>(), align_of::<TesseraTensor>()), (48, 8), "DLPack's");
     let status = |name: &str, status: Status| (name.to_string(), status as usize);
@@ -134,7 +136,11 @@ fn numbers_and_layouts_are_the_same_in_c() {
         kind("TESSERA_TEXT", Kind::Text),
     ]);
     let numbers = HEADER.lines().filter(|line| line.trim_start().starts_with("TESSERA_") && line.contains(" = ")).count();
-    assert_eq!(wanted.iter().filter(|(name, _)| name.starts_with("TESSERA_")).count(), numbers, "a number of the header is not compared");
+    assert_eq!(
+        wanted.iter().filter(|(name, _)| name.starts_with("TESSERA_")).count(),
+        numbers,
+        "a number of the header is not compared"
+    );
     let lines: String = wanted.iter().map(|(what, _)| format!("    printf(\"%d\\n\", (int)({what}));\n")).collect();
     let source = folder.path().join("numbers.c");
     std::fs::write(&source, format!("#include <stdio.h>\n#include \"tessera.h\"\nint main(void) {{\n{lines}    return 0;\n}}\n"))
@@ -145,5 +151,8 @@ fn numbers_and_layouts_are_the_same_in_c() {
     run(Command::new(&compiler).args(strict).arg("-std=c99").arg("-I").arg(&include).arg("-o").arg(&program).arg(&source));
     let told: Vec<usize> = run(&mut Command::new(&program)).lines().map(|line| line.parse().expect("a number")).collect();
     let names: Vec<&String> = wanted.iter().map(|(name, _)| name).collect();
-    assert_eq!(names.iter().zip(told).collect::<Vec<_>>(), names.iter().zip(wanted.iter().map(|(_, number)| *number)).collect::<Vec<_>>());
+    assert_eq!(
+        names.iter().zip(told).collect::<Vec<_>>(),
+        names.iter().zip(wanted.iter().map(|(_, number)| *number)).collect::<Vec<_>>()
+    );
 }

@@ -13,7 +13,8 @@ pub(crate) fn root() -> PathBuf {
 
 /// The kernel of the example, for arguments of these types.
 pub(crate) fn product(target: &str, types: &[&str]) -> tessera_runtime::Variant {
-    let kernel = Kernel::from_file(root().join("examples/bundle/product.py"), "product").unwrap_or_else(|error| panic!("{error}"));
+    let kernel =
+        Kernel::from_file(root().join("examples/bundle/product.py"), "product").unwrap_or_else(|error| panic!("{error}"));
     let mut sources = Default::default();
     let types: Vec<_> = types
         .iter()

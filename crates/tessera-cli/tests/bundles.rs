@@ -83,13 +83,17 @@ fn what_is_packed_gives_what_the_kernel_gives() {
     ];
     for target in ["sm_80", "sm_90a"] {
         for (kernel, call) in calls {
-            let run = |file: &str| right(here, &format!("run {file}::{kernel} {call} --device emu --target {target} --sanitize all"));
+            let run =
+                |file: &str| right(here, &format!("run {file}::{kernel} {call} --device emu --target {target} --sanitize all"));
             let (compiled, launched) = (run("k.py"), run("k.tbundle"));
             assert_eq!(results(&compiled), results(&launched), "{compiled}\n{launched}");
             assert!(launched.contains(" of k.tbundle on ") && launched.contains(", loaded in "), "{launched}");
         }
     }
-    let text = right(here, "run k.tbundle::total xs=[ones:f32[16],arange:f32[16]] y=empty:f32[16] --grid 1 --device emu --save y=y.npy --json");
+    let text = right(
+        here,
+        "run k.tbundle::total xs=[ones:f32[16],arange:f32[16]] y=empty:f32[16] --grid 1 --device emu --save y=y.npy --json",
+    );
     let told: Value = serde_json::from_str(text.trim()).expect("JSON");
     assert_eq!((&told["kernel"], &told["saved"][0]["path"]), (&"total".into(), &"y.npy".into()), "{text}");
     assert!(here.join("y.npy").is_file());
@@ -106,12 +110,21 @@ fn operators_are_packed_for_sizes() {
         here,
         "bundle softmax batch=1 heads=1 queries=16 keys=100 gemm m=64 n=48 k=32 vector --sizes n=5000 --precision fp32 -o ops.tbundle",
     );
-    for name in ["softmax for sm_90a: ", "softmax.causal for", "gemm.nt for", "gemm.tn for", "vector.add for", "vector.dot.1 for", "vector.dot.2 for"] {
+    for name in [
+        "softmax for sm_90a: ",
+        "softmax.causal for",
+        "gemm.nt for",
+        "gemm.tn for",
+        "vector.add for",
+        "vector.dot.1 for",
+        "vector.dot.2 for",
+    ] {
         assert!(packed.contains(name), "{name}: {packed}");
     }
     let nt = right(here, "run ops.tbundle::gemm.nt A=ones:f32[64,32] B=ones:f32[48,32] C=empty:f32[64,48] --device emu");
     assert!(nt.contains("C: f32[64, 48] = [32, 32, 32,"), "{nt}");
-    let half = right(here, "run ops.tbundle::gemm.nn A=ones:f32[64,32] B=ones:f32[32,48] C=empty:f32[64,48] alpha=0.5 --device emu");
+    let half =
+        right(here, "run ops.tbundle::gemm.nn A=ones:f32[64,32] B=ones:f32[32,48] C=empty:f32[64,48] alpha=0.5 --device emu");
     assert!(half.contains("C: f32[64, 48] = [16, 16, 16,"), "{half}");
     refused(
         here,
@@ -155,7 +168,12 @@ fn what_cannot_be_packed_or_run_says_why() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).expect("written");
-    refused(here, &format!("{run} --grid 8 --device emu"), 4, "`k.tbundle`: the bundle is damaged: the checksum of variant 0 (`softmax` for sm_90a)");
+    refused(
+        here,
+        &format!("{run} --grid 8 --device emu"),
+        4,
+        "`k.tbundle`: the bundle is damaged: the checksum of variant 0 (`softmax` for sm_90a)",
+    );
 }
 
 #[test]

@@ -119,8 +119,9 @@ impl<'a, A: Placed> Checker<'a, A> {
             let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
             return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
         }
-        let divides =
-            |count: usize| *align <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
+        let divides = |count: usize| {
+            *align <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8)
+        };
         for axis in 0..strides.len() {
             let (size, stride) = (tensor.sizes()[axis], tensor.steps()[axis]);
             let (what, value) = match strides[axis] {
@@ -176,7 +177,9 @@ impl<'a, A: Placed> Checker<'a, A> {
             Argument::Constant(Constant::Bool(value)) => Ok(from(u64::from(*value), DType::B1)),
             Argument::Constant(Constant::Float(value)) if dtype.is_float() => {
                 let bits = from(value.to_bits(), DType::F64);
-                if value.is_finite() && !f64::from_bits(cast(bits, dtype, DType::F64, default_rounding(dtype, DType::F64))).is_finite() {
+                if value.is_finite()
+                    && !f64::from_bits(cast(bits, dtype, DType::F64, default_rounding(dtype, DType::F64))).is_finite()
+                {
                     return refuse(format!("`{name}` is {value}, beyond the range of `{dtype}`"));
                 }
                 Ok(bits)
@@ -287,7 +290,10 @@ mod tests {
         assert_eq!(words(scalar(DType::I8, Argument::Constant(Constant::Int(-1)))), [0xff]);
         assert_eq!(words(scalar(DType::F32, Argument::Constant(Constant::Int(2)))), [u64::from(2.0_f32.to_bits())]);
         assert_eq!(words(scalar(DType::B1, Argument::Constant(Constant::Bool(true)))), [1]);
-        assert_eq!(message(scalar(DType::I32, Argument::Constant(Constant::Int(1 << 31)))), "`x` is 2147483648, beyond the range of `i32`");
+        assert_eq!(
+            message(scalar(DType::I32, Argument::Constant(Constant::Int(1 << 31)))),
+            "`x` is 2147483648, beyond the range of `i32`"
+        );
         assert_eq!(message(scalar(DType::U8, Argument::Constant(Constant::Int(-1)))), "`x` is -1, beyond the range of `u8`");
         assert!(message(scalar(DType::F32, Argument::Constant(Constant::Float(1e300)))).ends_with("beyond the range of `f32`"));
         assert_eq!(message(scalar(DType::I32, Argument::Constant(Constant::Float(2.5)))), "`x` takes `i32`, not the float 2.5");
@@ -327,7 +333,10 @@ mod tests {
             "`x` does not start at a multiple of 16 bytes, as the kernel was compiled for"
         );
         let square = array(64, &[2, 4], &[4, 1]);
-        assert_eq!(message(check(kind(DType::F32, Extent::Dynamic, 16), square)), "`x` has 2 axes, the kernel was compiled for 1");
+        assert_eq!(
+            message(check(kind(DType::F32, Extent::Dynamic, 16), square)),
+            "`x` has 2 axes, the kernel was compiled for 1"
+        );
         let number = check(kind(DType::F32, Extent::Dynamic, 16), Argument::Constant(Constant::Int(3)));
         assert_eq!(message(number), "`x` takes an array, not the integer 3");
         let wide = ParamKind::Array {

@@ -28,9 +28,8 @@ impl Kernel {
     ) -> Result<(Variant, Option<Report>), KernelError> {
         let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
         let compiled = self.compile(types, &options)?;
-        let device = compile_for(&compiled, arch, options.level).map_err(|diagnostics| {
-            KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() })
-        })?;
+        let device = compile_for(&compiled, arch, options.level)
+            .map_err(|diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() }))?;
         let interface = self.interface(&compiled, types, &options)?;
         let mut image = device.kernel.image();
         for hidden in &mut image.hidden {

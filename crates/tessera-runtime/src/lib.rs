@@ -51,10 +51,10 @@ pub use tensor::{Element, Elements, ElementsMut, Tensor};
 pub use unwritten::Unwritten;
 pub use value::Value;
 
-pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
 pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
+pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
 pub use tessera_cuda::captured;
 pub use tessera_launch::{
-    Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters, PoolCounters, Report, Span,
-    Timeline,
+    Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters,
+    PoolCounters, Report, Span, Timeline,
 };

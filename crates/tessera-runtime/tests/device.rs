@@ -6,7 +6,9 @@ use tessera_driver::DriverCode;
 use tessera_ir::{
     Abi, AbiParam, Extent, GridRule, HiddenParam, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind, TensorMapPlan,
 };
-use tessera_runtime::{CodeOrigin, Device, DeviceError, DeviceKernel, DeviceLaunch, DriverDevice, ModuleCache, Tensor, TensorError, Value};
+use tessera_runtime::{
+    CodeOrigin, Device, DeviceError, DeviceKernel, DeviceLaunch, DriverDevice, ModuleCache, Tensor, TensorError, Value,
+};
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
 
 use crate::machine::{self, Machine, Pretended, at, machine, table, word};
@@ -143,7 +145,12 @@ fn wrong_arguments_name_the_parameter() {
     assert!(refuse(&x, &x).contains("overlap in memory"));
     let host = refuse(&x, &Tensor::zeros(DType::F32, &[4]).unwrap());
     assert_eq!(host, "`y` is on `cpu`, the kernel runs on `Pretended`; copy it there with `to_device`");
-    assert!(DeviceLaunch::prepare(&kernel, &[("x", Value::from(&x))], &[], [1, 1, 1]).unwrap_err().to_string().contains("`y` is missing"));
+    assert!(
+        DeviceLaunch::prepare(&kernel, &[("x", Value::from(&x))], &[], [1, 1, 1])
+            .unwrap_err()
+            .to_string()
+            .contains("`y` is missing")
+    );
 }
 
 #[test]

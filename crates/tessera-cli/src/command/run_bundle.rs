@@ -29,11 +29,14 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
     let Device::Driver(device) = &opened.device else {
         let help = "help: add `--device emu`, or `--device cuda` where there is a GPU";
-        return Err(Failure::usage(format!("a bundle holds kernels for GPUs, and no device of that kind was found or asked for\n{help}")));
+        return Err(Failure::usage(format!(
+            "a bundle holds kernels for GPUs, and no device of that kind was found or asked for\n{help}"
+        )));
     };
     let there = made.on(&opened.device)?;
     let start = Instant::now();
-    let launch = from_bundle(&bundle, kernel, &there.by_name(), grid(arguments.launch.grid.as_deref())?, device).map_err(failure)?;
+    let launch =
+        from_bundle(&bundle, kernel, &there.by_name(), grid(arguments.launch.grid.as_deref())?, device).map_err(failure)?;
     let loaded = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let mut file = tempfile::tempfile().map_err(Failure::environment)?;
@@ -66,7 +69,11 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         Ok(ran) => ran,
         Err(end) => return end,
     };
-    if arguments.json { eprint!("{}", ran.printed) } else { print!("{}", ran.printed) }
+    if arguments.json {
+        eprint!("{}", ran.printed)
+    } else {
+        print!("{}", ran.printed)
+    }
     refuse_idle_trace(&arguments.emulation, &launches)?;
     let results = there.on(&Device::Cpu)?;
     for (name, path) in &saves {

@@ -287,7 +287,8 @@ impl RankedKernel {
             if let ParamKind::Operand { axes, .. } = &param.kind {
                 let rank = axes.len();
                 if !matches!(value, Value::Tensor(tensor) if tensor.rank() == rank) {
-                    let message = format!("`{}` is an array with {rank} dimensions, not {}", param.name, value.argument().describe());
+                    let message =
+                        format!("`{}` is an array with {rank} dimensions, not {}", param.name, value.argument().describe());
                     return Err(refused(Diagnostic::bare("argument-type", message)));
                 }
             }
