@@ -109,7 +109,8 @@ fn other_versions_and_other_files_are_told() {
 
 #[test]
 fn what_no_launch_could_work_with_is_refused() {
-    let broken: [(fn(&mut Variant), &str); 9] = [
+    type Breakage = fn(&mut Variant);
+    let broken: [(Breakage, &str); 9] = [
         (|v| v.kernel.clear(), "it has no name"),
         (|v| v.target = "sm_ninety".into(), "its target is none"),
         (|v| _ = v.interface.written.pop(), "it does not say of each parameter whether it is written"),

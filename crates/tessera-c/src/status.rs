@@ -78,7 +78,7 @@ impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Failure {
         let status = match &error {
             DeviceError::Rejected(_) => Status::WrongArguments,
-            DeviceError::Memory { error: MemoryError::Short { .. }, .. } => Status::OutOfMemory,
+            DeviceError::Memory { error, .. } if matches!(**error, MemoryError::Short { .. }) => Status::OutOfMemory,
             DeviceError::Resources { .. }
             | DeviceError::Elsewhere { .. }
             | DeviceError::Memory { .. }

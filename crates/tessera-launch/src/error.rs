@@ -85,7 +85,7 @@ pub enum DeviceError {
         /// The kernel.
         kernel: String,
         /// Why.
-        error: MemoryError,
+        error: Box<MemoryError>,
     },
     /// The driver refused, or reports a fault.
     #[error(transparent)]

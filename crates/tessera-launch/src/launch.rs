@@ -170,7 +170,7 @@ struct Packer<'a, A> {
 
 impl<A: Placed> Packer<'_, A> {
     fn memory(&self, error: MemoryError) -> DeviceError {
-        DeviceError::Memory { kernel: self.kernel.image().entry.clone(), error }
+        DeviceError::Memory { kernel: self.kernel.image().entry.clone(), error: Box::new(error) }
     }
 
     fn push(&mut self, bytes: &[u8]) {

@@ -65,7 +65,7 @@ impl Views for Layout {
 /// Both layouts have one shape.
 pub(crate) fn for_each_row(left: &Layout, right: &Layout, mut row: impl FnMut(usize, usize)) {
     let outer = left.shape.len().saturating_sub(1);
-    if left.len() == 0 {
+    if left.is_empty() {
         return;
     }
     let mut index = vec![0; outer];
