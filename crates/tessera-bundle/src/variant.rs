@@ -110,6 +110,7 @@ impl Variant {
         let tiles = || self.interface.tiles.iter().chain(&self.launch.tiles).flatten();
         let faults = [
             (self.kernel.is_empty() || self.entry.is_empty(), "it has no name"),
+            (self.code.ptx.is_empty(), "it has no PTX"),
             (TargetName::parse(&self.target).is_none(), "its target is none"),
             (self.interface.written.len() != params.len(), "it does not say of each parameter whether it is written"),
             (!params.iter().all(|param| is_whole(&param.kind)), "a parameter is not whole"),

@@ -110,8 +110,9 @@ fn other_versions_and_other_files_are_told() {
 #[test]
 fn what_no_launch_could_work_with_is_refused() {
     type Breakage = fn(&mut Variant);
-    let broken: [(Breakage, &str); 9] = [
+    let broken: [(Breakage, &str); 10] = [
         (|v| v.kernel.clear(), "it has no name"),
+        (|v| v.code.ptx = "".into(), "it has no PTX"),
         (|v| v.target = "sm_ninety".into(), "its target is none"),
         (|v| _ = v.interface.written.pop(), "it does not say of each parameter whether it is written"),
         (|v| v.launch = LaunchFacts { threads: [0, 1, 1], ..LaunchFacts::default() }, "its blocks have no or too many threads"),

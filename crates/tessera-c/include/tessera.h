@@ -43,7 +43,7 @@ enum {
  * 10 f8e4m3, 12 f8e5m2, 14 e8m0, 15 f6e2m3, 16 f6e3m2, 17 f4e2m1. */
 typedef struct tessera_tensor {
     void *data;
-    int32_t device_type; /* 0 where nobody says; 2 and 13 are CUDA's */
+    int32_t device_type; /* 0 where nobody says; 2, 3 and 13 are CUDA's */
     int32_t device_id;   /* not looked at */
     int32_t ndim;
     uint8_t code;
@@ -108,7 +108,8 @@ tessera_status tessera_copy_from(const tessera_device *device, void *to, const v
 /* Launches a kernel and does not wait for it. `stream` is a CUstream of the device's primary context, or NULL for the device's own.
  * `grid` has the blocks along x, y and z; NULL where the bundle knows how many are needed. Constants may be left out where all variants
  * that take the other arguments have the same. The arguments are not needed afterwards; the arrays' memory is, until the launch is
- * done. Launches on other streams than the device's own are ordered with copies by `tessera_synchronize`. */
+ * done. Launches on other streams than the device's own are ordered with copies by `tessera_synchronize`. A kernel that needs workspace
+ * takes it at each launch and gives it back at `tessera_synchronize`; the 256th such launch since then waits for all. */
 tessera_status tessera_launch(const tessera_bundle *bundle, const char *kernel, const tessera_device *device, void *stream,
                               const uint32_t *grid, const tessera_argument *arguments, size_t count);
 

@@ -15,7 +15,7 @@ use crate::status::{Failure, handle, text};
 pub struct TesseraTensor {
     /// Its memory.
     pub data: *mut c_void,
-    /// DLPack's kind of device: 0 where nobody says, else 2 or 13 for memory that a CUDA device reaches.
+    /// DLPack's kind of device: 0 where nobody says, else 2, 3 or 13 for memory that a CUDA device reaches.
     pub device_type: i32,
     /// Which device; not looked at.
     pub device_id: i32,
@@ -114,7 +114,7 @@ impl TesseraTensor {
     unsafe fn read(&self, name: &str) -> Result<Array, Failure> {
         const MOST_AXES: i32 = 64;
         let wrong = |why: String| Failure::call(format!("the tensor of `{name}`: {why}"));
-        if ![0, 2, 13].contains(&self.device_type) {
+        if ![0, 2, 3, 13].contains(&self.device_type) {
             return Err(wrong(format!("its device type is {}: its memory is not a CUDA device's", self.device_type)));
         }
         if !(0..=MOST_AXES).contains(&self.ndim) {

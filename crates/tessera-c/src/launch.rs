@@ -56,9 +56,14 @@ pub unsafe extern "C" fn tessera_launch(
         }
         let chosen = bundle.bundle.choose(&device.device, kernel, &args, blocks)?;
         let launch = DeviceLaunch::new(loaded(bundle, device, &chosen)?, &chosen.flat, chosen.grid)?;
-        match stream.is_null() {
-            true => launch.enqueue()?,
-            false => launch.enqueue_on(StreamHandle(stream.addr() as u64))?,
+        if stream.is_null() {
+            launch.enqueue()?;
+        } else {
+            // Memory of the launch's own is made ready in the device's stream.
+            if launch.owns_memory() {
+                device.device.stream().synchronize()?;
+            }
+            launch.enqueue_on(StreamHandle(stream.addr() as u64))?;
         }
         if launch.owns_memory() { device.keep(launch) } else { Ok(()) }
     })
