@@ -57,6 +57,7 @@ impl Bundle {
         let mut usable: Vec<usize> = own.iter().copied().filter(runs).collect();
         if usable.is_empty() {
             let mut known: Vec<String> = own.iter().map(|&at| self.variants()[at].target.clone()).collect();
+            known.sort_unstable();
             known.dedup();
             let (device, target) = (device.name().to_owned(), properties.target());
             return Err(BundleError::NoTarget { kernel: kernel.to_owned(), device, target, known });
@@ -202,7 +203,9 @@ fn ambiguous<A>(kernel: &str, fitting: &[Chosen<'_, A>], args: &[(&str, Argument
         let of = |chosen: &Chosen<'_, A>| {
             chosen.variant.constants.iter().find(|(own, other)| own == name && other != value).map(|(_, other)| other.to_string())
         };
-        let mut values: Vec<String> = others.iter().filter_map(of).collect();
+        // For another target a kernel may well have other tiles.
+        let rivals = others.iter().filter(|other| other.variant.target == first.variant.target);
+        let mut values: Vec<String> = rivals.filter_map(of).collect();
         if !values.is_empty() {
             values.insert(0, value.to_string());
             values.dedup();

@@ -134,6 +134,13 @@ fn a_constant_that_decides_must_be_given() {
 }
 
 #[test]
+fn constants_of_another_target_decide_nothing() {
+    let both = bundle(vec![scale("sm_80", DType::F32, 16, 32), scale("sm_90a", DType::F32, 16, 64)]);
+    assert_eq!(choose(&both, (9, 0), &args(DType::F32, 16)).expect("chosen"), (1, [2, 1, 1]));
+    assert_eq!(choose(&both, (8, 0), &args(DType::F32, 16)).expect("chosen"), (0, [4, 1, 1]));
+}
+
+#[test]
 fn blocks_for_certain_shapes_are_launched_for_no_others() {
     let bundle = bundle(all());
     let device = device((8, 0));

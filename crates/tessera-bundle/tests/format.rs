@@ -162,6 +162,8 @@ fn an_index_with_a_right_checksum_is_not_trusted() {
 
 /// What a launch does with a bundle up to the driver: nothing of it may panic.
 fn use_all(bundle: &Bundle) {
+    let again = Bundle::read(&bundle.to_bytes()).expect("what was read can be written and read");
+    assert_eq!(format!("{again:?}"), format!("{bundle:?}"));
     let device = device((9, 0));
     let array = |shape: &[usize]| Argument::Array(Array::new(DType::F32, 256, shape, None).expect("an array"));
     let args = [("x", array(&[8, 64])), ("y", array(&[8, 64])), ("a", Argument::Constant(Constant::Int(2)))];
