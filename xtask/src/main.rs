@@ -147,6 +147,7 @@ fn fuzz(args: &[String]) -> Result<()> {
         "ir_text" => &["tests/filetests"],
         "kernel_source" => &["crates/tessera-ops/kernels", "examples"],
         "npy" => &["fuzz/seeds/npy"],
+        "bundle" => &["fuzz/seeds/bundle"],
         "ptx" | "emulator" => &["crates/tessera-ptx/tests/ptx", "crates/tessera-emu/tests/corpus/ptx"],
         "safetensors" => &["fuzz/seeds/safetensors"],
         _ => &[],

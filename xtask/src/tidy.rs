@@ -31,6 +31,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tessera-driver", &["tessera-types"]),
     ("tessera-cuda", &["tessera-types", "tessera-driver"]),
     ("tessera-emu", &["tessera-types", "tessera-ptx", "tessera-driver"]),
+    ("tessera-launch", &["tessera-types", "tessera-ir", "tessera-driver"]),
+    ("tessera-bundle", &["tessera-types", "tessera-ir", "tessera-launch"]),
+    ("tessera-c", &["tessera-types", "tessera-driver", "tessera-launch", "tessera-bundle", "tessera-cuda", "tessera-emu"]),
     (
         "tessera-runtime",
         &[
@@ -39,6 +42,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "tessera-document",
             "tessera-lang",
             "tessera-compile",
+            "tessera-launch",
+            "tessera-bundle",
             "tessera-cpu",
             "tessera-driver",
             "tessera-emu",

@@ -9,10 +9,14 @@ use tessera_types::Policy;
 use crate::random::{Digest, Random};
 
 /// One row of the suite before it is built.
-pub(crate) struct Entry {
-    pub(crate) operator: &'static Operator,
-    pub(crate) problem: Problem,
-    pub(crate) policy: Policy,
+#[derive(Debug)]
+pub struct Entry {
+    /// The operator.
+    pub operator: &'static Operator,
+    /// Extents and variant.
+    pub problem: Problem,
+    /// Precision.
+    pub policy: Policy,
 }
 
 /// Why a selection of cases makes no sense.
@@ -111,8 +115,22 @@ pub struct Selection {
     pub sizes: Sizes,
 }
 
+impl Selection {
+    /// Its rows for a kind of machine, in the order of the library's lists.
+    ///
+    /// # Errors
+    /// What nothing is selected by.
+    pub fn entries(&self, machine: Machine) -> Result<Vec<Entry>, SelectionError> {
+        entries_for(self, machine, PATIENT)
+    }
+}
+
 /// The rows of a selection, in the order of the library's lists.
 pub(crate) fn entries(selection: &Selection, device: &Device) -> Result<Vec<Entry>, SelectionError> {
+    entries_for(selection, Machine::of(device), effort(device))
+}
+
+fn entries_for(selection: &Selection, machine: Machine, effort: (u64, u64)) -> Result<Vec<Entry>, SelectionError> {
     let operators = chosen(&selection.operators)?;
     let wanted: Vec<(&String, Policy)> = selection
         .precisions
@@ -128,7 +146,7 @@ pub(crate) fn entries(selection: &Selection, device: &Device) -> Result<Vec<Entr
     let wanted: Vec<Policy> = wanted.into_iter().map(|(_, policy)| policy).collect();
     let mut entries = Vec::new();
     for operator in operators {
-        let own = entries_of(operator, &selection.sizes, &wanted, device)?;
+        let own = entries_of(operator, &selection.sizes, &wanted, (machine, effort))?;
         if own.is_empty() && !selection.operators.is_empty() {
             return Err(SelectionError::Empty { operator: operator.name, help: what_there_is(operator, &selection.sizes) });
         }
@@ -168,7 +186,7 @@ fn entries_of(
     operator: &'static Operator,
     sizes: &Sizes,
     wanted: &[Policy],
-    device: &Device,
+    (machine, effort): (Machine, (u64, u64)),
 ) -> Result<Vec<Entry>, SelectionError> {
     let is_wanted = |policy: &Policy| wanted.is_empty() || wanted.iter().any(|w| w.canonical() == policy.canonical());
     let policies: Vec<Policy> = match wanted.is_empty() {
@@ -198,12 +216,12 @@ fn entries_of(
         Sizes::Edges => crossed((operator.edges)(), &policies),
         Sizes::Given(extents, variant) => {
             let entries = crossed(given(operator, extents, variant.as_deref())?, &policies);
-            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, Machine::of(device))?;
+            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, machine)?;
             entries
         }
         Sizes::Random { count, seed } => {
             let policies = if wanted.is_empty() { accepted(operator) } else { policies };
-            random(operator, &policies, *count, *seed, device)
+            random(operator, &policies, (*count, *seed), effort)
         }
     })
 }
@@ -273,14 +291,21 @@ fn refuse_what_is_not_done(
     })
 }
 
-/// So many problems of random sizes that differ, in the policies in turn.
-fn random(operator: &'static Operator, policies: &[Policy], count: usize, seed: u64, device: &Device) -> Vec<Entry> {
-    // What a case may take: a chip does a trillion operations in a second or so, an emulator a few millions.
-    let (operations, elements) = match device {
+/// What a case of random sizes may take on a chip, which does a trillion operations in a second or so: operations, and elements.
+const PATIENT: (u64, u64) = (1 << 37, 1 << 25);
+
+/// The same on a device: an emulator does a few million operations a second.
+fn effort(device: &Device) -> (u64, u64) {
+    match device {
         Device::Cpu => (1 << 26, 1 << 20),
-        Device::Driver(device) if device.context().table().is_ok_and(|table| table.backend == "emulator") => (1 << 19, 1 << 13),
-        Device::Driver(_) => (1 << 37, 1 << 25),
-    };
+        Device::Driver(device) if device.takes_text_alone() => (1 << 19, 1 << 13),
+        Device::Driver(_) => PATIENT,
+    }
+}
+
+/// So many problems of random sizes that differ, in the policies in turn.
+fn random(operator: &'static Operator, policies: &[Policy], (count, seed): (usize, u64), effort: (u64, u64)) -> Vec<Entry> {
+    let (operations, elements) = effort;
     let mut digest = Digest::default();
     digest.word(seed);
     digest.bytes(operator.name.as_bytes());

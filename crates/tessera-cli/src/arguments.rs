@@ -48,6 +48,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  tessera tune gemm.py::gemm a=randn:f16[1024,1024] b=randn:f16[1024,1024] c=empty:f16[1024,1024] -o gemm.plan\n  tessera tune gemm.py::gemm a=empty:f16[4096,4096] b=empty:f16[4096,4096] c=empty:f16[4096,4096] --predict h200 --most 10"
     )]
     Tune(Tune),
+    /// Compile kernels beforehand, into one file from which they are launched without a compiler.
+    #[command(
+        after_help = "Examples:\n  tessera bundle gemm.py::gemm a=f16[?,?] b=f16[?,?] c=f16[?,?] --target sm_80 --target sm_90a -o kernels.tbundle\n  tessera bundle kernels.py::softmax x=f32[?,?] y=f32[?,?] N=1024 kernels.py::softmax x=f32[?,?] y=f32[?,?] N=2048 -o kernels.tbundle\n  tessera bundle softmax batch=1 heads=1 queries=128 keys=1000 gemm m=64 n=64 k=64 variant=nt --precision fp32 -o kernels.tbundle\n  tessera bundle kernels.tbundle --list"
+    )]
+    Bundle(Bundle),
     /// Compare two results files, or measure two sides in turn; exit code 1 when something got slower.
     #[command(
         after_help = "Examples:\n  tessera compare base.jsonl new.jsonl\n  tessera compare --run ./tessera-before ./tessera-after gemm softmax --device cuda\n  tessera compare --run old.py::softmax new.py::softmax x=randn:f32[4096,1000] y=empty:f32[4096,1000] N=1024 --grid 4096\n  tessera compare --run gemm.py::gemm gemm.py::gemm a=randn:f16[512,512] b=randn:f16[512,512] c=empty:f16[512,512] --config BLOCK_M=64 --config BLOCK_M=128 --least 2%"
@@ -77,6 +82,7 @@ impl Command {
             Command::Run(run) => &run.launch.project.path,
             Command::Check(check) => &check.project.path,
             Command::Compile(compile) => &compile.project.path,
+            Command::Bundle(bundle) => &bundle.project.path,
             Command::Compare(compare) => &compare.duel.project.path,
             Command::Tune(tune) => &tune.launch.project.path,
             _ => &[],
@@ -95,7 +101,8 @@ pub(crate) struct Project {
 /// A kernel and its launch.
 #[derive(Debug, Args)]
 pub(crate) struct Launch {
-    /// `FILE::KERNEL`; the file is a `.py`, or a `.tir` of any level. Or an operator of the library (`tessera list ops`).
+    /// `FILE::KERNEL`; the file is a `.py`, a `.tir` of any level, or, for `run`, a `.tbundle`. Or an operator of the library
+    /// (`tessera list ops`).
     pub(crate) subject: String,
     /// `NAME=VALUE`, `NAME=DIST:DTYPE[D0,D1,...]` (zeros ones randn rand arange empty iota const(V); `;seed=N` may follow), or
     /// `NAME=@file.npy` (`;dtype=f8e4m3` where NumPy has no name for the type), `NAME=@file.safetensors#tensor`, or a list
@@ -487,6 +494,43 @@ pub(crate) struct Compile {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<String>,
     /// Print one JSON object: the report's fields, or the level's text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) optimise: Optimise,
+    #[command(flatten)]
+    pub(crate) project: Project,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bundle {
+    /// `FILE::KERNEL` with its arguments' types as `compile` takes them, or an operator of the library with sizes such as `m=64 n=100 k=32`
+    /// and `variant=nt`; or several of both. A kernel that is named again is packed for other types; what a launch tries first stands
+    /// first.
+    #[arg(required = true)]
+    pub(crate) subjects: Vec<String>,
+    /// What to compile for; may be given several times.
+    #[arg(long, default_value = "sm_90a")]
+    pub(crate) target: Vec<String>,
+    /// Put machine code beside the PTX (needs `ptxas`): the driver then assembles nothing.
+    #[arg(long)]
+    pub(crate) cubin: bool,
+    /// Precision policies of operators, such as `fp32,bf16`; those of their suites when absent.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) precision: Vec<String>,
+    /// Sizes of operators that have none of their own: `m=64,n=100,k=32,variant=nt`, or `quick`, `seed`, `all`.
+    #[arg(long)]
+    pub(crate) sizes: Option<String>,
+    /// Threads a block of SIMT kernels.
+    #[arg(long)]
+    pub(crate) block: Option<u32>,
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+    /// List the variants of a bundle's file.
+    #[arg(long, conflicts_with_all = ["output", "cubin", "target", "precision", "sizes", "block"])]
+    pub(crate) list: bool,
+    /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -94,6 +94,7 @@ fn run(command: Command) -> Outcome {
         Command::Opt(arguments) => command::opt::opt(arguments),
         Command::Emu(arguments) => command::emu::emu(arguments),
         Command::Tune(arguments) => command::tune::tune(&arguments),
+        Command::Bundle(arguments) => command::bundle::bundle(arguments),
         Command::Compare(arguments) => command::compare::compare(arguments),
         Command::Report(arguments) => command::report::report(arguments),
         Command::Completions(arguments) => command::manual::completions(&arguments),

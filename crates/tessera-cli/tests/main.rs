@@ -1,6 +1,7 @@
 //! The tests of `tessera-cli` in one program, which is linked once: a module a subject.
 
 mod bench_kernels;
+mod bundles;
 mod checks;
 mod command_line;
 mod deterministic;

@@ -4,13 +4,14 @@
 //! of arrays becomes a pointer to a table of such records and a length; a scalar stays one argument. Sizes and strides that
 //! the ABI states are arguments all the same, so that every launcher passes the same list whatever was specialised.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use tessera_types::DType;
 
 use crate::types::Extent;
 
 /// The integer type of an array's sizes and strides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IndexType {
     /// 32-bit, the default.
     I32,
@@ -29,7 +30,7 @@ impl IndexType {
 }
 
 /// What one user argument is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ParamKind {
     /// An array in memory.
     Array {
@@ -83,7 +84,7 @@ impl ParamKind {
 }
 
 /// One user argument.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AbiParam {
     /// The parameter's name in the source.
     pub name: String,
@@ -92,7 +93,7 @@ pub struct AbiParam {
 }
 
 /// A kernel's user arguments, in order. Arguments that were compile-time constants are not among them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Abi {
     /// The parameters.
     pub params: Vec<AbiParam>,

@@ -23,11 +23,13 @@
 //! assert_eq!(GridRule { per_multiprocessor: Some(1), ..GridRule::default() }.physical([1000, 2, 1], 132, None), Some([132, 1, 1]));
 //! ```
 
+use serde::{Deserialize, Serialize};
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
 
 use crate::abi::Abi;
 use crate::attrs::MarkPhase;
-use crate::diag::Span;
+use crate::diag::{SourceId, Span};
+use crate::entity::EntityId;
 
 /// A kernel that was compiled for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl std::fmt::Debug for ImageCode {
 }
 
 /// A parameter that the launcher supplies by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HiddenParam {
     /// A tensor map over an array argument: 128 bytes aligned to 64, by value.
     TensorMap(TensorMapPlan),
@@ -92,7 +94,8 @@ pub enum HiddenParam {
     /// The address (`.u64`) of 16 bytes, zero at first, that the host can read when the kernel has faulted. An assertion that fails leaves its
     /// number in this list there, from 1 on, and its block along x, y and z, and stops the kernel.
     Assertions(Vec<Assertion>),
-    /// The address (`.u64`) of zeroed memory for the times at which blocks came to marks.
+    /// The address (`.u64`) of zeroed memory for the times at which blocks came to marks. Only who compiled the kernel can show them.
+    #[serde(skip)]
     Timeline(TimelinePlan),
 }
 
@@ -154,16 +157,22 @@ impl TimelinePlan {
 }
 
 /// An assertion of a kernel, for who has to tell that it failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assertion {
     /// What its author wrote; may be empty.
     pub message: String,
-    /// Where it stands.
+    /// Where it stands; not written down, since its text is elsewhere.
+    #[serde(skip, default = "nowhere")]
     pub span: Span,
 }
 
+/// The place of what has no text.
+fn nowhere() -> Span {
+    Span { source: SourceId::new(0), start: 0, end: 0 }
+}
+
 /// A tensor map over an array argument, before the array is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMapPlan {
     /// Position of the array among the [`Abi`]'s parameters.
     pub param: usize,
@@ -182,7 +191,7 @@ pub struct TensorMapPlan {
 }
 
 /// How a kernel is launched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
     /// Threads of a block.
     pub threads: [u32; 3],
@@ -212,7 +221,7 @@ impl Default for LaunchFacts {
 }
 
 /// How many tiles an axis of a parameter is cut into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TileCount {
     /// Position of the parameter in the [`Abi`].
     pub param: usize,
@@ -222,8 +231,20 @@ pub struct TileCount {
     pub tile: u32,
 }
 
+impl TileCount {
+    /// The number of blocks for arrays of these sizes, `size(param, axis)`; `None` when it exceeds what a grid can have.
+    pub fn blocks(counts: &[TileCount], size: impl Fn(usize, usize) -> i64) -> Option<u32> {
+        let blocks = counts.iter().try_fold(1i64, |product, count| {
+            let extent = size(count.param, count.axis).max(0);
+            let tile = i64::from(count.tile);
+            product.checked_mul(extent / tile + i64::from(extent % tile != 0))
+        })?;
+        u32::try_from(blocks).ok().filter(|&blocks| blocks < i32::MAX as u32)
+    }
+}
+
 /// From the user's grid to the launched one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridRule {
     /// Launched blocks for each of the user's, along x, y and z (a cluster that shares one of them).
     pub blocks: [u32; 3],

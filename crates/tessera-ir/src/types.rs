@@ -70,7 +70,7 @@ impl Elem {
 }
 
 /// A size or stride: a number, or known only at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Extent {
     /// Known when the kernel is compiled.
     Static(i64),

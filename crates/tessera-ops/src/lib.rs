@@ -7,6 +7,7 @@
 //!
 //! A [`Call`] has the same plans on one's own arrays; [`softmax`], [`gemm`] and the other functions are calls.
 
+mod ahead;
 mod call;
 mod draw;
 mod element;
@@ -19,6 +20,7 @@ mod set;
 mod signature;
 mod work;
 
+pub use ahead::{AheadError, Packed};
 pub use call::{Call, CallError, Resolved};
 pub use draw::Draw;
 pub use functions::*;

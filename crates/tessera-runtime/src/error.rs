@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use tessera_driver::DriverError;
+use tessera_launch::MemoryError;
 use tessera_types::DType;
+
+pub use tessera_launch::DeviceError;
 
 /// Why a tensor cannot be made, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,4 +170,13 @@ fn names(available: &[String]) -> String {
         text.push_str(&format!(" and {} more", available.len() - SHOWN));
     }
     text
+}
+
+impl From<MemoryError> for TensorError {
+    fn from(error: MemoryError) -> TensorError {
+        match error {
+            MemoryError::Short { bytes, free, total, held } => TensorError::DeviceMemory { bytes, free, total, held },
+            MemoryError::Driver(error) => TensorError::Driver(error),
+        }
+    }
 }

@@ -25,51 +25,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid, Launch, PossiblePlan, compile_for, possible_plans};
+use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, possible_plans};
 use tessera_cpu::{Program, lockstep};
-use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, SourceMap, Span};
+use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, Span};
 use tessera_lang::ArgType;
+use tessera_launch::{DeviceKernel, Flat, Interface, LaunchGrid, Placed, Report};
 use tessera_types::Arch;
 
 use crate::cache::{KernelCache, Key};
-use crate::check::{Checker, Flat, check_grid};
 use crate::device::{Device, DriverDevice};
-use crate::device_kernel::{DeviceError, DeviceKernel};
-use crate::error::TensorError;
+use crate::device_launch::DeviceLaunch;
+use crate::error::{DeviceError, TensorError};
 use crate::launch::{PreparedLaunch, Work};
+use crate::module_cache::module_cache;
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
-use crate::value::Value;
+use crate::tensor::Tensor;
+use crate::value::{Value, arguments};
 use crate::written::written_params;
-
-/// Diagnostics with the texts that they point into.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What is wrong.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The texts.
-    pub sources: SourceMap,
-}
-
-impl Report {
-    /// Source lines with carets, notes and help; with colours when `styled`.
-    pub fn render(&self, styled: bool) -> String {
-        let texts: Vec<String> = self.diagnostics.iter().map(|diagnostic| diagnostic.render(&self.sources, styled)).collect();
-        texts.join("\n\n")
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.diagnostics.iter().map(|diagnostic| diagnostic.render_line(&self.sources)).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
 
 /// Why a kernel does not run, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -126,21 +103,6 @@ fn in_block(block: &Option<[u32; 3]>) -> String {
     block.map_or(String::new(), |[x, y, z]| format!(" (in block {x}, {y}, {z})"))
 }
 
-/// How many blocks a launch has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaunchGrid {
-    /// As many as the kernel's tiles need; for kernels whose tiles the compiler chose.
-    Auto,
-    /// Along x, y and z.
-    Blocks([u32; 3]),
-}
-
-impl From<[u32; 3]> for LaunchGrid {
-    fn from(blocks: [u32; 3]) -> LaunchGrid {
-        LaunchGrid::Blocks(blocks)
-    }
-}
-
 /// What a kernel was compiled to.
 #[derive(Debug)]
 pub(crate) enum Code {
@@ -159,8 +121,8 @@ pub(crate) struct Executable {
     pub(crate) code: Code,
     /// What was given up to make it fit the device.
     pub(crate) remark: Option<Diagnostic>,
-    written: Vec<bool>,
-    operands: Vec<(String, Vec<String>)>,
+    /// What a launch must be.
+    pub(crate) interface: Interface,
 }
 
 /// A kernel of a source file or of IR text.
@@ -230,7 +192,7 @@ impl Kernel {
     }
 
     /// The types that a launch with these arguments compiles for.
-    pub fn argument_types(&self, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, KernelError> {
+    pub fn argument_types<A: Placed>(&self, args: &[(&str, Value<A>)]) -> Result<Vec<(String, ArgType)>, KernelError> {
         self.origin.argument_types(&self.name, args).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
@@ -248,25 +210,29 @@ impl Kernel {
             Device::Driver(device) => Some(architecture(device)?),
         };
         let (executable, cached) = self.executable(&types, options, arch)?;
-        let checker = Checker {
-            places: &self.origin.places(&self.name),
-            abi: &executable.compiled.func().abi,
-            written: &executable.written,
-            operands: &executable.operands,
-            args,
-        };
-        let flat = checker.flatten().map_err(|diagnostics| self.rejected(diagnostics))?;
-        let grid = self.blocks(grid.into(), &executable.compiled, args)?;
+        let interface = &executable.interface;
+        let (flat, grid) = self.checked(interface, args, grid.into())?;
         let work = match (&executable.code, device) {
             (Code::Device(image), Device::Driver(device)) => {
-                let kernel = DeviceKernel::load(device, Arc::clone(image))?;
-                Work::Device(Box::new(kernel.launch(&flat, &executable.written, grid)?))
+                let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
+                Work::Device(Box::new(DeviceLaunch::new(kernel, interface, &flat, grid)?))
             }
             (Code::Cpu(_) | Code::Threads(_) | Code::Device(_), _) => Work::Cpu(flat),
         };
-        let params = executable.compiled.func().abi.params.iter().zip(&executable.written);
-        let written = params.map(|(param, &written)| (param.name.clone(), written)).collect();
-        Ok(PreparedLaunch::new(executable, work, written, grid, cached, self.origin.sources().clone()))
+        Ok(PreparedLaunch::new(executable, work, grid, cached, self.origin.sources().clone()))
+    }
+
+    /// The flat arguments and the blocks of a launch.
+    fn checked(
+        &self,
+        interface: &Interface,
+        args: &[(&str, Value)],
+        grid: LaunchGrid,
+    ) -> Result<(Vec<Flat<Tensor>>, [u32; 3]), KernelError> {
+        let args = arguments(args);
+        let flat = interface.check(&self.origin.places(&self.name), &args).map_err(|found| self.rejected(found))?;
+        let blocks = interface.blocks(&self.name, grid, &args).map_err(|found| self.rejected(vec![*found]))?;
+        Ok((flat, blocks))
     }
 
     /// Compiles for the arguments, checks them and runs once.
@@ -313,9 +279,23 @@ impl Kernel {
                     Code::Device(Arc::new(device.kernel.image()))
                 }
             };
-            let written = written_params(compiled.func());
-            let operands = self.origin.operands(&self.name, types, &options).map_err(|found| self.rejected(found))?;
-            Ok(Executable { compiled, code, remark, written, operands })
+            let interface = self.interface(&compiled, types, &options)?;
+            Ok(Executable { compiled, code, remark, interface })
+        })
+    }
+
+    /// What a launch of the compiled kernel must be.
+    pub(crate) fn interface(
+        &self,
+        compiled: &Compiled,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+    ) -> Result<Interface, KernelError> {
+        Ok(Interface {
+            abi: compiled.func().abi.clone(),
+            written: written_params(compiled.func()),
+            axes: self.origin.operands(&self.name, types, options).map_err(|found| self.rejected(found))?,
+            tiles: compiled.grid.as_ref().map(|grid| grid.tiles.clone()),
         })
     }
 
@@ -330,51 +310,22 @@ impl Kernel {
         let types = self.argument_types(args)?;
         let target = options.target.clone().or_else(|| Some(device.arch.name().to_owned()));
         let compiled = self.compile(&types, &CompileOptions { target, plan: None, ..options.clone() })?;
-        let abi = &compiled.func().abi;
-        let written = written_params(compiled.func());
-        let operands = self.origin.operands(&self.name, &types, options).map_err(|found| self.rejected(found))?;
-        let checker = Checker { places: &self.origin.places(&self.name), abi, written: &written, operands: &operands, args };
-        let flat = checker.flatten().map_err(|diagnostics| self.rejected(diagnostics))?;
-        let kinds = abi.params.iter().flat_map(|param| std::iter::repeat_n(&param.kind, param.kind.argument_count()));
-        let number = |(flat, kind): (&Flat, &ParamKind)| match (flat, kind) {
+        let interface = self.interface(&compiled, &types, options)?;
+        let (flat, grid) = self.checked(&interface, args, grid.into())?;
+        let kinds = interface.abi.params.iter().flat_map(|param| std::iter::repeat_n(&param.kind, param.kind.argument_count()));
+        let number = |(flat, kind): (&Flat<Tensor>, &ParamKind)| match (flat, kind) {
             (&Flat::Word(bits), ParamKind::Scalar { dtype }) => Const::splat(*dtype, bits).as_int(),
             (&Flat::Word(bits), _) => i64::try_from(bits).ok(),
             (Flat::Array(_) | Flat::Table(_), _) => None,
         };
         let arguments = flat.iter().zip(kinds).map(number).collect();
-        let launch = Launch { grid: self.blocks(grid.into(), &compiled, args)?, arguments };
+        let launch = Launch { grid, arguments };
         possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     /// The kernel as Graph IR; `None` where it was not written on whole operands.
     pub fn graph(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<Option<Module>, KernelError> {
         self.origin.graph(&self.name, types, options).map_err(|diagnostics| self.rejected(diagnostics))
-    }
-
-    fn blocks(&self, grid: LaunchGrid, compiled: &Compiled, args: &[(&str, Value)]) -> Result<[u32; 3], KernelError> {
-        let needed = compiled.grid.as_ref().map(|grid| needed_blocks(grid, compiled, args));
-        let outcome = match (grid, needed) {
-            (LaunchGrid::Blocks(blocks), None) => check_grid(blocks).map(|()| blocks),
-            (LaunchGrid::Auto, None) => {
-                let message = format!("the grid of `{}` cannot be chosen for it", self.name);
-                Err(Box::new(
-                    Diagnostic::bare("grid", message)
-                        .note("the kernel says itself what a block does, so only its author knows how many are needed")
-                        .help("give the number of blocks, such as `--grid 128`"),
-                ))
-            }
-            (_, Some(None)) => Err(Box::new(Diagnostic::bare("grid", "the arrays need more blocks than a grid can have"))),
-            (LaunchGrid::Auto, Some(Some(blocks))) => Ok([blocks, 1, 1]),
-            (LaunchGrid::Blocks(given), Some(Some(blocks))) => {
-                if given == [blocks, 1, 1] || given.contains(&0) && blocks == 0 {
-                    Ok(given)
-                } else {
-                    let message = format!("`{}` needs a grid of {blocks}, {given:?} is given", self.name);
-                    Err(Box::new(Diagnostic::bare("grid", message).help("write `--grid auto`")))
-                }
-            }
-        };
-        outcome.map_err(|diagnostic| self.rejected(vec![*diagnostic]))
     }
 
     /// The IR that the kernel was read from, where it was; the kernel is its only function.
@@ -396,15 +347,5 @@ fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
     Arch::ALL.iter().copied().find(|arch| arch.name() == target).ok_or_else(|| KernelError::Unsupported {
         device: format!("{} ({target})", device.name()),
         reason: "its architecture is unknown to this version; use `cpu`",
-    })
-}
-
-fn needed_blocks(grid: &Grid, compiled: &Compiled, args: &[(&str, Value)]) -> Option<u32> {
-    grid.blocks(|param, axis| {
-        let name = &compiled.func().abi.params[param].name;
-        match args.iter().find(|(given, _)| given == name) {
-            Some((_, Value::Tensor(tensor))) => tensor.shape().get(axis).map_or(0, |&size| size as i64),
-            _ => 0,
-        }
     })
 }

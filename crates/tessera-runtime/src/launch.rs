@@ -8,13 +8,12 @@ use tessera_compile::{Compiled, Stage};
 use tessera_cpu::{Allocation, Arg, RunOptions};
 use tessera_driver::DriverError;
 use tessera_ir::{Diagnostic, Func, OpKind, ScheduleOp, SourceMap, Span, TileOp};
+use tessera_launch::{Flat, Interface, Report};
 use tessera_types::TimeLimit;
 
-use crate::check::Flat;
-use crate::device_kernel::DeviceError;
 use crate::device_launch::DeviceLaunch;
-use crate::error::TensorError;
-use crate::kernel::{Code, Executable, KernelError, Report};
+use crate::error::{DeviceError, TensorError};
+use crate::kernel::{Code, Executable, KernelError};
 use crate::layout::{storage_bits, storage_bytes};
 use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
@@ -46,7 +45,7 @@ pub struct Ran {
 #[derive(Debug)]
 pub(crate) enum Work {
     /// To run the executor's program on these arguments.
-    Cpu(Vec<Flat>),
+    Cpu(Vec<Flat<Tensor>>),
     /// To queue a launch on a device.
     Device(Box<DeviceLaunch>),
 }
@@ -84,12 +83,12 @@ impl PreparedLaunch {
     pub(crate) fn new(
         executable: Arc<Executable>,
         work: Work,
-        params: Vec<(String, bool)>,
         grid: [u32; 3],
         cached: bool,
         sources: SourceMap,
     ) -> PreparedLaunch {
-        let abi = &executable.compiled.func().abi;
+        let Interface { abi, written, .. } = &executable.interface;
+        let params = abi.params.iter().zip(written).map(|(param, &written)| (param.name.clone(), written)).collect();
         let owners = abi
             .params
             .iter()
@@ -210,7 +209,7 @@ impl PreparedLaunch {
         KernelError::NeverEnds(Report { diagnostics: vec![diagnostic], sources: self.sources.clone() })
     }
 
-    fn run_on_cpu(&self, code: &Code, flat: &[Flat], options: &LaunchOptions) -> Result<Ran, KernelError> {
+    fn run_on_cpu(&self, code: &Code, flat: &[Flat<Tensor>], options: &LaunchOptions) -> Result<Ran, KernelError> {
         let memories = self.memories(flat);
         let guards = self.borrow(&memories)?;
         let base_of = |tensor: &Tensor, owner: usize| {
@@ -297,7 +296,7 @@ impl PreparedLaunch {
     }
 
     /// Each memory once, with whether anything in it may be written and a parameter that uses it.
-    fn memories<'a>(&self, flat: &'a [Flat]) -> Vec<(&'a Memory, bool, usize)> {
+    fn memories<'a>(&self, flat: &'a [Flat<Tensor>]) -> Vec<(&'a Memory, bool, usize)> {
         let mut memories: Vec<(&Memory, bool, usize)> = Vec::new();
         for (flat, &owner) in flat.iter().zip(&self.owners) {
             let tensors = match flat {

@@ -1,7 +1,4 @@
-//! Where a tensor's elements lie: sizes, strides and a first element, counted in elements of one memory.
-//!
-//! Element `(i, j)` lies `offset + i * strides[0] + j * strides[1]` elements from the start of the memory. Strides are never
-//! negative; a stride of zero repeats an element. `[2, 3]` in row-major order has strides `[3, 1]`, its transpose `[1, 3]`.
+//! Views of a tensor's layout, and elements copied from one layout to another.
 
 use std::ops::Range;
 
@@ -10,96 +7,27 @@ use tessera_types::packed::Packing;
 
 use crate::error::TensorError;
 
-/// Bits an element takes in an array: truth values take a byte.
-pub(crate) fn storage_bits(dtype: DType) -> usize {
-    if dtype.is_byte_bool() { 8 } else { dtype.bits() as usize }
-}
+pub(crate) use tessera_launch::{Layout, row_major, storage_bits, storage_bytes};
 
 /// The packing of an array's elements; `None` where they take whole bytes.
 pub(crate) fn packing(dtype: DType) -> Option<Packing> {
     if dtype.is_byte_bool() { None } else { Packing::of(dtype) }
 }
 
-/// Bytes of `elements` elements that follow each other; `None` beyond the address space.
-pub(crate) fn storage_bytes(dtype: DType, elements: usize) -> Option<usize> {
-    let bits = storage_bits(dtype);
-    (elements / 8).checked_mul(bits)?.checked_add((elements % 8 * bits).div_ceil(8)).filter(|&n| n <= isize::MAX as usize)
-}
-
-/// Sizes, strides and the first element's position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) shape: Vec<usize>,
-    pub(crate) strides: Vec<usize>,
-    pub(crate) offset: usize,
-}
-
-/// Row-major strides of a shape.
-pub(crate) fn row_major(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1_usize; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
-    }
-    strides
-}
-
-impl Layout {
-    pub(crate) fn contiguous(shape: &[usize]) -> Layout {
-        Layout { shape: shape.to_vec(), strides: row_major(shape), offset: 0 }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        // The product of the other sizes may overflow where one is zero.
-        if self.shape.contains(&0) { 0 } else { self.shape.iter().product() }
-    }
-
-    /// Positions from the first element to one past the last; empty without elements, `None` beyond the address space.
-    pub(crate) fn span(&self) -> Option<Range<usize>> {
-        if self.shape.contains(&0) {
-            return Some(self.offset..self.offset);
-        }
-        let mut last = self.offset;
-        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
-            last = last.checked_add((size - 1).checked_mul(stride)?)?;
-        }
-        Some(self.offset..last.checked_add(1)?)
-    }
-
-    /// True when the elements follow each other in row-major order.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        if self.shape.contains(&0) {
-            return true;
-        }
-        let mut expected = 1;
-        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
-            if size != 1 && stride != expected {
-                return false;
-            }
-            expected *= size;
-        }
-        true
-    }
-
-    /// True when it is certain that no two indices name one element: strides grow faster than the sizes below them.
-    pub(crate) fn is_injective(&self) -> bool {
-        if self.shape.contains(&0) {
-            return true;
-        }
-        let mut axes: Vec<(usize, usize)> =
-            self.strides.iter().copied().zip(self.shape.iter().copied()).filter(|&(_, size)| size > 1).collect();
-        axes.sort_unstable();
-        let mut reach = 0_usize;
-        for (stride, size) in axes {
-            if stride <= reach {
-                return false;
-            }
-            reach = reach.saturating_add(stride.saturating_mul(size - 1));
-        }
-        true
-    }
-
+/// Other layouts of the same memory.
+pub(crate) trait Views: Sized {
     /// A range of an axis, every `step`-th element of it.
-    pub(crate) fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Layout, TensorError> {
+    fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self, TensorError>;
+
+    /// The axes in another order.
+    fn permute(&self, axes: &[usize]) -> Result<Self, TensorError>;
+
+    /// What is said of a view that does not fit.
+    fn view_error(&self, what: String) -> TensorError;
+}
+
+impl Views for Layout {
+    fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Layout, TensorError> {
         let fits = self.shape.get(axis).is_some_and(|&size| range.start <= range.end && range.end <= size);
         if !fits || step == 0 {
             return Err(self.view_error(format!("the range {}..{} by {step} of axis {axis}", range.start, range.end)));
@@ -114,8 +42,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The axes in another order.
-    pub(crate) fn permute(&self, axes: &[usize]) -> Result<Layout, TensorError> {
+    fn permute(&self, axes: &[usize]) -> Result<Layout, TensorError> {
         let mut seen = vec![false; self.shape.len()];
         let valid = axes.len() == seen.len()
             && axes.iter().all(|&axis| seen.get_mut(axis).is_some_and(|seen| !std::mem::replace(seen, true)));
@@ -129,18 +56,7 @@ impl Layout {
         })
     }
 
-    /// Where the element at a place of the row-major order lies, in elements from the memory's first.
-    pub(crate) fn offset_of(&self, place: usize) -> usize {
-        let mut rest = place;
-        let mut offset = self.offset;
-        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
-            offset += rest % size * stride;
-            rest /= size;
-        }
-        offset
-    }
-
-    pub(crate) fn view_error(&self, what: String) -> TensorError {
+    fn view_error(&self, what: String) -> TensorError {
         TensorError::View { what, shape: self.shape.clone() }
     }
 }
@@ -149,7 +65,7 @@ impl Layout {
 /// Both layouts have one shape.
 pub(crate) fn for_each_row(left: &Layout, right: &Layout, mut row: impl FnMut(usize, usize)) {
     let outer = left.shape.len().saturating_sub(1);
-    if left.len() == 0 {
+    if left.is_empty() {
         return;
     }
     let mut index = vec![0; outer];
@@ -224,35 +140,4 @@ fn copy_rows<const BYTES: usize>(
             target[b..b + BYTES].copy_from_slice(&source[a..a + BYTES]);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contiguity_ignores_axes_of_one() {
-        let layout = |shape: &[usize], strides: &[usize]| Layout { shape: shape.into(), strides: strides.into(), offset: 0 };
-        assert!(layout(&[2, 1, 3], &[3, 77, 1]).is_contiguous());
-        assert!(!layout(&[3, 2], &[1, 3]).is_contiguous());
-        assert!(layout(&[0, 5], &[9, 9]).is_contiguous());
-        assert!(layout(&[], &[]).is_contiguous());
-    }
-
-    #[test]
-    fn overlapping_strides_are_seen() {
-        let layout = |shape: &[usize], strides: &[usize]| Layout { shape: shape.into(), strides: strides.into(), offset: 0 };
-        assert!(layout(&[3, 2], &[1, 3]).is_injective());
-        assert!(!layout(&[3, 2], &[1, 2]).is_injective());
-        assert!(!layout(&[4], &[0]).is_injective());
-        assert!(layout(&[1], &[0]).is_injective());
-    }
-
-    #[test]
-    fn bytes_of_packed_elements_round_up() {
-        assert_eq!(storage_bytes(DType::F4E2M1, 3), Some(2));
-        assert_eq!(storage_bytes(DType::F6E2M3, 4), Some(3));
-        assert_eq!(storage_bytes(DType::B1, 3), Some(3));
-        assert_eq!(storage_bytes(DType::F64, usize::MAX), None);
-    }
 }

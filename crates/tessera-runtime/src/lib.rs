@@ -11,10 +11,9 @@ pub mod npy;
 pub mod ranks;
 pub mod safetensors;
 
+mod ahead;
 mod cache;
-mod check;
 mod device;
-mod device_kernel;
 mod device_launch;
 mod error;
 mod exit;
@@ -26,35 +25,36 @@ mod memory;
 mod module_cache;
 mod numbers;
 mod origin;
-mod pool;
 mod random;
 mod search_path;
 mod specialise;
 mod tensor;
-mod timeline;
 mod unwritten;
 mod value;
 mod window;
 mod written;
 
+pub use ahead::from_bundle;
 pub use device::{Device, DeviceChoice, DeviceProperties, DriverDevice};
-pub use device_kernel::{CodeOrigin, DeviceError, DeviceKernel, KernelResources};
 pub use device_launch::DeviceLaunch;
-pub use error::{FileError, FormatError, TensorError};
+pub use error::{DeviceError, FileError, FormatError, TensorError};
 pub use exit::exit_at_once;
-pub use kernel::{Kernel, KernelError, LaunchGrid, Report};
+pub use kernel::{Kernel, KernelError};
 pub use knobs::{DeviceName, KnobError, KnobRow, Knobs};
 pub use launch::{LaunchOptions, PreparedLaunch, Ran};
 pub use memory::HOST_ALIGN;
-pub use module_cache::{ModuleCache, ModuleCacheCounters};
+pub use module_cache::module_cache;
 pub use numbers::{Difference, POISONS};
-pub use pool::PoolCounters;
 pub use random::RandomStream;
 pub use search_path::set_module_folders;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
-pub use timeline::{Span, Timeline};
 pub use unwritten::Unwritten;
 pub use value::Value;
 
+pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
 pub use tessera_cuda::captured;
+pub use tessera_launch::{
+    Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters,
+    PoolCounters, Report, Span, Timeline,
+};

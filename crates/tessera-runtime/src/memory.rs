@@ -14,10 +14,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use tessera_driver::DeviceBuffer;
+use tessera_launch::Pooled;
 
 use crate::device::DriverDevice;
 use crate::error::TensorError;
-use crate::pool::Pooled;
 
 /// Alignment of every host allocation in bytes.
 pub const HOST_ALIGN: usize = 64;

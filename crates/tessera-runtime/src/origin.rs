@@ -6,6 +6,7 @@
 use tessera_compile::{CompileOptions, Compiled, compile, compile_ir};
 use tessera_ir::{Diagnostic, Func, Level, Module, ParamKind, Severity, SourceMap, Span, verify};
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, Style, lower, simt};
+use tessera_launch::Placed;
 
 use crate::specialise::{argument_types, ir_argument_types};
 use crate::value::Value;
@@ -77,7 +78,11 @@ impl Origin {
     }
 
     /// The types that a launch with these arguments compiles for.
-    pub(crate) fn argument_types(&self, kernel: &str, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
+    pub(crate) fn argument_types<A: Placed>(
+        &self,
+        kernel: &str,
+        args: &[(&str, Value<A>)],
+    ) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
         match self {
             Origin::File(file) => argument_types(&file.kernels[kernel], args),
             Origin::Ir(module) => ir_argument_types(&module.funcs[0], args),

@@ -7,16 +7,19 @@
 
 use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
 use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
+use tessera_launch::Placed;
 use tessera_types::DType;
 
-use crate::tensor::Tensor;
 use crate::value::Value;
 
 /// Alignment that kernels make use of, in bytes.
 const USEFUL_ALIGN: u64 = 16;
 
 /// The types of all arguments that belong to a parameter; others are left to the compiler to refuse.
-pub(crate) fn argument_types(kernel: &Kernel, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
+pub(crate) fn argument_types<A: Placed>(
+    kernel: &Kernel,
+    args: &[(&str, Value<A>)],
+) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
     let mut types = Vec::with_capacity(args.len());
     let mut wrong = Vec::new();
     for (name, value) in args {
@@ -85,7 +88,10 @@ fn insert(types: &mut Vec<(String, ArgType)>, name: &str, path: &[&str], ty: Arg
 }
 
 /// The types for a kernel of IR text, whose interface says what is a scalar of which type.
-pub(crate) fn ir_argument_types(func: &Func, args: &[(&str, Value)]) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
+pub(crate) fn ir_argument_types<A: Placed>(
+    func: &Func,
+    args: &[(&str, Value<A>)],
+) -> Result<Vec<(String, ArgType)>, Vec<Diagnostic>> {
     let mut types = Vec::new();
     let mut wrong = Vec::new();
     for (name, value) in args {
@@ -110,7 +116,7 @@ pub(crate) fn ir_argument_types(func: &Func, args: &[(&str, Value)]) -> Result<V
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
 }
 
-fn argument_type(param: Option<&Param>, name: &str, value: &Value) -> Result<ArgType, Box<Diagnostic>> {
+fn argument_type<A: Placed>(param: Option<&Param>, name: &str, value: &Value<A>) -> Result<ArgType, Box<Diagnostic>> {
     match value {
         Value::Tensor(tensor) => array(param, name, tensor),
         Value::List(items) => list_type(param, name, items),
@@ -135,11 +141,11 @@ fn scalar_type(value: &ConstValue) -> Option<DType> {
     }
 }
 
-fn is_byte_aligned(tensor: &Tensor) -> bool {
+fn is_byte_aligned<A: Placed>(tensor: &A) -> bool {
     tensor.address().is_some()
 }
 
-fn misplaced(param: Option<&Param>, name: &str, tensor: &Tensor) -> Box<Diagnostic> {
+fn misplaced<A: Placed>(param: Option<&Param>, name: &str, tensor: &A) -> Box<Diagnostic> {
     let message = format!("the first element of `{name}` does not begin a byte: `{}` elements share bytes", tensor.dtype());
     let diagnostic = match param {
         Some(param) => Diagnostic::error("argument-alignment", param.span, message),
@@ -148,20 +154,20 @@ fn misplaced(param: Option<&Param>, name: &str, tensor: &Tensor) -> Box<Diagnost
     Box::new(diagnostic.help("pass a copy made by `contiguous`"))
 }
 
-fn array(param: Option<&Param>, name: &str, tensor: &Tensor) -> Result<ArgType, Box<Diagnostic>> {
+fn array<A: Placed>(param: Option<&Param>, name: &str, tensor: &A) -> Result<ArgType, Box<Diagnostic>> {
     if !is_byte_aligned(tensor) {
         return Err(misplaced(param, name, tensor));
     }
     if let Some(param) = param
         && let Annotation::Array { static_shape, static_strides, .. } = &param.annotation
     {
-        let rank = tensor.rank() as i64;
+        let rank = tensor.sizes().len() as i64;
         for (field, axes) in [("static_shape_dims", static_shape), ("static_stride_dims", static_strides)] {
             if let Some(axis) = axes.iter().find(|axis| !(-rank..rank).contains(*axis)) {
                 let message = format!("`{field}` names axis {axis}, but `{name}` has {rank} axes");
                 return Err(Box::new(
                     Diagnostic::error("argument-rank", param.span, message)
-                        .label(format!("`{name}` has shape {:?}", tensor.shape()))
+                        .label(format!("`{name}` has shape {:?}", tensor.sizes()))
                         .help(format!("pass an array with that axis, or leave {axis} out of `{field}`")),
                 ));
             }
@@ -170,8 +176,8 @@ fn array(param: Option<&Param>, name: &str, tensor: &Tensor) -> Result<ArgType, 
     Ok(array_type(param, tensor))
 }
 
-fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
-    let (shape, strides) = (tensor.shape(), tensor.strides());
+fn array_type<A: Placed>(param: Option<&Param>, tensor: &A) -> ArgType {
+    let (shape, strides) = (tensor.sizes(), tensor.steps());
     let axes = |of: &[i64]| -> Vec<usize> {
         let rank = shape.len() as i64;
         of.iter().map(|&axis| if axis < 0 { axis + rank } else { axis }).filter_map(|axis| usize::try_from(axis).ok()).collect()
@@ -186,7 +192,7 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
     // strides are constants has said all.
     let unit = (0..shape.len()).rev().find(|&axis| strides[axis] == 1 && known_strides.is_empty());
     let extent = |known: bool, value: usize| if known { Extent::Static(value as i64) } else { Extent::Dynamic };
-    let index = if wide || needs_wide_index(tensor) { IndexType::I64 } else { IndexType::I32 };
+    let index = if wide || tensor.needs_wide_index() { IndexType::I64 } else { IndexType::I32 };
     ArgType::Array {
         dtype: tensor.dtype(),
         shape: shape.iter().enumerate().map(|(axis, &size)| extent(known_shape.contains(&axis), size)).collect(),
@@ -203,23 +209,16 @@ fn array_type(param: Option<&Param>, tensor: &Tensor) -> ArgType {
 
 /// The largest useful power of two that divides the address, all strides but the unit one, and the size of the axis that has
 /// that, in bytes.
-fn alignment(tensor: &Tensor) -> u32 {
+fn alignment<A: Placed>(tensor: &A) -> u32 {
     let bits = u64::from(tensor.dtype().bits());
-    let axes = tensor.shape().iter().zip(tensor.strides()).filter(|&(&size, &stride)| size > 1 || stride == 1);
+    let axes = tensor.sizes().iter().zip(tensor.steps()).filter(|&(&size, &stride)| size > 1 || stride == 1);
     let steps = axes.map(|(&size, &stride)| if stride == 1 { size } else { stride } as u64 * bits);
     let places = steps.chain([tensor.address().unwrap_or(0) * 8]);
     let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
     ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
 }
 
-/// True when a size, a stride or an element's position needs more than 31 bits.
-pub(crate) fn needs_wide_index(tensor: &Tensor) -> bool {
-    const MOST: usize = i32::MAX as usize;
-    let span = tensor.layout.span().map_or(usize::MAX, |span| span.len());
-    span > MOST || tensor.shape().iter().chain(tensor.strides()).any(|&extent| extent > MOST)
-}
-
-fn list_type(param: Option<&Param>, name: &str, items: &[Tensor]) -> Result<ArgType, Box<Diagnostic>> {
+fn list_type<A: Placed>(param: Option<&Param>, name: &str, items: &[A]) -> Result<ArgType, Box<Diagnostic>> {
     let wrong = |message: String| {
         Box::new(match param {
             Some(param) => Diagnostic::error("argument-list", param.span, message).label("this parameter"),
@@ -232,20 +231,20 @@ fn list_type(param: Option<&Param>, name: &str, items: &[Tensor]) -> Result<ArgT
         ));
     };
     for (position, item) in items.iter().enumerate() {
-        if item.dtype() != first.dtype() || item.rank() != first.rank() {
+        if item.dtype() != first.dtype() || item.sizes().len() != first.sizes().len() {
             return Err(wrong(format!(
                 "the arrays of the list `{name}` differ: item 0 is `{}` of rank {}, item {position} is `{}` of rank {}",
                 first.dtype(),
-                first.rank(),
+                first.sizes().len(),
                 item.dtype(),
-                item.rank()
+                item.sizes().len()
             )));
         }
         if !is_byte_aligned(item) {
             return Err(misplaced(param, name, item));
         }
     }
-    let wide = param.is_some_and(|param| param.index_type() == IndexType::I64) || items.iter().any(needs_wide_index);
+    let wide = param.is_some_and(|param| param.index_type() == IndexType::I64) || items.iter().any(A::needs_wide_index);
     let index = if wide { IndexType::I64 } else { IndexType::I32 };
-    Ok(ArgType::List { dtype: first.dtype(), rank: first.rank() as u32, index })
+    Ok(ArgType::List { dtype: first.dtype(), rank: first.sizes().len() as u32, index })
 }

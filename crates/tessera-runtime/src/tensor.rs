@@ -25,11 +25,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tessera_driver::{DevicePtr, SharedHandle};
+use tessera_launch::Placed;
 use tessera_types::DType;
 
 use crate::device::Device;
 use crate::error::TensorError;
-use crate::layout::{Layout, copy_elements, row_major, storage_bits, storage_bytes};
+use crate::layout::{Layout, Views, copy_elements, row_major, storage_bits, storage_bytes};
 use crate::memory::{Memory, Reader, Writer};
 
 mod sealed {
@@ -61,6 +62,20 @@ pub struct Tensor {
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tensor({}{:?}, strides {:?}, {})", self.dtype, self.layout.shape, self.layout.strides, self.device())
+    }
+}
+
+impl Placed for Tensor {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn base(&self) -> u64 {
+        self.memory.address()
     }
 }
 
@@ -194,20 +209,6 @@ impl Tensor {
     pub fn device_pointer(&self) -> Option<DevicePtr> {
         self.memory.device()?;
         self.address().map(DevicePtr)
-    }
-
-    /// Address of the first element; `None` when it does not begin a byte.
-    pub(crate) fn address(&self) -> Option<u64> {
-        let bits = self.layout.offset * storage_bits(self.dtype);
-        bits.is_multiple_of(8).then(|| self.memory.address() + (bits / 8) as u64)
-    }
-
-    /// Addresses from the first byte of an element to one past the last.
-    pub(crate) fn address_range(&self) -> Range<u64> {
-        let span = self.layout.span().unwrap_or(0..0);
-        let bits = storage_bits(self.dtype);
-        let base = self.memory.address();
-        base + (span.start * bits / 8) as u64..base + (span.end * bits).div_ceil(8) as u64
     }
 
     /// The axes in another order.

@@ -1,17 +1,20 @@
 //! What a caller passes for a kernel's parameter.
 
 use tessera_lang::ConstValue;
+use tessera_launch::{Argument, Constant, Placed};
 use tessera_types::DType;
 
 use crate::tensor::Tensor;
 
 /// An argument of a launch. Whether a number is a constant or passed at launch is the parameter's to say.
+///
+/// Where nothing is launched, what is only [`Placed`] may stand for a tensor.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum Value<A = Tensor> {
     /// An array.
-    Tensor(Tensor),
+    Tensor(A),
     /// A list of arrays of one type and rank.
-    List(Vec<Tensor>),
+    List(Vec<A>),
     /// An integer.
     Int(i64),
     /// A float.
@@ -28,7 +31,7 @@ pub enum Value {
     None,
 }
 
-impl Value {
+impl<A: Placed> Value<A> {
     /// The constant, unless it is an array.
     pub(crate) fn constant(&self) -> Option<ConstValue> {
         Some(match self {
@@ -43,20 +46,38 @@ impl Value {
         })
     }
 
-    /// What a message calls it.
-    pub(crate) fn describe(&self) -> String {
+    /// What a launch takes it for.
+    pub(crate) fn argument(&self) -> Argument<A> {
         match self {
-            Value::Tensor(tensor) => format!("an array `{}{:?}`", tensor.dtype(), tensor.shape()),
-            Value::List(items) => format!("a list of {} arrays", items.len()),
-            Value::Int(value) => format!("the integer {value}"),
-            Value::Float(value) => format!("the float {value}"),
-            Value::Bool(value) => format!("the truth value {}", if *value { "True" } else { "False" }),
-            Value::Str(value) => format!("the string {value:?}"),
-            Value::DType(value) => format!("the element type `{value}`"),
-            Value::Tuple(_) => "a tuple".into(),
-            Value::None => "`None`".into(),
+            Value::Tensor(array) => Argument::Array(array.clone()),
+            Value::List(items) => Argument::List(items.clone()),
+            Value::Int(value) => Argument::Constant(Constant::Int(*value)),
+            Value::Float(value) => Argument::Constant(Constant::Float(*value)),
+            Value::Bool(value) => Argument::Constant(Constant::Bool(*value)),
+            Value::Str(value) => Argument::Constant(Constant::Text(value.clone())),
+            Value::DType(value) => Argument::Constant(Constant::Type(*value)),
+            Value::Tuple(items) => Argument::Constant(Constant::Tuple(items.iter().map(constant).collect())),
+            Value::None => Argument::Constant(Constant::None),
         }
     }
+}
+
+/// A constant of the language as compiled kernels keep it.
+pub(crate) fn constant(value: &ConstValue) -> Constant {
+    match value {
+        ConstValue::None => Constant::None,
+        ConstValue::Bool(value) => Constant::Bool(*value),
+        ConstValue::Int(value) => Constant::Int(*value),
+        ConstValue::Float(value) => Constant::Float(*value),
+        ConstValue::Str(value) => Constant::Text(value.clone()),
+        ConstValue::DType(value) => Constant::Type(*value),
+        ConstValue::Tuple(items) => Constant::Tuple(items.iter().map(constant).collect()),
+    }
+}
+
+/// Arguments as a launch takes them.
+pub(crate) fn arguments<'a, A: Placed>(args: &[(&'a str, Value<A>)]) -> Vec<(&'a str, Argument<A>)> {
+    args.iter().map(|(name, value)| (*name, value.argument())).collect()
 }
 
 impl From<ConstValue> for Value {

@@ -6,7 +6,9 @@ use tessera_driver::DriverCode;
 use tessera_ir::{
     Abi, AbiParam, Extent, GridRule, HiddenParam, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind, TensorMapPlan,
 };
-use tessera_runtime::{CodeOrigin, Device, DeviceError, DeviceKernel, DriverDevice, ModuleCache, Tensor, TensorError, Value};
+use tessera_runtime::{
+    CodeOrigin, Device, DeviceError, DeviceKernel, DeviceLaunch, DriverDevice, ModuleCache, Tensor, TensorError, Value,
+};
 use tessera_types::{DType, L2Promotion, OutOfBounds, Swizzle};
 
 use crate::machine::{self, Machine, Pretended, at, machine, table, word};
@@ -70,7 +72,7 @@ fn scale_image() -> KernelImage {
 }
 
 fn load(device: &DriverDevice, image: KernelImage) -> Result<DeviceKernel, DeviceError> {
-    DeviceKernel::load_with(device, Arc::new(image), &ModuleCache::new(None))
+    DeviceKernel::load(device, Arc::new(image), &ModuleCache::new(None))
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn arguments_are_packed_as_the_interface_says_and_the_kernel_runs() {
     let y = Tensor::empty(DType::F32, &[5]).unwrap().to_device(&there).unwrap();
     assert!(y.is_poisoned());
     let args = [("x", Value::from(&x)), ("y", Value::from(&y)), ("a", Value::Float(0.5))];
-    let launch = kernel.prepare(&args, &[false, true, false], [3, 1, 1]).unwrap();
+    let launch = DeviceLaunch::prepare(&kernel, &args, &[false, true, false], [3, 1, 1]).unwrap();
     // x: pointer, 32-bit size and stride; y: pointer, 64-bit size and stride; a.
     assert_eq!(launch.params().offsets(), [0, 8, 12, 16, 24, 32, 40]);
     launch.run().unwrap();
@@ -137,13 +139,18 @@ fn wrong_arguments_name_the_parameter() {
     let (x, y) = (on(DType::F32, 4), on(DType::F32, 4));
     let refuse = |x: &Tensor, y: &Tensor| {
         let args = [("x", Value::from(x)), ("y", Value::from(y)), ("a", Value::Float(0.5))];
-        kernel.prepare(&args, &[false, true, false], [1, 1, 1]).unwrap_err().to_string()
+        DeviceLaunch::prepare(&kernel, &args, &[false, true, false], [1, 1, 1]).unwrap_err().to_string()
     };
     assert!(refuse(&on(DType::F16, 4), &y).contains("`x` holds `f16`"));
     assert!(refuse(&x, &x).contains("overlap in memory"));
     let host = refuse(&x, &Tensor::zeros(DType::F32, &[4]).unwrap());
     assert_eq!(host, "`y` is on `cpu`, the kernel runs on `Pretended`; copy it there with `to_device`");
-    assert!(kernel.prepare(&[("x", Value::from(&x))], &[], [1, 1, 1]).unwrap_err().to_string().contains("`y` is missing"));
+    assert!(
+        DeviceLaunch::prepare(&kernel, &[("x", Value::from(&x))], &[], [1, 1, 1])
+            .unwrap_err()
+            .to_string()
+            .contains("`y` is missing")
+    );
 }
 
 #[test]
@@ -168,7 +175,7 @@ fn hidden_parameters_follow_the_users() {
     image.launch.grid = GridRule { blocks: [2, 1, 1], per_multiprocessor: Some(1), ..GridRule::default() };
     let x = Tensor::zeros_on(DType::BF16, &[32, 128], &there).unwrap();
     let kernel = load(&device, image.clone()).unwrap();
-    let launch = kernel.prepare(&[("x", Value::from(&x))], &[true], [9, 1, 1]).unwrap();
+    let launch = DeviceLaunch::prepare(&kernel, &[("x", Value::from(&x))], &[true], [9, 1, 1]).unwrap();
     let offsets = launch.params().offsets();
     assert_eq!(offsets, [0, 8, 12, 16, 20, 64, 192, 196, 200, 208]);
     let bytes = launch.params().bytes();
@@ -182,7 +189,7 @@ fn hidden_parameters_follow_the_users() {
     assert_eq!(machine.lock().unwrap().memory[at(workspace)..][..32], [0; 32]);
 
     image.hidden = vec![HiddenParam::TensorMap(plan(vec![0, 1]))];
-    let error = load(&device, image).unwrap().prepare(&[("x", Value::from(&x))], &[true], [1, 1, 1]).unwrap_err();
+    let error = DeviceLaunch::prepare(&load(&device, image).unwrap(), &[("x", Value::from(&x))], &[true], [1, 1, 1]).unwrap_err();
     assert_eq!(error.to_string(), "no tensor map over `x` of `nothing`: its axis 0 has a stride of 128");
 }
 
@@ -209,21 +216,21 @@ fn code_is_assembled_once_for_all_processes() {
     let cache = || ModuleCache::new(Some(folder.path().to_owned()));
     let image = Arc::new(scale_image());
     let (machine, device) = open();
-    let origin = |device: &DriverDevice| DeviceKernel::load_with(device, image.clone(), &cache()).unwrap().origin();
+    let origin = |device: &DriverDevice| DeviceKernel::load(device, image.clone(), &cache()).unwrap().origin();
     assert_eq!((origin(&device), origin(&device)), (CodeOrigin::Assembled, CodeOrigin::Loaded));
     let (other_machine, other) = open();
     assert_eq!(origin(&other), CodeOrigin::Disk);
     assert_eq!((machine.lock().unwrap().assembled, other_machine.lock().unwrap().assembled), (1, 0));
     let mut broken = (*image).clone();
     broken.code = ImageCode::Ptx("broken".into());
-    let error = DeviceKernel::load_with(&other, Arc::new(broken), &cache()).unwrap_err();
+    let error = DeviceKernel::load(&other, Arc::new(broken), &cache()).unwrap_err();
     assert!(error.to_string().contains("line 1"), "{error}");
 }
 
 #[test]
 fn a_fault_names_the_kernel_and_a_fresh_context_goes_on() {
     let (machine, device) = open();
-    let launch = load(&device, image("crash", vec![])).unwrap().prepare(&[], &[], [1, 1, 1]).unwrap();
+    let launch = DeviceLaunch::prepare(&load(&device, image("crash", vec![])).unwrap(), &[], &[], [1, 1, 1]).unwrap();
     let error = launch.run().unwrap_err();
     assert!(error.poisons_context() && error.to_string().contains("kernel `crash`"), "{error}");
     launch.enqueue().unwrap();

@@ -6,7 +6,7 @@
 //! ```
 
 /// How 16-byte chunks are permuted in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Swizzle {
     /// Not at all.
     None,
@@ -31,7 +31,7 @@ impl Swizzle {
 }
 
 /// How much the second-level cache fetches at a miss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum L2Promotion {
     /// What was asked for.
     None,
@@ -44,7 +44,7 @@ pub enum L2Promotion {
 }
 
 /// What is read outside the tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum OutOfBounds {
     /// Zero.
     Zero,

@@ -23,8 +23,8 @@ pub enum NumberClass {
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident { $name:literal, $bits:literal, $class:ident, [$($alias:literal),*] })*) => {
         /// The type of one element.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum DType { $($(#[$doc])* $variant,)* }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum DType { $($(#[$doc])* #[serde(rename = $name)] $variant,)* }
 
         impl DType {
             /// Every element type, in declaration order.

@@ -21,7 +21,7 @@ use tessera_bench::device::{DeviceLibrary, DeviceOptions, DeviceTensors, Launche
 use tessera_bench::{Fault, Mode, Monotonic, Record, Results, RunOptions, Selection, Sizes, Writer, footer, run, table};
 use tessera_driver::{Dim3, DriverError, Kernel, LaunchSpec, Params, Stream};
 use tessera_ir::{Abi, AbiParam, Extent, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind};
-use tessera_runtime::{CompileOptions, Device, DeviceKernel, DriverDevice, ModuleCache, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, DeviceKernel, DeviceLaunch, DriverDevice, Tensor, Value, module_cache};
 use tessera_types::DType;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -55,7 +55,7 @@ fn main() -> Outcome<()> {
     let arguments = arguments()?;
     let Device::Driver(device) = Device::cuda(0)? else { return Ok(()) };
     println!("{:?}", device.properties());
-    println!("cache {:?} {:?}", ModuleCache::global().folder(), ModuleCache::global().counters());
+    println!("cache {:?} {:?}", module_cache().folder(), module_cache().counters());
     let launch = launch_cost(&device)?;
     println!("{launch:#}");
     std::fs::write(arguments.out.join("launch.json"), format!("{launch:#}\n"))?;
@@ -64,7 +64,7 @@ fn main() -> Outcome<()> {
     softmax(&arguments, &device)?;
     products(&arguments, &device)?;
     println!("memory {:?}", device.memory_counters());
-    println!("cache {:?}", ModuleCache::global().counters());
+    println!("cache {:?}", module_cache().counters());
     fault(device)
 }
 
@@ -103,11 +103,11 @@ fn launch_cost(device: &DriverDevice) -> Outcome<serde_json::Value> {
         ("c", ParamKind::Scalar { dtype: DType::F32 }),
         ("d", ParamKind::Scalar { dtype: DType::I32 }),
     ];
-    let kernel = DeviceKernel::load(device, Arc::new(image("empty", EMPTY, params, 128)))?;
+    let kernel = DeviceKernel::load(device, Arc::new(image("empty", EMPTY, params, 128)), module_cache())?;
     let there = Device::Driver(device.clone());
     let (a, b) = (Tensor::zeros_on(DType::F32, &[64], &there)?, Tensor::zeros_on(DType::F32, &[64], &there)?);
     let args = [("a", (&a).into()), ("b", (&b).into()), ("c", Value::Float(1.0)), ("d", Value::Int(7))];
-    let prepared = kernel.prepare(&args, &[false, true, false, false], [1, 1, 1])?;
+    let prepared = DeviceLaunch::prepare(&kernel, &args, &[false, true, false, false], [1, 1, 1])?;
     let table = device.context().table()?;
     let spec = LaunchSpec {
         function: kernel.function().handle(),
@@ -215,10 +215,10 @@ fn copies(arguments: &Arguments, device: &DriverDevice) -> Outcome<()> {
         suite.add("kernel", true, move |_, plan, tensors| {
             let failed = |error: tessera_runtime::DeviceError| Fault::new(tessera_bench::Status::CompileError, error.to_string());
             let params = vec![("a", array(DType::F32)), ("c", array(DType::F32))];
-            let kernel = DeviceKernel::load(&here, Arc::new(image("copy", COPY, params, 256))).map_err(failed)?;
+            let kernel = DeviceKernel::load(&here, Arc::new(image("copy", COPY, params, 256)), module_cache()).map_err(failed)?;
             let args = [("a", tensors.view(0).into()), ("c", tensors.view(1).into())];
             let blocks = (plan.tensors[0].allocated_bytes() / 16384) as u32;
-            let launch = kernel.prepare(&args, &[false, true], [blocks, 1, 1]).map_err(failed)?;
+            let launch = DeviceLaunch::prepare(&kernel, &args, &[false, true], [blocks, 1, 1]).map_err(failed)?;
             Ok(Box::new(Prepared { launches: vec![launch], phases: Vec::new(), config: "4 x 16 bytes a thread".into() }))
         });
         suite.add("driver", false, move |_, plan, _| {
@@ -315,7 +315,8 @@ fn fault(device: DriverDevice) -> Outcome<()> {
     let error = Tensor::zeros_on(DType::U8, &[1 << 40], &there).err().map(|error| error.to_string());
     println!("out of memory: {error:?}");
     println!("still usable: {:?}", Tensor::zeros_on(DType::F32, &[4], &there)?.to_f64()?);
-    let launch = DeviceKernel::load(&device, Arc::new(image("crash", CRASH, vec![], 32)))?.prepare(&[], &[], [1, 1, 1])?;
+    let kernel = DeviceKernel::load(&device, Arc::new(image("crash", CRASH, vec![], 32)), module_cache())?;
+    let launch = DeviceLaunch::prepare(&kernel, &[], &[], [1, 1, 1])?;
     println!("fault: {:?}", launch.run().err().map(|error| error.to_string()));
     drop((launch, there));
     match device.reopen(Arc::new(tessera_cuda::driver()?)) {

@@ -17,17 +17,7 @@ use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
     let kernel = kernel(&arguments.subject)?;
-    let mut sources = SourceMap::default();
-    let mut types = Vec::new();
-    for text in &arguments.arguments {
-        let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
-        // A type's name means a run-time scalar of it, except where the parameter is a constant: there it is the type itself.
-        let ty = match typed.ty {
-            ArgType::Scalar(dtype) if kernel.is_constant(&typed.name) => ArgType::Const(ConstValue::DType(dtype)),
-            ty => ty,
-        };
-        types.push((typed.name, ty));
-    }
+    let types = argument_types(&kernel, &arguments.arguments)?;
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
     if arguments.target != "cpu" {
         Target::parse(&arguments.target).map_err(Failure::usage)?;
@@ -72,14 +62,14 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             let Some(path) = &arguments.output else {
                 return Err(Failure::usage("machine code does not belong on a terminal\nhelp: name a file: `-o kernel.cubin`"));
             };
-            let assembly = assemble(&for_device(&kernel, &types, &options)?)?;
+            let assembly = assembled(&for_device(&kernel, &types, &options)?)?;
             std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
             return told(&arguments, json!({ "output": path }));
         }
         Some(Emit::Report) if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let device = for_device(&kernel, &types, &options)?;
-            let report = Report::new(&compiled, &device, options.level, assemble(&device));
+            let report = Report::new(&compiled, &device, options.level, assembled(&device));
             if arguments.json {
                 return told(&arguments, report.json());
             }
@@ -110,6 +100,22 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
     }
 }
 
+/// The types that are written for a kernel's arguments.
+pub(crate) fn argument_types(kernel: &Kernel, texts: &[String]) -> Result<Vec<(String, ArgType)>, Failure> {
+    let mut sources = SourceMap::default();
+    let mut types = Vec::new();
+    for text in texts {
+        let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
+        // A type's name means a run-time scalar of it, except where the parameter is a constant: there it is the type itself.
+        let ty = match typed.ty {
+            ArgType::Scalar(dtype) if kernel.is_constant(&typed.name) => ArgType::Const(ConstValue::DType(dtype)),
+            ty => ty,
+        };
+        types.push((typed.name, ty));
+    }
+    Ok(types)
+}
+
 /// Tells a program what came of it: on the terminal, or the report where `-o` wants it.
 fn told(arguments: &Compile, data: Value) -> Outcome {
     let object = report_of(0, &[], &data);
@@ -135,7 +141,8 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
     Ok(device)
 }
 
-fn assemble(device: &DeviceCompiled) -> Result<Assembly, Failure> {
+/// Machine code of a target, by an assembler of this machine.
+pub(crate) fn assemble(ptx: &str, target: &str) -> Result<Assembly, Failure> {
     let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let source = AssemblerSource {
         ptxas: path("TESSERA_PTXAS").map(Into::into),
@@ -144,8 +151,13 @@ fn assemble(device: &DeviceCompiled) -> Result<Assembly, Failure> {
         path: path("PATH"),
     };
     let assembler = Assembler::find(&source).map_err(Failure::environment)?;
-    let target = PtxTarget::parse(&device.kernel.image.target).unwrap_or(PtxTarget::SM_90A);
-    assembler.assemble(&device.kernel.ptx(), target, Optimize::Full).map_err(Failure::environment)
+    let target = PtxTarget::parse(target).unwrap_or(PtxTarget::SM_90A);
+    assembler.assemble(ptx, target, Optimize::Full).map_err(Failure::environment)
+}
+
+/// A kernel's machine code.
+fn assembled(device: &DeviceCompiled) -> Result<Assembly, Failure> {
+    assemble(&device.kernel.ptx(), &device.kernel.image.target)
 }
 
 fn report(compiled: &tessera::compile::Compiled, notes: &[String], level: OptLevel) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tessera::bench::Environment;
-use tessera::runtime::{Device, Knobs, ModuleCache};
+use tessera::runtime::{Device, Knobs, module_cache};
 
 use crate::arguments::Doctor;
 use crate::command::list::describe;
@@ -15,7 +15,7 @@ pub(crate) fn doctor(arguments: Doctor) -> Outcome {
         Err(error) => format!("none: {error}"),
     };
     let best = Device::best();
-    let cache = ModuleCache::global().folder().map_or_else(|| "off".to_string(), |folder| folder.display().to_string());
+    let cache = module_cache().folder().map_or_else(|| "off".to_string(), |folder| folder.display().to_string());
     let knobs = Knobs::from_env();
     let rows = Knobs::rows();
     if arguments.json {

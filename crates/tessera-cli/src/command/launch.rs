@@ -17,40 +17,28 @@ use crate::failure::Failure;
 /// A kernel with its arguments made.
 pub(crate) struct Subject {
     pub(crate) kernel: Kernel,
-    pub(crate) arguments: Vec<(String, Value)>,
+    pub(crate) arguments: Made,
 }
 
 impl Subject {
     /// Reads `FILE::KERNEL` and makes every argument.
     pub(crate) fn read(subject: &str, arguments: &[String]) -> Result<Subject, Failure> {
-        Ok(Subject { kernel: kernel(subject)?, arguments: load(&parse(arguments)?)? })
+        Ok(Subject { kernel: kernel(subject)?, arguments: Made(load(&parse(arguments)?)?) })
     }
 
     /// Arguments as a launch takes them.
     pub(crate) fn by_name(&self) -> Vec<(&str, Value)> {
-        self.arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+        self.arguments.by_name()
     }
 
     /// The array of a name; `xs[1]` is an item of a list.
     pub(crate) fn tensor(&self, name: &str) -> Result<&Tensor, Failure> {
-        let (own, item) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
-            Some((own, item)) => (own, item.parse::<usize>().ok()),
-            None => (name, None),
-        };
-        match (self.arguments.iter().find(|(argument, _)| argument == own).map(|(_, value)| value), item) {
-            (Some(Value::Tensor(tensor)), _) if own == name => Ok(tensor),
-            (Some(Value::List(items)), Some(item)) if item < items.len() => Ok(&items[item]),
-            (Some(Value::List(items)), _) => {
-                Err(Failure::usage(format!("`{own}` is a list of {} arrays\nhelp: name one, such as `{own}[0]`", items.len())))
-            }
-            (Some(_), _) => Err(Failure::usage(format!("`{name}` is not an array"))),
-            (None, _) => Err(Failure::usage(format!("there is no argument `{name}`"))),
-        }
+        self.arguments.tensor(name)
     }
 
     /// The arrays of an argument with the name of each: one, or a list's items.
     pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
-        match self.arguments.iter().find(|(own, _)| own == name) {
+        match self.arguments.0.iter().find(|(own, _)| own == name) {
             Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
             Some((_, Value::List(items))) => {
                 items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
@@ -61,7 +49,7 @@ impl Subject {
 
     /// Every array that held nothing when it was made, with its name.
     pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
-        let names = self.arguments.iter().flat_map(|(name, _)| self.arrays(name));
+        let names = self.arguments.0.iter().flat_map(|(name, _)| self.arrays(name));
         names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
     }
 
@@ -82,7 +70,7 @@ impl Subject {
             Tensor::from_f64(tensor.dtype(), tensor.shape(), &numbers).map_err(Failure::environment)
         };
         let mut arguments = Vec::new();
-        for (name, value) in &self.arguments {
+        for (name, value) in &self.arguments.0 {
             let value = match value {
                 Value::Tensor(tensor) => Value::Tensor(finite(tensor)?),
                 Value::List(items) => Value::List(items.iter().map(&mut finite).collect::<Result<_, _>>()?),
@@ -96,7 +84,7 @@ impl Subject {
                 *value = Value::Float(1.0);
             }
         }
-        Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments }))
+        Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments: Made(arguments) }))
     }
 
     /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
@@ -107,7 +95,7 @@ impl Subject {
 
     /// The same arguments in memory of their own, so that a second run does not see what the first wrote.
     pub(crate) fn copy(&self) -> Result<Subject, Failure> {
-        let arguments = self.arguments.iter().map(|(name, value)| {
+        let arguments = self.arguments.0.iter().map(|(name, value)| {
             let value = match value {
                 Value::Tensor(tensor) => Value::Tensor(tensor.contiguous().map_err(Failure::environment)?),
                 Value::List(items) => {
@@ -118,15 +106,47 @@ impl Subject {
             };
             Ok((name.clone(), value))
         });
-        Ok(Subject { kernel: self.kernel.clone(), arguments: arguments.collect::<Result<_, Failure>>()? })
+        Ok(Subject { kernel: self.kernel.clone(), arguments: Made(arguments.collect::<Result<_, Failure>>()?) })
     }
 }
 
 impl Subject {
     /// The same arguments on a device; what lies there already is shared.
     pub(crate) fn on(&self, device: &Device) -> Result<Subject, Failure> {
+        Ok(Subject { kernel: self.kernel.clone(), arguments: self.arguments.on(device)? })
+    }
+}
+
+/// Arguments by name.
+pub(crate) struct Made(pub(crate) Vec<(String, Value)>);
+
+impl Made {
+    /// Arguments as a launch takes them.
+    pub(crate) fn by_name(&self) -> Vec<(&str, Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    /// The array of a name; `xs[1]` is an item of a list.
+    pub(crate) fn tensor(&self, name: &str) -> Result<&Tensor, Failure> {
+        let (own, item) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+            Some((own, item)) => (own, item.parse::<usize>().ok()),
+            None => (name, None),
+        };
+        match (self.0.iter().find(|(argument, _)| argument == own).map(|(_, value)| value), item) {
+            (Some(Value::Tensor(tensor)), _) if own == name => Ok(tensor),
+            (Some(Value::List(items)), Some(item)) if item < items.len() => Ok(&items[item]),
+            (Some(Value::List(items)), _) => {
+                Err(Failure::usage(format!("`{own}` is a list of {} arrays\nhelp: name one, such as `{own}[0]`", items.len())))
+            }
+            (Some(_), _) => Err(Failure::usage(format!("`{name}` is not an array"))),
+            (None, _) => Err(Failure::usage(format!("there is no argument `{name}`"))),
+        }
+    }
+
+    /// The same arguments on a device; what lies there already is shared.
+    pub(crate) fn on(&self, device: &Device) -> Result<Made, Failure> {
         let there = |tensor: &Tensor| tensor.to_device(device).map_err(Failure::environment);
-        let arguments = self.arguments.iter().map(|(name, value)| {
+        let arguments = self.0.iter().map(|(name, value)| {
             let value = match value {
                 Value::Tensor(tensor) => Value::Tensor(there(tensor)?),
                 Value::List(items) => Value::List(items.iter().map(there).collect::<Result<_, _>>()?),
@@ -134,7 +154,7 @@ impl Subject {
             };
             Ok((name.clone(), value))
         });
-        Ok(Subject { kernel: self.kernel.clone(), arguments: arguments.collect::<Result<_, Failure>>()? })
+        Ok(Made(arguments.collect::<Result<_, Failure>>()?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file a subcommand.
 
 pub(crate) mod bench;
+pub(crate) mod bundle;
 pub(crate) mod check;
 mod check_kernel;
 pub(crate) mod compare;
@@ -20,6 +21,7 @@ mod progress;
 mod ranks;
 pub(crate) mod report;
 pub(crate) mod run;
+mod run_bundle;
 mod run_operator;
 mod subjects;
 mod tolerance;

@@ -12,10 +12,13 @@ use crate::arguments::Run;
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
-use crate::command::{ranks, run_operator, unwritten};
+use crate::command::{ranks, run_bundle, run_operator, unwritten};
 use crate::failure::{Failure, Outcome, remark, write_text};
 
 pub(crate) fn run(arguments: Run) -> Outcome {
+    if let Some(named) = run_bundle::named(&arguments.launch.subject) {
+        return run_bundle::run(named, &arguments);
+    }
     if let Some(operator) = run_operator::named(&arguments.launch.subject)? {
         return run_operator::run(operator, &arguments);
     }

@@ -46,7 +46,7 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
     }
     let product = product(driver)?;
     let tuning =
-        Tuning { kernel: &subject.kernel, arguments: &subject.arguments, grid, options: &options, tolerance, device: driver };
+        Tuning { kernel: &subject.kernel, arguments: &subject.arguments.0, grid, options: &options, tolerance, device: driver };
     let plans = plans(product)?;
     let count = plans.len();
     let mut tell = |at: usize, outcome: &Became| {

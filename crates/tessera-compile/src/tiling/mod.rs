@@ -67,12 +67,7 @@ pub struct Grid {
 impl Grid {
     /// The number of blocks for arrays of these sizes, `size(param, axis)`; `None` when it exceeds what a grid can have.
     pub fn blocks(&self, size: impl Fn(usize, usize) -> i64) -> Option<u32> {
-        let count = self.tiles.iter().try_fold(1i64, |product, count| {
-            let extent = size(count.param, count.axis).max(0);
-            let tile = i64::from(count.tile);
-            product.checked_mul(extent / tile + i64::from(extent % tile != 0))
-        })?;
-        u32::try_from(count).ok().filter(|&count| count < i32::MAX as u32)
+        TileCount::blocks(&self.tiles, size)
     }
 }
 

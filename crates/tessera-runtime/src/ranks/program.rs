@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use tessera_compile::{CompileOptions, Place, RankProgram, RankStep, passes, rank_program};
 use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Sharding, text};
+use tessera_launch::{LaunchGrid, Report};
 
 use crate::device::Device;
-use crate::kernel::{Kernel, KernelError, LaunchGrid, Report};
+use crate::kernel::{Kernel, KernelError};
 use crate::launch::LaunchOptions;
 use crate::ranks::communicator::{Communicator, ExchangeError, Group};
 use crate::ranks::parts::part;
@@ -286,7 +287,8 @@ impl RankedKernel {
             if let ParamKind::Operand { axes, .. } = &param.kind {
                 let rank = axes.len();
                 if !matches!(value, Value::Tensor(tensor) if tensor.rank() == rank) {
-                    let message = format!("`{}` is an array with {rank} dimensions, not {}", param.name, value.describe());
+                    let message =
+                        format!("`{}` is an array with {rank} dimensions, not {}", param.name, value.argument().describe());
                     return Err(refused(Diagnostic::bare("argument-type", message)));
                 }
             }

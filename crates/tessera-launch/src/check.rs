@@ -1,51 +1,32 @@
 //! What a launch must be before anything runs: arguments against the interface that a kernel was compiled for.
 //!
-//! A compiled kernel assumes what its [`Abi`] says (static sizes and strides, alignment, width of sizes, that arrays share nothing
-//! with what is written) and what its symbols say (`K` is one number, wherever it occurs). Each assumption is verified here
+//! A compiled kernel assumes what its [`Abi`](tessera_ir::Abi) says (static sizes and strides, alignment, width of sizes, that
+//! arrays share nothing with what is written) and what its symbols say (`K` is one number, wherever it occurs). Each assumption is verified here
 //! against the arguments; what does not hold is a diagnostic that names both sides. The result is the flat argument list.
 
 use std::ops::Range;
 
-use tessera_ir::{Abi, Diagnostic, Extent, IndexType, ParamKind, Span};
+use tessera_ir::{Diagnostic, Extent, IndexType, ParamKind, Span};
 use tessera_types::{DType, IntFormat, cast, default_rounding};
 
-use crate::specialise::needs_wide_index;
-use crate::tensor::Tensor;
-use crate::value::Value;
-
-/// The most blocks along each axis of a grid.
-const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-
-/// One function argument.
-#[derive(Clone, Debug)]
-pub(crate) enum Flat {
-    /// The address of the parameter's array.
-    Array(Tensor),
-    /// The address of a table with a record for each array: address, sizes, strides, in 64-bit words.
-    Table(Vec<Tensor>),
-    /// Bits, zero-extended.
-    Word(u64),
-}
+use crate::argument::{Argument, Constant, Flat};
+use crate::array::Placed;
+use crate::interface::Interface;
 
 /// A launch's arguments and what they are checked against.
-pub(crate) struct Checker<'a> {
+pub(crate) struct Checker<'a, A> {
     /// Parameters with the place to show for each.
     pub(crate) places: &'a [(&'a str, Span)],
-    /// The compiled kernel's interface.
-    pub(crate) abi: &'a Abi,
-    /// Whether each parameter of the interface may be written.
-    pub(crate) written: &'a [bool],
-    /// Named axes of whole operands, in memory order: parameter and axes.
-    pub(crate) operands: &'a [(String, Vec<String>)],
-    pub(crate) args: &'a [(&'a str, Value)],
+    pub(crate) interface: &'a Interface,
+    pub(crate) args: &'a [(&'a str, Argument<A>)],
 }
 
-impl<'a> Checker<'a> {
+impl<'a, A: Placed> Checker<'a, A> {
     /// The flat arguments, or everything that is wrong.
-    pub(crate) fn flatten(&self) -> Result<Vec<Flat>, Vec<Diagnostic>> {
+    pub(crate) fn flatten(&self) -> Result<Vec<Flat<A>>, Vec<Diagnostic>> {
         let mut wrong = Vec::new();
         let mut flat = Vec::new();
-        for param in &self.abi.params {
+        for param in &self.interface.abi.params {
             let Some(value) = self.value(&param.name) else {
                 wrong.push(self.at(&param.name, "missing-argument", format!("the argument `{}` is missing", param.name)));
                 continue;
@@ -59,7 +40,7 @@ impl<'a> Checker<'a> {
         if wrong.is_empty() { Ok(flat) } else { Err(wrong) }
     }
 
-    fn value(&self, name: &str) -> Option<&'a Value> {
+    fn value(&self, name: &str) -> Option<&'a Argument<A>> {
         self.args.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
@@ -76,16 +57,16 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn param(&self, name: &str, kind: &ParamKind, value: &Value, flat: &mut Vec<Flat>) -> Result<(), Box<Diagnostic>> {
+    fn param(&self, name: &str, kind: &ParamKind, value: &Argument<A>, flat: &mut Vec<Flat<A>>) -> Result<(), Box<Diagnostic>> {
         match (kind, value) {
-            (ParamKind::Array { .. }, Value::Tensor(tensor)) => self.array(name, kind, tensor, flat),
-            (ParamKind::List { dtype, rank, index }, Value::List(items)) => {
+            (ParamKind::Array { .. }, Argument::Array(tensor)) => self.array(name, kind, tensor, flat),
+            (ParamKind::List { dtype, rank, index }, Argument::List(items)) => {
                 for item in items {
-                    if item.dtype() != *dtype || item.rank() != *rank as usize {
+                    if item.dtype() != *dtype || item.sizes().len() != *rank as usize {
                         let message = format!(
                             "the list `{name}` holds `{}` arrays of rank {}, the kernel takes `{dtype}` of rank {rank}",
                             item.dtype(),
-                            item.rank()
+                            item.sizes().len()
                         );
                         return Err(Box::new(self.at(name, "argument-type", message)));
                     }
@@ -106,7 +87,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn array(&self, name: &str, kind: &ParamKind, tensor: &Tensor, flat: &mut Vec<Flat>) -> Result<(), Box<Diagnostic>> {
+    fn array(&self, name: &str, kind: &ParamKind, tensor: &A, flat: &mut Vec<Flat<A>>) -> Result<(), Box<Diagnostic>> {
         let ParamKind::Array { dtype, shape, strides, index, align, .. } = kind else { return Ok(()) };
         if tensor.dtype() != *dtype {
             let message = format!("`{name}` holds `{}`, the kernel was compiled for `{dtype}`", tensor.dtype());
@@ -115,14 +96,14 @@ impl<'a> Checker<'a> {
                 diagnostic.help(format!("convert the array to `{dtype}`, or compile for `{}`", tensor.dtype())),
             ));
         }
-        if tensor.rank() != shape.len() {
-            let message = format!("`{name}` has {} axes, the kernel was compiled for {}", tensor.rank(), shape.len());
+        if tensor.sizes().len() != shape.len() {
+            let message = format!("`{name}` has {} axes, the kernel was compiled for {}", tensor.sizes().len(), shape.len());
             return Err(Box::new(self.at(name, "argument-rank", message)));
         }
-        for (what, extents, values) in [("size", shape, tensor.shape()), ("stride", strides, tensor.strides())] {
+        for (what, extents, values) in [("size", shape, tensor.sizes()), ("stride", strides, tensor.steps())] {
             for (axis, (extent, &value)) in extents.iter().zip(values).enumerate() {
                 // The stride of an axis of one element is never used, nor any of an array without elements.
-                let unused = what == "stride" && (tensor.shape()[axis] <= 1 || tensor.is_empty());
+                let unused = what == "stride" && (tensor.sizes()[axis] <= 1 || tensor.has_none());
                 if let Extent::Static(known) = extent
                     && *known != value as i64
                     && !unused
@@ -134,16 +115,17 @@ impl<'a> Checker<'a> {
             }
         }
         let address = tensor.address().unwrap_or(1);
-        if !tensor.is_empty() && !address.is_multiple_of(u64::from((*align).max(1))) {
+        if !tensor.has_none() && !address.is_multiple_of(u64::from((*align).max(1))) {
             let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
             return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
         }
-        let divides =
-            |count: usize| *align <= 1 || (count as u64 * u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8);
+        let divides = |count: usize| {
+            *align <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8)
+        };
         for axis in 0..strides.len() {
-            let (size, stride) = (tensor.shape()[axis], tensor.strides()[axis]);
+            let (size, stride) = (tensor.sizes()[axis], tensor.steps()[axis]);
             let (what, value) = match strides[axis] {
-                Extent::Dynamic if size > 1 && !tensor.is_empty() => ("stride", stride),
+                Extent::Dynamic if size > 1 && !tensor.has_none() => ("stride", stride),
                 Extent::Static(1) if shape[axis] == Extent::Dynamic => ("size", size),
                 Extent::Dynamic | Extent::Static(_) => continue,
             };
@@ -164,27 +146,27 @@ impl<'a> Checker<'a> {
         // An unused stride is passed as what the kernel assumes.
         let stride = |axis: usize| match strides[axis] {
             Extent::Static(known) => known as usize,
-            Extent::Dynamic if tensor.is_empty() && !divides(tensor.strides()[axis]) => 0,
-            Extent::Dynamic => tensor.strides()[axis],
+            Extent::Dynamic if tensor.has_none() && !divides(tensor.steps()[axis]) => 0,
+            Extent::Dynamic => tensor.steps()[axis],
         };
-        flat.extend(tensor.shape().iter().map(|&size| Flat::Word(word(size))));
-        flat.extend((0..tensor.rank()).map(|axis| Flat::Word(word(stride(axis)))));
+        flat.extend(tensor.sizes().iter().map(|&size| Flat::Word(word(size))));
+        flat.extend((0..tensor.sizes().len()).map(|axis| Flat::Word(word(stride(axis)))));
         Ok(())
     }
 
-    fn index_width(&self, name: &str, tensor: &Tensor, index: IndexType) -> Result<(), Box<Diagnostic>> {
-        if index == IndexType::I64 || !needs_wide_index(tensor) {
+    fn index_width(&self, name: &str, tensor: &A, index: IndexType) -> Result<(), Box<Diagnostic>> {
+        if index == IndexType::I64 || !tensor.needs_wide_index() {
             return Ok(());
         }
         let message = format!("`{name}` has more elements than 32-bit sizes and strides can count");
         Err(Box::new(self.at(name, "argument-index", message).help("compile with `;index=64` for this argument")))
     }
 
-    fn scalar(&self, name: &str, dtype: DType, value: &Value) -> Result<u64, Box<Diagnostic>> {
+    fn scalar(&self, name: &str, dtype: DType, value: &Argument<A>) -> Result<u64, Box<Diagnostic>> {
         let refuse = |why: String| Err(Box::new(self.at(name, "argument-scalar", why)));
         let from = |bits: u64, from: DType| cast(bits, from, dtype, default_rounding(from, dtype));
         match value {
-            Value::Int(value) => {
+            Argument::Constant(Constant::Int(value)) => {
                 if let Some(format) = IntFormat::of(dtype)
                     && !(format.min()..=format.max()).contains(&i128::from(*value))
                 {
@@ -192,16 +174,18 @@ impl<'a> Checker<'a> {
                 }
                 Ok(from(*value as u64, DType::I64))
             }
-            Value::Bool(value) => Ok(from(u64::from(*value), DType::B1)),
-            Value::Float(value) if dtype.is_float() => {
+            Argument::Constant(Constant::Bool(value)) => Ok(from(u64::from(*value), DType::B1)),
+            Argument::Constant(Constant::Float(value)) if dtype.is_float() => {
                 let bits = from(value.to_bits(), DType::F64);
-                if value.is_finite() && !crate::numbers::number(dtype, bits).is_finite() {
+                if value.is_finite()
+                    && !f64::from_bits(cast(bits, dtype, DType::F64, default_rounding(dtype, DType::F64))).is_finite()
+                {
                     return refuse(format!("`{name}` is {value}, beyond the range of `{dtype}`"));
                 }
                 Ok(bits)
             }
-            Value::Float(value) => refuse(format!("`{name}` takes `{dtype}`, not the float {value}")),
-            Value::Tensor(_) | Value::List(_) | Value::Str(_) | Value::DType(_) | Value::Tuple(_) | Value::None => {
+            Argument::Constant(Constant::Float(value)) => refuse(format!("`{name}` takes `{dtype}`, not the float {value}")),
+            Argument::Array(_) | Argument::List(_) | Argument::Constant(_) => {
                 refuse(format!("`{name}` takes a number of type `{dtype}`, not {}", value.describe()))
             }
         }
@@ -210,9 +194,9 @@ impl<'a> Checker<'a> {
     /// Every named axis has one size, and every numbered one its own.
     fn symbols(&self, wrong: &mut Vec<Diagnostic>) {
         let mut bound: Vec<(&str, usize, &str, usize)> = Vec::new();
-        for (name, axes) in self.operands {
-            let Some(Value::Tensor(tensor)) = self.value(name) else { continue };
-            for (axis, (symbol, &size)) in axes.iter().zip(tensor.shape()).enumerate() {
+        for (name, axes) in &self.interface.axes {
+            let Some(Argument::Array(tensor)) = self.value(name) else { continue };
+            for (axis, (symbol, &size)) in axes.iter().zip(tensor.sizes()).enumerate() {
                 if let Ok(fixed) = symbol.parse::<usize>() {
                     if fixed != size {
                         let message = format!("axis {axis} of `{name}` has size {size}, its annotation says {fixed}");
@@ -226,9 +210,9 @@ impl<'a> Checker<'a> {
                         let message =
                             format!("`{symbol}` is {first} in `{other}` (axis {at}) but {size} in `{name}` (axis {axis})");
                         let mut diagnostic =
-                            self.at(name, "symbol-mismatch", message).label(format!("`{name}` has shape {:?}", tensor.shape()));
-                        if let (Some(span), Some(Value::Tensor(earlier))) = (self.span(other), self.value(other)) {
-                            diagnostic = diagnostic.also(span, format!("`{other}` has shape {:?}", earlier.shape()));
+                            self.at(name, "symbol-mismatch", message).label(format!("`{name}` has shape {:?}", tensor.sizes()));
+                        if let (Some(span), Some(Argument::Array(earlier))) = (self.span(other), self.value(other)) {
+                            diagnostic = diagnostic.also(span, format!("`{other}` has shape {:?}", earlier.sizes()));
                         }
                         wrong.push(diagnostic.help("pass arrays whose axes of one name have one size"));
                     }
@@ -241,16 +225,16 @@ impl<'a> Checker<'a> {
     /// What is written shares no memory with another argument, nor with itself.
     fn overlaps(&self, wrong: &mut Vec<Diagnostic>) {
         let mut seen: Vec<(&str, Range<u64>, bool, bool)> = Vec::new();
-        for (param, &written) in self.abi.params.iter().zip(self.written) {
-            let (tensors, disjoint): (&[Tensor], bool) = match (&param.kind, self.value(&param.name)) {
-                (ParamKind::Array { disjoint, .. }, Some(Value::Tensor(tensor))) => (std::slice::from_ref(tensor), *disjoint),
-                (ParamKind::List { .. }, Some(Value::List(items))) => (items, false),
+        for (param, &written) in self.interface.abi.params.iter().zip(&self.interface.written) {
+            let (tensors, disjoint): (&[A], bool) = match (&param.kind, self.value(&param.name)) {
+                (ParamKind::Array { disjoint, .. }, Some(Argument::Array(tensor))) => (std::slice::from_ref(tensor), *disjoint),
+                (ParamKind::List { .. }, Some(Argument::List(items))) => (items, false),
                 _ => continue,
             };
             for tensor in tensors {
-                if written && disjoint && !tensor.layout.is_injective() {
+                if written && disjoint && !tensor.layout().is_injective() {
                     let message = format!("several elements of `{}` share memory, and the kernel writes it", param.name);
-                    let strides = format!("shape {:?}, strides {:?}", tensor.shape(), tensor.strides());
+                    let strides = format!("shape {:?}, strides {:?}", tensor.sizes(), tensor.steps());
                     wrong.push(self.at(&param.name, "argument-overlap", message).label(strides));
                 }
                 let range = tensor.address_range();
@@ -275,52 +259,46 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Refuses grids that no device can launch. One without blocks is a launch of nothing, as an array without elements asks for.
-pub(crate) fn check_grid(grid: [u32; 3]) -> Result<(), Box<Diagnostic>> {
-    for ((axis, &blocks), most) in ["x", "y", "z"].iter().zip(&grid).zip(MOST_BLOCKS) {
-        if blocks > most {
-            let message = format!("the grid has {blocks} blocks along {axis}, at most {most} are possible");
-            return Err(Box::new(Diagnostic::bare("grid", message).help("put the long axis along x, or more work into a block")));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use smallvec::smallvec;
-    use tessera_ir::AbiParam;
+    use tessera_ir::{Abi, AbiParam};
 
     use super::*;
+    use crate::array::Array;
 
     /// The messages of a check against one parameter.
-    fn check(kind: ParamKind, value: Value) -> Result<Vec<Flat>, Vec<String>> {
+    fn check(kind: ParamKind, value: Argument<Array>) -> Result<Vec<Flat<Array>>, Vec<String>> {
         let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }] };
-        let args = [("x", value)];
-        let checker = Checker { places: &[], abi: &abi, written: &[true], operands: &[], args: &args };
-        checker.flatten().map_err(|wrong| wrong.into_iter().map(|diagnostic| diagnostic.message).collect())
+        let interface = Interface { abi, written: vec![true], ..Interface::default() };
+        let outcome = interface.check(&[], &[("x", value)]);
+        outcome.map_err(|wrong| wrong.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
-    fn words(flat: Result<Vec<Flat>, Vec<String>>) -> Vec<u64> {
+    fn words(flat: Result<Vec<Flat<Array>>, Vec<String>>) -> Vec<u64> {
         let flat = flat.unwrap_or_else(|wrong| panic!("{wrong:?}"));
         flat.iter().filter_map(|flat| if let Flat::Word(bits) = flat { Some(*bits) } else { None }).collect()
     }
 
-    fn message(flat: Result<Vec<Flat>, Vec<String>>) -> String {
+    fn message(flat: Result<Vec<Flat<Array>>, Vec<String>>) -> String {
         flat.map(drop).expect_err("refused").join("; ")
     }
 
     #[test]
     fn scalars_are_checked_against_their_type() {
         let scalar = |dtype, value| check(ParamKind::Scalar { dtype }, value);
-        assert_eq!(words(scalar(DType::I8, Value::Int(-1))), [0xff]);
-        assert_eq!(words(scalar(DType::F32, Value::Int(2))), [u64::from(2.0_f32.to_bits())]);
-        assert_eq!(words(scalar(DType::B1, Value::Bool(true))), [1]);
-        assert_eq!(message(scalar(DType::I32, Value::Int(1 << 31))), "`x` is 2147483648, beyond the range of `i32`");
-        assert_eq!(message(scalar(DType::U8, Value::Int(-1))), "`x` is -1, beyond the range of `u8`");
-        assert!(message(scalar(DType::F32, Value::Float(1e300))).ends_with("beyond the range of `f32`"));
-        assert_eq!(message(scalar(DType::I32, Value::Float(2.5))), "`x` takes `i32`, not the float 2.5");
-        assert_eq!(message(scalar(DType::I32, Value::Str("a".into()))), "`x` takes a number of type `i32`, not the string \"a\"");
+        assert_eq!(words(scalar(DType::I8, Argument::Constant(Constant::Int(-1)))), [0xff]);
+        assert_eq!(words(scalar(DType::F32, Argument::Constant(Constant::Int(2)))), [u64::from(2.0_f32.to_bits())]);
+        assert_eq!(words(scalar(DType::B1, Argument::Constant(Constant::Bool(true)))), [1]);
+        assert_eq!(
+            message(scalar(DType::I32, Argument::Constant(Constant::Int(1 << 31)))),
+            "`x` is 2147483648, beyond the range of `i32`"
+        );
+        assert_eq!(message(scalar(DType::U8, Argument::Constant(Constant::Int(-1)))), "`x` is -1, beyond the range of `u8`");
+        assert!(message(scalar(DType::F32, Argument::Constant(Constant::Float(1e300)))).ends_with("beyond the range of `f32`"));
+        assert_eq!(message(scalar(DType::I32, Argument::Constant(Constant::Float(2.5)))), "`x` takes `i32`, not the float 2.5");
+        let text = Argument::Constant(Constant::Text("a".into()));
+        assert_eq!(message(scalar(DType::I32, text)), "`x` takes a number of type `i32`, not the string \"a\"");
     }
 
     #[test]
@@ -333,31 +311,34 @@ mod tests {
             align,
             disjoint: true,
         };
-        let x = || Tensor::zeros(DType::F32, &[8]).expect("tensor");
-        let ask = |kind, tensor: Tensor| check(kind, Value::Tensor(tensor));
-        assert_eq!(words(ask(kind(DType::F32, Extent::Dynamic, 16), x())), [8, 1]);
+        let array = |address, shape: &[usize], strides: &[usize]| {
+            Argument::Array(Array::new(DType::F32, address, shape, Some(strides)).expect("array"))
+        };
+        let x = || array(64, &[8], &[1]);
+        assert_eq!(words(check(kind(DType::F32, Extent::Dynamic, 16), x())), [8, 1]);
         assert_eq!(
-            message(ask(kind(DType::F16, Extent::Dynamic, 16), x())),
+            message(check(kind(DType::F16, Extent::Dynamic, 16), x())),
             "`x` holds `f32`, the kernel was compiled for `f16`"
         );
         assert_eq!(
-            message(ask(kind(DType::F32, Extent::Static(4), 16), x())),
+            message(check(kind(DType::F32, Extent::Static(4), 16), x())),
             "axis 0 of `x` has size 8, the kernel was compiled for 4"
         );
-        let every_other = x().slice(0, 0..8, 2).expect("view");
         assert_eq!(
-            message(ask(kind(DType::F32, Extent::Dynamic, 4), every_other)),
+            message(check(kind(DType::F32, Extent::Dynamic, 4), array(64, &[4], &[2]))),
             "axis 0 of `x` has stride 2, the kernel was compiled for 1"
         );
-        let shifted = x().slice(0, 1..8, 1).expect("view");
         assert_eq!(
-            message(ask(kind(DType::F32, Extent::Dynamic, 16), shifted)),
+            message(check(kind(DType::F32, Extent::Dynamic, 16), array(68, &[7], &[1]))),
             "`x` does not start at a multiple of 16 bytes, as the kernel was compiled for"
         );
-        let square = x().reshape(&[2, 4]).expect("view");
-        assert_eq!(message(ask(kind(DType::F32, Extent::Dynamic, 16), square)), "`x` has 2 axes, the kernel was compiled for 1");
-        assert_eq!(message(check(kind(DType::F32, Extent::Dynamic, 16), Value::Int(3))), "`x` takes an array, not the integer 3");
-        let long = x().strided(0, &[1], &[1]).and_then(|x| x.strided(0, &[1 << 31, 0], &[0, 1])).expect("view");
+        let square = array(64, &[2, 4], &[4, 1]);
+        assert_eq!(
+            message(check(kind(DType::F32, Extent::Dynamic, 16), square)),
+            "`x` has 2 axes, the kernel was compiled for 1"
+        );
+        let number = check(kind(DType::F32, Extent::Dynamic, 16), Argument::Constant(Constant::Int(3)));
+        assert_eq!(message(number), "`x` takes an array, not the integer 3");
         let wide = ParamKind::Array {
             dtype: DType::F32,
             shape: smallvec![Extent::Dynamic, Extent::Dynamic],
@@ -366,6 +347,7 @@ mod tests {
             align: 4,
             disjoint: true,
         };
-        assert_eq!(message(ask(wide, long)), "`x` has more elements than 32-bit sizes and strides can count");
+        let long = array(64, &[1 << 31, 0], &[0, 1]);
+        assert_eq!(message(check(wide, long)), "`x` has more elements than 32-bit sizes and strides can count");
     }
 }

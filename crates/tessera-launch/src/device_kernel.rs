@@ -1,72 +1,17 @@
 //! Kernels on a device: from a compiled image to something that can be launched.
 //!
 //! [`DeviceKernel::load`] finds the machine code (in this process, on disk, or by assembling it) and refuses a kernel that the
-//! device cannot hold; [`DeviceKernel::prepare`] checks arguments against the kernel's interface and packs them once, so that
-//! a launch afterwards costs the host little more than the driver's own call.
+//! device cannot hold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tessera_driver::{DeviceAttribute, DriverError, FunctionAttribute};
-use tessera_ir::{ImageCode, KernelImage, SourceMap};
+use tessera_driver::{DeviceAttribute, FunctionAttribute};
+use tessera_ir::{ImageCode, KernelImage};
 
-use crate::check::{Checker, Flat, check_grid};
 use crate::device::DriverDevice;
-use crate::device_launch::DeviceLaunch;
-use crate::error::TensorError;
-use crate::kernel::Report;
+use crate::error::DeviceError;
 use crate::module_cache::{ModuleCache, ModuleKey};
-use crate::value::Value;
-
-/// Why a kernel does not run on a device, or stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The arguments are not right; nothing ran.
-    #[error("{0}")]
-    Rejected(Report),
-    /// The kernel needs more than the device has.
-    #[error("`{kernel}` needs {needs} {what}, the device has {has} ({} too many); {help}", needs - has)]
-    Resources {
-        /// The kernel.
-        kernel: String,
-        /// Of what: `bytes of shared memory for a block`.
-        what: &'static str,
-        /// How much it needs.
-        needs: u64,
-        /// How much there is.
-        has: u64,
-        /// What to change.
-        help: &'static str,
-    },
-    /// An argument lies elsewhere.
-    #[error("`{argument}` is on `{place}`, the kernel runs on `{device}`; copy it there with `to_device`")]
-    Elsewhere {
-        /// The argument.
-        argument: String,
-        /// Where it is.
-        place: String,
-        /// Where the kernel runs.
-        device: String,
-    },
-    /// Memory cannot be had or used.
-    #[error("`{kernel}`: {error}")]
-    Memory {
-        /// The kernel.
-        kernel: String,
-        /// Why.
-        error: Box<TensorError>,
-    },
-    /// The driver refused, or reports a fault.
-    #[error(transparent)]
-    Driver(#[from] DriverError),
-}
-
-impl DeviceError {
-    /// Whether the device's context must be given up.
-    pub fn poisons_context(&self) -> bool {
-        matches!(self, DeviceError::Driver(error) if error.poisons_context())
-    }
-}
 
 /// What a kernel takes of a multiprocessor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,13 +51,11 @@ pub struct DeviceKernel {
 }
 
 impl DeviceKernel {
-    /// Loads an image; PTX is assembled unless the process or the disk has it already.
-    pub fn load(device: &DriverDevice, image: Arc<KernelImage>) -> Result<DeviceKernel, DeviceError> {
-        DeviceKernel::load_with(device, image, ModuleCache::global())
-    }
-
-    /// The same with a cache of one's own.
-    pub fn load_with(device: &DriverDevice, image: Arc<KernelImage>, cache: &ModuleCache) -> Result<DeviceKernel, DeviceError> {
+    /// Loads an image; PTX is assembled unless the process or the cache has it already.
+    ///
+    /// # Errors
+    /// What the driver refuses, and a kernel that needs more than the device has.
+    pub fn load(device: &DriverDevice, image: Arc<KernelImage>, cache: &ModuleCache) -> Result<DeviceKernel, DeviceError> {
         let start = Instant::now();
         let (module, origin) = module(device, &image, cache)?;
         let function = module.kernel(&image.entry)?;
@@ -148,21 +91,6 @@ impl DeviceKernel {
     /// How long loading took.
     pub fn load_time(&self) -> Duration {
         self.load_time
-    }
-
-    /// Checks arguments, packs them, encodes tensor maps and takes workspace: what is left is to launch. `written` says of
-    /// each parameter whether the kernel may write it.
-    pub fn prepare(&self, args: &[(&str, Value)], written: &[bool], grid: [u32; 3]) -> Result<DeviceLaunch, DeviceError> {
-        let rejected = |diagnostics| DeviceError::Rejected(Report { diagnostics, sources: SourceMap::default() });
-        check_grid(grid).map_err(|diagnostic| rejected(vec![*diagnostic]))?;
-        let checker = Checker { places: &[], abi: &self.image.abi, written, operands: &[], args };
-        let flat = checker.flatten().map_err(rejected)?;
-        self.launch(&flat, written, grid)
-    }
-
-    /// The same with arguments that were checked.
-    pub(crate) fn launch(&self, flat: &[Flat], written: &[bool], grid: [u32; 3]) -> Result<DeviceLaunch, DeviceError> {
-        DeviceLaunch::new(self.clone(), flat, written, grid)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tessera_driver::{Context, DeviceBuffer, DriverError, Stream};
 
-use crate::error::TensorError;
+use crate::error::MemoryError;
 
 /// Freed memory that the driver keeps for the next allocation.
 const KEPT_BYTES: u64 = 2 << 30;
@@ -53,7 +53,7 @@ pub(crate) struct Pool {
 
 /// Memory of a [`Pool`], given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Pooled {
+pub struct Pooled {
     buffer: DeviceBuffer,
     counters: Arc<Counters>,
 }
@@ -68,16 +68,16 @@ impl Pool {
     }
 
     /// `bytes` bytes with undefined contents.
-    pub(crate) fn allocate(&self, bytes: u64) -> Result<Pooled, TensorError> {
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<Pooled, MemoryError> {
         self.take(bytes, self.ordered)
     }
 
     /// The same outside the driver's pool: for memory that other processes are let into.
-    pub(crate) fn allocate_plain(&self, bytes: u64) -> Result<Pooled, TensorError> {
+    pub(crate) fn allocate_plain(&self, bytes: u64) -> Result<Pooled, MemoryError> {
         self.take(bytes, false)
     }
 
-    fn take(&self, bytes: u64, ordered: bool) -> Result<Pooled, TensorError> {
+    fn take(&self, bytes: u64, ordered: bool) -> Result<Pooled, MemoryError> {
         let counters = &self.counters;
         let mut outcome = self.attempt(bytes, ordered);
         if outcome.as_ref().is_err_and(DriverError::is_out_of_memory) {
@@ -91,10 +91,10 @@ impl Pool {
         let buffer = outcome.map_err(|error| {
             counters.refused.fetch_add(1, Ordering::Relaxed);
             if !error.is_out_of_memory() {
-                return TensorError::Driver(error);
+                return MemoryError::Driver(error);
             }
             let (free, total) = self.context.memory().unwrap_or_default();
-            TensorError::DeviceMemory { bytes, free, total, held: counters.held.load(Ordering::Relaxed) }
+            MemoryError::Short { bytes, free, total, held: counters.held.load(Ordering::Relaxed) }
         })?;
         let held = counters.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         counters.peak.fetch_max(held, Ordering::Relaxed);

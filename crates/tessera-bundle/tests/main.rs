@@ -1,0 +1,5 @@
+//! The crate's tests.
+
+mod choose;
+mod format;
+mod samples;

@@ -1,0 +1,6 @@
+//! The crate's tests.
+
+mod calls;
+mod example;
+mod header;
+mod packed;

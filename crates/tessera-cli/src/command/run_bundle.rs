@@ -1,0 +1,127 @@
+//! `tessera run FILE.tbundle::KERNEL`: a kernel that was compiled beforehand. Nothing is compiled here.
+
+use std::time::Instant;
+
+use serde_json::json;
+use tessera::runtime::{Device, KernelError, Ran, captured, from_bundle, npy};
+
+use crate::arguments::Run;
+use crate::command::bundle::{failure, open as open_bundle};
+use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
+use crate::command::findings::findings;
+use crate::command::launch::{Made, grid, load, parse, time_limit};
+use crate::command::run::{ended, first_elements, saves};
+use crate::failure::{Failure, Outcome};
+use crate::finding::{Class, Finding};
+
+/// The bundle and the kernel that a subject names; `None` where it names something else.
+pub(crate) fn named(subject: &str) -> Option<(&str, &str)> {
+    subject.rsplit_once("::").filter(|(file, _)| file.ends_with(".tbundle"))
+}
+
+pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
+    refuse_compilers_options(arguments)?;
+    refuse_unused_seed(&arguments.emulation, arguments.seed)?;
+    let bundle = open_bundle(path)?;
+    let made = Made(load(&parse(&arguments.launch.arguments)?)?);
+    let saves = saves(&arguments.save, |name| made.tensor(name).map(drop))?;
+    let limit = time_limit(&arguments.patience)?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
+    let Device::Driver(device) = &opened.device else {
+        let help = "help: add `--device emu`, or `--device cuda` where there is a GPU";
+        return Err(Failure::usage(format!(
+            "a bundle holds kernels for GPUs, and no device of that kind was found or asked for\n{help}"
+        )));
+    };
+    let there = made.on(&opened.device)?;
+    let start = Instant::now();
+    let launch =
+        from_bundle(&bundle, kernel, &there.by_name(), grid(arguments.launch.grid.as_deref())?, device).map_err(failure)?;
+    let loaded = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let mut file = tempfile::tempfile().map_err(Failure::environment)?;
+    let (done, printed) = captured(&mut file, || launch.run_within(limit.longest())).map_err(Failure::environment)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let launches = opened.launches();
+    let mut data = opened.judge.json(&launches);
+    for key in ["findings", "passed"] {
+        data.remove(key);
+    }
+    data.insert("kernel".to_owned(), json!(kernel));
+    let outcome = match done {
+        Ok(true) => Ok(Ran { printed, unwritten: None }),
+        Ok(false) => {
+            device.leave_open();
+            let seconds = limit.longest().unwrap_or_default().as_secs_f64();
+            let message = format!("`{kernel}` has not ended after {seconds} s, and is left running on {}", device.name());
+            Failure::found(format!("error[never-ends]: {message}"), vec![Finding::new(Class::Wrong, "never-ends", message)]).end()
+        }
+        Err(error) => match launch.failed_assertion() {
+            Some((assertion, [x, y, z])) => {
+                let message = format!("assertion failed: {} (in block {x}, {y}, {z})", assertion.message);
+                let text = format!("error[device-assert]: {message}");
+                return Err(Failure::found(text, vec![Finding::new(Class::Wrong, "device-assert", message)]));
+            }
+            None => Err(KernelError::Device(error.into())),
+        },
+    };
+    let ran = match ended(outcome, (&opened, &launches), (&data, arguments.json)) {
+        Ok(ran) => ran,
+        Err(end) => return end,
+    };
+    if arguments.json {
+        eprint!("{}", ran.printed)
+    } else {
+        print!("{}", ran.printed)
+    }
+    refuse_idle_trace(&arguments.emulation, &launches)?;
+    let results = there.on(&Device::Cpu)?;
+    for (name, path) in &saves {
+        npy::write(path, results.tensor(name)?).map_err(Failure::environment)?;
+    }
+    let asked = launch.grid();
+    let failed = !opened.judge.passed(&launches);
+    if arguments.json {
+        let own = json!({
+            "device": device.name(), "bundle": path, "blocks": [asked.x, asked.y, asked.z], "checked": opened.sanitizes(),
+            "load_s": loaded, "run_s": seconds, "printed": ran.printed,
+            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+        });
+        data.extend(own.as_object().cloned().unwrap_or_default());
+        return Failure::found(String::new(), findings(&launches)).conclude(failed, Some(&json!(data)));
+    }
+    println!(
+        "{kernel} of {path} on {} ({}): {}x{}x{} blocks, loaded in {:.2} ms, ran in {:.3} ms",
+        device.name(),
+        opened.reason,
+        asked.x,
+        asked.y,
+        asked.z,
+        loaded * 1e3,
+        seconds * 1e3
+    );
+    for name in launch.written() {
+        let tensor = results.tensor(name)?;
+        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
+    }
+    saves.iter().for_each(|(name, path)| println!("  wrote {name} to {path}"));
+    opened.judge.tell(&launches)
+}
+
+/// Options of a compiler, which is not asked.
+fn refuse_compilers_options(arguments: &Run) -> Outcome {
+    let given = [
+        ("--block", arguments.block.is_some()),
+        ("--config", !arguments.optimise.config.is_empty()),
+        ("--plan", arguments.optimise.plan.is_some()),
+        ("--path", !arguments.launch.project.path.is_empty()),
+        ("--timeline", arguments.timeline.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            let help = format!("help: leave out `{option}`, or give it to `tessera bundle`");
+            Err(Failure::usage(format!("the kernels of a bundle are compiled already\n{help}")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,34 @@
+//! From a compiled kernel and arguments to a launch on a device. Nothing here compiles.
+//!
+//! - [`Interface`] says what a kernel takes; it checks arguments and counts blocks.
+//! - [`DriverDevice`] is a device behind a driver's table; [`DeviceKernel`] is a kernel loaded there, [`DeviceLaunch`] one with
+//!   its arguments packed.
+//! - Arrays are whatever is [`Placed`]: a tensor of the runtime, or a bare address with sizes and strides, [`Array`].
+//!
+//! Everything works from the compiled kernel's [image](tessera_ir::KernelImage) and its interface alone, so that a program that
+//! was handed them in a file launches as the compiler's own process does.
+
+mod argument;
+mod array;
+mod check;
+mod device;
+mod device_kernel;
+mod error;
+mod interface;
+mod launch;
+mod layout;
+mod module_cache;
+mod pool;
+mod timeline;
+
+pub use argument::{Argument, Constant, Flat};
+pub use array::{Array, Placed};
+pub use device::{DeviceProperties, DriverDevice};
+pub use device_kernel::{CodeOrigin, DeviceKernel, KernelResources};
+pub use error::{DeviceError, MemoryError, Report};
+pub use interface::{Interface, LaunchGrid, check_grid};
+pub use launch::DeviceLaunch;
+pub use layout::{Layout, row_major, storage_bits, storage_bytes};
+pub use module_cache::{ModuleCache, ModuleCacheCounters};
+pub use pool::{PoolCounters, Pooled};
+pub use timeline::{Span, Timeline};

@@ -1,0 +1,110 @@
+//! Operators compiled ahead of time, for problems of given sizes.
+
+use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Report, Sharing, Value, Variant};
+use tessera_types::{Arch, Policy};
+
+use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec, Unsupported};
+use crate::problem::Problem;
+
+/// Where arrays are taken to lie: at a multiple of what any kernel makes use of, as allocations do.
+const ALIGNED: u64 = 256;
+
+/// Why an operator is not packed.
+#[derive(Debug, thiserror::Error)]
+pub enum AheadError {
+    /// It does not do the problem.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// Its arrays are beyond any memory.
+    #[error("`{name}`: {why}")]
+    Array {
+        /// The array.
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// Its kernel does not compile.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// A compiled launch, and what was given up to make it fit.
+pub type Packed = (Variant, Option<Report>);
+
+impl Operator {
+    /// The launches of a problem in a precision, in order, compiled for a target: what a bundle holds. They are called by the operator, its
+    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `layer_norm.2`.
+    ///
+    /// # Errors
+    /// Where the operator does not do that problem in that precision.
+    pub fn ahead(
+        &self,
+        problem: &Problem,
+        policy: Policy,
+        arch: Arch,
+        options: &CompileOptions,
+    ) -> Result<Vec<Packed>, AheadError> {
+        let plan = self.plan(problem, policy, Machine::Gpu(arch))?;
+        let kernels = self.kernels(&plan)?;
+        let mut packed = Vec::new();
+        for (position, (launch, kernel)) in plan.launches.iter().zip(&kernels).enumerate() {
+            let args = arguments(&plan, launch)?;
+            let options = match launch.sharing {
+                Sharing::Nothing => options.clone(),
+                sharing => CompileOptions { sharing, ..options.clone() },
+            };
+            let (mut variant, remark) = kernel.ahead(&kernel.argument_types(&args)?, &options, arch)?;
+            variant.kernel = self.name.to_owned();
+            if !problem.variant.is_empty() {
+                variant.kernel.push_str(&format!(".{}", problem.variant.replace(' ', ".")));
+            }
+            if plan.launches.len() > 1 {
+                variant.kernel.push_str(&format!(".{}", position + 1));
+            }
+            variant.fixed = Some(fixed(&plan, launch, &variant));
+            packed.push((variant, remark));
+        }
+        Ok(packed)
+    }
+}
+
+/// The shapes that the launch is for, and its numbers, of which callers may want others.
+fn fixed(plan: &Plan, launch: &LaunchSpec, variant: &Variant) -> Fixed {
+    let mut fixed = Fixed { grid: launch.grid, shapes: Vec::new(), numbers: Vec::new() };
+    for (name, argument) in &launch.arguments {
+        let number = match *argument {
+            Argument::Tensor(at) => {
+                fixed.shapes.push((name.to_string(), plan.tensors[at].shape.clone()));
+                continue;
+            }
+            Argument::Int(value) => Constant::Int(value),
+            Argument::Float(value) => Constant::Float(value),
+            Argument::Bool(value) => Constant::Bool(value),
+            Argument::Type(value) => Constant::Type(value),
+        };
+        // The others are part of the code.
+        if variant.interface.abi.params.iter().any(|param| param.name == *name) {
+            fixed.numbers.push((name.to_string(), number));
+        }
+    }
+    fixed
+}
+
+fn arguments(plan: &Plan, launch: &LaunchSpec) -> Result<Vec<(&'static str, Value<Array>)>, AheadError> {
+    let value = |argument: Argument| -> Result<Value<Array>, AheadError> {
+        Ok(match argument {
+            Argument::Tensor(position) => Value::Tensor(array(&plan.tensors[position])?),
+            Argument::Int(value) => Value::Int(value),
+            Argument::Float(value) => Value::Float(value),
+            Argument::Bool(value) => Value::Bool(value),
+            Argument::Type(dtype) => Value::DType(dtype),
+        })
+    };
+    launch.arguments.iter().map(|(name, argument)| Ok((*name, value(*argument)?))).collect()
+}
+
+fn array(tensor: &TensorSpec) -> Result<Array, AheadError> {
+    let steps = (tensor.step != 1).then(|| vec![tensor.step; tensor.shape.len()]);
+    let array = Array::new(tensor.dtype, ALIGNED, &tensor.shape, steps.as_deref());
+    array.map_err(|why| AheadError::Array { name: tensor.name, why })
+}
