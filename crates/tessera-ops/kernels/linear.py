@@ -10,18 +10,21 @@ LOG2_E = 1.4426950408889634
 SQRT_8_OVER_PI = 1.5957691216057308
 
 
-def sigmoid(t):
-    return 1.0 / (1.0 + ct.exp2(t * -LOG2_E))
+def sigmoid_of_power(t):
+    """1 / (1 + 2^t)."""
+    power = ct.exp2(t, flush_to_zero=True)
+    return ct.truediv(1.0, 1.0 + power, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
 
 
 def activated(t, ACT):
     if ACT == 1:
         return ct.maximum(t, 0.0)
     if ACT == 2:
-        # (1 + tanh z) / 2 is the sigmoid of 2 z.
-        return t * sigmoid(SQRT_8_OVER_PI * (t + 0.044715 * t * t * t))
+        # (1 + tanh z) / 2 is the sigmoid of 2 z, and z a sum of t and its cube.
+        scale = -LOG2_E * SQRT_8_OVER_PI
+        return t * sigmoid_of_power(t * (scale + (scale * 0.044715) * (t * t)))
     if ACT == 3:
-        return t * sigmoid(t)
+        return t * sigmoid_of_power(t * -LOG2_E)
     return t
 
 

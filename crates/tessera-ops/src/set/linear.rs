@@ -74,7 +74,8 @@ fn further_suite() -> Vec<Problem> {
         (16384, 4096, "gelu"),
     ];
     let rows = [1, 16, 64, 512, 4096, 16384];
-    layers.iter().flat_map(|&(out, within, variant)| rows.map(|rows| problem(rows, out, within, variant))).collect()
+    let of_models = layers.iter().flat_map(|&(out, within, variant)| rows.map(|rows| problem(rows, out, within, variant)));
+    of_models.chain(VARIANTS.map(|variant| problem(4096, 4096, 4096, variant))).collect()
 }
 
 fn quick() -> Vec<(Problem, &'static str)> {
