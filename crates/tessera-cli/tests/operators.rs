@@ -82,7 +82,10 @@ fn files_go_in_and_come_out_as_from_rust() {
 fn calls_that_make_no_sense_are_refused_with_what_does() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let wrong = [
-        ("nosuch x=ones:f32[4]", "operators are gemm, linear, attention, vector, layer_norm, rms_norm, softmax, bandwidth"),
+        (
+            "nosuch x=ones:f32[4]",
+            "operators are gemm, linear, attention, vector, layer_norm, rms_norm, softmax, permute, bandwidth",
+        ),
         ("gemm A=ones:f32[3,64] B=ones:f32[65,2]", "`k` is 64 in `A` and 65 in `B`: `A[..batch, m, k]` has shape [3, 64]"),
         ("gemm A=ones:f32[2,3,4] B=ones:f32[3,4,5]", "`batch` is 2 in `A` and 3 in `B`"),
         ("gemm A=ones:f32[3,64] B=ones:f16[64,2]", "`A` holds `f32` and `B` `f16`"),

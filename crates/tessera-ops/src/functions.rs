@@ -88,6 +88,84 @@ pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
     run(&set::gemm::GEMM, "nn", &[("A", a), ("B", b)], &[])
 }
 
+/// What is applied to a linear layer's sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// `max(t, 0)`
+    Relu,
+    /// GELU by tanh (Hendrycks and Gimpel, 2016).
+    Gelu,
+    /// `t / (1 + exp(-t))`
+    Silu,
+}
+
+/// `f(x weight^T + bias)`, in one kernel: `x[..., in]`, `weight[out, in]` and `bias[out]` give `[..., out]` in `x`'s type. Sums are kept in
+/// `f32` and rounded once. Types are `f16`, `bf16` and `f32`.
+///
+/// ```
+/// use tessera_ops::Activation;
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, weight) = (Tensor::ones(DType::F32, &[2, 3, 8])?, Tensor::ones(DType::F32, &[5, 8])?);
+/// let y = tessera_ops::linear(&x, &weight, &Tensor::full(DType::F32, &[5], -9.0)?, Activation::Relu)?;
+/// assert_eq!((y.shape(), y.read::<f32>()?[0]), (&[2, 3, 5][..], 0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Activation) -> Result<Tensor, CallError> {
+    let variant = match activation {
+        Activation::Identity => "bias",
+        Activation::Relu => "relu",
+        Activation::Gelu => "gelu",
+        Activation::Silu => "silu",
+    };
+    run(&set::linear::LINEAR, variant, &[("x", x), ("weight", weight), ("bias", bias)], &[])
+}
+
+/// `x weight^T + bias + residual`, in one kernel; shapes and types are those of [`linear`], the residual's those of the result.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let [x, weight, bias, residual] = [[2, 8].as_slice(), &[5, 8], &[5], &[2, 5]].map(|shape| Tensor::ones(DType::F32, shape));
+/// assert_eq!(tessera_ops::linear_residual(&x?, &weight?, &bias?, &residual?)?.read::<f32>()?[0], 10.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn linear_residual(x: &Tensor, weight: &Tensor, bias: &Tensor, residual: &Tensor) -> Result<Tensor, CallError> {
+    let tensors = [("x", x), ("weight", weight), ("bias", bias), ("residual", residual)];
+    run(&set::linear::LINEAR, "residual", &tensors, &[])
+}
+
+/// `silu(x gate^T) * (x up^T)`, in one kernel that reads `x` once (SwiGLU; Shazeer, 2020): `x[..., in]`, `gate[out, in]` and `up[out, in]` give
+/// `[..., out]` in `x`'s type.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, zeros) = (Tensor::ones(DType::F32, &[2, 8])?, Tensor::zeros(DType::F32, &[5, 8])?);
+/// assert_eq!(tessera_ops::swiglu(&x, &zeros, &zeros)?.to_f64()?, [0.0; 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn swiglu(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::linear::LINEAR, "swiglu", &[("x", x), ("gate", gate), ("up", up)], &[])
+}
+
+/// The elements of `x` with its axes in another order, as a new array: axis `i` of the result is axis `order[i]` of `x`. `x` has two to four axes,
+/// and the order changes something.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let y = tessera_ops::permute(&Tensor::arange(DType::F32, &[2, 3])?, &[1, 0])?;
+/// assert_eq!((y.shape(), y.to_f64()?), (&[3, 2][..], vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn permute(x: &Tensor, order: &[usize]) -> Result<Tensor, CallError> {
+    let variant: String = order.iter().map(usize::to_string).collect();
+    run(&set::permute::PERMUTE, &variant, &[("x", x)], &[])
+}
+
 /// `softmax(q k^T / sqrt(dim)) v` for each head: `q[..., heads, queries, dim]`, `k` and `v[..., shared, keys, dim]`, where `heads` is a
 /// multiple of `shared`, give an array of `q`'s shape and type. Types are `f16`, `bf16` and `f32`.
 ///

@@ -22,6 +22,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
     &set::softmax::SOFTMAX,
+    &set::permute::PERMUTE,
     &set::bandwidth::BANDWIDTH,
 ];
 

@@ -18,6 +18,7 @@ fn the_seed_suite_has_its_862_shapes() {
             ("layer_norm", 322),
             ("rms_norm", 0),
             ("softmax", 245),
+            ("permute", 0),
             ("bandwidth", 180)
         ]
     );
@@ -40,7 +41,7 @@ fn the_quick_subset_has_each_operator_and_precision() {
             quick.iter().map(|(problem, precision)| (problem.to_string(), *precision)).collect();
         assert_eq!(distinct.len(), quick.len(), "{} repeats a case", op.name);
     }
-    assert!((40..=60).contains(&rows), "{rows} rows");
+    assert!((40..=100).contains(&rows), "{rows} rows");
 }
 
 #[test]

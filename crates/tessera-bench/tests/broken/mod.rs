@@ -4,6 +4,7 @@ mod attention;
 mod bandwidth;
 mod gemm;
 mod linear;
+mod permute;
 mod rows;
 mod vector;
 
@@ -11,7 +12,7 @@ use tessera_ops::{Argument, Fill, Plan, Role};
 
 /// Every case, by operator.
 pub(crate) const CASES: &[&[Case]] =
-    &[gemm::CASES, linear::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
+    &[gemm::CASES, linear::CASES, permute::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
 
 /// One case that passes as it is.
 pub(crate) struct Case {

@@ -9,6 +9,7 @@ mod gemm_tiles;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 mod norm;
+pub(crate) mod permute;
 pub(crate) mod rms_norm;
 mod rows;
 pub(crate) mod softmax;
