@@ -150,25 +150,29 @@ fn order(problem: &Problem) -> Result<[usize; RANK], Unsupported> {
     Ok(std::array::from_fn(|axis| if axis < lacking { axis } else { usize::from(digits[axis - lacking] - b'0') + lacking }))
 }
 
-/// Elements of a tile.
+/// Elements of a tile where lines stay lines.
 const TILE: u64 = 4096;
-/// Bytes of a line in a tile that is turned.
-const LINE: u64 = 256;
 
-/// Extents of a tile: long along the last axes of `x` and of `y`, which is one axis where it stays the last; then along the one before it.
+/// Lines of a tile that is turned, and elements of each: 64 but for bytes, whose lines would be too short.
+fn side(bytes: u64) -> u64 {
+    if bytes == 1 { 128 } else { 64 }
+}
+
+/// Extents of a tile: long along the last axes of `x` and of `y`; where that is one axis, along the one before it in `y`, too.
 fn tile(extents: [u64; RANK], order: [usize; RANK], bytes: u64) -> [u64; RANK] {
-    let whole = |axis: usize, most: u64| extents[axis].next_power_of_two().min(most.max(1));
+    let whole = |axis: usize, most: u64| extents[axis].next_power_of_two().min(most);
+    let last = RANK - 1;
     let mut tile = [1; RANK];
-    let (last, other) = (RANK - 1, if order[RANK - 1] == RANK - 1 { order[RANK - 2] } else { order[RANK - 1] });
-    let line = if order[RANK - 1] == last { TILE } else { (LINE / bytes).clamp(32, 128) };
-    tile[last] = whole(last, line);
-    tile[other] =
-        whole(other, if other == last { TILE } else { (TILE / tile[last]).min(if line == TILE { TILE } else { TILE / line }) });
-    // What the other axis does not fill the last one may.
-    if other != last && tile[other] < TILE / tile[last] {
-        tile[last] = whole(last, TILE / tile[other]);
-        tile[other] = whole(other, TILE / tile[last]);
+    if order[last] == last {
+        tile[last] = whole(last, TILE);
+        tile[order[last - 1]] = whole(order[last - 1], TILE / tile[last]);
+        return tile;
     }
+    // What one of them does not fill the other one may.
+    let (side, other) = (side(bytes), order[last]);
+    tile[last] = whole(last, side);
+    tile[other] = whole(other, side * side / tile[last]);
+    tile[last] = whole(last, side * side / tile[other]);
     tile
 }
 
@@ -244,7 +248,8 @@ mod tests {
     #[test]
     fn tiles_are_long_where_lines_are() {
         assert_eq!(tile([1, 1, 8192, 8192], [0, 1, 3, 2], 4), [1, 1, 64, 64]);
-        assert_eq!(tile([1, 1, 8192, 8192], [0, 1, 3, 2], 8), [1, 1, 128, 32]);
+        assert_eq!(tile([1, 1, 8192, 8192], [0, 1, 3, 2], 1), [1, 1, 128, 128]);
+        assert_eq!(tile([1, 1, 3, 1 << 20], [0, 1, 3, 2], 4), [1, 1, 4, 1024]);
         assert_eq!(tile([8, 2048, 32, 128], [0, 2, 1, 3], 2), [1, 32, 1, 128]);
         assert_eq!(tile([1, 1, 1 << 20, 3], [0, 1, 3, 2], 4), [1, 1, 1024, 4]);
     }
