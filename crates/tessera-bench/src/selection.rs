@@ -226,14 +226,24 @@ fn entries_of(
     })
 }
 
-/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own.
+/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
+/// that no quick problem has takes the first one's extents.
 fn given(
     operator: &'static Operator,
     extents: &[(String, Vec<u64>)],
     variant: Option<&str>,
 ) -> Result<Vec<Problem>, SelectionError> {
     let mut problems: Vec<Problem> = Vec::new();
-    for (problem, _) in (operator.quick)() {
+    let is_wanted =
+        |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
+    let mut own: Vec<Problem> = (operator.quick)().into_iter().map(|(problem, _)| problem).collect();
+    if let Some(wanted) =
+        variant.filter(|wanted| operator.calls.variants.contains(wanted) && !own.iter().any(|own| is_wanted(own, wanted)))
+    {
+        own.truncate(1);
+        own.iter_mut().for_each(|problem| problem.variant = wanted.to_string());
+    }
+    for problem in own {
         let mut changed = vec![problem.clone()];
         for (name, values) in extents {
             let each = |problem: &Problem| values.iter().map(|&value| problem.with(name, value)).collect::<Option<Vec<_>>>();
@@ -244,7 +254,7 @@ fn given(
                 known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
             })?;
         }
-        let fits = variant.is_none_or(|wanted| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word)));
+        let fits = variant.is_none_or(|wanted| is_wanted(&problem, wanted));
         for changed in changed {
             if fits && !problems.contains(&changed) {
                 problems.push(changed);
@@ -341,12 +351,19 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_that_no_quick_case_has_takes_the_extents_of_the_first_one() {
+        let entries = select(&["linear"], &["fp32"], sizes(&[("rows", &[3])], Some("relu"))).expect("cases");
+        let [Entry { problem, .. }] = &entries[..] else { panic!("{} cases", entries.len()) };
+        assert_eq!(problem.to_string(), "relu rows=3,out=192,in=128");
+    }
+
+    #[test]
     fn what_gets_no_case_is_an_error_that_says_what_there_is() {
         for (outcome, wanted) in [
             (
-                select(&["gemm"], &[], sizes(&[("batch", &[3])], Some("tn"))),
-                "`gemm` does not do batch=3,variant=tn: the batched gemm takes operands that are not transposed\nhelp: with these sizes its \
-                 variants are `nn`",
+                select(&["attention"], &[], sizes(&[("queries", &[300]), ("keys", &[100])], Some("causal"))),
+                "`attention` does not do queries=300,keys=100,variant=causal: causal attention needs a key for every query\nhelp: with these \
+                 sizes its variants are the plain one",
             ),
             (
                 select(&["gemm"], &[], sizes(&[], Some("xy"))),

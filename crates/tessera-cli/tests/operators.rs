@@ -96,7 +96,7 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] C=ones:f32[5,3]", "`m` is 3 in `A` and 5 in `C`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] variant=xy", "gemm has no variant `xy`: it is one of `nn`, `nt`, `tn`, `tt`"),
         ("gemm A=ones:i64[3,4] B=ones:i64[4,5]", "gemm takes no `i64`: it takes f32, f16, bf16"),
-        ("gemm A=ones:f32[2,3,4] B=ones:f32[2,5,4] variant=nt", "the batched gemm takes operands that are not transposed"),
+        ("permute x=ones:f32[2,3] variant=01", "permute has no variant `01`: it is one of `10`, `021`"),
         ("softmax x=ones:f32[3,4] eps=1", "`eps` is none of them"),
         ("softmax x=3", "softmax takes `x[..rows, keys]`"),
         ("softmax x=ones:f32[5,4] variant=causal", "causal softmax needs a key for every query"),
