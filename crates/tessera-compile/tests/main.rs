@@ -24,6 +24,7 @@ mod gathers;
 mod kernels;
 mod ladder;
 mod lockstep;
+mod loops;
 mod memory_order;
 mod persistent;
 mod plans;
