@@ -85,6 +85,11 @@ impl DriverDevice {
         &self.inner.properties.name
     }
 
+    /// Whether it is the emulator, whose launches take the time of no machine.
+    pub fn is_emulated(&self) -> bool {
+        self.context().table().is_ok_and(|table| table.backend == "emulator")
+    }
+
     /// What it is.
     pub fn properties(&self) -> &DeviceProperties {
         &self.inner.properties

@@ -29,10 +29,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tessera_compile::{CompileOptions, Compiled, Grid, Launch, PossiblePlan, compile_for, possible_plans};
+use tessera_compile::{CompileOptions, Compiled, Grid, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
 use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, SourceMap, Span};
 use tessera_lang::ArgType;
+use tessera_lock::Key as LockKey;
 use tessera_types::Arch;
 
 use crate::cache::{KernelCache, Key};
@@ -44,6 +45,7 @@ use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
+use crate::tuned::{Lock, Question};
 use crate::value::Value;
 use crate::written::written_params;
 
@@ -112,7 +114,25 @@ pub enum KernelError {
     /// Ranks could not exchange.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The file cannot be read.
+    /// The kernel was to be tuned, and its lockfile has no entry for the launch.
+    #[error("`{lock}` has no choice for {key}")]
+    Untuned {
+        /// The lockfile.
+        lock: String,
+        /// What was looked for.
+        key: Box<LockKey>,
+    },
+    /// Products of a target have different choices.
+    #[error("the choices that `{lock}` has for `{kernel}` differ: {}", devices.join(", "))]
+    SeveralTuned {
+        /// The kernel.
+        kernel: String,
+        /// The lockfile.
+        lock: String,
+        /// What they were made for.
+        devices: Vec<String>,
+    },
+    /// The file cannot be read or written.
     #[error("`{path}`: {error}")]
     Io {
         /// The file.
@@ -159,6 +179,8 @@ pub(crate) struct Executable {
     pub(crate) code: Code,
     /// What was given up to make it fit the device.
     pub(crate) remark: Option<Diagnostic>,
+    /// The class of the order of its sums.
+    pub(crate) order: String,
     written: Vec<bool>,
     operands: Vec<(String, Vec<String>)>,
 }
@@ -166,9 +188,10 @@ pub(crate) struct Executable {
 /// A kernel of a source file or of IR text.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    origin: Arc<Origin>,
+    pub(crate) origin: Arc<Origin>,
     name: String,
     hash: [u8; 32],
+    pub(crate) lock: Option<Arc<Lock>>,
 }
 
 impl Kernel {
@@ -193,7 +216,7 @@ impl Kernel {
             hasher.update(&(source.text.len() as u64).to_le_bytes());
             hasher.update(source.text.as_bytes());
         }
-        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes() })
+        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes(), lock: None })
     }
 
     /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file, with the modules of its project that it
@@ -243,11 +266,12 @@ impl Kernel {
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
         let types = self.argument_types(args)?;
+        let (options, tuned) = self.tuned_options(&Question::of_launch(args, &types), options, device)?;
         let arch = match device {
             Device::Cpu => None,
             Device::Driver(device) => Some(architecture(device)?),
         };
-        let (executable, cached) = self.executable(&types, options, arch)?;
+        let (executable, cached) = self.executable(&types, &options, arch)?;
         let checker = Checker {
             places: &self.origin.places(&self.name),
             abi: &executable.compiled.func().abi,
@@ -266,7 +290,7 @@ impl Kernel {
         };
         let params = executable.compiled.func().abi.params.iter().zip(&executable.written);
         let written = params.map(|(param, &written)| (param.name.clone(), written)).collect();
-        Ok(PreparedLaunch::new(executable, work, written, grid, cached, self.origin.sources().clone()))
+        Ok(PreparedLaunch::new(executable, work, written, grid, (cached, tuned), self.origin.sources().clone()))
     }
 
     /// Compiles for the arguments, checks them and runs once.
@@ -294,6 +318,7 @@ impl Kernel {
         KernelCache::global().get(key, || {
             let mut compiled = self.compile(types, &options)?;
             let mut remark = None;
+            let mut order = order_of_sums(compiled.func(), None);
             let code = match arch {
                 None if compiled.func().level == Level::Tile => {
                     let program = lockstep::Program::prepare(&compiled.module, compiled.func());
@@ -309,13 +334,18 @@ impl Kernel {
                         |diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() });
                     let device = compile_for(&compiled, arch, options.level).map_err(rejected)?;
                     remark = device.remark();
+                    let threads = device.kernel.image.launch.threads.iter().product();
+                    order = order_of_sums(compiled.func(), Some(threads));
+                    if device.plan.as_ref().is_some_and(|plan| plan.contains("stream_k")) {
+                        order.push_str(", in shared rounds");
+                    }
                     compiled.stages.extend(device.stages);
                     Code::Device(Arc::new(device.kernel.image()))
                 }
             };
             let written = written_params(compiled.func());
             let operands = self.origin.operands(&self.name, types, &options).map_err(|found| self.rejected(found))?;
-            Ok(Executable { compiled, code, remark, written, operands })
+            Ok(Executable { compiled, code, remark, order, written, operands })
         })
     }
 
@@ -327,6 +357,18 @@ impl Kernel {
         options: &CompileOptions,
         device: &tessera_types::Device,
     ) -> Result<Vec<PossiblePlan>, KernelError> {
+        let (compiled, launch) = self.known_launch(args, grid.into(), options, device)?;
+        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
+    }
+
+    /// The kernel compiled for a product, and what is known of a launch.
+    pub(crate) fn known_launch(
+        &self,
+        args: &[(&str, Value)],
+        grid: LaunchGrid,
+        options: &CompileOptions,
+        device: &tessera_types::Device,
+    ) -> Result<(Compiled, Launch), KernelError> {
         let types = self.argument_types(args)?;
         let target = options.target.clone().or_else(|| Some(device.arch.name().to_owned()));
         let compiled = self.compile(&types, &CompileOptions { target, plan: None, ..options.clone() })?;
@@ -342,8 +384,8 @@ impl Kernel {
             (Flat::Array(_) | Flat::Table(_), _) => None,
         };
         let arguments = flat.iter().zip(kinds).map(number).collect();
-        let launch = Launch { grid: self.blocks(grid.into(), &compiled, args)?, arguments };
-        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
+        let launch = Launch { grid: self.blocks(grid, &compiled, args)?, arguments };
+        Ok((compiled, launch))
     }
 
     /// The kernel as Graph IR; `None` where it was not written on whole operands.
@@ -391,7 +433,7 @@ impl Kernel {
 }
 
 /// What to compile for.
-fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
+pub(crate) fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
     let target = device.properties().target();
     Arch::ALL.iter().copied().find(|arch| arch.name() == target).ok_or_else(|| KernelError::Unsupported {
         device: format!("{} ({target})", device.name()),
