@@ -433,7 +433,7 @@ impl Kernel {
 }
 
 /// What to compile for.
-pub(crate) fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
+fn architecture(device: &DriverDevice) -> Result<Arch, KernelError> {
     let target = device.properties().target();
     Arch::ALL.iter().copied().find(|arch| arch.name() == target).ok_or_else(|| KernelError::Unsupported {
         device: format!("{} ({target})", device.name()),

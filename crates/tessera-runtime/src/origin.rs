@@ -113,6 +113,11 @@ impl Origin {
         }
     }
 
+    /// Whether it is a block program in the kernel language.
+    pub(crate) fn takes_hints(&self, kernel: &str) -> bool {
+        matches!(self, Origin::File(file) if matches!(file.kernels[kernel].style, Style::Block { .. }))
+    }
+
     /// What the kernel can choose among.
     pub(crate) fn choices(
         &self,

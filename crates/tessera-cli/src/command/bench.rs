@@ -20,6 +20,7 @@ use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::launch::library_options;
+use crate::command::locking;
 use crate::command::progress::Telling;
 use crate::command::subjects::{is_kernel, kernels, suite};
 use crate::failure::{Failure, Outcome, read_text};
@@ -176,6 +177,7 @@ fn on_device(
         timing,
         cublaslt: arguments.cublaslt.as_ref().map(PathBuf::from),
         workers: workers.collect::<Result<_, Failure>>()?,
+        lock: locking::read(&arguments.optimise.locking, None)?,
         ..DeviceOptions::default()
     };
     let (compile, selection) = asked(arguments)?;

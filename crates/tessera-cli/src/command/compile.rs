@@ -5,18 +5,19 @@ use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Targ
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
-use tessera::runtime::Kernel;
+use tessera::runtime::{Device, Kernel, Question, Tuned};
 use tessera::runtime::argspec;
 use tessera::types::Target;
 
 use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure};
+use crate::command::locking::{self, locked};
 use crate::failure::{Failure, Outcome, remark, write_text};
 use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
-    let kernel = kernel(&arguments.subject)?;
+    let kernel = locked(kernel(&arguments.subject)?, &arguments.optimise.locking)?;
     let mut sources = SourceMap::default();
     let mut types = Vec::new();
     for text in &arguments.arguments {
@@ -33,6 +34,9 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
         Target::parse(&arguments.target).map_err(Failure::usage)?;
         options.target = Some(arguments.target.clone());
     }
+    let (options, tuned) = tuned(&kernel, &types, options)?;
+    // What is printed is the kernel; that a lockfile has a part in it is said beside it.
+    tuned.iter().for_each(|tuned| eprintln!("note: {}", locking::told(tuned)));
 
     let text = match arguments.emit {
         None => {
@@ -108,6 +112,28 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// Options with the choice that the kernel's lockfile has for these types.
+fn tuned(
+    kernel: &Kernel,
+    types: &[(String, ArgType)],
+    options: CompileOptions,
+) -> Result<(CompileOptions, Option<Tuned>), Failure> {
+    let Some(lock) = kernel.lock() else { return Ok((options, None)) };
+    let Some(question) = Question::of_types(types) else {
+        if lock.is_frozen() {
+            let help = "name sizes, such as `x=f32[4096,1024]`, or leave out `--frozen`";
+            return Err(Failure::usage(format!("`--frozen`: choices are made for sizes, and some are open\nhelp: {help}")));
+        }
+        return Ok((options, None));
+    };
+    let chosen = match &options.target {
+        None => kernel.tuned_options(&question, &options, &Device::Cpu),
+        Some(target) => kernel.tuned_for_target(&question, &options, target),
+    };
+    let (chosen, tuned) = chosen.map_err(kernel_failure)?;
+    Ok((chosen.into_owned(), tuned))
 }
 
 /// Tells a program what came of it: on the terminal, or the report where `-o` wants it.

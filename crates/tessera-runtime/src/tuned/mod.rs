@@ -20,7 +20,7 @@ mod space;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tessera_compile::{CompileOptions, OptLevel};
 use tessera_lock::{Entry, Key, Lockfile};
@@ -30,11 +30,11 @@ pub use key::Question;
 use crate::device::Device;
 use crate::kernel::{Kernel, KernelError};
 
-/// A lockfile that was read.
-#[derive(Clone, Debug)]
+/// A lockfile that was read, or choices of one's own in its place.
+#[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    entries: Lockfile,
+    entries: RwLock<Lockfile>,
     frozen: bool,
 }
 
@@ -54,7 +54,7 @@ impl Lock {
     /// Where the file cannot be read, or is no lockfile; with the line and column.
     pub fn read(path: impl AsRef<Path>) -> Result<Lock, KernelError> {
         let path = path.as_ref();
-        Ok(Lock { entries: file::read(path)?.unwrap_or_default(), path: path.to_path_buf(), frozen: false })
+        Ok(Lock { entries: RwLock::new(file::read(path)?.unwrap_or_default()), path: path.to_path_buf(), frozen: false })
     }
 
     /// The same lockfile for launches that may not do without an entry: a missing one is an error.
@@ -63,14 +63,30 @@ impl Lock {
         Lock { frozen: true, ..self }
     }
 
+    /// Whether a missing entry is an error.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What it holds.
-    pub fn entries(&self) -> &Lockfile {
-        &self.entries
+    pub fn entries(&self) -> RwLockReadGuard<'_, Lockfile> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other choices from now on, for launches that are prepared then. The file stays as it is.
+    pub fn set(&self, entries: Lockfile) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+    }
+
+    /// Options with the choice of an entry.
+    pub fn apply(&self, entry: &Entry, options: &CompileOptions) -> CompileOptions {
+        let plan = entry.plan.clone().map(|text| (self.path.display().to_string(), text));
+        CompileOptions { searched: true, config: entry.config.clone().into_iter().collect(), plan, ..options.clone() }
     }
 
     /// Puts entries into a lockfile, in the place of those that were there for the same keys. The file is replaced as a whole; tuners that write
@@ -115,7 +131,7 @@ impl Kernel {
     ) -> Result<(Cow<'o, CompileOptions>, Option<Tuned>), KernelError> {
         let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok((Cow::Borrowed(options), None)) };
         let key = self.tuning_key(question, options, device)?;
-        match lock.entries.get(&key) {
+        match lock.entries().get(&key) {
             Some(entry) => Ok((Cow::Owned(lock.apply(entry, options)), Some(Tuned { path: lock.path.clone(), entry: entry.clone() }))),
             None if lock.frozen => Err(lock.missing(key)),
             None => Ok((Cow::Borrowed(options), None)),
@@ -138,7 +154,8 @@ impl Kernel {
             let [asked, has] = [&key, other].map(|key| (&key.kernel, &key.ir, &key.shape));
             asked == has && other.device.strip_prefix(target).is_some_and(|product| product.starts_with(' '))
         };
-        let found: Vec<(&Key, &Entry)> = lock.entries.iter().filter(|(key, _)| fits(key)).collect();
+        let entries = lock.entries();
+        let found: Vec<(&Key, &Entry)> = entries.iter().filter(|(key, _)| fits(key)).collect();
         let choice = |entry: &Entry| (entry.config.clone(), entry.plan.clone());
         match found.as_slice() {
             [] if lock.frozen => Err(lock.missing(key)),
@@ -162,11 +179,6 @@ fn is_open(options: &CompileOptions) -> bool {
 }
 
 impl Lock {
-    fn apply(&self, entry: &Entry, options: &CompileOptions) -> CompileOptions {
-        let plan = entry.plan.clone().map(|text| (self.path.display().to_string(), text));
-        CompileOptions { searched: true, config: entry.config.clone().into_iter().collect(), plan, ..options.clone() }
-    }
-
     fn missing(&self, key: Key) -> KernelError {
         KernelError::Untuned { lock: self.path.display().to_string(), key: Box::new(key) }
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use tessera_compile::{Choices, CompileOptions, PossiblePlan};
 use tessera_lang::ArgType;
 
-use crate::device::Device;
-use crate::kernel::{Kernel, KernelError, LaunchGrid, architecture};
+use crate::kernel::{Kernel, KernelError, LaunchGrid};
 use crate::knobs::Knobs;
 use crate::value::Value;
 
@@ -15,9 +14,13 @@ impl Kernel {
     ///
     /// # Errors
     /// Where the kernel does not take the arguments, or its space is not understood.
-    pub fn choices(&self, types: &[(String, ArgType)], options: &CompileOptions, device: &Device) -> Result<Choices, KernelError> {
-        let options = CompileOptions { target: self.target(options, device)?, ..options.clone() };
-        self.origin.choices(self.name(), types, &options).map_err(|found| self.rejected(found))
+    pub fn choices(&self, types: &[(String, ArgType)], options: &CompileOptions) -> Result<Choices, KernelError> {
+        self.origin.choices(self.name(), types, options).map_err(|found| self.rejected(found))
+    }
+
+    /// Whether choices are its decorator's options where it has no space: it is a block program in the kernel language.
+    pub fn takes_hints(&self) -> bool {
+        self.origin.takes_hints(self.name())
     }
 
     /// The plan that the compiler would choose for a launch on a product, with what the launch should take.
@@ -48,14 +51,5 @@ impl Kernel {
             error: std::io::Error::new(std::io::ErrorKind::NotFound, "`HOME` is not set"),
         })?;
         Ok(Some(home.join(rest)))
-    }
-
-    /// The target of a device, unless one is asked for.
-    pub(crate) fn target(&self, options: &CompileOptions, device: &Device) -> Result<Option<String>, KernelError> {
-        Ok(match (&options.target, device) {
-            (Some(target), _) => Some(target.clone()),
-            (None, Device::Cpu) => None,
-            (None, Device::Driver(device)) => Some(architecture(device)?.name().to_owned()),
-        })
     }
 }
