@@ -184,7 +184,7 @@ impl Suite for KernelSuite {
     fn has_time(&self) -> bool {
         match &self.device {
             Device::Cpu => true,
-            Device::Driver(device) => device.context().table().is_ok_and(|table| table.backend != "emulator"),
+            Device::Driver(device) => !device.is_emulated(),
         }
     }
 }

@@ -90,6 +90,12 @@ impl DriverDevice {
         self.context().table().is_ok_and(|table| table.backend == "emulator")
     }
 
+    /// The product that it is, or the largest of its architecture; `None` where nothing is known of it.
+    pub fn product(&self) -> Option<&'static tessera_types::Device> {
+        let (all, target) = (tessera_types::Device::ALL, self.properties().target());
+        tessera_types::Device::by_name(self.name()).or_else(|| all.iter().rfind(|product| product.arch.name() == target))
+    }
+
     /// What it is.
     pub fn properties(&self) -> &DeviceProperties {
         &self.inner.properties

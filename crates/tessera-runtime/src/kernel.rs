@@ -25,9 +25,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tessera_compile::{CompileOptions, Compiled, Grid, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
@@ -192,6 +193,8 @@ pub struct Kernel {
     name: String,
     hash: [u8; 32],
     pub(crate) lock: Option<Arc<Lock>>,
+    /// What was taken where nobody had chosen, by a hash of the launch.
+    pub(crate) first: Arc<Mutex<BTreeMap<[u8; 32], BTreeMap<String, i64>>>>,
 }
 
 impl Kernel {
@@ -216,7 +219,7 @@ impl Kernel {
             hasher.update(&(source.text.len() as u64).to_le_bytes());
             hasher.update(source.text.as_bytes());
         }
-        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes(), lock: None })
+        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes(), lock: None, first: Arc::default() })
     }
 
     /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file, with the modules of its project that it
@@ -266,7 +269,9 @@ impl Kernel {
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
         let types = self.argument_types(args)?;
+        let grid = grid.into();
         let (options, tuned) = self.tuned_options(&Question::of_launch(args, &types), options, device)?;
+        let options = self.first_choice(args, grid, options, device)?;
         let arch = match device {
             Device::Cpu => None,
             Device::Driver(device) => Some(architecture(device)?),
@@ -280,7 +285,7 @@ impl Kernel {
             args,
         };
         let flat = checker.flatten().map_err(|diagnostics| self.rejected(diagnostics))?;
-        let grid = self.blocks(grid.into(), &executable.compiled, args)?;
+        let grid = self.blocks(grid, &executable.compiled, args)?;
         let work = match (&executable.code, device) {
             (Code::Device(image), Device::Driver(device)) => {
                 let kernel = DeviceKernel::load(device, Arc::clone(image))?;

@@ -54,7 +54,7 @@ pub use random::RandomStream;
 pub use search_path::set_module_folders;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
 pub use timeline::{Span, Timeline};
-pub use tuned::{Lock, Question, Tuned};
+pub use tuned::{Lock, Point, Question, Tuned};
 pub use unwritten::Unwritten;
 pub use value::Value;
 

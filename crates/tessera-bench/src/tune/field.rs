@@ -4,6 +4,8 @@
 //! 180 legal points   --what each should take, with its own plan-->   the best 4   --every plan-->   all in order, the first N are tried
 //! ```
 //!
+//! The first is what is taken without a choice: the point that should take least.
+//!
 //! The model speaks of plans alone: on the CPU, for programs of threads and for kernels without products every point stays in, in the order of the
 //! space. A block program without a space and without plans has its hints: warps of a block, and blocks of a multiprocessor.
 
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use tessera_runtime::lock::config_text;
 use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, KernelError, LaunchGrid, PossiblePlan, Question, TensorError, Value,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, Point, PossiblePlan, Question, TensorError, Value,
 };
 use tessera_types::Device as Product;
 
@@ -92,30 +94,19 @@ impl TunedLaunch {
         let arguments = self.by_name();
         let types = self.kernel.argument_types(&arguments)?;
         let options = self.with(&BTreeMap::new(), product);
-        let choices = self.kernel.choices(&types, &options)?;
-        let question = Question::of_launch(&arguments, &types);
-        let mut field = Field {
-            pruned: choices.pruned,
-            idle: choices.idle,
-            unknown: self.kernel.unknown_key_names(&question, &options)?,
-            ..Field::default()
-        };
-        let plain = |config: BTreeMap<String, i64>| Candidate { config, ..Candidate::default() };
+        let unknown = self.kernel.unknown_key_names(&Question::of_launch(&arguments, &types), &options)?;
         let Some(product) = product else {
-            field.candidates = choices.points.into_iter().map(plain).collect();
-            return Ok(field);
+            let choices = self.kernel.choices(&types, &options)?;
+            let plain = |config| Candidate { config, ..Candidate::default() };
+            let candidates = choices.points.into_iter().map(plain).collect();
+            return Ok(Field { candidates, pruned: choices.pruned, idle: choices.idle, unknown });
         };
-        // What each point should take under its own plan. A point that does not compile says so when it is tried.
-        let own = |config: &BTreeMap<String, i64>| {
-            let plan = self.kernel.own_plan(&arguments, self.grid, &self.with(config, Some(product)), product).ok().flatten();
+        let (points, choices) = self.kernel.ranked_points(&arguments, self.grid, &options, product)?;
+        let own = |Point { config, plan }| {
             let predicted = plan.as_ref().and_then(|plan| predicted(plan, product));
-            Candidate { config: config.clone(), plan, is_planned: false, predicted }
+            Candidate { config, plan, is_planned: false, predicted }
         };
-        let mut points: Vec<Candidate> = choices.points.par_iter().map(own).collect();
-        let first = (!points.is_empty()).then(|| points.remove(0));
-        points.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
-        let mut best: Vec<&Candidate> = first.iter().chain(&points).collect();
-        best.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
+        let points: Vec<Candidate> = points.into_iter().map(own).collect();
         let planned = |of: &Candidate| {
             let options = self.with(&of.config, Some(product));
             let plans = self.kernel.possible_plans(&arguments, self.grid, &options, product).unwrap_or_default();
@@ -128,14 +119,16 @@ impl TunedLaunch {
             };
             plans.into_iter().filter(|plan| !is_own(plan)).map(with).collect::<Vec<_>>()
         };
-        let planned: Vec<Candidate> = best.into_par_iter().take(WITH_PLANS).flat_map_iter(planned).collect();
-        if planned.is_empty() && points.is_empty() && self.kernel.takes_hints() {
-            points.extend(hints());
+        let planned: Vec<Candidate> = points.par_iter().take(WITH_PLANS).flat_map_iter(planned).collect();
+        let mut points = points.into_iter();
+        let own = points.next();
+        let mut others: Vec<Candidate> = points.chain(planned).collect();
+        if others.is_empty() && self.kernel.takes_hints() {
+            others.extend(hints());
         }
-        points.extend(planned);
-        points.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
-        field.candidates = first.into_iter().chain(points).collect();
-        Ok(field)
+        others.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
+        let candidates = own.into_iter().chain(others).collect();
+        Ok(Field { candidates, pruned: choices.pruned, idle: choices.idle, unknown })
     }
 }
 
@@ -154,12 +147,6 @@ fn predicted(plan: &PossiblePlan, product: &Product) -> Option<(f64, &'static st
 
 fn micros(candidate: &Candidate) -> f64 {
     candidate.predicted.map_or(f64::INFINITY, |(micros, _)| micros)
-}
-
-/// The product that a device is, or the largest of its architecture; none where nothing is known of it.
-pub fn product_of(device: &DriverDevice) -> Option<&'static Product> {
-    let target = device.properties().target();
-    Product::by_name(device.name()).or_else(|| Product::ALL.iter().rfind(|product| product.arch.name() == target))
 }
 
 /// The arguments with their arrays on a device.

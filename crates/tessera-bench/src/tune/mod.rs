@@ -19,9 +19,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tessera_driver::DriverError;
 use tessera_runtime::lock::{Bits, Entry, Key, Lockfile};
-use tessera_runtime::{Device, KernelError, Lock, Question, TensorError, Value, is_fixed_order};
+use tessera_runtime::{Device, DriverDevice, KernelError, Lock, Question, TensorError, Value, is_fixed_order};
 
-pub use field::{Candidate, Field, TunedLaunch, product_of};
+pub use field::{Candidate, Field, TunedLaunch};
 pub use race::{RaceOptions, Raced, race};
 pub use rank::rank_correlation;
 
@@ -214,7 +214,7 @@ impl Tuning<'_> {
         let arguments = launch.by_name();
         let types = launch.kernel.argument_types(&arguments)?;
         let key = launch.kernel.tuning_key(&Question::of_launch(&arguments, &types), &launch.options, self.device)?;
-        let product = self.device.driver().and_then(product_of);
+        let product = self.device.driver().and_then(DriverDevice::product);
         let mut field = launch.field(product)?;
         if chosen.get(&key).is_some() || field.candidates.len() < 2 {
             return Ok(None);
@@ -408,9 +408,5 @@ fn entry_of(candidate: &Candidate) -> Entry {
 
 /// Four digits: more are not known.
 fn rounded(micros: f64) -> f64 {
-    if !(micros.is_finite() && micros > 0.0) {
-        return micros;
-    }
-    let unit = 10f64.powi(micros.log10().floor() as i32 - 3);
-    (micros / unit).round() * unit
+    format!("{micros:.3e}").parse().unwrap_or(micros)
 }

@@ -46,8 +46,7 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
     }
-    let emulated = |device: &DriverDevice| device.context().table().is_ok_and(|table| table.backend == "emulator");
-    let end = match opened.device.driver().filter(|device| !emulated(device)) {
+    let end = match opened.device.driver().filter(|device| !device.is_emulated()) {
         // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
         None => measure(suite.as_ref(), &arguments, &opened.device.to_string(), mode, &path, previous.as_ref())?,
         Some(device) if arguments.unwatched => on_device(&arguments, device, mode, &path, previous.as_ref())?,

@@ -78,7 +78,7 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         race: RaceOptions { seed, ..RaceOptions::default() },
         seed,
     };
-    let mut written = 0;
+    let (mut written, mut without) = (0, None);
     for case in cases.suite().cases() {
         let launches = cases.launches(case).map_err(|fault| Failure::environment(format!("{}: {fault}", case.key)))?;
         let tuning = Tuning {
@@ -90,7 +90,14 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
             device: &opened.device,
             options: tune_options,
         };
-        written += one(arguments, &tuning, &opened, &path)?;
+        match tuning_of(arguments, &tuning, &opened, &path) {
+            Ok(count) => written += count,
+            Err(Stopped::NoChoice(failure)) => without = Some(failure),
+            Err(Stopped::Failed(failure)) => return Err(failure),
+        }
+    }
+    if let (0, Some(failure)) = (written, without) {
+        return Err(failure);
     }
     if !arguments.json {
         println!("wrote {written} {} to {}", if written == 1 { "choice" } else { "choices" }, path.display());
@@ -98,8 +105,22 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
     Ok(())
 }
 
+/// Why a case has no choice.
+enum Stopped {
+    /// There is but one way; other cases may have more.
+    NoChoice(Failure),
+    /// Nothing else is tried.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped::Failed(failure)
+    }
+}
+
 /// Tunes a case, shows what was tried, and writes what was chosen; gives how many choices that are.
-fn one(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> Result<usize, Failure> {
+fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> Result<usize, Stopped> {
     let clock = Monotonic::default();
     let mut count = || opened.launches().iter().map(|launched| launched.report.instructions).sum::<u64>();
     let mut yardstick = if tuning.suite.has_time() { Yardstick::Time(&clock) } else { Yardstick::Count(&mut count) };
@@ -109,7 +130,10 @@ fn one(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> R
             eprint!("\r{} of {of} candidates: {:<40}", at + 1, told(outcome).chars().take(40).collect::<String>());
         }
     };
-    let tried = tuning.run(&mut yardstick, &mut tell).map_err(|error| failure(error, tuning))?;
+    let tried = match tuning.run(&mut yardstick, &mut tell) {
+        Err(error @ TuneError::NoChoice { .. }) => return Err(Stopped::NoChoice(failure(error, tuning))),
+        tried => tried.map_err(|error| failure(error, tuning))?,
+    };
     if live {
         eprintln!();
     }
@@ -124,7 +148,7 @@ fn one(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> R
         let plans = tried.iter().filter_map(|tried| tried.candidates[tried.winner].0.plan.as_ref());
         match plans.collect::<Vec<_>>().as_slice() {
             [plan] => write_text(out, &plan.text)?,
-            plans => return Err(Failure::usage(format!("`-o {out}` takes one plan, and {} were chosen", plans.len()))),
+            plans => return Err(Failure::usage(format!("`-o {out}` takes one plan, and {} were chosen", plans.len())).into()),
         }
     }
     let wrong = tried.iter().flat_map(|tried| &tried.candidates).find_map(|(candidate, outcome)| match outcome {
@@ -138,7 +162,8 @@ fn one(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> R
                 candidate.summary()
             ),
             Vec::new(),
-        )),
+        )
+        .into()),
         None => Ok(tried.len()),
     }
 }

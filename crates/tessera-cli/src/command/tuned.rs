@@ -81,7 +81,7 @@ impl Table<'_> {
             println!("{same} more are the program of one of these");
         }
         if left_out > 0 {
-            println!("{left_out} more were not tried, since the others should take less (`--most`)");
+            println!("{left_out} more were not tried: those that stand first should take less (`--most` lets more in)");
         }
         if let (pruned @ 1.., Some(why)) = &tried.field.pruned {
             println!("{pruned} points of the space cannot run here; the first: {why}");

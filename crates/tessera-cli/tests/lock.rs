@@ -1,0 +1,210 @@
+//! The lockfile on the command line: `tune` writes a choice, `run`, `check`, `bench` and `compile` take it, and `--frozen` wants one.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const TESSERA: &str = env!("CARGO_BIN_EXE_tessera");
+
+const KERNELS: &str = "import cuda.tile as ct
+import tessera
+from tessera import Tensor, fp32, tile
+
+@tessera.kernel.autotune(space=dict(BLOCK_M=[16, 64], BLOCK_N=[32, 64], num_stages=[2, 3]), key=[\"M\", \"N\", \"K\"])
+def gemm(A: Tensor[\"M\", \"K\", dtype], B: Tensor[\"K\", \"N\", dtype], C: Tensor[\"M\", \"N\", dtype]):
+    tile.store(C, tile.mma(tile.load(A), tile.load(B), accum=fp32))
+
+@tessera.kernel.autotune(space=dict(BLOCK_SIZE=[64, 128], VECTOR_WIDTH=[1, 2]), key=[\"hidden_size\"], cache=\"cached/rows.lock\")
+def rows(x: Tensor[\"M\", \"N\", dtype], y: Tensor[\"M\", dtype]):
+    row = tile.block_id(0)
+    total = 0.0
+    for j in range(tile.thread_id(), x.shape[1], tile.block_size()):
+        total += x[row, j]
+    total = tile.warp_reduce_sum(total)
+    if tile.thread_id() == 0:
+        y[row] = total
+
+@ct.kernel
+def sums(x, y):
+    t = ct.load(x, (ct.bid(0), 0), (1, 256))
+    ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))
+";
+
+const GEMM: [&str; 6] = ["gemm", "A=randn:f32[64,64]", "B=randn:f32[64,64]", "C=empty:f32[64,64]", "--device", "cpu"];
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("k.py"), KERNELS).expect("written");
+    folder
+}
+
+fn tessera(folder: &Path, command: &str, arguments: &[&str], more: &[&str]) -> Output {
+    let (kernel, rest) = arguments.split_first().expect("a kernel");
+    let subject = if kernel.starts_with('=') { kernel[1..].to_string() } else { format!("k.py::{kernel}") };
+    Command::new(TESSERA).current_dir(folder).args([command, &subject]).args(rest).args(more).output().expect("tessera starts")
+}
+
+fn right(output: Output) -> String {
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn wrong(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+#[test]
+fn what_tune_writes_the_other_commands_take() {
+    let folder = folder();
+    let at = |command: &str, more: &[&str]| tessera(folder.path(), command, &GEMM, more);
+    assert!(!right(at("run", &[])).contains("tessera.lock"), "nothing is tuned yet");
+    let refused = wrong(&at("run", &["--frozen"]), 5);
+    assert!(refused.contains("`tessera.lock` has no choice for `gemm` for M 64/64, N 64/64, K 64/64 on cpu"), "{refused}");
+    let command = "`tessera tune k.py::gemm A=randn:f32[64,64] B=randn:f32[64,64] C=empty:f32[64,64] --device cpu` makes one";
+    assert!(refused.contains(command), "{refused}");
+
+    let tuned = right(at("tune", &[]));
+    assert!(tuned.contains("<- chosen") && tuned.contains("wrote 1 choice to tessera.lock"), "{tuned}");
+    // Stages are a GPU's: on the CPU their programs are the same.
+    assert!(tuned.contains("4 more are the program of one of these"), "{tuned}");
+    let lock = std::fs::read_to_string(folder.path().join("tessera.lock")).expect("a lockfile");
+    assert!(lock.contains("config = \"BLOCK_M=") && lock.contains("measured_us = ") && lock.contains("order = \"mma 64\""), "{lock}");
+
+    for command in ["run", "check"] {
+        let ran = right(at(command, &["--frozen"]));
+        assert!(ran.contains("from tessera.lock") && ran.contains("BLOCK_M="), "{command}: {ran}");
+    }
+    let json: Value = serde_json::from_str(&right(at("run", &["--json"]))).expect("an object");
+    assert!(json["tuned"]["config"]["BLOCK_M"].is_i64(), "{json}");
+    let timed = right(at("bench", &["--frozen", "--json", "--mode", "quick"]));
+    assert!(timed.contains("from tessera.lock"), "{timed}");
+    let compile = ["gemm", "A=f32[64,64]", "B=f32[64,64]", "C=f32[64,64]"];
+    let compiled = tessera(folder.path(), "compile", &compile, &["--frozen"]);
+    assert!(text(&compiled.stderr).contains("from tessera.lock"), "{}", text(&compiled.stderr));
+    right(compiled);
+
+    // A choice of one's own goes before the lockfile's, and other sizes have no entry.
+    let own = right(at("run", &["--config", "BLOCK_M=16"]));
+    assert!(!own.contains("tessera.lock"), "{own}");
+    let other = ["gemm", "A=randn:f32[64,200]", "B=randn:f32[200,64]", "C=empty:f32[64,64]", "--device", "cpu", "--frozen"];
+    wrong(&tessera(folder.path(), "run", &other, &[]), 5);
+    let near = ["gemm", "A=randn:f32[64,128]", "B=randn:f32[128,64]", "C=empty:f32[64,64]", "--device", "cpu", "--frozen"];
+    wrong(&tessera(folder.path(), "run", &near, &[]), 5);
+}
+
+#[test]
+fn a_comment_keeps_a_choice_and_another_kernel_loses_it() {
+    let folder = folder();
+    let run = || tessera(folder.path(), "run", &GEMM, &["--frozen"]);
+    right(tessera(folder.path(), "tune", &GEMM, &["--most", "2"]));
+    right(run());
+    std::fs::write(folder.path().join("k.py"), KERNELS.replace("def gemm", "# A product.\ndef gemm")).expect("written");
+    right(run());
+    std::fs::write(folder.path().join("k.py"), KERNELS.replace("accum=fp32))", "accum=fp32) * 2.0)")).expect("written");
+    wrong(&run(), 5);
+    // So does another space: the question is another one.
+    std::fs::write(folder.path().join("k.py"), KERNELS.replace("BLOCK_M=[16, 64]", "BLOCK_M=[16, 32, 64]")).expect("written");
+    wrong(&run(), 5);
+}
+
+#[test]
+fn the_emulator_counts_and_tells_no_times() {
+    let folder = folder();
+    let rows = ["rows", "x=randn:f32[3,200]", "y=empty:f32[3]", "--grid", "3", "--device", "emu"];
+    let tuned = right(tessera(folder.path(), "tune", &rows, &[]));
+    assert!(tuned.contains("no launch is timed here") && tuned.contains("instructions"), "{tuned}");
+    assert!(tuned.contains("`VECTOR_WIDTH` changes nothing in `rows`, and was left out of the search"), "{tuned}");
+    assert!(tuned.contains("`hidden_size` of `key` is no axis and no argument, so all sizes are the key"), "{tuned}");
+    // Its `cache=` stands beside the kernel's file.
+    assert!(tuned.contains("wrote 1 choice to cached/rows.lock"), "{tuned}");
+    let lock = std::fs::read_to_string(folder.path().join("cached/rows.lock")).expect("a lockfile");
+    assert!(lock.contains("counted = ") && !lock.contains("measured_us"), "{lock}");
+    let ran = right(tessera(folder.path(), "run", &rows, &["--frozen"]));
+    assert!(ran.contains("from cached/rows.lock"), "{ran}");
+    // Twice the same: nothing of it is measured.
+    right(tessera(folder.path(), "tune", &rows, &[]));
+    assert_eq!(std::fs::read_to_string(folder.path().join("cached/rows.lock")).expect("a lockfile"), lock);
+}
+
+#[test]
+fn plans_and_points_are_searched_together_where_there_is_a_model() {
+    let folder = folder();
+    let gemm = ["gemm", "A=randn:bf16[64,64]", "B=randn:bf16[64,64]", "C=empty:f32[64,64]", "--device", "emu", "--most", "6", "--json"];
+    let rows = right(tessera(folder.path(), "tune", &gemm, &[]));
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let times: Vec<f64> = rows.iter().skip(1).map(|row| row["predicted_us"].as_f64().expect("a time")).collect();
+    assert!(rows.len() > 20 && times.is_sorted(), "{times:?}");
+    assert!(rows.iter().any(|row| row["is_own_plan"] == true) && rows.iter().any(|row| row["is_own_plan"] == false));
+    let chosen: Vec<&Value> = rows.iter().filter(|row| row["chosen"] == true).collect();
+    assert_eq!(chosen.len(), 1);
+    assert!(rows.iter().all(|row| row["predicted_us"].as_f64() >= chosen[0]["predicted_us"].as_f64()), "{}", chosen[0]);
+    assert!(rows.iter().filter(|row| row["status"] == "left-out").count() > 10);
+    let ran = right(tessera(folder.path(), "run", &gemm[..6], &["--frozen"]));
+    assert!(ran.contains("from tessera.lock"), "{ran}");
+}
+
+#[test]
+fn stable_bits_keep_the_order_of_sums() {
+    let folder = folder();
+    let sums = ["sums", "x=randn:f32[4,256]", "y=empty:f32[4]", "--grid", "4", "--device", "emu", "--json"];
+    let orders = |bits: &str| {
+        let rows = right(tessera(folder.path(), "tune", &sums, &["--bits", bits]));
+        let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        rows.iter().filter(|row| row["status"] == "other-order").count()
+    };
+    assert_eq!(orders("any"), 0);
+    assert!(orders("stable") > 0, "other numbers of warps add up in another order");
+    let lock = std::fs::read_to_string(folder.path().join("tessera.lock")).expect("a lockfile");
+    assert!(lock.contains("bits = \"stable\"") && lock.contains("order = \"sum 1x256 along 1, "), "{lock}");
+    let atomic = "import tessera
+from tessera import Tensor, tile
+
+@tessera.kernel.autotune(space=dict(BLOCK_SIZE=[32, 64]))
+def total(x: Tensor[\"N\", dtype], y: Tensor[\"M\", dtype]):
+    i = tile.linear_id()
+    if i < x.shape[0]:
+        tile.atomic_add(y, x[i])
+";
+    std::fs::write(folder.path().join("k.py"), atomic).expect("written");
+    let total = ["total", "x=randn:f32[64]", "y=zeros:f32[1]", "--grid", "2", "--device", "emu", "--bits", "stable"];
+    let refused = wrong(&tessera(folder.path(), "tune", &total, &[]), 5);
+    assert!(refused.contains("adds up floats in no fixed order (atomics, ") && refused.contains("--bits stable"), "{refused}");
+}
+
+#[test]
+fn operators_of_the_library_are_tuned_by_their_sizes() {
+    let folder = folder();
+    let gemm = ["=gemm", "--sizes", "m=64,n=64,k=64,variant=nn", "--precision", "bf16", "--device", "emu"];
+    let frozen = |command: &str, arguments: &[&str]| tessera(folder.path(), command, arguments, &["--frozen"]);
+    let refused = wrong(&frozen("check", &gemm), 4);
+    assert!(refused.contains("`tessera.lock` has no choice for `gemm"), "{refused}");
+    let tuned = right(tessera(folder.path(), "tune", &gemm, &["--most", "3"]));
+    assert!(tuned.contains("copy 4 warps") && tuned.contains("wrote "), "{tuned}");
+    right(frozen("check", &gemm));
+    let own = ["=gemm", "A=randn:bf16[64,64]", "B=randn:bf16[64,64]", "--device", "emu"];
+    assert!(right(frozen("run", &own)).contains("from tessera.lock"));
+    let refused = wrong(&tessera(folder.path(), "tune", &["=softmax", "--device", "cpu"], &[]), 5);
+    assert!(refused.contains("nothing of `softmax") && refused.contains("help:"), "{refused}");
+    let refused = wrong(&tessera(folder.path(), "tune", &["=gemm", "A=randn:f32[4,4]"], &[]), 5);
+    assert!(refused.contains("--sizes"), "{refused}");
+}
+
+#[test]
+fn a_lockfile_that_is_none_is_told_with_its_line() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tessera.lock"), "# ours\n<<<<<<< HEAD\n").expect("written");
+    for command in ["run", "tune", "check", "bench"] {
+        let refused = wrong(&tessera(folder.path(), command, &GEMM, &[]), 5);
+        assert!(refused.contains("a merge was left unfinished here") && refused.contains("tessera.lock:2:1"), "{command}: {refused}");
+    }
+    let missing = wrong(&tessera(folder.path(), "run", &GEMM, &["--lock", "other.lock"]), 4);
+    assert!(missing.contains("there is no lockfile `other.lock`") && missing.contains("tessera tune"), "{missing}");
+    let both = wrong(&tessera(folder.path(), "run", &GEMM, &["--frozen", "--config", "BLOCK_M=16"]), 5);
+    assert!(both.contains("--frozen"), "{both}");
+}
