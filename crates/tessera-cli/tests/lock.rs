@@ -18,12 +18,19 @@ def gemm(A: Tensor[\"M\", \"K\", dtype], B: Tensor[\"K\", \"N\", dtype], C: Tens
 @tessera.kernel.autotune(space=dict(BLOCK_SIZE=[64, 128], VECTOR_WIDTH=[1, 2]), key=[\"hidden_size\"], cache=\"cached/rows.lock\")
 def rows(x: Tensor[\"M\", \"N\", dtype], y: Tensor[\"M\", dtype]):
     row = tile.block_id(0)
+    sums = tile.alloc_shared[fp32](1)
+    if tile.thread_id() == 0:
+        sums[0] = 0.0
+    tile.barrier()
     total = 0.0
     for j in range(tile.thread_id(), x.shape[1], tile.block_size()):
         total += x[row, j]
     total = tile.warp_reduce_sum(total)
+    if tile.lane_id() == 0:
+        tile.atomic_add(sums, total)
+    tile.barrier()
     if tile.thread_id() == 0:
-        y[row] = total
+        y[row] = sums[0]
 
 @ct.kernel
 def sums(x, y):
@@ -135,7 +142,7 @@ fn the_emulator_counts_and_tells_no_times() {
 #[test]
 fn plans_and_points_are_searched_together_where_there_is_a_model() {
     let folder = folder();
-    let gemm = ["gemm", "A=randn:bf16[64,64]", "B=randn:bf16[64,64]", "C=empty:f32[64,64]", "--device", "emu", "--most", "6", "--json"];
+    let gemm = ["gemm", "A=randn:bf16[64,64]", "B=randn:bf16[64,64]", "C=empty:bf16[64,64]", "--device", "emu", "--most", "6", "--json"];
     let rows = right(tessera(folder.path(), "tune", &gemm, &[]));
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let times: Vec<f64> = rows.iter().skip(1).map(|row| row["predicted_us"].as_f64().expect("a time")).collect();
