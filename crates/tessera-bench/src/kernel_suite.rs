@@ -97,7 +97,8 @@ impl KernelSuite {
 
     fn known(&self, case: &CaseSpec) -> Result<&Rc<Known>, Fault> {
         let at = self.cases.iter().position(|own| own.key == case.key);
-        at.map(|at| &self.kernels[at]).ok_or_else(|| Fault::new(Status::HarnessError, format!("there is no kernel `{}`", case.key)))
+        at.map(|at| &self.kernels[at])
+            .ok_or_else(|| Fault::new(Status::HarnessError, format!("there is no kernel `{}`", case.key)))
     }
 
     fn timer(&self, device: &DriverDevice) -> Result<Rc<RefCell<DeviceTimer>>, DriverError> {

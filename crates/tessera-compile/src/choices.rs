@@ -45,7 +45,8 @@ pub fn choices(
         options.config.insert(name.to_string(), value);
         compile_as_asked(file, kernel, args, &options).is_ok_and(|other| shown(&other) != own)
     };
-    let is_idle = |name: &str, values: &[i64]| values.len() > 1 && !values.iter().any(|&value| legal(name, value) && changes(name, value));
+    let is_idle =
+        |name: &str, values: &[i64]| values.len() > 1 && !values.iter().any(|&value| legal(name, value) && changes(name, value));
     let idle: Vec<String> =
         space.choices.iter().filter(|(name, values)| is_idle(name, values)).map(|(name, _)| name.clone()).collect();
     let mut points: Vec<BTreeMap<String, i64>> = Vec::new();

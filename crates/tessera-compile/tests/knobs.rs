@@ -26,11 +26,8 @@ fn table() -> Vec<(&'static str, &'static str, Args, &'static [&'static str], &'
     let scalar = |name: &str| (name.to_string(), ArgType::Scalar(DType::F32));
     let mut vector = [arrays(&[("x", 1), ("y", 1), ("result", 1)]), texts(&[("operation", "axpy")])].concat();
     vector.push(scalar("alpha"));
-    let mut bandwidth = [
-        arrays(&[("a", 1), ("b", 1), ("c", 1)]),
-        texts(&[("operation", "triad"), ("access_pattern", "sequential")]),
-    ]
-    .concat();
+    let mut bandwidth =
+        [arrays(&[("a", 1), ("b", 1), ("c", 1)]), texts(&[("operation", "triad"), ("access_pattern", "sequential")])].concat();
     bandwidth.push(scalar("scalar"));
     let threads: &[&str] = &["BLOCK_SIZE", "num_warps"];
     vec![

@@ -208,7 +208,8 @@ fn quoted(name: &str) -> String {
 fn conflict(text: &str) -> Option<Range<usize>> {
     let mut start = 0;
     for line in text.split_inclusive('\n') {
-        let is_mark = ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|mark| line.starts_with(mark)) || line.trim_end() == "=======";
+        let is_mark =
+            ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|mark| line.starts_with(mark)) || line.trim_end() == "=======";
         if is_mark {
             return Some(start..start + line.trim_end().len());
         }

@@ -113,8 +113,13 @@ fn choices_are_read_as_the_command_line_writes_them() {
 
 fn any_key() -> impl Strategy<Value = Key> {
     let name = prop_oneof!["[a-z_]{1,6}", "\\PC{0,6}"];
-    (name, "[0-9a-f]{8}", "\\PC{0,12}", "\\PC{0,12}", any::<String>())
-        .prop_map(|(kernel, ir, shape, device, toolchain)| Key { kernel, ir, shape, device, toolchain })
+    (name, "[0-9a-f]{8}", "\\PC{0,12}", "\\PC{0,12}", any::<String>()).prop_map(|(kernel, ir, shape, device, toolchain)| Key {
+        kernel,
+        ir,
+        shape,
+        device,
+        toolchain,
+    })
 }
 
 fn any_entry() -> impl Strategy<Value = Entry> {

@@ -219,7 +219,13 @@ impl Kernel {
             hasher.update(&(source.text.len() as u64).to_le_bytes());
             hasher.update(source.text.as_bytes());
         }
-        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes(), lock: None, first: Arc::default() })
+        Ok(Kernel {
+            origin: Arc::new(origin),
+            name: kernel.to_owned(),
+            hash: *hasher.finalize().as_bytes(),
+            lock: None,
+            first: Arc::default(),
+        })
     }
 
     /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file, with the modules of its project that it

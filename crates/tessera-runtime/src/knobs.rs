@@ -112,7 +112,14 @@ impl Knobs {
             }
         };
         let home = get("HOME").map(PathBuf::from);
-        Ok(Knobs { threads: threads.transpose()?, cpu_level: cpu_level.transpose()?, device: device.transpose()?, path, cache, home })
+        Ok(Knobs {
+            threads: threads.transpose()?,
+            cpu_level: cpu_level.transpose()?,
+            device: device.transpose()?,
+            path,
+            cache,
+            home,
+        })
     }
 
     /// Every variable with its value in the environment.

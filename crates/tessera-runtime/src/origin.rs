@@ -118,6 +118,14 @@ impl Origin {
         matches!(self, Origin::File(file) if matches!(file.kernels[kernel].style, Style::Block { .. }))
     }
 
+    /// Whether it says what blocks do, and not what threads do.
+    pub(crate) fn is_of_blocks(&self, kernel: &str) -> bool {
+        match self {
+            Origin::File(file) => file.kernels[kernel].style != Style::Simt,
+            Origin::Ir(module) => matches!(module.funcs[0].level, Level::Graph | Level::Schedule),
+        }
+    }
+
     /// What the kernel can choose among.
     pub(crate) fn choices(
         &self,

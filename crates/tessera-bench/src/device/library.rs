@@ -240,7 +240,9 @@ impl Compiled {
         let loading_ns: f64 = queued().map(|launch| launch.kernel().load_time().as_nanos() as f64).sum();
         let taken = queued().map(|launch| launch.kernel().resources());
         let taken = taken.map(|r| format!("{} registers, {} B shared, {} B local", r.registers, r.shared_bytes, r.local_bytes));
-        compiled.config = taken.collect::<Vec<_>>().join("; ");
+        let tuned = compiled.launches.iter().filter_map(PreparedLaunch::tuned);
+        let tuned = tuned.map(|tuned| format!("{} from {}", tuned.entry.summary(), tuned.path.display()));
+        compiled.config = taken.chain(tuned).collect::<Vec<_>>().join("; ");
         compiled.phases =
             [("compile", all_ns - loading_ns), ("load", loading_ns)].map(|(name, ns)| Phase { name: name.into(), ns }).into();
         Ok(compiled)

@@ -133,7 +133,7 @@ pub enum TuneError {
         /// The class of its sums.
         order: String,
     },
-    /// There is but one way.
+    /// There is but one way, whatever the sizes are.
     #[error("nothing of `{kernel}` can be chosen on {device}")]
     NoChoice {
         /// The kernel.
@@ -202,7 +202,7 @@ impl Tuning<'_> {
         }
     }
 
-    /// The best candidate of one launch; `None` where there is but one, or where it was chosen for already.
+    /// The best candidate of one launch; `None` where nothing can be chosen, or was chosen already.
     fn launch(
         &self,
         launch: &TunedLaunch,
@@ -216,7 +216,7 @@ impl Tuning<'_> {
         let key = launch.kernel.tuning_key(&Question::of_launch(&arguments, &types), &launch.options, self.device)?;
         let product = self.device.driver().and_then(DriverDevice::product);
         let mut field = launch.field(product)?;
-        if chosen.get(&key).is_some() || field.candidates.len() < 2 {
+        if chosen.get(&key).is_some() || !launch.kernel.has_choice(self.device)? {
             return Ok(None);
         }
         let own = self.incumbent_first(&mut field.candidates, &key);

@@ -5,8 +5,8 @@ use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Targ
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
-use tessera::runtime::{Device, Kernel, Question, Tuned};
 use tessera::runtime::argspec;
+use tessera::runtime::{Device, Kernel, Question, Tuned};
 use tessera::types::Target;
 
 use crate::arguments::{Compile, Emit};

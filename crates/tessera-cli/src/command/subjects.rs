@@ -7,8 +7,8 @@ use crate::arguments::Bench;
 use crate::command::bench::{asked, given, refuse_nought};
 use crate::command::check_kernel::{Against as Named, named};
 use crate::command::extents::Extents;
-use crate::command::locking;
 use crate::command::launch::{compile_options, grid, kernel, kernel_failure, parse};
+use crate::command::locking;
 use crate::command::tolerance;
 use crate::failure::Failure;
 

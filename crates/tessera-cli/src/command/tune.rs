@@ -50,10 +50,8 @@ impl Cases {
 }
 
 pub(crate) fn tune(arguments: &Tune) -> Outcome {
-    let options = CompileOptions {
-        level: format!("O{}", arguments.level).parse().map_err(Failure::usage)?,
-        ..CompileOptions::default()
-    };
+    let options =
+        CompileOptions { level: format!("O{}", arguments.level).parse().map_err(Failure::usage)?, ..CompileOptions::default() };
     if let Some(name) = &arguments.predict {
         let product = Product::by_name(name).ok_or_else(|| {
             Failure::usage(format!("`{name}` is no product\nhelp: `tessera list devices` names those that are known"))
@@ -64,7 +62,9 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(seed))?;
     let has_effect = [("--sanitize", opened.checked), ("--trace", arguments.emulation.trace.is_some())];
     if let Some((name, _)) = has_effect.into_iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("a tuner runs a kernel many times\nhelp: leave out `{name}`; `tessera run` takes it")));
+        return Err(Failure::usage(format!(
+            "a tuner runs a kernel many times\nhelp: leave out `{name}`; `tessera run` takes it"
+        )));
     }
     let own = if named(&arguments.launch.subject)?.is_none() { Some(kernel(&arguments.launch.subject)?) } else { None };
     let path = locking::path(arguments.lock.as_deref(), own.as_ref())?;
@@ -139,7 +139,8 @@ fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path
     }
     let mut entries = Lockfile::default();
     for tried in &tried {
-        let table = Table { tried, case: &tuning.case.key, device: &opened.device.to_string(), has_time: tuning.suite.has_time() };
+        let table =
+            Table { tried, case: &tuning.case.key, device: &opened.device.to_string(), has_time: tuning.suite.has_time() };
         table.print(arguments.json);
         entries.insert(tried.key.clone(), tried.entry.clone());
     }
@@ -181,7 +182,8 @@ fn cases(
             let help = "say its sizes: `--sizes m=1024,n=1024,k=1024`";
             return Err(Failure::usage(format!("`{text}`: an operator is tuned for sizes, on arrays of its own\nhelp: {help}")));
         }
-        let selection = selection(std::slice::from_ref(&arguments.launch.subject), &arguments.precision, arguments.sizes.as_deref())?;
+        let selection =
+            selection(std::slice::from_ref(&arguments.launch.subject), &arguments.precision, arguments.sizes.as_deref())?;
         if let tessera::bench::Sizes::Given(extents, _) = &selection.sizes {
             refuse_nought(extents)?;
         }
@@ -287,7 +289,9 @@ fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {
         TuneError::Kernel(error) => kernel_failure(error),
         TuneError::NoChoice { .. } => {
             let help = match tuning.device {
-                Device::Cpu => "on the CPU a kernel with `@tessera.kernel.autotune(space=...)` has choices; plans are a GPU's: `--predict h200`",
+                Device::Cpu => {
+                    "on the CPU a kernel with `@tessera.kernel.autotune(space=...)` has choices; plans are a GPU's: `--predict h200`"
+                }
                 Device::Driver(_) => "`@tessera.kernel.autotune(space=...)` gives it a space",
             };
             Failure::usage(format!("{error}\nhelp: {help}"))

@@ -15,7 +15,11 @@ pub(crate) struct Table<'a> {
 impl Table<'_> {
     pub(crate) fn print(&self, is_json: bool) {
         if is_json {
-            self.tried.candidates.iter().enumerate().for_each(|(at, (candidate, outcome))| self.print_json(at, candidate, outcome));
+            self.tried
+                .candidates
+                .iter()
+                .enumerate()
+                .for_each(|(at, (candidate, outcome))| self.print_json(at, candidate, outcome));
         } else {
             self.print_text();
         }
@@ -46,7 +50,9 @@ impl Table<'_> {
         let tried = self.tried;
         println!("{} on {}", tried.key.kernel, self.device);
         if !self.has_time {
-            println!("no launch is timed here: what a choice should take decides, or the instructions where the model says nothing of it");
+            println!(
+                "no launch is timed here: what a choice should take decides, or the instructions where the model says nothing of it"
+            );
         }
         println!("{:>12} {:>12}  {:<20} choice", if self.has_time { "us" } else { "instructions" }, "predicted", "bound");
         let mut shown: Vec<(usize, &Candidate, &Became)> = tried
@@ -61,7 +67,9 @@ impl Table<'_> {
             Became::Counted(count) => *count as f64,
             _ => f64::INFINITY,
         };
-        shown.sort_by(|a, b| (a.0 != tried.winner, cost(a.2)).partial_cmp(&(b.0 != tried.winner, cost(b.2))).unwrap_or(a.0.cmp(&b.0)));
+        shown.sort_by(|a, b| {
+            (a.0 != tried.winner, cost(a.2)).partial_cmp(&(b.0 != tried.winner, cost(b.2))).unwrap_or(a.0.cmp(&b.0))
+        });
         for (at, candidate, outcome) in shown {
             let (should, bound) = match candidate.predicted {
                 Some((micros, bound)) => (format!("{micros:.1}"), bound),

@@ -133,8 +133,10 @@ impl Kernel {
         let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok((Cow::Borrowed(options), None)) };
         let key = self.tuning_key(question, options, device)?;
         match lock.entries().get(&key) {
-            Some(entry) => Ok((Cow::Owned(lock.apply(entry, options)), Some(Tuned { path: lock.path.clone(), entry: entry.clone() }))),
-            None if lock.frozen => Err(lock.missing(key)),
+            Some(entry) => {
+                Ok((Cow::Owned(lock.apply(entry, options)), Some(Tuned { path: lock.path.clone(), entry: entry.clone() })))
+            }
+            None if lock.frozen && self.has_choice(device)? => Err(lock.missing(key)),
             None => Ok((Cow::Borrowed(options), None)),
         }
     }
@@ -153,7 +155,11 @@ impl Kernel {
         let key = self.key_on(question, options, target.to_string(), String::new())?;
         let fits = |other: &Key| {
             let [asked, has] = [&key, other].map(|key| (&key.kernel, &key.ir, &key.shape));
-            asked == has && other.device.strip_prefix(target).is_some_and(|product| product.starts_with(' '))
+            let of_target = other.device.strip_prefix(target).is_some_and(|product| product.starts_with(' '));
+            // The driver's version is a product's.
+            let driver = other.toolchain.strip_prefix(&key.toolchain);
+            let of_this = driver.is_some_and(|driver| driver.is_empty() || driver.starts_with(','));
+            asked == has && of_target && of_this
         };
         let entries = lock.entries();
         let found: Vec<(&Key, &Entry)> = entries.iter().filter(|(key, _)| fits(key)).collect();

@@ -113,6 +113,15 @@ impl Kernel {
         Ok(Cow::Owned(CompileOptions { searched: true, config: config.into_iter().collect(), ..options.into_owned() }))
     }
 
+    /// Whether anything of the kernel can be chosen on a device: a point of its space, or on a GPU the plan or the hints of a block program.
+    ///
+    /// # Errors
+    /// Where its space is not understood.
+    pub fn has_choice(&self, device: &Device) -> Result<bool, KernelError> {
+        let has_space = self.origin.space(self.name()).map_err(|found| self.rejected(found))?.is_some();
+        Ok(has_space || !device.is_cpu() && self.origin.is_of_blocks(self.name()))
+    }
+
     /// Whether choices are its decorator's options where it has no space: it is a block program in the kernel language.
     pub fn takes_hints(&self) -> bool {
         self.origin.takes_hints(self.name())
