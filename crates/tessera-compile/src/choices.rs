@@ -87,8 +87,10 @@ pub(crate) fn refuse_without_effect(
             options.config.insert(name.clone(), other);
             options
         };
-        // A choice of one value is no choice; one whose other values are refused means something.
-        if !others.is_empty() && others.iter().all(|&other| is_same(&with(other))) {
+        // A choice of one value is no choice; one whose other values are all refused means something.
+        let compiled = |&other: &i64| compile_as_asked(file, kernel, args, &with(other)).ok();
+        let mut made = others.iter().filter_map(compiled).peekable();
+        if made.peek().is_some() && made.all(|other| shown(&other) == own) {
             let message = format!("`{name}` changes nothing in `{kernel}`");
             let help = format!("leave it out, or use `{name}` in the kernel");
             return Err(vec![Diagnostic::error("config-value", span, message).help(help)]);

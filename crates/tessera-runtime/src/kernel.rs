@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -276,7 +277,10 @@ impl Kernel {
     ) -> Result<PreparedLaunch, KernelError> {
         let types = self.argument_types(args)?;
         let grid = grid.into();
-        let (options, tuned) = self.tuned_options(&Question::of_launch(args, &types), options, device)?;
+        let (options, tuned) = match &self.lock {
+            Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, device)?,
+            None => (Cow::Borrowed(options), None),
+        };
         let options = self.first_choice(args, grid, options, device)?;
         let arch = match device {
             Device::Cpu => None,

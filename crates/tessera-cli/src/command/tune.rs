@@ -139,8 +139,13 @@ fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path
     }
     let mut entries = Lockfile::default();
     for tried in &tried {
-        let table =
-            Table { tried, case: &tuning.case.key, device: &opened.device.to_string(), has_time: tuning.suite.has_time() };
+        let table = Table {
+            tried,
+            case: &tuning.case.key,
+            device: &opened.device.to_string(),
+            arguments: &arguments.launch.arguments,
+            has_time: tuning.suite.has_time(),
+        };
         table.print(arguments.json);
         entries.insert(tried.key.clone(), tried.entry.clone());
     }

@@ -8,6 +8,8 @@ pub(crate) struct Table<'a> {
     pub(crate) tried: &'a Tried,
     pub(crate) case: &'a CaseKey,
     pub(crate) device: &'a str,
+    /// Arguments as they were written.
+    pub(crate) arguments: &'a [String],
     /// Whether times were taken.
     pub(crate) has_time: bool,
 }
@@ -36,7 +38,7 @@ impl Table<'_> {
         };
         let tried = self.tried;
         let line = json!({
-            "kind": "plan", "kernel": tried.key.kernel, "case": self.case.to_string(), "device": self.device,
+            "kind": "plan", "kernel": tried.key.kernel, "case": self.case.to_string(), "arguments": self.arguments, "device": self.device,
             "config": candidate.config, "plan": candidate.plan.as_ref().map(|plan| &plan.text), "is_own_plan": !candidate.is_planned,
             "predicted_us": candidate.predicted.map(|(micros, _)| micros), "bound": candidate.predicted.map(|(_, bound)| bound),
             "status": status, "why": why, "chosen": at == tried.winner,
