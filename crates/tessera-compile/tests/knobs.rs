@@ -21,33 +21,36 @@ fn texts(texts: &[(&str, &str)]) -> Args {
     texts.iter().map(|&(name, text)| (name.to_string(), ArgType::Const(ConstValue::Str(text.into())))).collect()
 }
 
-/// A kernel of the seeds: its text, its name, its arguments, choices that do something, and choices that do not.
-fn table() -> Vec<(&'static str, &'static str, Args, &'static [&'static str], &'static [&'static str])> {
+/// Names of choices.
+type Names = &'static [&'static str];
+
+/// A kernel of the seeds: its text and name, its arguments, choices that do something, and choices that do not.
+type Row = ([&'static str; 2], Args, Names, Names);
+
+fn table() -> Vec<Row> {
     let scalar = |name: &str| (name.to_string(), ArgType::Scalar(DType::F32));
     let mut vector = [arrays(&[("x", 1), ("y", 1), ("result", 1)]), texts(&[("operation", "axpy")])].concat();
     vector.push(scalar("alpha"));
     let mut bandwidth =
         [arrays(&[("a", 1), ("b", 1), ("c", 1)]), texts(&[("operation", "triad"), ("access_pattern", "sequential")])].concat();
     bandwidth.push(scalar("scalar"));
-    let threads: &[&str] = &["BLOCK_SIZE", "num_warps"];
+    let threads: Names = &["BLOCK_SIZE", "num_warps"];
     vec![
         (
-            GEMM,
-            "tessera_gemm",
+            [GEMM, "tessera_gemm"],
             arrays(&[("A", 2), ("B", 2), ("C", 2)]),
             &["BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"],
             &[],
         ),
-        (VECTOR, "vector_operations", vector, threads, &["VECTOR_WIDTH"]),
+        ([VECTOR, "vector_operations"], vector, threads, &["VECTOR_WIDTH"]),
         (
-            LAYER_NORM,
-            "layernorm_safe",
+            [LAYER_NORM, "layernorm_safe"],
             arrays(&[("x", 3), ("weight", 1), ("bias", 1), ("output", 3)]),
             threads,
             &["VECTOR_WIDTH", "WARP_REDUCE"],
         ),
-        (SOFTMAX, "softmax_safe", arrays(&[("x", 4), ("output", 4)]), threads, &["VECTOR_WIDTH", "WARP_REDUCE_STAGES"]),
-        (BANDWIDTH, "memory_bandwidth_kernel", bandwidth, threads, &["VECTOR_WIDTH"]),
+        ([SOFTMAX, "softmax_safe"], arrays(&[("x", 4), ("output", 4)]), threads, &["VECTOR_WIDTH", "WARP_REDUCE_STAGES"]),
+        ([BANDWIDTH, "memory_bandwidth_kernel"], bandwidth, threads, &["VECTOR_WIDTH"]),
     ]
 }
 
@@ -65,7 +68,7 @@ fn refusals(file: &ParsedFile, kernel: &str, args: &Args, name: &str) -> Vec<Opt
 #[test]
 fn every_choice_of_the_seeds_does_something_or_is_refused() {
     let mut count = 0;
-    for (text, kernel, args, useful, idle) in table() {
+    for ([text, kernel], args, useful, idle) in table() {
         let file = parse_file("seed.py", &format!("{HEAD}{text}"));
         let options = CompileOptions { target: Some("sm_90a".into()), ..CompileOptions::default() };
         let found = choices(&file, kernel, &args, &options).unwrap_or_else(|found| panic!("{kernel}: {}", found[0].message));

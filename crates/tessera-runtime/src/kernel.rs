@@ -47,7 +47,7 @@ use crate::launch::{PreparedLaunch, Work};
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
-use crate::tuned::{Lock, Question};
+use crate::tuned::{Config, Lock, Question};
 use crate::value::Value;
 use crate::written::written_params;
 
@@ -195,7 +195,7 @@ pub struct Kernel {
     hash: [u8; 32],
     pub(crate) lock: Option<Arc<Lock>>,
     /// What was taken where nobody had chosen, by a hash of the launch.
-    pub(crate) first: Arc<Mutex<BTreeMap<[u8; 32], BTreeMap<String, i64>>>>,
+    pub(crate) first: Arc<Mutex<BTreeMap<[u8; 32], Config>>>,
 }
 
 impl Kernel {

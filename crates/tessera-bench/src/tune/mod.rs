@@ -173,6 +173,17 @@ struct Made {
     order: String,
 }
 
+/// Candidates on their way through the gate.
+struct Judged<'a> {
+    entries: &'a [Entry],
+    /// The class of the order of each one's sums.
+    orders: &'a [String],
+    /// The one that is taken without a choice.
+    own: usize,
+    /// Puts one into the lockfile.
+    put: &'a dyn Fn(&Entry),
+}
+
 impl Tuning<'_> {
     /// Finds a choice for each launch, one after the other; `tell` is told of each candidate what became of it at first: its number, of how many.
     ///
@@ -256,7 +267,8 @@ impl Tuning<'_> {
             lockfile.insert(key.clone(), entry.clone());
             self.lock.set(lockfile);
         };
-        let counts = self.judge(subject, (&entries, &put, own), (&orders, &mut outcomes), yardstick, tell)?;
+        let judged = Judged { entries: &entries, orders: &orders, own, put: &put };
+        let counts = self.judge(subject, &judged, &mut outcomes, yardstick, tell)?;
         let open: Vec<usize> = (0..entries.len()).filter(|&at| outcomes[at].is_none()).collect();
         let mut rounds = 0;
         let winner = match yardstick {
@@ -315,11 +327,12 @@ impl Tuning<'_> {
     fn judge(
         &self,
         subject: &mut dyn Subject,
-        (entries, put, own): (&[Entry], &dyn Fn(&Entry), usize),
-        (orders, outcomes): (&[String], &mut [Option<Outcome>]),
+        judged: &Judged<'_>,
+        outcomes: &mut [Option<Outcome>],
         yardstick: &mut Yardstick<'_>,
         tell: &mut dyn FnMut(usize, usize, &Outcome),
     ) -> Result<Vec<u64>, TuneError> {
+        let Judged { entries, orders, own, put } = *judged;
         let stable = self.options.bits == Bits::Stable;
         let kernel = || self.launches.first().map_or(String::new(), |launch| launch.kernel.name().to_string());
         if stable && !is_fixed_order(&orders[own]) {

@@ -30,14 +30,14 @@ const SEED: u64 = 1;
 /// Cases whose kernels look into the tuner's lockfile.
 enum Cases {
     Kernel(KernelSuite),
-    Operator(Library),
+    Operator(Box<Library>),
 }
 
 impl Cases {
     fn suite(&self) -> &dyn Suite {
         match self {
             Cases::Kernel(suite) => suite,
-            Cases::Operator(library) => library,
+            Cases::Operator(library) => &**library,
         }
     }
 
@@ -193,7 +193,7 @@ fn cases(
             refuse_nought(extents)?;
         }
         let library = Library::select(&selection, options.clone(), device.clone()).map_err(Failure::usage)?;
-        return Ok(Cases::Operator(library.with_lock(Some(Arc::clone(lock)))));
+        return Ok(Cases::Operator(Box::new(library.with_lock(Some(Arc::clone(lock))))));
     };
     if !arguments.precision.is_empty() {
         return Err(Failure::usage("`--precision` is for operators; a kernel's arguments say what it works on"));

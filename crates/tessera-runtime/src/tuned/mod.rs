@@ -26,6 +26,7 @@ use tessera_compile::{CompileOptions, OptLevel};
 use tessera_lock::{Entry, Key, Lockfile};
 
 pub use key::Question;
+pub(crate) use space::Config;
 pub use space::Point;
 
 use crate::device::Device;

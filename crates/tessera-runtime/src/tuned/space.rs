@@ -15,6 +15,9 @@ use crate::knobs::Knobs;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
+/// Choices by name.
+pub(crate) type Config = BTreeMap<String, i64>;
+
 /// A point of a space, and the plan that the compiler would choose there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
@@ -65,7 +68,7 @@ impl Kernel {
         let options = CompileOptions { target, searched: true, level: OptLevel::O3, ..options.clone() };
         let choices = self.choices(&self.argument_types(args)?, &options)?;
         let grid = grid.into();
-        let known = |config: &BTreeMap<String, i64>| {
+        let known = |config: &Config| {
             let options = CompileOptions { config: config.clone().into_iter().collect(), ..options.clone() };
             // A point that does not compile says so when it is tried.
             let plan = self.own_plan(args, grid, &options, product).ok().flatten();
