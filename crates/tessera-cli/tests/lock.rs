@@ -48,7 +48,7 @@ fn folder() -> tempfile::TempDir {
 
 fn tessera(folder: &Path, command: &str, arguments: &[&str], more: &[&str]) -> Output {
     let (kernel, rest) = arguments.split_first().expect("a kernel");
-    let subject = if kernel.starts_with('=') { kernel[1..].to_string() } else { format!("k.py::{kernel}") };
+    let subject = kernel.strip_prefix('=').map_or_else(|| format!("k.py::{kernel}"), str::to_string);
     Command::new(TESSERA).current_dir(folder).args([command, &subject]).args(rest).args(more).output().expect("tessera starts")
 }
 

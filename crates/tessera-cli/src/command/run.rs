@@ -121,9 +121,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         compile * 1e3,
         seconds * 1e3,
     );
-    if let Some(tuned) = launch.tuned() {
-        println!("  {}", told(tuned));
-    }
+    launch.tuned().into_iter().for_each(|tuned| println!("  {}", told(tuned)));
     for name in &written {
         let tensor = results.tensor(name)?;
         println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
