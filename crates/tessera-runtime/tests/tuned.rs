@@ -97,6 +97,11 @@ fn several_who_write_at_once_lose_nothing() {
     });
     assert_eq!(Lock::read(&path).expect("a lockfile").entries().len(), 40);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left beside it");
+    // Whoever may read other files of the user may read this one.
+    let plain = folder.path().join("plain");
+    std::fs::write(&plain, "").expect("written");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("a file").permissions();
+    assert_eq!(mode(&path), mode(&plain));
 }
 
 #[test]

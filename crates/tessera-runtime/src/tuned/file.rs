@@ -39,7 +39,11 @@ pub(super) fn update(path: &Path, entries: Lockfile) -> Result<(), KernelError> 
     held.lock().map_err(|error| io(folder, error))?;
     let mut all = read(path)?.unwrap_or_default();
     all.merge(entries);
-    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+    let mut builder = tempfile::Builder::new();
+    // Others read it too: what a file is made with, less what the user keeps from them.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let written = builder.tempfile_in(folder).and_then(|mut file| {
         file.write_all(all.to_text().as_bytes())?;
         file.persist(path).map_err(|error| error.error)
     });
