@@ -273,8 +273,13 @@ fn bundles_hold_what_was_chosen_for_a_product_of_their_target() {
     let packed = bundle(&types, "--frozen");
     let told = text(&packed.stderr);
     assert!(told.contains("note: gemm for sm_90a: ") && told.contains(" from tessera.lock"), "{told}");
-    right(packed);
+    // A choice is for the kernel of launches, which take any size.
+    assert!(right(packed).contains("A=bf16[?,?];align=16, "));
     assert!(bytes() != plain, "the choice is in the code");
+    let compile = |more: &str| with(&types, "compile", "gemm", &format!("--target sm_90a --emit plan {more}"));
+    let compiled = compile("--frozen");
+    assert!(text(&compiled.stderr).contains(" from tessera.lock"), "{}", text(&compiled.stderr));
+    right(compiled);
     let last = |text: String| text.lines().last().map(str::to_string);
     let ran = with(&made, "run", "gemm", "--device emu --frozen");
     assert_eq!(last(right(ran)), last(right(with(&made, "run", "=k.tbundle::gemm", "--device emu"))));

@@ -13,7 +13,7 @@ use crate::device::DriverDevice;
 use crate::device_launch::DeviceLaunch;
 use crate::kernel::{Kernel, KernelError};
 use crate::module_cache::module_cache;
-use crate::tuned::{Question, Tuned};
+use crate::tuned::{Chosen, Question, Tuned};
 use crate::value::{Value, arguments, constant};
 
 /// A kernel compiled ahead of time.
@@ -34,8 +34,8 @@ impl Kernel {
     /// What does not compile; what [`Kernel::tuned_for_types`] refuses.
     pub fn ahead(&self, types: &[(String, ArgType)], options: &CompileOptions, arch: Arch) -> Result<Packed, KernelError> {
         let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
-        let (options, tuned) = self.tuned_for_types(types, &options)?;
-        self.packed(types, (&options, tuned), arch)
+        let Chosen { types, options, tuned } = self.tuned_for_types(types, &options)?;
+        self.packed(&types, (&options, tuned), arch)
     }
 
     /// The same for launches with arguments like these: a lockfile is asked for their sizes, and other sizes are taken too.

@@ -70,6 +70,16 @@ fn types_of_known_sizes_ask_what_a_launch_asks() {
     let question = Question::of_types(&known).expect("sizes are known");
     let options = CompileOptions::default();
     assert_eq!(kernel.tuning_key(&question, &options, &Device::Cpu).expect("a key").ir, key(&kernel, 64).ir);
+    let lock = Lock::read("no/tessera.lock").expect("none is none");
+    let mut entries = Lockfile::default();
+    entries.insert(key(&kernel, 64), entry(64));
+    lock.set(entries);
+    let kernel = kernel.with_lock(Arc::new(lock.frozen()));
+    let chosen = kernel.tuned_for_types(&known, &options).expect("a choice");
+    assert_eq!((&*chosen.types, chosen.options.config["BLOCK_M"]), (&*launched, 64), "the kernel of launches");
+    let open = kernel.tuned_for_types(&launched, &options).expect_err("sizes are open");
+    assert!(matches!(open, KernelError::OpenSizes { .. }), "{open}");
+    assert!(kernel.without_lock().tuned_for_types(&launched, &options).expect("no lockfile").tuned.is_none());
 }
 
 #[test]

@@ -23,7 +23,8 @@ const IR_DIGITS: usize = 32;
 /// The arguments that a choice is for.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    types: std::borrow::Cow<'a, [(String, ArgType)]>,
+    /// What a launch with these arguments compiles for.
+    pub(super) types: std::borrow::Cow<'a, [(String, ArgType)]>,
     /// Sizes of arrays, by name.
     sizes: Vec<(String, Vec<u64>)>,
     /// Other arguments, as classes or as they are.
@@ -85,12 +86,18 @@ fn known(extent: &Extent) -> Option<u64> {
 /// The type for which a launch on a row-major array of known sizes compiles.
 fn as_launched(ty: &ArgType, shape: &[u64]) -> ArgType {
     let mut ty = ty.clone();
-    if let ArgType::Array { dtype, shape: extents, align, .. } = &mut ty {
+    if let ArgType::Array { dtype, shape: extents, strides, align, .. } = &mut ty {
         extents.iter_mut().for_each(|extent| *extent = Extent::Dynamic);
+        let unit = strides.iter().rposition(|stride| *stride == Extent::Static(1));
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            if Some(axis) != unit {
+                *stride = Extent::Dynamic;
+            }
+        }
         // Strides are products of sizes, so the last size divides what all of them are multiples of.
         let bits = u64::from(dtype.bits());
         let rows = shape.last().map_or(USEFUL_ALIGN, |&last| (1 << (last * bits).trailing_zeros().min(32)) / 8);
-        *align = rows.clamp(1, USEFUL_ALIGN) as u32;
+        *align = (*align).min(rows.clamp(1, USEFUL_ALIGN) as u32);
     }
     ty
 }

@@ -50,6 +50,17 @@ pub struct Tuned {
     pub entry: Entry,
 }
 
+/// What is compiled for arguments of some types.
+#[derive(Clone, Debug)]
+pub struct Chosen<'a> {
+    /// Their types: with a choice those for which launches compile, otherwise as they were written.
+    pub types: Cow<'a, [(String, ArgType)]>,
+    /// The caller's options with the choice.
+    pub options: Cow<'a, CompileOptions>,
+    /// The choice.
+    pub tuned: Option<Tuned>,
+}
+
 impl Lock {
     /// Reads a lockfile; one that is not there has no entries.
     ///
@@ -181,25 +192,32 @@ impl Kernel {
         }
     }
 
-    /// The same for code that is compiled for arguments of these types, for the target of the options or else for this CPU. Types that leave sizes
-    /// open have no choice.
+    /// What to compile for arguments of these types, for the target of the options or else for this CPU. Types that leave sizes open have no
+    /// choice.
+    ///
+    /// A choice was made for the kernel of launches, which knows how arrays are aligned and not how large they are: with one, it is that kernel
+    /// which is compiled. The values that a plan names are those of that kernel.
     ///
     /// # Errors
     /// Where products of the target have different choices; where the lockfile is frozen, and has none or sizes are open.
     pub fn tuned_for_types<'o>(
         &self,
-        types: &[(String, ArgType)],
+        types: &'o [(String, ArgType)],
         options: &'o CompileOptions,
-    ) -> Result<(Cow<'o, CompileOptions>, Option<Tuned>), KernelError> {
-        let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok((Cow::Borrowed(options), None)) };
-        match (Question::of_types(types), &options.target) {
-            (Some(question), None) => self.tuned_options(&question, options, &Device::Cpu),
-            (Some(question), Some(target)) => self.tuned_for_target(&question, options, target),
-            (None, target) if lock.frozen && self.has_choice_where(target.is_none())? => {
-                Err(KernelError::OpenSizes { kernel: self.name().to_string(), lock: lock.path.display().to_string() })
+    ) -> Result<Chosen<'o>, KernelError> {
+        let written = || Chosen { types: Cow::Borrowed(types), options: Cow::Borrowed(options), tuned: None };
+        let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok(written()) };
+        let Some(question) = Question::of_types(types) else {
+            if lock.frozen && self.has_choice_where(options.target.is_none())? {
+                return Err(KernelError::OpenSizes { kernel: self.name().to_string(), lock: lock.path.display().to_string() });
             }
-            (None, _) => Ok((Cow::Borrowed(options), None)),
-        }
+            return Ok(written());
+        };
+        let (options, tuned) = match &options.target {
+            None => self.tuned_options(&question, options, &Device::Cpu)?,
+            Some(target) => self.tuned_for_target(&question, options, target)?,
+        };
+        Ok(if tuned.is_some() { Chosen { types: question.types, options, tuned } } else { written() })
     }
 }
 
