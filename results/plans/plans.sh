@@ -6,7 +6,9 @@ tessera=$1 out=$2
 shift 2
 kernels=$(dirname "$0")/kernels.py
 : >"$out"
-try() { "$tessera" tune "$kernels::$1" "${@:2}" --json "${options[@]}" >>"$out"; }
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+try() { "$tessera" tune "$kernels::$1" "${@:2}" --json --most 1000 --lock "$scratch/tessera.lock" "${options[@]}" >>"$out"; }
 options=("$@")
 draw=${DRAW:-randn}
 a() { echo "$draw:$1[$2,$3]$([ "$draw" = empty ] || echo ";seed=$4")"; }

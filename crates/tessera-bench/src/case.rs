@@ -461,6 +461,11 @@ pub trait Subject {
         Ok(())
     }
 
+    /// Compiles again, after the lockfile of the subject's kernels got other entries. Subjects without kernels of their own have nothing to do.
+    fn rebuild(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// How launches are timed from now on. Where the harness's clock is used there is one way: batches.
     fn set_pace(&mut self, _pace: Pace) {}
 

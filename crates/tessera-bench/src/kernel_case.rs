@@ -14,6 +14,7 @@ use crate::guarded::memory_fault;
 use crate::library::TESSERA;
 use crate::status::Status;
 use crate::tolerance::{Allowed, Tolerance};
+use crate::tune::TunedLaunch;
 
 /// A kernel beside the one that is measured.
 #[derive(Clone, Debug)]
@@ -138,7 +139,8 @@ impl Entrant {
 
     /// Names of the arguments that it writes.
     fn written(&self) -> Result<Vec<String>, KernelError> {
-        let launch = self.prepare(self.arrays().cloned(), &Device::Cpu)?;
+        let plain = Entrant { kernel: self.kernel.clone().without_lock(), ..self.clone() };
+        let launch = plain.prepare(self.arrays().cloned(), &Device::Cpu)?;
         Ok(launch.written().map(str::to_string).collect())
     }
 
@@ -187,6 +189,12 @@ impl KernelCase {
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
         let options = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
         Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments }
+    }
+
+    /// Its launch, as a tuner looks at it.
+    pub(crate) fn launch(&self, made: &[(String, Value)]) -> TunedLaunch {
+        let Entrant { kernel, grid, options, arguments } = self.own(made);
+        TunedLaunch { kernel: kernel.without_lock(), arguments, grid, options }
     }
 
     /// Names of what is timed, the kernel first.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use tessera_driver::DriverError;
 use tessera_ops::Role;
-use tessera_runtime::{Device, DriverDevice, PreparedLaunch, Tensor, Value};
+use tessera_runtime::{Device, DriverDevice, PreparedLaunch, Tensor, Tuned, Value};
 
 use crate::case::{
     CaseKey, Check, DeviceState, Expected, Fault, Lane, Metric, Output, Pace, Phase, Place, Poison, Size, Subject, Work,
@@ -27,6 +27,7 @@ use crate::random::Digest;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 use crate::tolerance::Allowed;
+use crate::tune::TunedLaunch;
 
 /// A case, and the arguments that its kernel writes.
 struct Known {
@@ -84,6 +85,22 @@ impl KernelSuite {
         Ok(KernelSuite { kernels, cases, device, timer: OnceCell::new() })
     }
 
+    /// The launch of a case, as a tuner looks at it.
+    ///
+    /// # Errors
+    /// Where an argument cannot be made.
+    pub fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
+        let known = self.known(case)?;
+        let made = known.case.load().map_err(|error| Fault::new(Status::Oom, error.to_string()))?;
+        Ok(vec![known.case.launch(&made)])
+    }
+
+    fn known(&self, case: &CaseSpec) -> Result<&Rc<Known>, Fault> {
+        let at = self.cases.iter().position(|own| own.key == case.key);
+        at.map(|at| &self.kernels[at])
+            .ok_or_else(|| Fault::new(Status::HarnessError, format!("there is no kernel `{}`", case.key)))
+    }
+
     fn timer(&self, device: &DriverDevice) -> Result<Rc<RefCell<DeviceTimer>>, DriverError> {
         if let Some(timer) = self.timer.get() {
             return Ok(Rc::clone(timer));
@@ -133,9 +150,7 @@ impl Suite for KernelSuite {
             Device::Cpu => None,
             Device::Driver(device) => Some(self.timer(device).map_err(launch_fault)?),
         };
-        let at = self.cases.iter().position(|own| own.key == case.key);
-        let at = at.ok_or_else(|| Fault::new(Status::HarnessError, format!("there is no kernel `{}`", case.key)))?;
-        Ok(Box::new(KernelSubject::build(&self.kernels[at], implementation, &self.device, timer)?))
+        Ok(Box::new(KernelSubject::build(self.known(case)?, implementation, &self.device, timer)?))
     }
 
     fn accelerator(&self) -> Option<Accelerator> {
@@ -170,7 +185,7 @@ impl Suite for KernelSuite {
     fn has_time(&self) -> bool {
         match &self.device {
             Device::Cpu => true,
-            Device::Driver(device) => device.context().table().is_ok_and(|table| table.backend != "emulator"),
+            Device::Driver(device) => !device.is_emulated(),
         }
     }
 }
@@ -309,6 +324,16 @@ impl Subject for KernelSubject {
         self.launch = prepare(&self.entrant, &self.device, &moved)?;
         self.tensors = moved;
         Ok(())
+    }
+
+    fn rebuild(&mut self) -> Result<(), Fault> {
+        self.launch = prepare(&self.entrant, &self.device, &self.tensors)?;
+        Ok(())
+    }
+
+    fn config(&self) -> String {
+        let told = |tuned: &Tuned| format!("{} from {}", tuned.entry.summary(), tuned.path.display());
+        self.launch.tuned().map_or_else(String::new, told)
     }
 
     fn set_pace(&mut self, pace: Pace) {

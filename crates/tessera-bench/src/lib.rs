@@ -71,4 +71,4 @@ pub use store::*;
 pub use suite::*;
 pub use table::*;
 pub use tolerance::*;
-pub use tune::{Outcome, Tried, TuneError, Tuning, rank_correlation};
+pub use tune::*;

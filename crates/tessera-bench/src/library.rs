@@ -4,10 +4,13 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tessera_driver::DriverError;
 use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, PreparedLaunch, RandomStream, Tensor, TensorError};
+use tessera_runtime::{
+    CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, RandomStream, Tensor, TensorError,
+};
 use tessera_types::{DType, FloatFormat, IntFormat};
 
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
@@ -18,6 +21,7 @@ use crate::guarded::{Guarded, memory_fault};
 use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
+use crate::tune::TunedLaunch;
 
 /// The name of the product's own implementation in results.
 pub const TESSERA: &str = "tessera";
@@ -32,6 +36,7 @@ pub struct Library {
     cases: Vec<CaseSpec>,
     options: CompileOptions,
     device: Device,
+    lock: Option<Arc<Lock>>,
     timer: OnceCell<Rc<RefCell<DeviceTimer>>>,
 }
 
@@ -40,7 +45,34 @@ impl Library {
     pub fn select(selection: &Selection, options: CompileOptions, device: Device) -> Result<Library, SelectionError> {
         let (entries, cases) = distinct(entries(selection, &device)?, &device);
         let name = selection.sizes.name().to_string();
-        Ok(Library { name, entries, cases, options, device, timer: OnceCell::new() })
+        Ok(Library { name, entries, cases, options, device, lock: None, timer: OnceCell::new() })
+    }
+
+    /// The same cases, with choices from a lockfile.
+    #[must_use]
+    pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Library {
+        Library { lock, ..self }
+    }
+
+    /// The launches of a case, as a tuner looks at them.
+    ///
+    /// # Errors
+    /// Where the operator does not offer the case, or memory for it cannot be had.
+    pub fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
+        let (plan, source) = self.plan_of(case)?;
+        let kernels = source.kernels(&plan).map_err(compile_fault)?;
+        let tensors = plan.tensors.iter().enumerate().map(|(position, spec)| Guarded::new(position, spec, &Device::Cpu));
+        let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+        let launch = |(launch, kernel): (&tessera_ops::LaunchSpec, Kernel)| {
+            let arguments = launch.values(|position| tensors[position].view().clone());
+            TunedLaunch {
+                kernel: kernel.without_lock(),
+                arguments: arguments.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+                grid: launch.grid.into(),
+                options: launch.options(&self.options).into_owned(),
+            }
+        };
+        Ok(plan.launches.iter().zip(kernels).map(launch).collect())
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
@@ -136,7 +168,7 @@ fn flop_class(compute: DType, device: &Device) -> FlopClass {
 
 impl Library {
     /// Everything needed to run a case, and the kernels' source.
-    pub(crate) fn plan_of(&self, case: &CaseSpec) -> Result<(Plan, Source<'static>), Fault> {
+    pub(crate) fn plan_of(&self, case: &CaseSpec) -> Result<(Plan, Source<'_>), Fault> {
         let position = self.cases.iter().position(|own| own.key == case.key);
         let entry = position
             .map(|position| &self.entries[position])
@@ -145,7 +177,7 @@ impl Library {
             .operator
             .plan(&entry.problem, entry.policy, Machine::of(&self.device))
             .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
-        Ok((plan, Source { file: entry.operator.file, text: entry.operator.source }))
+        Ok((plan, Source { file: entry.operator.file, text: entry.operator.source, lock: self.lock.as_ref() }))
     }
 
     /// The clock of a device; made when it is asked for first.
@@ -184,7 +216,7 @@ impl Suite for Library {
     fn has_time(&self) -> bool {
         match &self.device {
             Device::Cpu => true,
-            Device::Driver(device) => device.context().table().is_ok_and(|table| table.backend != "emulator"),
+            Device::Driver(device) => !device.is_emulated(),
         }
     }
 
@@ -234,6 +266,16 @@ pub struct Source<'a> {
     pub file: &'a str,
     /// Its text.
     pub text: &'a str,
+    /// Where choices for its kernels are.
+    pub lock: Option<&'a Arc<Lock>>,
+}
+
+impl Source<'_> {
+    /// The kernel of each launch of a plan.
+    pub(crate) fn kernels(self, plan: &Plan) -> Result<Vec<Kernel>, KernelError> {
+        let kernels = plan.kernels(self.file, self.text)?.into_iter();
+        Ok(kernels.map(|kernel| if let Some(lock) = self.lock { kernel.with_lock(Arc::clone(lock)) } else { kernel }).collect())
+    }
 }
 
 /// `count` elements of a stream.
@@ -295,7 +337,7 @@ impl PlanSubject {
             .enumerate()
             .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<Vec<_>, _>>()?;
-        let kernels = plan.kernels(source.file, source.text).map_err(compile_fault)?;
+        let kernels = source.kernels(&plan).map_err(compile_fault)?;
         let launches = prepare(&plan, &kernels, &tensors, options, device)?;
         let mut phases: Vec<Phase> = Vec::new();
         let mut config = String::new();
@@ -407,6 +449,11 @@ impl Subject for PlanSubject {
         let moved = self.tensors.0.iter().map(|tensor| tensor.moved(place)).collect::<Result<Vec<_>, _>>()?;
         self.launches = prepare(&self.plan, &self.kernels, &moved, &self.options, &self.device)?;
         self.tensors = Tensors(moved);
+        Ok(())
+    }
+
+    fn rebuild(&mut self) -> Result<(), Fault> {
+        self.launches = prepare(&self.plan, &self.kernels, &self.tensors.0, &self.options, &self.device)?;
         Ok(())
     }
 

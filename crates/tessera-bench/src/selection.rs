@@ -308,7 +308,7 @@ const PATIENT: (u64, u64) = (1 << 37, 1 << 25);
 fn effort(device: &Device) -> (u64, u64) {
     match device {
         Device::Cpu => (1 << 26, 1 << 20),
-        Device::Driver(device) if device.takes_text_alone() => (1 << 19, 1 << 13),
+        Device::Driver(device) if device.is_emulated() => (1 << 19, 1 << 13),
         Device::Driver(_) => PATIENT,
     }
 }

@@ -30,7 +30,7 @@ fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
         text = replaced(&text, mutant.text, &what);
         (mutant.launch)(&mut plan);
     }
-    let source = Source { file: operator.file, text: &text };
+    let source = Source { file: operator.file, text: &text, lock: None };
     let subject = PlanSubject::build(plan, source, &CompileOptions::default(), &Device::Cpu);
     let mut subject = subject.unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
     check(&mut subject, OPTIONS).unwrap_or_else(|fault| panic!("{what}: {fault:?}"))

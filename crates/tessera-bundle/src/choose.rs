@@ -27,7 +27,7 @@ pub struct Chosen<'a, A> {
 impl<A> Chosen<'_, A> {
     /// What the device loads.
     pub fn image(&self, device: &DriverDevice) -> KernelImage {
-        self.variant.image(device.properties().capability, device.takes_text_alone())
+        self.variant.image(device.properties().capability, device.is_emulated())
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn product(target: &str, types: &[&str]) -> tessera_runtime::Variant 
         .map(|argument| (argument.name, argument.ty))
         .collect();
     let target = target.parse().expect("a target");
-    kernel.ahead(&types, &CompileOptions::default(), target).unwrap_or_else(|error| panic!("{error}")).0
+    kernel.ahead(&types, &CompileOptions::default(), target).unwrap_or_else(|error| panic!("{error}")).variant
 }
 
 /// A bundle with the example's product of `f32`, for two targets.

@@ -43,9 +43,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  tessera emu kernel.ptx --entry add --grid 4 --block 256 zeros:f32[1024] y=arange:f32[1024] 1024 --sanitize all\n  tessera emu gemm.ptx --grid 1 --block 384 'map(a=randn:bf16[128,64];tile=64,128;swizzle=128)' 1 --shared 65536 --schedule lazy\n  tessera emu two.ptx --entry fill --grid 1 --block 32 x=empty:f32[32] --set scale=2.0 --then --entry sum --grid 1 --block 32 x y=empty:f32[1]"
     )]
     Emu(Emu),
-    /// Try the plans that a kernel can have: check each, time those that are right, and say which takes least.
+    /// Find the choices of a kernel, or of an operator's kernels, that take least, and write them to a lockfile.
     #[command(
-        after_help = "Examples:\n  tessera tune gemm.py::gemm a=randn:f16[1024,1024] b=randn:f16[1024,1024] c=empty:f16[1024,1024] -o gemm.plan\n  tessera tune gemm.py::gemm a=empty:f16[4096,4096] b=empty:f16[4096,4096] c=empty:f16[4096,4096] --predict h200 --most 10"
+        after_help = "Examples:\n  tessera tune gemm.py::gemm a=randn:f16[1024,1024] b=randn:f16[1024,1024] c=empty:f16[1024,1024]\n  tessera tune gemm --sizes m=4096,n=4096,k=4096 --precision bf16 --device cuda\n  tessera tune gemm.py::gemm a=empty:f16[4096,4096] b=empty:f16[4096,4096] c=empty:f16[4096,4096] --predict h200 --most 10"
     )]
     Tune(Tune),
     /// Compile kernels beforehand, into one file from which they are launched without a compiler.
@@ -149,16 +149,35 @@ pub(crate) struct Run {
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) launch: Launch,
-    /// Where to run: `cuda` or `cuda:N`.
+    /// Of an operator, `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`; of a kernel, names that its arguments' sizes
+    /// and its grid are written with: `x=randn:f32[m,n]`. Each combination is tuned.
+    #[arg(long)]
+    pub(crate) sizes: Option<String>,
+    /// Precision policies of an operator, such as `fp32,bf16`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) precision: Vec<String>,
+    /// Where to run: `cpu`, `emu` (nothing is timed: the model decides, or the count of instructions), `cuda` or `cuda:N`; the best that
+    /// works when absent.
     #[arg(long, conflicts_with = "predict")]
     pub(crate) device: Option<String>,
-    /// Only say what each plan should take on a product, such as `h200`; that needs no device.
+    /// Only say what each candidate should take on a product, such as `h200`; that needs no device, and writes no lockfile.
     #[arg(long, value_name = "PRODUCT")]
     pub(crate) predict: Option<String>,
-    /// Try only the N plans that should take least.
+    /// Try N candidates at most, those that should take least [default: 32, with `--predict` all].
     #[arg(long, value_name = "N")]
     pub(crate) most: Option<NonZeroUsize>,
-    /// The allowed difference from the results of the compiler's own plan, as a part of those.
+    /// Which results are allowed: `any` that are right, or `stable` ones, with the bits of the kernel that nobody tuned.
+    #[arg(long, value_enum, default_value = "any")]
+    pub(crate) bits: Bits,
+    /// The lockfile to write; when absent the one of the kernel's `cache=`, else `tessera.lock`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lock: Option<String>,
+    /// Decides the order of measurements and an operator's inputs; 1 when absent.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) emulation: Emulation,
+    /// The allowed difference of a kernel from its unoptimised results, as a part of those.
     #[arg(long)]
     pub(crate) rtol: Option<f64>,
     /// The allowed difference of everything.
@@ -167,12 +186,33 @@ pub(crate) struct Tune {
     /// Write the plan that takes least here, for `--plan`.
     #[arg(short = 'o', long = "out", value_name = "FILE")]
     pub(crate) out: Option<String>,
-    /// Print one JSON object a line for each plan.
+    /// Print one JSON object a line for each candidate.
     #[arg(long)]
     pub(crate) json: bool,
     /// Optimisation level, 1 to 3.
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) level: u8,
+}
+
+/// Which results a tuned kernel may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bits {
+    /// Sums in any order.
+    Any,
+    /// Sums in the order of the kernel that nobody tuned.
+    Stable,
+}
+
+/// Where tuned choices are.
+#[derive(Debug, Args)]
+pub(crate) struct Locking {
+    /// The lockfile of tuned choices (`tessera tune` writes it); when absent the one of the kernel's `cache=`, else `tessera.lock` where
+    /// there is one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lock: Option<String>,
+    /// A choice that the lockfile does not have is an error.
+    #[arg(long, conflicts_with_all = ["config", "plan"])]
+    pub(crate) frozen: bool,
 }
 
 /// What the emulator looks for and how it runs.
@@ -308,6 +348,8 @@ pub(crate) struct Optimise {
     /// How a kernel of a file is spread over warps and rings, on a GPU or the emulator: a plan as `compile --emit plan` prints it.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<String>,
+    #[command(flatten)]
+    pub(crate) locking: Locking,
 }
 
 #[derive(Debug, Args)]
@@ -528,7 +570,7 @@ pub(crate) struct Bundle {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<String>,
     /// List the variants of a bundle's file.
-    #[arg(long, conflicts_with_all = ["output", "cubin", "target", "precision", "sizes", "block"])]
+    #[arg(long, conflicts_with_all = ["output", "cubin", "target", "precision", "sizes", "block", "lock", "frozen"])]
     pub(crate) list: bool,
     /// Print one JSON object.
     #[arg(long)]

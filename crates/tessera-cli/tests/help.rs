@@ -138,7 +138,13 @@ fn every_example_of_the_help_runs() {
             arguments.extend(["vector", "--device", "cpu"].map(str::to_string));
         }
         if name == "tune" && !arguments.iter().any(|word| word == "--predict") {
-            arguments.extend(["--predict", "h200"].map(str::to_string));
+            for word in &mut arguments {
+                *word = word.replace("4096", "64").replace("1024", "64").replace("cpu", "emu");
+            }
+            arguments.extend(["--most", "2"].map(str::to_string));
+            if !arguments.iter().any(|word| word == "--device") {
+                arguments.extend(["--device", "emu"].map(str::to_string));
+            }
         }
         if arguments.iter().any(|word| word == "--run") {
             arguments.extend(["--time-limit", "2"].map(str::to_string));

@@ -8,6 +8,7 @@ mod deterministic;
 mod documents;
 mod help;
 mod launches;
+mod lock;
 mod numpy;
 mod operators;
 mod projects;

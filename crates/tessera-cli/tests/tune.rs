@@ -1,4 +1,4 @@
-//! `tessera tune` without a GPU: what plans should take, and what it refuses. What plans do take is measured where there is one
+//! `tessera tune --predict`: what plans should take, and what is refused. What plans do take is measured where there is one
 //! (`results/plans`), and compared here with what the model says of them today.
 
 use std::path::{Path, PathBuf};
@@ -96,10 +96,9 @@ fn what_has_no_plans_or_no_time_is_refused_with_a_way_out() {
     assert!(without.contains("`double` has no plan to choose") && without.contains("help:"), "{without}");
     let unknown = refused("product", &[&PRODUCT[..], &["--predict", "h2000"]].concat());
     assert!(unknown.contains("`h2000` is no product") && unknown.contains("tessera list devices"), "{unknown}");
-    for device in ["cpu", "emu"] {
-        let text = refused("product", &[&PRODUCT[..], &["--device", device]].concat());
-        assert!(text.contains("`--predict h200`"), "{text}");
-    }
+    let on_cpu = ["A=randn:bf16[128,64]", "B=randn:bf16[64,128]", "C=empty:f32[128,128]", "--grid", "1", "--device", "cpu"];
+    let text = refused("product", &on_cpu);
+    assert!(text.contains("nothing of `product` can be chosen on cpu") && text.contains("`--predict h200`"), "{text}");
     let negative = refused("product", &[&PRODUCT[..], &["--predict", "h200", "--rtol=-1"]].concat());
     assert!(negative.contains("a tolerance is a number from 0 on"), "{negative}");
 }

@@ -14,7 +14,7 @@ use crate::driver::{Compiled, Stage};
 use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::all_of;
 use crate::pipeline::OptLevel;
-use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, find_place, forecasts};
+use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, find_place, forecasts, time_of};
 use tessera_target::{TargetKernel, lower};
 
 /// A kernel compiled for a GPU.
@@ -197,6 +197,33 @@ pub fn possible_plans(
             Some(PossiblePlan { text: text(one.plan, func)?, summary, time: one.time })
         };
         Ok(found.into_iter().filter_map(possible).collect())
+    })
+}
+
+/// The plan that the compiler would choose for an optimised kernel on a product, with what a launch under it should take; `None` where nothing
+/// of it is planned.
+///
+/// # Errors
+/// What the architecture does not have.
+pub fn own_plan(
+    compiled: &Compiled,
+    device: &Device,
+    level: OptLevel,
+    launch: &Launch,
+) -> Result<Option<PossiblePlan>, Vec<Diagnostic>> {
+    reproducible(compiled, device.arch, level, || {
+        let [forms, proposing, _] = level.staging_pass_names();
+        let mut prepared = compiled.module.clone();
+        run(&mut prepared, device.arch, forms, &mut Vec::new())?;
+        if prepared.funcs[0].level != Level::Schedule {
+            return Ok(None);
+        }
+        let mut proposed = prepared.clone();
+        run(&mut proposed, device.arch, proposing, &mut Vec::new())?;
+        let Some(plan) = proposed.funcs[0].plan.clone() else { return Ok(None) };
+        let Some(text) = print_plan(&proposed.funcs[0]) else { return Ok(None) };
+        let time = time_of(&prepared.funcs[0], &plan, device, launch);
+        Ok(Some(PossiblePlan { text, summary: plan.summary(), time }))
     })
 }
 

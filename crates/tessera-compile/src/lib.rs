@@ -26,14 +26,17 @@ mod pipeline;
 pub mod report;
 mod rewrite;
 mod sharding;
+mod sums;
 pub mod tile;
 mod tiling;
 
-pub use device::{DeviceCompiled, PossiblePlan, compile_for, possible_plans};
+pub use choices::{Choices, choices};
+pub use device::{DeviceCompiled, PossiblePlan, compile_for, own_plan, possible_plans};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};
 pub use sharding::pieces::{Buffer, Place, RankProgram, RankStep, rank_program};
+pub use sums::{is_fixed_order, order_of_sums};
 pub use tessera_analysis::facts;
 pub use tessera_ir::Sharing;
 pub use tessera_ptx as ptx;

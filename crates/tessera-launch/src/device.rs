@@ -75,6 +75,12 @@ impl DriverDevice {
         &self.inner.properties.name
     }
 
+    /// The product that it is, or the largest of its architecture; `None` where nothing is known of it.
+    pub fn product(&self) -> Option<&'static tessera_types::Device> {
+        let (all, target) = (tessera_types::Device::ALL, self.properties().target());
+        tessera_types::Device::by_name(self.name()).or_else(|| all.iter().rfind(|product| product.arch.name() == target))
+    }
+
     /// What it is.
     pub fn properties(&self) -> &DeviceProperties {
         &self.inner.properties
@@ -90,8 +96,8 @@ impl DriverDevice {
         &self.inner.stream
     }
 
-    /// Whether it executes PTX text itself, and no machine code.
-    pub fn takes_text_alone(&self) -> bool {
+    /// Whether it is the emulator: it executes PTX text and no machine code, and its launches take the time of no machine.
+    pub fn is_emulated(&self) -> bool {
         self.context().table().is_ok_and(|table| table.backend == "emulator")
     }
 

@@ -1,6 +1,8 @@
 //! Operators compiled ahead of time, for problems of given sizes.
 
-use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Report, Sharing, Value, Variant};
+use std::sync::Arc;
+
+use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Lock, Packed, Value, Variant};
 use tessera_types::{Arch, Policy};
 
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec, Unsupported};
@@ -28,12 +30,9 @@ pub enum AheadError {
     Kernel(#[from] KernelError),
 }
 
-/// A compiled launch, and what was given up to make it fit.
-pub type Packed = (Variant, Option<Report>);
-
 impl Operator {
     /// The launches of a problem in a precision, in order, compiled for a target: what a bundle holds. They are called by the operator, its
-    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `layer_norm.2`.
+    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `layer_norm.2`. Their choices come from a lockfile, where there is one.
     ///
     /// # Errors
     /// Where the operator does not do that problem in that precision.
@@ -43,17 +42,18 @@ impl Operator {
         policy: Policy,
         arch: Arch,
         options: &CompileOptions,
+        lock: Option<&Arc<Lock>>,
     ) -> Result<Vec<Packed>, AheadError> {
         let plan = self.plan(problem, policy, Machine::Gpu(arch))?;
         let kernels = self.kernels(&plan)?;
         let mut packed = Vec::new();
         for (position, (launch, kernel)) in plan.launches.iter().zip(&kernels).enumerate() {
-            let args = arguments(&plan, launch)?;
-            let options = match launch.sharing {
-                Sharing::Nothing => options.clone(),
-                sharing => CompileOptions { sharing, ..options.clone() },
-            };
-            let (mut variant, remark) = kernel.ahead(&kernel.argument_types(&args)?, &options, arch)?;
+            let mut kernel = kernel.clone();
+            if let Some(lock) = lock {
+                kernel = kernel.with_lock(Arc::clone(lock));
+            }
+            let mut compiled = kernel.ahead_of_launch(&arguments(&plan, launch)?, &launch.options(options), arch)?;
+            let variant = &mut compiled.variant;
             variant.kernel = self.name.to_owned();
             if !problem.variant.is_empty() {
                 variant.kernel.push_str(&format!(".{}", problem.variant.replace(' ', ".")));
@@ -61,8 +61,8 @@ impl Operator {
             if plan.launches.len() > 1 {
                 variant.kernel.push_str(&format!(".{}", position + 1));
             }
-            variant.fixed = Some(fixed(&plan, launch, &variant));
-            packed.push((variant, remark));
+            variant.fixed = Some(fixed(&plan, launch, variant));
+            packed.push(compiled);
         }
         Ok(packed)
     }

@@ -14,7 +14,9 @@
 //!
 //! [`Operator::resolve`] infers the extents and makes the plan of it, the one that is checked and measured; [`Resolved`] runs it.
 
-use tessera_runtime::{CompileOptions, Device, KernelError, PreparedLaunch, Tensor, TensorError};
+use std::sync::Arc;
+
+use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Tensor, TensorError};
 use tessera_types::{DType, Policy, Storage};
 
 use crate::operator::{Argument, Machine, Operator, Plan, Role, Unsupported};
@@ -158,6 +160,8 @@ pub struct Resolved {
     /// The output as it was given.
     own: Option<Tensor>,
     device: Device,
+    /// Where choices for its kernels are.
+    lock: Option<Arc<Lock>>,
 }
 
 impl Operator {
@@ -213,7 +217,7 @@ impl Operator {
                 .transpose()
         };
         let given = plan.tensors.iter().map(in_place).collect::<Result<_, _>>()?;
-        Ok(Resolved { operator: self, shape: output.shape(&sizes), plan, given, output, position, own, device })
+        Ok(Resolved { operator: self, shape: output.shape(&sizes), plan, given, output, position, own, device, lock: None })
     }
 
     /// Refuses arguments that the variant does not take, and asks for those that it needs.
@@ -310,6 +314,12 @@ fn set_scalar(plan: &mut Plan, name: &str, value: f64) -> Result<(), CallError> 
 }
 
 impl Resolved {
+    /// The same call, with choices from a lockfile.
+    #[must_use]
+    pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Resolved {
+        Resolved { lock, ..self }
+    }
+
     /// The output's name, type and shape.
     pub fn output(&self) -> (&'static str, DType, &[usize]) {
         (self.output.name(), self.plan.tensors[self.position].dtype, &self.shape)
@@ -339,7 +349,10 @@ impl Resolved {
             };
             tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
         }
-        let kernels = self.operator.kernels(&self.plan)?;
+        let mut kernels = self.operator.kernels(&self.plan)?;
+        if let Some(lock) = &self.lock {
+            kernels = kernels.into_iter().map(|kernel| kernel.with_lock(Arc::clone(lock))).collect();
+        }
         Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
     }
 

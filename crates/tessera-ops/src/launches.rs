@@ -1,5 +1,6 @@
 //! From a plan to launches: its kernels with tensors in their places.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, PreparedLaunch, Sharing, Tensor, Value};
@@ -32,6 +33,16 @@ impl Plan {
         options: &CompileOptions,
         device: &Device,
     ) -> Result<Vec<PreparedLaunch>, KernelError> {
+        let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
+            kernel.prepare(&launch.values(&tensor), launch.grid, &launch.options(options), device)
+        };
+        self.launches.iter().zip(kernels).map(prepared).collect()
+    }
+}
+
+impl LaunchSpec {
+    /// The arguments, with the tensors that `tensor` has in the plan's places.
+    pub fn values(&self, tensor: impl Fn(usize) -> Tensor) -> Vec<(&'static str, Value)> {
         let value = |argument: Argument| match argument {
             Argument::Tensor(position) => Value::Tensor(tensor(position)),
             Argument::Int(value) => Value::Int(value),
@@ -39,15 +50,15 @@ impl Plan {
             Argument::Bool(value) => Value::Bool(value),
             Argument::Type(dtype) => Value::DType(dtype),
         };
-        let prepared = |(launch, kernel): (&LaunchSpec, &Kernel)| {
-            let arguments: Vec<(&str, Value)> =
-                launch.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect();
-            match launch.sharing {
-                Sharing::Nothing => kernel.prepare(&arguments, launch.grid, options, device),
-                sharing => kernel.prepare(&arguments, launch.grid, &CompileOptions { sharing, ..options.clone() }, device),
-            }
-        };
-        self.launches.iter().zip(kernels).map(prepared).collect()
+        self.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect()
+    }
+
+    /// The caller's options with what the operator asks of this launch.
+    pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
+        match self.sharing {
+            Sharing::Nothing => Cow::Borrowed(options),
+            sharing => Cow::Owned(CompileOptions { sharing, ..options.clone() }),
+        }
     }
 }
 

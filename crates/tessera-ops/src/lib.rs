@@ -20,7 +20,7 @@ mod set;
 mod signature;
 mod work;
 
-pub use ahead::{AheadError, Packed};
+pub use ahead::AheadError;
 pub use call::{Call, CallError, Resolved};
 pub use draw::Draw;
 pub use functions::*;

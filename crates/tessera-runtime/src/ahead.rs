@@ -6,31 +6,64 @@ use tessera_bundle::{Bundle, BundleError, Variant};
 use tessera_compile::{CompileOptions, compile_for};
 use tessera_ir::HiddenParam;
 use tessera_lang::{ArgType, item_name};
-use tessera_launch::{Constant, DeviceKernel, LaunchGrid, Report};
+use tessera_launch::{Constant, DeviceKernel, LaunchGrid, Placed, Report};
 use tessera_types::Arch;
 
 use crate::device::DriverDevice;
 use crate::device_launch::DeviceLaunch;
 use crate::kernel::{Kernel, KernelError};
 use crate::module_cache::module_cache;
+use crate::tuned::{Chosen, Question, Tuned};
 use crate::value::{Value, arguments, constant};
 
+/// A kernel compiled ahead of time.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// What a bundle holds.
+    pub variant: Variant,
+    /// What was given up to make it fit.
+    pub remark: Option<Report>,
+    /// The choice of a lockfile that it was compiled with.
+    pub tuned: Option<Tuned>,
+}
+
 impl Kernel {
-    /// Compiles for arguments of these types and a target, into what a bundle holds; and what was given up to make it fit.
+    /// Compiles for arguments of these types and a target, with the choice that the kernel's lockfile has for them.
     ///
     /// # Errors
-    /// What does not compile.
-    pub fn ahead(
+    /// What does not compile; what [`Kernel::tuned_for_types`] refuses.
+    pub fn ahead(&self, types: &[(String, ArgType)], options: &CompileOptions, arch: Arch) -> Result<Packed, KernelError> {
+        let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
+        let Chosen { types, options, tuned } = self.tuned_for_types(types, &options)?;
+        self.packed(&types, (&options, tuned), arch)
+    }
+
+    /// The same for launches with arguments like these: a lockfile is asked for their sizes, and other sizes are taken too.
+    ///
+    /// # Errors
+    /// What does not compile; what [`Kernel::tuned_for_target`] refuses.
+    pub fn ahead_of_launch<A: Placed>(
         &self,
-        types: &[(String, ArgType)],
+        args: &[(&str, Value<A>)],
         options: &CompileOptions,
         arch: Arch,
-    ) -> Result<(Variant, Option<Report>), KernelError> {
+    ) -> Result<Packed, KernelError> {
         let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
-        let compiled = self.compile(types, &options)?;
+        let types = self.argument_types(args)?;
+        let (options, tuned) = self.tuned_for_target(&Question::of_launch(args, &types), &options, arch.name())?;
+        self.packed(&types, (&options, tuned), arch)
+    }
+
+    fn packed(
+        &self,
+        types: &[(String, ArgType)],
+        (options, tuned): (&CompileOptions, Option<Tuned>),
+        arch: Arch,
+    ) -> Result<Packed, KernelError> {
+        let compiled = self.compile(types, options)?;
         let device = compile_for(&compiled, arch, options.level)
             .map_err(|diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() }))?;
-        let interface = self.interface(&compiled, types, &options)?;
+        let interface = self.interface(&compiled, types, options)?;
         let mut image = device.kernel.image();
         for hidden in &mut image.hidden {
             // Where a bundle is launched there is no text to show.
@@ -44,7 +77,7 @@ impl Kernel {
         let mut constants = Vec::new();
         types.iter().for_each(|(name, ty)| collect(name, ty, &mut constants));
         let remark = device.remark().map(|remark| Report { diagnostics: vec![remark], sources: compiled.module.sources.clone() });
-        Ok((Variant::new(self.name(), image, interface, constants), remark))
+        Ok(Packed { variant: Variant::new(self.name(), image, interface, constants), remark, tuned })
     }
 }
 

@@ -25,14 +25,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, possible_plans};
+use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
 use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, Span};
 use tessera_lang::ArgType;
 use tessera_launch::{DeviceKernel, Flat, Interface, LaunchGrid, Placed, Report};
+use tessera_lock::Key as LockKey;
 use tessera_types::Arch;
 
 use crate::cache::{KernelCache, Key};
@@ -45,6 +48,7 @@ use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
 use crate::tensor::Tensor;
+use crate::tuned::{Config, Lock, Question};
 use crate::value::{Value, arguments};
 use crate::written::written_params;
 
@@ -89,7 +93,33 @@ pub enum KernelError {
     /// Ranks could not exchange.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The file cannot be read.
+    /// The kernel was to be tuned, and its lockfile has no entry for the launch.
+    #[error("`{lock}` has no choice for {key}")]
+    Untuned {
+        /// The lockfile.
+        lock: String,
+        /// What was looked for.
+        key: Box<LockKey>,
+    },
+    /// Products of a target have different choices.
+    #[error("the choices that `{lock}` has for `{kernel}` differ: {}", devices.join(", "))]
+    SeveralTuned {
+        /// The kernel.
+        kernel: String,
+        /// The lockfile.
+        lock: String,
+        /// What they were made for.
+        devices: Vec<String>,
+    },
+    /// The kernel was to be tuned, and the types that it is compiled for leave sizes open.
+    #[error("choices of `{lock}` are made for sizes, and some of `{kernel}` are open")]
+    OpenSizes {
+        /// The kernel.
+        kernel: String,
+        /// The lockfile.
+        lock: String,
+    },
+    /// The file cannot be read or written.
     #[error("`{path}`: {error}")]
     Io {
         /// The file.
@@ -121,6 +151,8 @@ pub(crate) struct Executable {
     pub(crate) code: Code,
     /// What was given up to make it fit the device.
     pub(crate) remark: Option<Diagnostic>,
+    /// The class of the order of its sums.
+    pub(crate) order: String,
     /// What a launch must be.
     pub(crate) interface: Interface,
 }
@@ -128,9 +160,12 @@ pub(crate) struct Executable {
 /// A kernel of a source file or of IR text.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    origin: Arc<Origin>,
+    pub(crate) origin: Arc<Origin>,
     name: String,
     hash: [u8; 32],
+    pub(crate) lock: Option<Arc<Lock>>,
+    /// What was taken where nobody had chosen, by a hash of the launch.
+    pub(crate) first: Arc<Mutex<BTreeMap<[u8; 32], Config>>>,
 }
 
 impl Kernel {
@@ -155,7 +190,13 @@ impl Kernel {
             hasher.update(&(source.text.len() as u64).to_le_bytes());
             hasher.update(source.text.as_bytes());
         }
-        Ok(Kernel { origin: Arc::new(origin), name: kernel.to_owned(), hash: *hasher.finalize().as_bytes() })
+        Ok(Kernel {
+            origin: Arc::new(origin),
+            name: kernel.to_owned(),
+            hash: *hasher.finalize().as_bytes(),
+            lock: None,
+            first: Arc::default(),
+        })
     }
 
     /// The kernel of a name in a file: IR where the name ends in `.tir`, else a source file, with the modules of its project that it
@@ -205,13 +246,19 @@ impl Kernel {
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
         let types = self.argument_types(args)?;
+        let grid = grid.into();
+        let (options, tuned) = match &self.lock {
+            Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, device)?,
+            None => (Cow::Borrowed(options), None),
+        };
+        let options = self.first_choice(args, grid, options, device)?;
         let arch = match device {
             Device::Cpu => None,
             Device::Driver(device) => Some(architecture(device)?),
         };
-        let (executable, cached) = self.executable(&types, options, arch)?;
+        let (executable, cached) = self.executable(&types, &options, arch)?;
         let interface = &executable.interface;
-        let (flat, grid) = self.checked(interface, args, grid.into())?;
+        let (flat, grid) = self.checked(interface, args, grid)?;
         let work = match (&executable.code, device) {
             (Code::Device(image), Device::Driver(device)) => {
                 let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
@@ -219,7 +266,7 @@ impl Kernel {
             }
             (Code::Cpu(_) | Code::Threads(_) | Code::Device(_), _) => Work::Cpu(flat),
         };
-        Ok(PreparedLaunch::new(executable, work, grid, cached, self.origin.sources().clone()))
+        Ok(PreparedLaunch::new(executable, work, grid, (cached, tuned), self.origin.sources().clone()))
     }
 
     /// The flat arguments and the blocks of a launch.
@@ -260,6 +307,7 @@ impl Kernel {
         KernelCache::global().get(key, || {
             let mut compiled = self.compile(types, &options)?;
             let mut remark = None;
+            let mut order = order_of_sums(compiled.func(), None);
             let code = match arch {
                 None if compiled.func().level == Level::Tile => {
                     let program = lockstep::Program::prepare(&compiled.module, compiled.func());
@@ -275,12 +323,17 @@ impl Kernel {
                         |diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() });
                     let device = compile_for(&compiled, arch, options.level).map_err(rejected)?;
                     remark = device.remark();
+                    let threads = device.kernel.image.launch.threads.iter().product();
+                    order = order_of_sums(compiled.func(), Some(threads));
+                    if device.plan.as_ref().is_some_and(|plan| plan.contains("stream_k")) {
+                        order.push_str(", in shared rounds");
+                    }
                     compiled.stages.extend(device.stages);
                     Code::Device(Arc::new(device.kernel.image()))
                 }
             };
             let interface = self.interface(&compiled, types, &options)?;
-            Ok(Executable { compiled, code, remark, interface })
+            Ok(Executable { compiled, code, remark, order, interface })
         })
     }
 
@@ -307,11 +360,23 @@ impl Kernel {
         options: &CompileOptions,
         device: &tessera_types::Device,
     ) -> Result<Vec<PossiblePlan>, KernelError> {
+        let (compiled, launch) = self.known_launch(args, grid.into(), options, device)?;
+        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
+    }
+
+    /// The kernel compiled for a product, and what is known of a launch.
+    pub(crate) fn known_launch(
+        &self,
+        args: &[(&str, Value)],
+        grid: LaunchGrid,
+        options: &CompileOptions,
+        device: &tessera_types::Device,
+    ) -> Result<(Compiled, Launch), KernelError> {
         let types = self.argument_types(args)?;
         let target = options.target.clone().or_else(|| Some(device.arch.name().to_owned()));
         let compiled = self.compile(&types, &CompileOptions { target, plan: None, ..options.clone() })?;
         let interface = self.interface(&compiled, &types, options)?;
-        let (flat, grid) = self.checked(&interface, args, grid.into())?;
+        let (flat, grid) = self.checked(&interface, args, grid)?;
         let kinds = interface.abi.params.iter().flat_map(|param| std::iter::repeat_n(&param.kind, param.kind.argument_count()));
         let number = |(flat, kind): (&Flat<Tensor>, &ParamKind)| match (flat, kind) {
             (&Flat::Word(bits), ParamKind::Scalar { dtype }) => Const::splat(*dtype, bits).as_int(),
@@ -319,8 +384,7 @@ impl Kernel {
             (Flat::Array(_) | Flat::Table(_), _) => None,
         };
         let arguments = flat.iter().zip(kinds).map(number).collect();
-        let launch = Launch { grid, arguments };
-        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
+        Ok((compiled, Launch { grid, arguments }))
     }
 
     /// The kernel as Graph IR; `None` where it was not written on whole operands.

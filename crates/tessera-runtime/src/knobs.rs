@@ -27,6 +27,8 @@ pub struct Knobs {
     pub path: Vec<PathBuf>,
     /// `TESSERA_CACHE`, or the user's cache folder; none when it is `off`.
     pub cache: Option<PathBuf>,
+    /// `HOME`: the user's folder.
+    pub home: Option<PathBuf>,
 }
 
 /// A device as the command line and the environment name it.
@@ -109,7 +111,15 @@ impl Knobs {
                 user.or_else(|| Some(PathBuf::from(get("HOME")?).join(".cache"))).map(|folder| folder.join("tessera"))
             }
         };
-        Ok(Knobs { threads: threads.transpose()?, cpu_level: cpu_level.transpose()?, device: device.transpose()?, path, cache })
+        let home = get("HOME").map(PathBuf::from);
+        Ok(Knobs {
+            threads: threads.transpose()?,
+            cpu_level: cpu_level.transpose()?,
+            device: device.transpose()?,
+            path,
+            cache,
+            home,
+        })
     }
 
     /// Every variable with its value in the environment.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use tessera_compile::{Compiled, Stage};
 use tessera_cpu::{Allocation, Arg, RunOptions};
 use tessera_driver::DriverError;
-use tessera_ir::{Diagnostic, Func, OpKind, ScheduleOp, SourceMap, Span, TileOp};
+use tessera_ir::text::print_module;
+use tessera_ir::{Diagnostic, Func, Level, OpKind, ScheduleOp, SourceMap, Span, TileOp};
 use tessera_launch::{Flat, Interface, Report};
 use tessera_types::TimeLimit;
 
@@ -17,6 +18,7 @@ use crate::kernel::{Code, Executable, KernelError};
 use crate::layout::{storage_bits, storage_bytes};
 use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
+use crate::tuned::Tuned;
 use crate::unwritten::Unwritten;
 
 /// How a launch runs.
@@ -61,6 +63,7 @@ pub struct PreparedLaunch {
     owners: Vec<usize>,
     grid: [u32; 3],
     cached: bool,
+    tuned: Option<Tuned>,
     sources: SourceMap,
 }
 
@@ -84,7 +87,7 @@ impl PreparedLaunch {
         executable: Arc<Executable>,
         work: Work,
         grid: [u32; 3],
-        cached: bool,
+        (cached, tuned): (bool, Option<Tuned>),
         sources: SourceMap,
     ) -> PreparedLaunch {
         let Interface { abi, written, .. } = &executable.interface;
@@ -95,7 +98,7 @@ impl PreparedLaunch {
             .enumerate()
             .flat_map(|(position, param)| std::iter::repeat_n(position, param.kind.argument_count()))
             .collect();
-        PreparedLaunch { executable, work, params, owners, grid, cached, sources }
+        PreparedLaunch { executable, work, params, owners, grid, cached, tuned, sources }
     }
 
     /// Blocks along x, y and z.
@@ -116,6 +119,39 @@ impl PreparedLaunch {
     /// True when an earlier compilation was found.
     pub fn is_cached(&self) -> bool {
         self.cached
+    }
+
+    /// The choice of a lockfile that it was compiled with.
+    pub fn tuned(&self) -> Option<&Tuned> {
+        self.tuned.as_ref()
+    }
+
+    /// The class of the order in which the kernel adds up floats ([`order_of_sums`](tessera_compile::order_of_sums)).
+    pub fn order_of_sums(&self) -> &str {
+        &self.executable.order
+    }
+
+    /// A hash of what runs: launches of one hash on one device do the same, whatever they were asked to be.
+    pub fn program_hash(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        match &self.executable.code {
+            Code::Device(image) => {
+                hasher.update(image.code.bytes());
+            }
+            // The CPU knows no warps and stages.
+            Code::Cpu(_) | Code::Threads(_) => {
+                let mut module = self.executable.compiled.module.clone();
+                for func in &mut module.funcs {
+                    func.config.clear();
+                    if func.level == Level::Schedule {
+                        func.hints = Default::default();
+                    }
+                }
+                hasher.update(print_module(&module).as_bytes());
+            }
+        }
+        hasher.update(format!("{:?}", self.grid).as_bytes());
+        *hasher.finalize().as_bytes()
     }
 
     /// What the executor recognised: fused chains and products, one line each.

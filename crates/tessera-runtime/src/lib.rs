@@ -29,12 +29,13 @@ mod random;
 mod search_path;
 mod specialise;
 mod tensor;
+mod tuned;
 mod unwritten;
 mod value;
 mod window;
 mod written;
 
-pub use ahead::from_bundle;
+pub use ahead::{Packed, from_bundle};
 pub use device::{Device, DeviceChoice, DeviceProperties, DriverDevice};
 pub use device_launch::DeviceLaunch;
 pub use error::{DeviceError, FileError, FormatError, TensorError};
@@ -48,13 +49,15 @@ pub use numbers::{Difference, POISONS};
 pub use random::RandomStream;
 pub use search_path::set_module_folders;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
+pub use tuned::{Chosen, Lock, Point, Question, Tuned};
 pub use unwritten::Unwritten;
 pub use value::Value;
 
 pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
-pub use tessera_compile::{CompileOptions, OptLevel, PossiblePlan, Sharing};
+pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Sharing, is_fixed_order};
 pub use tessera_cuda::captured;
 pub use tessera_launch::{
     Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters,
     PoolCounters, Report, Span, Timeline,
 };
+pub use tessera_lock as lock;

@@ -3,8 +3,11 @@
 //! What launches need to know is asked here, so that nothing else tells the two apart. A kernel of IR text was made for types
 //! that its interface states: Schedule IR takes what the interface says, Graph IR is tiled for the arrays at hand.
 
-use tessera_compile::{CompileOptions, Compiled, compile, compile_ir};
+use std::collections::BTreeMap;
+
+use tessera_compile::{Choices, CompileOptions, Compiled, OptLevel, choices, compile, compile_ir};
 use tessera_ir::{Diagnostic, Func, Level, Module, ParamKind, Severity, SourceMap, Span, verify};
+use tessera_lang::tuning::Space;
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, Style, lower, simt};
 use tessera_launch::Placed;
 
@@ -100,6 +103,61 @@ impl Origin {
             Origin::File(file) => compile(file, kernel, types, options),
             Origin::Ir(module) => compile_ir(module.clone(), types, options),
         }
+    }
+
+    /// The file that the kernel was read from, as messages name it.
+    pub(crate) fn file_name(&self) -> &str {
+        self.sources().iter().next().map_or("", |source| &source.name)
+    }
+
+    /// The space that the kernel's decorator declares.
+    pub(crate) fn space(&self, kernel: &str) -> Result<Option<Space>, Vec<Diagnostic>> {
+        match self {
+            Origin::File(file) => file.kernels[kernel].space(file).map_err(|error| vec![*error]),
+            Origin::Ir(_) => Ok(None),
+        }
+    }
+
+    /// Whether it is a block program in the kernel language.
+    pub(crate) fn takes_hints(&self, kernel: &str) -> bool {
+        matches!(self, Origin::File(file) if matches!(file.kernels[kernel].style, Style::Block { .. }))
+    }
+
+    /// Whether it says what blocks do, and not what threads do.
+    pub(crate) fn is_of_blocks(&self, kernel: &str) -> bool {
+        match self {
+            Origin::File(file) => file.kernels[kernel].style != Style::Simt,
+            Origin::Ir(module) => matches!(module.funcs[0].level, Level::Graph | Level::Schedule),
+        }
+    }
+
+    /// What the kernel can choose among.
+    pub(crate) fn choices(
+        &self,
+        kernel: &str,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+    ) -> Result<Choices, Vec<Diagnostic>> {
+        match self {
+            Origin::File(file) => choices(file, kernel, types, options),
+            Origin::Ir(_) => Ok(Choices { points: vec![BTreeMap::new()], ..Choices::default() }),
+        }
+    }
+
+    /// The kernel without choices and without optimisation: what choices are made for.
+    pub(crate) fn unchosen(
+        &self,
+        kernel: &str,
+        types: &[(String, ArgType)],
+        options: &CompileOptions,
+    ) -> Result<Module, Vec<Diagnostic>> {
+        let options = CompileOptions { target: options.target.clone(), level: OptLevel::O0, ..CompileOptions::default() };
+        let mut module = match self.graph(kernel, types, &options)? {
+            Some(module) => module,
+            None => self.compile(kernel, types, &options)?.module,
+        };
+        module.funcs.iter_mut().for_each(|func| func.config.clear());
+        Ok(module)
     }
 
     /// Array parameters with the names of their axes, where the kernel names them.

@@ -13,7 +13,7 @@ use tessera_types::DType;
 use crate::value::Value;
 
 /// Alignment that kernels make use of, in bytes.
-const USEFUL_ALIGN: u64 = 16;
+pub(crate) const USEFUL_ALIGN: u64 = 16;
 
 /// The types of all arguments that belong to a parameter; others are left to the compiler to refuse.
 pub(crate) fn argument_types<A: Placed>(

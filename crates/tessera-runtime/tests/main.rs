@@ -14,3 +14,4 @@ mod ranks;
 mod tensors;
 mod threads;
 mod timeline;
+mod tuned;

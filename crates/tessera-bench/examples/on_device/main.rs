@@ -191,7 +191,7 @@ fn library(arguments: &Arguments, device: &DriverDevice, selection: Selection) -
         timing: arguments.timing,
         cublaslt: arguments.cublaslt.clone(),
         workers: arguments.worker.iter().map(|command| ("torch".to_string(), command.clone())).collect(),
-        ceiling_samples: 10,
+        ..DeviceOptions::default()
     };
     let (library, absent) = DeviceLibrary::select(&selection, CompileOptions::default(), device, options)?;
     absent.iter().for_each(|line| println!("{line}"));

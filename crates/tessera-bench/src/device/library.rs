@@ -3,12 +3,13 @@
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tessera_cuda::CublasLt;
 use tessera_driver::{DriverError, Stream};
 use tessera_ops::Plan;
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, PreparedLaunch};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch};
 
 use super::blas::{Blas, product};
 use super::ceiling;
@@ -40,13 +41,15 @@ pub struct DeviceOptions {
     pub cublaslt: Option<PathBuf>,
     /// Commands of baseline processes, each with its name.
     pub workers: Vec<(String, String)>,
+    /// Where choices for the product's kernels are.
+    pub lock: Option<Arc<Lock>>,
     /// Samples of each point of a ceiling.
     pub ceiling_samples: usize,
 }
 
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
-        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), ceiling_samples: 10 }
+        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), lock: None, ceiling_samples: 10 }
     }
 }
 
@@ -69,7 +72,7 @@ impl DeviceLibrary {
         device: &DriverDevice,
         options: DeviceOptions,
     ) -> Result<(DeviceLibrary, Vec<String>), DeviceSelectionError> {
-        let library = Library::select(selection, compile, Device::Driver(device.clone()))?;
+        let library = Library::select(selection, compile, Device::Driver(device.clone()))?.with_lock(options.lock.clone());
         let timer = library.timer(device)?;
         let (mut workers, mut absent) = (Vec::new(), Vec::new());
         for (name, command) in &options.workers {
@@ -220,7 +223,7 @@ impl Compiled {
         device: &DriverDevice,
         tensors: &DeviceTensors,
     ) -> Result<Compiled, Fault> {
-        let kernels = plan.kernels(source.file, source.text).map_err(kernel_fault)?;
+        let kernels = source.kernels(plan).map_err(kernel_fault)?;
         let mut compiled = Compiled {
             plan: Rc::clone(plan),
             kernels,
@@ -237,7 +240,9 @@ impl Compiled {
         let loading_ns: f64 = queued().map(|launch| launch.kernel().load_time().as_nanos() as f64).sum();
         let taken = queued().map(|launch| launch.kernel().resources());
         let taken = taken.map(|r| format!("{} registers, {} B shared, {} B local", r.registers, r.shared_bytes, r.local_bytes));
-        compiled.config = taken.collect::<Vec<_>>().join("; ");
+        let tuned = compiled.launches.iter().filter_map(PreparedLaunch::tuned);
+        let tuned = tuned.map(|tuned| format!("{} from {}", tuned.entry.summary(), tuned.path.display()));
+        compiled.config = taken.chain(tuned).collect::<Vec<_>>().join("; ");
         compiled.phases =
             [("compile", all_ns - loading_ns), ("load", loading_ns)].map(|(name, ns)| Phase { name: name.into(), ns }).into();
         Ok(compiled)

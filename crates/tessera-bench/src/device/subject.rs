@@ -259,6 +259,10 @@ impl Subject for DeviceSubject {
         Ok(())
     }
 
+    fn rebuild(&mut self) -> Result<(), Fault> {
+        self.launcher.rebind(&self.tensors)
+    }
+
     fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
     }

@@ -20,6 +20,7 @@ use crate::arguments::{Bench, Mode as ModeName};
 use crate::command::compare::plain_table;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::launch::library_options;
+use crate::command::locking;
 use crate::command::progress::Telling;
 use crate::command::subjects::{is_kernel, kernels, suite};
 use crate::failure::{Failure, Outcome, read_text};
@@ -45,8 +46,7 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
     }
-    let emulated = |device: &DriverDevice| device.context().table().is_ok_and(|table| table.backend == "emulator");
-    let end = match opened.device.driver().filter(|device| !emulated(device)) {
+    let end = match opened.device.driver().filter(|device| !device.is_emulated()) {
         // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
         None => measure(suite.as_ref(), &arguments, &opened.device.to_string(), mode, &path, previous.as_ref())?,
         Some(device) if arguments.unwatched => on_device(&arguments, device, mode, &path, previous.as_ref())?,
@@ -176,6 +176,7 @@ fn on_device(
         timing,
         cublaslt: arguments.cublaslt.as_ref().map(PathBuf::from),
         workers: workers.collect::<Result<_, Failure>>()?,
+        lock: locking::read(&arguments.optimise.locking, None)?,
         ..DeviceOptions::default()
     };
     let (compile, selection) = asked(arguments)?;

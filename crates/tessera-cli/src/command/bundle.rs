@@ -1,15 +1,18 @@
 //! `tessera bundle`: kernels compiled ahead of time, in one file.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tessera::bench::Selection;
-use tessera::ops::{AheadError, Packed, find};
-use tessera::runtime::{Bundle as Packs, BundleError, Kernel, Variant};
+use tessera::ops::{AheadError, find};
+use tessera::runtime::{Bundle as Packs, BundleError, Kernel, Lock, Packed, Variant};
 use tessera::types::{Arch, Target};
 
-use crate::arguments::Bundle;
+use crate::arguments::{Bundle, Locking};
 use crate::command::bench::{refuse_nought, selection};
 use crate::command::compile::{argument_types, assemble};
 use crate::command::launch::{compile_options, kernel, kernel_failure, library_options};
+use crate::command::locking::{self, locked};
 use crate::failure::{Failure, Outcome, remark};
 use crate::finding::report;
 
@@ -20,14 +23,15 @@ pub(crate) fn bundle(arguments: Bundle) -> Outcome {
     let Some(output) = &arguments.output else {
         return Err(Failure::usage("the bundle has no name\nhelp: name a file: `-o kernels.tbundle`"));
     };
-    let subjects = subjects(&arguments.subjects)?;
+    let subjects = subjects(&arguments.subjects, &arguments.optimise.locking)?;
     let targets = targets(&arguments.target)?;
     refuse_idle(&arguments, &subjects)?;
     let mut variants: Vec<Variant> = Vec::new();
     for subject in &subjects {
         for &arch in &targets {
-            for (variant, given_up) in subject.packed(&arguments, arch)? {
+            for Packed { variant, remark: given_up, tuned } in subject.packed(&arguments, arch)? {
                 given_up.iter().for_each(|report| remark(report.diagnostics.first(), &report.sources));
+                tuned.iter().for_each(|tuned| eprintln!("note: {} for {arch}: {}", variant.kernel, locking::told(tuned)));
                 // Overlapping sizes and the same kernel twice are one variant.
                 if !variants.contains(&variant) {
                     variants.push(variant);
@@ -59,7 +63,11 @@ fn count(variants: usize) -> String {
 enum Subject<'a> {
     Kernel(Kernel, &'a [String]),
     /// With its own sizes, where they stand behind it.
-    Operator(&'a str, Option<String>),
+    Operator {
+        name: &'a str,
+        sizes: Option<String>,
+        lock: Option<Arc<Lock>>,
+    },
 }
 
 impl Subject<'_> {
@@ -71,15 +79,19 @@ impl Subject<'_> {
                 let types = argument_types(kernel, texts)?;
                 Ok(vec![kernel.ahead(&types, &options, arch).map_err(kernel_failure)?])
             }
-            Subject::Operator(name, sizes) => {
+            Subject::Operator { name, sizes, lock } => {
                 let sizes = sizes.as_deref().or(arguments.sizes.as_deref());
-                operator(name, sizes, arguments, arch)
+                operator((name, sizes, lock.as_ref()), arguments, arch)
             }
         }
     }
 }
 
-fn operator(name: &str, sizes: Option<&str>, arguments: &Bundle, arch: Arch) -> Result<Vec<Packed>, Failure> {
+fn operator(
+    (name, sizes, lock): (&str, Option<&str>, Option<&Arc<Lock>>),
+    arguments: &Bundle,
+    arch: Arch,
+) -> Result<Vec<Packed>, Failure> {
     let options = library_options(&arguments.optimise)?;
     let Some(sizes) = sizes else {
         let help = "help: name them behind it, such as `gemm m=1024 n=1024 k=1024`; the library chooses tiles by them";
@@ -94,7 +106,7 @@ fn operator(name: &str, sizes: Option<&str>, arguments: &Bundle, arch: Arch) -> 
     let mut packed = Vec::new();
     for entry in entries {
         let about = || format!("{name} {} in {}", entry.problem, entry.policy);
-        packed.extend(entry.operator.ahead(&entry.problem, entry.policy, arch, &options).map_err(|error| match error {
+        packed.extend(entry.operator.ahead(&entry.problem, entry.policy, arch, &options, lock).map_err(|error| match error {
             AheadError::Kernel(error) => kernel_failure(error).about(&about()),
             error @ (AheadError::Unsupported(_) | AheadError::Array { .. }) => Failure::usage(error).about(&about()),
         })?);
@@ -104,7 +116,7 @@ fn operator(name: &str, sizes: Option<&str>, arguments: &Bundle, arch: Arch) -> 
 
 /// Groups what stands on the command line: a subject is an operator or has `::` in front of any `=`, and the arguments behind it are its
 /// own.
-fn subjects(texts: &[String]) -> Result<Vec<Subject<'_>>, Failure> {
+fn subjects<'a>(texts: &'a [String], locking: &Locking) -> Result<Vec<Subject<'a>>, Failure> {
     let is_subject = |text: &str| find(text).is_some() || text.split('=').next().is_some_and(|head| head.contains("::"));
     let starts: Vec<usize> = (0..texts.len()).filter(|&at| is_subject(&texts[at])).collect();
     if starts.first() != Some(&0) {
@@ -115,8 +127,11 @@ fn subjects(texts: &[String]) -> Result<Vec<Subject<'_>>, Failure> {
     let group = |(start, end): (usize, usize)| {
         let (name, own) = (&texts[start], &texts[start + 1..end]);
         match find(name) {
-            None => Ok(Subject::Kernel(kernel(name)?, own)),
-            Some(_) => Ok(Subject::Operator(name, (!own.is_empty()).then(|| own.join(",")))),
+            None => Ok(Subject::Kernel(locked(kernel(name)?, locking)?, own)),
+            Some(_) => {
+                let sizes = (!own.is_empty()).then(|| own.join(","));
+                Ok(Subject::Operator { name, sizes, lock: locking::read(locking, None)? })
+            }
         }
     };
     starts.iter().copied().zip(ends).map(group).collect()
@@ -136,11 +151,11 @@ fn targets(names: &[String]) -> Result<Vec<Arch>, Failure> {
 
 /// Refuses options that nothing on the command line takes.
 fn refuse_idle(arguments: &Bundle, subjects: &[Subject<'_>]) -> Outcome {
-    let is_without_sizes = |subject: &Subject<'_>| matches!(subject, Subject::Operator(_, None));
+    let is_without_sizes = |subject: &Subject<'_>| matches!(subject, Subject::Operator { sizes: None, .. });
     if arguments.sizes.is_some() && !subjects.iter().any(is_without_sizes) {
         return Err(Failure::usage("`--sizes` is for operators without sizes of their own, and there is none"));
     }
-    let has_operator = subjects.iter().any(|subject| matches!(subject, Subject::Operator(..)));
+    let has_operator = subjects.iter().any(|subject| matches!(subject, Subject::Operator { .. }));
     if !arguments.precision.is_empty() && !has_operator {
         return Err(Failure::usage("`--precision` is for operators; a kernel is packed for the types that are written"));
     }

@@ -14,6 +14,7 @@ use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
 use crate::command::launch::library_options;
+use crate::command::locking;
 use crate::command::tolerance;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
@@ -75,7 +76,11 @@ fn check_operators(arguments: &Check) -> Outcome {
     }
     let seeds = if arguments.cases.is_some() { 1 } else { SEEDS };
     let gate_options = GateOptions { suite_seed: seed, seeds, tolerance };
-    let select = |opened: &Opened| Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage);
+    let lock = locking::read(&arguments.optimise.locking, None)?;
+    let select = |opened: &Opened| -> Result<Library, Failure> {
+        let library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
+        Ok(library.with_lock(lock.clone()))
+    };
     let mut library = select(&opened)?;
     let mut counts: BTreeMap<(String, String), Count> = BTreeMap::new();
     let (mut rows, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use tessera::bench::Tolerance;
 use tessera::compile::OptLevel;
 use tessera::ir::Severity;
 use tessera::runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Value, npy,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Tuned, Value, npy,
 };
 use tessera::types::TimeLimit;
 
@@ -20,6 +20,7 @@ use crate::arguments::{Check, Emulation};
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::printed;
 use crate::command::launch::{Subject, compile_options, device as launch_device, grid, kernel, kernel_failure, time_limit};
+use crate::command::locking::{self, tuned_json};
 use crate::command::tolerance::{self, Compared, compare};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome};
@@ -69,7 +70,7 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     let options = compile_options(&arguments.optimise, arguments.block)?;
     let grid = grid(arguments.grid.as_deref())?;
     let (name, texts) = arguments.subjects.split_first().ok_or_else(|| Failure::usage("no kernel is named"))?;
-    let made = Subject::read(name, texts)?;
+    let made = Subject::read(name, texts)?.locked(&arguments.optimise.locking)?;
     let against: Vec<(&str, Against)> =
         arguments.reference.against.iter().map(|text| Ok((text.as_str(), named(text)?))).collect::<Result<_, Failure>>()?;
     let kernels =
@@ -217,7 +218,7 @@ impl Checked<'_> {
         for name in whole.iter().filter(|name| !blessed.contains(&name.as_str())) {
             findings.extend(self.not_from_inputs(name, done.results.tensor(name)?, &plain)?);
         }
-        self.conclude((findings, text.text), (&written, compared), (against, &done.ran.printed))
+        self.conclude((findings, text.text), (&written, compared), (against, &done.ran.printed), done.launch.tuned())
     }
 
     /// Runs a kernel on arguments of its own; with mistakes that the emulator found, the check ends.
@@ -237,6 +238,9 @@ impl Checked<'_> {
         };
         let own: Vec<(&str, Value)> = there.by_name().into_iter().filter(|(name, _)| is_own(name)).collect();
         let grid = if is_first { self.grid } else { self.other_grid };
+        // Choices are those of the device that is checked; another one's run is a reference.
+        let is_checked = std::ptr::eq(device, &self.opened.device);
+        let kernel = if is_checked { kernel.clone() } else { kernel.clone().without_lock() };
         let launch = kernel.prepare(&own, grid, options, device).map_err(kernel_failure)?;
         let outcome = unwritten::run(&launch, &LaunchOptions { checked, limit: self.limit, ..LaunchOptions::default() })?;
         let launches = self.opened.launches();
@@ -281,6 +285,7 @@ impl Checked<'_> {
         (findings, mut text): (Vec<Finding>, String),
         (written, compared): (&[String], Vec<Compared>),
         (against, printed): (&[(&str, Against)], &str),
+        tuned: Option<&Tuned>,
     ) -> Outcome {
         let checked = self.opened.checked || self.opened.sanitizes();
         let told = findings.iter().filter(|finding| finding.id != "unwritten");
@@ -295,7 +300,7 @@ impl Checked<'_> {
             let rows: Vec<Json> = compared.iter().map(Compared::to_json).collect();
             return failure.conclude(!right, Some(&json!({
                 "kernel": self.made.kernel.name(), "device": self.opened.device.to_string(), "right": right, "checked": checked,
-                "compared": rows, "printed": printed,
+                "compared": rows, "printed": printed, "tuned": tuned.map(tuned_json),
             })));
         }
         if right {
@@ -307,6 +312,9 @@ impl Checked<'_> {
                 if others.is_empty() { String::new() } else { format!(" and as by {}", others.join(", ")) },
                 if checked { "; the checked run found nothing" } else { "" }
             );
+            if let Some(tuned) = tuned {
+                println!("  {}", locking::told(tuned));
+            }
         }
         failure.conclude(!right, None)
     }

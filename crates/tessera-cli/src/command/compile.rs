@@ -5,24 +5,28 @@ use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Targ
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
-use tessera::runtime::Kernel;
 use tessera::runtime::argspec;
+use tessera::runtime::{Chosen, Kernel};
 use tessera::types::Target;
 
 use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure};
+use crate::command::locking::{self, locked};
 use crate::failure::{Failure, Outcome, remark, write_text};
 use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
-    let kernel = kernel(&arguments.subject)?;
-    let types = argument_types(&kernel, &arguments.arguments)?;
+    let kernel = locked(kernel(&arguments.subject)?, &arguments.optimise.locking)?;
+    let written = argument_types(&kernel, &arguments.arguments)?;
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
     if arguments.target != "cpu" {
         Target::parse(&arguments.target).map_err(Failure::usage)?;
         options.target = Some(arguments.target.clone());
     }
+    let Chosen { types, options, tuned } = kernel.tuned_for_types(&written, &options).map_err(kernel_failure)?;
+    // What is printed is the kernel; that a lockfile has a part in it is said beside it.
+    tuned.iter().for_each(|tuned| eprintln!("note: {}", locking::told(tuned)));
 
     let text = match arguments.emit {
         None => {

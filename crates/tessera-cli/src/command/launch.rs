@@ -11,7 +11,8 @@ use tessera::runtime::argspec::{self, Argument};
 use tessera::runtime::{Device, DeviceError, Kernel, KernelError, Knobs, LaunchGrid, POISONS, Tensor, Value};
 use tessera::types::TimeLimit;
 
-use crate::arguments::{Optimise, Patience};
+use crate::arguments::{Locking, Optimise, Patience};
+use crate::command::locking;
 use crate::failure::Failure;
 
 /// A kernel with its arguments made.
@@ -24,6 +25,11 @@ impl Subject {
     /// Reads `FILE::KERNEL` and makes every argument.
     pub(crate) fn read(subject: &str, arguments: &[String]) -> Result<Subject, Failure> {
         Ok(Subject { kernel: kernel(subject)?, arguments: Made(load(&parse(arguments)?)?) })
+    }
+
+    /// The same with the choices of a lockfile.
+    pub(crate) fn locked(self, locking: &Locking) -> Result<Subject, Failure> {
+        Ok(Subject { kernel: locking::locked(self.kernel, locking)?, ..self })
     }
 
     /// Arguments as a launch takes them.
@@ -217,6 +223,14 @@ pub(crate) fn kernel_failure(error: KernelError) -> Failure {
                 failure.data.insert("block".into(), json!([x, y, z]));
             }
             failure
+        }
+        KernelError::Untuned { lock, key } => locking::untuned(&lock, &key),
+        KernelError::OpenSizes { .. } => {
+            let help = "name sizes, such as `x=f32[4096,1024]`, or leave out `--frozen`";
+            Failure::usage(format!("`--frozen`: {error}\nhelp: {help}"))
+        }
+        KernelError::SeveralTuned { .. } => {
+            Failure::usage(format!("{error}\nhelp: choose one with `--config` and `--plan`; `tessera run` knows the product"))
         }
         // Whatever is torn down now would wait for the kernel.
         KernelError::NeverEnds(report) => Failure::fault(&report.diagnostics, &report.sources).end(),

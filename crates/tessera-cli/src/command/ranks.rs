@@ -80,6 +80,8 @@ fn refuse_without_effect(arguments: &Run) -> Outcome {
         ("--block", arguments.block.is_some()),
         ("--timeline", arguments.timeline.is_some()),
         ("--seed", arguments.seed.is_some()),
+        ("--lock", arguments.optimise.locking.lock.is_some()),
+        ("--frozen", arguments.optimise.locking.frozen),
     ];
     if let Some((option, _)) = given.into_iter().chain(arguments.emulation.given()).find(|(_, given)| *given) {
         return Err(Failure::usage(format!(

@@ -12,6 +12,7 @@ use crate::arguments::Run;
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::{findings, printed};
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
+use crate::command::locking::{told, tuned_json};
 use crate::command::{ranks, run_bundle, run_operator, unwritten};
 use crate::failure::{Failure, Outcome, remark, write_text};
 
@@ -23,7 +24,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         return run_operator::run(operator, &arguments);
     }
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
-    let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
+    let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?.locked(&arguments.optimise.locking)?;
     let saves = saves(&arguments.save, |name| subject.tensor(name).map(drop))?;
     if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
         return ranks::run(&ranked, &arguments, &subject, &options, &saves);
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let checked = checked || opened.sanitizes();
     let results = there.on(&Device::Cpu)?;
     let again = |otherwise: bool| {
-        let other = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
+        let other = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?.locked(&arguments.optimise.locking)?;
         if otherwise {
             other.poison_again()?;
         }
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
             "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(), "printed": ran.printed,
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
+        data.extend(launch.tuned().map(|tuned| ("tuned".to_string(), tuned_json(tuned))));
         return found.and(findings(&launches)).conclude(failed, Some(&json!(data)));
     }
     let verdict = match (checked, diagnostics.len()) {
@@ -122,6 +124,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         compile * 1e3,
         seconds * 1e3,
     );
+    launch.tuned().into_iter().for_each(|tuned| println!("  {}", told(tuned)));
     for name in &written {
         let tensor = results.tensor(name)?;
         println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);

@@ -114,6 +114,8 @@ fn refuse_compilers_options(arguments: &Run) -> Outcome {
         ("--block", arguments.block.is_some()),
         ("--config", !arguments.optimise.config.is_empty()),
         ("--plan", arguments.optimise.plan.is_some()),
+        ("--lock", arguments.optimise.locking.lock.is_some()),
+        ("--frozen", arguments.optimise.locking.frozen),
         ("--path", !arguments.launch.project.path.is_empty()),
         ("--timeline", arguments.timeline.is_some()),
     ];

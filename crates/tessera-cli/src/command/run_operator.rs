@@ -13,6 +13,7 @@ use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{kernel_failure, library_options, load, parse, time_limit};
+use crate::command::locking::{self, told};
 use crate::command::run::{ended, first_elements, saves};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome, remark};
@@ -56,7 +57,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
             _ => return Err(Failure::usage(format!("`{name}`: {} takes arrays and numbers, and `variant=`", operator.name))),
         }
     }
-    let resolved = operator.resolve(&call).map_err(call_failure)?;
+    let lock = locking::read(&arguments.optimise.locking, None)?;
+    let resolved = operator.resolve(&call).map_err(call_failure)?.with_lock(lock);
     let (name, dtype, shape) = resolved.output();
     let output = match resolved.given_output() {
         Some(output) => output.clone(),
@@ -130,6 +132,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
         compile * 1e3,
         seconds * 1e3
     );
+    launches.iter().filter_map(PreparedLaunch::tuned).for_each(|tuned| println!("  {}", told(tuned)));
     println!("  {name}: {dtype}{shape:?} = {}", first_elements(&result)?);
     saves.iter().for_each(|(name, path)| println!("  wrote {name} to {path}"));
     opened.judge.tell(&emulated)?;

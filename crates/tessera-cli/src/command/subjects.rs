@@ -8,6 +8,7 @@ use crate::command::bench::{asked, given, refuse_nought};
 use crate::command::check_kernel::{Against as Named, named};
 use crate::command::extents::Extents;
 use crate::command::launch::{compile_options, grid, kernel, kernel_failure, parse};
+use crate::command::locking;
 use crate::command::tolerance;
 use crate::failure::Failure;
 
@@ -36,7 +37,8 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
         return Err(Failure::usage(format!("`{name}` is for a kernel, `FILE::KERNEL`\nhelp: {help}")));
     }
     let (options, selection) = asked(arguments)?;
-    Ok(Box::new(Library::select(&selection, options, device).map_err(Failure::usage)?))
+    let lock = locking::read(&arguments.optimise.locking, None)?;
+    Ok(Box::new(Library::select(&selection, options, device).map_err(Failure::usage)?.with_lock(lock)))
 }
 
 /// The kernels of `FILE::KERNEL` or `FILE::KERNEL,KERNEL`, all on arguments of the same texts, for each combination of sizes.
@@ -56,11 +58,12 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         if own.iter().any(|kernel| kernel.name() == name) {
             return Err(Failure::usage(format!("the kernel `{name}` is named twice")));
         }
-        own.push(kernel(&format!("{file}::{name}"))?);
+        own.push(locking::locked(kernel(&format!("{file}::{name}"))?, &arguments.optimise.locking)?);
     }
     let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?;
     let others = Others::read(arguments)?;
-    let rows = combinations(arguments, texts)?;
+    let grids = [&arguments.grid, &arguments.reference.against_grid, &arguments.baseline_grid];
+    let rows = combinations(arguments.sizes.as_deref(), texts, &grids)?;
     let mut cases: Vec<KernelCase> = Vec::new();
     for (own, row) in own.iter().flat_map(|own| rows.iter().map(move |row| (own, row))) {
         let filled = texts.iter().map(|text| row.argument(text)).collect::<Result<Vec<_>, _>>()?;
@@ -93,16 +96,15 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
 }
 
 /// The sizes of each row: one without names where `--sizes` is absent.
-fn combinations(arguments: &Bench, texts: &[String]) -> Result<Vec<Extents>, Failure> {
-    let Some(text) = &arguments.sizes else { return Ok(vec![Extents::default()]) };
+pub(crate) fn combinations(sizes: Option<&str>, texts: &[String], grids: &[&Option<String>]) -> Result<Vec<Extents>, Failure> {
+    let Some(text) = sizes else { return Ok(vec![Extents::default()]) };
     let Sizes::Given(extents, None) = given(text)? else {
         let help = "name sizes that the arguments are written with: `x=randn:f32[m] --sizes m=1024`";
         return Err(Failure::usage(format!("`--sizes {text}`: a kernel has no variants\nhelp: {help}")));
     };
     refuse_nought(&extents)?;
     let rows = Extents::combinations(&extents)?;
-    let grids = [&arguments.grid, &arguments.reference.against_grid, &arguments.baseline_grid];
-    let all: Vec<&str> = texts.iter().chain(grids.into_iter().flatten()).map(String::as_str).collect();
+    let all: Vec<&str> = texts.iter().chain(grids.iter().copied().flatten()).map(String::as_str).collect();
     match rows.first().and_then(|row| row.unused(&all)) {
         Some(name) => Err(Failure::usage(format!(
             "no argument is written with `{name}` of `--sizes {text}`\nhelp: name it in an array's sizes, such as `x=randn:f32[{name}]`"

@@ -1,160 +1,308 @@
-//! `tessera tune`: which of the plans that a kernel can have takes least, as it should be and as it is.
+//! `tessera tune`: finds the choices of a kernel, or of an operator's kernels, that take least, and writes them to a lockfile.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
-use tessera::bench::{Outcome as Became, Tried, TuneError, Tuning, rank_correlation};
-use tessera::runtime::PossiblePlan;
-use tessera::types::Device as Product;
+use tessera::bench::{
+    CaseSpec, Fault, KernelCase, KernelSuite, KernelSuiteError, Library, Monotonic, Outcome as Became, RaceOptions, Suite,
+    TuneError, TuneOptions, TunedLaunch, Tuning, Yardstick,
+};
+use tessera::compile::CompileOptions;
+use tessera::runtime::lock::{Bits, Lockfile};
+use tessera::runtime::{Device, Kernel, Lock};
+use tessera::types::{Device as Product, TimeLimit};
 
-use crate::arguments::Tune;
-use crate::command::launch::{Subject, device, grid, kernel_failure};
-use crate::command::tolerance;
+use crate::arguments::{Bits as BitsName, Tune};
+use crate::command::bench::{refuse_nought, selection};
+use crate::command::emulation::{Opened, open};
+use crate::command::launch::{grid, kernel, kernel_failure, parse};
+use crate::command::run_operator::named;
+use crate::command::subjects::combinations;
+use crate::command::tuned::{Table, told};
+use crate::command::{locking, tolerance};
 use crate::failure::{Failure, Outcome, write_text};
 
-pub(crate) fn tune(arguments: &Tune) -> Outcome {
-    let tolerance = tolerance::asked([arguments.rtol, arguments.atol])?;
-    let options = tessera::compile::CompileOptions {
-        level: format!("O{}", arguments.level).parse().map_err(Failure::usage)?,
-        ..Default::default()
-    };
-    let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?;
-    let grid = grid(arguments.launch.grid.as_deref())?;
-    let plans = |product: &Product| {
-        let plans = subject.kernel.possible_plans(&subject.by_name(), grid, &options, product).map_err(kernel_failure)?;
-        if plans.is_empty() {
-            let help = "plans are for block programs with products; `tessera compile --emit report` says how others are done";
-            return Err(Failure::usage(format!(
-                "`{}` has no plan to choose on `{}`\nhelp: {help}",
-                subject.kernel.name(),
-                product.name
-            )));
+/// From which inputs and the order of measurements are derived.
+const SEED: u64 = 1;
+
+/// Cases whose kernels look into the tuner's lockfile.
+enum Cases {
+    Kernel(KernelSuite),
+    Operator(Box<Library>),
+}
+
+impl Cases {
+    fn suite(&self) -> &dyn Suite {
+        match self {
+            Cases::Kernel(suite) => suite,
+            Cases::Operator(library) => &**library,
         }
-        Ok(plans.into_iter().take(arguments.most.map_or(usize::MAX, |most| most.get())).collect::<Vec<_>>())
-    };
+    }
+
+    fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
+        match self {
+            Cases::Kernel(suite) => suite.launches(case),
+            Cases::Operator(library) => library.launches(case),
+        }
+    }
+}
+
+pub(crate) fn tune(arguments: &Tune) -> Outcome {
+    let options =
+        CompileOptions { level: format!("O{}", arguments.level).parse().map_err(Failure::usage)?, ..CompileOptions::default() };
     if let Some(name) = &arguments.predict {
         let product = Product::by_name(name).ok_or_else(|| {
             Failure::usage(format!("`{name}` is no product\nhelp: `tessera list devices` names those that are known"))
         })?;
-        let plans = plans(product)?;
-        show(arguments, &subject, product, plans.iter().map(|plan| (plan, None)));
-        return save(arguments, plans.first());
+        return predict(arguments, &options, product);
     }
-    let (device, _) = device(arguments.device.as_deref())?;
-    let help = "help: `--predict h200` says what plans should take there";
-    let driver = device.driver().ok_or_else(|| Failure::usage(format!("{device} has no plans\n{help}")))?;
-    if driver.context().table().is_ok_and(|table| table.backend == "emulator") {
-        return Err(Failure::usage(format!("the emulator's launches do not take the time of any machine\n{help}")));
+    let seed = arguments.seed.unwrap_or(SEED);
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(seed))?;
+    let has_effect = [("--sanitize", opened.checked), ("--trace", arguments.emulation.trace.is_some())];
+    if let Some((name, _)) = has_effect.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!(
+            "a tuner runs a kernel many times\nhelp: leave out `{name}`; `tessera run` takes it"
+        )));
     }
-    let product = product(driver)?;
-    let tuning =
-        Tuning { kernel: &subject.kernel, arguments: &subject.arguments.0, grid, options: &options, tolerance, device: driver };
-    let plans = plans(product)?;
-    let count = plans.len();
-    let mut tell = |at: usize, outcome: &Became| {
-        if !arguments.json && crate::is_live() {
-            eprint!("\r{} of {count} plans: {:<40}", at + 1, told(outcome).chars().take(40).collect::<String>());
+    let own = if named(&arguments.launch.subject)?.is_none() { Some(kernel(&arguments.launch.subject)?) } else { None };
+    let path = locking::path(arguments.lock.as_deref(), own.as_ref())?;
+    // Read before anything is measured: what cannot be written to later is told now.
+    let lock = Arc::new(Lock::read(&path).map_err(kernel_failure)?);
+    let known = lock.entries().clone();
+    let cases = cases(arguments, (own.as_ref(), &lock), &options, &opened.device)?;
+    let tune_options = TuneOptions {
+        most: arguments.most.map_or(TuneOptions::default().most, NonZeroUsize::get),
+        bits: if arguments.bits == BitsName::Stable { Bits::Stable } else { Bits::Any },
+        race: RaceOptions { seed, ..RaceOptions::default() },
+        seed,
+    };
+    let (mut written, mut without) = (0, None);
+    for case in cases.suite().cases() {
+        let launches = cases.launches(case).map_err(|fault| Failure::environment(format!("{}: {fault}", case.key)))?;
+        let tuning = Tuning {
+            suite: cases.suite(),
+            case,
+            launches,
+            lock: Arc::clone(&lock),
+            known: &known,
+            device: &opened.device,
+            options: tune_options,
+        };
+        match tuning_of(arguments, &tuning, &opened, &path) {
+            Ok(count) => written += count,
+            Err(Stopped::NoChoice(failure)) => without = Some(failure),
+            Err(Stopped::Failed(failure)) => return Err(failure),
+        }
+    }
+    if let (0, Some(failure)) = (written, without) {
+        return Err(failure);
+    }
+    if !arguments.json {
+        println!("wrote {written} {} to {}", if written == 1 { "choice" } else { "choices" }, path.display());
+    }
+    Ok(())
+}
+
+/// Why a case has no choice.
+enum Stopped {
+    /// There is but one way; other cases may have more.
+    NoChoice(Failure),
+    /// Nothing else is tried.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped::Failed(failure)
+    }
+}
+
+/// Tunes a case, shows what was tried, and writes what was chosen; gives how many choices that are.
+fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path) -> Result<usize, Stopped> {
+    let clock = Monotonic::default();
+    let mut count = || opened.launches().iter().map(|launched| launched.report.instructions).sum::<u64>();
+    let mut yardstick = if tuning.suite.has_time() { Yardstick::Time(&clock) } else { Yardstick::Count(&mut count) };
+    let live = !arguments.json && crate::is_live();
+    let mut tell = |at: usize, of: usize, outcome: &Became| {
+        if live {
+            eprint!("\r{} of {of} candidates: {:<40}", at + 1, told(outcome).chars().take(40).collect::<String>());
         }
     };
-    let mut tried = tuning.run(plans, &mut tell).map_err(|error| match error {
-        TuneError::Kernel(error) => kernel_failure(error),
-        other @ (TuneError::Memory(_) | TuneError::Device(_)) => Failure::environment(other),
-    })?;
-    if !arguments.json && crate::is_live() {
+    let tried = match tuning.run(&mut yardstick, &mut tell) {
+        Err(error @ TuneError::NoChoice { .. }) => return Err(Stopped::NoChoice(failure(error, tuning))),
+        tried => tried.map_err(|error| failure(error, tuning))?,
+    };
+    if live {
         eprintln!();
     }
-    tried.sort_by(|a, b| a.time().unwrap_or(f64::INFINITY).total_cmp(&b.time().unwrap_or(f64::INFINITY)));
-    show(arguments, &subject, product, tried.iter().map(|tried| (&tried.plan, Some(&tried.outcome))));
-    if !arguments.json {
-        tell_order(&tried);
+    let mut entries = Lockfile::default();
+    for tried in &tried {
+        let table = Table {
+            tried,
+            case: &tuning.case.key,
+            device: &opened.device.to_string(),
+            arguments: &arguments.launch.arguments,
+            has_time: tuning.suite.has_time(),
+        };
+        table.print(arguments.json);
+        entries.insert(tried.key.clone(), tried.entry.clone());
     }
-    save(arguments, tried.first().filter(|tried| tried.time().is_some()).map(|tried| &tried.plan))?;
-    let wrong = tried.iter().find_map(|tried| match &tried.outcome {
-        Became::Wrong(why) => Some((why, &tried.plan.text)),
-        Became::Time(_) | Became::Refused(_) => None,
+    Lock::record(path, entries).map_err(kernel_failure)?;
+    if let Some(out) = &arguments.out {
+        let plans = tried.iter().filter_map(|tried| tried.candidates[tried.winner].0.plan.as_ref());
+        match plans.collect::<Vec<_>>().as_slice() {
+            [plan] => write_text(out, &plan.text)?,
+            plans => return Err(Failure::usage(format!("`-o {out}` takes one plan, and {} were chosen", plans.len())).into()),
+        }
+    }
+    let wrong = tried.iter().flat_map(|tried| &tried.candidates).find_map(|(candidate, outcome)| match outcome {
+        Became::Wrong(why) => Some((candidate, why)),
+        _ => None,
     });
     match wrong {
-        Some((why, plan)) => Err(Failure::found(
+        Some((candidate, why)) => Err(Failure::found(
             format!(
-                "error: a plan gives other results than the compiler's own: {why}\n{plan}help: `--rtol` and `--atol` allow more"
+                "error: a candidate gives wrong results ({}): {why}\nhelp: `--rtol` and `--atol` allow more",
+                candidate.summary()
             ),
             Vec::new(),
-        )),
+        )
+        .into()),
+        None => Ok(tried.len()),
+    }
+}
+
+/// The cases of the command line, on a device.
+fn cases(
+    arguments: &Tune,
+    (own, lock): (Option<&Kernel>, &Arc<Lock>),
+    options: &CompileOptions,
+    device: &Device,
+) -> Result<Cases, Failure> {
+    let Some(own) = own else {
+        refuse_kernels_options(arguments)?;
+        if let Some(text) = arguments.launch.arguments.first() {
+            let help = "say its sizes: `--sizes m=1024,n=1024,k=1024`";
+            return Err(Failure::usage(format!("`{text}`: an operator is tuned for sizes, on arrays of its own\nhelp: {help}")));
+        }
+        let selection =
+            selection(std::slice::from_ref(&arguments.launch.subject), &arguments.precision, arguments.sizes.as_deref())?;
+        if let tessera::bench::Sizes::Given(extents, _) = &selection.sizes {
+            refuse_nought(extents)?;
+        }
+        let library = Library::select(&selection, options.clone(), device.clone()).map_err(Failure::usage)?;
+        return Ok(Cases::Operator(Box::new(library.with_lock(Some(Arc::clone(lock))))));
+    };
+    if !arguments.precision.is_empty() {
+        return Err(Failure::usage("`--precision` is for operators; a kernel's arguments say what it works on"));
+    }
+    let tolerance = tolerance::asked([arguments.rtol, arguments.atol])?;
+    let texts = &arguments.launch.arguments;
+    let rows = combinations(arguments.sizes.as_deref(), texts, &[&arguments.launch.grid])?;
+    let case = |row: &crate::command::extents::Extents| -> Result<KernelCase, Failure> {
+        let filled = texts.iter().map(|text| row.argument(text)).collect::<Result<Vec<_>, _>>()?;
+        let blocks = arguments.launch.grid.as_deref().map(|text| row.grid(text)).transpose()?;
+        Ok(KernelCase {
+            kernel: own.clone().with_lock(Arc::clone(lock)),
+            arguments: parse(&filled)?,
+            texts: filled,
+            sizes: row.named().to_vec(),
+            grid: grid(blocks.as_deref())?,
+            options: options.clone(),
+            against: Vec::new(),
+            tolerance,
+            baselines: Vec::new(),
+        })
+    };
+    let cases = rows.iter().map(case).collect::<Result<Vec<_>, _>>()?;
+    let suite = KernelSuite::new(cases, device.clone()).map_err(|error| match error {
+        KernelSuiteError::Kernel(error) => kernel_failure(error),
+        other => Failure::environment(other),
+    })?;
+    Ok(Cases::Kernel(suite))
+}
+
+/// Options that mean something for a kernel of a file alone.
+fn refuse_kernels_options(arguments: &Tune) -> Outcome {
+    let given = [
+        ("--grid", arguments.launch.grid.is_some(), "operators have a grid of their own"),
+        ("--path", !arguments.launch.project.path.is_empty(), "operators import nothing"),
+        ("--rtol", arguments.rtol.is_some(), "operators are judged by their f64 references"),
+        ("--atol", arguments.atol.is_some(), "operators are judged by their f64 references"),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),
         None => Ok(()),
     }
 }
 
-/// The product that a device is, or the largest of its architecture.
-fn product(driver: &tessera::runtime::DriverDevice) -> Result<&'static Product, Failure> {
-    let target = driver.properties().target();
-    let known = Product::by_name(driver.name()).or_else(|| Product::ALL.iter().rfind(|product| product.arch.name() == target));
-    known.ok_or_else(|| Failure::environment(format!("nothing is known of {} ({target})", driver.name())))
-}
-
-fn told(outcome: &Became) -> String {
-    match outcome {
-        Became::Time(time) => format!("{:.1} us", time / 1e3),
-        Became::Wrong(why) => format!("other results: {why}"),
-        Became::Refused(why) => why.lines().next().unwrap_or_default().to_string(),
+/// Says what each candidate should take on a product, best first.
+fn predict(arguments: &Tune, options: &CompileOptions, product: &Product) -> Outcome {
+    tolerance::asked([arguments.rtol, arguments.atol])?;
+    let lock = Arc::new(Lock::read(locking::path(arguments.lock.as_deref(), None)?).map_err(kernel_failure)?);
+    if named(&arguments.launch.subject)?.is_some() {
+        let help = "`tessera tune OP --device emu` needs no GPU";
+        return Err(Failure::usage(format!("`--predict` is for a kernel of a file\nhelp: {help}")));
     }
-}
-
-/// A line for each plan.
-fn show<'p>(
-    arguments: &Tune,
-    subject: &Subject,
-    product: &Product,
-    plans: impl Iterator<Item = (&'p PossiblePlan, Option<&'p Became>)>,
-) {
-    let micros = |clocks: f64| clocks / f64::from(product.boost_mhz);
-    if !arguments.json {
-        println!("{:>10} {:>12}  {:<20} plan", "us", "predicted", "bound");
-    }
-    for (plan, outcome) in plans {
-        let predicted = plan.time.map(|time| micros(time.clocks));
-        if arguments.json {
-            let (status, why) = match outcome {
-                None => ("predicted", None),
-                Some(Became::Time(_)) => ("ok", None),
-                Some(Became::Wrong(why)) => ("wrong", Some(why)),
-                Some(Became::Refused(why)) => ("refused", Some(why)),
-            };
-            let time = outcome.and_then(|outcome| if let Became::Time(time) = outcome { Some(time / 1e3) } else { None });
-            let line = json!({
-                "kind": "plan", "kernel": subject.kernel.name(), "arguments": arguments.launch.arguments, "product": product.name,
-                "plan": plan.text, "predicted_us": predicted, "bound": plan.time.map(|time| time.bound), "status": status, "why": why,
-                "us": time,
-            });
-            println!("{line}");
-            continue;
-        }
-        let time = outcome.map_or("-".to_string(), |outcome| match outcome {
-            Became::Time(time) => format!("{:.1}", time / 1e3),
-            Became::Wrong(_) => "wrong".to_string(),
-            Became::Refused(_) => "refused".to_string(),
-        });
-        let should = predicted.map_or("-".to_string(), |time| format!("{time:.1}"));
-        println!("{time:>10} {should:>12}  {:<20} {}", plan.time.map_or("-", |time| time.bound), plan.summary);
-    }
-}
-
-/// How well what plans should take orders what they take.
-fn tell_order(tried: &[Tried]) {
-    let pairs: Vec<(f64, f64)> = tried.iter().filter_map(|tried| Some((tried.plan.time?.clocks, tried.time()?))).collect();
-    let (should, is): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-    if let Some(correlation) = rank_correlation(&should, &is) {
-        println!("rank correlation of predicted and measured times: {correlation:.2} ({} plans)", is.len());
-    }
-}
-
-fn save(arguments: &Tune, best: Option<&PossiblePlan>) -> Outcome {
-    match (&arguments.out, best) {
-        (Some(path), Some(best)) => {
-            write_text(path, &best.text)?;
-            if !arguments.json {
-                println!("wrote the plan that takes least to {path}");
+    let own = kernel(&arguments.launch.subject)?;
+    let cases = cases(arguments, (Some(&own), &lock), options, &Device::Cpu)?;
+    for case in cases.suite().cases() {
+        let launches = cases.launches(case).map_err(|fault| Failure::environment(format!("{}: {fault}", case.key)))?;
+        for launch in launches {
+            let mut candidates = launch.field(Some(product)).map_err(kernel_failure)?.candidates;
+            candidates.retain(|candidate| candidate.plan.is_some());
+            if candidates.is_empty() {
+                let help = "plans are for block programs with products; `tessera compile --emit report` says how others are done";
+                let name = own.name();
+                return Err(Failure::usage(format!("`{name}` has no plan to choose on `{}`\nhelp: {help}", product.name)));
             }
-            Ok(())
+            let micros = |candidate: &tessera::bench::Candidate| candidate.predicted.map_or(f64::INFINITY, |(micros, _)| micros);
+            candidates.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
+            candidates.truncate(arguments.most.map_or(usize::MAX, NonZeroUsize::get));
+            if !arguments.json {
+                println!("{:>10} {:>12}  {:<20} plan", "us", "predicted", "bound");
+            }
+            for candidate in &candidates {
+                let (plan, bound) = (candidate.plan.as_ref(), candidate.predicted.map(|(_, bound)| bound));
+                if arguments.json {
+                    let line = json!({
+                        "kind": "plan", "kernel": own.name(), "arguments": arguments.launch.arguments, "product": product.name,
+                        "config": candidate.config, "plan": plan.map(|plan| &plan.text), "bound": bound, "status": "predicted",
+                        "predicted_us": candidate.predicted.map(|(micros, _)| micros),
+                    });
+                    println!("{line}");
+                } else {
+                    let should = candidate.predicted.map_or("-".to_string(), |(micros, _)| format!("{micros:.1}"));
+                    println!("{:>10} {should:>12}  {:<20} {}", "-", bound.unwrap_or("-"), candidate.summary());
+                }
+            }
+            if let (Some(out), Some(plan)) = (&arguments.out, candidates.first().and_then(|candidate| candidate.plan.as_ref())) {
+                write_text(out, &plan.text)?;
+                if !arguments.json {
+                    println!("wrote the plan that takes least to {out}");
+                }
+            }
         }
-        (Some(_), None) => Err(Failure::usage("no plan could be timed, so none was written")),
-        (None, _) => Ok(()),
+    }
+    Ok(())
+}
+
+fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {
+    match error {
+        TuneError::Kernel(error) => kernel_failure(error),
+        TuneError::NoChoice { .. } => {
+            let help = match tuning.device {
+                Device::Cpu => {
+                    "on the CPU a kernel with `@tessera.kernel.autotune(space=...)` has choices; plans are a GPU's: `--predict h200`"
+                }
+                Device::Driver(_) => "`@tessera.kernel.autotune(space=...)` gives it a space",
+            };
+            Failure::usage(format!("{error}\nhelp: {help}"))
+        }
+        TuneError::NoOrder { .. } => Failure::usage(format!("{error}\nhelp: leave out `--bits stable`")),
+        TuneError::Wrong { .. } => Failure::found(format!("error: {error}"), Vec::new()),
+        other @ (TuneError::Memory(_) | TuneError::Device(_) | TuneError::Fault(_)) => Failure::environment(other),
     }
 }

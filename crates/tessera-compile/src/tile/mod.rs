@@ -75,7 +75,7 @@ pub use anchors::Units;
 pub use forecast::Forecast;
 pub(crate) use forecast::forecasts;
 pub use remark::{Remark, Remarks};
-pub(crate) use search::{Candidate, candidates};
+pub(crate) use search::{Candidate, candidates, time_of};
 pub use search::{Launch, Time};
 pub(crate) use slots::swizzle as engine_swizzle;
 

@@ -42,6 +42,11 @@ impl Level {
         *BEST.get_or_init(|| Level::within(Level::Avx512Vnni))
     }
 
+    /// The level that kernels of this process use.
+    pub fn in_use() -> Level {
+        Level::best()
+    }
+
     /// Uses no level beyond this one. Call it once, before any work: false when the level is fixed already.
     pub fn limit(self) -> bool {
         BEST.set(Level::within(self)).is_ok()
@@ -60,6 +65,18 @@ impl Level {
             "avx512" => Level::Avx512,
             "avx512-vnni" => Level::Avx512Vnni,
             _ => return None,
+        })
+    }
+}
+
+impl std::fmt::Display for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx2Vnni => "avx2-vnni",
+            Level::Avx512 => "avx512",
+            Level::Avx512Vnni => "avx512-vnni",
         })
     }
 }

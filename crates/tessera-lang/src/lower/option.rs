@@ -1,12 +1,14 @@
 //! Options of a block program: those of its decorator, and over them those that the caller chooses by name.
 
 use tessera_ir::{Diagnostic, FuncHints};
+use tessera_types::DType;
 
 use super::{Lowerer, Res};
 use crate::diagnostics::id;
 use crate::file::Kernel;
 use crate::number::Num;
 use crate::style::{decorator_args, decorator_path};
+use crate::tuning::{Point, choose};
 use crate::value::Val;
 
 /// An option: its name, and the least and the greatest value.
@@ -45,6 +47,21 @@ fn as_power(name: &str, value: u32) -> Result<u32, String> {
 }
 
 impl Lowerer<'_> {
+    /// What the caller chooses, and the rest of a point of the kernel's space where it has one.
+    fn chosen_options(&self, kernel: &Kernel) -> Res<Point> {
+        let Some(space) = kernel.space(self.file)? else { return Ok(self.options.config.clone()) };
+        if let Some(name) = space.choices.keys().find(|name| kernel_options().all(|option| option != name.as_str())) {
+            let names: Vec<String> = kernel_options().map(|option| format!("`{option}`")).collect();
+            let message = format!("`{name}` is no choice of a block program");
+            return Err(Box::new(
+                Diagnostic::error(id::TUNING, kernel.function.name.span, message)
+                    .note("its tiles are what its source says")
+                    .help(format!("choices: {}", names.join(", "))),
+            ));
+        }
+        choose(self.file, kernel, DType::F32, self.options)
+    }
+
     /// Reads the decorator's options, then the caller's.
     pub(super) fn hints(&mut self, kernel: &Kernel) -> Res<()> {
         let mut hints = FuncHints::default();
@@ -78,7 +95,8 @@ impl Lowerer<'_> {
                 hints.set(&name.name, as_power(&name.name, value).map_err(|message| Box::new(error(message)))?);
             }
         }
-        for (name, &value) in &self.options.config {
+        let chosen = self.chosen_options(kernel)?;
+        for (name, &value) in &chosen {
             // What is no option the driver refuses, with all that there are.
             if kernel_options().any(|option| option == name) {
                 let wrong = |message| Box::new(Diagnostic::error(id::CONFIG, kernel.function.name.span, message));

@@ -15,7 +15,7 @@ use tessera_types::{Arch, DType, Target};
 
 pub use legality::{Facts, check, threads};
 
-use crate::args::LowerOptions;
+use crate::args::{ArgType, LowerOptions};
 use crate::ast::{Expr, ExprKind};
 use crate::diagnostics::id;
 use crate::file::{Kernel, Moment, ParsedFile};
@@ -109,6 +109,17 @@ impl Kernel {
         }
         Ok(None)
     }
+}
+
+/// Divides a kernel's space for arguments of these types into the points that a target can run and those that it cannot.
+pub fn legal_points(kernel: &Kernel, space: &Space, args: &[(String, ArgType)], target: Option<&str>) -> Pruning {
+    let array = |name: &String| match args.iter().find(|(own, _)| own == name)? {
+        (_, ArgType::Array { dtype, .. }) => Some(*dtype),
+        _ => None,
+    };
+    let operand = kernel.params.iter().find_map(|param| array(&param.name)).unwrap_or(DType::F32);
+    let options = LowerOptions { target: target.map(str::to_string), ..LowerOptions::default() };
+    space.prune(&Facts::new(operand, arch(&options)))
 }
 
 /// The architecture that options name; `sm_90a` where they name none that is known.

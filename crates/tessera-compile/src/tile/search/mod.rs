@@ -17,6 +17,7 @@ use tessera_types::{Arch, Device};
 
 pub use self::launch::Launch;
 pub use self::time::Time;
+pub(crate) use self::time::of as time_of;
 use super::anchors::Units;
 use super::{load_together, roles, share, stages, try_out};
 

@@ -51,7 +51,7 @@ pub struct Time {
 }
 
 /// The time of a launch under a plan; nothing where the architecture's parts were measured by nobody, or how long one of its products takes.
-pub(super) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> Option<Time> {
+pub(crate) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> Option<Time> {
     let arch = device.arch;
     let rate = |part: Part| arch.cost(part).and_then(|cost| cost.per_clock).map(f64::from);
     let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);

@@ -1,0 +1,3 @@
+//! The lockfile's tests.
+
+mod text;

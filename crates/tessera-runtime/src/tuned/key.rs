@@ -1,0 +1,207 @@
+//! What a choice is found by.
+//!
+//! The kernel's part is a hash of its text without choices: Graph IR of a declarative kernel, Schedule or Tile IR without optimisation of another
+//! one. A comment changes nothing, a constant does. What can be chosen among is hashed too: another space is another question.
+
+use std::fmt::Write;
+
+use tessera_compile::CompileOptions;
+use tessera_ir::text::print_module;
+use tessera_ir::{Diagnostic, Extent};
+use tessera_lang::{ArgType, ConstValue};
+use tessera_launch::Placed;
+use tessera_lock::{Key, size_class};
+
+use crate::device::Device;
+use crate::kernel::{Kernel, KernelError};
+use crate::specialise::USEFUL_ALIGN;
+use crate::value::Value;
+
+/// Digits of a kernel's hash.
+const IR_DIGITS: usize = 32;
+
+/// The arguments that a choice is for.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// What a launch with these arguments compiles for.
+    pub(super) types: std::borrow::Cow<'a, [(String, ArgType)]>,
+    /// Sizes of arrays, by name.
+    sizes: Vec<(String, Vec<u64>)>,
+    /// Other arguments, as classes or as they are.
+    others: Vec<(String, String)>,
+}
+
+impl<'a> Question<'a> {
+    /// The arguments of a launch, and the types that it compiles for.
+    pub fn of_launch<A: Placed>(args: &[(&str, Value<A>)], types: &'a [(String, ArgType)]) -> Question<'a> {
+        let (mut sizes, mut others) = (Vec::new(), Vec::new());
+        for (name, value) in args {
+            match value {
+                Value::Tensor(tensor) => sizes.push((name.to_string(), extents(tensor.sizes()))),
+                Value::List(items) => {
+                    let items = items.iter().enumerate();
+                    sizes.extend(items.map(|(at, item)| (format!("{name}[{at}]"), extents(item.sizes()))));
+                }
+                Value::Int(number) => others.push((name.to_string(), class(*number))),
+                other => others.push((name.to_string(), other.constant().map_or_else(String::new, |value| constant(&value)))),
+            }
+        }
+        Question { types: types.into(), sizes, others }
+    }
+
+    /// The arguments of launches that types speak of; `None` where a size is left open.
+    pub fn of_types(types: &[(String, ArgType)]) -> Option<Question<'static>> {
+        let (mut launched, mut sizes, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, ty) in types {
+            let (ty, shape) = match ty {
+                ArgType::Array { shape, .. } => {
+                    let shape: Vec<u64> = shape.iter().map(known).collect::<Option<_>>()?;
+                    (as_launched(ty, &shape), Some(shape))
+                }
+                ArgType::List { .. } => return None,
+                other => (other.clone(), None),
+            };
+            match (&ty, shape) {
+                (_, Some(shape)) => sizes.push((name.clone(), shape)),
+                (ArgType::Const(value), None) => others.push((name.clone(), constant(value))),
+                _ => {}
+            }
+            launched.push((name.clone(), ty));
+        }
+        Some(Question { types: launched.into(), sizes, others })
+    }
+}
+
+fn extents(shape: &[usize]) -> Vec<u64> {
+    shape.iter().map(|&extent| extent as u64).collect()
+}
+
+fn known(extent: &Extent) -> Option<u64> {
+    match extent {
+        Extent::Static(size) => u64::try_from(*size).ok(),
+        Extent::Dynamic => None,
+    }
+}
+
+/// The type for which a launch on a row-major array of known sizes compiles.
+fn as_launched(ty: &ArgType, shape: &[u64]) -> ArgType {
+    let mut ty = ty.clone();
+    if let ArgType::Array { dtype, shape: extents, strides, align, .. } = &mut ty {
+        extents.iter_mut().for_each(|extent| *extent = Extent::Dynamic);
+        let unit = strides.iter().rposition(|stride| *stride == Extent::Static(1));
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            if Some(axis) != unit {
+                *stride = Extent::Dynamic;
+            }
+        }
+        // Strides are products of sizes, so the last size divides what all of them are multiples of.
+        let bits = u64::from(dtype.bits());
+        let rows = shape.last().map_or(USEFUL_ALIGN, |&last| (1 << (last * bits).trailing_zeros().min(32)) / 8);
+        *align = (*align).min(rows.clamp(1, USEFUL_ALIGN) as u32);
+    }
+    ty
+}
+
+fn class(number: i64) -> String {
+    u64::try_from(number).map_or_else(|_| number.to_string(), size_class)
+}
+
+fn constant(value: &ConstValue) -> String {
+    match value {
+        ConstValue::Int(number) => class(*number),
+        ConstValue::Str(text) => text.clone(),
+        ConstValue::DType(dtype) => dtype.to_string(),
+        ConstValue::Bool(true) => "True".into(),
+        ConstValue::Bool(false) => "False".into(),
+        ConstValue::Float(number) => number.to_string(),
+        ConstValue::None => "None".into(),
+        ConstValue::Tuple(items) => items.iter().map(constant).collect::<Vec<_>>().join(" "),
+    }
+}
+
+impl Kernel {
+    /// What a choice for a question is found by.
+    ///
+    /// # Errors
+    /// Where the kernel does not take these arguments.
+    pub fn tuning_key(&self, question: &Question<'_>, options: &CompileOptions, device: &Device) -> Result<Key, KernelError> {
+        let (class, toolchain) = match device {
+            Device::Cpu => {
+                let threads = rayon::current_num_threads();
+                (format!("cpu {}, {threads} threads", tessera_cpu::Level::in_use()), String::new())
+            }
+            Device::Driver(driver) if driver.is_emulated() => (format!("emu {}", driver.properties().target()), String::new()),
+            Device::Driver(driver) => {
+                let version = driver.properties().driver;
+                let class = format!("{} {}", driver.properties().target(), driver.name());
+                (class, format!(", driver {}.{}", version / 1000, version % 1000 / 10))
+            }
+        };
+        self.key_on(question, options, class, toolchain)
+    }
+
+    pub(super) fn key_on(
+        &self,
+        question: &Question<'_>,
+        options: &CompileOptions,
+        device: String,
+        toolchain: String,
+    ) -> Result<Key, KernelError> {
+        let target = options.target.clone().or_else(|| target_of(&device));
+        let options = CompileOptions { target, ..options.clone() };
+        Ok(Key {
+            kernel: self.name().to_string(),
+            ir: self.question_hash(question, &options)?,
+            shape: self.shape_class(question, &options)?.0,
+            device,
+            toolchain: format!("tessera {}{toolchain}", env!("CARGO_PKG_VERSION")),
+        })
+    }
+
+    /// Names of the decorator's `key` that are neither an axis nor an argument: with one of them all sizes are the key.
+    pub fn unknown_key_names(&self, question: &Question<'_>, options: &CompileOptions) -> Result<Vec<String>, KernelError> {
+        Ok(self.shape_class(question, options)?.1)
+    }
+
+    fn question_hash(&self, question: &Question<'_>, options: &CompileOptions) -> Result<String, KernelError> {
+        let rejected = |found: Vec<Diagnostic>| self.rejected(found);
+        let module = self.origin.unchosen(self.name(), &question.types, options).map_err(rejected)?;
+        let space = self.origin.space(self.name()).map_err(rejected)?.map(|space| space.choices).unwrap_or_default();
+        let mut asked = print_module(&module);
+        let _ = write!(asked, "{space:?} {:?} {:?}", options.level, options.sharing);
+        Ok(blake3::hash(asked.as_bytes()).to_hex()[..IR_DIGITS].to_string())
+    }
+
+    /// The class of the sizes, and what the decorator's `key` names in vain.
+    fn shape_class(&self, question: &Question<'_>, options: &CompileOptions) -> Result<(String, Vec<String>), KernelError> {
+        let rejected = |found: Vec<Diagnostic>| self.rejected(found);
+        let names = self.origin.space(self.name()).map_err(rejected)?.map(|space| space.key).unwrap_or_default();
+        let mut unknown = Vec::new();
+        let mut parts = Vec::new();
+        if !names.is_empty() {
+            let axes = self.origin.operands(self.name(), &question.types, options).map_err(rejected)?;
+            for name in &names {
+                let of_axis = axes.iter().find_map(|(array, axes)| {
+                    let at = axes.iter().position(|axis| axis == name)?;
+                    let (_, sizes) = question.sizes.iter().find(|(own, _)| own == array)?;
+                    sizes.get(at).map(|&size| size_class(size))
+                });
+                let other = || question.others.iter().find(|(own, _)| own == name).map(|(_, class)| class.clone());
+                match of_axis.or_else(other) {
+                    Some(class) => parts.push(format!("{name} {class}")),
+                    None => unknown.push(name.clone()),
+                }
+            }
+        }
+        if names.is_empty() || !unknown.is_empty() {
+            let class = |sizes: &Vec<u64>| sizes.iter().map(|&size| size_class(size)).collect::<Vec<_>>().join(" x ");
+            parts = question.sizes.iter().map(|(name, sizes)| format!("{name} {}", class(sizes))).collect();
+        }
+        Ok((parts.join(", "), unknown))
+    }
+}
+
+/// The target that a class of GPUs begins with.
+fn target_of(device: &str) -> Option<String> {
+    device.trim_start_matches("emu ").split(' ').next().filter(|target| target.starts_with("sm_")).map(str::to_string)
+}
