@@ -58,7 +58,7 @@ impl Count {
 /// Bytes that an instruction moves to or from global memory.
 fn moved(text: &str) -> usize {
     let Some(mnemonic) = text.split(' ').next() else { return 0 };
-    if mnemonic.starts_with("cp.async.c") {
+    if ["cp.async.ca.", "cp.async.cg."].iter().any(|copy| mnemonic.starts_with(copy)) {
         // The destination, the source, and how much is copied.
         return text.trim_end_matches(';').split(", ").nth(2).and_then(|size| size.parse().ok()).expect("a size");
     }
