@@ -720,7 +720,8 @@ def product(A, B, C, T: ct.Constant[int]):
     let [report, _] = compiled("T=256", &["--emit", "report", "--json"]);
     let facts: serde_json::Value = serde_json::from_str(&report).expect("one JSON object");
     let costs: Vec<_> = facts["attempts"].as_array().expect("a list").iter().map(|attempt| attempt["cost"].as_u64()).collect();
-    assert!(matches!(costs[..], [Some(1..), Some(0)]), "{report}");
+    let [before @ .., Some(0)] = &costs[..] else { panic!("{report}") };
+    assert!(!before.is_empty() && before.iter().all(|cost| matches!(cost, Some(1..))), "{report}");
     let spills = &facts["assembler"]["spilled_bytes"];
     assert!(spills.is_null() || *spills == 0, "{report}");
     // What fits is not talked about.

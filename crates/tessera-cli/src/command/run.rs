@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tessera::emu::Launched;
 use tessera::ir::Severity;
 use tessera::runtime::ranks::RankedKernel;
-use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, Ran, npy};
+use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, npy};
 
 use crate::arguments::Run;
 use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
@@ -69,11 +69,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     }
     refuse_idle_trace(&arguments.emulation, &launches)?;
     if let Some(path) = &arguments.timeline {
-        let recorded = launch.on_device().map(|launch| launch.timeline()).transpose().map_err(Failure::environment)?.flatten();
-        let Some(timeline) = recorded else {
-            return Err(Failure::usage("the kernel has no marks to show\nhelp: kernels compiled with `-O1` and more have them"));
-        };
-        write_text(path, &timeline.chrome_trace())?;
+        write_timeline(path, &launch)?;
     }
     let checked = checked || opened.sanitizes();
     let results = there.on(&Device::Cpu)?;
@@ -137,6 +133,14 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     }
     opened.judge.tell(&launches)?;
     found.conclude(failed, None)
+}
+
+fn write_timeline(path: &str, launch: &PreparedLaunch) -> Outcome {
+    let recorded = launch.on_device().map(|launch| launch.timeline()).transpose().map_err(Failure::environment)?.flatten();
+    let Some(timeline) = recorded else {
+        return Err(Failure::usage("the kernel has no marks to show\nhelp: kernels compiled with `-O1` and more have them"));
+    };
+    write_text(path, &timeline.chrome_trace())
 }
 
 /// What a launch did, with what the emulator's launches printed; or how the command ends with it.
