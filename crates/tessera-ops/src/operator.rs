@@ -16,6 +16,8 @@ use crate::work::Work;
 /// The library's operators, in the order in which they are listed.
 pub const OPERATORS: &[&Operator] = &[
     &set::gemm::GEMM,
+    &set::linear_w4::LINEAR_W4,
+    &set::gemm_scaled::GEMM_SCALED,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,

@@ -5,6 +5,7 @@
 //! | a load | as the tensor cores read it | by the copy engine |
 //! | a load | with another axis fastest than the contraction, of 8 or 32 bits | by the copy engine, then turned by threads |
 //! | loads and arithmetic of elements | | computed by threads, from what the copy engine brings where that can |
+//! | the same, a left factor of 16 bits from less than half as many | | computed in registers by those who multiply |
 //! | loads by pointers | | gathered by threads |
 //!
 //! Reshapes that drop axes of extent 1 and permutations only change how a buffer is looked at.
@@ -67,6 +68,7 @@ impl Factor {
             // Elements from everywhere lie as well one way as the other.
             None => match loads.first() {
                 Some(&load) if is_gather(func, load) => (load, 1),
+                Some(&load) if ops.iter().any(|&op| regroups(func, op)) => (load, inner),
                 _ => return Err(no("neither axis of a factor is known to have unit stride")),
             },
         };
@@ -193,6 +195,31 @@ pub(super) fn is_look(func: &Func, op: Op) -> bool {
     }
 }
 
+/// The load that a value is a view of.
+pub(super) fn looked_at(func: &Func, value: Value) -> Option<Op> {
+    let mut op = func.defining_op(value)?;
+    while is_look(func, op) {
+        op = func.defining_op(func.ops[op].one(0))?;
+    }
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })).then_some(op)
+}
+
+/// An operation under which axes of more than one element become others.
+fn regroups(func: &Func, op: Op) -> bool {
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reshape {})) && !is_look(func, op)
+}
+
+/// The loads behind a factor of 16 bits that is computed from less than half as many bits: those who multiply compute it in their registers,
+/// since shared memory would move it twice.
+pub(super) fn packed(func: &Func, body: &[Op], value: Value) -> Option<Vec<Op>> {
+    let mut found = Found { body: body.iter().copied().collect(), ..Found::default() };
+    found.collect(func, value).ok()?;
+    let bits = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u64 * u64::from(tile.elem.bits()));
+    let loaded: u64 = found.loads.iter().map(|&load| bits(func.ops[load].results[0])).sum();
+    let halves = matches!(func.ty(value).num(), Some(DType::F16 | DType::BF16));
+    (halves && !found.loads.is_empty() && 2 * loaded < bits(value)).then_some(found.loads)
+}
+
 /// What a factor is computed by.
 #[derive(Default)]
 struct Found {
@@ -241,7 +268,9 @@ impl Found {
                 relation,
                 Relation::Same | Relation::Permute(_) | Relation::Reshape | Relation::Broadcast | Relation::Free
             );
-            if !elements || !relation.repeats(func, op) {
+            // Threads compute it where they need it, whatever elements it puts beside each other.
+            let again = matches!(relation, Relation::Reshape) || relation.repeats(func, op);
+            if !elements || !again {
                 let text = format!("a factor is computed by `{}`", data.row().mnemonic);
                 return Err(Reason::at(text, data.span));
             }

@@ -3,10 +3,13 @@
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
+pub(crate) mod gemm_scaled;
 mod gemm_tiles;
 pub(crate) mod layer_norm;
+pub(crate) mod linear_w4;
 mod norm;
 pub(crate) mod rms_norm;
 mod rows;

@@ -20,7 +20,7 @@ use super::budget;
 use super::known::{Known, Places, is_counted, is_test, starts};
 use super::shape::{fits, is_product};
 use crate::tile::anchors::Units;
-use crate::tile::feed::{Factor, Way, brought, is_look};
+use crate::tile::feed::{Factor, Way, brought, looked_at};
 use crate::tile::slots;
 
 /// What a ring is for.
@@ -533,13 +533,4 @@ fn loaded(func: &Func, op: Op, value: Value) -> Result<SharedType, Reason> {
         return Err(no("a factor's load is ordered behind a store, or may not use the copy engine"));
     }
     brought(func, op)
-}
-
-/// The load that a value is a view of.
-fn looked_at(func: &Func, value: Value) -> Option<Op> {
-    let mut op = func.defining_op(value)?;
-    while is_look(func, op) {
-        op = func.defining_op(func.ops[op].one(0))?;
-    }
-    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })).then_some(op)
 }
