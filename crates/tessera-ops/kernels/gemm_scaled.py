@@ -13,7 +13,7 @@ BLOCK = 128
 def product(A, B, i, j, k, acc, COMPUTE, TM, TN, TK, fast):
     a = ct.load(A, (i, k), (TM, TK), padding_mode=ZERO).astype(COMPUTE)
     b = ct.load(B, (k, j), (TK, TN), order=(1, 0), padding_mode=ZERO).astype(COMPUTE)
-    return ct.mma(a, b, acc, use_fast_acc=fast)
+    return ct.mma(a, b, acc, use_fast_acc=fast and COMPUTE != ct.float16)
 
 
 @tessera.kernel

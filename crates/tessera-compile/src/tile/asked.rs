@@ -109,7 +109,7 @@ impl Behind<'_> {
     fn accesses(&self, load: Op, layout: &Layout) -> u64 {
         let Type::Shared(buffer) = self.func.ty(self.func.ops[load].one(0)) else { return layout.registers() };
         let lies = Arrangement::of(buffer);
-        match lies.matrix_access(layout) {
+        match lies.matrix_load(layout) {
             Some(access) => layout.registers() * lies.element_bytes() / (4 * access.matrices),
             None => layout.registers() >> lies.vector_bits(layout, ACCESS_BITS / 8).len(),
         }

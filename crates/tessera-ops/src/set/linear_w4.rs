@@ -36,6 +36,8 @@ pub(crate) static LINEAR_W4: Operator = Operator {
 const ZEROS: &str = "zeros";
 const VARIANTS: [&str; 2] = ["symmetric", ZEROS];
 const GROUPS: [u64; 2] = [64, 128];
+/// Tiles of a multiprocessor from which on the last wave costs little.
+const WAVES: u64 = 4;
 
 const CALLS: Calls = Calls {
     variants: &VARIANTS,
@@ -101,17 +103,19 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
 fn tile([m, n]: [u64; 2], machine: Machine) -> ([u64; 3], Sharing) {
     let thin = [8, 16, 32, 64].into_iter().find(|&rows| rows >= m);
     let Machine::Gpu(arch) = machine else { return ([thin.unwrap_or(128), 128, 256], Sharing::Nothing) };
-    // Rows of weights are those of the tensor cores' instruction, 64 of a warpgroup at least.
-    let sms = u64::from(arch.multiprocessors());
+    // Rows of weights are those of the tensor cores' instruction. One warpgroup decodes while another one's product runs.
     let tile = match thin {
+        Some(rows) if arch.has_wgmma() => [rows, 128, 128],
         Some(rows) => [rows, 64, 256],
         None => [128, 128, 128],
     };
-    let blocks = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
-    let sharing = match blocks {
+    let (blocks, sms) = (m.div_ceil(tile[0]) * n.div_ceil(tile[1]), u64::from(arch.multiprocessors()));
+    let sharing = match (thin.is_some(), blocks) {
         _ if !arch.has_wgmma() => Sharing::Nothing,
-        _ if 2 * blocks <= sms => Sharing::Rounds,
-        _ if thin.is_none() && blocks > sms => Sharing::Blocks,
+        // What waits for memory wants all multiprocessors to ask for as much.
+        (true, blocks) if blocks <= WAVES * sms => Sharing::Rounds,
+        (false, blocks) if 2 * blocks <= sms => Sharing::Rounds,
+        (false, blocks) if blocks > sms => Sharing::Blocks,
         _ => Sharing::Nothing,
     };
     (tile, sharing)

@@ -304,7 +304,7 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     let round: u32 = many.iter().filter(|&&ring| !is_raw(ring)).map(|&ring| bytes(ring)).sum();
     let others = once + raw + supply.bytes_beside(func);
     let mut stages = slots::stages(func, units, round, others);
-    if supply.is_chained() {
+    if supply.chained {
         stages = stages.min(func.hints.num_stages.unwrap_or(CHAIN_STAGES));
     }
     for ring in many {

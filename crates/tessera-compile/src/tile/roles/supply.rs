@@ -18,6 +18,7 @@ use tessera_types::{Arch, DType};
 
 use super::budget;
 use super::known::{Known, Places, is_counted, is_test, starts};
+use super::propose::is_chain;
 use super::shape::{fits, is_product};
 use crate::tile::anchors::Units;
 use crate::tile::feed::{Factor, Way, brought, looked_at};
@@ -96,6 +97,8 @@ pub(super) struct Supply {
     pub(super) rings: Vec<Ring>,
     pub(super) sites: Vec<Site>,
     pub(super) products: Vec<Product>,
+    /// Some loop has chained products: the left factor of one is what became of another's sums.
+    pub(super) chained: bool,
     /// The left factors that are kept, by ring.
     pub(super) kept: Vec<(usize, Value)>,
     pub(super) needed: Needed,
@@ -131,6 +134,7 @@ impl Supply {
             rings: Vec::new(),
             sites: Vec::new(),
             products: Vec::new(),
+            chained: func.linked_blocks().into_iter().any(|block| is_chain(func, block)),
             kept: Vec::new(),
             needed: Needed::default(),
             known,
@@ -174,11 +178,6 @@ impl Supply {
     /// The site of a block with a job.
     pub(super) fn site_at(&self, block: Block, job: Job) -> Option<usize> {
         (0..self.sites.len()).find(|&site| self.sites[site].block == block && self.rings[self.sites[site].ring].job == job)
-    }
-
-    /// Some loop of chained products: the left factor of one is what became of another's sums.
-    pub(super) fn is_chained(&self) -> bool {
-        self.products.iter().any(|product| matches!(product.sides[0], Side::Registers))
     }
 
     fn ring(&mut self, func: &Func, number: usize, ring: &RingPlan) -> Result<(), Reason> {
