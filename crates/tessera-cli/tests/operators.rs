@@ -31,7 +31,10 @@ const CALLS: [(&str, &str); 19] = [
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
-    ("linear_w4 x=ones:bf16[2,64] W=const(286331153):i32[1,64] S=ones:bf16[1,3]", "y: bf16[2, 3] = [-448, -448, -448, -448, -448, -448]"),
+    (
+        "linear_w4 x=ones:bf16[2,64] W=const(286331153):i32[1,64] S=ones:bf16[1,3]",
+        "y: bf16[2, 3] = [-448, -448, -448, -448, -448, -448]",
+    ),
     (
         "linear_w4 x=ones:f16[1,128] W=const(858993459):i32[1,128] S=const(0.5):f16[2,2] Z=ones:f16[2,2] variant=zeros",
         "y: f16[1, 2] = [128, 128]",
@@ -95,7 +98,10 @@ fn files_go_in_and_come_out_as_from_rust() {
 fn calls_that_make_no_sense_are_refused_with_what_does() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let wrong = [
-        ("nosuch x=ones:f32[4]", "operators are gemm, linear_w4, gemm_scaled, attention, vector, layer_norm, rms_norm, softmax, bandwidth"),
+        (
+            "nosuch x=ones:f32[4]",
+            "operators are gemm, linear_w4, gemm_scaled, attention, vector, layer_norm, rms_norm, softmax, bandwidth",
+        ),
         ("gemm A=ones:f32[3,64] B=ones:f32[65,2]", "`k` is 64 in `A` and 65 in `B`: `A[..batch, m, k]` has shape [3, 64]"),
         ("gemm A=ones:f32[2,3,4] B=ones:f32[3,4,5]", "`batch` is 2 in `A` and 3 in `B`"),
         ("gemm A=ones:f32[3,64] B=ones:f16[64,2]", "`A` holds `f32` and `B` `f16`"),

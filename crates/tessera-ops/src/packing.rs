@@ -34,7 +34,9 @@ pub enum PackError {
         columns: usize,
     },
     /// Columns do not fill words.
-    #[error("{0} columns are no multiple of 64: add columns of code 8 to the weights, and of zeros to what they are multiplied by")]
+    #[error(
+        "{0} columns are no multiple of 64: add columns of code 8 to the weights, and of zeros to what they are multiplied by"
+    )]
     Columns(usize),
     /// A code has more than four bits.
     #[error("code {code} of row {row}, column {column} has more than 4 bits")]
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn every_weight_has_a_place_of_its_own() {
-        let (rows, columns) = (19, 192);
+        let (rows, columns) = (19_usize, 192);
         let mut taken = vec![0_u32; rows.div_ceil(LINE) * columns];
         for row in 0..rows {
             for column in 0..columns {
@@ -113,7 +115,8 @@ mod tests {
     fn codes_are_found_where_they_were_put() {
         let (rows, columns) = (9, 64);
         let codes: Vec<u8> = (0..rows * columns).map(|at| (at * 7 % 16) as u8).collect();
-        let words = pack_int4(&codes, rows, columns).expect("a tensor").read::<i32>().expect("words");
+        let packed = pack_int4(&codes, rows, columns).expect("a tensor");
+        let words = packed.read::<i32>().expect("words");
         for (at, &code) in codes.iter().enumerate() {
             let (word, shift) = place(columns, at / columns, at % columns);
             assert_eq!(words[word] >> shift & 15, i32::from(code), "{at}");

@@ -101,7 +101,8 @@ impl Lowering<'_> {
     fn halves_of_words(&mut self, codes: &[Reg]) -> Option<Regs> {
         let kernel = self.b.kernel();
         let upper_half_of = |code: Reg| {
-            let shift = kernel.definition(code).filter(|&inst| matches!(kernel.code(inst), Some(Code::Shr(Ty::U32 | Ty::S32))))?;
+            let shift =
+                kernel.definition(code).filter(|&inst| matches!(kernel.code(inst), Some(Code::Shr(Ty::U32 | Ty::S32))))?;
             match kernel.inst(shift).args.as_slice() {
                 &[_, Arg::Use(word), Arg::Use(count)] if kernel.constant(count) == Some(16) => Some(word),
                 _ => None,

@@ -10,7 +10,8 @@ mod vector;
 use tessera_ops::{Argument, Fill, Plan, Role};
 
 /// Every case, by operator.
-pub(crate) const CASES: &[&[Case]] = &[gemm::CASES, quantised::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
+pub(crate) const CASES: &[&[Case]] =
+    &[gemm::CASES, quantised::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
 
 /// One case that passes as it is.
 pub(crate) struct Case {

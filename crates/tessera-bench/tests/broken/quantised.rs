@@ -21,8 +21,14 @@ pub(super) const CASES: &[Case] = &[
             edit("all groups have the first one's scales", &[("s = ct.load(S, (k, j)", "s = ct.load(S, (0, j)")]),
             edit("zero points are dropped", &[("(codes - of_groups(Z, j, k, TN, TK, GROUP))", "codes")]),
             edit("zero points are added", &[("(codes - of_groups(Z", "(codes + of_groups(Z")]),
-            edit("the halves of words are swapped", &[("16 * ct.arange(2, dtype=ct.int32)", "16 * (1 - ct.arange(2, dtype=ct.int32))")]),
-            edit("codes of a word are turned around", &[("4 * ct.arange(4, dtype=ct.int32)", "4 * (3 - ct.arange(4, dtype=ct.int32))")]),
+            edit(
+                "the halves of words are swapped",
+                &[("16 * ct.arange(2, dtype=ct.int32)", "16 * (1 - ct.arange(2, dtype=ct.int32))")],
+            ),
+            edit(
+                "codes of a word are turned around",
+                &[("4 * ct.arange(4, dtype=ct.int32)", "4 * (3 - ct.arange(4, dtype=ct.int32))")],
+            ),
             edit("a bit of the next code is taken", &[("0x000f000f", "0x001f001f")]),
             edit("columns lie as they do in words", &[("permute((0, 2, 1, 4, 5, 3, 6))", "permute((0, 2, 1, 3, 4, 5, 6))")]),
             edit("rows of a line are exchanged with chunks of columns", &[("permute((0, 2, 1, 4,", "permute((0, 1, 2, 4,")]),
@@ -40,7 +46,10 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("the zero is 7", &[("least + 8.0", "least + 7.0")]),
             edit("scales are dropped", &[(" * of_groups(S, j, k, TN, TK, GROUP)", "")]),
-            edit("sums are kept in x's type", &[("acc = ct.zeros((TN, TM), ct.float32)", "acc = ct.zeros((TN, TM), ct.float16)")]),
+            edit(
+                "sums are kept in x's type",
+                &[("acc = ct.zeros((TN, TM), ct.float32)", "acc = ct.zeros((TN, TM), ct.float16)")],
+            ),
         ],
     },
     Case {

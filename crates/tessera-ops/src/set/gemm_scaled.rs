@@ -11,9 +11,7 @@ use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
 
 use super::decoded::{Decoded, Row};
 use crate::draw::Draw;
-use crate::operator::{
-    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported,
-};
+use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -92,8 +90,7 @@ fn quick() -> Vec<(Problem, &'static str)> {
 
 fn edges() -> Vec<Problem> {
     let sizes = [[1, 1, 128], [64, 128, 128], [65, 129, 384], [127, 300, 256], [130, 64, 512]];
-    let mut cases: Vec<Problem> =
-        sizes.iter().flat_map(|&sizes| VARIANTS.map(|variant| problem(sizes, variant))).collect();
+    let mut cases: Vec<Problem> = sizes.iter().flat_map(|&sizes| VARIANTS.map(|variant| problem(sizes, variant))).collect();
     cases.extend([ROWS, TENSOR].map(|variant| problem([33, 70, 100], variant)));
     cases
 }
@@ -137,7 +134,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let tensor = |name, dtype, shape: Vec<u64>, role| {
         TensorSpec::new(name, dtype, shape.into_iter().map(|extent| extent as usize).collect::<Vec<_>>(), role)
     };
-    let scale = |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
+    let scale =
+        |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
     let [tm, tn] = tile([m, n], machine);
     let converts = matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !arch.has_native_fp8_mma());
     let compute = if converts { DType::F16 } else { storage };

@@ -9,9 +9,7 @@ use tessera_types::{DType, ErrorModel, FloatFormat, Policy, Storage};
 
 use super::decoded::{Decoded, Row};
 use crate::draw::Draw;
-use crate::operator::{
-    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported,
-};
+use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::packing;
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
