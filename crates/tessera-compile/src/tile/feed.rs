@@ -68,7 +68,6 @@ impl Factor {
             // Elements from everywhere lie as well one way as the other.
             None => match loads.first() {
                 Some(&load) if is_gather(func, load) => (load, 1),
-                Some(&load) if ops.iter().any(|&op| regroups(func, op)) => (load, inner),
                 _ => return Err(no("neither axis of a factor is known to have unit stride")),
             },
         };
@@ -204,15 +203,10 @@ pub(super) fn looked_at(func: &Func, value: Value) -> Option<Op> {
     matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })).then_some(op)
 }
 
-/// An operation under which axes of more than one element become others.
-fn regroups(func: &Func, op: Op) -> bool {
-    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reshape {})) && !is_look(func, op)
-}
-
 /// The loads behind a factor of 16 bits that is computed from less than half as many bits: those who multiply compute it in their registers,
 /// since shared memory would move it twice.
 pub(super) fn packed(func: &Func, body: &[Op], value: Value) -> Option<Vec<Op>> {
-    let mut found = Found { body: body.iter().copied().collect(), ..Found::default() };
+    let mut found = Found { body: body.iter().copied().collect(), in_registers: true, ..Found::default() };
     found.collect(func, value).ok()?;
     let bits = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u64 * u64::from(tile.elem.bits()));
     let loaded: u64 = found.loads.iter().map(|&load| bits(func.ops[load].results[0])).sum();
@@ -229,6 +223,8 @@ struct Found {
     loads: Vec<Op>,
     /// What is collected says where to load from: what was loaded before the loop is loaded again.
     places: bool,
+    /// What is collected stays in the registers of those who multiply, who may put any elements beside each other.
+    in_registers: bool,
 }
 
 impl Found {
@@ -268,8 +264,7 @@ impl Found {
                 relation,
                 Relation::Same | Relation::Permute(_) | Relation::Reshape | Relation::Broadcast | Relation::Free
             );
-            // Threads compute it where they need it, whatever elements it puts beside each other.
-            let again = matches!(relation, Relation::Reshape) || relation.repeats(func, op);
+            let again = self.in_registers && matches!(relation, Relation::Reshape) || relation.repeats(func, op);
             if !elements || !again {
                 let text = format!("a factor is computed by `{}`", data.row().mnemonic);
                 return Err(Reason::at(text, data.span));
