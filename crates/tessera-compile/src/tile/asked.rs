@@ -31,7 +31,7 @@ pub(super) fn by_products(func: &Func, anchors: &Anchors) -> FxHashMap<Value, La
         };
         for (side, wanted) in sides.into_iter().enumerate() {
             let Some(wanted) = wanted else { continue };
-            let mut behind = Behind { func, layouts: FxHashMap::default(), loads: Vec::new() };
+            let mut behind = Behind { func, layouts: Vec::new(), loads: Vec::new() };
             let factor = func.ops[op].one(side);
             if behind.collect(factor, wanted).is_some() && behind.pays(factor, wanted) {
                 for (value, layout) in behind.layouts {
@@ -47,11 +47,15 @@ pub(super) fn by_products(func: &Func, anchors: &Anchors) -> FxHashMap<Value, La
 struct Behind<'f> {
     func: &'f Func,
     /// Values that follow from loads, with the layouts that they would take.
-    layouts: FxHashMap<Value, Layout>,
+    layouts: Vec<(Value, Layout)>,
     loads: Vec<Op>,
 }
 
 impl Behind<'_> {
+    fn layout(&self, value: Value) -> Option<&Layout> {
+        self.layouts.iter().find_map(|(known, layout)| (*known == value).then_some(layout))
+    }
+
     /// Notes what a value in a layout is computed by, and says whether loads are behind it; `None` where the layout does not say how
     /// its operands lie.
     fn collect(&mut self, value: Value, layout: &Layout) -> Option<bool> {
@@ -59,7 +63,7 @@ impl Behind<'_> {
         if !has_layout(func, value) {
             return Some(false);
         }
-        if let Some(known) = self.layouts.get(&value) {
+        if let Some(known) = self.layout(value) {
             return (known == layout).then_some(true);
         }
         let op = func.defining_op(value)?;
@@ -84,7 +88,7 @@ impl Behind<'_> {
             _ => return None,
         };
         if loaded {
-            self.layouts.insert(value, layout.clone());
+            self.layouts.push((value, layout.clone()));
         }
         Some(loaded)
     }
@@ -92,12 +96,12 @@ impl Behind<'_> {
     /// The loads in these layouts take fewer accesses than loads as memory lies and an exchange of the factor, which is written once and read
     /// once.
     fn pays(&self, factor: Value, wanted: &Layout) -> bool {
-        let bits = |value: Value| self.func.ty(value).as_tile().map_or(0, |tile| u64::from(tile.elem.bits()));
+        let bits = |value: Value| self.func.ty(value).as_tile().map_or(0, |tile| tile.elem.bits());
         let vectors = |registers: u64, value: Value| (registers * bits(value)).div_ceil(ACCESS_BITS);
         let (mut here, mut there) = (0, 0);
         for &load in &self.loads {
             let value = self.func.ops[load].results[0];
-            let Some(layout) = self.layouts.get(&value) else { return false };
+            let Some(layout) = self.layout(value) else { return false };
             here += self.accesses(load, layout);
             there += vectors(layout.elements().div_ceil(layout.threads()), value);
         }

@@ -208,7 +208,7 @@ pub(super) fn looked_at(func: &Func, value: Value) -> Option<Op> {
 pub(super) fn packed(func: &Func, body: &[Op], value: Value) -> Option<Vec<Op>> {
     let mut found = Found { body: body.iter().copied().collect(), in_registers: true, ..Found::default() };
     found.collect(func, value).ok()?;
-    let bits = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u64 * u64::from(tile.elem.bits()));
+    let bits = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u64 * tile.elem.bits());
     let loaded: u64 = found.loads.iter().map(|&load| bits(func.ops[load].results[0])).sum();
     let halves = matches!(func.ty(value).num(), Some(DType::F16 | DType::BF16));
     (halves && !found.loads.is_empty() && 2 * loaded < bits(value)).then_some(found.loads)
