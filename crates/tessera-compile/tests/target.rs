@@ -148,7 +148,7 @@ fn arithmetic_of_halves_in_words() {
              \x20   ct.store(out, (n, i), r.reshape((1, 2048)))",
         );
         let args = [("x", ArgType::array(dtype, 1)), ("y", ArgType::array(dtype, 1)), ("out", ArgType::array(dtype, 2))];
-        let codes = |step: u64| Data::codes(dtype, &[16384], move |at| at as u64 * step & 0xffff);
+        let codes = |step: u64| Data::codes(dtype, &[16384], move |at| (at as u64 * step) & 0xffff);
         agrees(&source, &args, &[codes(40503), codes(30011), Data::zeros(dtype, &[5, 16384])], [8, 1, 1]);
         for arch in [Arch::Sm80, Arch::Sm90a] {
             let text = instructions(&source, &args, arch);
