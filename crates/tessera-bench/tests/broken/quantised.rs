@@ -71,7 +71,7 @@ pub(super) const CASES: &[Case] = &[
         operator: "gemm_scaled",
         extents: SCALED,
         variant: "rows",
-        policy: "fp8_e4m3",
+        policy: "fp8_e4m3->fp32",
         data: |plan| plan,
         text: &[],
         mutants: &[
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
         operator: "gemm_scaled",
         extents: SCALED,
         variant: "tensor",
-        policy: "fp8_e5m2",
+        policy: "fp8_e5m2->fp32",
         data: |plan| plan,
         text: &[],
         mutants: &[edit("a scale is dropped", &[("(acc * (sa * sb)).astype", "(acc * sa).astype")])],
