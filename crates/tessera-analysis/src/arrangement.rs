@@ -142,6 +142,12 @@ impl Arrangement {
         matrix_access(layout, &dense)
     }
 
+    /// How a tile comes out of it by `ldmatrix` where that takes fewer instructions than vectors do.
+    pub fn matrix_load(&self, layout: &Distribution) -> Option<MatrixAccess> {
+        let vector = self.element_bytes() << self.vector_bits(layout, 16).len();
+        self.matrix_access(layout).filter(|access| 4 * access.matrices > vector)
+    }
+
     /// How a tile gets here by `stmatrix`: where one thread alone holds each element, in fewer instructions than by vectors, and the rows of a
     /// matrix lie in different banks.
     pub fn matrix_store(&self, layout: &Distribution) -> Option<MatrixAccess> {

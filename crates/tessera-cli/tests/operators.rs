@@ -22,7 +22,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 17] = [
+const CALLS: [(&str, &str); 21] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -33,6 +33,22 @@ const CALLS: [(&str, &str); 17] = [
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
     ("linear x=ones:f32[2,64] weight=ones:f32[3,64] bias=ones:f32[3]", "y: f32[2, 3] = [65, 65, 65, 65, 65, 65]"),
     ("permute x=arange:i32[2,3]", "y: i32[3, 2] = [0, 3, 1, 4, 2, 5]"),
+    (
+        "linear_w4 x=ones:bf16[2,64] W=const(286331153):i32[1,64] S=ones:bf16[1,3]",
+        "y: bf16[2, 3] = [-448, -448, -448, -448, -448, -448]",
+    ),
+    (
+        "linear_w4 x=ones:f16[1,128] W=const(858993459):i32[1,128] S=const(0.5):f16[2,2] Z=ones:f16[2,2] variant=zeros",
+        "y: f16[1, 2] = [128, 128]",
+    ),
+    (
+        "gemm_scaled A=ones:f8e4m3[1,128] B=ones:f8e4m3[3,128] SA=const(2):f32[1,1] SB=const(3):f32[1,1]",
+        "C: bf16[1, 3] = [768, 768, 768]",
+    ),
+    (
+        "gemm_scaled A=ones:f8e4m3[1,40] B=ones:f8e4m3[2,40] SA=ones:f32[1] SB=const(3):f32[2] C=zeros:f32[1,2] variant=rows",
+        "C: f32[1, 2] = [120, 120]",
+    ),
     ("rms_norm x=const(3):f32[2,8] weight=const(2):f32[8] eps=0", "y: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]"),
     ("layer_norm x=const(3):f32[2,8] weight=ones:f32[8] bias=ones:f32[8]", "y: f32[2, 8] = [1, 1, 1, 1, 1, 1, ...]"),
     (
@@ -86,11 +102,18 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
     let wrong = [
         (
             "nosuch x=ones:f32[4]",
-            "operators are gemm, linear, attention, vector, layer_norm, rms_norm, softmax, permute, bandwidth",
+            "operators are gemm, linear, linear_w4, gemm_scaled, attention, vector, layer_norm, rms_norm, softmax, permute, bandwidth",
         ),
         ("gemm A=ones:f32[3,64] B=ones:f32[65,2]", "`k` is 64 in `A` and 65 in `B`: `A[..batch, m, k]` has shape [3, 64]"),
         ("gemm A=ones:f32[2,3,4] B=ones:f32[3,4,5]", "`batch` is 2 in `A` and 3 in `B`"),
         ("gemm A=ones:f32[3,64] B=ones:f16[64,2]", "`A` holds `f32` and `B` `f16`"),
+        ("linear_w4 x=ones:f16[1,64] W=ones:f16[1,64] S=ones:f16[1,8]", "`W` holds `f16`, and linear_w4 takes `i32` there"),
+        ("linear_w4 x=ones:f16[1,96] W=ones:i32[1,96] S=ones:f16[1,8]", "groups are of 64 or 128 columns, not of 96"),
+        ("linear_w4 x=ones:f16[1,64] W=ones:i32[1,8] S=ones:f16[1,8]", "`W` has shape [1, 8], and [1, 64] is wanted"),
+        (
+            "gemm_scaled A=ones:f8e4m3[1,100] B=ones:f8e4m3[1,100] SA=ones:f32[1,1] SB=ones:f32[1,1]",
+            "100 columns are not of whole blocks of 128",
+        ),
         ("gemm A=ones:f32[3] B=ones:f32[3,2]", "`A` has shape [3], and `A[..batch, m, k]` is wanted"),
         ("gemm A=ones:f32[3,4]", "gemm nn takes `A[..batch, m, k]`, `B[..batch, k, n]` and gives `C[..batch, m, n]`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] beta=1", "`C` is not given, but read as well"),

@@ -1,7 +1,7 @@
 //! Kernels through the whole road to PTX, executed by the emulator, against the CPU executor; and assembled without spills.
 
 use arbtest::arbtest;
-use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_module, generate};
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for, compile_module, generate};
 use tessera_ir::IndexType;
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
@@ -128,6 +128,51 @@ fn a_block_does_once_what_it_does_with_scalars() {
     let args = [("x", array(DType::I32, 2)), ("y", array(DType::I32, 1)), ("out", array(DType::I32, 2))];
     let data = [Data::ints(DType::I32, &[8, 8], 1), Data::zeros(DType::I32, &[1]), Data::zeros(DType::I32, &[2, 8])];
     agrees(&source, &args, &data, [1, 1, 1]);
+}
+
+/// The text of a kernel's instructions on a target.
+fn instructions(source: &str, args: &[(&str, ArgType)], arch: Arch) -> String {
+    let made =
+        compile_for(&compiled(source, args), arch, OptLevel::default()).unwrap_or_else(|found| panic!("{}", found[0].message));
+    made.kernel.ptx()
+}
+
+/// Numbers that stand in words are added and multiplied two at a time, with the bits that one at a time gives: zeros of both signs, infinities,
+/// NaN, numbers that overflow and that are subnormal are all there.
+#[test]
+fn arithmetic_of_halves_in_words() {
+    for (dtype, pair) in [(DType::F16, "f16x2"), (DType::BF16, "bf16x2")] {
+        let source = body(
+            "i = ct.bid(0)\na = ct.load(x, (i,), (2048,))\nb = ct.load(y, (i,), (2048,))\n\
+             for n, r in ct.static_iter([(0, a + b), (1, a - b), (2, a * b), (3, 0.0 - a), (4, a * b + a)]):\n\
+             \x20   ct.store(out, (n, i), r.reshape((1, 2048)))",
+        );
+        let args = [("x", ArgType::array(dtype, 1)), ("y", ArgType::array(dtype, 1)), ("out", ArgType::array(dtype, 2))];
+        let codes = |step: u64| Data::codes(dtype, &[16384], move |at| (at as u64 * step) & 0xffff);
+        agrees(&source, &args, &[codes(40503), codes(30011), Data::zeros(dtype, &[5, 16384])], [8, 1, 1]);
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let text = instructions(&source, &args, arch);
+            assert!(text.contains(&format!("fma.rn.{pair}")) && !text.contains("cvt.rn"), "{text}");
+        }
+    }
+}
+
+/// Words whose halves integers make are pairs of numbers as they are.
+#[test]
+fn halves_of_words_are_numbers() {
+    for (dtype, bits, least) in [(DType::BF16, 0x4300_4300_u32, 128), (DType::F16, 0x6400_6400, 1024)] {
+        let source = body(&format!(
+            "i = ct.bid(0)\nwords = ct.load(x, (i,), (1024,)) & 0x000f000f | {bits}\n\
+             halves = (words.reshape((1024, 1)) >> 16 * ct.arange(2, dtype=ct.int32)).astype(ct.int16)\n\
+             r = ct.bitcast(halves, out.dtype) - ct.full((1024, 2), {least}, out.dtype)\nct.store(out, (i,), r.reshape((2048,)))"
+        ));
+        let args =
+            [("x", ArgType::array(DType::I32, 1)), ("y", ArgType::array(DType::I32, 1)), ("out", ArgType::array(dtype, 1))];
+        let data = [Data::ints(DType::I32, &[4096], 5), Data::zeros(DType::I32, &[1]), Data::zeros(dtype, &[8192])];
+        agrees(&source, &args, &data, [4, 1, 1]);
+        let text = instructions(&source, &args, Arch::Sm90a);
+        assert!(text.contains("fma.rn.") && !text.contains("cvt."), "{text}");
+    }
 }
 
 fn body(lines: &str) -> String {

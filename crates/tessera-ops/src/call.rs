@@ -87,6 +87,18 @@ pub enum CallError {
         /// The arrays with their types.
         arrays: [(&'static str, DType); 2],
     },
+    /// An array has a type of its own, and holds another one.
+    #[error("`{name}` holds `{found}`, and {operator} takes `{wanted}` there")]
+    OwnType {
+        /// The operator.
+        operator: &'static str,
+        /// The array.
+        name: &'static str,
+        /// What it holds.
+        found: DType,
+        /// What it should hold.
+        wanted: DType,
+    },
     /// The output that was given holds another type than the operator gives.
     #[error("`{output}` holds `{found}`, and {operator} of `{input}` gives `{wanted}`")]
     OutputType {
@@ -184,7 +196,11 @@ impl Operator {
         let given: Vec<(Operand, &Tensor)> = all().filter_map(|operand| Some((operand, find(operand)?))).collect();
         let (first, one) = given[0];
         for &(operand, tensor) in &given {
-            if tensor.dtype() != one.dtype() && operand != signature.output {
+            let own = signature.types.iter().find(|(name, _)| *name == operand.name());
+            if let Some(&(name, wanted)) = own.filter(|(_, wanted)| *wanted != tensor.dtype()) {
+                return Err(CallError::OwnType { operator: self.name, name, found: tensor.dtype(), wanted });
+            }
+            if own.is_none() && tensor.dtype() != one.dtype() && operand != signature.output {
                 let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];
                 return Err(CallError::Types { operator: self.name, arrays });
             }

@@ -166,6 +166,58 @@ pub fn permute(x: &Tensor, order: &[usize]) -> Result<Tensor, CallError> {
     run(&set::permute::PERMUTE, &variant, &[("x", x)], &[])
 }
 
+/// `x[..., k]` times the transpose of weights of 4 bits: `[..., n]` in `x`'s type, which is `f16` or `bf16`. `w` is packed by
+/// [`pack_int4`](crate::pack_int4); `scales[k / group, n]`, and `zeros` of that shape where there are zero points, are of `x`'s type, for groups
+/// of 64 or 128. A weight is `(code - zero) * scale`, rounded to `x`'s type after each step; without zero points the zero is 8.
+///
+/// ```
+/// use tessera_ops::{linear_w4, pack_int4};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let x = Tensor::ones(DType::BF16, &[2, 64])?;
+/// let (w, scales) = (pack_int4(&[11; 5 * 64], 5, 64)?, Tensor::full(DType::BF16, &[1, 5], 0.5)?);
+/// let y = linear_w4(&x, &w, &scales, None)?;
+/// assert_eq!((y.shape(), y.to_f64()?[0]), (&[2, 5][..], 64.0 * 3.0 * 0.5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn linear_w4(x: &Tensor, w: &Tensor, scales: &Tensor, zeros: Option<&Tensor>) -> Result<Tensor, CallError> {
+    let mut tensors = vec![("x", x), ("W", w), ("S", scales)];
+    tensors.extend(zeros.map(|zeros| ("Z", zeros)));
+    run(&set::linear_w4::LINEAR_W4, if zeros.is_some() { "zeros" } else { "symmetric" }, &tensors, &[])
+}
+
+/// What has a scale of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// Blocks of 128 along `k` of a row of `a`, blocks of 128 x 128 of `b`: `[m, k / 128]` and `[ceil(n / 128), k / 128]`.
+    Blocks,
+    /// Rows: `[m]` and `[n]`.
+    Rows,
+    /// All: `[1]` and `[1]`.
+    Tensor,
+}
+
+/// The product of `a[m, k]` and the transpose of `b[n, k]`, both of 8-bit floats, times their scales in `f32`: `[m, n]` in `bf16`.
+///
+/// ```
+/// use tessera_ops::{Scaling, gemm_scaled};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::ones(DType::F8E4M3, &[3, 100])?, Tensor::ones(DType::F8E4M3, &[5, 100])?);
+/// let (sa, sb) = (Tensor::full(DType::F32, &[3], 0.5)?, Tensor::full(DType::F32, &[5], 4.0)?);
+/// let c = gemm_scaled(&a, &b, &sa, &sb, Scaling::Rows)?;
+/// assert_eq!((c.shape(), c.to_f64()?[0]), (&[3, 5][..], 200.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm_scaled(a: &Tensor, b: &Tensor, sa: &Tensor, sb: &Tensor, scaling: Scaling) -> Result<Tensor, CallError> {
+    let variant = match scaling {
+        Scaling::Blocks => "blocks",
+        Scaling::Rows => "rows",
+        Scaling::Tensor => "tensor",
+    };
+    run(&set::gemm_scaled::GEMM_SCALED, variant, &[("A", a), ("B", b), ("SA", sa), ("SB", sb)], &[])
+}
+
 /// `softmax(q k^T / sqrt(dim)) v` for each head: `q[..., heads, queries, dim]`, `k` and `v[..., shared, keys, dim]`, where `heads` is a
 /// multiple of `shared`, give an array of `q`'s shape and type. Types are `f16`, `bf16` and `f32`.
 ///

@@ -15,6 +15,7 @@ mod functions;
 mod launches;
 mod matrix;
 mod operator;
+mod packing;
 mod problem;
 mod set;
 mod signature;
@@ -29,6 +30,7 @@ pub use operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
     TensorSpec, Unsupported, find,
 };
+pub use packing::{PackError, pack_int4};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
 pub use work::{Metric, Work};

@@ -17,6 +17,8 @@ use crate::work::Work;
 pub const OPERATORS: &[&Operator] = &[
     &set::gemm::GEMM,
     &set::linear::LINEAR,
+    &set::linear_w4::LINEAR_W4,
+    &set::gemm_scaled::GEMM_SCALED,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,

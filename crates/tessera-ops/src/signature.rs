@@ -53,6 +53,8 @@ pub struct Signature {
     pub output: Operand,
     /// Numbers that have a value when they are not given.
     pub scalars: &'static [&'static str],
+    /// Arrays that hold another type than the first one, by name.
+    pub types: &'static [(&'static str, DType)],
     /// The scalar that has the output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
 }
@@ -60,7 +62,12 @@ pub struct Signature {
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], output: Operand) -> Signature {
-        Signature { inputs, output, scalars: &[], rereads: None }
+        Signature { inputs, output, scalars: &[], types: &[], rereads: None }
+    }
+
+    /// With arrays of types of their own.
+    pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
+        Signature { types, ..self }
     }
 
     /// With numbers of these names.

@@ -13,6 +13,8 @@ fn the_seed_suite_has_its_862_shapes() {
         [
             ("gemm", 40),
             ("linear", 0),
+            ("linear_w4", 0),
+            ("gemm_scaled", 0),
             ("attention", 0),
             ("vector", 75),
             ("layer_norm", 322),

@@ -52,6 +52,10 @@ impl Lowering<'_> {
             self.bind_regs(data.result(), regs);
             return Ok(());
         }
+        if let Some(regs) = self.of_halves(data, kind, &operands)? {
+            self.bind_regs(data.result(), regs);
+            return Ok(());
+        }
         if let Some(regs) = self.count_compared(data, kind, &operands)? {
             self.bind_regs(data.result(), regs);
             return Ok(());

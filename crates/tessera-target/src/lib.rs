@@ -36,6 +36,7 @@ mod engine;
 mod float;
 mod fma;
 mod frame;
+mod halves;
 mod integer;
 mod lowering;
 mod math;

@@ -113,7 +113,8 @@ impl Lowering<'_> {
             TileOp::LoadShared {} => {
                 let buffer = self.buffer(data.one(0))?;
                 let layout = self.layout(data.result())?;
-                let regs = self.load_buffer(&buffer, &layout);
+                let by_matrices = buffer.matrix_load(&layout).and_then(|_| self.load_matrices(&buffer, &layout));
+                let regs = by_matrices.unwrap_or_else(|| self.load_buffer(&buffer, &layout));
                 self.bind_regs(data.result(), regs);
             }
             TileOp::StoreShared { matrices } => {

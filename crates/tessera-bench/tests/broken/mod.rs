@@ -5,14 +5,23 @@ mod bandwidth;
 mod gemm;
 mod linear;
 mod permute;
+mod quantised;
 mod rows;
 mod vector;
 
 use tessera_ops::{Argument, Fill, Plan, Role};
 
 /// Every case, by operator.
-pub(crate) const CASES: &[&[Case]] =
-    &[gemm::CASES, linear::CASES, permute::CASES, attention::CASES, vector::CASES, rows::CASES, bandwidth::CASES];
+pub(crate) const CASES: &[&[Case]] = &[
+    gemm::CASES,
+    linear::CASES,
+    permute::CASES,
+    quantised::CASES,
+    attention::CASES,
+    vector::CASES,
+    rows::CASES,
+    bandwidth::CASES,
+];
 
 /// One case that passes as it is.
 pub(crate) struct Case {

@@ -5,6 +5,7 @@
 //! | a load | as the tensor cores read it | by the copy engine |
 //! | a load | with another axis fastest than the contraction, of 8 or 32 bits | by the copy engine, then turned by threads |
 //! | loads and arithmetic of elements | | computed by threads, from what the copy engine brings where that can |
+//! | the same, a left factor of 16 bits from less than half as many | | computed in registers by those who multiply |
 //! | loads by pointers | | gathered by threads |
 //!
 //! Reshapes that drop axes of extent 1 and permutations only change how a buffer is looked at.
@@ -193,6 +194,26 @@ pub(super) fn is_look(func: &Func, op: Op) -> bool {
     }
 }
 
+/// The load that a value is a view of.
+pub(super) fn looked_at(func: &Func, value: Value) -> Option<Op> {
+    let mut op = func.defining_op(value)?;
+    while is_look(func, op) {
+        op = func.defining_op(func.ops[op].one(0))?;
+    }
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })).then_some(op)
+}
+
+/// The loads behind a factor of 16 bits that is computed from less than half as many bits: those who multiply compute it in their registers,
+/// since shared memory would move it twice.
+pub(super) fn packed(func: &Func, body: &[Op], value: Value) -> Option<Vec<Op>> {
+    let mut found = Found { body: body.iter().copied().collect(), in_registers: true, ..Found::default() };
+    found.collect(func, value).ok()?;
+    let bits = |value: Value| func.ty(value).as_tile().map_or(0, |tile| tile.len() as u64 * tile.elem.bits());
+    let loaded: u64 = found.loads.iter().map(|&load| bits(func.ops[load].results[0])).sum();
+    let halves = matches!(func.ty(value).num(), Some(DType::F16 | DType::BF16));
+    (halves && !found.loads.is_empty() && 2 * loaded < bits(value)).then_some(found.loads)
+}
+
 /// What a factor is computed by.
 #[derive(Default)]
 struct Found {
@@ -202,6 +223,8 @@ struct Found {
     loads: Vec<Op>,
     /// What is collected says where to load from: what was loaded before the loop is loaded again.
     places: bool,
+    /// What is collected stays in the registers of those who multiply, who may put any elements beside each other.
+    in_registers: bool,
 }
 
 impl Found {
@@ -241,7 +264,8 @@ impl Found {
                 relation,
                 Relation::Same | Relation::Permute(_) | Relation::Reshape | Relation::Broadcast | Relation::Free
             );
-            if !elements || !relation.repeats(func, op) {
+            let again = self.in_registers && matches!(relation, Relation::Reshape) || relation.repeats(func, op);
+            if !elements || !again {
                 let text = format!("a factor is computed by `{}`", data.row().mnemonic);
                 return Err(Reason::at(text, data.span));
             }

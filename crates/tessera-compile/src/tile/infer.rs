@@ -2,11 +2,13 @@
 //!
 //! The result has an entry for each value: the layout that it is computed in, or `None` for a flexible one (see the module's head of
 //! [`super`]). Loops are walked until what they carry keeps its layout; a value that a loop yields in an anchor's layout takes that
-//! over from its first value, since the loop is where the work is.
+//! over from its first value, since the loop is where the work is. Values behind a factor take what its product asks for ([`asked`]).
 
+use rustc_hash::FxHashMap;
 use tessera_ir::{Block, Diagnostic, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
 use super::anchors::Anchors;
+use super::asked;
 use super::relation::{Layout, Relation, has_layout};
 
 /// The layout of each value, where it is not flexible.
@@ -33,7 +35,8 @@ impl Layouts {
 
 /// Walks the function.
 pub(super) fn infer(func: &Func, anchors: Anchors) -> Result<Layouts, Diagnostic> {
-    let mut inference = Inference { func, layouts: Layouts { values: vec![None; func.values.len()], anchors } };
+    let asked = asked::by_products(func, &anchors);
+    let mut inference = Inference { func, layouts: Layouts { values: vec![None; func.values.len()], anchors }, asked };
     inference.block(func.body, &mut Vec::new())?;
     Ok(inference.layouts)
 }
@@ -41,6 +44,8 @@ pub(super) fn infer(func: &Func, anchors: Anchors) -> Result<Layouts, Diagnostic
 struct Inference<'f> {
     func: &'f Func,
     layouts: Layouts,
+    /// What products ask for of values behind their factors.
+    asked: FxHashMap<Value, Layout>,
 }
 
 /// What encloses an operation: the operation whose region it is in.
@@ -71,6 +76,10 @@ impl Inference<'_> {
         let func = self.func;
         let data = &func.ops[op];
         let relation = Relation::of(func, op);
+        if let Some((&result, layout)) = data.results.first().and_then(|result| self.asked.get_key_value(result)) {
+            self.set(result, layout.clone());
+            return Ok(());
+        }
         match relation {
             Relation::Control => return self.control(op, stack),
             Relation::Own => {

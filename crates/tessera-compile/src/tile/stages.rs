@@ -31,7 +31,8 @@ use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, Sch
 use tessera_types::{Arch, DType};
 
 use super::anchors::{Units, instruction};
-use super::relation::has_layout;
+use super::feed::{fastest_axis, looked_at};
+use super::relation::{has_layout, shape};
 use super::roles::is_free;
 use super::{order, outer, slots, threads};
 
@@ -276,7 +277,11 @@ fn find(
     }
     for load in loaded {
         if candidate.copies.iter().all(|copy| copy.load != load) {
-            match slots::of_tile(func, load) {
+            let slot = match contraction(func, &products_of(func, looped), load) {
+                Some(axis) => slots::padded(func, load, axis, false),
+                None => slots::of_tile(func, load),
+            };
+            match slot {
                 Ok(slot) => candidate.copies.push(Copied { load, slot }),
                 Err(reason) => refusal = refusal.or(Some(reason)),
             }
@@ -353,6 +358,18 @@ fn direct(func: &Func, units: &Units, loaded: &[Op], product: Op, warps: u64) ->
     }
     let [left, right] = slots;
     Ok(([Copied { load: lhs, slot: left }, Copied { load: rhs, slot: right }], by_threads))
+}
+
+/// The axis of contraction, of its tile's last two, of a load that is a factor as it lies: fragments are read from it though the product's other
+/// factor is computed.
+fn contraction(func: &Func, products: &[Op], load: Op) -> Option<usize> {
+    let rank = shape(func, func.ops[load].results[0]).len();
+    let fastest = slots::contiguous_axis(func, load)?.checked_sub(rank.checked_sub(2)?)?;
+    products.iter().flat_map(|&product| [(product, 0), (product, 1)]).find_map(|(product, side)| {
+        let factor = func.ops[product].one(side);
+        let (_, axis) = fastest_axis(func, factor).filter(|_| looked_at(func, factor) == Some(load))?;
+        Some(if axis == 1 - side { fastest } else { 1 - fastest })
+    })
 }
 
 /// The load that a factor comes from through reshapes that drop leading axes of extent one.

@@ -113,13 +113,23 @@ mod double {
 pub(super) use double::float64;
 pub(super) use single::float32;
 
-/// `f16` or `bf16` numbers in `f32` lanes: the product is exact in `f64`, the sum is off by less than half a place there, and no
-/// such sum lies that near to a midpoint of the narrow format without being it.
+/// `f16` or `bf16` numbers in `f32` lanes: the product is exact in `f64`, and the sum is rounded to odd there, since it may lie as near as one
+/// likes to a midpoint of the narrow format, as a small number added to one does.
 #[inline(always)]
 pub(super) unsafe fn narrow_fma(dtype: DType, s: Strips) {
     #[inline(always)]
     fn exact(a: f32, b: f32, c: f32) -> f32 {
-        element::f64_to_f32_odd(f64::from(a) * f64::from(b) + f64::from(c))
+        let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+        let sum = product + c;
+        // What the sum has lost (Knuth); NaN where there is no number.
+        let other = sum - product;
+        let lost = (product - (sum - other)) + (c - other);
+        let odd = match lost.abs() > 0.0 && sum.to_bits() & 1 == 0 {
+            true if (lost > 0.0) == (sum > 0.0) => f64::from_bits(sum.to_bits() + 1),
+            true => f64::from_bits(sum.to_bits() - 1),
+            false => sum,
+        };
+        element::f64_to_f32_odd(odd)
     }
     // SAFETY: four strips of `f32`.
     unsafe {

@@ -3,11 +3,14 @@
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
+pub(crate) mod gemm_scaled;
 mod gemm_tiles;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
+pub(crate) mod linear_w4;
 mod norm;
 pub(crate) mod permute;
 pub(crate) mod rms_norm;

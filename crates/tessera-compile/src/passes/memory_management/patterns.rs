@@ -51,7 +51,7 @@ impl Path {
 /// What moves.
 #[derive(Clone, Debug)]
 enum Moves {
-    /// A tile, by vectors.
+    /// A tile, by vectors, or out of memory by `ldmatrix` where that takes fewer instructions.
     Tile { layout: Distribution, stores: bool },
     /// A tile, by `ldmatrix` or `stmatrix` where that is possible.
     Matrices { layout: Distribution, stores: bool },
@@ -153,7 +153,10 @@ impl Pattern {
                     matrices(layout, &access, &at, see);
                 }
             }
-            Moves::Tile { layout, stores } => self.vectors(lies, layout, *stores, &at, see),
+            Moves::Tile { layout, stores } => match lies.matrix_load(layout).filter(|_| !stores) {
+                None => self.vectors(lies, layout, *stores, &at, see),
+                Some(access) => matrices(layout, &access, &at, see),
+            },
             Moves::Lines { acc, dim } => {
                 if let Some(lines) = Lines::of(lies, acc, *dim) {
                     let addresses = lines.offsets(acc, *dim).map(|offset| offset.map(|offset| start + offset));

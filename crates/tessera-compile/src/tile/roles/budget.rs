@@ -83,7 +83,7 @@ pub(super) fn registers(arch: Arch, (copy, compute): (u32, u32), ways: &[Way], s
 /// Bytes of shared memory that the computing partition's other operations borrow.
 pub(super) fn borrowed(func: &Func, supply: &Supply) -> u32 {
     let products: Vec<Op> = supply.products.iter().map(|product| product.op).collect();
-    if supply.is_chained() {
+    if supply.chained {
         // What is stored is the result of the last one, which no other product takes.
         let (Some(&first), Some(&last)) = (products.first(), products.last()) else { bug!("a chain without products") };
         let through = 2 * sums(func, last).len() as u32 + 16 * sums(func, first).shape[0];

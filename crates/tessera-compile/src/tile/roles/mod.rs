@@ -104,7 +104,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     func.hints.num_stages = supply.rings.iter().filter(|ring| ring.job != Job::Kept).map(|ring| ring.stages).max();
     // Registers are shared out for so many blocks a multiprocessor, whatever the author thinks.
     func.hints.occupancy = plan.resident.filter(|&blocks| blocks > 1);
-    if !supply.is_chained() && plan.persistent.is_none() {
+    if !supply.chained && plan.persistent.is_none() {
         order::by_groups(func);
     }
     Ok(())

@@ -15,7 +15,7 @@ use super::shape::{fits, is_product};
 use super::supply::Supply;
 use super::turns::{Turns, check as check_turns};
 use crate::tile::anchors::Units;
-use crate::tile::feed::{Factor, Way, brought};
+use crate::tile::feed::{Factor, Way, brought, packed};
 use crate::tile::slots;
 
 /// Warps of the partition that fills rings: a warpgroup, so that registers can be moved from it.
@@ -33,6 +33,8 @@ struct Loop {
     chained: bool,
     /// Each factor of the loop's own once.
     factors: Vec<Factor>,
+    /// Loads from which those who multiply compute left factors in registers.
+    tiles: Vec<Op>,
 }
 
 /// A left factor that is the same in all rounds.
@@ -63,7 +65,7 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         let looped = places.block(product).and_then(counted);
         let looped = looped.ok_or_else(|| Reason::at("the product stands in no counted loop", at))?;
         if !loops.iter().any(|other| other.looped == looped) {
-            loops.push(Loop { looped, products: Vec::new(), chained: false, factors: Vec::new() });
+            loops.push(Loop { looped, products: Vec::new(), chained: false, factors: Vec::new(), tiles: Vec::new() });
         }
         let own = loops.iter_mut().find(|other| other.looped == looped).unwrap_or_else(|| bug!("a loop that was not noted"));
         own.products.push(product);
@@ -109,6 +111,8 @@ impl Loop {
                 return Err(Reason::at("a chained product is not one of 16-bit floats that adds up in `float32`", at));
             }
             self.chained = true;
+        } else if let Some(loads) = packed(func, ops, left) {
+            self.tiles.extend(loads);
         } else if func.defining_op(left).is_some_and(|op| ops.contains(&op)) {
             self.add(func, ops, (left, 1))?;
         } else {
@@ -210,14 +214,16 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
     for own in loops {
         let span = func.ops[own.looped].span;
         let load = |factor: &Factor| factor.loads.first().map(|&(load, _)| func.ops[load].results[0]);
-        let brought: Vec<Value> = unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load));
+        let tiles = own.tiles.iter().filter(|&&load| brought(func, load).is_ok()).map(|&load| func.ops[load].results[0]);
+        let direct: Vec<Value> =
+            unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load).chain(tiles));
         let made: Vec<Value> =
             own.factors.iter().filter(|factor| factor.way != Way::Brought).map(|factor| factor.value).collect();
         let raw = own.factors.iter().filter(|factor| factor.way != Way::Brought).flat_map(|factor| &factor.loads);
         let raw: Vec<Value> = raw.filter(|(_, buffer)| buffer.is_some()).map(|&(load, _)| func.ops[load].results[0]).collect();
         let mut rings = match own.chained {
-            true => brought.iter().map(|&value| new(0, 1, RingProducer::Tma, vec![value], span)).collect(),
-            false => vec![new(0, 1, RingProducer::Tma, brought, span)],
+            true => direct.iter().map(|&value| new(0, 1, RingProducer::Tma, vec![value], span)).collect(),
+            false => vec![new(0, 1, RingProducer::Tma, direct, span)],
         };
         rings.push(new(0, 1, RingProducer::Threads, made, span));
         rings.push(new(0, 0, RingProducer::Tma, raw, span));
@@ -298,7 +304,7 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     let round: u32 = many.iter().filter(|&&ring| !is_raw(ring)).map(|&ring| bytes(ring)).sum();
     let others = once + raw + supply.bytes_beside(func);
     let mut stages = slots::stages(func, units, round, others);
-    if supply.is_chained() {
+    if supply.chained {
         stages = stages.min(func.hints.num_stages.unwrap_or(CHAIN_STAGES));
     }
     for ring in many {

@@ -18,9 +18,10 @@ use tessera_types::{Arch, DType};
 
 use super::budget;
 use super::known::{Known, Places, is_counted, is_test, starts};
+use super::propose::is_chain;
 use super::shape::{fits, is_product};
 use crate::tile::anchors::Units;
-use crate::tile::feed::{Factor, Way, brought, is_look};
+use crate::tile::feed::{Factor, Way, brought, looked_at};
 use crate::tile::slots;
 
 /// What a ring is for.
@@ -96,6 +97,8 @@ pub(super) struct Supply {
     pub(super) rings: Vec<Ring>,
     pub(super) sites: Vec<Site>,
     pub(super) products: Vec<Product>,
+    /// Some loop has chained products: the left factor of one is what became of another's sums.
+    pub(super) chained: bool,
     /// The left factors that are kept, by ring.
     pub(super) kept: Vec<(usize, Value)>,
     pub(super) needed: Needed,
@@ -131,6 +134,7 @@ impl Supply {
             rings: Vec::new(),
             sites: Vec::new(),
             products: Vec::new(),
+            chained: func.linked_blocks().into_iter().any(|block| is_chain(func, block)),
             kept: Vec::new(),
             needed: Needed::default(),
             known,
@@ -174,11 +178,6 @@ impl Supply {
     /// The site of a block with a job.
     pub(super) fn site_at(&self, block: Block, job: Job) -> Option<usize> {
         (0..self.sites.len()).find(|&site| self.sites[site].block == block && self.rings[self.sites[site].ring].job == job)
-    }
-
-    /// Some loop of chained products: the left factor of one is what became of another's sums.
-    pub(super) fn is_chained(&self) -> bool {
-        self.products.iter().any(|product| matches!(product.sides[0], Side::Registers))
     }
 
     fn ring(&mut self, func: &Func, number: usize, ring: &RingPlan) -> Result<(), Reason> {
@@ -533,13 +532,4 @@ fn loaded(func: &Func, op: Op, value: Value) -> Result<SharedType, Reason> {
         return Err(no("a factor's load is ordered behind a store, or may not use the copy engine"));
     }
     brought(func, op)
-}
-
-/// The load that a value is a view of.
-fn looked_at(func: &Func, value: Value) -> Option<Op> {
-    let mut op = func.defining_op(value)?;
-    while is_look(func, op) {
-        op = func.defining_op(func.ops[op].one(0))?;
-    }
-    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. })).then_some(op)
 }

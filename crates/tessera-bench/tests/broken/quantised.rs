@@ -1,0 +1,92 @@
+//! Broken products of factors with scales.
+
+use super::{Case, edit, one_block_short, relaunch};
+
+/// Ragged rows of both factors, and a last tile of the contraction that is not full.
+const WEIGHTS: &[(&str, u64)] = &[("m", 33), ("n", 130), ("k", 320), ("group", 64)];
+/// Three bands and blocks of scales.
+const SCALED: &[(&str, u64)] = &[("m", 65), ("n", 300), ("k", 384)];
+
+const STEP: &str = "acc = acc + p * (sa * sb)";
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        operator: "linear_w4",
+        extents: WEIGHTS,
+        variant: "zeros",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("all groups have the first one's scales", &[("s = ct.load(S, (k, j)", "s = ct.load(S, (0, j)")]),
+            edit("zero points are dropped", &[("(codes - of_groups(Z, j, k, TN, TK, GROUP))", "codes")]),
+            edit("zero points are added", &[("(codes - of_groups(Z", "(codes + of_groups(Z")]),
+            edit(
+                "the halves of words are swapped",
+                &[("16 * ct.arange(2, dtype=ct.int32)", "16 * (1 - ct.arange(2, dtype=ct.int32))")],
+            ),
+            edit(
+                "codes of a word are turned around",
+                &[("4 * ct.arange(4, dtype=ct.int32)", "4 * (3 - ct.arange(4, dtype=ct.int32))")],
+            ),
+            edit("a bit of the next code is taken", &[("0x000f000f", "0x001f001f")]),
+            edit("columns lie as they do in words", &[("permute((0, 2, 1, 4, 5, 3, 6))", "permute((0, 2, 1, 3, 4, 5, 6))")]),
+            edit("rows of a line are exchanged with chunks of columns", &[("permute((0, 2, 1, 4,", "permute((0, 1, 2, 4,")]),
+            edit("the last tile of the contraction is dropped", &[("range(ct.cdiv(K, TK))", "range(K // TK)")]),
+            relaunch("the last rows are not computed", one_block_short),
+        ],
+    },
+    Case {
+        operator: "linear_w4",
+        extents: WEIGHTS,
+        variant: "symmetric",
+        policy: "fp16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the zero is 7", &[("least + 8.0", "least + 7.0")]),
+            edit("scales are dropped", &[(" * of_groups(S, j, k, TN, TK, GROUP)", "")]),
+            edit(
+                "sums are kept in x's type",
+                &[("acc = ct.zeros((TN, TM), ct.float32)", "acc = ct.zeros((TN, TM), ct.float16)")],
+            ),
+        ],
+    },
+    Case {
+        operator: "gemm_scaled",
+        extents: SCALED,
+        variant: "blocks",
+        policy: "fp8_e4m3->bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("all blocks have the first one's scales of A", &[("ct.load(SA, (i, k)", "ct.load(SA, (i, 0)")]),
+            edit("all bands have the first one's scales", &[("(j * TN // BLOCK, k)", "(0, k)")]),
+            edit("scales of B are dropped", &[(STEP, "acc = acc + p * sa")]),
+            edit("sums are scaled with the blocks before", &[(STEP, "acc = (acc + p) * (sa * sb)")]),
+            edit("the last block is dropped", &[("range(ct.cdiv(K, BLOCK))", "range(ct.cdiv(K, BLOCK) - 1)")]),
+        ],
+    },
+    Case {
+        operator: "gemm_scaled",
+        extents: SCALED,
+        variant: "rows",
+        policy: "fp8_e4m3->fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("scales of rows go to columns", &[(".reshape((TM, 1))", ".reshape((1, TM))")]),
+            edit("all columns have the first tile's scales", &[("ct.load(SB, (j,)", "ct.load(SB, (0,)")]),
+            edit("results are rounded to bfloat16", &[("(acc * sa * sb).astype", "(acc * sa * sb).astype(ct.bfloat16).astype")]),
+        ],
+    },
+    Case {
+        operator: "gemm_scaled",
+        extents: SCALED,
+        variant: "tensor",
+        policy: "fp8_e5m2->fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("a scale is dropped", &[("(acc * (sa * sb)).astype", "(acc * sa).astype")])],
+    },
+];

@@ -1,0 +1,244 @@
+//! Products of 8-bit floats with scales in float32: C = (A * SA) x (B * SB)^T.
+//!
+//! | variant | `SA` | `SB` | as in |
+//! |---|---|---|---|
+//! | `blocks` | `[m, k / 128]` | `[ceil(n / 128), k / 128]` | DeepSeek-V3: 1 x 128 of activations, 128 x 128 of weights |
+//! | `rows` | `[m]` | `[n]` | a scale a token and a scale a channel |
+//! | `tensor` | `[1]` | `[1]` | one scale each |
+
+use tessera_runtime::Sharing;
+use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
+
+use super::decoded::{Decoded, Row};
+use crate::draw::Draw;
+use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::problem::Problem;
+use crate::signature::{Calls, Operand, Signature};
+use crate::work::{Metric, Work, packed_bytes};
+
+pub(crate) static GEMM_SCALED: Operator = Operator {
+    name: "gemm_scaled",
+    about: "matrix product of 8-bit floats with scales of blocks, of rows or of all",
+    file: "gemm_scaled.py",
+    source: include_str!("../../kernels/gemm_scaled.py"),
+    precisions: &["fp8_e4m3->bf16"],
+    further_precisions: &["fp8_e4m3->fp32", "fp8_e5m2->bf16", "fp8_e5m2->fp32"],
+    suite: Vec::new,
+    further_suite: suite,
+    quick,
+    edges,
+    draw,
+    calls: CALLS,
+    plan,
+};
+
+const BLOCKS: &str = "blocks";
+const ROWS: &str = "rows";
+const TENSOR: &str = "tensor";
+const VARIANTS: [&str; 3] = [BLOCKS, ROWS, TENSOR];
+/// Elements of a block along each axis that is cut into blocks.
+const BLOCK: u64 = 128;
+
+const CALLS: Calls = Calls {
+    variants: &VARIANTS,
+    default: Some(BLOCKS),
+    signature: |variant| {
+        const A: Operand = Operand("A", "m k");
+        const B: Operand = Operand("B", "n k");
+        const C: Operand = Operand("C", "m n");
+        const TYPES: &[(&str, DType)] = &[("SA", DType::F32), ("SB", DType::F32)];
+        let signature = match variant {
+            ROWS => Signature::new(&[A, B, Operand("SA", "m"), Operand("SB", "n")], C),
+            TENSOR => Signature::new(&[A, B, Operand("SA", "1"), Operand("SB", "1")], C),
+            _ => Signature::new(&[A, B, Operand("SA", "m blocks"), Operand("SB", "bands blocks")], C),
+        };
+        signature.types(TYPES)
+    },
+    problem: |sizes| {
+        let [m, n, k, bands, blocks] = ["m", "n", "k", "bands", "blocks"].map(|name| sizes.get(name));
+        if sizes.variant == BLOCKS && (bands, blocks) != (n.div_ceil(BLOCK), k.div_ceil(BLOCK)) {
+            return Err(Unsupported(format!(
+                "{n} rows and {k} columns of `B` are {} x {} blocks of 128, and `SB` has {bands} x {blocks}",
+                n.div_ceil(BLOCK),
+                k.div_ceil(BLOCK)
+            )));
+        }
+        Ok(problem([m, n, k], sizes.variant))
+    },
+};
+
+fn problem([m, n, k]: [u64; 3], variant: &str) -> Problem {
+    Problem::new(&[("m", m), ("n", n), ("k", k)], variant)
+}
+
+/// Squares, and layers of a language model.
+fn suite() -> Vec<Problem> {
+    let mut cases: Vec<Problem> = VARIANTS.iter().map(|variant| problem([4096; 3], variant)).collect();
+    for (n, k) in [(8192, 8192), (7168, 2048), (4096, 7168)] {
+        cases.extend([64, 128, 4096].map(|m| problem([m, n, k], BLOCKS)));
+    }
+    cases
+}
+
+fn quick() -> Vec<(Problem, &'static str)> {
+    vec![(problem([128, 256, 256], BLOCKS), "fp8_e4m3->bf16")]
+}
+
+fn edges() -> Vec<Problem> {
+    let sizes = [[1, 1, 128], [64, 128, 128], [65, 129, 384], [127, 300, 256], [130, 64, 512]];
+    let mut cases: Vec<Problem> = sizes.iter().flat_map(|&sizes| VARIANTS.map(|variant| problem(sizes, variant))).collect();
+    cases.extend([ROWS, TENSOR].map(|variant| problem([33, 70, 100], variant)));
+    cases
+}
+
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    let variant = draw.one_of(&VARIANTS);
+    let [m, n, blocks] = draw.extents(draw.operations() / 2 / BLOCK, [400, 500, 8]);
+    problem([m, n, blocks * BLOCK], variant)
+}
+
+/// Rows and columns of a tile; the columns of one have one band of scales.
+fn tile([m, n]: [u64; 2], machine: Machine) -> [u64; 2] {
+    match machine {
+        Machine::Gpu(arch) if m > 64 && m.div_ceil(128) * n.div_ceil(128) >= u64::from(arch.multiprocessors()) / 2 => [128, 128],
+        Machine::Gpu(_) => [64, 128],
+        Machine::Cpu => [128, 128],
+    }
+}
+
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let storage = match policy.storage() {
+        Storage::Plain(dtype @ (DType::F8E4M3 | DType::F8E5M2)) if policy.accumulator() == DType::F32 => dtype,
+        _ => return Err(Unsupported(format!("gemm_scaled multiplies 8-bit floats with sums in `fp32`, not `{policy}`"))),
+    };
+    let result = policy.result().unwrap_or(DType::F32);
+    if !matches!(result, DType::F32 | DType::F16 | DType::BF16) {
+        return Err(Unsupported(format!("gemm_scaled gives no `{}`", policy_name(result))));
+    }
+    let [m, n, k] = ["m", "n", "k"].map(|name| problem.get(name));
+    let kernel = VARIANTS.into_iter().find(|variant| problem.has(variant)).unwrap_or(BLOCKS);
+    if kernel == BLOCKS && !k.is_multiple_of(BLOCK) {
+        return Err(Unsupported(format!("{k} columns are not of whole blocks of 128: add columns of zeros to both factors")));
+    }
+    let scales: [Vec<u64>; 2] = match kernel {
+        ROWS => [vec![m], vec![n]],
+        TENSOR => [vec![1], vec![1]],
+        _ => [vec![m, k / BLOCK], vec![n.div_ceil(BLOCK), k / BLOCK]],
+    };
+    let [sa, sb] = scales;
+    let count = sa.iter().product::<u64>() + sb.iter().product::<u64>();
+    let tensor = |name, dtype, shape: Vec<u64>, role| {
+        TensorSpec::new(name, dtype, shape.into_iter().map(|extent| extent as usize).collect::<Vec<_>>(), role)
+    };
+    let scale =
+        |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
+    let [tm, tn] = tile([m, n], machine);
+    let converts = matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !arch.has_native_fp8_mma());
+    let compute = if converts { DType::F16 } else { storage };
+    let blocks = |extent: u64, tile: u64| {
+        u32::try_from(extent.div_ceil(tile)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
+    };
+    let grid = [blocks(m, tm)?, blocks(n, tn)?, 1];
+    let arguments = vec![
+        ("A", Argument::Tensor(0)),
+        ("B", Argument::Tensor(1)),
+        ("SA", Argument::Tensor(2)),
+        ("SB", Argument::Tensor(3)),
+        ("C", Argument::Tensor(4)),
+        ("K", Argument::Int(k as i64)),
+        ("COMPUTE", Argument::Type(compute)),
+        ("TM", Argument::Int(tm as i64)),
+        ("TN", Argument::Int(tn as i64)),
+    ];
+    let model = ErrorModel::nearest(result, DType::F32);
+    let sizes = [m, n, k].map(|extent| extent as usize);
+    Ok(Plan {
+        tensors: vec![
+            tensor("A", storage, vec![m, k], Role::Input),
+            tensor("B", storage, vec![n, k], Role::Input),
+            scale("SA", sa),
+            scale("SB", sb),
+            tensor("C", result, vec![m, n], Role::Output),
+        ],
+        launches: vec![LaunchSpec { sharing: sharing([m, n], [tm, tn], machine), ..LaunchSpec::new(kernel, arguments, grid) }],
+        outputs: vec![OutputRows { tensor: 4, rows: m as usize, row_len: n as usize, exact: false }],
+        work: Work {
+            read_bytes: packed_bytes(storage, m * k) + packed_bytes(storage, n * k) + 4 * count,
+            write_bytes: packed_bytes(result, m * n),
+            flops: 2 * m * n * k,
+            compute: Some(compute),
+            metric: Metric::Compute,
+            formula: "2mnk operations; A, B and scales read once, C written once",
+        },
+        exact_lane: true,
+        reference: Box::new(Decoded {
+            sizes,
+            factors: [0, 1].map(|factor| scaled(factor, kernel, k as usize)),
+            result,
+            // Tensor cores sum up products of 8-bit floats with fewer bits than those of other formats.
+            model: if matches!(machine, Machine::Gpu(_)) { model.with_coarse_sums() } else { model },
+            // The product of two scales, that of a sum with it, and the sum of blocks.
+            roundings: 3.0,
+        }),
+    })
+}
+
+/// More tiles than multiprocessors are taken in turn.
+fn sharing([m, n]: [u64; 2], [tm, tn]: [u64; 2], machine: Machine) -> Sharing {
+    match machine {
+        Machine::Gpu(arch) if arch.has_wgmma() && m.div_ceil(tm) * n.div_ceil(tn) > u64::from(arch.multiprocessors()) => {
+            Sharing::Blocks
+        }
+        _ => Sharing::Nothing,
+    }
+}
+
+/// Rows of A or B with their scales.
+fn scaled(factor: usize, kernel: &'static str, k: usize) -> Row {
+    Box::new(move |inputs: &dyn Inputs, row, out| {
+        inputs.numbers(factor, row * k, out);
+        let block = BLOCK as usize;
+        let places: Vec<usize> = match (kernel, factor) {
+            (TENSOR, _) => vec![0],
+            (ROWS, _) => vec![row],
+            (_, 0) => (0..k / block).map(|at| row * (k / block) + at).collect(),
+            _ => (0..k / block).map(|at| row / block * (k / block) + at).collect(),
+        };
+        let mut scales = vec![0.0; places.len()];
+        inputs.numbers_at(2 + factor, &places, &mut scales);
+        let of = |column: usize| if kernel == BLOCKS { column / block } else { 0 };
+        out.iter_mut().enumerate().for_each(|(column, out)| *out *= scales[of(column)]);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Call;
+    use tessera_runtime::Tensor;
+
+    #[test]
+    fn what_is_not_done_is_told() {
+        let told = |sizes, variant: &str| {
+            let found = GEMM_SCALED.plan(&problem(sizes, variant), Policy::of(DType::F8E4M3), Machine::Cpu);
+            found.err().map(|why| why.to_string()).unwrap_or_default()
+        };
+        assert!(told([4, 4, 100], BLOCKS).starts_with("100 columns are not of whole blocks of 128: add columns of zeros"));
+        assert_eq!(told([4, 4, 100], ROWS), "");
+    }
+
+    #[test]
+    fn scales_belong_to_blocks() {
+        let ones = |dtype, shape: &[usize]| Tensor::ones(dtype, shape).expect("a tensor");
+        let call = |bands: usize| {
+            let (a, b) = (ones(DType::F8E4M3, &[3, 256]), ones(DType::F8E4M3, &[130, 256]));
+            let scales = [("SA", ones(DType::F32, &[3, 2])), ("SB", ones(DType::F32, &[bands, 2]))];
+            let [sa, sb] = scales;
+            Call { variant: None, tensors: vec![("A", a), ("B", b), sa, sb], scalars: Vec::new() }
+        };
+        let told = GEMM_SCALED.resolve(&call(1)).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(told, "130 rows and 256 columns of `B` are 2 x 2 blocks of 128, and `SB` has 1 x 2");
+        let c = GEMM_SCALED.resolve(&call(2)).expect("a plan").run().expect("a product");
+        assert_eq!((c.dtype(), c.to_f64().expect("numbers")[0]), (DType::BF16, 256.0));
+    }
+}
