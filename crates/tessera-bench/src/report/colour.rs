@@ -1,7 +1,7 @@
 //! Colours of operators: the same operator has the same colour in every report.
 //!
 //! The library's operators have colours of their own, chosen so that any two differ for readers with protanopia, deuteranopia or
-//! tritanopia too (at least 0.11 apart in OKLab under the simulation of Machado et al. 2009), with a contrast of at least 3 against
+//! tritanopia too (at least 0.08 apart in OKLab under the simulation of Machado et al. 2009 at full severity), with a contrast of at least 3 against
 //! the page. Other kernels share the rest by a hash of their names. A colour never stands alone: names stand beside it.
 
 use serde::Serialize;
@@ -15,10 +15,11 @@ pub(super) struct Colour {
     pub(super) dark: &'static str,
 }
 
-const LIBRARY: [&str; 7] = ["gemm", "attention", "softmax", "layer_norm", "rms_norm", "vector", "bandwidth"];
+const LIBRARY: [&str; 9] =
+    ["gemm", "attention", "softmax", "layer_norm", "rms_norm", "vector", "bandwidth", "linear_w4", "gemm_scaled"];
 
 /// The library's, in the order of `LIBRARY`, then those that are shared.
-pub(super) const COLOURS: [Colour; 16] = [
+pub(super) const COLOURS: [Colour; 18] = [
     Colour { light: "#3e3fbc", dark: "#5881fd" },
     Colour { light: "#7b1f06", dark: "#df9793" },
     Colour { light: "#2da082", dark: "#289227" },
@@ -26,6 +27,8 @@ pub(super) const COLOURS: [Colour; 16] = [
     Colour { light: "#b9740e", dark: "#dbc809" },
     Colour { light: "#00485b", dark: "#13c2ee" },
     Colour { light: "#6b665b", dark: "#dfdfd6" },
+    Colour { light: "#1e4dfe", dark: "#9fab03" },
+    Colour { light: "#4c038a", dark: "#8248c7" },
     Colour { light: "#c2185b", dark: "#ff7fae" },
     Colour { light: "#5d7a00", dark: "#a8cf3a" },
     Colour { light: "#0277bd", dark: "#7cc4ff" },
