@@ -15,8 +15,19 @@ pub(super) struct Colour {
     pub(super) dark: &'static str,
 }
 
-const LIBRARY: [&str; 9] =
-    ["gemm", "attention", "softmax", "layer_norm", "rms_norm", "vector", "bandwidth", "linear_w4", "gemm_scaled"];
+const LIBRARY: [&str; 11] = [
+    "gemm",
+    "attention",
+    "softmax",
+    "layer_norm",
+    "rms_norm",
+    "vector",
+    "bandwidth",
+    "linear_w4",
+    "gemm_scaled",
+    "linear",
+    "permute",
+];
 
 /// The library's, in the order of `LIBRARY`, then those that are shared.
 pub(super) const COLOURS: [Colour; 18] = [
