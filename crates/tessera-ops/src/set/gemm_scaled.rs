@@ -81,7 +81,7 @@ fn suite() -> Vec<Problem> {
 }
 
 fn quick() -> Vec<(Problem, &'static str)> {
-    vec![(problem([128, 256, 256], BLOCKS), "fp8_e4m3->bf16")]
+    VARIANTS.map(|variant| (problem([128, 256, 256], variant), "fp8_e4m3->bf16")).to_vec()
 }
 
 fn edges() -> Vec<Problem> {
