@@ -184,7 +184,7 @@ fn a_failed_assertion_says_where_it_stands_without_the_source() {
     std::fs::remove_file(here.join("k.py")).expect("removed");
     assert!(right(here, "run k.tbundle::positive x=ones:f32[64] --grid 4 --device emu").contains("x: f32[64] = [2, 2,"));
     let run = "run k.tbundle::positive x=const(-1):f32[64] --grid 4 --device emu";
-    refused(here, run, 2, "assertion failed: k.py:26:5: no debts (in block 0, 0, 0)");
+    refused(here, run, 2, "assertion failed: k.py:26:5: no debts (in block ");
 }
 
 #[test]

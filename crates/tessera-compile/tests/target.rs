@@ -157,6 +157,33 @@ fn arithmetic_of_halves_in_words() {
     }
 }
 
+/// A product and a sum in one are rounded once, also where 64 bits do not hold the sum: 7 x 37 - 2^-60 lies below the middle of 258 and 260.
+#[test]
+fn a_multiply_add_is_rounded_once() {
+    let source = body(
+        "a = ct.load(x, (0,), (32,))\nc = ct.load(x, (1,), (32,))\nb = ct.load(y, (0,), (32,))\nct.store(out, (0,), a * b + c)",
+    );
+    let dtype = DType::BF16;
+    let args = [("x", ArgType::array(dtype, 1)), ("y", ArgType::array(dtype, 1)), ("out", ArgType::array(dtype, 1))];
+    let compiled = compiled(&source, &args);
+    let launch = Launch { compiled: &compiled, grid: [1, 1, 1] };
+    let [seven, tiny, other, wanted] = [0x40e0, 0xa180, 0x4214, 0x4381];
+    let data = [
+        Data::codes(dtype, &[64], |at| if at < 32 { seven } else { tiny }),
+        Data::codes(dtype, &[32], |_| other),
+        Data::zeros(dtype, &[32]),
+    ];
+    let right = Data::codes(dtype, &[32], |_| wanted);
+    let mut cpu = data.to_vec();
+    on_cpu(&launch, &mut cpu).unwrap_or_else(|error| panic!("{error}"));
+    same(&right, &cpu[2], 0.0).unwrap_or_else(|difference| panic!("on the CPU: {difference}"));
+    for arch in [Arch::Sm75, Arch::Sm80, Arch::Sm90a] {
+        let mut emulated = data.to_vec();
+        on_emulator(&launch, arch, &mut emulated).unwrap_or_else(|error| panic!("{arch}: {error}"));
+        same(&right, &emulated[2], 0.0).unwrap_or_else(|difference| panic!("{arch}: {difference}"));
+    }
+}
+
 /// Words whose halves integers make are pairs of numbers as they are.
 #[test]
 fn halves_of_words_are_numbers() {

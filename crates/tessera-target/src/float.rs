@@ -3,7 +3,7 @@
 
 use tessera_ir::ScheduleOp;
 use tessera_ir::attrs::{NanOrder, Predicate, Rounding};
-use tessera_ptx::ssa::Value as Reg;
+use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
@@ -195,8 +195,13 @@ impl Lowering<'_> {
             let arg = self.wide_of(dtype, arg)?;
             wide.push(self.b.cvt(Ty::F64, Ty::F32, arg));
         }
-        let sum = self.op("fma.rn.f64", &wide);
-        let odd = self.odd_f32(sum);
+        // Where rounding down and up differ something is lost, and the last bit of what is cut says so. NaN keeps being NaN.
+        let [down, up, cut] = ["fma.rm.f64", "fma.rp.f64", "fma.rz.f64"].map(|text| self.op(text, &wide));
+        let exact = self.b.setp(Word::Eq, Ty::F64, down, up);
+        let [nothing, last] = [0, 1].map(|bits| self.b.constant(Class::B64, bits));
+        let lost = self.b.select(exact, nothing, last);
+        let odd = self.b.or(cut, lost);
+        let odd = self.odd_f32(odd);
         self.rounded(dtype, odd)
     }
 

@@ -93,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("every matrix is multiplied by the first B", &[("ct.load(B, (n, k, j)", "ct.load(B, (0, k, j)")]),
+            edit("every matrix is multiplied by the first B", &[("load_of_batch(B, n, k, j", "load_of_batch(B, 0, k, j")]),
             relaunch("the last matrix is not launched", |plan| plan.launches[0].grid[2] -= 1),
         ],
     },

@@ -36,6 +36,8 @@ const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
 
 /// The most elements of a box of the copy engine along one dimension, but for the contiguous one.
 const BOX: u32 = AsyncCopy::TENSOR.extent;
+/// Lines whose parts a swizzle mixes (PTX ISA, "Swizzling Modes").
+const MIXED_LINES: u32 = 8;
 
 /// The buffer that the copy engine fills with a load's tile: a matrix of two `axes`, all others have extent 1.
 pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedType, Reason> {
@@ -57,8 +59,11 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
     let fastest = contiguous_axis(func, load).and_then(|axis| axes.iter().position(|&other| other == axis));
     let fastest = fastest.ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let [lines, fastest] = [axes[1 - fastest], axes[fastest]];
-    let swizzle =
-        swizzle(view.tile[fastest] * elem.bits() / 8).ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
+    let mixed = swizzle(view.tile[fastest] * elem.bits() / 8);
+    let mixed = mixed.ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
+    // A few lines are no whole pattern, at which the next slot would have to begin.
+    let few = (2..MIXED_LINES).contains(&view.tile[lines]) && view.tile[fastest] <= BOX;
+    let swizzle = if few { Swizzle::NONE } else { mixed };
     if view.tile[lines] > BOX {
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }

@@ -88,7 +88,7 @@ fn edges() -> Vec<Problem> {
         cases.extend(["nn", "nt", "tn", "tt"].iter().map(|variant| problem(m, n, k, variant)));
     }
     let batch = [("batch", 3), ("m", 65), ("n", 70), ("k", 40)];
-    cases.extend(["nn", "nt", "tn", "tt"].iter().map(|&variant| Problem::new(&batch, variant)));
+    cases.extend(["tt", "tn", "nt", "nn"].iter().map(|&variant| Problem::new(&batch, variant)));
     cases
 }
 

@@ -175,7 +175,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let output = tensors.len();
     tensors.push(TensorSpec::new("y", result, [m as usize, n as usize], Role::Output));
 
-    let Choice { compute, tile: [tm, tn, tk], thin, sharing } = Choice::of([m, n, k], gated, [storage, result], machine);
+    let Choice { compute, tile: [tm, tn, tk], thin, sharing } =
+        Choice::of([m, n, k], [gated, residual.is_some()], [storage, result], machine);
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.extend([
         ("K", Argument::Int(k as i64)),
@@ -216,13 +217,17 @@ struct Choice {
 
 impl Choice {
     /// That of the product alone; two products take the tiles of one with all their columns, half of it each.
-    fn of([m, n, k]: [u64; 3], gated: bool, types: [DType; 2], machine: Machine) -> Choice {
+    fn of([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Choice {
         let of = |columns| Cut::of([1, m, columns, k], types, [false, true], machine);
         let is_thin = |cut: &Cut| cut.choice.is_some_and(|choice| choice.thin);
         let mut cut = of(n);
         if gated && !is_thin(&cut) {
             cut = of(2 * n);
             cut.tile[1] /= 2;
+        }
+        // Threads that multiply by themselves hold the sums, and have no registers for half as much beside them.
+        if cut.compute == DType::F32 && (gated || added) && matches!(machine, Machine::Gpu(_)) {
+            cut.tile[usize::from(!gated)] /= 2;
         }
         let (thin, sharing) = (is_thin(&cut), cut.choice.map_or(Sharing::Nothing, |choice| choice.sharing));
         Choice { compute: cut.compute, tile: cut.tile, thin, sharing }
