@@ -3,7 +3,7 @@
 //! Of the variants of a kernel those are tried that run on the device, later targets first, and of one target in the bundle's
 //! order; the first that takes the arguments is launched. So variants that assume more stand before those that assume less.
 
-use tessera_ir::{Diagnostic, KernelImage};
+use tessera_ir::{Diagnostic, KernelImage, bug};
 use tessera_launch::{Argument, Constant, DriverDevice, Flat, LaunchGrid, Placed, row_major};
 
 use crate::bundle::Bundle;
@@ -67,16 +67,16 @@ impl Bundle {
         let (fitting, refused): (Vec<Outcome<'_, A>>, Vec<_>) = tried.partition(Result::is_ok);
         let fitting: Vec<Chosen<'_, A>> = fitting.into_iter().flatten().collect();
         ambiguous(kernel, &fitting, args)?;
-        let mut refused: Vec<_> = refused.into_iter().filter_map(Result::err).collect();
-        match (fitting.into_iter().next(), refused.len()) {
-            (Some(chosen), _) => Ok(chosen),
-            (None, 1) => {
-                let diagnostics = refused.pop().map(|(_, diagnostics)| diagnostics).unwrap_or_default();
-                Err(BundleError::Arguments { kernel: kernel.to_owned(), diagnostics })
-            }
-            (None, _) => {
+        if let Some(chosen) = fitting.into_iter().next() {
+            return Ok(chosen);
+        }
+        let refused: Vec<_> = refused.into_iter().filter_map(Result::err).collect();
+        match <[_; 1]>::try_from(refused) {
+            Ok([(_, diagnostics)]) => Err(BundleError::Arguments { kernel: kernel.to_owned(), diagnostics }),
+            Err(refused) => {
                 let first = |(variant, found): &(&Variant, Vec<Diagnostic>)| {
-                    (variant.describe(), found.first().map(line).unwrap_or_default())
+                    let Some(found) = found.first() else { bug!("a refusal without a reason") };
+                    (variant.describe(), line(found))
                 };
                 let refusals = refused.iter().map(first).collect();
                 Err(BundleError::NoVariant { kernel: kernel.to_owned(), asked: asked(args), refusals })

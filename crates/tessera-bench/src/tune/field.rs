@@ -109,7 +109,7 @@ impl TunedLaunch {
         let points: Vec<Candidate> = points.into_iter().map(own).collect();
         let planned = |of: &Candidate| {
             let options = self.with(&of.config, Some(product));
-            let plans = self.kernel.possible_plans(&arguments, self.grid, &options, product).unwrap_or_default();
+            let plans = self.kernel.possible_plans(&arguments, self.grid, &options, product)?;
             let is_own = |plan: &PossiblePlan| of.plan.as_ref().is_some_and(|own| own.text == plan.text);
             let with = |plan: PossiblePlan| Candidate {
                 config: of.config.clone(),
@@ -117,9 +117,10 @@ impl TunedLaunch {
                 is_planned: true,
                 plan: Some(plan),
             };
-            plans.into_iter().filter(|plan| !is_own(plan)).map(with).collect::<Vec<_>>()
+            Ok(plans.into_iter().filter(|plan| !is_own(plan)).map(with).collect())
         };
-        let planned: Vec<Candidate> = points.par_iter().take(WITH_PLANS).flat_map_iter(planned).collect();
+        let planned: Result<Vec<Vec<Candidate>>, KernelError> = points.par_iter().take(WITH_PLANS).map(planned).collect();
+        let planned = planned?.concat();
         let mut points = points.into_iter();
         let own = points.next();
         let mut others: Vec<Candidate> = points.chain(planned).collect();

@@ -4,7 +4,7 @@
 
 use super::builder::{Builder, Results};
 use super::inst::{Address, Arg};
-use super::kernel::{Class, Value};
+use super::kernel::Value;
 use crate::types::Type;
 use crate::word::Word;
 
@@ -49,14 +49,14 @@ impl Builder {
     pub fn match_all(&mut self, value: Value) -> Value {
         let all = self.u32(ALL_LANES);
         let results = self.instruction("match.all.sync.b64", Results::Pair, &[value.into(), all.into()]);
-        results.get(1).copied().unwrap_or_else(|| self.undef(Class::Pred))
+        results[1]
     }
 
     /// True in exactly one lane of the warp.
     pub fn elect(&mut self) -> Value {
         let all = self.u32(ALL_LANES);
         let results = self.instruction("elect.sync", Results::Pair, &[all.into()]);
-        results.get(1).copied().unwrap_or_else(|| self.undef(Class::Pred))
+        results[1]
     }
 
     /// All lanes of the warp meet.
