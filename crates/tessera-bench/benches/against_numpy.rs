@@ -10,7 +10,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tessera_bench::{Ceilings, Lane, Library, Poison, ProbeOptions, Selection, Sizes, Subject, Suite, TESSERA, stats::median};
+use tessera_bench::{
+    Ceilings, Lane, Library, Poison, ProbeOptions, Selection, Shapes, Sizes, Subject, Suite, TESSERA, stats::median,
+};
 use tessera_runtime::{CompileOptions, Device, Knobs};
 
 /// Rounds of every comparison.
@@ -60,10 +62,10 @@ fn subject(operator: &str, precision: &str, extents: &[(&str, u64)], variant: &s
     let selection = Selection {
         operators: vec![operator.to_string()],
         precisions: vec![precision.to_string()],
-        sizes: Sizes::Given(
-            extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
-            Some(variant.to_string()),
-        ),
+        sizes: Sizes::Given(vec![Shapes {
+            extents: extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
+            variant: Some(variant.to_string()),
+        }]),
     };
     let library = Library::select(&selection, CompileOptions::default(), Device::Cpu).expect("a case of the library");
     let case = &library.cases()[0];

@@ -64,7 +64,7 @@ pub use random::*;
 pub use real::*;
 pub use record::*;
 pub use sample::*;
-pub use selection::{Entry, Selection, SelectionError, Sizes};
+pub use selection::{Entry, Selection, SelectionError, Shapes, Sizes};
 pub use session::*;
 pub use status::*;
 pub use store::*;

@@ -79,8 +79,8 @@ pub enum Sizes {
     All,
     /// Small problems at the edges of the kernels' tiles.
     Edges,
-    /// Problems with these extents, each of them in all of its values, in every variant or in that of the word.
-    Given(Vec<(String, Vec<u64>)>, Option<String>),
+    /// Problems of each of these shapes, in their order.
+    Given(Vec<Shapes>),
     /// So many problems of each operator, of random sizes and in its precisions in turn.
     Random {
         /// Problems of each operator.
@@ -88,6 +88,15 @@ pub enum Sizes {
         /// From which they are drawn.
         seed: u64,
     },
+}
+
+/// Problems that somebody names by their extents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shapes {
+    /// Extents, each of them in all of its values.
+    pub extents: Vec<(String, Vec<u64>)>,
+    /// The variant; every one when absent.
+    pub variant: Option<String>,
 }
 
 impl Sizes {
@@ -214,9 +223,15 @@ fn entries_of(
         Sizes::Seed => crossed((operator.suite)(), &policies),
         Sizes::All => crossed((operator.suite)().into_iter().chain((operator.further_suite)()).collect(), &policies),
         Sizes::Edges => crossed((operator.edges)(), &policies),
-        Sizes::Given(extents, variant) => {
-            let entries = crossed(given(operator, extents, variant.as_deref())?, &policies);
-            refuse_what_is_not_done(operator, extents, variant.as_deref(), &entries, machine)?;
+        Sizes::Given(all) => {
+            let mut entries: Vec<Entry> = Vec::new();
+            for shapes in all {
+                let own = crossed(given(operator, shapes)?, &policies);
+                refuse_what_is_not_done(operator, shapes, &own, machine)?;
+                let is_new = |entry: &Entry| !entries.iter().any(|e| e.policy == entry.policy && e.problem == entry.problem);
+                let own: Vec<Entry> = own.into_iter().filter(is_new).collect();
+                entries.extend(own);
+            }
             entries
         }
         Sizes::Random { count, seed } => {
@@ -228,11 +243,9 @@ fn entries_of(
 
 /// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
 /// that no quick problem has takes the first one's extents.
-fn given(
-    operator: &'static Operator,
-    extents: &[(String, Vec<u64>)],
-    variant: Option<&str>,
-) -> Result<Vec<Problem>, SelectionError> {
+fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
+    let Shapes { extents, variant } = shapes;
+    let variant = variant.as_deref();
     let mut problems: Vec<Problem> = Vec::new();
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
@@ -267,11 +280,11 @@ fn given(
 /// An error where no case can be done: sizes that clash with the variant, or a variant that there is not.
 fn refuse_what_is_not_done(
     operator: &'static Operator,
-    extents: &[(String, Vec<u64>)],
-    variant: Option<&str>,
+    shapes: &Shapes,
     entries: &[Entry],
     machine: Machine,
 ) -> Result<(), SelectionError> {
+    let Shapes { extents, variant } = shapes;
     let does = |problem: &Problem, policy: Policy| operator.plan(problem, policy, machine).map(drop);
     let mut why = None;
     for entry in entries {
@@ -282,14 +295,14 @@ fn refuse_what_is_not_done(
     }
     let policies = accepted(operator);
     let mut variants: Vec<String> = Vec::new();
-    for problem in given(operator, extents, None)? {
+    for problem in given(operator, &Shapes { variant: None, ..shapes.clone() })? {
         let name = if problem.variant.is_empty() { "the plain one".to_string() } else { format!("`{}`", problem.variant) };
         if !variants.contains(&name) && policies.iter().any(|&policy| does(&problem, policy).is_ok()) {
             variants.push(name);
         }
     }
     let sizes = extents.iter().map(|(name, values)| format!("{name}={}", values[0]));
-    let sizes: Vec<String> = sizes.chain(variant.map(|variant| format!("variant={variant}"))).collect();
+    let sizes: Vec<String> = sizes.chain(variant.iter().map(|variant| format!("variant={variant}"))).collect();
     Err(SelectionError::Variant {
         operator: operator.name,
         sizes: sizes.join(","),
@@ -347,7 +360,8 @@ mod tests {
     }
 
     fn sizes(extents: &[(&str, &[u64])], variant: Option<&str>) -> Sizes {
-        Sizes::Given(extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect(), variant.map(Into::into))
+        let extents = extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect();
+        Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into) }])
     }
 
     #[test]

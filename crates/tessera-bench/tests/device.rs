@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tessera_bench::device::{DeviceLibrary, DeviceOptions, DeviceTensors, Launcher, Timing};
 use tessera_bench::{
-    Clock, GateOptions, Mode, Record, Results, RunOptions, Selection, Sizes, Status, Suite, SummaryRecord, check, run,
+    Clock, GateOptions, Mode, Record, Results, RunOptions, Selection, Shapes, Sizes, Status, Suite, SummaryRecord, check, run,
 };
 use tessera_driver::{DriverCode, DriverError, Params, Stream};
 use tessera_runtime::{CompileOptions, DriverDevice};
@@ -97,7 +97,10 @@ fn suite(
     let selection = Selection {
         operators: vec!["bandwidth".into()],
         precisions: vec!["fp32".into()],
-        sizes: Sizes::Given(vec![("bytes".into(), vec![bytes])], Some("copy sequential".into())),
+        sizes: Sizes::Given(vec![Shapes {
+            extents: vec![("bytes".into(), vec![bytes])],
+            variant: Some("copy sequential".into()),
+        }]),
     };
     let options = DeviceOptions { timing, ceiling_samples: 6, ..DeviceOptions::default() };
     let (mut suite, _) = DeviceLibrary::select(&selection, CompileOptions::default(), device, options).unwrap();

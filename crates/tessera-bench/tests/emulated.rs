@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use tessera_bench::{
-    CaseSpec, Check, Expected, GateOptions, Lane, Library, Poison, Selection, Sizes, Status, Subject, Suite, TESSERA, check,
+    CaseSpec, Check, Expected, GateOptions, Lane, Library, Poison, Selection, Shapes, Sizes, Status, Subject, Suite, TESSERA,
+    check,
 };
 use tessera_emu::{Console, EmuOptions, LaunchOptions, Sanitize, Schedule};
 use tessera_runtime::{CompileOptions, Device};
@@ -19,7 +20,11 @@ const SEED: u64 = 5;
 /// Products whose K goes round the longest ring twice and ends raggedly, as do their other sides.
 fn rings() -> Selection {
     let extents = [("m", 70), ("n", 72), ("k", 840)].map(|(name, extent)| (name.to_string(), vec![extent]));
-    Selection { operators: vec!["gemm".into()], precisions: Vec::new(), sizes: Sizes::Given(extents.to_vec(), None) }
+    Selection {
+        operators: vec!["gemm".into()],
+        precisions: Vec::new(),
+        sizes: Sizes::Given(vec![Shapes { extents: extents.to_vec(), variant: None }]),
+    }
 }
 
 fn edges() -> Selection {
@@ -183,7 +188,10 @@ fn a_large_output_of_odd_size_is_deterministic() {
     let selection = Selection {
         operators: vec!["bandwidth".into()],
         precisions: vec!["int8".into()],
-        sizes: Sizes::Given(vec![("bytes".into(), vec![(1 << 22) + 5])], Some("copy sequential".into())),
+        sizes: Sizes::Given(vec![Shapes {
+            extents: vec![("bytes".into(), vec![(1 << 22) + 5])],
+            variant: Some("copy sequential".into()),
+        }]),
     };
     let library = Library::select(&selection, CompileOptions::default(), device).unwrap();
     let mut subject = library.build(&library.cases()[0], TESSERA).unwrap();

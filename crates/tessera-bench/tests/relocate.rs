@@ -1,12 +1,15 @@
 //! Rows that are moved in memory give the bits they gave before, on the CPU and on a device.
 
-use tessera_bench::{Lane, Library, Place, Poison, Selection, Sizes, Subject, Suite, TESSERA, result_digest};
+use tessera_bench::{Lane, Library, Place, Poison, Selection, Shapes, Sizes, Subject, Suite, TESSERA, result_digest};
 use tessera_runtime::{CompileOptions, Device};
 
 fn library(operators: &[&str], extents: &[(&str, u64)], device: Device) -> Library {
     let sizes = match extents {
         [] => Sizes::Edges,
-        _ => Sizes::Given(extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(), None),
+        _ => Sizes::Given(vec![Shapes {
+            extents: extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
+            variant: None,
+        }]),
     };
     let selection =
         Selection { operators: operators.iter().map(|name| name.to_string()).collect(), precisions: Vec::new(), sizes };

@@ -150,7 +150,7 @@ pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) launch: Launch,
     /// Of an operator, `quick`, `seed`, `all`, or extents such as `m=1024,n=1024,k=1024`; of a kernel, names that its arguments' sizes
-    /// and its grid are written with: `x=randn:f32[m,n]`. Each combination is tuned.
+    /// and its grid are written with: `x=randn:f32[m,n]`. Each combination is tuned. `@FILE` has one such text a line.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Precision policies of an operator, such as `fp32,bf16`.
@@ -370,8 +370,8 @@ pub(crate) struct Check {
     /// Precision policies, such as `fp32,bf16`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
-    /// Sizes of operators: `quick`, `seed`, `all`, or extents such as `m=64..1024*2,n=100,variant=nt`; when absent, the edges of their
-    /// tiles.
+    /// Sizes of operators: `quick`, `seed`, `all`, or extents such as `m=64..1024*2,n=100,variant=nt`, or `@FILE` with such extents
+    /// in each line; when absent, the edges of their tiles.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Check so many problems of random sizes of each operator, its precisions and variants in turn.
@@ -440,7 +440,7 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
     /// `quick`, `seed`, `all`, or extents such as `m=1024,n=64..1024*2,k=1,2,8`; for a kernel, names that its arguments' sizes, its integers
-    /// and its grid are written with: `x=randn:f32[m,2*n]`.
+    /// and its grid are written with: `x=randn:f32[m,2*n]`. `@FILE` has such extents in each line.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Where to run: `cpu`, `emu` (checks once, times nothing), `cuda` or `cuda:N`.

@@ -422,6 +422,8 @@ def each(xs, ys, codes, T: ct.Constant[int]):
     };
     let (code, text) = compile("ys=[f32[?]]");
     assert!(code == 0 && text.contains("@each"), "{text}");
+    let (code, text) = compile("xs=[f32[?],f32[?]]");
+    assert!(code == 5 && text.contains("the argument `xs` is given twice"), "{code}: {text}");
     let (code, text) = compile("ys=[f32[?],f16[?]]");
     assert!(code == 5 && text.contains("the arrays of a list differ"), "{text}");
 }

@@ -1,7 +1,8 @@
 //! The rows of the experiments: from launches that are over before they began to those that fill the machine.
 
 use tessera_bench::{
-    CaseSpec, Clock, ClockFacts, Lane, Library, Monotonic, Place, Poison, Selection, Sizes, Subject, Suite, TESSERA, stats,
+    CaseSpec, Clock, ClockFacts, Lane, Library, Monotonic, Place, Poison, Selection, Shapes, Sizes, Subject, Suite, TESSERA,
+    stats,
 };
 use tessera_runtime::{CompileOptions, Device};
 
@@ -136,7 +137,7 @@ impl Row {
         let selection = Selection {
             operators: vec![operator.to_string()],
             precisions: vec![precision.to_string()],
-            sizes: Sizes::Given(extents, (!variant.is_empty()).then(|| variant.to_string())),
+            sizes: Sizes::Given(vec![Shapes { extents, variant: (!variant.is_empty()).then(|| variant.to_string()) }]),
         };
         let on_cpu = device.is_cpu();
         let library = Library::select(&selection, CompileOptions::default(), device)?;

@@ -18,7 +18,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use tessera_bench::device::{DeviceLibrary, DeviceOptions, DeviceTensors, Launcher, Prepared, Timing};
-use tessera_bench::{Fault, Mode, Monotonic, Record, Results, RunOptions, Selection, Sizes, Writer, footer, run, table};
+use tessera_bench::{Fault, Mode, Monotonic, Record, Results, RunOptions, Selection, Shapes, Sizes, Writer, footer, run, table};
 use tessera_driver::{Dim3, DriverError, Kernel, LaunchSpec, Params, Stream};
 use tessera_ir::{Abi, AbiParam, Extent, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind};
 use tessera_runtime::{CompileOptions, Device, DeviceKernel, DeviceLaunch, DriverDevice, Tensor, Value, module_cache};
@@ -203,7 +203,7 @@ fn given(operator: &str, precision: &[&str], extents: &[(&str, u64)], variant: &
     Selection {
         operators: vec![operator.into()],
         precisions: precision.iter().map(|text| text.to_string()).collect(),
-        sizes: Sizes::Given(extents, (!variant.is_empty()).then(|| variant.to_string())),
+        sizes: Sizes::Given(vec![Shapes { extents, variant: (!variant.is_empty()).then(|| variant.to_string()) }]),
     }
 }
 

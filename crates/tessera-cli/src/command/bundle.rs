@@ -9,10 +9,10 @@ use tessera::runtime::{Bundle as Packs, BundleError, Kernel, Lock, Packed, Varia
 use tessera::types::{Arch, Target};
 
 use crate::arguments::{Bundle, Locking};
-use crate::command::bench::{refuse_nought, selection};
 use crate::command::compile::{argument_types, assemble};
 use crate::command::launch::{compile_options, kernel, kernel_failure, library_options};
 use crate::command::locking::{self, locked};
+use crate::command::sizes::{refuse_nought, selection};
 use crate::failure::{Failure, Outcome, remark};
 use crate::finding::report;
 
@@ -98,9 +98,7 @@ fn operator(
         return Err(Failure::usage(format!("`{name}` is packed for sizes, and none are given\n{help}")));
     };
     let Selection { operators, precisions, sizes } = selection(&[name.to_owned()], &arguments.precision, Some(sizes))?;
-    if let tessera::bench::Sizes::Given(extents, _) = &sizes {
-        refuse_nought(extents)?;
-    }
+    refuse_nought(&sizes)?;
     let machine = tessera::ops::Machine::Gpu(arch);
     let entries = Selection { operators, precisions, sizes }.entries(machine).map_err(Failure::usage)?;
     let mut packed = Vec::new();

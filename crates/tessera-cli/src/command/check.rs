@@ -9,12 +9,12 @@ use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
-use crate::command::bench::{selection, sizes_named};
 use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
 use crate::command::launch::library_options;
 use crate::command::locking;
+use crate::command::sizes::{selection, sizes_named};
 use crate::command::tolerance;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};

@@ -11,7 +11,7 @@ use tessera::types::Target;
 
 use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
-use crate::command::launch::{compile_options, kernel, kernel_failure};
+use crate::command::launch::{compile_options, kernel, kernel_failure, refuse_twice};
 use crate::command::locking::{self, locked};
 use crate::failure::{Failure, Outcome, remark, write_text};
 use crate::finding::report as report_of;
@@ -107,9 +107,10 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
 /// The types that are written for a kernel's arguments.
 pub(crate) fn argument_types(kernel: &Kernel, texts: &[String]) -> Result<Vec<(String, ArgType)>, Failure> {
     let mut sources = SourceMap::default();
-    let mut types = Vec::new();
+    let mut types: Vec<(String, ArgType)> = Vec::new();
     for text in texts {
         let typed = argspec::parse_type(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
+        refuse_twice(&typed.name, types.iter().map(|(name, _)| name.as_str()))?;
         // A type's name means a run-time scalar of it, except where the parameter is a constant: there it is the type itself.
         let ty = match typed.ty {
             ArgType::Scalar(dtype) if kernel.is_constant(&typed.name) => ArgType::Const(ConstValue::DType(dtype)),

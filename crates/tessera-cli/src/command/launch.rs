@@ -13,7 +13,7 @@ use tessera::types::TimeLimit;
 
 use crate::arguments::{Locking, Optimise, Patience};
 use crate::command::locking;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// A kernel with its arguments made.
 pub(crate) struct Subject {
@@ -170,12 +170,18 @@ pub(crate) fn parse(texts: &[String]) -> Result<Vec<Argument>, Failure> {
     let mut parsed: Vec<Argument> = Vec::new();
     for text in texts {
         let argument = argspec::parse(&mut sources, text).map_err(|error| Failure::diagnostics(&[*error], &sources))?;
-        if parsed.iter().any(|other| other.name == argument.name) {
-            return Err(Failure::usage(format!("the argument `{}` is given twice", argument.name)));
-        }
+        refuse_twice(&argument.name, parsed.iter().map(|other| other.name.as_str()))?;
         parsed.push(argument);
     }
     Ok(parsed)
+}
+
+/// Refuses an argument of a name that one before it has.
+pub(crate) fn refuse_twice<'a>(name: &str, mut before: impl Iterator<Item = &'a str>) -> Outcome {
+    match before.any(|other| other == name) {
+        true => Err(Failure::usage(format!("the argument `{name}` is given twice"))),
+        false => Ok(()),
+    }
 }
 
 /// Makes every argument.

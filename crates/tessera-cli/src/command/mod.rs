@@ -24,6 +24,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 mod run_bundle;
 mod run_operator;
+mod sizes;
 mod subjects;
 mod tolerance;
 pub(crate) mod tune;

@@ -4,11 +4,12 @@ use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library
 use tessera::runtime::{Device, Kernel, LaunchGrid};
 
 use crate::arguments::Bench;
-use crate::command::bench::{asked, given, refuse_nought};
+use crate::command::bench::asked;
 use crate::command::check_kernel::{Against as Named, named};
 use crate::command::extents::Extents;
 use crate::command::launch::{compile_options, grid, kernel, kernel_failure, parse};
 use crate::command::locking;
+use crate::command::sizes::{given, refuse_nought};
 use crate::command::tolerance;
 use crate::failure::Failure;
 
@@ -98,14 +99,18 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
 /// The sizes of each row: one without names where `--sizes` is absent.
 pub(crate) fn combinations(sizes: Option<&str>, texts: &[String], grids: &[&Option<String>]) -> Result<Vec<Extents>, Failure> {
     let Some(text) = sizes else { return Ok(vec![Extents::default()]) };
-    let Sizes::Given(extents, None) = given(text)? else {
-        let help = "name sizes that the arguments are written with: `x=randn:f32[m] --sizes m=1024`";
-        return Err(Failure::usage(format!("`--sizes {text}`: a kernel has no variants\nhelp: {help}")));
-    };
-    refuse_nought(&extents)?;
-    let rows = Extents::combinations(&extents)?;
+    let given = given(text)?;
+    let mut rows = Vec::new();
+    for shapes in &given {
+        if shapes.variant.is_some() {
+            let help = "name sizes that the arguments are written with: `x=randn:f32[m] --sizes m=1024`";
+            return Err(Failure::usage(format!("`--sizes {text}`: a kernel has no variants\nhelp: {help}")));
+        }
+        rows.extend(Extents::combinations(&shapes.extents)?);
+    }
+    refuse_nought(&Sizes::Given(given))?;
     let all: Vec<&str> = texts.iter().chain(grids.iter().copied().flatten()).map(String::as_str).collect();
-    match rows.first().and_then(|row| row.unused(&all)) {
+    match rows.iter().find_map(|row| row.unused(&all)) {
         Some(name) => Err(Failure::usage(format!(
             "no argument is written with `{name}` of `--sizes {text}`\nhelp: name it in an array's sizes, such as `x=randn:f32[{name}]`"
         ))),

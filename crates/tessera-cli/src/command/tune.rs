@@ -15,10 +15,10 @@ use tessera::runtime::{Device, Kernel, Lock};
 use tessera::types::{Device as Product, TimeLimit};
 
 use crate::arguments::{Bits as BitsName, Tune};
-use crate::command::bench::{refuse_nought, selection};
 use crate::command::emulation::{Opened, open};
 use crate::command::launch::{grid, kernel, kernel_failure, parse};
 use crate::command::run_operator::named;
+use crate::command::sizes::{refuse_nought, selection};
 use crate::command::subjects::combinations;
 use crate::command::tuned::{Table, told};
 use crate::command::{locking, tolerance};
@@ -189,9 +189,7 @@ fn cases(
         }
         let selection =
             selection(std::slice::from_ref(&arguments.launch.subject), &arguments.precision, arguments.sizes.as_deref())?;
-        if let tessera::bench::Sizes::Given(extents, _) = &selection.sizes {
-            refuse_nought(extents)?;
-        }
+        refuse_nought(&selection.sizes)?;
         let library = Library::select(&selection, options.clone(), device.clone()).map_err(Failure::usage)?;
         return Ok(Cases::Operator(Box::new(library.with_lock(Some(Arc::clone(lock))))));
     };
