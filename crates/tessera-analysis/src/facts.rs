@@ -305,7 +305,8 @@ pub fn power(number: u64) -> u64 {
     1 << number.trailing_zeros().min(20)
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// The greatest common divisor.
+pub fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -92,6 +92,27 @@ impl Part {
     }
 }
 
+/// How a warpgroup takes a part line by line, so many neighbours a thread: lanes side by side have what lies side by side, and each warp the rows
+/// that it has of the sums. `None` where neighbours are no power of two, or more than a line.
+///
+/// ```text
+/// 64 columns, one neighbour      lanes 0 .. 31 have columns 0 .. 31 of a row, and then 32 .. 63
+/// 64 columns, four of them       lanes 0 .. 15 have columns 0 .. 63 of a row, lanes 16 .. 31 those of the next one
+/// ```
+pub fn lines(columns: u64, neighbours: u64) -> Option<Distribution> {
+    let powers = |from: u64, to: u64| std::iter::successors(Some(from), |at| Some(2 * at)).take_while(move |&at| at < to);
+    let across = columns.min(WARP * neighbours);
+    let down = WARP * neighbours / across;
+    let basis = |row: u64, column: u64| -> Dims { [row, column].into_iter().collect() };
+    let columns_of = |from, to| powers(from, to).map(|column| basis(0, column));
+    let rows_of = |from, to| powers(from, to).map(|row| basis(row, 0));
+    let registers = columns_of(1, neighbours).chain(columns_of(across, columns)).chain(rows_of(down, WARP_ROWS)).collect();
+    let lanes = columns_of(neighbours, across).chain(rows_of(1, down)).collect();
+    let bases = [(Axis::Register, registers), (Axis::Lane, lanes), (Axis::Warp, rows_of(WARP_ROWS, ROWS).collect())];
+    let core = LinearLayout::from_bases(&[ROWS, columns], &bases).ok()?;
+    Distribution::new(&[ROWS, columns], core, 4).ok()
+}
+
 /// The register of the first thread that each of its elements of a matrix lies in.
 fn first_registers(layout: &Distribution) -> FxHashMap<[u64; 2], usize> {
     layout.positions(0).iter().enumerate().map(|(register, place)| ([place[0], place[1]], register)).collect()
@@ -150,6 +171,27 @@ mod tests {
         assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<usize>>());
         assert_eq!(parts(&layout, DType::F32).map(|found| (found.columns, found.parts.len())), Some((32, 8)));
         assert!(parts(&layout, DType::F8E4M3).is_none());
+    }
+
+    #[test]
+    fn lines_lie_along_lanes_of_the_warp_that_has_their_rows() {
+        for (columns, neighbours) in [(64, 1), (64, 2), (64, 4), (64, 8), (32, 1), (32, 2), (32, 4)] {
+            let layout = lines(columns, neighbours).expect("a layout");
+            assert!(!layout.has_copies() && !layout.has_holes());
+            for thread in 0..128 {
+                for register in 0..layout.registers() {
+                    let at = layout.position(register, thread).expect("a place");
+                    assert_eq!(at[0] / WARP_ROWS, thread / WARP, "rows of the warp");
+                }
+                let first = layout.position(0, thread).expect("a place");
+                let lane = thread % WARP;
+                assert_eq!(first[0] % WARP_ROWS * columns + first[1] % columns, {
+                    let across = (columns / neighbours).min(WARP);
+                    lane / across * columns + lane % across * neighbours
+                });
+            }
+        }
+        assert!(lines(64, 3).is_none());
     }
 
     #[test]

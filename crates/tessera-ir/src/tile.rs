@@ -174,6 +174,8 @@ dialect! {
     /// Stores a tile of products' sums to a view by the accelerator: each warp sends its own rows, some columns after the others, through
     /// shared memory that belongs to the operation, and waits for no other warp. The accelerator goes on behind it.
     SendTile = "tile.send_tile" (value, view, index: many) {} -> None : Special, Write [write(global, view, at(index), from(value), stores)], [Together];
+    /// The same by the lanes of each warp, for what the accelerator cannot address: lanes side by side write what lies side by side.
+    StoreLines = "tile.store_lines" (value, view, index: many) {} -> None : Special, Write [write(global, view, at(index), from(value))], [Together];
     /// Waits until at most `pending` of the newest stores are unfinished; with `read`, until they have read their buffers.
     TmaStoreWait = "tile.tma_store_wait" () { pending: u32, read: bool } -> None : Special, Observable [order(global | shared)], [Together];
 

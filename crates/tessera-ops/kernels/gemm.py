@@ -92,3 +92,24 @@ def gemm_thin(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, 
         c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
         out = out + c.astype(ACC) * ct.astype(beta, ACC)
     ct.store(C, (i, j), out.astype(C.dtype))
+
+
+def padded_tile(X, LINES, tile, ROWS, COLUMNS):
+    across = ct.cdiv(LINES.shape[1], COLUMNS)
+    at = (tile // across, tile % across)
+    ct.store(LINES, at, ct.load(X, at, (ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO))
+
+
+@tessera.kernel
+def pad(X, LINES, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """X with lines that the copy engine takes at full speed, and zeros behind what they have of X."""
+    padded_tile(X, LINES, ct.bid(0), ROWS, COLUMNS)
+
+
+@tessera.kernel
+def pad_both(A, A_LINES, B, B_LINES, tiles: int, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """The same of two matrices, the first of which has so many tiles."""
+    if ct.bid(0) < tiles:
+        padded_tile(A, A_LINES, ct.bid(0), ROWS, COLUMNS)
+    else:
+        padded_tile(B, B_LINES, ct.bid(0) - tiles, ROWS, COLUMNS)

@@ -1,29 +1,38 @@
-//! Tiles of sums that warps send to memory: through a staging buffer of their own, by the copy engine.
+//! Tiles of sums that warps send to memory: through a staging buffer of their own, by the copy engine or by their lanes.
 //!
 //! ```text
 //! for each part of the columns, 128 bytes of a line wide:
 //!     the first lane waits until the engine has read what this half of the staging buffer held
 //!     the warp meets; writes its 16 rows of the part; meets again
-//!     the first lane hands them to the engine
+//!     the first lane hands them to the engine, or the lanes read them line by line and store them
 //! ```
 //!
 //! A staging buffer has two halves, so that one is written while the engine reads the other one. No warp waits for another one: a warpgroup's
-//! sums lie in its warps by rows.
+//! sums lie in its warps by rows. Where lanes store, those of an instruction write neighbours: of lines that begin anywhere, each sector of memory
+//! is written by one or two instructions, where fragments take eight.
 
-use tessera_ir::{Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp};
+use tessera_ir::attrs::{CacheHint, MemoryOrder};
+use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::{Arch, L2Promotion, OutOfBounds};
 
 use super::bound::{Buffer, Regs};
 use super::lowering::{Lowered, Lowering};
+use super::memory::access_words;
 use super::view::step_of;
 use tessera_analysis::arrays::own_array;
-use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, parts};
+use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, lines, parts};
 
 /// The function has tiles that warpgroups send.
 pub(super) fn sends(func: &Func) -> bool {
     func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::SendTile {})))
+}
+
+/// A part as it lies in a staging buffer.
+fn staged((dtype, columns): (tessera_types::DType, u64), base: Reg) -> Buffer {
+    let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
+    Buffer::whole(base, &ty)
 }
 
 impl Lowering<'_> {
@@ -58,10 +67,7 @@ impl Lowering<'_> {
         let rows = self.b.u32(WARP_ROWS as u32);
         corner[1] = self.b.mad(Ty::S32, warp, rows, corner[1]);
 
-        let base = self.reserved(op)?;
-        let (group, within) = (self.warpgroup(), self.b.u32(3));
-        let own = self.b.u32((HALVES * HALF_BYTES) as u32);
-        let base = self.b.mad(Ty::U32, group, own, base);
+        let (base, within) = (self.staging(op)?, self.b.u32(3));
         let (within, own) = (self.b.and(warp, within), self.b.u32((HALF_BYTES / 4) as u32));
         let sent = self.b.mad(Ty::U32, within, own, base);
         let leader = self.leads_warp();
@@ -90,6 +96,54 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Stores a tile of sums line by line: what the copy engine cannot address.
+    pub(super) fn store_lines(&mut self, op: Op, data: &OpData) -> Lowered<()> {
+        let (value, view) = (data.one(0), data.one(1));
+        let (layout, dtype, regs) = (self.layout(value)?, self.dtype(value)?, self.regs(value)?);
+        let ty = self.tile_view(view)?.clone();
+        let shape = parts(&layout, dtype).ok_or_else(|| self.broken("a tile that is no warpgroups' sums"))?;
+        let (elem, rank) = (Elem::Num(dtype), ty.tile.len());
+        let neighbours = self.view_facts(view, &ty).neighbours(ty.dim_map[rank - 1] as usize, elem.bytes());
+        let refused = || self.broken("lines that no lanes take");
+        let own = lines(shape.columns, neighbours).ok_or_else(refused)?;
+        let mut of_view = own.clone();
+        for _ in 2..rank {
+            of_view = of_view.expand(0).map_err(|_| self.broken("lines of a tile with more axes"))?;
+        }
+        let words = access_words(self.space(view), MemoryOrder::Weak, None, CacheHint::Normal);
+        let (base, group, rows) = (self.staging(op)?, self.warpgroup(), self.b.u32(ROWS as u32));
+        let first = self.b.mul(Ty::U32, group, rows);
+        if !(shape.parts.len() as u64).is_multiple_of(HALVES) {
+            // The first part takes the half of a loop's last one.
+            self.b.warp_sync();
+        }
+        for (number, part) in shape.parts.iter().enumerate() {
+            let half = number as u64 % HALVES * HALF_BYTES;
+            // Each half is read before the warp meets for the other one.
+            self.stage(part, (dtype, shape.columns), (base, half), &regs)?;
+            self.b.warp_sync();
+            let half = self.b.u32(half as u32);
+            let half = self.b.add(Ty::U32, base, half);
+            let held = self.load_buffer(&staged((dtype, shape.columns), half), &own);
+            let (row, column, zero) = (self.b.u32(part.row as u32), self.b.u32(part.column as u32), self.b.u32(0));
+            let mut begins = vec![(zero, 0); rank - 2];
+            begins.extend([(self.b.add(Ty::U32, first, row), ROWS), (column, shape.columns)]);
+            let mut window = self.window_of_part(view, data.group(2), &of_view, &begins)?;
+            for run in self.runs(&mut window) {
+                let values: Vec<Reg> = run.registers.iter().map(|&register| held[register]).collect();
+                self.store_run(&words, elem, &run, &values, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// The staging buffer of the thread's warpgroup.
+    fn staging(&mut self, op: Op) -> Lowered<Reg> {
+        let base = self.reserved(op)?;
+        let (group, own) = (self.warpgroup(), self.b.u32((HALVES * HALF_BYTES) as u32));
+        Ok(self.b.mad(Ty::U32, group, own, base))
+    }
+
     /// Writes a warpgroup's part of a tile to a half of its staging buffer.
     fn stage(
         &mut self,
@@ -98,8 +152,7 @@ impl Lowering<'_> {
         (base, half): (Reg, u64),
         regs: &Regs,
     ) -> Lowered<()> {
-        let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
-        let buffer = Buffer::whole(base, &ty);
+        let buffer = staged((dtype, columns), base);
         let own: Regs = part.registers.iter().map(|&register| regs[register]).collect();
         if self.store_matrices(&buffer, half, &part.layout, &own) {
             return Ok(());

@@ -44,7 +44,7 @@ impl Lowering<'_> {
                     (tile.len() as u64 * tile.elem.bytes() * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
-                (OpKind::Tile(TileOp::SendTile {}), _) => {
+                (OpKind::Tile(TileOp::SendTile {} | TileOp::StoreLines {}), _) => {
                     let warps = self.layout(data.one(0))?.warps();
                     (sent::staging_bytes(warps), sent::STAGING_ALIGN)
                 }

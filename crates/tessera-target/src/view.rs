@@ -18,7 +18,7 @@ use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
-use tessera_analysis::facts::power;
+use tessera_analysis::facts::{gcd, power};
 
 /// Everything about one tile of a view.
 pub(super) struct Window {
@@ -154,6 +154,18 @@ impl Lowering<'_> {
 
     /// The tile of a view at an index, as it lies in memory and over the threads.
     pub(super) fn window(&mut self, view: Value, index: &[Value], layout: &Distribution) -> Lowered<Window> {
+        self.window_of_part(view, index, layout, &[])
+    }
+
+    /// A part of such a tile, of the layout's shape: where it begins in the tile, and what that is a multiple of, along each axis (0 where it
+    /// begins as the tile does).
+    pub(super) fn window_of_part(
+        &mut self,
+        view: Value,
+        index: &[Value],
+        layout: &Distribution,
+        begins: &[(Reg, u64)],
+    ) -> Lowered<Window> {
         let tensor = self.tensor(view)?;
         let Type::TileView(ty) = self.func.ty(view) else {
             return Err(self.broken("something else where a view is needed"));
@@ -197,7 +209,8 @@ impl Lowering<'_> {
             }
             let step = step_of(&ty, position);
             let fact = self.facts.fact(value);
-            let start_divisor = fact.divisor.saturating_mul(step);
+            let begins = begins.get(position);
+            let start_divisor = begins.iter().fold(fact.divisor.saturating_mul(step), |all, (_, part)| gcd(all, *part));
             let index = if wide { Some(self.index64(value)?) } else { self.index32(value)? };
             let index = match index {
                 Some(index) => index,
@@ -209,7 +222,11 @@ impl Lowering<'_> {
             let class = self.class(index);
             let flat = if class == Class::B64 { Ty::S64 } else { Ty::S32 };
             let step = self.b.constant(class, step);
-            let start = self.b.mul(flat, index, step);
+            let mut start = self.b.mul(flat, index, step);
+            if let Some(&(part, _)) = begins {
+                let part = if class == Class::B64 { self.widen(part) } else { part };
+                start = self.b.add(flat, start, part);
+            }
             let (start_wide, stride_wide) = if wide { (start, self.widen(stride)) } else { (start, stride) };
             corner = if wide {
                 let offset = self.b.mul(Ty::S64, start_wide, stride_wide);
@@ -225,7 +242,7 @@ impl Lowering<'_> {
             let most = fact.greatest.saturating_mul(step_of(&ty, position) as i64).saturating_add(extent as i64);
             let size_least = self.least_size(size, facts.least_sizes[dim]);
             let covered = fact.least >= 0 && most <= size_least;
-            let padded = layout.shape()[position] != extent;
+            let padded = begins.is_none() && layout.shape()[position] != extent;
             let size = if wide { self.widen(size) } else { size };
             axes.push(Side {
                 known,
@@ -236,7 +253,7 @@ impl Lowering<'_> {
                 size_divisor,
                 start_divisor,
                 stride_divisor,
-                extent,
+                extent: begins.map_or(extent, |_| layout.shape()[position]),
             });
         }
         Ok(Window {
@@ -482,7 +499,7 @@ impl Lowering<'_> {
         self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
     }
 
-    fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {
+    pub(super) fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {
         let rank = ty.tensor.shape.len();
         let of = |extent: &Extent| match extent {
             Extent::Static(value) => (value.unsigned_abs(), *value),
@@ -525,7 +542,7 @@ impl Lowering<'_> {
 }
 
 /// What is known of an array before its kernel runs.
-struct ViewFacts {
+pub(super) struct ViewFacts {
     /// Alignment of the base in bytes.
     align: u64,
     /// Divisors of the sizes.
@@ -533,6 +550,15 @@ struct ViewFacts {
     least_sizes: SmallVec<[i64; 4]>,
     /// Divisors of the strides.
     strides: SmallVec<[u64; 4]>,
+}
+
+impl ViewFacts {
+    /// Neighbours along an axis of the array that one access may take: all lines of them begin and end at as many elements.
+    pub(super) fn neighbours(&self, dim: usize, bytes: u64) -> u64 {
+        let strides = (0..self.strides.len()).filter(|&other| other != dim).map(|other| self.strides[other]);
+        let all = strides.chain([self.sizes[dim], self.align.div_ceil(bytes)]);
+        all.fold(16 / bytes, gcd)
+    }
 }
 
 /// How far one step of a view's index moves, in elements.

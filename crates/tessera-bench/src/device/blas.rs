@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tessera_cuda::{BlasLaunch, CublasLt, CublasLtError, Product};
 use tessera_driver::{DeviceBuffer, DriverError, Stream};
-use tessera_ops::Plan;
+use tessera_ops::{Plan, Role, TensorSpec};
 
 use super::subject::{Launcher, launch_fault};
 use super::tensor::DeviceTensors;
@@ -25,12 +25,13 @@ pub(crate) struct Blas {
     tuning_ns: f64,
 }
 
-/// The product that a case is, if it is one: two matrices in, one out.
+/// The product that a case is, if it is one: two matrices in, one out, and whatever the operator has beside them for itself.
 pub(crate) fn product(key: &CaseKey, plan: &Plan) -> Option<Product> {
     let extent = |name| key.size.get(name);
     let (m, n, k) = (extent("m")?, extent("n")?, extent("k")?);
     let transposed = |letters: [&str; 2]| letters.iter().any(|letters| key.variant.split(' ').any(|word| word == *letters));
-    let [a, _, c] = plan.tensors.as_slice() else { return None };
+    let given: Vec<&TensorSpec> = plan.tensors.iter().filter(|tensor| tensor.role != Role::Workspace).collect();
+    let &[a, _, c] = &given[..] else { return None };
     Some(Product {
         batch: extent("batch").unwrap_or(1),
         m,

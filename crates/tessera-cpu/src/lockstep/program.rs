@@ -190,7 +190,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             TileOp::CopyAsync { .. } => of.load(None),
             TileOp::TmaLoad { .. } => of.load(Some(Padding::Zero)),
             TileOp::TmaStore {} => of.store(func.ty(data.one(0)).as_shared()?.tile(), 1),
-            TileOp::SendTile {} => of.store(sent(func, data)?, 1),
+            TileOp::SendTile {} | TileOp::StoreLines {} => of.store(sent(func, data)?, 1),
             TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }
             | TileOp::Wgmma { fast_acc, lhs_signedness, rhs_signedness } => of.mma(*fast_acc, *lhs_signedness, *rhs_signedness),
             TileOp::MmaSync { lhs_signedness, rhs_signedness, .. } => of.mma(false, *lhs_signedness, *rhs_signedness),

@@ -116,7 +116,7 @@ impl Machine<'_> {
             TileOp::TmaLoad { .. } => self.tma_load(op, active)?,
             TileOp::TmaStore {} => self.start_store(role, op, active)?,
             // SAFETY: passed on.
-            TileOp::SendTile {} => unsafe { self.send(op, data, active)? },
+            TileOp::SendTile {} | TileOp::StoreLines {} => unsafe { self.send(op, data, active)? },
             // SAFETY: passed on.
             TileOp::TmaStoreWait { pending, .. } => unsafe { self.wait_stores(role, *pending)? },
 

@@ -104,7 +104,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             not_gathered(site, 1)?;
             copied(site, &tile, 0)
         }
-        TileOp::SendTile {} => sent(site),
+        TileOp::SendTile {} | TileOp::StoreLines {} => sent(site),
         TileOp::TmaStoreWait { .. } => Ok(()),
 
         TileOp::MmaShared { .. } => {

@@ -164,8 +164,8 @@ pub(super) struct Cut {
 
 impl Cut {
     /// The cut of a product of these matrices, rows, columns and contraction; factors and results of these types; which factors are
-    /// transposed.
-    pub(super) fn of(sizes: [u64; 4], [storage, result]: [DType; 2], [ta, tb]: [bool; 2], machine: Machine) -> Cut {
+    /// transposed, and whether factors may be copied first.
+    pub(super) fn of(sizes: [u64; 4], [storage, result]: [DType; 2], [ta, tb]: [bool; 2], pads: bool, machine: Machine) -> Cut {
         let compute = compute_type(storage, machine);
         let [_, m, n, k] = sizes;
         let choice = match machine {
@@ -173,7 +173,7 @@ impl Cut {
                 let steps = [if ta { m } else { k }, if tb { k } else { n }];
                 // The greatest power of two that divides the bytes of each operand's lines.
                 let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb };
+                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb, pads };
                 Some(gemm_tiles::choose(product, arch))
             }
             _ => None,
@@ -219,11 +219,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let cut = Cut::of([batch, m, n, k], [storage, result], [ta, tb], machine);
+    let cut = Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine);
     let Cut { compute, tile: [tm, tn, tk], choice } = cut;
+    let mut tensors = vec![a, b, c];
+    let (copying, [a, b]) = padding(&mut tensors, choice.map_or([false; 2], |choice| choice.padded))?;
     let arguments = vec![
-        ("A", Argument::Tensor(0)),
-        ("B", Argument::Tensor(1)),
+        ("A", Argument::Tensor(a)),
+        ("B", Argument::Tensor(b)),
         ("C", Argument::Tensor(2)),
         ("alpha", Argument::Float(1.0)),
         ("beta", Argument::Float(0.0)),
@@ -243,12 +245,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         (false, Some(choice)) if choice.pairs => "gemm_pairs",
         (false, _) => "gemm",
     };
+    let product = LaunchSpec {
+        sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
+        ..LaunchSpec::new(kernel, arguments, grid)
+    };
     Ok(Plan {
-        tensors: vec![a, b, c],
-        launches: vec![LaunchSpec {
-            sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
-            ..LaunchSpec::new(kernel, arguments, grid)
-        }],
+        tensors,
+        launches: copying.into_iter().chain([product]).collect(),
         outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],
         work: Work {
             read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n)),
@@ -271,6 +274,39 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             model: error_model([storage, result, acc], machine),
         }),
     })
+}
+
+/// Rows and columns of a tile that a block copies to where lines are padded.
+const PADDING_TILE: [usize; 2] = [32, 64];
+
+/// The launch that copies some of the factors, the first two tensors, to lines at multiples of the cache's, and where the product finds its
+/// factors then.
+fn padding(tensors: &mut Vec<TensorSpec>, padded: [bool; 2]) -> Result<(Option<LaunchSpec>, [usize; 2]), Unsupported> {
+    const NAMES: [&str; 2] = ["A_lines", "B_lines"];
+    let [rows, columns] = PADDING_TILE;
+    let mut places = [0, 1];
+    let mut tiles = [0; 2];
+    for side in (0..2).filter(|&side| padded[side]) {
+        let TensorSpec { dtype, ref shape, .. } = tensors[side];
+        let line = (gemm_tiles::LINE * 8 / u64::from(dtype.bits())) as usize;
+        let lines = [shape[0], shape[1].next_multiple_of(line)];
+        tiles[side] = lines[0].div_ceil(rows) * lines[1].div_ceil(columns);
+        places[side] = tensors.len();
+        tensors.push(TensorSpec::new(NAMES[side], dtype, lines, Role::Workspace));
+    }
+    let grid = u32::try_from(tiles[0] + tiles[1]).map_err(|_| Unsupported("the factors have too many tiles".to_string()))?;
+    let tile = [("ROWS", Argument::Int(rows as i64)), ("COLUMNS", Argument::Int(columns as i64))];
+    let of = |names: [&'static str; 2], side: usize| names.into_iter().zip([side, places[side]].map(Argument::Tensor));
+    let launch = match padded {
+        [false, false] => return Ok((None, places)),
+        [true, true] => {
+            let arguments =
+                of(["A", "A_LINES"], 0).chain(of(["B", "B_LINES"], 1)).chain([("tiles", Argument::Int(tiles[0] as i64))]);
+            LaunchSpec::new("pad_both", arguments.chain(tile).collect(), [grid, 1, 1])
+        }
+        [first, _] => LaunchSpec::new("pad", of(["X", "LINES"], usize::from(!first)).chain(tile).collect(), [grid, 1, 1]),
+    };
+    Ok((Some(launch), places))
 }
 
 /// Rows of op(A) x op(B), a block of K at a time so that B's decoded rows stay in cache.

@@ -21,6 +21,8 @@ pub(super) struct Choice {
     pub(super) pairs: bool,
     /// What blocks share.
     pub(super) sharing: Sharing,
+    /// Factors that are copied first, to lines at multiples of [`LINE`] bytes.
+    pub(super) padded: [bool; 2],
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
@@ -43,7 +45,7 @@ const MEMORY_SHARE: f64 = 0.9;
 /// Bytes that the copy engine wants lines to be multiples of.
 const VECTOR: u64 = 16;
 /// Bytes of a factor's line in a tile, and of one of the cache's.
-const LINE: u64 = 128;
+pub(super) const LINE: u64 = 128;
 /// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
@@ -60,6 +62,12 @@ const GROUP_COLUMNS: u64 = 128;
 const SECTOR_RATE: f64 = 45.0;
 /// The same where lines of a factor begin within sectors: for lines along the contraction, and for others.
 const RAGGED_RATES: [f64; 2] = [38.0, 22.0];
+/// The same where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
+const THREAD_RATES: [f64; 3] = [8.0, 10.0, 12.0];
+/// Clocks of a round at least where threads bring tiles: they wait for memory once a round.
+const THREAD_ROUND: f64 = 1600.0;
+/// Clocks that a launch takes which copies factors, beside its bytes.
+const PADDING: f64 = 5000.0;
 /// Bytes of a sector of the cache's lines.
 const SECTOR: u64 = 32;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
@@ -100,10 +108,33 @@ pub(super) struct Product {
     pub(super) lines: [u64; 2],
     /// The right factor's lines lie along the contraction.
     pub(super) along: bool,
+    /// Factors may be copied first.
+    pub(super) pads: bool,
 }
 
 /// The choice for a product on a GPU with products of warpgroups.
 pub(super) fn choose(product: Product, arch: Arch) -> Choice {
+    let Product { sizes: [batch, m, n, k], storage, lines, .. } = product;
+    let may_pad = |side: usize| product.pads && batch == 1 && storage.bits() == 16 && lines[side] < LINE;
+    let mut best = fitting(product, arch);
+    for padded in [[true, false], [false, true], [true, true]] {
+        if (0..2).any(|side| padded[side] && !may_pad(side)) {
+            continue;
+        }
+        let as_line = |side: usize| if padded[side] { LINE } else { lines[side] };
+        let (time, choice) = fitting(Product { lines: [as_line(0), as_line(1)], ..product }, arch);
+        // Each is read and written.
+        let elements: u64 = [m * k, n * k].iter().zip(padded).filter(|(_, padded)| *padded).map(|(elements, _)| elements).sum();
+        let time = time + PADDING + 2.0 * of_memory(storage, elements, arch);
+        if time < best.0 {
+            best = (time, Choice { padded, ..choice });
+        }
+    }
+    best.1
+}
+
+/// The choice for factors as they lie, and the clocks that it should take.
+fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
     let Product { sizes: [batch, m, n, k], storage, lines, along, .. } = product;
     let vectors = lines.iter().all(|&bytes| bytes >= VECTOR);
     let halves = storage.bits() == 16;
@@ -118,7 +149,8 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     let sms = u64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
     let least = of_memory(storage, batch * (m + n) * k, arch);
-    let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing });
+    let none = Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+    let mut best = (f64::INFINITY, none);
     for &[rows, columns] in tiles.iter().chain(more) {
         let blocks = batch * m.div_ceil(rows) * n.div_ceil(columns);
         // What threads bring and turn leaves no registers for them.
@@ -129,7 +161,7 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
         let mut take = |time: Time, pairs: bool, sharing: Sharing| {
             let time = time.looped.max(least) + time.beside;
             if time < best.0 {
-                best = (time, Choice { tile: [rows, columns, depth], thin: false, pairs, sharing });
+                best = (time, Choice { tile: [rows, columns, depth], pairs, sharing, ..none });
             }
         };
         // A thread loads what was left beside its sums.
@@ -153,15 +185,16 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
             take_all(Block::of_pair([rows, columns], &product), [blocks / 2, sms / 2], true);
         }
     }
-    best.1
+    best
 }
 
 /// The choice for few rows of 16-bit floats, which wait for memory. Blocks that share rounds meet; where tiles are enough for what memory
 /// gives, they need not.
-fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> Choice {
+fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> (f64, Choice) {
     let sms = u64::from(arch.multiprocessors());
     let least = of_memory(DType::BF16, n * k, arch);
-    let mut best = (f64::INFINITY, Choice { tile: [0; 3], thin: true, pairs: false, sharing: Sharing::Nothing });
+    let none = Choice { tile: [0; 3], thin: true, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+    let mut best = (f64::INFINITY, none);
     for ([columns, depth], sharing) in THIN_TILES {
         let bytes = 2 * (rows + columns) * depth;
         let (rounds, blocks) = (k.div_ceil(depth) as f64, n.div_ceil(columns));
@@ -172,10 +205,10 @@ fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> Choice {
         };
         let Some(time) = time.map(|time| time.looped.max(least) + time.beside) else { continue };
         if time < best.0 {
-            best = (time, Choice { tile: [rows, columns, depth], sharing, ..best.1 });
+            best = (time, Choice { tile: [rows, columns, depth], sharing, ..none });
         }
     }
-    best.1
+    best
 }
 
 /// Clocks in which memory gives so many elements once.
@@ -219,7 +252,9 @@ impl Block {
         let elements = rows * columns;
         // What begins within sectors holds up the other factor, too.
         let within = lines.iter().any(|&bytes| bytes < SECTOR);
+        let by_threads = lines.iter().any(|&bytes| bytes < VECTOR);
         let rate = |bytes: u64, along: bool| match bytes {
+            ..VECTOR => THREAD_RATES[(bytes.ilog2() as usize).clamp(1, 3) - 1],
             _ if within => RAGGED_RATES[usize::from(!along)],
             LINE.. => CACHE_RATE,
             _ => SECTOR_RATE,
@@ -230,7 +265,8 @@ impl Block {
         let shared = (rows + columns + rows + groups * columns) * LINE;
         let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
-        let round = products.max(shared as f64 / SHARED_RATE).max(LEAST_ROUND) * longer;
+        let least = if by_threads { THREAD_ROUND } else { LEAST_ROUND };
+        let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer;
         let block = Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements]);
         let held = rows.is_power_of_two() && columns.is_power_of_two();
         let rate = PART_RATES[usize::from(!held)] * if groups > 1 { 4.0 } else { 1.0 };
@@ -288,7 +324,26 @@ mod tests {
     }
 
     fn of([m, n, k]: [u64; 3], storage: DType, lines: u64, along: bool) -> Choice {
-        choose(Product { sizes: [1, m, n, k], storage, result: DType::F32, lines: [lines; 2], along }, Arch::Sm90a)
+        fitting(product([m, n, k], storage, [lines; 2], along), Arch::Sm90a).1
+    }
+
+    fn product([m, n, k]: [u64; 3], storage: DType, lines: [u64; 2], along: bool) -> Product {
+        Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along, pads: true }
+    }
+
+    #[test]
+    fn ragged_lines_are_copied_where_that_pays() {
+        let padded = |sizes: [u64; 3], lines: [u64; 2]| choose(product(sizes, DType::BF16, lines, false), Arch::Sm90a).padded;
+        // Both factors that threads would bring, the shorter of two that begin within sectors, and none that is as long as the product is.
+        assert_eq!(padded([3001, 3001, 3001], [2, 2]), [true, true]);
+        assert_eq!(padded([57, 38, 5881], [2, 4]), [true, true]);
+        assert_eq!(padded([88, 3808, 7896], [16, 64]), [true, false]);
+        assert_eq!(padded([4096, 4096, 4096], [128, 128]), [false, false]);
+        assert_eq!(padded([256, 256, 136], [16, 128]), [false, false]);
+        let shared = choose(product([57, 38, 5881], DType::BF16, [2, 4], false), Arch::Sm90a);
+        assert_eq!(shared.sharing, Sharing::Rounds, "what is padded can be shared");
+        let unasked = Product { pads: false, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
+        assert_eq!(choose(unasked, Arch::Sm90a).padded, [false, false]);
     }
 
     #[test]
@@ -342,9 +397,10 @@ mod tests {
 
     #[test]
     fn few_rows_are_columns() {
-        assert_eq!(chosen([1, 4096, 4096]), Choice { tile: [8, 64, 256], thin: true, pairs: false, sharing: Sharing::Nothing });
+        let thin = Choice { tile: [8, 64, 256], thin: true, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+        assert_eq!(chosen([1, 4096, 4096]), thin);
         // Few tiles with long contractions are shared.
-        assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], thin: true, pairs: false, sharing: Sharing::Rounds });
+        assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], sharing: Sharing::Rounds, ..thin });
         assert_eq!(chosen([33, 4096, 14336]).tile, [64, 64, 128]);
         assert!(!chosen([65, 4096, 4096]).thin);
         assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).thin);

@@ -218,7 +218,7 @@ struct Choice {
 impl Choice {
     /// That of the product alone; two products take the tiles of one with all their columns, half of it each.
     fn of([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Choice {
-        let of = |columns| Cut::of([1, m, columns, k], types, [false, true], machine);
+        let of = |columns| Cut::of([1, m, columns, k], types, [false, true], false, machine);
         let is_thin = |cut: &Cut| cut.choice.is_some_and(|choice| choice.thin);
         let mut cut = of(n);
         if gated && !is_thin(&cut) {

@@ -75,8 +75,8 @@ impl Reader<'_> {
     pub(super) fn who(&mut self, data: &OpData, touch: &Touch, memory: &Memory) -> Who {
         let moved = self.func.moved(data, touch);
         match (touch.effect.queue, &data.kind) {
-            // A warp meets before the engine gets what its threads hold.
-            (Some(Queue::Stores), OpKind::Tile(TileOp::SendTile {})) => {
+            // A warp meets before the engine, or other lanes of it, get what its threads hold.
+            (Some(Queue::Stores), OpKind::Tile(TileOp::SendTile {})) | (None, OpKind::Tile(TileOp::StoreLines {})) => {
                 return self.who_of(data, touch, data.one(0), MemoryOrder::Weak);
             }
             // One thread tells the engine.

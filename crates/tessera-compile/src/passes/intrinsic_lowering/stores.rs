@@ -12,13 +12,14 @@
 //!                                                    tile.tma_store_wait {pending=0, read=true}
 //! ```
 //!
-//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warp sends its own rows in parts (`tile.send_tile`).
+//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warp sends its own rows in parts (`tile.send_tile`). Where the engine
+//! cannot address the view, since lines begin anywhere, lanes store the parts line by line (`tile.store_lines`).
 //!
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
 //! the loops.
 //!
 //! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices, or
-//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view; the array is disjoint from all others,
+//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view, or sums lie in its lines; the array is disjoint from all others,
 //! nothing else writes it but another role whose stores no token orders with this one, and nothing reads it when the engine may be writing; the buffer
 //! costs no resident block.
 
@@ -48,6 +49,8 @@ const WORKING: u64 = 40;
 enum Way {
     /// By warpgroups, each for its own rows.
     Groups,
+    /// By the lanes of warpgroups, line by line.
+    Lines,
     /// Through a buffer for all of it; by the instruction for matrices, or by vectors.
     Whole { buffer: SharedType, by_matrices: bool },
 }
@@ -140,8 +143,12 @@ impl Sent {
         let data = &func.ops[op];
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
         let buffer = buffer(func, data.one(1))?;
-        addressable(func, data.one(1), &buffer).ok()?;
         let (looped, once) = (outermost_loop(func, parents, block), runs_once(func, parents, block));
+        if addressable(func, data.one(1), &buffer).is_err() {
+            let (matrix, between) = by_groups(func, data, &buffer)?;
+            let sent = Sent { store: op, block, matrix, between, way: Way::Lines, looped, once };
+            return sent.is_alone(func, parents).then_some(sent);
+        }
         // A result that leaves once goes a little sooner as one box, which 16 bits have room for.
         let at_once = |between: &[Op]| looped.is_none() && !between.is_empty() && buffer.elem.bits() == 16;
         if let Some((matrix, between)) = by_groups(func, data, &buffer).filter(|(_, between)| !at_once(between)) {
@@ -177,7 +184,7 @@ impl Sent {
     /// Shared memory that the tile goes through.
     fn bytes(&self, func: &Func) -> u64 {
         match &self.way {
-            Way::Groups => match func.ty(self.matrix).layout() {
+            Way::Groups | Way::Lines => match func.ty(self.matrix).layout() {
                 Some(layout) => sent::staging_bytes(layout.warps()),
                 None => bug!("a tile without a layout is sent"),
             },
@@ -231,18 +238,22 @@ impl Sent {
     fn send(&self, func: &mut Func) {
         let span = func.ops[self.store].span;
         let wait = |func: &mut Func, read| func.make_op(TileOp::TmaStoreWait { pending: 0, read }.into(), &[], [], [], span);
+        let by_groups = |func: &mut Func, kind: TileOp| {
+            let data = func.ops[self.store].clone();
+            vec![func.make_op(kind.into(), &[&[self.matrix], &[data.one(1)], data.group(2)], [], [], span)]
+        };
         let mut ops = match &self.way {
-            Way::Groups => {
-                let data = func.ops[self.store].clone();
-                vec![func.make_op(TileOp::SendTile {}.into(), &[&[self.matrix], &[data.one(1)], data.group(2)], [], [], span)]
-            }
+            Way::Groups => by_groups(func, TileOp::SendTile {}),
+            Way::Lines => by_groups(func, TileOp::StoreLines {}),
             Way::Whole { buffer, by_matrices } => {
                 let before = self.looped.map(|_| wait(func, false));
                 let Some(ops) = self.through(func, buffer, *by_matrices) else { return };
                 before.into_iter().chain(ops).collect()
             }
         };
-        if self.looped.is_none() {
+        // Lanes wait for nothing.
+        let waits = !matches!(self.way, Way::Lines);
+        if waits && self.looped.is_none() {
             ops.push(wait(func, true));
         }
         // Whoever asks for the store's token gets one that says nothing more.
@@ -254,7 +265,7 @@ impl Sent {
         if let Some(at) = list.iter().position(|&op| op == self.store) {
             list.splice(at..=at, ops);
         }
-        if let Some((looped, block)) = self.looped {
+        if let Some((looped, block)) = self.looped.filter(|_| waits) {
             let last = wait(func, true);
             let list = &mut func.blocks[block].ops;
             if let Some(at) = list.iter().position(|&op| op == looped) {

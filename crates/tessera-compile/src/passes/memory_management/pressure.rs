@@ -307,7 +307,9 @@ fn reads_the_same(func: &Func, places: &Places, load: Op, uses: &[Op]) -> bool {
 fn written(func: &Func, op: Op) -> Option<Root> {
     let data = &func.ops[op];
     match &data.kind {
-        OpKind::Tile(TileOp::TmaStore {} | TileOp::SendTile {} | TileOp::StoreVector { .. }) => Some(root(func, data.one(1))),
+        OpKind::Tile(TileOp::TmaStore {} | TileOp::SendTile {} | TileOp::StoreLines {} | TileOp::StoreVector { .. }) => {
+            Some(root(func, data.one(1)))
+        }
         _ => access(func, op).filter(|access| access.writes).map(|access| access.root),
     }
 }
