@@ -154,3 +154,59 @@ fn eight_bits_leave_by_the_engine_too() {
         agrees(DType::BF16, DType::F8E4M3, way);
     }
 }
+
+/// A product with tiles of these rows and columns, whose result's lines begin at multiples of so many bytes: lanes store them line by line, three
+/// schedules and lock-step have the CPU executor's result, and what lies around the array's end stays as it was.
+fn leaves_by_lines(out: DType, [rows, columns]: [u32; 2], align: u32, n: i64) {
+    let source = HEAD.replace("64, 128", &format!("{rows}, {columns}")).replace("64, 32", &format!("{rows}, 32"));
+    let source = source.replace("32, 128", &format!("32, {columns}")) + "    ct.store(out, (i, j), acc.astype(out.dtype))\n";
+    let file = parse_file("kernel.py", &source);
+    let aligned = |dtype, align| match ArgType::array(dtype, 2) {
+        ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
+            ArgType::Array { dtype, shape, strides, align, index, disjoint }
+        }
+        other => other,
+    };
+    // As many neighbours of `y` as of the result are at a line's begin.
+    let (factor, odd) = (DType::BF16, 2 * align / out.unpacked_bytes() as u32);
+    let types = [aligned(factor, 16), aligned(factor, odd), aligned(out, align), aligned(out, align)];
+    let args: Vec<(String, ArgType)> = ["x", "y", "out", "other"].iter().map(|name| name.to_string()).zip(types).collect();
+    let compiled = compile(&file, "kernel", &args, &CompileOptions::default())
+        .unwrap_or_else(|found| panic!("{}\n{source}", found[0].render(&file.sources, false)));
+    let (m, k) = (150, 80);
+    let start = [fill(factor, &[m, k], 1), fill(factor, &[k, n], 2), fill(out, &[m, n], 3), fill(out, &[1, n], 4)];
+    let launch = Launch { compiled: &compiled, grid: [(m as u32).div_ceil(rows), (n as u32).div_ceil(columns), 1] };
+    let mut wanted = start.clone();
+    on_cpu(&launch, &mut wanted).unwrap_or_else(|error| panic!("{error}\n{source}"));
+    let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3);
+    let device = device.unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+    let text = print_module(&device.tile);
+    assert_eq!(text.matches("tile.store_lines ").count(), 1, "{text}");
+    let mut stepped = start.clone();
+    in_lockstep_as_it_is(device.tile.clone(), launch.grid, &mut stepped).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    // Neighbours that one instruction may take, and no bank twice.
+    let word = ["b8", "b16", "b32", "v2.b32"][align.ilog2() as usize];
+    let ptx = device.kernel.ptx();
+    assert!(ptx.contains(&format!("st.global.{word} ")), "no store of {align} bytes\n{ptx}");
+    let accesses = shared_accesses(&kernel.kernel);
+    assert!(accesses.iter().all(|access| access.cost.degree == Some(1)), "{accesses:?}\n{text}");
+    same(&wanted[2], &stepped[2], 1e-6).unwrap_or_else(|error| panic!("lock-step: {error}\n{text}"));
+    for schedule in SCHEDULES {
+        let mut data = start.clone();
+        run_under(schedule, &kernel, launch.grid, &mut data).unwrap_or_else(|error| panic!("{schedule:?}: {error}\n{text}"));
+        same(&wanted[2], &data[2], 1e-6).unwrap_or_else(|error| panic!("{schedule:?}: {error}\n{text}"));
+    }
+    let faults = assembles_fully(&compiled);
+    assert!(faults.is_empty(), "{faults:?}\n{source}");
+}
+
+#[test]
+fn lines_that_begin_anywhere_leave_by_lanes() {
+    leaves_by_lines(DType::BF16, [64, 64], 2, 137);
+    leaves_by_lines(DType::F16, [128, 128], 4, 138);
+    leaves_by_lines(DType::BF16, [64, 128], 8, 204);
+    leaves_by_lines(DType::F32, [64, 64], 4, 101);
+    // Two warpgroups, each with eight parts.
+    leaves_by_lines(DType::F32, [128, 256], 8, 270);
+}
