@@ -21,6 +21,7 @@ pub(crate) mod opt;
 mod progress;
 mod ranks;
 pub(crate) mod report;
+mod results;
 pub(crate) mod run;
 mod run_bundle;
 mod run_operator;
