@@ -25,6 +25,7 @@ mod results;
 pub(crate) mod run;
 mod run_bundle;
 mod run_operator;
+mod sass;
 mod sizes;
 mod subjects;
 mod tolerance;
