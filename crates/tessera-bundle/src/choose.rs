@@ -4,7 +4,9 @@
 //! order; the first that takes the arguments is launched. So variants that assume more stand before those that assume less.
 
 use tessera_ir::{Diagnostic, KernelImage, bug};
-use tessera_launch::{Argument, Constant, DriverDevice, Flat, LaunchGrid, Placed, row_major};
+use tessera_launch::{
+    Argument, Constant, DeviceError, DeviceKernel, DriverDevice, Flat, LaunchGrid, Placed, Prepared, row_major,
+};
 
 use crate::bundle::Bundle;
 use crate::error::{BundleError, line};
@@ -28,6 +30,16 @@ impl<A> Chosen<'_, A> {
     /// What the device loads.
     pub fn image(&self, device: &DriverDevice) -> KernelImage {
         self.variant.image(device.properties().capability, device.is_emulated())
+    }
+}
+
+impl<A: Placed> Chosen<'_, A> {
+    /// A launch of the loaded variant that can be queued with other arrays of the same form and with other numbers.
+    ///
+    /// # Errors
+    /// What the device has not.
+    pub fn prepare(&self, kernel: DeviceKernel) -> Result<Prepared<A>, DeviceError> {
+        Prepared::new(kernel, self.variant.interface.clone(), &self.flat, self.grid)
     }
 }
 

@@ -17,9 +17,10 @@
 extern "C" {
 #endif
 
-/* An open bundle, an open device. */
+/* An open bundle, an open device, a launch that was checked and packed beforehand. */
 typedef struct tessera_bundle tessera_bundle;
 typedef struct tessera_device tessera_device;
+typedef struct tessera_prepared tessera_prepared;
 
 /* What became of a call. */
 typedef int32_t tessera_status;
@@ -59,8 +60,18 @@ enum {
     TESSERA_TENSOR = 0,
     TESSERA_INTEGER = 1, /* also a truth value, as 0 or 1 */
     TESSERA_REAL = 2,
-    TESSERA_TEXT = 3 /* of a constant: a string, or the name of an element type */
+    TESSERA_TEXT = 3, /* of a constant: a string, or the name of an element type */
+    TESSERA_LIST = 4, /* `items`, tensors of one type and rank */
+    TESSERA_TUPLE = 5 /* `items` of any kind, tuples among them */
 };
+
+struct tessera_argument;
+
+/* What a list or a tuple holds; names are not looked at. An item of a tuple may also be given by a name of its own: "xs.0", "xs.1". */
+typedef struct tessera_items {
+    const struct tessera_argument *values;
+    size_t count;
+} tessera_items;
 
 /* An argument, by the name that the kernel gives its parameter. */
 typedef struct tessera_argument {
@@ -71,6 +82,7 @@ typedef struct tessera_argument {
         int64_t integer;
         double real;
         const char *text;
+        const tessera_items *items;
     } value;
 } tessera_argument;
 
@@ -112,6 +124,20 @@ tessera_status tessera_copy_from(const tessera_device *device, void *to, const v
  * takes it at each launch and gives it back at `tessera_synchronize`; the 256th such launch since then waits for all. */
 tessera_status tessera_launch(const tessera_bundle *bundle, const char *kernel, const tessera_device *device, void *stream,
                               const uint32_t *grid, const tessera_argument *arguments, size_t count);
+
+/* Checks and packs a launch, as `tessera_launch` takes it, to be queued as often as it is wanted. */
+tessera_status tessera_prepare(const tessera_bundle *bundle, const char *kernel, const tessera_device *device, const uint32_t *grid,
+                               const tessera_argument *arguments, size_t count, tessera_prepared **prepared);
+
+/* Queues a prepared launch, in the order of a stream as `tessera_launch` does, or into the graph that the stream records. `changes` are
+ * arguments that differ from the prepared ones this time: numbers, and arrays of the same type, shape and strides elsewhere in memory; a
+ * list stays as it was prepared. Several threads may launch at once. A kernel that needs workspace has one for all launches of the
+ * handle: in several streams they are the caller's to order. */
+tessera_status tessera_prepared_launch(const tessera_prepared *prepared, void *stream, const tessera_argument *changes, size_t count);
+
+/* Closes a prepared launch; those under way go on, graphs that recorded one are not launched any more. NULL is nothing to close. A
+ * device is closed after what was prepared for it. */
+void tessera_prepared_close(tessera_prepared *prepared);
 
 /* Waits until everything on the device is done, in all streams. Tells of kernels that failed. */
 tessera_status tessera_synchronize(const tessera_device *device);

@@ -2,12 +2,16 @@
 
 #![allow(unsafe_code, reason = "reads the caller's arguments")]
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 
-use tessera_launch::{Argument, Array, Constant};
+use tessera_launch::{Argument, Array, Constant, Written};
 use tessera_types::DType;
 
 use crate::status::{Failure, handle, text};
+
+/// So many tuples may lie in each other.
+const DEEPEST: usize = 16;
 
 /// An array: the layout of DLPack's `DLTensor`.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,20 @@ pub enum Kind {
     Real = 2,
     /// `text`: a constant that is a string or an element type's name.
     Text = 3,
+    /// `items`: arrays of one type and rank.
+    List = 4,
+    /// `items`: values of any kind, tuples among them.
+    Tuple = 5,
+}
+
+/// The values of a list or a tuple; their names are not looked at.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TesseraItems {
+    /// The values.
+    pub values: *const TesseraArgument,
+    /// How many they are.
+    pub count: usize,
 }
 
 /// An argument's value.
@@ -61,6 +79,8 @@ pub union TesseraValue {
     pub real: f64,
     /// A text.
     pub text: *const c_char,
+    /// What a list or a tuple holds.
+    pub items: *const TesseraItems,
 }
 
 /// A named argument.
@@ -75,23 +95,78 @@ pub struct TesseraArgument {
     pub value: TesseraValue,
 }
 
-impl TesseraArgument {
-    /// The argument as a launch takes it.
+/// Arguments of a call, as a launch takes them.
+pub(crate) struct Arguments<'a> {
+    names: Vec<Cow<'a, str>>,
+    values: Vec<Argument<Array>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// Reads `count` arguments.
     ///
     /// # Safety
-    /// The name is null or a text that ends with a zero; the value is as `kind` says, with pointers that are null or point at
-    /// what they should.
-    pub(crate) unsafe fn read<'a>(&self) -> Result<(&'a str, Argument<Array>), Failure> {
+    /// `list` is null or points at so many arguments. Names are null or texts that end with a zero; values are as `kind` says, with
+    /// pointers that are null or point at what they should.
+    pub(crate) unsafe fn read(list: *const TesseraArgument, count: usize) -> Result<Arguments<'a>, Failure> {
         // SAFETY: the caller's promise.
-        let name = unsafe { text(self.name, "an argument's name") }?;
+        let list = unsafe { many(list, count) }.ok_or_else(|| Failure::call(format!("{count} arguments lie at {list:p}")))?;
+        let mut read = Arguments { names: Vec::with_capacity(count), values: Vec::with_capacity(count) };
+        for argument in list {
+            // SAFETY: the caller's promise.
+            let name = unsafe { text(argument.name, "an argument's name") }?;
+            // SAFETY: the caller's promise.
+            match unsafe { argument.value(name, 0) }? {
+                Written::One(value) => {
+                    read.names.push(Cow::Borrowed(name));
+                    read.values.push(value);
+                }
+                tuple @ Written::Tuple(_) => {
+                    let mut items = Vec::new();
+                    tuple.by_name(name.to_owned(), &mut items);
+                    for (name, value) in items {
+                        read.names.push(Cow::Owned(name));
+                        read.values.push(value);
+                    }
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// Does something with the arguments by name.
+    pub(crate) fn with<T>(self, work: impl FnOnce(&[(&str, Argument<Array>)]) -> T) -> T {
+        let arguments: Vec<_> = self.names.iter().map(Cow::as_ref).zip(self.values).collect();
+        work(&arguments)
+    }
+}
+
+/// What lies at a pointer, unless that is null or the count a mistake.
+///
+/// # Safety
+/// `list` is null or points at so many values.
+unsafe fn many<'a, T>(list: *const T, count: usize) -> Option<&'a [T]> {
+    /// Arguments beyond which a count is taken for a mistake.
+    const MOST: usize = 1 << 16;
+    match count {
+        0 => Some(&[]),
+        _ if count > MOST || list.is_null() => None,
+        // SAFETY: the caller's promise.
+        _ => Some(unsafe { std::slice::from_raw_parts(list, count) }),
+    }
+}
+
+impl TesseraArgument {
+    /// The value, `depth` tuples deep; `name` is what messages call it.
+    ///
+    /// # Safety
+    /// It is as `kind` says, with pointers that are null or point at what they should.
+    unsafe fn value(&self, name: &str, depth: usize) -> Result<Written<Array>, Failure> {
         let is = |kind: Kind| self.kind == kind as i32;
-        let value = if is(Kind::Tensor) {
-            // SAFETY: the caller's promise: the member that `kind` names is the one that was written.
-            let tensor = unsafe { handle(self.value.tensor, &format!("the tensor of `{name}`"))? };
+        let one = if is(Kind::Tensor) {
             // SAFETY: the caller's promise.
-            Argument::Array(unsafe { tensor.read(name) }?)
+            Argument::Array(unsafe { self.array(name) }?)
         } else if is(Kind::Integer) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise: the member that `kind` names is the one that was written.
             Argument::Constant(Constant::Int(unsafe { self.value.integer }))
         } else if is(Kind::Real) {
             // SAFETY: the caller's promise.
@@ -99,10 +174,53 @@ impl TesseraArgument {
         } else if is(Kind::Text) {
             // SAFETY: the caller's promise.
             Argument::Constant(Constant::Text(unsafe { text(self.value.text, name)? }.to_owned()))
+        } else if is(Kind::List) {
+            // SAFETY: the caller's promise.
+            let items = unsafe { self.items(name) }?.iter().enumerate();
+            // SAFETY: the caller's promise.
+            let arrays = items.map(|(at, item)| unsafe { item.list_item(&format!("{name}[{at}]")) });
+            Argument::List(arrays.collect::<Result<_, _>>()?)
+        } else if is(Kind::Tuple) {
+            if depth == DEEPEST {
+                return Err(Failure::call(format!("`{name}`: tuples lie in each other, {DEEPEST} deep")));
+            }
+            // SAFETY: the caller's promise.
+            let items = unsafe { self.items(name) }?.iter().enumerate();
+            // SAFETY: the caller's promise.
+            let values = items.map(|(at, item)| unsafe { item.value(&format!("{name}.{at}"), depth + 1) });
+            return Ok(Written::Tuple(values.collect::<Result<_, _>>()?));
         } else {
             return Err(Failure::call(format!("the argument `{name}` has the kind {}, which there is not", self.kind)));
         };
-        Ok((name, value))
+        Ok(Written::One(one))
+    }
+
+    /// # Safety
+    /// It is a tensor: null, or a pointer at one.
+    unsafe fn array(&self, name: &str) -> Result<Array, Failure> {
+        // SAFETY: the caller's promise.
+        let tensor = unsafe { handle(self.value.tensor, &format!("the tensor of `{name}`"))? };
+        // SAFETY: the caller's promise.
+        unsafe { tensor.read(name) }
+    }
+
+    /// # Safety
+    /// As for [`TesseraArgument::value`].
+    unsafe fn list_item(&self, name: &str) -> Result<Array, Failure> {
+        if self.kind != Kind::Tensor as i32 {
+            return Err(Failure::call(format!("`{name}` has the kind {}: a list holds tensors", self.kind)));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.array(name) }
+    }
+
+    /// # Safety
+    /// It is a list or a tuple: null, or a pointer at items that are null or as many as they say.
+    unsafe fn items(&self, name: &str) -> Result<&[TesseraArgument], Failure> {
+        // SAFETY: the caller's promise.
+        let TesseraItems { values, count } = *unsafe { handle(self.value.items, &format!("what `{name}` holds")) }?;
+        // SAFETY: the caller's promise.
+        unsafe { many(values, count) }.ok_or_else(|| Failure::call(format!("`{name}`: {count} items lie at {values:p}")))
     }
 }
 

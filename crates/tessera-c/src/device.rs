@@ -21,8 +21,22 @@ pub struct TesseraDevice {
     /// Kernels by the opening of their bundle and their position in it.
     pub(crate) loaded: Mutex<BTreeMap<(u64, usize), DeviceKernel>>,
     memory: Mutex<BTreeMap<u64, Pooled>>,
-    /// Launches with memory of their own, which must stay until they are done.
-    kept: Mutex<Vec<DeviceLaunch>>,
+    pub(crate) kept: Arc<Kept>,
+}
+
+/// Launches with memory of their own, which must stay until they are done.
+#[derive(Default)]
+pub(crate) struct Kept(Mutex<Vec<Arc<DeviceLaunch>>>);
+
+impl Kept {
+    /// Keeps a launch until somebody waits, and says how many are kept then.
+    pub(crate) fn remember(&self, launch: &Arc<DeviceLaunch>) -> usize {
+        let mut kept = lock(&self.0);
+        if !kept.iter().any(|other| Arc::ptr_eq(other, launch)) {
+            kept.push(Arc::clone(launch));
+        }
+        kept.len()
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -32,25 +46,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl TesseraDevice {
     fn new(device: DriverDevice) -> TesseraDevice {
-        TesseraDevice { device, loaded: Mutex::default(), memory: Mutex::default(), kept: Mutex::default() }
+        TesseraDevice { device, loaded: Mutex::default(), memory: Mutex::default(), kept: Arc::default() }
     }
 
     /// Keeps a launch until it is done.
     pub(crate) fn keep(&self, launch: DeviceLaunch) -> Result<(), Failure> {
-        let is_full = {
-            let mut kept = lock(&self.kept);
-            kept.push(launch);
-            kept.len() >= MOST_KEPT
-        };
+        let is_full = self.kept.remember(&Arc::new(launch)) >= MOST_KEPT;
         if is_full { self.synchronize() } else { Ok(()) }
     }
 
     /// Waits until everything on the device is done.
     fn synchronize(&self) -> Result<(), Failure> {
         // What is queued from here on stays for the next time.
-        let kept = std::mem::take(&mut *lock(&self.kept));
+        let kept = std::mem::take(&mut *lock(&self.kept.0));
         let outcome = self.device.synchronize().and_then(|()| self.device.context().synchronize());
-        outcome.map_err(|error| match kept.iter().find_map(DeviceLaunch::failed_assertion) {
+        outcome.map_err(|error| match kept.iter().find_map(|launch| launch.failed_assertion()) {
             Some((assertion, [x, y, z])) => {
                 let message = format!("assertion failed: {} (in block {x}, {y}, {z})", assertion.message);
                 Failure::new(Status::DeviceFailed, message)

@@ -12,7 +12,7 @@ mod device;
 mod launch;
 mod status;
 
-pub use arguments::{Kind, TesseraArgument, TesseraTensor, TesseraValue};
+pub use arguments::{Kind, TesseraArgument, TesseraItems, TesseraTensor, TesseraValue};
 pub use bundle::{
     TesseraBundle, tessera_close, tessera_open, tessera_open_memory, tessera_variant_count, tessera_variant_describe,
 };
@@ -20,5 +20,5 @@ pub use device::{
     TesseraDevice, tessera_alloc, tessera_copy_from, tessera_copy_to, tessera_device_close, tessera_device_open, tessera_free,
     tessera_synchronize,
 };
-pub use launch::tessera_launch;
+pub use launch::{TesseraPrepared, tessera_launch, tessera_prepare, tessera_prepared_close, tessera_prepared_launch};
 pub use status::{Status, tessera_last_error, tessera_version};

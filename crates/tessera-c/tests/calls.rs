@@ -10,12 +10,12 @@ use tessera_runtime::Bundle;
 
 use crate::packed::{bundle, product};
 
-fn last_error() -> String {
+pub(crate) fn last_error() -> String {
     // SAFETY: a text that lives until the thread's next failure.
     unsafe { CStr::from_ptr(tessera_last_error()) }.to_str().expect("text").to_owned()
 }
 
-fn opened(bytes: &[u8]) -> *mut TesseraBundle {
+pub(crate) fn opened(bytes: &[u8]) -> *mut TesseraBundle {
     let mut bundle = null_mut();
     // SAFETY: bytes and a place that live.
     let status = unsafe { tessera_open_memory(bytes.as_ptr(), bytes.len(), &mut bundle) };
@@ -23,7 +23,7 @@ fn opened(bytes: &[u8]) -> *mut TesseraBundle {
     bundle
 }
 
-fn device(name: &CStr) -> *mut TesseraDevice {
+pub(crate) fn device(name: &CStr) -> *mut TesseraDevice {
     let mut device = null_mut();
     // SAFETY: a text and a place that live.
     let status = unsafe { tessera_device_open(name.as_ptr(), &mut device) };
@@ -32,10 +32,10 @@ fn device(name: &CStr) -> *mut TesseraDevice {
 }
 
 /// A product's arrays on a device.
-struct Operands {
+pub(crate) struct Operands {
     device: *mut TesseraDevice,
     shapes: [[i64; 2]; 3],
-    memory: [*mut c_void; 3],
+    pub(crate) memory: [*mut c_void; 3],
     bits: u8,
 }
 
@@ -46,7 +46,7 @@ fn sizes(shape: &'static [i64; 2]) -> *const i64 {
 const NAMES: [&CStr; 3] = [c"A", c"B", c"C"];
 
 impl Operands {
-    fn new(device: *mut TesseraDevice, [m, n, k]: [i64; 3]) -> Operands {
+    pub(crate) fn new(device: *mut TesseraDevice, [m, n, k]: [i64; 3]) -> Operands {
         let shapes = [[m, k], [k, n], [m, n]];
         let memory = shapes.map(|[rows, columns]| {
             let ones = vec![1.0_f32; (rows * columns) as usize];
@@ -61,7 +61,7 @@ impl Operands {
         Operands { device, shapes, memory, bits: 32 }
     }
 
-    fn tensors(&self) -> [TesseraTensor; 3] {
+    pub(crate) fn tensors(&self) -> [TesseraTensor; 3] {
         std::array::from_fn(|at| TesseraTensor {
             data: self.memory[at],
             device_type: 2,
@@ -102,7 +102,7 @@ impl Operands {
         }
     }
 
-    fn result(&self) -> Vec<f32> {
+    pub(crate) fn result(&self) -> Vec<f32> {
         let mut result = vec![0.0_f32; (self.shapes[2][0] * self.shapes[2][1]) as usize];
         // SAFETY: a handle and memory that live.
         let status = unsafe { tessera_copy_from(self.device, result.as_mut_ptr().cast(), self.memory[2], 4 * result.len()) };

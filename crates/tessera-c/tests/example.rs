@@ -28,8 +28,10 @@ fn the_example_multiplies_on_the_emulator() {
     };
     for device in ["emu", "emu:a100"] {
         let said = run(start().arg(&packed).arg(device));
-        assert_eq!(said, format!("96 x 80 x 64 on {device}: 0 of 7680 elements are wrong\n"));
+        assert_eq!(said, format!("96 x 80 x 64 on {device}: 0 of 15360 elements are wrong\n"));
     }
+    let said = run(start().args([packed.as_os_str(), "emu".as_ref(), "2".as_ref()]));
+    assert!(said.lines().last().is_some_and(|last| last.starts_with("a launch: ")), "{said}");
     // Without a device or a file it says why, and fails.
     let output = start().arg(folder.path().join("missing")).arg("emu").output().expect("it starts");
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).starts_with("can't read `"));

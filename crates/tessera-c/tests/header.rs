@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
-use tessera_c::{Kind, Status, TesseraArgument, TesseraTensor};
+use tessera_c::{Kind, Status, TesseraArgument, TesseraItems, TesseraTensor};
 
 use crate::packed::{compiler, root, run};
 
@@ -35,6 +35,7 @@ fn c_type(rust: &str) -> String {
             "TesseraBundle" => "tessera_bundle",
             "TesseraDevice" => "tessera_device",
             "TesseraArgument" => "tessera_argument",
+            "TesseraPrepared" => "tessera_prepared",
             other => panic!("`{other}` has no name in C"),
         }
         .to_string(),
@@ -110,6 +111,7 @@ fn numbers_and_layouts_are_the_same_in_c() {
         TesseraTensor,
         [data, device_type, device_id, ndim, code, bits, lanes, shape, strides, byte_offset]
     );
+    layout!("tessera_items", TesseraItems, [values, count]);
     layout!("tessera_argument", TesseraArgument, [name, kind, value]);
     assert_eq!((size_of::<TesseraTensor>(), align_of::<TesseraTensor>()), (48, 8), "DLPack's");
     let status = |name: &str, status: Status| (name.to_string(), status as usize);
@@ -134,6 +136,8 @@ fn numbers_and_layouts_are_the_same_in_c() {
         kind("TESSERA_INTEGER", Kind::Integer),
         kind("TESSERA_REAL", Kind::Real),
         kind("TESSERA_TEXT", Kind::Text),
+        kind("TESSERA_LIST", Kind::List),
+        kind("TESSERA_TUPLE", Kind::Tuple),
     ]);
     let numbers = HEADER.lines().filter(|line| line.trim_start().starts_with("TESSERA_") && line.contains(" = ")).count();
     assert_eq!(

@@ -3,4 +3,6 @@
 mod calls;
 mod example;
 mod header;
+mod lists;
 mod packed;
+mod prepared;

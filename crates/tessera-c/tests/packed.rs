@@ -13,8 +13,13 @@ pub(crate) fn root() -> PathBuf {
 
 /// The kernel of the example, for arguments of these types.
 pub(crate) fn product(target: &str, types: &[&str]) -> tessera_runtime::Variant {
-    let kernel =
-        Kernel::from_file(root().join("examples/bundle/product.py"), "product").unwrap_or_else(|error| panic!("{error}"));
+    let source = std::fs::read_to_string(root().join("examples/bundle/product.py")).expect("the example");
+    variant(&source, "product", target, types)
+}
+
+/// A kernel of a text, for arguments of these types.
+pub(crate) fn variant(source: &str, kernel: &str, target: &str, types: &[&str]) -> tessera_runtime::Variant {
+    let kernel = Kernel::from_source("kernels.py", source, kernel).unwrap_or_else(|error| panic!("{error}"));
     let mut sources = Default::default();
     let types: Vec<_> = types
         .iter()

@@ -513,6 +513,9 @@ pub(crate) enum Emit {
     Ptx,
     /// Machine code (needs `ptxas`; with `-o`).
     Cubin,
+    /// Machine code as text by the source lines that it came from, with what each line and each loop is made of (needs `ptxas` and
+    /// `nvdisasm`).
+    Sass,
     /// What was done and how long each stage took.
     Report,
 }

@@ -13,4 +13,5 @@ mod numpy;
 mod operators;
 mod projects;
 mod report;
+mod sass;
 mod tune;

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use library::Case;
-use tessera_compile::ptx::{Assembler, AssemblerSource, Optimize, Target};
+use tessera_compile::ptx::{Assembler, Optimize, Target, ToolSource};
 use tessera_compile::{OptLevel, Stage, compile_for};
 use tessera_lang::{ArgType, ConstValue};
 use tessera_types::Arch;
@@ -52,7 +52,7 @@ fn milliseconds(time: Duration) -> f64 {
 
 fn main() -> ExitCode {
     let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
-    let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
+    let source = ToolSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), ..ToolSource::default() };
     let assembler = Assembler::find(&source).ok();
     let mut rows: Vec<Case> = Vec::new();
     for case in library::cases(Arch::Sm90a) {

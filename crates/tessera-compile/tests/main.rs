@@ -24,6 +24,7 @@ mod gathers;
 mod kernels;
 mod knobs;
 mod ladder;
+mod lines;
 mod lockstep;
 mod loops;
 mod memory_order;

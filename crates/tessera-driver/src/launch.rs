@@ -149,6 +149,12 @@ impl Params {
         self.aligned(map.bytes(), 64)
     }
 
+    /// Writes over the parameter at a position, which has as many bytes.
+    pub fn replace(&mut self, position: usize, bytes: &[u8]) {
+        let start = self.offsets[position];
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Where each parameter starts in [`bytes`](Params::bytes).
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
@@ -193,5 +199,8 @@ mod tests {
         assert_eq!(params.bytes().len(), 64 + 128 + 4);
         assert_eq!(params.bytes()[64], 9);
         assert_eq!(params.bytes()[4..64], [0; 60]);
+        let mut other = params.clone();
+        other.replace(1, TensorMap::from_bytes([7; 128]).bytes());
+        assert_eq!(other, Params::new().u32(1).tensor_map(&TensorMap::from_bytes([7; 128])).u32(2));
     }
 }

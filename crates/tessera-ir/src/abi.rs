@@ -92,6 +92,11 @@ pub struct AbiParam {
     pub kind: ParamKind,
 }
 
+/// The name of an item of a tuple among a launch's arguments: `xs.0` is the first of `xs`.
+pub fn item_name(tuple: &str, position: usize) -> String {
+    format!("{tuple}.{position}")
+}
+
 /// A kernel's user arguments, in order. Arguments that were compile-time constants are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Abi {

@@ -51,7 +51,7 @@ pub enum ArgType {
         /// Type of sizes and strides.
         index: IndexType,
     },
-    /// A tuple with an array in it; its items are arguments of the launch by names of their own, see [`item_name`].
+    /// A tuple with an array in it; its items are arguments of the launch by names of their own, see [`item_name`](tessera_ir::item_name).
     Tuple(Vec<ArgType>),
     /// A scalar passed at launch.
     Scalar(DType),
@@ -75,11 +75,6 @@ impl ArgType {
             disjoint: true,
         }
     }
-}
-
-/// The name of an item of a tuple among a launch's arguments: `xs.0` is the first of `xs`.
-pub fn item_name(tuple: &str, position: usize) -> String {
-    format!("{tuple}.{position}")
 }
 
 /// Options of [`crate::lower`].

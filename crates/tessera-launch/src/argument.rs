@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tessera_ir::item_name;
 use tessera_types::DType;
 
 use crate::array::Placed;
@@ -84,6 +85,38 @@ impl<A: Placed> Argument<A> {
                 Constant::Tuple(_) => "a tuple".to_owned(),
                 Constant::None => "`None`".to_owned(),
             },
+        }
+    }
+}
+
+/// What a caller writes for a parameter.
+#[derive(Clone, Debug)]
+pub enum Written<A> {
+    /// One argument.
+    One(Argument<A>),
+    /// A tuple.
+    Tuple(Vec<Written<A>>),
+}
+
+impl<A> Written<A> {
+    /// The arguments of a launch that it stands for: a tuple of constants is a constant, of one with arrays in it each item is an argument
+    /// of its own, by the name that [`item_name`] gives it.
+    pub fn by_name(self, name: String, into: &mut Vec<(String, Argument<A>)>) {
+        match (self.constant(), self) {
+            (Some(constant), _) => into.push((name, Argument::Constant(constant))),
+            (None, Written::One(argument)) => into.push((name, argument)),
+            (None, Written::Tuple(items)) => {
+                items.into_iter().enumerate().for_each(|(at, item)| item.by_name(item_name(&name, at), into));
+            }
+        }
+    }
+
+    /// The constant, where there is no array in it.
+    fn constant(&self) -> Option<Constant> {
+        match self {
+            Written::One(Argument::Constant(constant)) => Some(constant.clone()),
+            Written::One(Argument::Array(_) | Argument::List(_)) => None,
+            Written::Tuple(items) => items.iter().map(Written::constant).collect::<Option<_>>().map(Constant::Tuple),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tessera_ir::{Diagnostic, Extent, IndexType, ParamKind, Span};
+use tessera_ir::{AbiParam, Diagnostic, Extent, IndexType, ParamKind, Span};
 use tessera_types::{DType, IntFormat, cast, default_rounding};
 
 use crate::argument::{Argument, Constant, Flat};
@@ -36,7 +36,13 @@ impl<'a, A: Placed> Checker<'a, A> {
             }
         }
         self.symbols(&mut wrong);
-        self.overlaps(&mut wrong);
+        let arrays = |param: &AbiParam| match (&param.kind, self.value(&param.name)) {
+            (ParamKind::Array { .. }, Some(Argument::Array(tensor))) => std::slice::from_ref(tensor),
+            (ParamKind::List { .. }, Some(Argument::List(items))) => items,
+            _ => &[],
+        };
+        let arrays: Vec<&[A]> = self.interface.abi.params.iter().map(arrays).collect();
+        wrong.extend(self.overlaps(&arrays));
         if wrong.is_empty() { Ok(flat) } else { Err(wrong) }
     }
 
@@ -114,11 +120,7 @@ impl<'a, A: Placed> Checker<'a, A> {
                 }
             }
         }
-        let address = tensor.address().unwrap_or(1);
-        if !tensor.has_none() && !address.is_multiple_of(u64::from((*align).max(1))) {
-            let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
-            return Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")));
-        }
+        self.begins(name, *align, tensor)?;
         let divides = |count: usize| {
             *align <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8)
         };
@@ -154,6 +156,16 @@ impl<'a, A: Placed> Checker<'a, A> {
         Ok(())
     }
 
+    /// The first element lies where the kernel assumes it.
+    pub(crate) fn begins(&self, name: &str, align: u32, tensor: &A) -> Result<(), Box<Diagnostic>> {
+        let address = tensor.address().unwrap_or(1);
+        if tensor.has_none() || address.is_multiple_of(u64::from(align.max(1))) {
+            return Ok(());
+        }
+        let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
+        Err(Box::new(self.at(name, "argument-alignment", message).help("pass a copy made by `contiguous`")))
+    }
+
     fn index_width(&self, name: &str, tensor: &A, index: IndexType) -> Result<(), Box<Diagnostic>> {
         if index == IndexType::I64 || !tensor.needs_wide_index() {
             return Ok(());
@@ -162,7 +174,8 @@ impl<'a, A: Placed> Checker<'a, A> {
         Err(Box::new(self.at(name, "argument-index", message).help("compile with `;index=64` for this argument")))
     }
 
-    fn scalar(&self, name: &str, dtype: DType, value: &Argument<A>) -> Result<u64, Box<Diagnostic>> {
+    /// The bits of a number as its parameter's type.
+    pub(crate) fn scalar(&self, name: &str, dtype: DType, value: &Argument<A>) -> Result<u64, Box<Diagnostic>> {
         let refuse = |why: String| Err(Box::new(self.at(name, "argument-scalar", why)));
         let from = |bits: u64, from: DType| cast(bits, from, dtype, default_rounding(from, dtype));
         match value {
@@ -222,16 +235,13 @@ impl<'a, A: Placed> Checker<'a, A> {
         }
     }
 
-    /// What is written shares no memory with another argument, nor with itself.
-    fn overlaps(&self, wrong: &mut Vec<Diagnostic>) {
+    /// What is written shares no memory with another argument, nor with itself; `arrays` are those of each parameter.
+    pub(crate) fn overlaps(&self, arrays: &[&[A]]) -> Vec<Diagnostic> {
+        let mut wrong = Vec::new();
         let mut seen: Vec<(&str, Range<u64>, bool, bool)> = Vec::new();
-        for (param, &written) in self.interface.abi.params.iter().zip(&self.interface.written) {
-            let (tensors, disjoint): (&[A], bool) = match (&param.kind, self.value(&param.name)) {
-                (ParamKind::Array { disjoint, .. }, Some(Argument::Array(tensor))) => (std::slice::from_ref(tensor), *disjoint),
-                (ParamKind::List { .. }, Some(Argument::List(items))) => (items, false),
-                _ => continue,
-            };
-            for tensor in tensors {
+        for ((param, &written), arrays) in self.interface.abi.params.iter().zip(&self.interface.written).zip(arrays) {
+            let disjoint = matches!(param.kind, ParamKind::Array { disjoint: true, .. });
+            for tensor in *arrays {
                 if written && disjoint && !tensor.layout().is_injective() {
                     let message = format!("several elements of `{}` share memory, and the kernel writes it", param.name);
                     let strides = format!("shape {:?}, strides {:?}", tensor.sizes(), tensor.steps());
@@ -256,13 +266,14 @@ impl<'a, A: Placed> Checker<'a, A> {
                 seen.push((&param.name, range, written, disjoint));
             }
         }
+        wrong
     }
 }
 
 #[cfg(test)]
 mod tests {
     use smallvec::smallvec;
-    use tessera_ir::{Abi, AbiParam};
+    use tessera_ir::Abi;
 
     use super::*;
     use crate::array::Array;

@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, PinnedBuffer, StreamHandle, TensorMap, TensorMapSpec};
+use tessera_driver::{Dim3, DriverError, LaunchSpec, Params, PinnedBuffer, StreamHandle};
 use tessera_ir::{Assertion, HiddenParam, IndexType, ParamKind, TensorMapPlan, TimelinePlan};
-use tessera_types::{FloatFormat, OutOfBounds};
+use tessera_types::DType;
 
 use crate::argument::Flat;
 use crate::array::Placed;
 use crate::device_kernel::DeviceKernel;
 use crate::error::{DeviceError, MemoryError};
-use crate::layout::storage_bits;
 use crate::pool::Pooled;
+use crate::tensor_map::tensor_map;
 use crate::timeline::Timeline;
 
 /// A kernel with packed arguments.
@@ -25,6 +25,8 @@ pub struct DeviceLaunch {
     kernel: DeviceKernel,
     name: Arc<str>,
     params: Params,
+    /// Positions of tensor maps among the parameters.
+    maps: Vec<(usize, TensorMapPlan)>,
     grid: Dim3,
     block: Dim3,
     cluster: Option<Dim3>,
@@ -57,6 +59,7 @@ impl DeviceLaunch {
             kernel: &kernel,
             params: Params::new(),
             arrays: Vec::new(),
+            maps: Vec::new(),
             own: Vec::new(),
             assertions: None,
             timeline: None,
@@ -65,9 +68,9 @@ impl DeviceLaunch {
         for hidden in &image.hidden {
             packer.hidden(hidden, asked, grid)?;
         }
-        let Packer { params, own, assertions, timeline, .. } = packer;
+        let Packer { params, maps, own, assertions, timeline, .. } = packer;
         let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(facts.threads), facts.cluster.map(dim));
-        Ok(DeviceLaunch { name, params, grid: dim(grid), block, cluster, own, assertions, timeline, kernel })
+        Ok(DeviceLaunch { name, params, maps, grid: dim(grid), block, cluster, own, assertions, timeline, kernel })
     }
 
     /// The kernel.
@@ -109,6 +112,11 @@ impl DeviceLaunch {
         Ok(Some(Timeline { kernel: self.name.to_string(), plan: plan.clone(), blocks, words }))
     }
 
+    /// Positions of tensor maps among the parameters.
+    pub(crate) fn maps(&self) -> &[(usize, TensorMapPlan)] {
+        &self.maps
+    }
+
     /// Whether it holds memory of its own, which must stay until the launch is done.
     pub fn owns_memory(&self) -> bool {
         !self.own.is_empty() || self.assertions.is_some() || self.timeline.is_some()
@@ -121,6 +129,11 @@ impl DeviceLaunch {
 
     /// Queues it on another stream of the same context. What else uses its memory is the caller's to order.
     pub fn enqueue_on(&self, stream: StreamHandle) -> Result<(), DriverError> {
+        self.enqueue_with(stream, &self.params)
+    }
+
+    /// The same with parameters in place of its own.
+    pub(crate) fn enqueue_with(&self, stream: StreamHandle, params: &Params) -> Result<(), DriverError> {
         // No driver takes a grid without blocks.
         if self.grid.count() == 0 {
             return Ok(());
@@ -135,7 +148,7 @@ impl DeviceLaunch {
             shared_bytes: facts.shared_bytes,
             overlaps_predecessor: facts.overlaps_predecessor,
             stream,
-            params: &self.params,
+            params,
         })
     }
 
@@ -157,12 +170,18 @@ impl DeviceLaunch {
     }
 }
 
+/// Bytes of a number among the parameters.
+pub(crate) fn scalar_bytes(dtype: DType) -> usize {
+    (dtype.bits() as usize).div_ceil(8)
+}
+
 /// Parameters under construction.
 struct Packer<'a, A> {
     kernel: &'a DeviceKernel,
     params: Params,
     /// The array of each parameter of the interface, where it is one.
     arrays: Vec<Option<A>>,
+    maps: Vec<(usize, TensorMapPlan)>,
     own: Vec<Pooled>,
     assertions: Option<(PinnedBuffer, Vec<Assertion>)>,
     timeline: Option<(Pooled, TimelinePlan)>,
@@ -219,8 +238,7 @@ impl<A: Placed> Packer<'_, A> {
                     Some(&Flat::Word(bits)) => match &param.kind {
                         ParamKind::Array { index, .. } | ParamKind::List { index, .. } => self.index(bits, *index),
                         ParamKind::Scalar { dtype } => {
-                            let bytes = (dtype.bits() as usize).div_ceil(8);
-                            self.push(&bits.to_le_bytes()[..bytes]);
+                            self.push(&bits.to_le_bytes()[..scalar_bytes(*dtype)]);
                         }
                         ParamKind::Operand { .. } => self.push(&bits.to_le_bytes()),
                     },
@@ -259,54 +277,13 @@ impl<A: Placed> Packer<'_, A> {
                 self.timeline = Some((memory, plan.clone()));
             }
             HiddenParam::TensorMap(plan) => {
-                let map = self.tensor_map(plan)?;
+                let kernel = self.kernel;
+                let array = self.arrays.get(plan.param).cloned().flatten();
+                let map = tensor_map(kernel, plan, array.as_ref(), |stand_in| self.own(stand_in))?;
+                self.maps.push((self.params.offsets().len(), plan.clone()));
                 self.params = std::mem::take(&mut self.params).tensor_map(&map);
             }
         }
         Ok(())
-    }
-
-    fn tensor_map(&mut self, plan: &TensorMapPlan) -> Result<TensorMap, DeviceError> {
-        let kernel = self.kernel;
-        let image = kernel.image();
-        let name = image.abi.params.get(plan.param).map_or("?", |param| param.name.as_str());
-        let wrong = |why: String| DriverError::Argument(format!("no tensor map over `{name}` of `{}`: {why}", image.entry));
-        let Some(Some(tensor)) = self.arrays.get(plan.param).cloned() else {
-            return Err(wrong("it is no array".into()).into());
-        };
-        if plan.axes.iter().any(|&axis| axis >= tensor.sizes().len()) || plan.axes.is_empty() {
-            return Err(wrong(format!("axes {:?} of an array of rank {}", plan.axes, tensor.sizes().len())).into());
-        }
-        let bytes = storage_bits(tensor.dtype()) as u64 / 8;
-        if tensor.sizes()[plan.axes[0]] > 1 && tensor.steps()[plan.axes[0]] != 1 {
-            return Err(wrong(format!("its axis {} has a stride of {}", plan.axes[0], tensor.steps()[plan.axes[0]])).into());
-        }
-        let (mut address, mut shape) = (tensor.address().unwrap_or(0), tensor.sizes().to_vec());
-        if tensor.has_none() {
-            // The engine knows no array without elements: it gets one with an element that is what it yields outside.
-            let outside = match (plan.outside, FloatFormat::of(tensor.dtype())) {
-                (OutOfBounds::Nan, Some(format)) => format.nan_code().unwrap_or(0),
-                _ => 0,
-            };
-            address = self.own(&[outside.to_le_bytes(), [0; 8]].concat())?;
-            shape.fill(1);
-        }
-        // An axis of one element is never stepped along: any legal stride will do.
-        let stride = |axis: usize| match shape[axis] {
-            1 => 16,
-            _ => tensor.steps()[axis] as u64 * bytes,
-        };
-        let spec = TensorMapSpec {
-            dtype: plan.dtype.unwrap_or(tensor.dtype()),
-            address: tessera_driver::DevicePtr(address),
-            extents: plan.axes.iter().map(|&axis| shape[axis] as u64).collect(),
-            strides: plan.axes[1..].iter().map(|&axis| stride(axis)).collect(),
-            tile: plan.tile.clone(),
-            swizzle: plan.swizzle,
-            l2: plan.l2,
-            outside: plan.outside,
-        };
-        spec.check().map_err(|error| wrong(error.to_string()))?;
-        Ok(kernel.device().context().tensor_map(&spec)?)
     }
 }

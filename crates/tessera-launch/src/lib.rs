@@ -2,7 +2,7 @@
 //!
 //! - [`Interface`] says what a kernel takes; it checks arguments and counts blocks.
 //! - [`DriverDevice`] is a device behind a driver's table; [`DeviceKernel`] is a kernel loaded there, [`DeviceLaunch`] one with
-//!   its arguments packed.
+//!   its arguments packed, and [`Prepared`] one that is queued with other arrays and numbers.
 //! - Arrays are whatever is [`Placed`]: a tensor of the runtime, or a bare address with sizes and strides, [`Array`].
 //!
 //! Everything works from the compiled kernel's [image](tessera_ir::KernelImage) and its interface alone, so that a program that
@@ -19,9 +19,11 @@ mod launch;
 mod layout;
 mod module_cache;
 mod pool;
+mod prepared;
+mod tensor_map;
 mod timeline;
 
-pub use argument::{Argument, Constant, Flat};
+pub use argument::{Argument, Constant, Flat, Written};
 pub use array::{Array, Placed};
 pub use device::{DeviceProperties, DriverDevice};
 pub use device_kernel::{CodeOrigin, DeviceKernel, KernelResources};
@@ -31,4 +33,5 @@ pub use launch::DeviceLaunch;
 pub use layout::{Layout, row_major, storage_bits, storage_bytes};
 pub use module_cache::{ModuleCache, ModuleCacheCounters};
 pub use pool::{PoolCounters, Pooled};
+pub use prepared::Prepared;
 pub use timeline::{Span, Timeline};

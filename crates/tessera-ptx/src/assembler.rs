@@ -1,7 +1,4 @@
 //! Finding `ptxas` and running it.
-//!
-//! Which one is used is decided by [`Assembler::candidates`], in order: the one named outright, the wheels beside a Python
-//! interpreter, a CUDA installation, the search path. The caller passes these in; this crate reads no environment variable.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -11,19 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::messages::{AssemblyReport, Severity};
 use crate::target::Target;
-
-/// Where to look for an assembler.
-#[derive(Clone, Debug, Default)]
-pub struct AssemblerSource {
-    /// A `ptxas` named by the user (`TESSERA_PTXAS`).
-    pub ptxas: Option<PathBuf>,
-    /// A Python interpreter whose environment may hold the vendor's wheels (`TESSERA_PYTHON`).
-    pub python: Option<PathBuf>,
-    /// The root of a CUDA installation (`CUDA_HOME`).
-    pub cuda_home: Option<PathBuf>,
-    /// The search path (`PATH`).
-    pub path: Option<std::ffi::OsString>,
-}
+use crate::tool::{Missing, Tool, ToolSource};
 
 /// An assembler that answered when asked for its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +41,9 @@ pub struct Assembly {
 /// Why there is no cubin.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    /// No assembler was found.
-    #[error("no ptxas found; tried {}", tried.join(", "))]
-    NotFound {
-        /// The places, in order.
-        tried: Vec<String>,
-    },
+    /// There is none.
+    #[error(transparent)]
+    NotFound(#[from] Missing),
     /// It could not be run, or files could not be passed to it.
     #[error("`{}` cannot be run: {source}", path.display())]
     Run {
@@ -90,42 +72,11 @@ fn first_error(report: &AssemblyReport) -> String {
 }
 
 impl Assembler {
-    /// The places where an assembler may be, best first.
-    pub fn candidates(source: &AssemblerSource) -> Vec<PathBuf> {
-        let name = if cfg!(windows) { "ptxas.exe" } else { "ptxas" };
-        let mut found: Vec<PathBuf> = source.ptxas.iter().cloned().collect();
-        if source.ptxas.is_some() {
-            return found;
-        }
-        if let Some(root) = source.python.as_deref().and_then(Path::parent).and_then(Path::parent) {
-            let mut libraries: Vec<PathBuf> = ["lib", "lib64"]
-                .iter()
-                .filter_map(|folder| std::fs::read_dir(root.join(folder)).ok())
-                .flatten()
-                .filter_map(|entry| Some(entry.ok()?.path().join("site-packages")))
-                .chain([root.join("Lib/site-packages")])
-                .filter(|path| path.is_dir())
-                .collect();
-            libraries.sort();
-            for library in libraries {
-                let places = ["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin"];
-                found.extend(places.iter().map(|place| library.join(place).join(name)));
-            }
-        }
-        found.extend(source.cuda_home.iter().map(|home| home.join("bin").join(name)));
-        if let Some(path) = &source.path {
-            found.extend(std::env::split_paths(path).map(|folder| folder.join(name)));
-        }
-        found.retain(|path| path.is_file());
-        found.dedup();
-        found
-    }
-
     /// The first candidate that answers.
-    pub fn find(source: &AssemblerSource) -> Result<Assembler, AssembleError> {
-        let candidates = Assembler::candidates(source);
-        let tried = candidates.iter().map(|path| path.display().to_string()).collect();
-        candidates.into_iter().find_map(Assembler::at).ok_or(AssembleError::NotFound { tried })
+    pub fn find(source: &ToolSource) -> Result<Assembler, AssembleError> {
+        let candidates = source.candidates(Tool::Ptxas);
+        let tried = candidates.clone();
+        candidates.into_iter().find_map(Assembler::at).ok_or(AssembleError::NotFound(Missing { tool: Tool::Ptxas, tried }))
     }
 
     /// The assembler at a path, if it answers there.
@@ -148,19 +99,30 @@ impl Assembler {
 
     /// Assembles PTX text for a target.
     pub fn assemble(&self, ptx: &str, target: Target, optimize: Optimize) -> Result<Assembly, AssembleError> {
+        let level = match optimize {
+            Optimize::Full => "-O3",
+            Optimize::Quick => "-O1",
+        };
+        self.run(ptx, target, &[level])
+    }
+
+    /// The same, with a table of the source lines that `.loc` gave the instructions. The code is that of [`Optimize::Full`].
+    pub fn assemble_with_lines(&self, ptx: &str, target: Target) -> Result<Assembly, AssembleError> {
+        self.run(ptx, target, &["-O3", "--generate-line-info"])
+    }
+
+    fn run(&self, ptx: &str, target: Target, options: &[&str]) -> Result<Assembly, AssembleError> {
         let run = |source| AssembleError::Run { path: self.path.clone(), source };
         let folder = tempfile::tempdir().map_err(run)?;
         let (input, output) = (folder.path().join("kernel.ptx"), folder.path().join("kernel.cubin"));
         let mut file = std::fs::File::create(&input).map_err(run)?;
         file.write_all(ptx.as_bytes()).map_err(run)?;
         drop(file);
-        let level = match optimize {
-            Optimize::Full => "-O3",
-            Optimize::Quick => "-O1",
-        };
         let start = Instant::now();
         let result = Command::new(&self.path)
-            .args(["-v", level, "--gpu-name", &target.to_string(), "--output-file"].map(OsStr::new))
+            .arg("-v")
+            .args(options)
+            .args(["--gpu-name", &target.to_string(), "--output-file"].map(OsStr::new))
             .args([&output, &input])
             .stdin(Stdio::null())
             .output()

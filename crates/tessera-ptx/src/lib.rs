@@ -7,7 +7,8 @@
 //! - The **SSA form** ([`ssa`]) is what compilers build: values and blocks instead of registers and labels, with its
 //!   optimiser and the way out to the model.
 //! - The **check** ([`check`]) applies the rows to a module: operands, register types, version and target.
-//! - The **assembler** ([`Assembler`]) finds `ptxas`, runs it and turns its messages into [`AssemblyReport`].
+//! - The **assembler** ([`Assembler`]) finds `ptxas`, runs it and turns its messages into [`AssemblyReport`]; the **disassembler**
+//!   ([`Disassembler`]) gives machine code back as data ([`sass`]).
 //!
 //! ```
 //! let text = "
@@ -32,6 +33,7 @@
 mod assembler;
 mod check;
 mod constant;
+mod disassembler;
 mod error;
 pub mod examples;
 mod form;
@@ -45,24 +47,28 @@ mod operand_rule;
 mod parser;
 mod parser_body;
 mod printer;
+pub mod sass;
 pub mod ssa;
 mod table;
 mod target;
+mod tool;
 mod types;
 mod word;
 
-pub use assembler::{AssembleError, Assembler, AssemblerSource, Assembly, Optimize};
+pub use assembler::{AssembleError, Assembler, Assembly, Optimize};
 pub use check::check;
+pub use disassembler::{DisassembleError, Disassembler};
 pub use error::PtxError;
 pub use form::{Row, RowId, rows};
 pub use messages::{AssemblyReport, FunctionUsage, Message, Severity};
 pub use mnemonic::Mnemonic;
 pub use model::{
     Address, Base, Declaration, Function, FunctionKind, Guard, Initial, Inlined, Instruction, Item, Limit, Linkage, Loc, Module,
-    Name, Operand, Part, RegId, Register, Space, Statement, Variable,
+    Name, Operand, Part, RegId, Register, Space, Statement, Variable, file_name,
 };
 pub use parser::parse;
 pub use printer::print;
 pub use target::{Needs, PtxVersion, Target, Variant};
+pub use tool::{Missing, Tool, ToolSource};
 pub use types::Type;
 pub use word::{Modifier, Special, Word};

@@ -265,6 +265,11 @@ pub struct Loc {
     pub column: u32,
 }
 
+/// A source file's name as `.file` takes it, between quotes.
+pub fn file_name(name: &str) -> String {
+    name.replace(['"', '\\', '\n'], "_")
+}
+
 /// Which call a place was inlined from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inlined {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target, check, parse, print};
+use tessera_ptx::{Assembler, Optimize, Target, ToolSource, check, parse, print};
 
 fn anchors() -> Vec<(String, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../kernels/anchors");
@@ -33,10 +33,10 @@ fn the_anchors_are_there_and_print_back() {
 
 #[test]
 fn the_anchors_assemble_without_spills_or_serialised_wgmma() {
-    let source = AssemblerSource {
+    let source = ToolSource {
         ptxas: std::env::var_os("TESSERA_PTXAS").map(PathBuf::from),
         python: std::env::var_os("TESSERA_PYTHON").map(PathBuf::from),
-        ..AssemblerSource::default()
+        ..ToolSource::default()
     };
     let assembler = match Assembler::find(&source) {
         Ok(found) => found,

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use tessera_ptx::{AssembleError, Assembler, AssemblerSource, Optimize, Target};
+use tessera_ptx::{AssembleError, Assembler, Optimize, Target, ToolSource};
 
 fn assembler() -> Option<Assembler> {
-    let source = AssemblerSource {
+    let source = ToolSource {
         ptxas: std::env::var_os("TESSERA_PTXAS").map(PathBuf::from),
         python: std::env::var_os("TESSERA_PYTHON").map(PathBuf::from),
-        ..AssemblerSource::default()
+        ..ToolSource::default()
     };
     match Assembler::find(&source) {
         Ok(found) => Some(found),

@@ -3,7 +3,7 @@
 
 use expect_test::expect_file;
 use tessera_ptx::ssa::{Kernel, Level, module, optimize};
-use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target, check, parse, print};
+use tessera_ptx::{Assembler, Optimize, Target, ToolSource, check, parse, print};
 
 use crate::ssa::kernels;
 
@@ -17,10 +17,10 @@ fn targets(name: &str) -> &'static [&'static str] {
 
 #[test]
 fn kernels_are_legal_print_back_and_assemble() {
-    let source = AssemblerSource {
+    let source = ToolSource {
         ptxas: std::env::var_os("TESSERA_PTXAS").map(Into::into),
         python: std::env::var_os("TESSERA_PYTHON").map(Into::into),
-        ..AssemblerSource::default()
+        ..ToolSource::default()
     };
     let assembler = Assembler::find(&source).map_err(|error| println!("not assembled: {error}")).ok();
     let optimised = |mut kernel: Kernel| {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tessera_bundle::{Bundle, BundleError, Variant};
 use tessera_compile::{CompileOptions, compile_for};
-use tessera_ir::HiddenParam;
-use tessera_lang::{ArgType, item_name};
+use tessera_ir::{HiddenParam, item_name};
+use tessera_lang::ArgType;
 use tessera_launch::{Constant, DeviceKernel, LaunchGrid, Placed, Report};
 use tessera_types::Arch;
 

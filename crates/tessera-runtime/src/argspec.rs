@@ -35,8 +35,8 @@
 //! assert_eq!(error.render_line(&sources), "<argument>:1:9: error[argument]: `f33` is not an element type");
 //! ```
 
-use tessera_ir::{Diagnostic, Extent, SourceMap};
-use tessera_lang::{ConstValue, item_name};
+use tessera_ir::{Diagnostic, Extent, SourceMap, item_name};
+use tessera_lang::ConstValue;
 use tessera_types::{DType, cast, default_rounding};
 
 use crate::error::{FileError, TensorError};

@@ -57,7 +57,7 @@ pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Sharing, is_fixed_order};
 pub use tessera_cuda::captured;
 pub use tessera_launch::{
-    Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache, ModuleCacheCounters,
-    PoolCounters, Report, Span, Timeline,
+    Argument, Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
+    ModuleCacheCounters, PoolCounters, Prepared, Report, Span, Timeline,
 };
 pub use tessera_lock as lock;

@@ -25,7 +25,7 @@ pub enum Value<A = Tensor> {
     Str(String),
     /// An element type.
     DType(DType),
-    /// A tuple of constants; of one with arrays in it, each item is an argument of its own, `xs.0` and `xs.1` ([`item_name`](tessera_lang::item_name)).
+    /// A tuple of constants; of one with arrays in it, each item is an argument of its own, `xs.0` and `xs.1` ([`item_name`](tessera_ir::item_name)).
     Tuple(Vec<ConstValue>),
     /// `None`.
     None,

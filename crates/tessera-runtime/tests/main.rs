@@ -9,6 +9,7 @@ mod emulated;
 mod files;
 mod kernels;
 mod never_ends;
+mod prepared;
 mod projects;
 mod ranks;
 mod tensors;

@@ -5,7 +5,7 @@
 
 use tessera_ir::{Elem, HiddenParam, Module, ParamKind, Span, Type, Value};
 use tessera_ptx::ssa::Builder;
-use tessera_ptx::{Limit, Loc, Type as Ty};
+use tessera_ptx::{Limit, Loc, Type as Ty, file_name};
 use tessera_types::DType;
 
 use super::bound::class_of;
@@ -21,7 +21,7 @@ pub(super) struct Files {
 impl Files {
     /// The names of the files, from number 1 on.
     pub(super) fn names(&self, module: &Module) -> Vec<String> {
-        self.sources.iter().map(|&id| module.sources.get(id).name.replace(['"', '\\', '\n'], "_")).collect()
+        self.sources.iter().map(|&id| file_name(&module.sources.get(id).name)).collect()
     }
 
     /// Says where the instructions that follow come from.

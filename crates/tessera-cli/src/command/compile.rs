@@ -1,7 +1,7 @@
 //! `tessera compile`: one kernel at one level, or a report of what was done.
 
 use serde_json::{Value, json};
-use tessera::compile::ptx::{Assembler, AssemblerSource, Assembly, Optimize, Target as PtxTarget};
+use tessera::compile::ptx::{Assembler, Assembly, Optimize, Target as PtxTarget, ToolSource};
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
@@ -13,6 +13,7 @@ use crate::arguments::{Compile, Emit};
 use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure, refuse_twice};
 use crate::command::locking::{self, locked};
+use crate::command::sass::Sass;
 use crate::failure::{Failure, Outcome, remark, write_text};
 use crate::finding::report as report_of;
 
@@ -69,6 +70,15 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             let assembly = assembled(&for_device(&kernel, &types, &options)?)?;
             std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
             return told(&arguments, json!({ "output": path }));
+        }
+        Some(Emit::Sass) => {
+            let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
+            let device = for_device(&kernel, &types, &options)?;
+            let sass = Sass::new(&device, &compiled.module.sources)?;
+            if arguments.json {
+                return told(&arguments, sass.json());
+            }
+            sass.text()
         }
         Some(Emit::Report) if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
@@ -148,16 +158,25 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
 
 /// Machine code of a target, by an assembler of this machine.
 pub(crate) fn assemble(ptx: &str, target: &str) -> Result<Assembly, Failure> {
+    let assembler = Assembler::find(&tools()).map_err(Failure::environment)?;
+    assembler.assemble(ptx, assembled_for(target), Optimize::Full).map_err(Failure::environment)
+}
+
+/// Where NVIDIA's tools may be on this machine.
+pub(crate) fn tools() -> ToolSource {
     let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let source = AssemblerSource {
+    ToolSource {
         ptxas: path("TESSERA_PTXAS").map(Into::into),
+        nvdisasm: path("TESSERA_NVDISASM").map(Into::into),
         python: path("TESSERA_PYTHON").map(Into::into),
         cuda_home: path("CUDA_HOME").map(Into::into),
         path: path("PATH"),
-    };
-    let assembler = Assembler::find(&source).map_err(Failure::environment)?;
-    let target = PtxTarget::parse(target).unwrap_or(PtxTarget::SM_90A);
-    assembler.assemble(ptx, target, Optimize::Full).map_err(Failure::environment)
+    }
+}
+
+/// What the assembler is told of a target.
+pub(crate) fn assembled_for(target: &str) -> PtxTarget {
+    PtxTarget::parse(target).unwrap_or(PtxTarget::SM_90A)
 }
 
 /// A kernel's machine code.

@@ -5,21 +5,15 @@ use std::time::Instant;
 use serde_json::json;
 use tessera::compile::{CompileOptions, RankStep};
 use tessera::runtime::ranks::RankedKernel;
-use tessera::runtime::{Device, LaunchOptions, npy};
+use tessera::runtime::{Device, LaunchOptions};
 
 use crate::arguments::Run;
 use crate::command::launch::{Subject, kernel_failure, sanitize, time_limit};
-use crate::command::run::first_elements;
+use crate::command::results::{Saves, show};
 use crate::failure::{Failure, Outcome};
 use crate::finding::report;
 
-pub(crate) fn run(
-    ranked: &RankedKernel,
-    arguments: &Run,
-    subject: &Subject,
-    options: &CompileOptions,
-    saves: &[(String, String)],
-) -> Outcome {
+pub(crate) fn run(ranked: &RankedKernel, arguments: &Run, subject: &Subject, options: &CompileOptions, saves: &Saves) -> Outcome {
     if arguments.device.as_deref().is_some_and(|device| device != "cpu") {
         return Err(Failure::usage(format!(
             "`{}` is for {} ranks, which are simulated on the CPU\nhelp: leave out `--device`, or write `--device cpu`",
@@ -33,9 +27,7 @@ pub(crate) fn run(
     let launch = LaunchOptions { checked, limit: time_limit(&arguments.patience)?, ..LaunchOptions::default() };
     ranked.run(&subject.by_name(), &Device::Cpu, (options, &launch)).map_err(kernel_failure)?;
     let seconds = start.elapsed().as_secs_f64();
-    for (name, path) in saves {
-        npy::write(path, subject.tensor(name)?).map_err(Failure::environment)?;
-    }
+    saves.write(|name| subject.tensor(name))?;
     let program = ranked.program();
     let kernels = program.steps.iter().filter(|step| matches!(step, RankStep::Kernel(_))).count();
     let exchanges: Vec<&str> = program
@@ -50,7 +42,7 @@ pub(crate) fn run(
         let object = json!({
             "kernel": subject.kernel.name(), "device": "cpu", "ranks": ranked.mesh().ranks(), "mesh": ranked.mesh().to_string(),
             "kernels": kernels, "exchanges": exchanges, "checked": checked, "run_s": seconds,
-            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+            "saved": saves.json(),
         });
         println!("{}", report(0, &[], &object));
         return Ok(());
@@ -65,11 +57,9 @@ pub(crate) fn run(
     );
     let written = program.params.iter().zip(&program.written).filter(|(_, written)| **written);
     for (name, tensor) in written.flat_map(|(param, _)| subject.arrays(&param.name)) {
-        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
+        show(&name, tensor)?;
     }
-    for (name, path) in saves {
-        println!("  wrote {name} to {path}");
-    }
+    saves.tell();
     Ok(())
 }
 

@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
-use tessera::emu::Launched;
 use tessera::ir::Severity;
 use tessera::runtime::ranks::RankedKernel;
-use tessera::runtime::{Device, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, npy};
+use tessera::runtime::{Device, LaunchGrid, LaunchOptions, PreparedLaunch};
 
 use crate::arguments::Run;
-use crate::command::emulation::{Opened, open, refuse_idle_trace, refuse_unused_seed};
-use crate::command::findings::{findings, printed};
+use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
+use crate::command::findings::findings;
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
 use crate::command::locking::{told, tuned_json};
+use crate::command::results::{Saves, ended, judged, repeat, show};
 use crate::command::{ranks, run_bundle, run_operator, unwritten};
 use crate::failure::{Failure, Outcome, remark, write_text};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     }
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?.locked(&arguments.optimise.locking)?;
-    let saves = saves(&arguments.save, |name| subject.tensor(name).map(drop))?;
+    let saves = Saves::read(&arguments.save, |name| subject.tensor(name).map(drop))?;
     if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
         return ranks::run(&ranked, &arguments, &subject, &options, &saves);
     }
@@ -51,22 +51,13 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let outcome = unwritten::run(&launch, &how)?;
     let seconds = start.elapsed().as_secs_f64();
     let launches = opened.launches();
-    let mut data = opened.judge.json(&launches);
-    // Both are the whole run's, of which the emulator's launches are a part.
-    for key in ["findings", "passed"] {
-        data.remove(key);
-    }
+    let mut data = judged(&opened, &launches);
     data.insert("kernel".to_owned(), json!(there.kernel.name()));
     let ran = match ended(outcome, (&opened, &launches), (&data, arguments.json)) {
         Ok(ran) => ran,
         Err(end) => return end,
     };
-    // What a program reads is data alone.
-    if arguments.json {
-        eprint!("{}", ran.printed)
-    } else {
-        print!("{}", ran.printed)
-    }
+    repeat(&ran, arguments.json);
     refuse_idle_trace(&arguments.emulation, &launches)?;
     if let Some(path) = &arguments.timeline {
         write_timeline(path, &launch)?;
@@ -88,9 +79,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let left = unwritten::left((ran.unwritten, checked), (&empty, &written), &results, again)?;
     let severity = if checked { Severity::Error } else { Severity::Warning };
     let (diagnostics, sources) = unwritten::diagnostics(&left, severity, (&subject.kernel, &launch, grid));
-    for (name, path) in &saves {
-        npy::write(path, results.tensor(name)?).map_err(Failure::environment)?;
-    }
+    saves.write(|name| results.tensor(name))?;
 
     let [x, y, z] = launch.grid();
     let compile: f64 = launch.stages().iter().map(|stage| stage.time.as_secs_f64()).sum();
@@ -102,7 +91,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         let own = json!({
             "device": device.to_string(), "grid": [x, y, z], "checked": checked,
             "compile_s": compile, "run_s": seconds, "stages_s": stages, "notes": launch.notes(),
-            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(), "printed": ran.printed,
+            "saved": saves.json(), "printed": ran.printed,
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
         data.extend(launch.tuned().map(|tuned| ("tuned".to_string(), tuned_json(tuned))));
@@ -122,12 +111,9 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     );
     launch.tuned().into_iter().for_each(|tuned| println!("  {}", told(tuned)));
     for name in &written {
-        let tensor = results.tensor(name)?;
-        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
+        show(name, results.tensor(name)?)?;
     }
-    for (name, path) in &saves {
-        println!("  wrote {name} to {path}");
-    }
+    saves.tell();
     if let Some(path) = &arguments.timeline {
         println!("  wrote the timeline to {path}");
     }
@@ -143,28 +129,6 @@ fn write_timeline(path: &str, launch: &PreparedLaunch) -> Outcome {
     write_text(path, &timeline.chrome_trace())
 }
 
-/// What a launch did, with what the emulator's launches printed; or how the command ends with it.
-pub(crate) fn ended(
-    outcome: Result<Ran, KernelError>,
-    (opened, launches): (&Opened, &[Launched]),
-    (data, is_json): (&Map<String, Value>, bool),
-) -> Result<Ran, Outcome> {
-    let printed = printed(launches);
-    // What the emulator found says more than the driver's error for it.
-    let found = opened.judge.explains(launches);
-    match outcome {
-        Err(KernelError::Device(_)) if found && is_json => {
-            let verdict = opened.judge.verdict(launches);
-            Err(verdict.map_err(|failure| Failure { printed, ..failure.with(&json!(data)) }))
-        }
-        Err(KernelError::Device(_)) if found => {
-            Err(opened.judge.tell(launches).map_err(|failure| Failure { printed, ..failure }))
-        }
-        Err(error) => Err(Err(kernel_failure(error).and(findings(launches)).with(&json!(data)))),
-        Ok(ran) => Ok(Ran { printed: ran.printed + &printed, ..ran }),
-    }
-}
-
 /// Every how many-th block is recorded: all of a few, about a hundred of many.
 fn recorded_blocks(grid: LaunchGrid) -> u32 {
     match grid {
@@ -174,35 +138,4 @@ fn recorded_blocks(grid: LaunchGrid) -> u32 {
         }
         LaunchGrid::Auto => 4,
     }
-}
-
-/// `NAME=FILE` of every `--save`, checked before anything runs.
-pub(crate) fn saves(texts: &[String], known: impl Fn(&str) -> Outcome) -> Result<Vec<(String, String)>, Failure> {
-    let path = |text: &str| text.split_once('=').map(|(_, path)| path.to_string());
-    if let Some(twice) = texts.iter().enumerate().find(|(at, text)| texts[..*at].iter().any(|other| path(other) == path(text))) {
-        return Err(Failure::usage(format!("`--save {}`: the file is written twice", twice.1)));
-    }
-    texts
-        .iter()
-        .map(|text| {
-            let (name, path) = text
-                .split_once('=')
-                .ok_or_else(|| Failure::usage(format!("`--save {text}`\nhelp: write `--save NAME=FILE.npy`")))?;
-            known(name)?;
-            Ok((name.to_string(), path.to_string()))
-        })
-        .collect()
-}
-
-/// The first few elements, as a user would want to see that something came out.
-pub(crate) fn first_elements(tensor: &tessera::runtime::Tensor) -> Result<String, Failure> {
-    const SHOWN: usize = 6;
-    let count = tensor.len().min(SHOWN);
-    let mut values = [0.0; SHOWN];
-    tensor.read_f64(0, &mut values[..count]).map_err(Failure::environment)?;
-    let mut texts: Vec<String> = values[..count].iter().map(|value| format!("{}", *value as f32)).collect();
-    if tensor.len() > SHOWN {
-        texts.push("...".to_string());
-    }
-    Ok(format!("[{}]", texts.join(", ")))
 }

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use serde_json::json;
-use tessera::runtime::{Device, KernelError, Ran, captured, from_bundle, npy};
+use tessera::runtime::{Device, KernelError, Ran, captured, from_bundle};
 
 use crate::arguments::Run;
 use crate::command::bundle::{failure, open as open_bundle};
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{Made, grid, load, parse, time_limit};
-use crate::command::run::{ended, first_elements, saves};
+use crate::command::results::{Saves, ended, judged, repeat, show};
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
 
@@ -24,7 +24,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let bundle = open_bundle(path)?;
     let made = Made(load(&parse(&arguments.launch.arguments)?)?);
-    let saves = saves(&arguments.save, |name| made.tensor(name).map(drop))?;
+    let saves = Saves::read(&arguments.save, |name| made.tensor(name).map(drop))?;
     let limit = time_limit(&arguments.patience)?;
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
     let Device::Driver(device) = &opened.device else {
@@ -43,10 +43,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     let (done, printed) = captured(&mut file, || launch.run_within(limit.longest())).map_err(Failure::environment)?;
     let seconds = start.elapsed().as_secs_f64();
     let launches = opened.launches();
-    let mut data = opened.judge.json(&launches);
-    for key in ["findings", "passed"] {
-        data.remove(key);
-    }
+    let mut data = judged(&opened, &launches);
     data.insert("kernel".to_owned(), json!(kernel));
     let outcome = match done {
         Ok(true) => Ok(Ran { printed, unwritten: None }),
@@ -69,23 +66,17 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         Ok(ran) => ran,
         Err(end) => return end,
     };
-    if arguments.json {
-        eprint!("{}", ran.printed)
-    } else {
-        print!("{}", ran.printed)
-    }
+    repeat(&ran, arguments.json);
     refuse_idle_trace(&arguments.emulation, &launches)?;
     let results = there.on(&Device::Cpu)?;
-    for (name, path) in &saves {
-        npy::write(path, results.tensor(name)?).map_err(Failure::environment)?;
-    }
+    saves.write(|name| results.tensor(name))?;
     let asked = launch.grid();
     let failed = !opened.judge.passed(&launches);
     if arguments.json {
         let own = json!({
             "device": device.name(), "bundle": path, "blocks": [asked.x, asked.y, asked.z], "checked": opened.sanitizes(),
             "load_s": loaded, "run_s": seconds, "printed": ran.printed,
-            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+            "saved": saves.json(),
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
         return Failure::found(String::new(), findings(&launches)).conclude(failed, Some(&json!(data)));
@@ -101,10 +92,9 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         seconds * 1e3
     );
     for name in launch.written() {
-        let tensor = results.tensor(name)?;
-        println!("  {name}: {}{:?} = {}", tensor.dtype(), tensor.shape(), first_elements(tensor)?);
+        show(name, results.tensor(name)?)?;
     }
-    saves.iter().for_each(|(name, path)| println!("  wrote {name} to {path}"));
+    saves.tell();
     opened.judge.tell(&launches)
 }
 

@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use tessera::ops::{Call, CallError, OPERATORS, Operator, find};
-use tessera::runtime::{Device, LaunchOptions, PreparedLaunch, Tensor, Unwritten, Value, npy};
+use tessera::runtime::{Device, LaunchOptions, PreparedLaunch, Tensor, Unwritten, Value};
 
 use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{kernel_failure, library_options, load, parse, time_limit};
 use crate::command::locking::{self, told};
-use crate::command::run::{ended, first_elements, saves};
+use crate::command::results::{Saves, ended, judged, show};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome, remark};
 use crate::finding::{Class, Finding};
@@ -39,7 +39,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let (variant, texts) = variant(&arguments.launch.arguments)?;
     let (variant, signature) = operator.signature(variant.as_deref()).map_err(call_failure)?;
     let arrays = || signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name());
-    let saves = saves(&arguments.save, |name| match arrays().any(|own| own == name) {
+    let saves = Saves::read(&arguments.save, |name| match arrays().any(|own| own == name) {
         true => Ok(()),
         false => Err(Failure::usage(format!("`--save {name}=...`: arrays are {}", arrays().collect::<Vec<_>>().join(", ")))),
     })?;
@@ -73,11 +73,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     for launch in &launches {
         let outcome = unwritten::run(launch, &how)?;
         emulated.extend(opened.launches());
-        let mut data = opened.judge.json(&emulated);
-        for key in ["findings", "passed"] {
-            data.remove(key);
-        }
-        match ended(outcome, (&opened, &emulated), (&data, arguments.json)) {
+        match ended(outcome, (&opened, &emulated), (&judged(&opened, &emulated), arguments.json)) {
             Ok(ran) => left.extend(ran.unwritten.into_iter().flatten()),
             Err(end) => return end,
         }
@@ -86,14 +82,14 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     refuse_idle_trace(&arguments.emulation, &emulated)?;
     let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu).map_err(Failure::environment);
     let result = on_host(&output)?;
-    for (saved, path) in &saves {
-        let input = made
-            .iter()
-            .find_map(|(own, value)| if let (true, Value::Tensor(it)) = (own == saved, value) { Some(it) } else { None });
+    saves.write(|saved| {
+        let input = made.iter().find_map(|(own, value)| match value {
+            Value::Tensor(tensor) if own == saved => Some(tensor),
+            _ => None,
+        });
         let contents = if saved == name { Some(&result) } else { input };
-        let contents = contents.ok_or_else(|| Failure::usage(format!("`--save {saved}=...`: `{saved}` is not given")))?;
-        npy::write(path, contents).map_err(Failure::environment)?;
-    }
+        contents.ok_or_else(|| Failure::usage(format!("`--save {saved}=...`: `{saved}` is not given")))
+    })?;
 
     let checked = opened.checked || opened.sanitizes();
     let found = unwritten_failure(&left);
@@ -102,15 +98,12 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let compile = launches.iter().flat_map(PreparedLaunch::stages).fold(0.0, |total, stage| total + stage.time.as_secs_f64());
     if arguments.json {
         let kernel = |launch: &PreparedLaunch| json!({ "kernel": launch.compiled().func().name, "grid": launch.grid() });
-        let mut data = opened.judge.json(&emulated);
-        for key in ["findings", "passed"] {
-            data.remove(key);
-        }
+        let mut data = judged(&opened, &emulated);
         let own = json!({
             "operator": operator.name, "variant": variant, "device": device.to_string(), "checked": checked,
             "kernels": launches.iter().map(kernel).collect::<Vec<Json>>(), "compile_s": compile, "run_s": seconds,
             "output": { "name": name, "dtype": dtype.to_string(), "shape": shape },
-            "saved": saves.iter().map(|(name, path)| json!({"name": name, "path": path})).collect::<Vec<_>>(),
+            "saved": saves.json(),
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
         return found.and(findings(&emulated)).conclude(failed, Some(&json!(data)));
@@ -133,8 +126,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
         seconds * 1e3
     );
     launches.iter().filter_map(PreparedLaunch::tuned).for_each(|tuned| println!("  {}", told(tuned)));
-    println!("  {name}: {dtype}{shape:?} = {}", first_elements(&result)?);
-    saves.iter().for_each(|(name, path)| println!("  wrote {name} to {path}"));
+    show(name, &result)?;
+    saves.tell();
     opened.judge.tell(&emulated)?;
     found.conclude(failed, None)
 }

@@ -67,17 +67,18 @@ impl Queue {
         func.ops[slot].result()
     }
 
-    /// A copy by the engine of a tile of a view into a buffer of the slot at a cursor, by so many blocks of a cluster together.
+    /// A copy by the engine of a tile of a view into a buffer of the slot at a cursor, by so many blocks of a cluster together. Its place is
+    /// that of the load for which it stands.
     pub(super) fn load(
         &self,
         func: &mut Func,
-        (view, index): (Value, &[Value]),
+        (view, index, span): (Value, &[Value], Span),
         (cursor, buffer, blocks): (Value, usize, Option<u32>),
         out: &mut Vec<Op>,
     ) {
         let slot = self.slot(func, cursor, buffer, out);
         let groups: [&[Value]; 5] = [&[view], index, &[slot], &[self.ring], &[cursor]];
-        out.push(func.make_op(TileOp::TmaLoad { blocks }.into(), &groups, [], [], self.span));
+        out.push(func.make_op(TileOp::TmaLoad { blocks }.into(), &groups, [], [], span));
     }
 
     /// The cursor behind a cursor.

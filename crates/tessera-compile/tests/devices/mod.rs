@@ -9,7 +9,7 @@ use tessera_driver::{Dim3, Params, TensorMapSpec};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{HiddenParam, IndexType, Module, ParamKind, PassManager, verify};
-use tessera_ptx::{Assembler, AssemblerSource, Optimize, Target};
+use tessera_ptx::{Assembler, Optimize, Target, ToolSource};
 use tessera_types::{Arch, DType, Device, FloatFormat, Overflow, Rounding};
 
 /// A launch argument.
@@ -344,7 +344,7 @@ pub(crate) fn assembles(compiled: &Compiled) {
 /// The assembler of the tests; says so where there is none.
 pub(crate) fn assembler() -> Option<Assembler> {
     let path = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
-    let source = AssemblerSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), cuda_home: None, path: None };
+    let source = ToolSource { ptxas: path("TESSERA_PTXAS"), python: path("TESSERA_PYTHON"), ..ToolSource::default() };
     let found = Assembler::find(&source).ok();
     if found.is_none() {
         println!("skipped: no assembler (TESSERA_PTXAS, TESSERA_PYTHON)");

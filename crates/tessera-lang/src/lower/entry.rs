@@ -4,11 +4,12 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{
     AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType, Type,
+    item_name,
 };
 
 use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, tile_type};
 use crate::annotation::{Annotation, ConstKind};
-use crate::args::{ArgType, ConstValue, LowerOptions, item_name};
+use crate::args::{ArgType, ConstValue, LowerOptions};
 use crate::ast::Passing;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global, Kernel, Moment, Param, ParsedFile};

@@ -1,4 +1,4 @@
-//! The control-flow graph of a kernel: reachable blocks, predecessors, dominators, loop depth.
+//! The control-flow graph of a kernel, or of other code in blocks: reachable blocks, predecessors, dominators, loop depth.
 //!
 //! Dominators by the iteration of Cooper, Harvey and Kennedy over reverse postorder; loops are the natural loops of back
 //! edges (to a block that dominates the jump).
@@ -24,14 +24,20 @@ pub(crate) struct Cfg {
 
 impl Cfg {
     pub(crate) fn new(kernel: &Kernel) -> Cfg {
-        let count = kernel.blocks.len();
-        let order = reverse_postorder(kernel);
+        let end = |block: Block| kernel.block(block).terminator.as_ref();
+        let targets = |block| end(block).into_iter().flat_map(|end| end.targets()).map(|target| target.block);
+        Cfg::over(kernel.blocks.len(), kernel.entry(), targets)
+    }
+
+    /// The graph of `count` blocks, from where each goes.
+    pub(crate) fn over<T: Iterator<Item = Block>>(count: usize, entry: Block, targets: impl Fn(Block) -> T) -> Cfg {
+        let order = reverse_postorder(count, entry, &targets);
         let mut number = vec![usize::MAX; count];
         order.iter().enumerate().for_each(|(index, block)| number[block.index()] = index);
         let mut preds = vec![Vec::new(); count];
         for &block in &order {
-            for target in kernel.block(block).terminator.iter().flat_map(|end| end.targets()) {
-                preds[target.block.index()].push(block);
+            for target in targets(block) {
+                preds[target.index()].push(block);
             }
         }
         let idom = dominators(&order, &number, &preds);
@@ -113,15 +119,14 @@ impl Cfg {
     }
 }
 
-fn reverse_postorder(kernel: &Kernel) -> Vec<Block> {
-    let mut seen = vec![false; kernel.blocks.len()];
+fn reverse_postorder<T: Iterator<Item = Block>>(count: usize, entry: Block, targets: impl Fn(Block) -> T) -> Vec<Block> {
+    let mut seen = vec![false; count];
     let mut order = Vec::new();
-    let mut stack = vec![(kernel.entry(), 0)];
-    seen[kernel.entry().index()] = true;
+    let mut stack = vec![(entry, 0)];
+    seen[entry.index()] = true;
     while let Some((block, done)) = stack.pop() {
-        let end = kernel.block(block).terminator.as_ref();
         // The second target first, so that the first one comes first in the reversed order.
-        let targets: Vec<Block> = end.into_iter().flat_map(|end| end.targets()).map(|target| target.block).collect();
+        let targets: Vec<Block> = targets(block).collect();
         match targets.len().checked_sub(done + 1).map(|index| targets[index]) {
             Some(next) => {
                 stack.push((block, done + 1));

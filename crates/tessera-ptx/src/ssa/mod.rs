@@ -46,7 +46,7 @@ mod build_matrices;
 mod build_memory;
 mod build_threads;
 mod builder;
-mod cfg;
+pub(crate) mod cfg;
 mod code;
 mod copies;
 mod effects;

@@ -15,6 +15,7 @@ use crate::arguments::{Emu, EmuLaunch, Then};
 use crate::command::emulation::{how, options, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::Judge;
 use crate::command::launch::time_limit;
+use crate::command::results::show;
 use crate::failure::{Failure, Outcome, read_text};
 use crate::finding::Spot;
 
@@ -84,8 +85,7 @@ pub(crate) fn emu(arguments: Emu) -> Outcome {
     for array in &memory.arrays {
         let (after, changed) = memory.after(array)?;
         if changed {
-            let elements = super::run::first_elements(&after)?;
-            println!("  {}: {}{:?} = {elements}", array.name, after.dtype(), after.shape());
+            show(&array.name, &after)?;
         }
     }
     judge.tell(&launched)

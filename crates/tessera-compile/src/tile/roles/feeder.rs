@@ -51,7 +51,7 @@ impl Rings {
             let data = func.ops[load].clone();
             let (view, index) = (mapped(names, data.group(0))[0], mapped(names, data.group(1)));
             let blocks = self.together.as_ref().and_then(|together| together.of(load));
-            queue.load(func, (view, &index), (cursor, position, blocks), out);
+            queue.load(func, (view, &index, data.span), (cursor, position, blocks), out);
         }
         queue.at(func, TileOp::Commit {}, cursor, out);
         queue.next(func, cursor, out)

@@ -131,7 +131,10 @@ fn fill(b: &mut Builder<'_>, candidate: &Candidate, when: Value, at: Value, (buf
             let data = b.func.ops[copy.load].clone();
             let buffer = slot_of(b, buffer, slot);
             let kind = TileOp::CopyAsync { bypass_l1: true, cache: CacheHint::Normal, lines: false };
-            b.op(kind, &[&mapped(&map, data.group(0)), &mapped(&map, data.group(1)), &[buffer]], []);
+            // Its place is that of the load for which it stands.
+            let groups = [&mapped(&map, data.group(0))[..], &mapped(&map, data.group(1)), &[buffer]];
+            let copy = b.func.make_op(kind.into(), &groups, [], [], data.span);
+            b.func.blocks[then].ops.push(copy);
         }
         b.op(ScheduleOp::Yield {}, &[&[]], []);
     });
