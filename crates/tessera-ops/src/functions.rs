@@ -88,6 +88,22 @@ pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
     run(&set::gemm::GEMM, "nn", &[("A", a), ("B", b)], &[])
 }
 
+/// Rows of `a[tokens, k]` in groups, each group times its own matrix of `b[groups, k, n]`, in one launch: `[tokens, n]` in the type of `a`, or in
+/// `bf16` where that has 8 bits. `offsets[groups + 1]`, of `i32`, rises from 0 to `tokens`: group `g` has rows `offsets[g]` to `offsets[g + 1]`, which
+/// may be none. Matrices that lie transposed in memory are given as `b.transpose(1, 2)`. Types are `f16`, `bf16`, `f32` and 8-bit floats.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::ones(DType::BF16, &[3, 64])?, Tensor::full(DType::BF16, &[2, 64, 5], 0.5)?);
+/// let c = tessera_ops::gemm_grouped(&a, &b, &Tensor::from_vec(&[3], vec![0, 1, 3])?)?;
+/// assert_eq!((c.shape(), c.to_f64()?[14]), (&[3, 5][..], 32.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm_grouped(a: &Tensor, b: &Tensor, offsets: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::gemm_grouped::GEMM_GROUPED, "nn", &[("A", a), ("B", b), ("offsets", offsets)], &[])
+}
+
 /// What is applied to a linear layer's sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {

@@ -19,6 +19,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::linear::LINEAR,
     &set::linear_w4::LINEAR_W4,
     &set::gemm_scaled::GEMM_SCALED,
+    &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
@@ -135,11 +136,26 @@ pub enum Fill {
         /// Greatest value.
         greatest: i64,
     },
+    /// Integers that rise from 0 to a number: where groups of rows begin, and where the last one ends. A group has none to twice as many rows
+    /// as one has at the mean, and about one in ten has none.
+    Bounds {
+        /// Rows of all groups.
+        rows: u64,
+    },
 }
 
 impl Fill {
     /// Mean 0 and standard deviation 1.
     pub const NORMAL: Fill = Fill::Normal { mean: 0.0, sd: 1.0 };
+
+    /// The same with small integers for numbers, whose sums of products are exact in any order.
+    #[must_use]
+    pub fn exact(self) -> Fill {
+        match self {
+            Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
+            Fill::Bounds { .. } => self,
+        }
+    }
 }
 
 /// A tensor of a plan.
