@@ -22,7 +22,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 23] = [
+const CALLS: [(&str, &str); 24] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -31,6 +31,7 @@ const CALLS: [(&str, &str); 23] = [
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
+    ("gemm A=ones:f32[3,64] B=const(3):f32[64,2] precision=fp32@3xbf16", "C: f32[3, 2] = [192, 192, 192, 192, 192, 192]"),
     ("linear x=ones:f32[2,64] weight=ones:f32[3,64] bias=ones:f32[3]", "y: f32[2, 3] = [65, 65, 65, 65, 65, 65]"),
     ("permute x=arange:i32[2,3]", "y: i32[3, 2] = [0, 3, 1, 4, 2, 5]"),
     (
@@ -130,6 +131,9 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] C=ones:f32[5,3]", "`m` is 3 in `A` and 5 in `C`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] variant=xy", "gemm has no variant `xy`: it is one of `nn`, `nt`, `tn`, `tt`"),
         ("gemm A=ones:i64[3,4] B=ones:i64[4,5]", "gemm takes no `i64`: it takes f32, f16, bf16"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] precision=bf16", "`bf16` is for arrays of `bf16`, and `A` holds `f32`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] precision=fp32@2xtf32", "`@2xtf32` is not understood"),
+        ("softmax x=ones:f32[3,4] precision=fp32@3xtf32", "softmax takes no factors apart, as `fp32@3xtf32` says"),
         ("permute x=ones:f32[2,3] variant=01", "permute has no variant `01`: it is one of `10`, `021`"),
         ("softmax x=ones:f32[3,4] eps=1", "`eps` is none of them"),
         ("softmax x=3", "softmax takes `x[..rows, keys]`"),

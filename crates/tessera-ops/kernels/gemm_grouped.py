@@ -48,4 +48,8 @@ def gemm_grouped(A, B, offsets, C, K: int, COMPUTE: ct.Constant, ACC: ct.Constan
         b = load_right(B, group, k, j, TK, TN, TRANSPOSE_B).astype(COMPUTE)
         acc = ct.mma(ct.transpose(b), ct.transpose(a), acc) if THIN else ct.mma(a, b, acc)
     out = (ct.transpose(acc) if THIN else acc).astype(C.dtype)
-    C.slice(0, 0, min(end, C.shape[0])).tiled_view((TM, TN), traversal_steps=(1, TN)).store((row, j), out)
+    # What has all its rows leaves as a box.
+    if row + TM <= end:
+        C.tiled_view((TM, TN), traversal_steps=(1, TN)).store((row, j), out)
+    else:
+        C.slice(0, 0, min(end, C.shape[0])).tiled_view((TM, TN), traversal_steps=(1, TN)).store((row, j), out)

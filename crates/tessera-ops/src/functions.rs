@@ -14,6 +14,7 @@
 //! ```
 
 use tessera_runtime::Tensor;
+use tessera_types::Policy;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
@@ -86,6 +87,23 @@ pub fn causal_softmax(x: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
     run(&set::gemm::GEMM, "nn", &[("A", a), ("B", b)], &[])
+}
+
+/// [`gemm`] in a precision of `tessera list ops`, whose storage is what the arrays hold: `bf16->bf16` gives results as narrow as the factors, and
+/// `fp32@3xtf32` or `fp32@3xbf16` have tensor cores multiply numbers of 32 bits, taken apart into two of a narrower type ([`Policy`] says how exact
+/// that is).
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::full(DType::F32, &[2, 64], 1.0 / 3.0)?, Tensor::full(DType::F32, &[64, 4], 3.0)?);
+/// let c = tessera_ops::gemm_in(&a, &b, "fp32@3xtf32".parse()?)?.to_f64()?;
+/// assert!((c[0] - 64.0).abs() < 1e-4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallError> {
+    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new() };
+    set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()
 }
 
 /// Rows of `a[tokens, k]` in groups, each group times its own matrix of `b[groups, k, n]`, in one launch: `[tokens, n]` in the type of `a`, or in

@@ -71,6 +71,10 @@ impl Operator {
     /// # Errors
     /// Where the operator does not do that problem in that precision, or gives its results in another type.
     pub fn plan(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        let taken = || self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
+        if policy.parts().is_some() && !taken().any(|own| own.parts() == policy.parts()) {
+            return Err(Unsupported(format!("{} takes no factors apart, as `{policy}` says", self.name)));
+        }
         let mut plan = (self.plan)(problem, policy, machine)?;
         if let Some(result) = policy.result() {
             let other = plan.outputs.iter().map(|output| plan.tensors[output.tensor].dtype).find(|dtype| *dtype != result);

@@ -20,7 +20,17 @@ pub(crate) static GEMM: Operator = Operator {
     file: "gemm.py",
     source: include_str!("../../kernels/gemm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)", "fp6@accum(fp32)", "fp4@accum(fp32)"],
-    further_precisions: &["fp64", "tf32", "int8", "bf16->bf16", "fp16->fp16", "fp8_e4m3->bf16", "fp8_e5m2->bf16"],
+    further_precisions: &[
+        "fp64",
+        "tf32",
+        "fp32@3xtf32",
+        "fp32@3xbf16",
+        "int8",
+        "bf16->bf16",
+        "fp16->fp16",
+        "fp8_e4m3->bf16",
+        "fp8_e5m2->bf16",
+    ],
     suite,
     further_suite: batched_suite,
     quick,
@@ -146,6 +156,9 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
     }
 }
 
+/// Contraction of a tile whose factors are taken apart: a line of them has 128 bytes.
+const PARTS_DEPTH: i64 = 32;
+
 /// How a product is cut into blocks.
 pub(super) struct Cut {
     /// The type products are taken in.
@@ -161,6 +174,16 @@ impl Cut {
     /// transposed, and whether factors may be copied first.
     pub(super) fn of(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], pads: bool, machine: Machine) -> Cut {
         Cut::cut(sizes, types, transposed, [pads, false], machine)
+    }
+
+    /// The cut of a product whose factors in 32 bits are taken apart into numbers of a type.
+    fn in_parts(sizes: [u64; 4], parts: DType, [ta, tb]: [bool; 2], machine: Machine) -> Cut {
+        let (mut rows, columns, _) = tiles(sizes, parts, machine);
+        // Warpgroups multiply 32 bits along the contraction alone, and threads that turn parts have no registers for more.
+        if matches!(machine, Machine::Gpu(arch) if arch.has_wgmma()) && parts == DType::TF32 && (ta || !tb) {
+            rows = rows.min(64);
+        }
+        Cut { compute: parts, tile: [rows, columns, PARTS_DEPTH], choice: None }
     }
 
     /// The cut of products of groups of rows: the groups, rows of one at the mean, columns and contraction.
@@ -232,7 +255,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let cut = Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine);
+    let cut = match policy.parts() {
+        Some(parts) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
+        None => Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine),
+    };
     let Cut { compute, tile: [tm, tn, tk], choice } = cut;
     let mut tensors = vec![a, b, c];
     let (copying, [a, b]) = padding(&mut tensors, choice.map_or([false; 2], |choice| choice.padded))?;
@@ -279,10 +305,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             parts: Box::new(move |_| {
                 (0..batch as usize).map(|at| part(at, [m, n, k].map(|extent| extent as usize), [ta, tb])).collect()
             }),
-            sizes: [batch * m, n, k].map(|extent| extent as usize),
+            sizes: [batch * m, n, if policy.parts().is_some() { 3 * k } else { k }].map(|extent| extent as usize),
             result,
             model: product::error_model([storage, result, acc], machine),
-            rounding: product::rounding(storage),
+            rounding: product::rounding(policy),
         }),
     })
 }

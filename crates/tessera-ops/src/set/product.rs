@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use tessera_types::{DType, ErrorModel};
+use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
 use crate::element::{storable, wrap};
 use crate::matrix::{self, Matrix};
@@ -32,7 +32,7 @@ pub(super) type Parts = Box<dyn Fn(&dyn Inputs) -> Vec<Part> + Send + Sync>;
 /// Products, a block of the contraction at a time so that decoded rows of the right factor stay in cache.
 pub(super) struct Product {
     pub(super) parts: Parts,
-    /// Rows of all parts, columns and contraction.
+    /// Rows of all parts, columns, and products that are added up in a sum.
     pub(super) sizes: [usize; 3],
     /// The type of the result.
     pub(super) result: DType,
@@ -51,9 +51,14 @@ pub(super) fn error_model([storage, result, acc]: [DType; 3], machine: Machine) 
     }
 }
 
-/// TF32 operands are rounded from their 32-bit storage by the product itself.
-pub(super) fn rounding(storage: DType) -> f64 {
-    if storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 }
+/// TF32 operands are rounded from their 32-bit storage by the product itself. Where factors are taken apart, each low part is rounded, and the
+/// product of two low parts is left out: three times a unit of a unit.
+pub(super) fn rounding(policy: Policy) -> f64 {
+    match (policy.parts(), policy.element()) {
+        (Some(parts), _) => 3.0 * unit_roundoff(parts).powi(2),
+        (None, DType::TF32) => 2.0 * unit_roundoff(DType::TF32),
+        (None, _) => 0.0,
+    }
 }
 
 impl Product {
