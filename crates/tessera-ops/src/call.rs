@@ -14,6 +14,7 @@
 //!
 //! [`Operator::resolve`] infers the extents and makes the plan of it, the one that is checked and measured; [`Resolved`] runs it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Tensor, TensorError};
@@ -303,14 +304,11 @@ impl Operator {
         };
         let own = || policies().filter(|policy| stored(policy) == Some(dtype));
         let named = own().find(|policy| wanted.is_some() && policy.result() == wanted);
-        named.or_else(|| own().next()).ok_or_else(|| CallError::Precision {
-            operator: self.name,
-            dtype,
-            taken: policies()
-                .filter(|policy| policy.result().is_none() && policy.parts().is_none())
-                .filter_map(|policy| stored(&policy))
-                .map(|dtype| dtype.to_string())
-                .collect(),
+        named.or_else(|| own().next()).ok_or_else(|| {
+            let mut taken: Vec<String> = policies().filter_map(|policy| Some(stored(&policy)?.to_string())).collect();
+            let mut seen = BTreeSet::new();
+            taken.retain(|name| seen.insert(name.clone()));
+            CallError::Precision { operator: self.name, dtype, taken }
         })
     }
 }

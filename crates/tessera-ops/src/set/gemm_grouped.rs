@@ -21,7 +21,7 @@ pub(crate) static GEMM_GROUPED: Operator = Operator {
     file: "gemm_grouped.py",
     source: include_str!("../../kernels/gemm_grouped.py"),
     precisions: &["bf16->bf16", "fp16->fp16"],
-    further_precisions: &["fp32", "bf16", "fp16", "fp8_e4m3->bf16", "fp8_e5m2->bf16"],
+    further_precisions: &["fp32", "bf16->fp32", "fp16->fp32", "fp8_e4m3->bf16", "fp8_e5m2->bf16"],
     suite: Vec::new,
     further_suite: suite,
     quick,
