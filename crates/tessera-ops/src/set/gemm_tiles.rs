@@ -356,7 +356,8 @@ mod tests {
     fn groups_of_few_rows_are_columns_and_share_no_rounds() {
         let groups = |rows, result| {
             let sizes = [8, rows, 4096, 4096];
-            let product = Product { sizes, storage: DType::BF16, result, lines: [LINE; 2], along: true, pads: false, ragged: true };
+            let product =
+                Product { sizes, storage: DType::BF16, result, lines: [LINE; 2], along: true, pads: false, ragged: true };
             choose(product, Arch::Sm90a)
         };
         let few = groups(8, DType::BF16);
