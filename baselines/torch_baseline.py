@@ -155,6 +155,21 @@ def gemm(request, t):
     return lambda: product(a, b, out_dtype=c.dtype, out=c)
 
 
+def gemm_grouped(request, t):
+    """PyTorch's grouped product, which allocates its result; only the gate copies it."""
+    a, b, c = t["A"], t["B"], t["C"]
+    grouped = getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+    if grouped is None or a.dtype != torch.bfloat16 or c.dtype != a.dtype:
+        raise Unsupported("grouped products of these types")
+    b = b.transpose(-1, -2) if request["variant"] == "nt" else b
+    ends = t["offsets"][1:].contiguous()
+
+    def work():
+        return grouped(a, b, offs=ends)
+    work.into = c
+    return work
+
+
 def attention(request, t):
     """FlashAttention-3 where its wheel is installed, else PyTorch's own choice. Both allocate their result; only the gate copies it."""
     q, k, v, o = t["Q"], t["K"], t["V"], t["O"]
@@ -240,8 +255,8 @@ def bandwidth(request, t):
 
 
 OPERATORS = {
-    "gemm": gemm, "attention": attention, "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "vector": vector,
-    "bandwidth": bandwidth,
+    "gemm": gemm, "gemm_grouped": gemm_grouped, "attention": attention, "softmax": softmax, "layer_norm": layer_norm,
+    "rms_norm": rms_norm, "vector": vector, "bandwidth": bandwidth,
 }
 
 

@@ -121,6 +121,7 @@ fn distribution(plan: &Plan) -> String {
     match plan.tensors.first().map(|tensor| tensor.fill) {
         Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
         Some(Fill::Integers { least, greatest }) => format!("integers({least},{greatest})"),
+        Some(Fill::Bounds { rows }) => format!("bounds({rows})"),
         None => String::new(),
     }
 }
@@ -283,6 +284,7 @@ pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fil
     match fill {
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
+        Fill::Bounds { rows } => stream.bounds(dtype, count, rows),
     }
 }
 
@@ -433,7 +435,7 @@ impl Subject for PlanSubject {
             if matches!(spec.role, Role::Input | Role::InOut) {
                 let fill = match lane {
                     Lane::Case => spec.fill,
-                    Lane::Exact => Fill::Integers { least: -2, greatest: 2 },
+                    Lane::Exact => spec.fill.exact(),
                 };
                 generate(tensor, seed, fill)?;
             }

@@ -22,7 +22,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 21] = [
+const CALLS: [(&str, &str); 24] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -31,6 +31,7 @@ const CALLS: [(&str, &str); 21] = [
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
+    ("gemm A=ones:f32[3,64] B=const(3):f32[64,2] precision=fp32@3xbf16", "C: f32[3, 2] = [192, 192, 192, 192, 192, 192]"),
     ("linear x=ones:f32[2,64] weight=ones:f32[3,64] bias=ones:f32[3]", "y: f32[2, 3] = [65, 65, 65, 65, 65, 65]"),
     ("permute x=arange:i32[2,3]", "y: i32[3, 2] = [0, 3, 1, 4, 2, 5]"),
     (
@@ -48,6 +49,11 @@ const CALLS: [(&str, &str); 21] = [
     (
         "gemm_scaled A=ones:f8e4m3[1,40] B=ones:f8e4m3[2,40] SA=ones:f32[1] SB=const(3):f32[2] C=zeros:f32[1,2] variant=rows",
         "C: f32[1, 2] = [120, 120]",
+    ),
+    ("gemm_grouped A=ones:bf16[3,64] B=ones:bf16[3,64,2] offsets=arange:i32[4]", "C: bf16[3, 2] = [64, 64, 64, 64, 64, 64]"),
+    (
+        "gemm_grouped A=ones:f16[1,40] B=ones:f16[1,2,40] offsets=arange:i32[2] C=zeros:f32[1,2] variant=nt",
+        "C: f32[1, 2] = [40, 40]",
     ),
     ("rms_norm x=const(3):f32[2,8] weight=const(2):f32[8] eps=0", "y: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]"),
     ("layer_norm x=const(3):f32[2,8] weight=ones:f32[8] bias=ones:f32[8]", "y: f32[2, 8] = [1, 1, 1, 1, 1, 1, ...]"),
@@ -102,7 +108,7 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
     let wrong = [
         (
             "nosuch x=ones:f32[4]",
-            "operators are gemm, linear, linear_w4, gemm_scaled, attention, vector, layer_norm, rms_norm, softmax, permute, bandwidth",
+            "operators are gemm, linear, linear_w4, gemm_scaled, gemm_grouped, attention, vector, layer_norm, rms_norm, softmax, permute, bandwidth",
         ),
         ("gemm A=ones:f32[3,64] B=ones:f32[65,2]", "`k` is 64 in `A` and 65 in `B`: `A[..batch, m, k]` has shape [3, 64]"),
         ("gemm A=ones:f32[2,3,4] B=ones:f32[3,4,5]", "`batch` is 2 in `A` and 3 in `B`"),
@@ -114,6 +120,10 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
             "gemm_scaled A=ones:f8e4m3[1,100] B=ones:f8e4m3[1,100] SA=ones:f32[1,1] SB=ones:f32[1,1]",
             "100 columns are not of whole blocks of 128",
         ),
+        (
+            "gemm_grouped A=ones:f16[3,4] B=ones:f16[2,4,5] offsets=zeros:i32[2]",
+            "`B` has 2 groups, of which `offsets` has 3 bounds, not 2",
+        ),
         ("gemm A=ones:f32[3] B=ones:f32[3,2]", "`A` has shape [3], and `A[..batch, m, k]` is wanted"),
         ("gemm A=ones:f32[3,4]", "gemm nn takes `A[..batch, m, k]`, `B[..batch, k, n]` and gives `C[..batch, m, n]`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] beta=1", "`C` is not given, but read as well"),
@@ -121,6 +131,9 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] C=ones:f32[5,3]", "`m` is 3 in `A` and 5 in `C`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] variant=xy", "gemm has no variant `xy`: it is one of `nn`, `nt`, `tn`, `tt`"),
         ("gemm A=ones:i64[3,4] B=ones:i64[4,5]", "gemm takes no `i64`: it takes f32, f16, bf16"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] precision=bf16", "`bf16` is for arrays of `bf16`, and `A` holds `f32`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,5] precision=fp32@2xtf32", "`@2xtf32` is not understood"),
+        ("softmax x=ones:f32[3,4] precision=fp32@3xtf32", "softmax takes no factors apart, as `fp32@3xtf32` says"),
         ("permute x=ones:f32[2,3] variant=01", "permute has no variant `01`: it is one of `10`, `021`"),
         ("softmax x=ones:f32[3,4] eps=1", "`eps` is none of them"),
         ("softmax x=3", "softmax takes `x[..rows, keys]`"),

@@ -1,7 +1,7 @@
 """C = alpha * op(A) x op(B) + beta * C, accumulated in ACC and stored in C's type; op transposes or not.
 
-A block computes one TM x TN tile of C. COMPUTE is the type the products are taken in: the storage type itself, or bfloat16 for
-formats that are storage only. With beta == 0, C is not read.
+A block computes one TM x TN tile of C. COMPUTE is the type the products are taken in: the storage type itself, bfloat16 for formats
+that are storage only, or a narrower type that factors in float32 are taken apart into. With beta == 0, C is not read.
 """
 import cuda.tile as ct
 import tessera
@@ -19,14 +19,29 @@ def load_b(B, k, j, TK, TN, TRANSPOSE):
     return ct.load(B, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO)
 
 
+def parts(x, TYPE):
+    high = x.astype(TYPE)
+    return high, (x - high.astype(x.dtype)).astype(TYPE)
+
+
+def add_product(a, b, acc, COMPUTE):
+    """acc + a x b. Of the products of parts that of the low ones is less than what rounding them has lost; the smaller ones are added first."""
+    if a.dtype == ct.float32 and COMPUTE != ct.float32:
+        (a_high, a_low), (b_high, b_low) = parts(a, COMPUTE), parts(b, COMPUTE)
+        acc = ct.mma(a_low, b_high, acc)
+        acc = ct.mma(a_high, b_low, acc)
+        return ct.mma(a_high, b_high, acc)
+    return ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)
+
+
 def block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B):
     i = ct.bid(0)
     j = ct.bid(1)
     acc = ct.zeros((TM, TN), ACC)
     for k in range(ct.cdiv(K, TK)):
-        a = load_a(A, i, k, TM, TK, TRANSPOSE_A).astype(COMPUTE)
-        b = load_b(B, k, j, TK, TN, TRANSPOSE_B).astype(COMPUTE)
-        acc = ct.mma(a, b, acc)
+        a = load_a(A, i, k, TM, TK, TRANSPOSE_A)
+        b = load_b(B, k, j, TK, TN, TRANSPOSE_B)
+        acc = add_product(a, b, acc, COMPUTE)
     out = acc * ct.astype(alpha, ACC)
     if beta != 0.0:
         c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
@@ -67,7 +82,7 @@ def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constan
     for k in range(ct.cdiv(K, TK)):
         a = load_of_batch(A, n, i, k, TM, TK, TRANSPOSE_A)
         b = load_of_batch(B, n, k, j, TK, TN, TRANSPOSE_B)
-        acc = ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)
+        acc = add_product(a, b, acc, COMPUTE)
     out = acc * ct.astype(alpha, ACC)
     if beta != 0.0:
         c = ct.load(C, (n, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TN))

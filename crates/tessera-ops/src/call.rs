@@ -14,6 +14,7 @@
 //!
 //! [`Operator::resolve`] infers the extents and makes the plan of it, the one that is checked and measured; [`Resolved`] runs it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Tensor, TensorError};
@@ -123,6 +124,16 @@ pub enum CallError {
         /// What it takes.
         taken: Vec<String>,
     },
+    /// A precision for arrays of another type.
+    #[error("`{policy}` is for arrays of `{}`, and `{name}` holds `{found}`", policy.storage().name())]
+    Stored {
+        /// The precision.
+        policy: Policy,
+        /// The first array.
+        name: &'static str,
+        /// What it holds.
+        found: DType,
+    },
     /// Two arrays are not on one device.
     #[error("`{}` is on {} and `{}` on {}: copy one with `to_device`", arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1)]
     Devices {
@@ -187,8 +198,16 @@ impl Operator {
         Ok((variant, (self.calls.signature)(variant)))
     }
 
-    /// Infers the extents of a call and plans it for the device on which its arrays are.
+    /// Infers the extents of a call and plans it for the device on which its arrays are, in the precision that their types say.
     pub fn resolve(&'static self, call: &Call<'_>) -> Result<Resolved, CallError> {
+        self.resolve_in(call, None)
+    }
+
+    /// The same in a precision: what arrays hold can be computed with in several ways.
+    ///
+    /// # Errors
+    /// Where the first array holds another type than the policy stores, too.
+    pub fn resolve_in(&'static self, call: &Call<'_>, policy: Option<Policy>) -> Result<Resolved, CallError> {
         let (variant, signature) = self.signature(call.variant)?;
         self.refuse_unknown(call, variant, &signature)?;
         let all = || signature.inputs.iter().copied().chain([signature.output]);
@@ -215,7 +234,11 @@ impl Operator {
         let device = one.device();
         let output = signature.output;
         let own = find(output).cloned();
-        let policy = self.policy_of(one.dtype(), own.as_ref().map(Tensor::dtype))?;
+        let policy = match policy {
+            Some(policy) if policy.storage() == Storage::Plain(one.dtype()) => policy,
+            Some(policy) => return Err(CallError::Stored { policy, name: first.name(), found: one.dtype() }),
+            None => self.policy_of(one.dtype(), own.as_ref().map(Tensor::dtype))?,
+        };
         let mut plan = self.plan(&problem, policy, Machine::of(&device))?;
         for (name, value) in &call.scalars {
             set_scalar(&mut plan, name, *value)?;
@@ -281,14 +304,11 @@ impl Operator {
         };
         let own = || policies().filter(|policy| stored(policy) == Some(dtype));
         let named = own().find(|policy| wanted.is_some() && policy.result() == wanted);
-        named.or_else(|| own().next()).ok_or_else(|| CallError::Precision {
-            operator: self.name,
-            dtype,
-            taken: policies()
-                .filter(|policy| policy.result().is_none())
-                .filter_map(|policy| stored(&policy))
-                .map(|dtype| dtype.to_string())
-                .collect(),
+        named.or_else(|| own().next()).ok_or_else(|| {
+            let mut taken: Vec<String> = policies().filter_map(|policy| Some(stored(&policy)?.to_string())).collect();
+            let mut seen = BTreeSet::new();
+            taken.retain(|name| seen.insert(name.clone()));
+            CallError::Precision { operator: self.name, dtype, taken }
         })
     }
 }

@@ -14,6 +14,7 @@
 //! ```
 
 use tessera_runtime::Tensor;
+use tessera_types::Policy;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
@@ -86,6 +87,39 @@ pub fn causal_softmax(x: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
     run(&set::gemm::GEMM, "nn", &[("A", a), ("B", b)], &[])
+}
+
+/// [`gemm`] in a precision of `tessera list ops`, whose storage is what the arrays hold: `bf16->bf16` gives results as narrow as the factors, and
+/// `fp32@3xtf32` or `fp32@3xbf16` have tensor cores multiply numbers of 32 bits, taken apart into two of a narrower type ([`Policy`] says how exact
+/// that is).
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::full(DType::F32, &[2, 64], 1.0 / 3.0)?, Tensor::full(DType::F32, &[64, 4], 3.0)?);
+/// let c = tessera_ops::gemm_in(&a, &b, "fp32@3xtf32".parse()?)?.to_f64()?;
+/// assert!((c[0] - 64.0).abs() < 1e-4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallError> {
+    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new() };
+    set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()
+}
+
+/// Rows of `a[tokens, k]` in groups, each group times its own matrix of `b[groups, k, n]`, in one launch: `[tokens, n]` in the type of `a`, or in
+/// `bf16` where that has 8 bits. `offsets[groups + 1]`, of `i32`, rises from 0 to `tokens`: group `g` has rows `offsets[g]` to `offsets[g + 1]`, which
+/// may be none. Matrices that lie transposed in memory are given as `b.transpose(1, 2)`. Types are `f16`, `bf16`, `f32` and 8-bit floats.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (a, b) = (Tensor::ones(DType::BF16, &[3, 64])?, Tensor::full(DType::BF16, &[2, 64, 5], 0.5)?);
+/// let c = tessera_ops::gemm_grouped(&a, &b, &Tensor::from_vec(&[3], vec![0, 1, 3])?)?;
+/// assert_eq!((c.shape(), c.to_f64()?[14]), (&[3, 5][..], 32.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn gemm_grouped(a: &Tensor, b: &Tensor, offsets: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::gemm_grouped::GEMM_GROUPED, "nn", &[("A", a), ("B", b), ("offsets", offsets)], &[])
 }
 
 /// What is applied to a linear layer's sums.

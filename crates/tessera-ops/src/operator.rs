@@ -19,6 +19,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::linear::LINEAR,
     &set::linear_w4::LINEAR_W4,
     &set::gemm_scaled::GEMM_SCALED,
+    &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
@@ -70,6 +71,10 @@ impl Operator {
     /// # Errors
     /// Where the operator does not do that problem in that precision, or gives its results in another type.
     pub fn plan(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        let taken = || self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
+        if policy.parts().is_some() && !taken().any(|own| own.parts() == policy.parts()) {
+            return Err(Unsupported(format!("{} takes no factors apart, as `{policy}` says", self.name)));
+        }
         let mut plan = (self.plan)(problem, policy, machine)?;
         if let Some(result) = policy.result() {
             let other = plan.outputs.iter().map(|output| plan.tensors[output.tensor].dtype).find(|dtype| *dtype != result);
@@ -135,11 +140,26 @@ pub enum Fill {
         /// Greatest value.
         greatest: i64,
     },
+    /// Integers that rise from 0 to a number: where groups of rows begin, and where the last one ends. A group has none to twice as many rows
+    /// as one has at the mean, and about one in ten has none.
+    Bounds {
+        /// Rows of all groups.
+        rows: u64,
+    },
 }
 
 impl Fill {
     /// Mean 0 and standard deviation 1.
     pub const NORMAL: Fill = Fill::Normal { mean: 0.0, sd: 1.0 };
+
+    /// The same with small integers for numbers, whose sums of products are exact in any order.
+    #[must_use]
+    pub fn exact(self) -> Fill {
+        match self {
+            Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
+            Fill::Bounds { .. } => self,
+        }
+    }
 }
 
 /// A tensor of a plan.

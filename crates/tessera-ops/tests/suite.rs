@@ -15,6 +15,7 @@ fn the_seed_suite_has_its_862_shapes() {
             ("linear", 0),
             ("linear_w4", 0),
             ("gemm_scaled", 0),
+            ("gemm_grouped", 0),
             ("attention", 0),
             ("vector", 75),
             ("layer_norm", 322),

@@ -114,6 +114,22 @@ impl RandomStream {
         })
     }
 
+    /// A vector of `count` integers that rise from 0 to `greatest`, as bounds of ragged groups do: each of those between is drawn from a part of
+    /// the range of its own, from its middle as often as from its ends, so that some neighbours are equal.
+    pub fn bounds(self, dtype: DType, count: usize, greatest: u64) -> Result<Tensor, TensorError> {
+        let last = count.saturating_sub(1) as u64;
+        let parts = last.saturating_sub(1).max(1) as f64;
+        fill_codes(dtype, &[count], |i| {
+            let within = (2.0 * self.uniform(i) - 0.5).clamp(0.0, 1.0);
+            let value = match i {
+                0 => 0,
+                _ if i == last => greatest,
+                _ => (greatest as f64 * ((i - 1) as f64 + within) / parts) as u64,
+            };
+            tessera_types::cast(value, DType::U64, dtype, Rounding::NearestEven)
+        })
+    }
+
     /// A tensor of normal elements with a mean and a standard deviation.
     pub fn normal_with(self, dtype: DType, shape: &[usize], mean: f64, sd: f64) -> Result<Tensor, TensorError> {
         match dtype {
@@ -264,6 +280,18 @@ mod tests {
             [stream.word(0), stream.word(1), stream.word(2)],
             [6457827717110365317, 3203168211198807973, 9817491932198370423]
         );
+    }
+
+    #[test]
+    fn bounds_rise_and_some_are_equal() {
+        let bounds = |count, greatest| RandomStream::new(5).bounds(DType::I32, count, greatest).unwrap().to_f64().unwrap();
+        let many = bounds(1001, 50_000);
+        assert_eq!((many[0], many[1000]), (0.0, 50_000.0));
+        let sizes: Vec<f64> = many.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(sizes.iter().all(|&size| (0.0..=101.0).contains(&size)));
+        let few = |test: fn(f64) -> bool| sizes.iter().filter(|&&size| test(size)).count();
+        assert!(few(|size| size == 0.0) > 30 && few(|size| size > 90.0) > 30);
+        assert_eq!((bounds(2, 7), bounds(1, 7)), (vec![0.0, 7.0], vec![0.0]));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! Precision policies: what is stored, what sums are kept in, and what results are stored as.
 //!
 //! ```text
-//! policy      = storage [ "@accum(" accumulator ")" ] [ "->" result ]
+//! policy      = storage [ "@" products ] [ "@accum(" accumulator ")" ] [ "->" result ]
 //! storage     = element type | block-scaled name
+//! products    = "3xtf32" | "3xbf16", for `fp32`
 //! accumulator = element type
 //! result      = element type
 //! ```
 //! Without `@accum` the accumulator is `fp32` for floats and `int32` for integers, or the storage type itself where that is wider
 //! or `uint32`. Without `->` the result has the type that the operator gives by itself: a product's is its accumulator, a row's the storage
-//! type. `fp6` is e2m3 and `fp4` e2m1, unscaled; block-scaled storage has names of its own:
+//! type. With `@3xtf32` and `@3xbf16` tensor cores multiply numbers of 32 bits: each is taken apart into the sum of two of the narrower type, and of
+//! the four products of two such sums all are added up but that of the two small parts. A term of a sum is then off by at most
+//! 3 * 2^-22 or 3 * 2^-16 of itself, and infinities give NaN. `fp6` is e2m3 and `fp4` e2m1, unscaled; block-scaled storage has names of its own:
 //!
 //! | name | elements | scale | elements a scale | scale of the whole tensor |
 //! |---|---|---|---|---|
@@ -79,6 +82,8 @@ pub enum Storage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Policy {
     storage: Storage,
+    /// The type of the parts that factors are taken apart into, where they are.
+    parts: Option<DType>,
     /// The accumulator that was named, if one was.
     named: Option<DType>,
     /// The type of the result that was named, if one was.
@@ -97,9 +102,12 @@ pub enum PolicyError {
     /// The result is not an element type.
     #[error("`{0}` is not a type of results: expected one such as `bf16` or `fp32`")]
     UnknownResult(String),
-    /// What follows `@` is not `accum(...)`.
-    #[error("`@{0}` is not understood: expected `@accum(...)` with an element type")]
+    /// What follows `@` is neither `accum(...)` nor a way to multiply.
+    #[error("`@{0}` is not understood: expected `@accum(...)` with an element type, or `@3xtf32` or `@3xbf16` before it")]
     Suffix(String),
+    /// Only numbers of 32 bits are taken apart.
+    #[error("`{0}` is not taken apart: `@3xtf32` and `@3xbf16` are for `fp32` with sums in `fp32`")]
+    Whole(String),
     /// The accumulator cannot hold sums of what is stored.
     #[error("`{accumulator}` cannot accumulate `{storage}`")]
     Unsuitable {
@@ -109,6 +117,9 @@ pub enum PolicyError {
         accumulator: &'static str,
     },
 }
+
+/// Types that factors are taken apart into, with their names in the policy grammar.
+const PARTS: [(&str, DType); 2] = [("3xtf32", DType::TF32), ("3xbf16", DType::BF16)];
 
 /// The name of an element type in the policy grammar: `fp32`, not `f32`.
 pub fn policy_name(dtype: DType) -> &'static str {
@@ -194,7 +205,7 @@ impl Storage {
 impl Policy {
     /// The policy that stores `dtype` and accumulates in its default type.
     pub const fn of(dtype: DType) -> Policy {
-        Policy { storage: Storage::Plain(dtype), named: None, result: None }
+        Policy { storage: Storage::Plain(dtype), parts: None, named: None, result: None }
     }
 
     /// The policy with a named accumulator.
@@ -203,10 +214,28 @@ impl Policy {
     /// Where that type cannot hold sums of what is stored.
     pub fn with_accumulator(storage: Storage, accumulator: DType) -> Result<Policy, PolicyError> {
         if storage.allows(accumulator) {
-            Ok(Policy { storage, named: Some(accumulator), result: None })
+            Ok(Policy { storage, parts: None, named: Some(accumulator), result: None })
         } else {
             Err(PolicyError::Unsuitable { storage: storage.name().to_string(), accumulator: policy_name(accumulator) })
         }
+    }
+
+    /// The same policy with factors taken apart into two numbers of a type each.
+    ///
+    /// # Errors
+    /// Where numbers or sums are not `fp32`, or the type is neither `tf32` nor `bf16`.
+    pub fn in_parts(self, parts: DType) -> Result<Policy, PolicyError> {
+        let whole = self.storage == Storage::Plain(DType::F32) && self.accumulator() == DType::F32;
+        if whole && PARTS.iter().any(|(_, own)| *own == parts) {
+            Ok(Policy { parts: Some(parts), ..self })
+        } else {
+            Err(PolicyError::Whole(self.to_string()))
+        }
+    }
+
+    /// The type of the two numbers that each factor of a product is taken apart into, where it is.
+    pub const fn parts(self) -> Option<DType> {
+        self.parts
     }
 
     /// The same policy with results of a type.
@@ -247,6 +276,9 @@ impl Policy {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.storage.name())?;
+        if let Some((name, _)) = PARTS.iter().find(|(_, own)| Some(*own) == self.parts) {
+            write!(f, "@{name}")?;
+        }
         if let Some(accumulator) = self.named {
             write!(f, "@accum({})", policy_name(accumulator))?;
         }
@@ -265,10 +297,15 @@ impl FromStr for Policy {
             Some((sums, result)) => (sums.trim(), Some(result.trim())),
             None => (text.trim(), None),
         };
-        let (storage, suffix) = match sums.split_once('@') {
-            Some((storage, suffix)) => (storage.trim_end(), Some(suffix)),
+        let (storage, suffixes) = match sums.split_once('@') {
+            Some((storage, suffixes)) => (storage.trim_end(), Some(suffixes)),
             None => (sums, None),
         };
+        let taken_apart = suffixes.and_then(|text| {
+            let (first, rest) = text.split_once('@').map_or((text, None), |(first, rest)| (first, Some(rest)));
+            PARTS.iter().find(|(name, _)| *name == first.trim()).map(|&(_, parts)| (parts, rest))
+        });
+        let suffix = taken_apart.map_or(suffixes, |(_, rest)| rest);
         let scaled = BlockScaled::ALL.iter().find(|s| s.name == storage);
         // A scale alone stores no numbers.
         let plain = |name: &str| DType::parse(name).filter(|&t| t != DType::E8M0);
@@ -278,7 +315,7 @@ impl FromStr for Policy {
             (None, None) => return Err(PolicyError::UnknownStorage(storage.to_string())),
         };
         let policy = match suffix {
-            None => Policy { storage, named: None, result: None },
+            None => Policy { storage, parts: None, named: None, result: None },
             Some(suffix) => {
                 let name = suffix
                     .trim_start()
@@ -290,6 +327,7 @@ impl FromStr for Policy {
                 Policy::with_accumulator(storage, accumulator)?
             }
         };
+        let policy = taken_apart.map_or(Ok(policy), |(parts, _)| policy.in_parts(parts))?;
         let result = result.map(|name| plain(name).ok_or_else(|| PolicyError::UnknownResult(name.to_string()))).transpose()?;
         Ok(result.map_or(policy, |result| policy.with_result(result)))
     }

@@ -84,6 +84,25 @@ fn results_have_a_type_of_their_own() {
 }
 
 #[test]
+fn factors_of_32_bits_are_taken_apart() {
+    for (text, parts) in
+        [("fp32@3xtf32", DType::TF32), ("fp32@3xbf16->bf16", DType::BF16), ("fp32@3xbf16@accum(fp32)", DType::BF16)]
+    {
+        let policy = parse(text).unwrap();
+        assert_eq!((policy.to_string(), policy.parts(), policy.element()), (text.to_string(), Some(parts), DType::F32));
+        assert_eq!(parse(&text.replace('@', " @ ").replace("accum", " accum")), Ok(policy));
+        assert_eq!(policy.canonical().parts(), Some(parts));
+    }
+    assert_eq!((parse("fp32").unwrap().parts(), parse("tf32").unwrap().parts()), (None, None));
+    let whole = |text: &str| PolicyError::Whole(text.into());
+    assert_eq!(parse("bf16@3xbf16"), Err(whole("bf16")));
+    assert_eq!(parse("fp32@3xtf32@accum(fp64)"), Err(whole("fp32@accum(fp64)")));
+    assert_eq!(Policy::of(DType::F32).in_parts(DType::F16), Err(whole("fp32")));
+    assert_eq!(parse("fp32@3xfp16"), Err(PolicyError::Suffix("3xfp16".into())));
+    assert_eq!(parse("fp32@accum(fp32)@3xtf32"), Err(PolicyError::Suffix("accum(fp32)@3xtf32".into())));
+}
+
+#[test]
 fn a_named_default_means_the_same_as_none() {
     let (named, plain) = (parse("bf16@accum(fp32)").unwrap(), parse("bf16").unwrap());
     assert_ne!(named, plain);

@@ -143,7 +143,7 @@ impl DeviceTensors {
             if matches!(tensor.guarded.role(), Role::Input | Role::InOut) {
                 let fill = match lane {
                     Lane::Case => tensor.fill,
-                    Lane::Exact => Fill::Integers { least: -2, greatest: 2 },
+                    Lane::Exact => tensor.fill.exact(),
                 };
                 tensor.generate(seed, fill)?;
             }

@@ -10,7 +10,8 @@ use super::{Case, edit, one_block_short, relaunch, set};
 /// Ragged in every direction: three blocks of rows, three steps of K.
 const RAGGED: &[(&str, u64)] = &[("batch", 1), ("m", 257), ("n", 65), ("k", 130)];
 
-const STEP: &str = "acc = ct.mma(a, b, acc)";
+const STEP: &str = "acc = add_product(a, b, acc, COMPUTE)";
+const PRODUCT: &str = "return ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)";
 const START: &str = "acc = ct.zeros((TM, TN), ACC)";
 const SCALED: &str = "out = acc * ct.astype(alpha, ACC)";
 const BLEND: &str = "out = out + c.astype(ACC) * ct.astype(beta, ACC)";
@@ -31,9 +32,12 @@ pub(super) const CASES: &[Case] = &[
             relaunch("the last block of rows is not launched", one_block_short),
             edit("C is read though beta is 0", &[("if beta != 0.0:", "if True:")]),
             edit("the padding is NaN", &[("ct.PaddingMode.ZERO", "ct.PaddingMode.NAN")]),
-            edit("only the last K tile is kept", &[(STEP, "acc = ct.mma(a, b, acc * 0.0)")]),
+            edit("only the last K tile is kept", &[(STEP, "acc = add_product(a, b, acc * 0.0, COMPUTE)")]),
             edit("the sum starts at 1", &[(START, "acc = ct.ones((TM, TN), ACC)")]),
-            relaunch("products are taken in bfloat16", |plan| set(plan, "COMPUTE", Argument::Type(DType::BF16))),
+            edit(
+                "products are taken in bfloat16",
+                &[(PRODUCT, "return ct.mma(a.astype(ct.bfloat16), b.astype(ct.bfloat16), acc)")],
+            ),
             relaunch("K is one short", |plan| set(plan, "K", Argument::Int(128))),
         ],
     },
@@ -67,10 +71,7 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[edit(
             "one of 256 codes is off by a bit",
-            &[(
-                ".astype(COMPUTE)\n        acc",
-                ".astype(COMPUTE)\n        a = ct.where(a.astype(ACC) == 1.0, 1.125, a.astype(ACC)).astype(COMPUTE)\n        acc",
-            )],
+            &[(STEP, "acc = add_product(ct.where(a.astype(ACC) == 1.0, 1.125, a.astype(ACC)).astype(a.dtype), b, acc, COMPUTE)")],
         )],
     },
     Case {
@@ -81,8 +82,32 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("sums wrap at 16 bits", &[(STEP, "acc = ct.mma(a, b, acc).astype(ct.int16).astype(ct.int32)")]),
+            edit("sums wrap at 16 bits", &[(STEP, "acc = add_product(a, b, acc, COMPUTE).astype(ct.int16).astype(ct.int32)")]),
             edit("operands are taken as unsigned", &[(".astype(COMPUTE)", ".astype(ct.uint8)")]),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp32@3xtf32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the low parts of A are dropped", &[("        acc = ct.mma(a_low, b_high, acc)\n", "")]),
+            edit("the low parts of B are dropped", &[("        acc = ct.mma(a_high, b_low, acc)\n", "")]),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn",
+        policy: "fp32@3xbf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the low parts of A are dropped", &[("        acc = ct.mma(a_low, b_high, acc)\n", "")]),
+            edit("low parts are of the wrong sign", &[("(x - high.astype(x.dtype))", "(high.astype(x.dtype) - x)")]),
         ],
     },
     Case {

@@ -3,6 +3,7 @@
 mod attention;
 mod bandwidth;
 mod gemm;
+mod grouped;
 mod linear;
 mod permute;
 mod quantised;
@@ -17,6 +18,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     linear::CASES,
     permute::CASES,
     quantised::CASES,
+    grouped::CASES,
     attention::CASES,
     vector::CASES,
     rows::CASES,

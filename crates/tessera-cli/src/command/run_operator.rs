@@ -1,13 +1,14 @@
 //! `tessera run OP`: an operator of the library on one's own arrays.
 //!
 //! Arrays go to the operator by their names, and say its extents and its precision; the output is made where it is not given.
-//! `variant=nt` is what the operator can be told beside them, and numbers such as `eps=1e-6`.
+//! `variant=nt` and `precision=bf16->bf16` are what the operator can be told beside them, and numbers such as `eps=1e-6`.
 
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use tessera::ops::{Call, CallError, OPERATORS, Operator, find};
 use tessera::runtime::{Device, LaunchOptions, PreparedLaunch, Tensor, Unwritten, Value};
+use tessera::types::Policy;
 
 use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
@@ -36,7 +37,9 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     refuse_kernels_options(arguments)?;
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let options = library_options(&arguments.optimise)?;
-    let (variant, texts) = variant(&arguments.launch.arguments)?;
+    let (variant, texts) = told_once("variant", &arguments.launch.arguments)?;
+    let (precision, texts) = told_once("precision", &texts)?;
+    let policy = precision.map(|text| text.parse::<Policy>().map_err(Failure::usage)).transpose()?;
     let (variant, signature) = operator.signature(variant.as_deref()).map_err(call_failure)?;
     let arrays = || signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name());
     let saves = Saves::read(&arguments.save, |name| match arrays().any(|own| own == name) {
@@ -54,11 +57,16 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
             Value::Tensor(tensor) => call.tensors.push((name, tensor.to_device(device).map_err(Failure::environment)?)),
             Value::Int(number) => call.scalars.push((name, *number as f64)),
             Value::Float(number) => call.scalars.push((name, *number)),
-            _ => return Err(Failure::usage(format!("`{name}`: {} takes arrays and numbers, and `variant=`", operator.name))),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "`{name}`: {} takes arrays and numbers, `variant=` and `precision=`",
+                    operator.name
+                )));
+            }
         }
     }
     let lock = locking::read(&arguments.optimise.locking, None)?;
-    let resolved = operator.resolve(&call).map_err(call_failure)?.with_lock(lock);
+    let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?.with_lock(lock);
     let (name, dtype, shape) = resolved.output();
     let output = match resolved.given_output() {
         Some(output) => output.clone(),
@@ -146,13 +154,13 @@ fn refuse_kernels_options(arguments: &Run) -> Outcome {
     }
 }
 
-/// What `variant=` says, and the other arguments.
-fn variant(texts: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
-    let (named, others): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| text.starts_with("variant="));
-    let variant = named.first().map(|text| text.trim_start_matches("variant=").to_string());
+/// What `NAME=` says, and the other arguments.
+fn told_once(name: &str, texts: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
+    let said = |text: &String| text.strip_prefix(name)?.strip_prefix('=').map(str::to_string);
+    let named: Vec<String> = texts.iter().filter_map(said).collect();
     match named.len() {
-        0 | 1 => Ok((variant, others.into_iter().cloned().collect())),
-        _ => Err(Failure::usage("`variant` is given twice")),
+        0 | 1 => Ok((named.into_iter().next(), texts.iter().filter(|text| said(text).is_none()).cloned().collect())),
+        _ => Err(Failure::usage(format!("`{name}` is given twice"))),
     }
 }
 

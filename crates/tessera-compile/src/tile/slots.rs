@@ -47,7 +47,8 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
     let others: Vec<usize> = (0..view.tile.len()).filter(|axis| !axes.contains(axis)).collect();
     let flat = (2..=DIMENSIONS).contains(&view.tile.len()) && others.iter().all(|&axis| view.tile[axis] == 1);
     let elem = view.tensor.elem;
-    if view.kind != ViewKind::Partition || !flat || elem.bits() < 8 {
+    // A box begins anywhere.
+    if !matches!(view.kind, ViewKind::Partition | ViewKind::Strided(_)) || !flat || elem.bits() < 8 {
         return Err(no("a factor is no two-dimensional block of an array of whole bytes"));
     }
     if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {

@@ -2,20 +2,14 @@
 //!
 //! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed.
 
-use std::ops::Range;
-
-use rayon::prelude::*;
 use tessera_runtime::Sharing;
-use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
+use tessera_types::{DType, Policy, Storage, policy_name};
 
 use super::gemm_tiles;
+use super::product::{self, Part, Product};
 use crate::draw::Draw;
-use crate::element::storable;
-use crate::matrix::{self, Matrix};
-use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, RowIdentity, TensorSpec,
-    Unsupported,
-};
+use crate::matrix::Matrix;
+use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -26,7 +20,17 @@ pub(crate) static GEMM: Operator = Operator {
     file: "gemm.py",
     source: include_str!("../../kernels/gemm.py"),
     precisions: &["fp32", "fp16", "bf16", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)", "fp6@accum(fp32)", "fp4@accum(fp32)"],
-    further_precisions: &["fp64", "tf32", "int8", "bf16->bf16", "fp16->fp16", "fp8_e4m3->bf16", "fp8_e5m2->bf16"],
+    further_precisions: &[
+        "fp64",
+        "tf32",
+        "fp32@3xtf32",
+        "fp32@3xbf16",
+        "int8",
+        "bf16->bf16",
+        "fp16->fp16",
+        "fp8_e4m3->bf16",
+        "fp8_e5m2->bf16",
+    ],
     suite,
     further_suite: batched_suite,
     quick,
@@ -154,6 +158,9 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
     }
 }
 
+/// Contraction of a tile whose factors are taken apart: a line of them has 128 bytes.
+const PARTS_DEPTH: i64 = 32;
+
 /// How a product is cut into blocks.
 pub(super) struct Cut {
     /// The type products are taken in.
@@ -167,7 +174,36 @@ pub(super) struct Cut {
 impl Cut {
     /// The cut of a product of these matrices, rows, columns and contraction; factors and results of these types; which factors are
     /// transposed, and whether factors may be copied first.
-    pub(super) fn of(sizes: [u64; 4], [storage, result]: [DType; 2], [ta, tb]: [bool; 2], pads: bool, machine: Machine) -> Cut {
+    pub(super) fn of(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], pads: bool, machine: Machine) -> Cut {
+        Cut::cut(sizes, types, transposed, [pads, false], machine)
+    }
+
+    /// The cut of a product whose factors in 32 bits are taken apart into numbers of a type.
+    fn in_parts(sizes: [u64; 4], parts: DType, [ta, tb]: [bool; 2], machine: Machine) -> Cut {
+        let (mut rows, columns, _) = tiles(sizes, parts, machine);
+        // Warpgroups multiply 32 bits along the contraction alone, and threads that turn parts have no registers for more.
+        if matches!(machine, Machine::Gpu(arch) if arch.has_wgmma()) && parts == DType::TF32 && (ta || !tb) {
+            rows = rows.min(64);
+        }
+        Cut { compute: parts, tile: [rows, columns, PARTS_DEPTH], choice: None }
+    }
+
+    /// The cut of products of groups of rows: the groups, rows of one at the mean, columns and contraction.
+    pub(super) fn of_groups(sizes: [u64; 4], types: [DType; 2], tb: bool, machine: Machine) -> Cut {
+        let mut cut = Cut::cut(sizes, types, [false, tb], [false, true], machine);
+        if machine == Machine::Cpu {
+            cut.tile[0] = cut.tile[0].min((2 * sizes[1]).next_power_of_two().max(16) as i64);
+        }
+        cut
+    }
+
+    fn cut(
+        sizes: [u64; 4],
+        [storage, result]: [DType; 2],
+        [ta, tb]: [bool; 2],
+        [pads, ragged]: [bool; 2],
+        machine: Machine,
+    ) -> Cut {
         let compute = compute_type(storage, machine);
         let [_, m, n, k] = sizes;
         let choice = match machine {
@@ -175,7 +211,7 @@ impl Cut {
                 let steps = [if ta { m } else { k }, if tb { k } else { n }];
                 // The greatest power of two that divides the bytes of each operand's lines.
                 let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb, pads };
+                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb, pads, ragged };
                 Some(gemm_tiles::choose(product, arch))
             }
             _ => None,
@@ -221,7 +257,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let cut = Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine);
+    let cut = match policy.parts() {
+        Some(parts) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
+        None => Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine),
+    };
     let Cut { compute, tile: [tm, tn, tk], choice } = cut;
     let mut tensors = vec![a, b, c];
     let (copying, [a, b]) = padding(&mut tensors, choice.map_or([false; 2], |choice| choice.padded))?;
@@ -265,15 +304,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         },
         exact_lane: true,
         reference: Box::new(Product {
-            batch: batch as usize,
-            m: m as usize,
-            n: n as usize,
-            k: k as usize,
-            ta,
-            tb,
-            storage,
+            parts: Box::new(move |_| {
+                (0..batch as usize).map(|at| part(at, [m, n, k].map(|extent| extent as usize), [ta, tb])).collect()
+            }),
+            sizes: [batch * m, n, if policy.parts().is_some() { 3 * k } else { k }].map(|extent| extent as usize),
             result,
-            model: error_model([storage, result, acc], machine),
+            model: product::error_model([storage, result, acc], machine),
+            rounding: product::rounding(policy),
         }),
     })
 }
@@ -311,118 +348,14 @@ fn padding(tensors: &mut Vec<TensorSpec>, padded: [bool; 2]) -> Result<(Option<L
     Ok((Some(launch), places))
 }
 
-/// Rows of op(A) x op(B), a block of K at a time so that B's decoded rows stay in cache.
-struct Product {
-    batch: usize,
-    m: usize,
-    n: usize,
-    k: usize,
-    ta: bool,
-    tb: bool,
-    storage: DType,
-    result: DType,
-    model: ErrorModel,
-}
-
-/// The tensor cores of a GPU sum up products of 8-bit floats with fewer bits than those of other formats.
-fn error_model([storage, result, acc]: [DType; 3], machine: Machine) -> ErrorModel {
-    let model = ErrorModel::nearest(result, acc);
-    match (machine, storage) {
-        (Machine::Gpu(_), DType::F8E4M3 | DType::F8E5M2) => model.with_coarse_sums(),
-        _ => model,
-    }
-}
-
-impl Product {
-    /// The stored factors and the result of one matrix of the batch.
-    fn matrices(&self, batch: usize) -> [Matrix; 3] {
-        let (m, n, k) = (self.m, self.n, self.k);
-        [
-            Matrix { tensor: 0, base: batch * m * k, rows: m, columns: k, transposed: self.ta },
-            Matrix { tensor: 1, base: batch * k * n, rows: k, columns: n, transposed: self.tb },
-            Matrix { tensor: 2, base: batch * m * n, rows: m, columns: n, transposed: false },
-        ]
-    }
-}
-
-impl Reference for Product {
-    fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
-        self.answer(inputs, &rows.collect::<Vec<_>>(), expected);
-    }
-
-    /// Freivalds' check: `C v = A (B v)` for a vector of random signs. An error `e` of a row contributes `sum e_j v_j`, which by
-    /// Hoeffding's inequality exceeds `t |e|` with probability below `2 exp(-t^2 / 2)`: 3e-14 for `t = 8`. The norm of a row's
-    /// allowed errors is at most `tau |a_i| |B|`, `tau` being the bound of a sum whose terms' magnitudes add up to one.
-    fn identity(
-        &self,
-        inputs: &dyn Inputs,
-        _output: usize,
-        v: &[f64],
-        read: &(dyn Fn(Range<usize>, &mut [f64]) -> bool + Sync),
-    ) -> Option<Vec<RowIdentity>> {
-        if self.result.is_integer() {
-            return None;
-        }
-        const DEVIATIONS: f64 = 8.0;
-        let operand_rounding = if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
-        let tau = self.model.contraction(1.0, 1.0, self.k) + operand_rounding;
-        let mut rows = Vec::new();
-        for batch in 0..self.batch {
-            let [a, b, c] = self.matrices(batch);
-            let (bv, squares) = b.times(inputs, v);
-            let (abv, norms) = a.times(inputs, &bv);
-            let norm_b = squares.iter().sum::<f64>().sqrt();
-            let side = |i: usize, got: f64| RowIdentity { got, want: abv[i], bound: DEVIATIONS * tau * norms[i].sqrt() * norm_b };
-            if let Some((cv, _)) = inputs.matrices().and_then(|matrices| matrices.matrix_vector(&c, v)) {
-                rows.extend(cv.into_iter().enumerate().map(|(i, got)| side(i, got)));
-                continue;
-            }
-            let sides: Option<Vec<RowIdentity>> = (0..self.m)
-                .into_par_iter()
-                .map(|i| {
-                    let mut row = vec![0.0; self.n];
-                    let place = batch * self.m + i;
-                    read(place..place + 1, &mut row).then(|| side(i, row.iter().zip(v).map(|(c, v)| c * v).sum()))
-                })
-                .collect();
-            rows.extend(sides?);
-        }
-        Some(rows)
-    }
-
-    fn scattered(&self, inputs: &dyn Inputs, _output: usize, _row_len: usize, rows: &[Range<usize>], expected: Expected<'_>) {
-        self.answer(inputs, &rows.iter().cloned().flatten().collect::<Vec<_>>(), expected);
-    }
-}
-
-impl Product {
-    /// Rows in rising order; B is decoded once for all of them.
-    fn answer(&self, inputs: &dyn Inputs, rows: &[usize], expected: Expected<'_>) {
-        let mut sums = vec![0.0; rows.len() * self.n];
-        let mut magnitudes = vec![0.0; rows.len() * self.n];
-        let mut start = 0;
-        for matrix in rows.chunk_by(|a, b| a / self.m == b / self.m) {
-            let part = start * self.n..(start + matrix.len()) * self.n;
-            let [a, b, _] = self.matrices(matrix[0] / self.m);
-            let rows: Vec<usize> = matrix.iter().map(|row| row % self.m).collect();
-            matrix::product(inputs, (&a, &rows, &b), &mut sums[part.clone()], &mut magnitudes[part]);
-            start += matrix.len();
-        }
-        match expected {
-            Expected::Codes(codes) => {
-                for (code, sum) in codes.iter_mut().zip(&sums) {
-                    *code = crate::element::wrap(self.result, *sum as i64);
-                }
-            }
-            Expected::Bounded { want, bound } => {
-                // TF32 operands are rounded from their 32-bit storage by the product itself.
-                let operand_rounding =
-                    if self.storage == DType::TF32 { 2.0 * tessera_types::unit_roundoff(DType::TF32) } else { 0.0 };
-                for (((want, bound), sum), magnitude) in want.iter_mut().zip(bound).zip(&sums).zip(&magnitudes) {
-                    *want = storable(self.result, *sum);
-                    *bound = self.model.contraction(*sum, *magnitude, self.k) + operand_rounding * magnitude;
-                }
-            }
-        }
+/// The factors and the result of one matrix of the batch.
+fn part(at: usize, [m, n, k]: [usize; 3], [ta, tb]: [bool; 2]) -> Part {
+    Part {
+        first: at * m,
+        matrices: [
+            Matrix { tensor: 0, base: at * m * k, rows: m, columns: k, transposed: ta },
+            Matrix { tensor: 1, base: at * k * n, rows: k, columns: n, transposed: tb },
+            Matrix { tensor: 2, base: at * m * n, rows: m, columns: n, transposed: false },
+        ],
     }
 }

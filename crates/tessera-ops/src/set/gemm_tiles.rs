@@ -110,6 +110,8 @@ pub(super) struct Product {
     pub(super) along: bool,
     /// Factors may be copied first.
     pub(super) pads: bool,
+    /// Matrices have rows of their own number, that of a product at the mean.
+    pub(super) ragged: bool,
 }
 
 /// The choice for a product on a GPU with products of warpgroups.
@@ -135,14 +137,17 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
 
 /// The choice for factors as they lie, and the clocks that it should take.
 fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
-    let Product { sizes: [batch, m, n, k], storage, lines, along, .. } = product;
+    let Product { sizes: [batch, m, n, k], storage, lines, along, ragged, .. } = product;
     let vectors = lines.iter().all(|&bytes| bytes >= VECTOR);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
-    let shared = batch == 1;
-    if halves && shared && vectors && m <= THIN[THIN.len() - 1] {
-        let rows = THIN.iter().copied().find(|&rows| rows >= m).unwrap_or(THIN[THIN.len() - 1]);
-        return thin(rows, [n, k], arch);
+    // How many rounds a tile has is known, and what is below it is of the same product.
+    let shared = batch == 1 && !ragged;
+    // Most groups have no more than twice the rows of the mean.
+    let most = if ragged { 2 * m } else { m };
+    let thinnest = THIN.iter().copied().find(|&rows| rows >= most).filter(|_| halves && vectors && (shared || ragged));
+    if let Some(rows) = thinnest {
+        return thin(rows, [batch, n, k], shared, arch);
     }
     let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
     let more: &[[u64; 2]] = if halves && along { &ALONG_TILES } else { &[] };
@@ -170,8 +175,9 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
             take(block.alone(blocks, rounds, sms), pairs, Sharing::Nothing);
             if blocks > sms {
                 take(block.in_turns(blocks, rounds, sms), pairs, Sharing::Blocks);
-                if halves && vectors && TEAM / 2 < rows * columns && rows * columns <= TEAM && blocks as f64 >= TURNS * sms as f64
-                {
+                // Teams take tiles of equally many rounds, and a group's last tile may have none.
+                let of_teams = !ragged && TEAM / 2 < rows * columns && rows * columns <= TEAM;
+                if halves && vectors && of_teams && blocks as f64 >= TURNS * sms as f64 {
                     take(block.by_teams(blocks, rounds, sms), pairs, Sharing::Turns);
                 }
             }
@@ -188,19 +194,19 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
     best
 }
 
-/// The choice for few rows of 16-bit floats, which wait for memory. Blocks that share rounds meet; where tiles are enough for what memory
-/// gives, they need not.
-fn thin(rows: u64, [n, k]: [u64; 2], arch: Arch) -> (f64, Choice) {
+/// The choice for matrices with few rows of 16-bit floats, which wait for memory. Blocks that share rounds, where they can, meet; where tiles are
+/// enough for what memory gives, they need not.
+fn thin(rows: u64, [matrices, n, k]: [u64; 3], can_share: bool, arch: Arch) -> (f64, Choice) {
     let sms = u64::from(arch.multiprocessors());
-    let least = of_memory(DType::BF16, n * k, arch);
+    let least = of_memory(DType::BF16, matrices * n * k, arch);
     let none = Choice { tile: [0; 3], thin: true, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
     let mut best = (f64::INFINITY, none);
     for ([columns, depth], sharing) in THIN_TILES {
         let bytes = 2 * (rows + columns) * depth;
-        let (rounds, blocks) = (k.div_ceil(depth) as f64, n.div_ceil(columns));
+        let (rounds, blocks) = (k.div_ceil(depth) as f64, matrices * n.div_ceil(columns));
         let block = Block::that_takes(bytes as f64 / STREAM_RATE, STREAM_RATE, [rows * columns * 4; 2]);
         let time = match sharing {
-            Sharing::Rounds => block.shared(blocks, rounds, sms),
+            Sharing::Rounds => block.shared(blocks, rounds, sms).filter(|_| can_share),
             _ => Some(block.alone(blocks, rounds, sms)),
         };
         let Some(time) = time.map(|time| time.looped.max(least) + time.beside) else { continue };
@@ -328,7 +334,7 @@ mod tests {
     }
 
     fn product([m, n, k]: [u64; 3], storage: DType, lines: [u64; 2], along: bool) -> Product {
-        Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along, pads: true }
+        Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along, pads: true, ragged: false }
     }
 
     #[test]
@@ -344,6 +350,21 @@ mod tests {
         assert_eq!(shared.sharing, Sharing::Rounds, "what is padded can be shared");
         let unasked = Product { pads: false, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
         assert_eq!(choose(unasked, Arch::Sm90a).padded, [false, false]);
+    }
+
+    #[test]
+    fn groups_of_few_rows_are_columns_and_share_no_rounds() {
+        let groups = |rows, result| {
+            let sizes = [8, rows, 4096, 4096];
+            let product =
+                Product { sizes, storage: DType::BF16, result, lines: [LINE; 2], along: true, pads: false, ragged: true };
+            choose(product, Arch::Sm90a)
+        };
+        let few = groups(8, DType::BF16);
+        assert_eq!((few.thin, few.tile[0], few.sharing), (true, 16, Sharing::Nothing));
+        assert!(!groups(33, DType::BF16).thin);
+        let many = groups(2048, DType::BF16);
+        assert_eq!((many.tile[0] * many.tile[1], many.sharing, many.pairs), (128 * 256, Sharing::Blocks, false));
     }
 
     #[test]

@@ -19,9 +19,9 @@
 //! the loops.
 //!
 //! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices, or
-//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view, or sums lie in its lines; the array is disjoint from all others,
-//! nothing else writes it but another role whose stores no token orders with this one, and nothing reads it when the engine may be writing; the buffer
-//! costs no resident block.
+//! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view, or sums lie in its lines; the array is
+//! disjoint from all others, nothing else writes it but another role whose stores no token orders with this one, or the other side of a branch that a
+//! block takes once, and nothing reads it when the engine may be writing; the buffer costs no resident block.
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
@@ -216,11 +216,20 @@ impl Sent {
             let touched = access(func, op).filter(|access| access.root.meets(array) && !counts_in_workspace(func, data));
             let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
             let reads_before = loads && !behind && self.once;
-            if (named || touched.is_some()) && !reads_before && !self.is_apart(func, parents, op) {
+            let elsewhere = || self.is_apart(func, parents, op) || self.once && self.is_otherwise(func, parents, op);
+            if (named || touched.is_some()) && !reads_before && !elsewhere() {
                 return false;
             }
         }
         self.looped.is_none_or(|(looped, _)| !can_leave(func, looped))
+    }
+
+    /// A store where the block stores if it does not store here.
+    fn is_otherwise(&self, func: &Func, parents: &Parents, other: Op) -> bool {
+        let stores = matches!(func.ops[other].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }));
+        let home = func.linked_blocks().into_iter().find(|block| func.blocks[*block].ops.contains(&other));
+        let branch = |block: Block| parents.get(&block).map(|&(op, _)| op).filter(|&op| is_branch(func, op));
+        stores && home.is_some_and(|home| home != self.block && branch(home).is_some() && branch(home) == branch(self.block))
     }
 
     /// Another role loads or stores: no token goes from one role to another, so nothing says which of the two comes first.
@@ -339,7 +348,8 @@ fn buffer(func: &Func, view: Value) -> Option<SharedType> {
     let Type::TileView(ty) = func.ty(view) else { return None };
     let (rank, elem) = (ty.tile.len(), ty.tensor.elem);
     let leading = rank.checked_sub(2)?;
-    if ty.kind != ViewKind::Partition || ty.tile[..leading].iter().any(|&extent| extent != 1) || elem.bits() < 8 {
+    let is_box = matches!(ty.kind, ViewKind::Partition | ViewKind::Strided(_));
+    if !is_box || ty.tile[..leading].iter().any(|&extent| extent != 1) || elem.bits() < 8 {
         return None;
     }
     let unit = |axis: &usize| ty.tensor.strides.get(ty.dim_map[*axis] as usize) == Some(&Extent::Static(1));
@@ -366,6 +376,10 @@ fn counts_in_workspace(func: &Func, data: &OpData) -> bool {
 fn points_to(func: &Func, value: Value, array: Root) -> bool {
     let pointer = func.ty(value).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
     (pointer || matches!(func.ty(value), Type::TileView(_) | Type::TensorView(_))) && root(func, value) == array
+}
+
+fn is_branch(func: &Func, op: Op) -> bool {
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::If {}))
 }
 
 /// The role around a block.

@@ -220,7 +220,7 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
         let made: Vec<Value> =
             own.factors.iter().filter(|factor| factor.way != Way::Brought).map(|factor| factor.value).collect();
         let raw = own.factors.iter().filter(|factor| factor.way != Way::Brought).flat_map(|factor| &factor.loads);
-        let raw: Vec<Value> = raw.filter(|(_, buffer)| buffer.is_some()).map(|&(load, _)| func.ops[load].results[0]).collect();
+        let raw = unique(raw.filter(|(_, buffer)| buffer.is_some()).map(|&(load, _)| func.ops[load].results[0]));
         let mut rings = match own.chained {
             true => direct.iter().map(|&value| new(0, 1, RingProducer::Tma, vec![value], span)).collect(),
             false => vec![new(0, 1, RingProducer::Tma, direct, span)],

@@ -340,7 +340,8 @@ impl Supply {
                         .site_at(site.block, Job::Raw)
                         .map_or_else(FxHashSet::default, |raw| self.sites[raw].loads.iter().copied().collect());
                     let wanted = site.factors.iter().flat_map(|factor| &factor.loads).filter(|(_, buffer)| buffer.is_some());
-                    if wanted.clone().any(|(load, _)| !raw.contains(load)) || wanted.count() != raw.len() {
+                    let wanted: FxHashSet<Op> = wanted.map(|&(load, _)| load).collect();
+                    if wanted != raw {
                         return no("what threads make factors from is what the copying partition's own ring holds");
                     }
                 }
