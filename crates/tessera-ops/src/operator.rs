@@ -116,6 +116,8 @@ pub enum Role {
     InOut,
     /// Written and read by the operator itself.
     Workspace,
+    /// The same, but zero before the first launch, and again after each: how many blocks have come so far.
+    Counter,
 }
 
 /// How a tensor's values are generated.
