@@ -25,6 +25,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::rms_norm::RMS_NORM,
     &set::softmax::SOFTMAX,
     &set::permute::PERMUTE,
+    &set::histogram::HISTOGRAM,
     &set::bandwidth::BANDWIDTH,
 ];
 

@@ -15,7 +15,7 @@ pub(super) struct Colour {
     pub(super) dark: &'static str,
 }
 
-const LIBRARY: [&str; 11] = [
+const LIBRARY: [&str; 12] = [
     "gemm",
     "attention",
     "softmax",
@@ -27,6 +27,7 @@ const LIBRARY: [&str; 11] = [
     "gemm_scaled",
     "linear",
     "permute",
+    "histogram",
 ];
 
 /// The library's, in the order of `LIBRARY`, then those that are shared.

@@ -3,6 +3,7 @@
 mod attention;
 mod bandwidth;
 mod gemm;
+mod histogram;
 mod linear;
 mod permute;
 mod quantised;
@@ -20,6 +21,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     quantised::CASES,
     attention::CASES,
     vector::CASES,
+    histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
 ];
