@@ -254,9 +254,18 @@ def bandwidth(request, t):
     raise Unsupported(f"the variant {request['variant']}")
 
 
+def histogram(request, t):
+    """Bins of floats between the suite's bounds; of integers one a value, where a further bin takes what `histc` would put into the last one."""
+    x, counts = t["x"], t["counts"]
+    bins = counts.numel()
+    if x.is_floating_point():
+        return lambda: counts.copy_(torch.histc(x, bins, -4, 4))
+    return lambda: counts.copy_(torch.histc(x, bins + 1, 0, bins + 1)[:bins])
+
+
 OPERATORS = {
     "gemm": gemm, "gemm_grouped": gemm_grouped, "attention": attention, "softmax": softmax, "layer_norm": layer_norm,
-    "rms_norm": rms_norm, "vector": vector, "bandwidth": bandwidth,
+    "rms_norm": rms_norm, "vector": vector, "histogram": histogram, "bandwidth": bandwidth,
 }
 
 

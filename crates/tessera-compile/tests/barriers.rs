@@ -216,6 +216,7 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
     let given = |name: &str| case.given.iter().find(|(known, _)| known == name).map(|(_, given)| given);
     let data = |(position, param): (usize, &tessera_ir::AbiParam)| match (given(&param.name)?, &param.kind) {
         (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
+        (Given::Zeros(dtype, sizes), _) => Some(Data::codes(*dtype, sizes, |_| 0)),
         (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {
             DType::F32 => (*number as f32).to_le_bytes().to_vec(),
             dtype if dtype.is_integer() => (*number as i64).to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
@@ -274,7 +275,7 @@ fn trapped(module: &Module, op: Op) -> Module {
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
-            Given::Array(_, sizes) => sizes.iter().product(),
+            Given::Array(_, sizes) | Given::Zeros(_, sizes) => sizes.iter().product(),
             Given::Number(_) => 0,
         };
         case.given.iter().map(|(_, given)| elements(given)).sum::<i64>().max(1) * i64::from(case.grid.iter().product::<u32>())

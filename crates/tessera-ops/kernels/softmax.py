@@ -1,10 +1,10 @@
 """Softmax over the last axis: exp(x - max) / sum, in ACC, by powers of two. Causal: row q of a square keeps columns up to q, the rest is
 written as 0.
 
-A row is divided once: its elements are multiplied by the sum's reciprocal. A row that registers cannot hold goes by in pieces of CHUNK,
-twice: first the largest element of each thread's GROUPs and the sum of what lies below that, then the results; the second time it comes
-from the cache. Long rows of which there are few are shared out: each piece's block leaves its largest element and its sum, and then
-writes its piece by what all have left.
+A row is divided once: its elements are multiplied by the sum's reciprocal. Rows that registers cannot hold are taken in pieces of CHUNK, all
+blocks together: a block leaves the largest element and the sum of one piece, and writes the results of the piece that lies BEHIND
+it, which it finds in the cache. It waits for blocks of lower numbers alone, which start before it and leave what they find before
+they wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same order).
 """
 import cuda.tile as ct
 import tessera
@@ -31,50 +31,67 @@ def softmax(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int])
     ct.store(y, (i, 0), (e * (1.0 / ct.sum(e, axis=1, keepdims=True))).astype(y.dtype))
 
 
-@tessera.kernel
-def softmax_wide(x, y, ACC: ct.Constant, CHUNK: ct.Constant[int], GROUP: ct.Constant[int], N: ct.Constant[int]):
-    i = ct.bid(0)
-    # A finite start: a group that is all -inf has no part in the sum. No thread waits for another until all have gone by.
-    tops = ct.full((CHUNK // GROUP, 1), -3.0e38, ACC)
-    sums = ct.zeros((CHUNK // GROUP, 1), ACC)
-    ahead = ct.load(x, (i, 0), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO)
-    for j in range(ct.cdiv(N, CHUNK)):
-        v = ahead.astype(ACC)
-        ahead = ct.load(x, (i, j + 1), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO)
-        if N % CHUNK != 0:
-            v = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - j * CHUNK, v, -float("inf"))
-        v = ct.reshape(v, (CHUNK // GROUP, GROUP))
-        most = ct.maximum(tops, ct.max(v, axis=1, keepdims=True))
-        below = ct.sum(power((v - most) * 1.4426950408889634, ACC), axis=1, keepdims=True)
-        sums = sums * power((tops - most) * 1.4426950408889634, ACC) + below
-        tops = most
-    top = ct.max(tops, axis=0, keepdims=True)
-    scale = 1.0 / ct.sum(sums * power((tops - top) * 1.4426950408889634, ACC), axis=0, keepdims=True)
-    for j in range(ct.cdiv(N, CHUNK)):
-        v = ct.load(x, (i, j), (1, CHUNK)).astype(ACC)
-        ct.store(y, (i, j), (power((v - top) * 1.4426950408889634, ACC) * scale).astype(y.dtype))
-
-
-@tessera.kernel
-def softmax_parts(x, tops, sums, ACC: ct.Constant, CHUNK: ct.Constant[int], N: ct.Constant[int]):
-    i, j = ct.bid(0), ct.bid(1)
+def leave(x, tops, sums, top, scale, arrived, at, ACC, CHUNK, PIECES, PARTS, N):
+    """The largest element of a piece and its sum below that; and, where it is the last of its row, those of the row."""
+    i, j = at // PIECES, at % PIECES
     v = ct.load(x, (i, j), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
     if N % CHUNK != 0:
         v = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - j * CHUNK, v, -float("inf"))
-    top = ct.maximum(ct.max(v, axis=1, keepdims=True), -3.0e38)
-    ct.store(tops, (i, j), top)
-    ct.store(sums, (i, j), ct.sum(power((v - top) * 1.4426950408889634, ACC), axis=1, keepdims=True))
+    # A finite start: a piece that is all -inf has no part in the sum.
+    most = ct.maximum(ct.max(v, axis=1, keepdims=True), -3.0e38)
+    ct.store(tops, (i, j), most)
+    ct.store(sums, (i, j), ct.sum(power((v - most) * 1.4426950408889634, ACC), axis=1, keepdims=True))
+    if ct.atomic_add(arrived, i, 1) == PIECES - 1:
+        most = ct.full((1, 1), -3.0e38, ACC)
+        whole = ct.zeros((1, 1), ACC)
+        for k in range(ct.cdiv(PIECES, PARTS)):
+            parts = ct.load(tops, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.NEG_INF)
+            above = ct.maximum(most, ct.max(parts, axis=1, keepdims=True))
+            parts = power((parts - above) * 1.4426950408889634, ACC)
+            parts = parts * ct.load(sums, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.ZERO)
+            whole = whole * power((most - above) * 1.4426950408889634, ACC) + ct.sum(parts, axis=1, keepdims=True)
+            most = above
+        ct.store(top, (i, 0), most)
+        ct.store(scale, (i, 0), 1.0 / whole)
+        ct.atomic_add(arrived, i, 1)
 
 
-@tessera.kernel
-def softmax_join(x, tops, sums, y, ACC: ct.Constant, CHUNK: ct.Constant[int], PIECES: ct.Constant[int]):
-    i, j = ct.bid(0), ct.bid(1)
-    v = ct.load(x, (i, j), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-    all = ct.load(tops, (i, 0), (1, PIECES))
-    top = ct.max(all, axis=1, keepdims=True)
-    parts = ct.load(sums, (i, 0), (1, PIECES)) * power((all - top) * 1.4426950408889634, ACC)
-    scale = 1.0 / ct.sum(parts, axis=1, keepdims=True)
-    ct.store(y, (i, j), (power((v - top) * 1.4426950408889634, ACC) * scale).astype(y.dtype))
+def is_known(arrived, i, PIECES):
+    """Whether all of a row have come, and what they left is put together."""
+    return ct.load(arrived, (i,), (), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE) > PIECES
+
+
+@tessera.kernel(num_warps=8, occupancy=4)
+def softmax_pieces(
+    x,
+    tops,
+    sums,
+    top,
+    scale,
+    arrived,
+    y,
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    PIECES: ct.Constant[int],
+    PARTS: ct.Constant[int],
+    BEHIND: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    at = ct.bid(0)
+    # Both pieces are on their way at once.
+    i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
+    v = ct.load(x, (i, j), (1, CHUNK))
+    if at < x.shape[0] * PIECES:
+        leave(x, tops, sums, top, scale, arrived, at, ACC, CHUNK, PIECES, PARTS, N)
+    if at >= BEHIND:
+        while not is_known(arrived, i, PIECES):
+            pass
+        most, factor = ct.load(top, (i, 0), (1, 1)), ct.load(scale, (i, 0), (1, 1))
+        gone = ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELAXED)
+        e = power((v.astype(ACC) - most) * 1.4426950408889634, ACC)
+        ct.store(y, (i, j), (e * factor).astype(y.dtype))
+        if gone == 2 * PIECES:
+            ct.atomic_xchg(arrived, i, 0, memory_order=ct.MemoryOrder.RELAXED)
 
 
 def visible(x, y, i, ACC, ROWS, SEEN, N, QUERIES):

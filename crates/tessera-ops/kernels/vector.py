@@ -1,7 +1,8 @@
-"""Vector operations: axpy, add, mul elementwise; dot, norm, reduce_sum, reduce_max in two stages.
+"""Vector operations: axpy, add, mul elementwise; dot, norm, reduce_sum, reduce_max over everything, in one launch.
 
-Arithmetic is in ACC whatever the storage type. A reduction's first stage writes one partial result a block, each over TILES tiles in a
-fixed order; the second stage is one block. So a result never depends on how blocks are scheduled.
+Arithmetic is in ACC whatever the storage type. Each block of a reduction leaves one partial result, over TILES tiles in a fixed order, and
+counts itself in `arrived`. The one that finds all others counted combines what they have left, in the order of the blocks: so a result
+never depends on how they are scheduled. It also sets the count back to 0, from where the next launch starts.
 """
 import cuda.tile as ct
 import tessera
@@ -31,72 +32,120 @@ def mul(x, y, z, ACC: ct.Constant, TILE: ct.Constant[int]):
     ct.store(z, (i,), (a * b).astype(z.dtype))
 
 
-@tessera.kernel
-def sum_partials(x, partials, ACC: ct.Constant, TILE: ct.Constant[int], TILES: ct.Constant[int]):
-    block = ct.bid(0)
-    first = block * TILES
+def in_groups(v, GROUP):
+    """Sums of GROUP neighbours: on a GPU those of one access, which a thread adds up before it adds them to its running sums. So it holds few of
+    these, and many threads have loads on their way."""
+    if GROUP == 1:
+        return v
+    return ct.sum(ct.reshape(v, (v.shape[0] // GROUP, GROUP)), axis=1)
+
+
+def is_last(partial, partials, arrived):
+    """Leaves a block's result. True in the block that leaves the last one, which sees all others'."""
+    ct.store(partials, (ct.bid(0),), partial)
+    last = ct.atomic_add(arrived, 0, 1) == ct.num_blocks(0) - 1
+    if last:
+        ct.store(arrived, (0,), ct.zeros((1,), arrived.dtype))
+    return last
+
+
+def total(partials, PARTS):
+    acc = ct.zeros((PARTS,), partials.dtype)
+    for i in range(ct.cdiv(partials.shape[0], PARTS)):
+        acc = acc + ct.load(partials, (i,), (PARTS,), padding_mode=ct.PaddingMode.ZERO)
+    return ct.sum(acc, axis=0, keepdims=True)
+
+
+@tessera.kernel(num_warps=8, occupancy=6)
+def reduce_sum(
+    x,
+    partials,
+    arrived,
+    result,
+    ACC: ct.Constant,
+    TILE: ct.Constant[int],
+    TILES: ct.Constant[int],
+    GROUP: ct.Constant[int],
+    PARTS: ct.Constant[int],
+):
+    first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
-    acc = ct.zeros((TILE,), ACC)
+    acc = ct.zeros((TILE // GROUP,), ACC)
     for i in range(first, last):
-        acc = acc + ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-    ct.store(partials, (block,), ct.sum(acc, axis=0, keepdims=True))
+        a = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+        acc = acc + in_groups(a, GROUP)
+    if is_last(ct.sum(acc, axis=0, keepdims=True), partials, arrived):
+        ct.store(result, (0,), total(partials, PARTS).astype(result.dtype))
 
 
-@tessera.kernel
-def dot_partials(x, y, partials, ACC: ct.Constant, TILE: ct.Constant[int], TILES: ct.Constant[int]):
-    block = ct.bid(0)
-    first = block * TILES
+@tessera.kernel(num_warps=8, occupancy=6)
+def dot(
+    x,
+    y,
+    partials,
+    arrived,
+    result,
+    ACC: ct.Constant,
+    TILE: ct.Constant[int],
+    TILES: ct.Constant[int],
+    GROUP: ct.Constant[int],
+    PARTS: ct.Constant[int],
+):
+    first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
-    acc = ct.zeros((TILE,), ACC)
+    acc = ct.zeros((TILE // GROUP,), ACC)
     for i in range(first, last):
         a = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
         b = ct.load(y, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-        acc = acc + a * b
-    ct.store(partials, (block,), ct.sum(acc, axis=0, keepdims=True))
+        acc = acc + in_groups(a * b, GROUP)
+    if is_last(ct.sum(acc, axis=0, keepdims=True), partials, arrived):
+        ct.store(result, (0,), total(partials, PARTS).astype(result.dtype))
 
 
-@tessera.kernel
-def square_partials(x, partials, ACC: ct.Constant, TILE: ct.Constant[int], TILES: ct.Constant[int]):
-    block = ct.bid(0)
-    first = block * TILES
+@tessera.kernel(num_warps=8, occupancy=6)
+def norm(
+    x,
+    partials,
+    arrived,
+    result,
+    ACC: ct.Constant,
+    TILE: ct.Constant[int],
+    TILES: ct.Constant[int],
+    GROUP: ct.Constant[int],
+    PARTS: ct.Constant[int],
+):
+    first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
-    acc = ct.zeros((TILE,), ACC)
+    acc = ct.zeros((TILE // GROUP,), ACC)
     for i in range(first, last):
         a = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-        acc = acc + a * a
-    ct.store(partials, (block,), ct.sum(acc, axis=0, keepdims=True))
+        acc = acc + in_groups(a * a, GROUP)
+    if is_last(ct.sum(acc, axis=0, keepdims=True), partials, arrived):
+        ct.store(result, (0,), ct.sqrt(total(partials, PARTS)).astype(result.dtype))
 
 
-@tessera.kernel
-def max_partials(x, partials, ACC: ct.Constant, TILE: ct.Constant[int], TILES: ct.Constant[int]):
-    block = ct.bid(0)
-    first = block * TILES
+@tessera.kernel(num_warps=8, occupancy=6)
+def reduce_max(
+    x,
+    partials,
+    arrived,
+    result,
+    ACC: ct.Constant,
+    TILE: ct.Constant[int],
+    TILES: ct.Constant[int],
+    GROUP: ct.Constant[int],
+    PARTS: ct.Constant[int],
+):
+    first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
-    acc = ct.full((TILE,), -float("inf"), ACC)
+    acc = ct.full((TILE // GROUP,), -float("inf"), ACC)
     for i in range(first, last):
-        acc = ct.maximum(acc, ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC))
-    ct.store(partials, (block,), ct.max(acc, axis=0, keepdims=True))
-
-
-@tessera.kernel
-def finish_sum(partials, result, TILE: ct.Constant[int]):
-    acc = ct.zeros((TILE,), partials.dtype)
-    for i in range(ct.cdiv(partials.shape[0], TILE)):
-        acc = acc + ct.load(partials, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
-    ct.store(result, (0,), ct.sum(acc, axis=0, keepdims=True).astype(result.dtype))
-
-
-@tessera.kernel
-def finish_norm(partials, result, TILE: ct.Constant[int]):
-    acc = ct.zeros((TILE,), partials.dtype)
-    for i in range(ct.cdiv(partials.shape[0], TILE)):
-        acc = acc + ct.load(partials, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
-    ct.store(result, (0,), ct.sqrt(ct.sum(acc, axis=0, keepdims=True)).astype(result.dtype))
-
-
-@tessera.kernel
-def finish_max(partials, result, TILE: ct.Constant[int]):
-    acc = ct.full((TILE,), -float("inf"), partials.dtype)
-    for i in range(ct.cdiv(partials.shape[0], TILE)):
-        acc = ct.maximum(acc, ct.load(partials, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF))
-    ct.store(result, (0,), ct.max(acc, axis=0, keepdims=True).astype(result.dtype))
+        a = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
+        if GROUP != 1:
+            a = ct.max(ct.reshape(a, (TILE // GROUP, GROUP)), axis=1)
+        acc = ct.maximum(acc, a)
+    if is_last(ct.max(acc, axis=0, keepdims=True), partials, arrived):
+        most = ct.full((PARTS,), -float("inf"), ACC)
+        for i in range(ct.cdiv(partials.shape[0], PARTS)):
+            most = ct.maximum(most, ct.load(partials, (i,), (PARTS,), padding_mode=ct.PaddingMode.NEG_INF))
+        ct.store(result, (0,), ct.max(most, axis=0, keepdims=True).astype(result.dtype))

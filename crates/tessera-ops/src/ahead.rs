@@ -32,7 +32,7 @@ pub enum AheadError {
 
 impl Operator {
     /// The launches of a problem in a precision, in order, compiled for a target: what a bundle holds. They are called by the operator, its
-    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `layer_norm.2`. Their choices come from a lockfile, where there is one.
+    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `attention.2`. Their choices come from a lockfile, where there is one.
     ///
     /// # Errors
     /// Where the operator does not do that problem in that precision.

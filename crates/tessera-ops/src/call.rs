@@ -288,9 +288,11 @@ impl Operator {
             return Err(wrong(missing.name(), "not given"));
         }
         let rereads = call.scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
-        match rereads && !is_given(signature.output.name()) {
-            true => Err(wrong(signature.output.name(), "not given, but read as well")),
-            false => Ok(()),
+        let output = signature.output.name();
+        match (is_given(output), rereads, signature.output_says_sizes()) {
+            (false, true, _) => Err(wrong(output, "not given, but read as well")),
+            (false, _, true) => Err(wrong(output, "not given, and nothing else says how large it is")),
+            _ => Ok(()),
         }
     }
 
@@ -336,8 +338,10 @@ fn in_shape(tensor: &Tensor, shape: &[usize]) -> Result<Tensor, TensorError> {
 
 /// Gives a number of the launches another value than the suite's.
 fn set_scalar(plan: &mut Plan, name: &str, value: f64) -> Result<(), CallError> {
+    let mut taken = plan.launches.is_empty();
     let arguments = plan.launches.iter_mut().flat_map(|launch| &mut launch.arguments).filter(|(own, _)| *own == name);
     for (_, argument) in arguments {
+        taken = true;
         *argument = match argument {
             Argument::Int(_) if value.fract() == 0.0 && value.abs() < 2f64.powi(53) => Argument::Int(value as i64),
             Argument::Int(_) => {
@@ -346,7 +350,10 @@ fn set_scalar(plan: &mut Plan, name: &str, value: f64) -> Result<(), CallError> 
             _ => Argument::Float(value),
         };
     }
-    Ok(())
+    match taken {
+        true => Ok(()),
+        false => Err(CallError::Scalar { name: name.into(), value, why: "arrays of this type take no such number".into() }),
+    }
 }
 
 impl Resolved {

@@ -26,6 +26,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::rms_norm::RMS_NORM,
     &set::softmax::SOFTMAX,
     &set::permute::PERMUTE,
+    &set::histogram::HISTOGRAM,
     &set::bandwidth::BANDWIDTH,
 ];
 
@@ -121,6 +122,8 @@ pub enum Role {
     InOut,
     /// Written and read by the operator itself.
     Workspace,
+    /// The same, but zero before the first launch, and again after each: how many blocks have come so far.
+    Counter,
 }
 
 /// How a tensor's values are generated.

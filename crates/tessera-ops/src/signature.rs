@@ -70,6 +70,12 @@ impl Signature {
         Signature { types, ..self }
     }
 
+    /// Whether the output has an axis that no input has: it is then given, since nothing else says how long that is.
+    pub(crate) fn output_says_sizes(&self) -> bool {
+        let known = |axis: &str| self.inputs.iter().flat_map(Operand::axes).any(|own| own.trim_start_matches('.') == axis);
+        self.output.axes().any(|axis| axis.parse::<usize>().is_err() && !known(axis.trim_start_matches('.')))
+    }
+
     /// With numbers of these names.
     pub(crate) const fn scalars(self, scalars: &'static [&'static str]) -> Signature {
         Signature { scalars, ..self }

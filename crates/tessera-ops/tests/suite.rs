@@ -22,6 +22,7 @@ fn the_seed_suite_has_its_862_shapes() {
             ("rms_norm", 0),
             ("softmax", 245),
             ("permute", 0),
+            ("histogram", 0),
             ("bandwidth", 180)
         ]
     );

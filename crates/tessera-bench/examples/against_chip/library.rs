@@ -39,7 +39,7 @@ fn tensors(plan: &Plan) -> Outcome<Vec<Tensor>> {
         let count = spec.len() * spec.step;
         let stream = RandomStream::named(7, spec.name);
         let flat = match (spec.role, spec.fill) {
-            (Role::Output | Role::Workspace, _) => Tensor::zeros(spec.dtype, &[count])?,
+            (Role::Output | Role::Workspace | Role::Counter, _) => Tensor::zeros(spec.dtype, &[count])?,
             (_, Fill::Normal { mean, sd }) => stream.normal_with(spec.dtype, &[count], mean, sd)?,
             (_, Fill::Integers { least, greatest }) => stream.integers(spec.dtype, &[count], least, greatest)?,
             (_, Fill::Bounds { rows }) => stream.bounds(spec.dtype, count, rows)?,

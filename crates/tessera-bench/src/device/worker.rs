@@ -126,6 +126,7 @@ fn hand_over(worker: &Rc<RefCell<Worker>>, key: &CaseKey, plan: &Plan, tensors: 
             Role::Output => "output",
             Role::InOut => "inout",
             Role::Workspace => "workspace",
+            Role::Counter => "counter",
         };
         list.push(json!({
             "name": spec.name, "handle": hex, "offset": offset, "dtype": spec.dtype.name(), "shape": spec.shape,

@@ -15,7 +15,7 @@ pub(super) struct Colour {
     pub(super) dark: &'static str,
 }
 
-const LIBRARY: [&str; 12] = [
+const LIBRARY: [&str; 13] = [
     "gemm",
     "attention",
     "softmax",
@@ -28,6 +28,7 @@ const LIBRARY: [&str; 12] = [
     "linear",
     "permute",
     "gemm_grouped",
+    "histogram",
 ];
 
 /// The library's, in the order of `LIBRARY`, then those that are shared.

@@ -4,13 +4,15 @@ mod attention;
 mod bandwidth;
 mod gemm;
 mod grouped;
+mod histogram;
 mod linear;
 mod permute;
 mod quantised;
 mod rows;
 mod vector;
 
-use tessera_ops::{Argument, Fill, Plan, Role};
+use tessera_ops::{Argument, Fill, Machine, Plan, Problem, Role};
+use tessera_types::Arch;
 
 /// Every case, by operator.
 pub(crate) const CASES: &[&[Case]] = &[
@@ -21,6 +23,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     grouped::CASES,
     attention::CASES,
     vector::CASES,
+    histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
 ];
@@ -78,4 +81,16 @@ fn normal(mut plan: Plan, mean: f64, sd: f64) -> Plan {
 fn set(plan: &mut Plan, name: &str, value: Argument) {
     let slot = plan.launches[0].arguments.iter_mut().find(|(n, _)| *n == name);
     slot.unwrap_or_else(|| panic!("no argument `{name}`")).1 = value;
+}
+
+/// What a GPU does with rows that no block holds, its results no further behind than a row: blocks find one piece and write another.
+fn in_pieces(operator: &str, extents: &[(&'static str, u64)]) -> Plan {
+    let operator = tessera_ops::find(operator).expect("an operator of the library");
+    let policy = "fp32".parse().expect("a policy of the grammar");
+    let mut plan = operator.plan(&Problem::new(extents, ""), policy, Machine::Gpu(Arch::Sm90a)).expect("a plan");
+    let pieces = plan.launches[0].arguments.iter().find(|(name, _)| *name == "PIECES").expect("rows in pieces").1;
+    let Argument::Int(count) = pieces else { panic!("pieces are counted") };
+    set(&mut plan, "BEHIND", pieces);
+    plan.launches[0].grid[0] = (plan.tensors[0].shape[0] as u32 + 1) * count as u32;
+    plan
 }

@@ -3,7 +3,7 @@
 use tessera_ops::Argument;
 use tessera_types::DType;
 
-use super::{Case, edit, normal, one_block_short, relaunch, set};
+use super::{Case, edit, in_pieces, normal, one_block_short, relaunch, set};
 
 /// Three blocks of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 1000)];
@@ -11,6 +11,10 @@ const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 1000)]
 const SHORT: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 31)];
 /// More keys than queries, two heads.
 const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), ("keys", 130)];
+
+/// Rows of nine pieces, the last one ragged.
+const LONG_SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", 33_000)];
+const LONG_NORM: &[(&str, u64)] = &[("batch", 1), ("sequence", 3), ("hidden", 33_000)];
 
 const VARIANCE: &str = "var = ct.sum(d * d, axis=1, keepdims=True) / N";
 const MAXIMUM: &str = "exp(v, ct.max(v, axis=1, keepdims=True),";
@@ -99,6 +103,59 @@ pub(super) const CASES: &[Case] = &[
             edit("queries and keys are aligned at the start", &[(" + (N - QUERIES)", "")]),
             edit("the second head's queries go on counting", &[(" % QUERIES", "")]),
             edit("masked scores are 0", &[("-float(\"inf\")", "0.0")]),
+        ],
+    },
+    Case {
+        operator: "softmax",
+        extents: LONG_SCORES,
+        variant: "",
+        policy: "fp32",
+        data: |_| in_pieces("softmax", LONG_SCORES),
+        text: &[],
+        mutants: &[
+            edit(
+                "sums of pieces are added as they are",
+                &[("parts = power((parts - above) * 1.4426950408889634, ACC)", "parts = ct.ones((1, PARTS), ACC)")],
+            ),
+            edit("the last piece's padding is counted", &[("-float(\"inf\")", "0.0")]),
+            edit(
+                "results go to the next piece",
+                &[("ct.store(y, (i, j), (e * factor)", "ct.store(y, (i, (j + 1) % PIECES), (e * factor)")],
+            ),
+            edit("the count is not set back", &[("gone == 2 * PIECES", "gone == -1")]),
+        ],
+    },
+    Case {
+        operator: "layer_norm",
+        extents: LONG_NORM,
+        variant: "",
+        policy: "fp32",
+        data: |_| in_pieces("layer_norm", LONG_NORM),
+        text: &[],
+        mutants: &[
+            edit("all pieces weigh the same", &[("ct.maximum(ct.minimum(left, CHUNK), 0)", "ct.where(left > 0, CHUNK, 0)")]),
+            edit("means of pieces do not vary", &[("parts + counts(k, ACC, CHUNK, PARTS, N) * apart * apart", "parts")]),
+        ],
+    },
+    Case {
+        operator: "rms_norm",
+        extents: LONG_NORM,
+        variant: "",
+        policy: "fp32",
+        data: |_| in_pieces("rms_norm", LONG_NORM),
+        text: &[],
+        mutants: &[
+            edit(
+                "a piece is scaled by its own squares",
+                &[(
+                    "ct.store(scale, (i, 0), ct.rsqrt(total / N + eps))",
+                    "ct.store(scale, (i, 0), ct.rsqrt(ct.sum(v * v, axis=1, keepdims=True) / CHUNK + eps))",
+                )],
+            ),
+            edit(
+                "rows are put together a piece early",
+                &[("ct.atomic_add(arrived, i, 1) == PIECES - 1", "ct.atomic_add(arrived, i, 1) == PIECES - 2")],
+            ),
         ],
     },
 ];

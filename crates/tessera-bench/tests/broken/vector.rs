@@ -2,7 +2,7 @@
 
 use super::{Case, edit, normal, one_block_short, relaunch};
 
-/// Five blocks of a reduction's first stage, and a ragged last tile.
+/// Five blocks of a reduction, and a ragged last tile.
 const LONG: &[(&str, u64)] = &[("n", 300_007)];
 /// Three tiles, the last one ragged.
 const SHORT: &[(&str, u64)] = &[("n", 10_000)];
@@ -68,8 +68,13 @@ pub(super) const CASES: &[Case] = &[
                 "partial results are rounded to bfloat16",
                 &[(TOTAL, "ct.sum(acc, axis=0, keepdims=True).astype(ct.bfloat16).astype(acc.dtype)")],
             ),
-            edit("the first partial result is stale", &[("ct.store(partials, (block,)", "ct.store(partials, (block + 1,)")]),
+            edit(
+                "the first partial result is stale",
+                &[("ct.store(partials, (ct.bid(0),)", "ct.store(partials, (ct.bid(0) + 1,)")],
+            ),
             relaunch("the last partial result is stale", one_block_short),
+            edit("the last block but one finishes", &[("ct.num_blocks(0) - 1", "ct.num_blocks(0) - 2")]),
+            edit("the count is not set back", &[("ct.zeros((1,), arrived.dtype)", "ct.ones((1,), arrived.dtype)")]),
         ],
     },
     Case {
@@ -82,7 +87,7 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("the maximum starts at 0", &[("-float(\"inf\")", "0.0")]),
             edit("the padding is 0", &[("ct.PaddingMode.NEG_INF", "ct.PaddingMode.ZERO")]),
-            edit("the minimum is taken", &[("ct.maximum(acc, ct.load(x", "ct.minimum(-acc, ct.load(x")]),
+            edit("the minimum is taken", &[("ct.maximum(acc, a)", "ct.minimum(-acc, a)")]),
         ],
     },
     Case {
@@ -93,8 +98,8 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the root is not taken", &[("ct.sqrt(ct.sum(acc, axis=0, keepdims=True))", TOTAL)]),
-            edit("magnitudes are added, not squares", &[("acc + a * a", "acc + ct.abs(a)")]),
+            edit("the root is not taken", &[("ct.sqrt(total(partials, PARTS))", "total(partials, PARTS)")]),
+            edit("magnitudes are added, not squares", &[("in_groups(a * a,", "in_groups(ct.abs(a),")]),
         ],
     },
     Case {

@@ -20,6 +20,7 @@ use tessera_types::{Arch, DType};
 
 use super::left::{self, Left};
 use super::relation::{Layout, has_layout, shape};
+use super::roles::is_product;
 use super::{outer, spread, turned};
 use crate::facts::Facts;
 use tessera_analysis::neighbours::{self, Vector};
@@ -107,10 +108,7 @@ pub(super) struct Anchors {
 impl Anchors {
     pub(super) fn new(func: &Func, units: &Units, warps: u32) -> Result<Anchors, Diagnostic> {
         let ops = func.linked_ops();
-        let mut bits = 8;
-        for &op in &ops {
-            bits = bits.max(moved_bits(func, op));
-        }
+        let bits = ops.iter().filter_map(|&op| buffered_bits(func, op)).fold(widest(func), u32::max);
         let views = || ops.iter().filter_map(|&op| view_of(func, op));
         let largest = views().map(|view| view.tile.iter().map(|&extent| u64::from(extent)).product()).max().unwrap_or(0);
         let neighbours = |view: &TileViewType| view.tensor.strides.contains(&Extent::Static(1));
@@ -293,15 +291,15 @@ impl Anchors {
     }
 }
 
-/// Bits of the elements that an operation moves between threads and memory; 0 for other operations.
-fn moved_bits(func: &Func, op: Op) -> u32 {
+/// Bits of the elements that an operation reads from a buffer or writes to one.
+fn buffered_bits(func: &Func, op: Op) -> Option<u32> {
     let data = &func.ops[op];
     let buffer = match data.kind {
         OpKind::Tile(TileOp::LoadShared {}) => data.one(0),
         OpKind::Tile(TileOp::StoreShared { .. }) => data.one(1),
-        _ => return access_bits(func, op),
+        _ => return None,
     };
-    func.ty(buffer).the_shared().elem.bits()
+    Some(func.ty(buffer).the_shared().elem.bits())
 }
 
 /// Who runs the operations of roles that multiply no matrices.
@@ -320,7 +318,8 @@ fn teams(func: &Func) -> FxHashMap<Op, Team> {
         if ops.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }))) {
             continue;
         }
-        let bits = ops.iter().map(|&op| moved_bits(func, op)).fold(8, u32::max);
+        let moved = |&op: &Op| buffered_bits(func, op).or_else(|| access(func, op).map(|(_, bits)| bits));
+        let bits = ops.iter().filter_map(moved).fold(8, u32::max);
         teams.extend(ops.into_iter().map(|op| (op, Team::new(warps, bits))));
     }
     teams
@@ -463,15 +462,14 @@ fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warp
     })
 }
 
-/// Bits of the elements of an access by a view or by a tile of pointers; 0 for other operations.
-fn access_bits(func: &Func, op: Op) -> u32 {
-    match (view_of(func, op), neighbours::pointers(func, op)) {
-        (Some(view), _) => view.tensor.elem.bits(),
-        (None, Some((pointers, _))) => {
-            neighbours::pointee_bits(func, pointers).unwrap_or_else(|| bug!("an access by what are no pointers"))
-        }
-        (None, None) => 0,
+/// Elements of the tile that an operation reads or writes by a view or by pointers, and the bits of each in memory.
+fn access(func: &Func, op: Op) -> Option<(u64, u32)> {
+    if let Some(view) = view_of(func, op) {
+        return Some((view.tile.iter().map(|&extent| u64::from(extent)).product(), view.tensor.elem.bits()));
     }
+    let (pointers, _) = neighbours::pointers(func, op)?;
+    let bits = neighbours::pointee_bits(func, pointers).unwrap_or_else(|| bug!("an access by what are no pointers"));
+    Some((func.ty(pointers).the_tile().len() as u64, bits))
 }
 
 /// Accesses by pointers that are known to touch neighbours.
@@ -479,9 +477,16 @@ fn vectors(func: &Func) -> FxHashMap<Op, Vector> {
     neighbours::vectors(func, &Facts::of(func))
 }
 
-/// Bits of the widest element that the function reads or writes, a byte at least.
+/// Bits of the widest element that the function reads or writes, a byte at least. Where nothing is multiplied, accesses of the largest tiles
+/// say that alone: the others take their layouts from what is done with them, and a wide result of a reduction must not make vectors short.
 pub(super) fn widest(func: &Func) -> u32 {
-    func.linked_ops().into_iter().map(|op| access_bits(func, op)).max().unwrap_or(8).max(8)
+    let ops = func.linked_ops();
+    let multiplies =
+        ops.iter().any(|&op| is_product(func, op) || matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. })));
+    let accesses: Vec<(u64, u32)> = ops.into_iter().filter_map(|op| access(func, op)).collect();
+    let largest = accesses.iter().map(|&(elements, _)| elements).max().unwrap_or(0);
+    let telling = accesses.into_iter().filter(|&(elements, _)| multiplies || elements == largest);
+    telling.map(|(_, bits)| bits).fold(8, u32::max)
 }
 
 /// The same for what threads hold: an address is wider than the element that it is of, unless one stands for several neighbours.

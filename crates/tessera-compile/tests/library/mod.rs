@@ -6,7 +6,7 @@ use std::path::Path;
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, TensorSpec};
+use tessera_ops::{Argument, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// Named argument types.
@@ -32,6 +32,8 @@ pub(crate) struct Case {
 pub(crate) enum Given {
     /// An array's elements and sizes.
     Array(DType, Vec<i64>),
+    /// The same of one that begins as zeros.
+    Zeros(DType, Vec<i64>),
     /// A number; whole ones are exact.
     Number(f64),
 }
@@ -81,7 +83,8 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
     let given = match *argument {
         Argument::Tensor(position) => {
             let spec = &plan.tensors[position];
-            Given::Array(spec.dtype, spec.shape.iter().map(|&extent| extent as i64).collect())
+            let sizes = spec.shape.iter().map(|&extent| extent as i64).collect();
+            if spec.role == Role::Counter { Given::Zeros(spec.dtype, sizes) } else { Given::Array(spec.dtype, sizes) }
         }
         Argument::Int(value) => Given::Number(value as f64),
         Argument::Float(value) => Given::Number(value),

@@ -9,6 +9,7 @@ pub(crate) mod gemm;
 pub(crate) mod gemm_grouped;
 pub(crate) mod gemm_scaled;
 mod gemm_tiles;
+pub(crate) mod histogram;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod linear_w4;

@@ -37,46 +37,38 @@ impl Centre {
         }
     }
 
-    /// Kernels for rows that a block takes in turn, for parts of shared rows and for what becomes of those; and what lies between.
-    fn in_pieces(self) -> ([&'static str; 3], &'static [&'static str]) {
+    /// The kernel for rows in pieces, and what it leaves of pieces and of rows.
+    fn in_pieces(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
         match self {
-            Centre::Mean => (["layer_norm_wide", "layer_norm_parts", "layer_norm_join"], &["means", "squares"]),
-            Centre::Zero => (["rms_norm_wide", "rms_norm_parts", "rms_norm_join"], &["squares"]),
+            Centre::Mean => ("layer_norm_pieces", &["means", "squares"], &["mean", "scale"]),
+            Centre::Zero => ("rms_norm_pieces", &["squares"], &["scale"]),
         }
     }
 
-    /// The launches for rows that are divided so, and the tensors between them. `tensors` are the kernel's: input, parameters, output.
-    fn launches(
+    /// The launch for rows that are divided so, and what it has in memory. `tensors` are the kernel's: input, parameters, output.
+    fn launch(
         self,
         kernel: &'static str,
         division: Division,
         tensors: &[TensorSpec],
         [count, n]: [usize; 2],
         acc: DType,
-    ) -> Result<(Vec<LaunchSpec>, Vec<TensorSpec>), Unsupported> {
-        let grid = division.grid(count, n)?;
-        let named: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
-        let (eps, accumulator) = (("eps", Argument::Float(EPS)), ("ACC", Argument::Type(acc)));
-        let number = |name, number: usize| (name, Argument::Int(number as i64));
-        let ([in_turn, parts, join], between) = self.in_pieces();
-        let whole = |kernel, constant| {
-            let arguments = [&named[..], &[eps, accumulator, constant, number("N", n)]].concat();
-            (vec![LaunchSpec::new(kernel, arguments, grid)], Vec::new())
-        };
+    ) -> Result<(LaunchSpec, Vec<TensorSpec>), Unsupported> {
+        let grid = division.grid(count)?;
+        let named = |(at, tensor): (usize, &TensorSpec)| (tensor.name, Argument::Tensor(at));
+        let mut arguments: Vec<_> = tensors.iter().enumerate().map(named).collect();
+        arguments.extend([("eps", Argument::Float(EPS)), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
         Ok(match division {
-            Division::Whole(rows) => whole(kernel, number("ROWS", rows)),
-            Division::InTurn(piece) => whole(in_turn, number("CHUNK", piece)),
-            Division::Shared(piece) => {
-                let pieces = n.div_ceil(piece);
-                let partial = between.iter().map(|name| TensorSpec::new(name, acc, [count, pieces], Role::Workspace));
-                let places: Vec<_> = between.iter().zip(named.len()..).map(|(&name, at)| (name, Argument::Tensor(at))).collect();
-                let sizes = [number("CHUNK", piece), number("PIECES", pieces), number("N", n)];
-                let (inputs, output) = named.split_at(named.len() - 1);
-                let known = if self == Centre::Mean { vec![sizes[0], sizes[2]] } else { vec![sizes[0]] };
-                let first = [&inputs[..1], &places, &[accumulator], &known].concat();
-                let second = [inputs, &places, output, &[eps, accumulator], &sizes].concat();
-                let launch = |kernel, arguments| LaunchSpec::new(kernel, arguments, grid);
-                (vec![launch(parts, first), launch(join, second)], partial.collect())
+            Division::Whole(rows) => {
+                arguments.push(("ROWS", Argument::Int(rows as i64)));
+                (LaunchSpec::new(kernel, arguments, grid), Vec::new())
+            }
+            Division::Pieces(pieces) => {
+                let (kernel, of_pieces, of_rows) = self.in_pieces();
+                let between = pieces.between(of_pieces, of_rows, acc);
+                arguments.extend((tensors.len()..).zip(&between).map(named));
+                arguments.extend(pieces.constants());
+                (LaunchSpec::new(kernel, arguments, grid), between)
             }
         })
     }
@@ -125,13 +117,13 @@ pub(crate) fn plan(
     tensors.extend(parameters.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Input)));
     tensors.push(TensorSpec::new("y", storage, [count, n], Role::Output));
     let output = tensors.len() - 1;
-    let (launches, partial) = centre.launches(kernel, Division::of(count, n, storage, machine), &tensors, [count, n], acc)?;
-    tensors.extend(partial);
+    let (launch, between) = centre.launch(kernel, Division::of(count, n, storage, machine), &tensors, [count, n], acc)?;
+    tensors.extend(between);
     let elements = (count * n) as u64;
     Ok(Plan {
         outputs: vec![OutputRows { tensor: output, rows: count, row_len: n, exact: false }],
         tensors,
-        launches,
+        launches: vec![launch],
         work: Work {
             read_bytes: packed_bytes(storage, elements) + parameters.len() as u64 * packed_bytes(storage, n as u64),
             write_bytes: packed_bytes(storage, elements),

@@ -1,8 +1,8 @@
 //! What operators over rows share: precisions, tiles and grids.
 
-use tessera_types::{DType, Policy, Storage};
+use tessera_types::{Arch, DType, Policy, Storage};
 
-use crate::operator::{Machine, Unsupported};
+use crate::operator::{Argument, Machine, Role, TensorSpec, Unsupported};
 
 /// Storage and accumulator of a float policy.
 pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), Unsupported> {
@@ -17,23 +17,76 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
 pub(crate) enum Division {
     /// A block takes so many whole rows at once.
     Whole(usize),
-    /// A block takes a row in pieces of so many elements, twice.
-    InTurn(usize),
-    /// A block takes a piece of so many elements of a row; what is common to the row goes through memory between two launches.
-    Shared(usize),
+    /// All blocks take the pieces of all rows, one after the other.
+    Pieces(Pieces),
 }
 
-/// Rows that leave multiprocessors without work where a block takes one, and from how many elements on a second launch costs less than that.
-const FEW: usize = 128;
-const LONG: usize = 65536;
+/// Rows in pieces. A block leaves what it finds of one piece, and writes the results of the piece that lies so many behind it:
+///
+/// ```text
+/// 2 rows of 3 pieces, 4 behind     block      0   1   2   3   4   5   6   7   8   9
+///                                  finds     00  01  02  10  11  12
+///                                  writes                    00  01  02  10  11  12
+/// ```
+///
+/// Whatever the number and the length of the rows, each multiprocessor has work, and each byte comes from memory once: the second time a
+/// piece is still in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    rows: usize,
+    /// Elements of a piece.
+    size: usize,
+    /// Pieces of a row.
+    count: usize,
+    /// How many pieces before a block's results begin: a row at least, since a block waits for those of lower numbers alone.
+    behind: usize,
+}
 
 /// Elements of a row that a block's registers hold, by the bits of an element.
 fn held(bits: u32) -> usize {
     if bits > 32 { 16384 } else { 32768 }
 }
 
+/// Threads of the kernels that take pieces, and blocks of them that a multiprocessor holds: as their files say.
+const THREADS: usize = 256;
+const RESIDENT: usize = 4;
+
+/// Bytes of a piece for each thread, with which a multiprocessor has 64 KiB in flight.
+const BYTES: usize = 64;
+
 /// Bits of the widest access of a thread.
-pub(crate) const VECTOR_BITS: u32 = 128;
+pub(crate) const VECTOR_BITS: usize = 128;
+
+/// Pieces of a row whose findings are put together at a time.
+const PARTS: usize = 256;
+
+impl Pieces {
+    /// Results follow behind by a row and by what the device has resident, so that who waits finds everything there. Between a piece's first
+    /// and second reading go by as many pieces: 8 MiB and a row, of caches of 40 MiB and more.
+    fn of(rows: usize, n: usize, storage: DType, arch: Arch) -> Pieces {
+        // What a thread's registers hold; 8 bits that no instruction converts take more.
+        let most = if storage.bits() <= 8 && !arch.has_fp8_cvt() { 16 } else { 32 };
+        let size = THREADS * (BYTES * 8 / storage.bits() as usize).min(most);
+        let count = n.div_ceil(size);
+        let behind = (count + RESIDENT * arch.multiprocessors() as usize).min(rows * count);
+        Pieces { rows, size, count, behind }
+    }
+
+    /// What kernels call these numbers.
+    pub(crate) fn constants(self) -> [(&'static str, Argument); 4] {
+        [("CHUNK", self.size), ("PIECES", self.count), ("PARTS", PARTS), ("BEHIND", self.behind)]
+            .map(|(name, number)| (name, Argument::Int(number as i64)))
+    }
+
+    /// What lies in memory between findings and results: of each piece, and of each row.
+    pub(crate) fn between(self, of_pieces: &[&'static str], of_rows: &[&'static str], acc: DType) -> Vec<TensorSpec> {
+        let array = |name: &&'static str, count| TensorSpec::new(name, acc, [self.rows, count], Role::Workspace);
+        let of_pieces = of_pieces.iter().map(|name| array(name, self.count));
+        let of_rows = of_rows.iter().map(|name| array(name, 1));
+        let arrived = TensorSpec::new("arrived", DType::I32, [self.rows], Role::Counter);
+        of_pieces.chain(of_rows).chain([arrived]).collect()
+    }
+}
 
 impl Division {
     /// Whole rows: enough elements that a block is worth starting, one row at least; on a GPU a power of two of rows, since threads are
@@ -49,20 +102,16 @@ impl Division {
     /// The division of `count` rows of `n` elements.
     pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
         match machine {
-            Machine::Cpu => Division::whole(n, storage, machine),
-            Machine::Gpu(_) if n <= held(storage.bits()) => Division::whole(n, storage, machine),
-            Machine::Gpu(_) if count <= FEW && n > LONG => Division::Shared(8192),
-            // As long as a block's threads can take at once.
-            Machine::Gpu(_) => Division::InTurn(if storage.bits() > 32 { 4096 } else { 16384 }),
+            Machine::Gpu(arch) if n > held(storage.bits()) => Division::Pieces(Pieces::of(count, n, storage, arch)),
+            Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
         }
     }
 
-    /// The grid for `count` rows of `n` elements.
-    pub(crate) fn grid(self, count: usize, n: usize) -> Result<[u32; 3], Unsupported> {
+    /// The grid for `count` rows.
+    pub(crate) fn grid(self, count: usize) -> Result<[u32; 3], Unsupported> {
         match self {
             Division::Whole(rows) => grid(count, rows),
-            Division::InTurn(_) => grid(count, 1),
-            Division::Shared(piece) => grid(count, 1).map(|[rows, ..]| [rows, n.div_ceil(piece) as u32, 1]),
+            Division::Pieces(pieces) => grid(count * pieces.count + pieces.behind, 1),
         }
     }
 }
@@ -82,4 +131,48 @@ pub(crate) fn elementwise_tile(n: usize, machine: Machine) -> usize {
 pub(crate) fn grid(rows: usize, per_block: usize) -> Result<[u32; 3], Unsupported> {
     let blocks = u32::try_from(rows.div_ceil(per_block)).ok().filter(|&blocks| blocks < 1 << 31);
     blocks.map(|blocks| [blocks, 1, 1]).ok_or_else(|| Unsupported(format!("{rows} rows need too many blocks")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(rows: usize, n: usize, storage: DType) -> Pieces {
+        match Division::of(rows, n, storage, Machine::Gpu(Arch::Sm90a)) {
+            Division::Pieces(pieces) => pieces,
+            Division::Whole(_) => panic!("{rows} x {n} is taken whole"),
+        }
+    }
+
+    #[test]
+    fn every_piece_is_found_before_its_row_is_written() {
+        for rows in [1, 2, 7, 64, 2048] {
+            for n in [32769, 65536, 66000, 1 << 20, 3_000_000] {
+                for storage in [DType::F32, DType::BF16, DType::F8E4M3, DType::F64] {
+                    let pieces = pieces(rows, n, storage);
+                    let total = rows * pieces.count;
+                    assert!(pieces.size * pieces.count >= n && pieces.size * (pieces.count - 1) < n);
+                    // No more than all are behind, and a row at least.
+                    assert!((pieces.count..=total).contains(&pieces.behind), "{rows} x {n}: {pieces:?}");
+                    let grid = Division::Pieces(pieces).grid(rows).unwrap();
+                    assert_eq!(grid, [(total + pieces.behind) as u32, 1, 1]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_registers_hold_are_taken_whole() {
+        let whole = |n, storage| matches!(Division::of(9, n, storage, Machine::Gpu(Arch::Sm90a)), Division::Whole(1));
+        assert!(
+            whole(32768, DType::F32) && whole(16384, DType::F64) && !whole(16385, DType::F64) && !whole(32769, DType::F8E4M3)
+        );
+        assert_eq!(Division::of(9, 1 << 20, DType::F32, Machine::Cpu), Division::Whole(1));
+    }
+
+    #[test]
+    fn one_long_row_has_work_for_most_multiprocessors() {
+        assert_eq!(pieces(1, 1 << 20, DType::BF16).count, 128);
+        assert_eq!(pieces(1, 1 << 20, DType::F32).count, 256);
+    }
 }

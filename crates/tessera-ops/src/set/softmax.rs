@@ -110,8 +110,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
     let division = if causal { Division::whole(keys, storage, machine) } else { Division::of(count, keys, storage, machine) };
-    let (launches, partial) = launches(division, causal.then_some(queries), [count, keys], storage, acc)?;
-    tensors.extend(partial);
+    let (launch, between) = launch(division, causal.then_some(queries), [count, keys], acc)?;
+    tensors.extend(between);
     // A causal row reads what it keeps and writes all of it.
     let kept = if causal {
         (batch * heads) as u64 * (0..queries).map(|q| (q + keys - queries + 1) as u64).sum::<u64>()
@@ -120,7 +120,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     Ok(Plan {
         tensors,
-        launches,
+        launches: vec![launch],
         outputs: vec![OutputRows { tensor: 1, rows: count, row_len: keys, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, kept),
@@ -135,42 +135,28 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
-/// The launches for rows that are divided so, and what lies between them; `queries` of a square where it is causal.
-fn launches(
+/// The launch for rows that are divided so, and what it has in memory; `queries` of a square where it is causal.
+fn launch(
     division: Division,
     queries: Option<usize>,
     [count, keys]: [usize; 2],
-    storage: DType,
     acc: DType,
-) -> Result<(Vec<LaunchSpec>, Vec<TensorSpec>), Unsupported> {
-    let grid = division.grid(count, keys)?;
-    let (x, y) = (("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)));
-    let (accumulator, n) = (("ACC", Argument::Type(acc)), ("N", Argument::Int(keys as i64)));
-    let launch = |kernel, arguments| LaunchSpec::new(kernel, arguments, grid);
-    Ok(match (division, queries) {
-        (Division::Whole(rows), None) => {
-            let arguments = vec![x, y, accumulator, ("ROWS", Argument::Int(rows as i64)), n];
-            (vec![launch("softmax", arguments)], Vec::new())
+) -> Result<(LaunchSpec, Vec<TensorSpec>), Unsupported> {
+    let grid = division.grid(count)?;
+    let n = ("N", Argument::Int(keys as i64));
+    let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("ACC", Argument::Type(acc)), n];
+    Ok(match division {
+        Division::Whole(rows) => {
+            arguments.push(("ROWS", Argument::Int(rows as i64)));
+            arguments.extend(queries.map(|queries| ("QUERIES", Argument::Int(queries as i64))));
+            let kernel = if queries.is_some() { "softmax_causal" } else { "softmax" };
+            (LaunchSpec::new(kernel, arguments, grid), Vec::new())
         }
-        (Division::Whole(rows), Some(queries)) => {
-            let queries = ("QUERIES", Argument::Int(queries as i64));
-            let arguments = vec![x, y, accumulator, ("ROWS", Argument::Int(rows as i64)), n, queries];
-            (vec![launch("softmax_causal", arguments)], Vec::new())
-        }
-        (Division::InTurn(piece), _) => {
-            let group = ("GROUP", Argument::Int(i64::from(rows::VECTOR_BITS / storage.bits())));
-            let arguments = vec![x, y, accumulator, ("CHUNK", Argument::Int(piece as i64)), group, n];
-            (vec![launch("softmax_wide", arguments)], Vec::new())
-        }
-        (Division::Shared(piece), _) => {
-            let pieces = keys.div_ceil(piece);
-            let partial = |name| TensorSpec::new(name, acc, [count, pieces], Role::Workspace);
-            let (tops, sums) = (("tops", Argument::Tensor(2)), ("sums", Argument::Tensor(3)));
-            let piece = ("CHUNK", Argument::Int(piece as i64));
-            let pieces = ("PIECES", Argument::Int(pieces as i64));
-            let parts = launch("softmax_parts", vec![x, tops, sums, accumulator, piece, n]);
-            let join = launch("softmax_join", vec![x, tops, sums, y, accumulator, piece, pieces]);
-            (vec![parts, join], vec![partial("tops"), partial("sums")])
+        Division::Pieces(pieces) => {
+            let between = pieces.between(&["tops", "sums"], &["top", "scale"], acc);
+            arguments.extend(between.iter().zip(2..).map(|(tensor, at)| (tensor.name, Argument::Tensor(at))));
+            arguments.extend(pieces.constants());
+            (LaunchSpec::new("softmax_pieces", arguments, grid), between)
         }
     })
 }

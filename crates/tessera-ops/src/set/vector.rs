@@ -76,14 +76,15 @@ const OPERATIONS: [(&str, Operation); 7] = [
 
 /// `alpha` of axpy.
 const ALPHA: f64 = 1.5;
-/// Elements of a tile of a reduction's first stage: the running sums stay in the nearest cache.
-const TILE: usize = 4096;
-/// Tiles that one block of a reduction's first stage adds up.
-const TILES: usize = 16;
-/// Blocks of a reduction's first stage that keep every multiprocessor of a large GPU busy.
-const GPU_BLOCKS: usize = 1056;
-/// Elements of a tile of a reduction's second stage.
-const FINISH_TILE: usize = 1024;
+/// Elements of a tile of a reduction on a CPU, where running sums stay in the nearest cache, and tiles that a block adds up.
+const CPU_TILE: (usize, usize) = (4096, 16);
+/// Threads of a block on a GPU, bytes that each has on its way, and blocks that a multiprocessor holds, as the kernels' file says: 96 KiB on their
+/// way, where some 40 suffice for its share of the memory's rate.
+const THREADS: usize = 256;
+const BYTES: usize = 64;
+const RESIDENT: usize = 6;
+/// Partial results that the last block combines at a time.
+const PARTS: usize = 1024;
 
 fn problem(n: u64, variant: &str) -> Problem {
     Problem::new(&[("n", n)], variant)
@@ -140,7 +141,6 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let vector = |name, role| TensorSpec { step: stride, ..TensorSpec::new(name, storage, [n], role) };
     let reference = Box::new(Vectors { operation, n, out: storage, acc });
     let acc_type = ("ACC", Argument::Type(acc));
-    let tile = ("TILE", Argument::Int(TILE as i64));
     let bytes = packed_bytes(storage, n as u64);
 
     if matches!(operation, Operation::Axpy | Operation::Add | Operation::Mul) {
@@ -172,29 +172,30 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         return Err(Unsupported(format!("{name} has no strided case")));
     }
 
-    let (first, finish, operands) = match operation {
-        Operation::Dot => ("dot_partials", "finish_sum", 2),
-        Operation::Norm => ("square_partials", "finish_norm", 1),
-        Operation::ReduceSum => ("sum_partials", "finish_sum", 1),
-        Operation::ReduceMax | Operation::Axpy | Operation::Add | Operation::Mul => ("max_partials", "finish_max", 1),
+    let operands = if operation == Operation::Dot { 2 } else { 1 };
+    let (elements, tiles, group) = match machine {
+        Machine::Cpu => (CPU_TILE.0, CPU_TILE.1, 1),
+        Machine::Gpu(arch) => {
+            let bits = storage.bits() as usize;
+            let elements = THREADS * BYTES * 8 / bits / operands;
+            let tiles = n.div_ceil(elements * RESIDENT * arch.multiprocessors() as usize).max(1);
+            (elements, tiles, rows::VECTOR_BITS / bits)
+        }
     };
-    let tiles = match machine {
-        Machine::Cpu => TILES,
-        Machine::Gpu(_) => n.div_ceil(TILE * GPU_BLOCKS).clamp(1, 64),
-    };
-    let grid = rows::grid(n, TILE * tiles)?;
+    // Of no elements there is a sum, too.
+    let grid = rows::grid(n.max(1), elements * tiles)?;
     let mut tensors: Vec<TensorSpec> = ["x", "y"][..operands].iter().map(|&name| vector(name, Role::Input)).collect();
-    let mut arguments: Vec<_> = ["x", "y"][..operands].iter().enumerate().map(|(i, &name)| (name, Argument::Tensor(i))).collect();
     tensors.push(TensorSpec::new("partials", acc, [grid[0] as usize], Role::Workspace));
+    tensors.push(TensorSpec::new("arrived", DType::I32, [1], Role::Counter));
     tensors.push(TensorSpec::new("result", acc, [1], Role::Output));
-    let partials = ("partials", Argument::Tensor(operands));
-    arguments.extend([partials, acc_type, tile, ("TILES", Argument::Int(tiles as i64))]);
-    let finish_arguments =
-        vec![partials, ("result", Argument::Tensor(operands + 1)), ("TILE", Argument::Int(FINISH_TILE as i64))];
+    let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
+    arguments.push(acc_type);
+    let numbers = [("TILE", elements), ("TILES", tiles), ("GROUP", group), ("PARTS", PARTS)];
+    arguments.extend(numbers.map(|(name, number)| (name, Argument::Int(number as i64))));
     Ok(Plan {
+        outputs: vec![OutputRows { tensor: tensors.len() - 1, rows: 1, row_len: 1, exact: false }],
         tensors,
-        launches: vec![LaunchSpec::new(first, arguments, grid), LaunchSpec::new(finish, finish_arguments, [1, 1, 1])],
-        outputs: vec![OutputRows { tensor: operands + 1, rows: 1, row_len: 1, exact: false }],
+        launches: vec![LaunchSpec::new(name, arguments, grid)],
         work: Work {
             read_bytes: operands as u64 * bytes,
             write_bytes: packed_bytes(acc, 1),
