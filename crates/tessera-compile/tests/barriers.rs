@@ -297,11 +297,20 @@ fn library_cases() -> Vec<Case> {
 
 /// Barriers that no case of a short run shows to be needed, since threads use what they have brought themselves, or since a loop before them has
 /// no rounds. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, Arch, usize); 2] = [
+const OWN: [(&str, Arch, usize); 10] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("few_queries_split", Arch::Sm90a, 13),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
     ("few_queries", Arch::Sm80, 87),
+    // A block's result is left by the thread that counts the block.
+    ("reduce_sum", Arch::Sm80, 46),
+    ("reduce_sum", Arch::Sm90a, 46),
+    ("dot", Arch::Sm80, 46),
+    ("dot", Arch::Sm90a, 46),
+    ("norm", Arch::Sm80, 46),
+    ("norm", Arch::Sm90a, 46),
+    ("reduce_max", Arch::Sm80, 46),
+    ("reduce_max", Arch::Sm90a, 46),
 ];
 
 /// A kernel, its target, a line of its source and an operation there.
