@@ -100,6 +100,9 @@ impl Part {
 /// 64 columns, four of them       lanes 0 .. 15 have columns 0 .. 63 of a row, lanes 16 .. 31 those of the next one
 /// ```
 pub fn lines(columns: u64, neighbours: u64) -> Option<Distribution> {
+    if !neighbours.is_power_of_two() || neighbours > columns {
+        return None;
+    }
     let powers = |from: u64, to: u64| std::iter::successors(Some(from), |at| Some(2 * at)).take_while(move |&at| at < to);
     let across = columns.min(WARP * neighbours);
     let down = WARP * neighbours / across;

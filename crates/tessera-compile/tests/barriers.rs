@@ -217,6 +217,10 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
     let data = |(position, param): (usize, &tessera_ir::AbiParam)| match (given(&param.name)?, &param.kind) {
         (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
         (Given::Zeros(dtype, sizes), _) => Some(Data::codes(*dtype, sizes, |_| 0)),
+        (Given::Bounds(dtype, sizes, rows), _) => {
+            let groups = sizes[0] as u64 - 1;
+            Some(Data::codes(*dtype, sizes, |at| at as u64 * rows / groups))
+        }
         (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {
             DType::F32 => (*number as f32).to_le_bytes().to_vec(),
             dtype if dtype.is_integer() => (*number as i64).to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
@@ -275,7 +279,7 @@ fn trapped(module: &Module, op: Op) -> Module {
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
-            Given::Array(_, sizes) | Given::Zeros(_, sizes) => sizes.iter().product(),
+            Given::Array(_, sizes) | Given::Zeros(_, sizes) | Given::Bounds(_, sizes, _) => sizes.iter().product(),
             Given::Number(_) => 0,
         };
         case.given.iter().map(|(_, given)| elements(given)).sum::<i64>().max(1) * i64::from(case.grid.iter().product::<u32>())
@@ -297,7 +301,7 @@ fn library_cases() -> Vec<Case> {
 
 /// Barriers that no case of a short run shows to be needed, since threads use what they have brought themselves, or since a loop before them has
 /// no rounds. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, Arch, usize); 10] = [
+const OWN: [(&str, Arch, usize); 11] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("few_queries_split", Arch::Sm90a, 13),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
@@ -311,6 +315,8 @@ const OWN: [(&str, Arch, usize); 10] = [
     ("norm", Arch::Sm90a, 46),
     ("reduce_max", Arch::Sm80, 46),
     ("reduce_max", Arch::Sm90a, 46),
+    // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
+    ("gemm_grouped", Arch::Sm80, 46),
 ];
 
 /// A kernel, its target, a line of its source and an operation there.

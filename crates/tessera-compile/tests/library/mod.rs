@@ -6,7 +6,7 @@ use std::path::Path;
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// Named argument types.
@@ -34,6 +34,8 @@ pub(crate) enum Given {
     Array(DType, Vec<i64>),
     /// The same of one that begins as zeros.
     Zeros(DType, Vec<i64>),
+    /// The same of one whose integers rise evenly from 0 to this number.
+    Bounds(DType, Vec<i64>, u64),
     /// A number; whole ones are exact.
     Number(f64),
 }
@@ -84,7 +86,11 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
         Argument::Tensor(position) => {
             let spec = &plan.tensors[position];
             let sizes = spec.shape.iter().map(|&extent| extent as i64).collect();
-            if spec.role == Role::Counter { Given::Zeros(spec.dtype, sizes) } else { Given::Array(spec.dtype, sizes) }
+            match spec.fill {
+                _ if spec.role == Role::Counter => Given::Zeros(spec.dtype, sizes),
+                Fill::Bounds { rows } => Given::Bounds(spec.dtype, sizes, rows),
+                Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
+            }
         }
         Argument::Int(value) => Given::Number(value as f64),
         Argument::Float(value) => Given::Number(value),

@@ -175,29 +175,34 @@ impl Cut {
     /// The cut of a product of these matrices, rows, columns and contraction; factors and results of these types; which factors are
     /// transposed, and whether factors may be copied first.
     pub(super) fn of(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], pads: bool, machine: Machine) -> Cut {
-        Cut::cut(sizes, types, transposed, [pads, false], machine)
+        Cut::made(sizes, types, transposed, [pads, false], machine)
     }
 
     /// The cut of a product whose factors in 32 bits are taken apart into numbers of a type.
     fn in_parts(sizes: [u64; 4], parts: DType, [ta, tb]: [bool; 2], machine: Machine) -> Cut {
-        let (mut rows, columns, _) = tiles(sizes, parts, machine);
-        // Warpgroups multiply 32 bits along the contraction alone, and threads that turn parts have no registers for more.
-        if matches!(machine, Machine::Gpu(arch) if arch.has_wgmma()) && parts == DType::TF32 && (ta || !tb) {
-            rows = rows.min(64);
+        let (mut rows, mut columns, _) = tiles(sizes, parts, machine);
+        // Warpgroups multiply 32 bits along the contraction alone, and threads that turn parts have no registers for more; those of warps have
+        // none where both factors are transposed.
+        if parts == DType::TF32 {
+            match machine {
+                Machine::Gpu(arch) if arch.has_wgmma() && (ta || !tb) => rows = rows.min(64),
+                Machine::Gpu(arch) if !arch.has_wgmma() && ta && tb => (rows, columns) = (rows.min(64), columns.min(64)),
+                Machine::Gpu(_) | Machine::Cpu => {}
+            }
         }
         Cut { compute: parts, tile: [rows, columns, PARTS_DEPTH], choice: None }
     }
 
     /// The cut of products of groups of rows: the groups, rows of one at the mean, columns and contraction.
     pub(super) fn of_groups(sizes: [u64; 4], types: [DType; 2], tb: bool, machine: Machine) -> Cut {
-        let mut cut = Cut::cut(sizes, types, [false, tb], [false, true], machine);
+        let mut cut = Cut::made(sizes, types, [false, tb], [false, true], machine);
         if machine == Machine::Cpu {
             cut.tile[0] = cut.tile[0].min((2 * sizes[1]).next_power_of_two().max(16) as i64);
         }
         cut
     }
 
-    fn cut(
+    fn made(
         sizes: [u64; 4],
         [storage, result]: [DType; 2],
         [ta, tb]: [bool; 2],
