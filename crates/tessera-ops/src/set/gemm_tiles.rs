@@ -344,6 +344,9 @@ mod tests {
         assert_eq!(padded([3001, 3001, 3001], [2, 2]), [true, true]);
         assert_eq!(padded([57, 38, 5881], [2, 4]), [true, true]);
         assert_eq!(padded([88, 3808, 7896], [16, 64]), [true, false]);
+        // Those of the edges.
+        assert_eq!(padded([33, 31, 449], [2, 2]), [true, true]);
+        assert_eq!(padded([17, 64, 449], [2, 128]), [true, false]);
         assert_eq!(padded([4096, 4096, 4096], [128, 128]), [false, false]);
         assert_eq!(padded([256, 256, 136], [16, 128]), [false, false]);
         let shared = choose(product([57, 38, 5881], DType::BF16, [2, 4], false), Arch::Sm90a);
