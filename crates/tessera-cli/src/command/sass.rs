@@ -31,7 +31,8 @@ impl<'c> Sass<'c> {
         let ptx = device.kernel.ptx();
         let assembly = assembler.assemble_with_lines(&ptx, assembled_for(&image.target)).map_err(Failure::environment)?;
         let listing = disassembler.disassemble(&assembly.cubin, &image.entry).map_err(Failure::environment)?;
-        let usage = assembly.report.functions.first().cloned().unwrap_or_default();
+        let silent = || Failure::environment("the assembler reports no registers of the kernel");
+        let usage = assembly.report.functions.first().cloned().ok_or_else(silent)?;
         Ok(Sass { entry: &image.entry, target: &image.target, usage, listing, sources })
     }
 

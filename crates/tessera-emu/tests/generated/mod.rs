@@ -10,7 +10,7 @@
 //! | `attention_sm90a.ptx` | `crates/tessera-ops/kernels/attention.py::attention` | bf16, 128 queries, 64 keys, heads of 64: two rings, chained products |
 //! | `product_sm80.ptx` | `crates/tessera-ops/kernels/gemm.py::gemm` | bf16, tiles 64x64x32: four stages of `cp.async`, `ldmatrix`, `mma.sync` |
 //! | `rows_sm80.ptx` | `crates/tessera-ops/kernels/softmax.py::softmax` | fp32, rows of 1024 by one block |
-//! | `sum_sm80.ptx` | `crates/tessera-ops/kernels/vector.py::sum_partials` | fp32, tiles of 1024 |
+//! | `sum_sm80.ptx` | `crates/tessera-ops/kernels/vector.py::sum_partials` as it was before a sum was one launch | fp32, tiles of 1024 |
 
 mod attention;
 mod kernels;
