@@ -94,6 +94,7 @@ impl OptLevel {
                     "layouts",
                     "product-overlap",
                     "product-alternation",
+                    "loop-splitting",
                     "product-grouping",
                     "product-pipelining",
                     "predicated-load-sinking",

@@ -47,6 +47,7 @@ pub const ALL: &[&Pass] = &[
     &tile::LAYOUTS,
     &tile::PRODUCT_OVERLAP,
     &tile::PRODUCT_ALTERNATION,
+    &tile::LOOP_SPLITTING,
     &tile::PRODUCT_GROUPING,
     &tile::PRODUCT_PIPELINING,
     &tile::PREDICATED_LOAD_SINKING,

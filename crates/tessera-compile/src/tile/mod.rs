@@ -63,6 +63,7 @@ mod roles;
 mod search;
 mod sink;
 mod slots;
+mod split;
 mod spread;
 mod stages;
 mod stream_k;
@@ -148,6 +149,12 @@ pub(crate) const PRODUCT_ALTERNATION: Pass = Pass {
         Some(arch) => of_threads(func, |func| alternate::alternate(func, arch)),
         None => Changed(false),
     },
+};
+
+pub(crate) const LOOP_SPLITTING: Pass = Pass {
+    name: "loop-splitting",
+    doc: "Gives the rounds of a loop of products that need no test a loop of their own.",
+    run: |func, _| of_threads(func, split::split),
 };
 
 pub(crate) const PRODUCT_GROUPING: Pass = Pass {

@@ -68,8 +68,8 @@ impl Choice {
             tile: (rows as i64, keys as i64),
             blocks: if pairs { blocks.div_ceil(2) } else { blocks },
             pairs,
-            // One pipeline for all rounds pays where each tile of queries has some with a mask, and two groups overlap them.
-            apart: !causal || three,
+            // One pipeline for all rounds pays where each tile of queries has some with a mask.
+            apart: !causal,
             // Blocks that are as they come from the scheduler are balanced by it; those that stay take each as many tiles.
             sharing: if stays && (pairs || !causal) { Sharing::Blocks } else { Sharing::Nothing },
         }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn thin_heads_take_three_groups() {
         assert_eq!(chosen(128, 4096, 64, false).tile, (192, 128));
-        assert!(chosen(128, 4096, 64, true).apart);
+        assert!(!chosen(128, 4096, 64, true).apart);
         assert_eq!(chosen(128, 200, 64, false).tile, (128, 128));
         assert_eq!(chosen(8, 1024, 64, false).tile, (128, 128));
         assert_eq!(chosen(32, 4096, 256, false).tile, (128, 64));

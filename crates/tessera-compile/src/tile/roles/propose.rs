@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::RingProducer;
-use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value, bug};
+use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Sharing, Span, Value, bug};
 use tessera_types::{Arch, DType};
 
 use super::budget::{self, Load, WORKING};
@@ -22,6 +22,8 @@ use crate::tile::slots;
 const FEEDERS: u32 = 4;
 /// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
 const RAW_STAGES: u32 = 2;
+/// Slots of what comes once for each of a block's tiles: the next tile's lies there when the last one ends.
+const TILE_STAGES: u32 = 2;
 /// Slots of the rings of chained products that were found useful.
 const CHAIN_STAGES: u32 = 2;
 
@@ -297,7 +299,8 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     let bytes = |ring: usize| supply.rings[ring].slots.iter().map(SharedType::bytes).sum::<u64>() as u32;
     let in_loop = |ring: &RingPlan| loops_own(func, &supply, ring);
     let many: Vec<usize> = (0..plan.rings.len()).filter(|&ring| in_loop(&plan.rings[ring])).collect();
-    let once = (0..plan.rings.len()).filter(|ring| !many.contains(ring)).map(bytes).sum::<u32>();
+    let rest: Vec<usize> = (0..plan.rings.len()).filter(|ring| !many.contains(ring)).collect();
+    let once = rest.iter().copied().map(bytes).sum::<u32>();
     let raws: Vec<usize> = (0..plan.rings.len()).filter(|&ring| (plan.rings[ring].from, plan.rings[ring].to) == (0, 0)).collect();
     let is_raw = |ring: usize| raws.contains(&ring);
     let raw: u32 = many.iter().filter(|&&ring| is_raw(ring)).map(|&ring| RAW_STAGES * bytes(ring)).sum();
@@ -310,7 +313,21 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     for ring in many {
         plan.rings[ring].slots = if is_raw(ring) { RAW_STAGES } else { stages };
     }
+    let mut used = slots::FRAME + others + stages * round;
+    for ring in rest {
+        let fits = used + bytes(ring) <= units.shared;
+        if fits && plan.rings[ring].by == RingProducer::Tma && is_refilled(func, &supply, &plan.rings[ring]) {
+            plan.rings[ring].slots = TILE_STAGES;
+            used += bytes(ring);
+        }
+    }
     Ok(())
+}
+
+/// A block fills the ring for one tile after the other: it stays, or has a loop of its own around that of the product.
+fn is_refilled(func: &Func, supply: &Supply, ring: &RingPlan) -> bool {
+    let home = func.defining_op(ring.fills[0][0]).and_then(|op| supply.places.block(op));
+    func.hints.shares() != Sharing::Nothing || home != Some(func.body)
 }
 
 /// The ring is filled in every round of a product's loop.
