@@ -1,4 +1,6 @@
-"""Looks at reports in headless Chromium. Usage: report_page.py CHROMIUM FOLDER REPORT.html... ; pictures go to FOLDER.
+"""Looks at reports in headless Chromium. Usage: report_page.py CHROMIUM REPORT.html...
+
+Pictures of them, which nobody but a reader judges, are taken where the variable TESSERA_PICTURES names a folder for them.
 
 Each page is looked at in three widths, light and dark, in print, with forced colours and without scripts: no error on the console,
 nothing loaded, no text that is cut, meets another or cannot be read. The table of all rows is sorted, searched and filtered.
@@ -9,6 +11,7 @@ import sys
 from browser import Browser
 
 MOST_BYTES = 2_000_000
+PICTURES = os.environ.get("TESSERA_PICTURES")
 LOOKS = [(width, scheme, "screen", {}) for width in (1440, 1024, 400) for scheme in ("light", "dark")]
 LOOKS += [(1032, "light", "print", {}), (1440, "dark", "screen", {"forced_colors": "active", "prefers_contrast": "more"})]
 
@@ -16,14 +19,14 @@ with open(os.path.join(os.path.dirname(__file__), "report_page.js")) as script:
     WRONG = script.read()
 
 
-def look(page, name, out):
+def look(page, name):
     """How the page looks, in every shape. A page that runs no script on load can be shaped without loading it again."""
     for width, scheme, media, features in LOOKS:
         page.shape(width, 900, scheme, media, **features)
         wrong = page.evaluate(WRONG)
         assert not wrong, f"{name}, {width} wide, {scheme}, {media}: {len(wrong)} things are wrong\n" + "\n".join(wrong[:20])
-        if media == "screen" and not features:
-            page.picture(os.path.join(out, f"{name}-{width}-{scheme}.png"), whole=width == 1440)
+        if PICTURES and media == "screen" and not features:
+            page.picture(os.path.join(PICTURES, f"{name}-{width}-{scheme}.png"), whole=width == 1440)
 
 
 def cells(page, column):
@@ -120,15 +123,16 @@ def without_scripts(page, path, name, count):
     assert not page.errors, f"{name}: without scripts: {page.errors}"
 
 
-def main(chromium, out, *paths):
-    os.makedirs(out, exist_ok=True)
+def main(chromium, *paths):
+    if PICTURES:
+        os.makedirs(PICTURES, exist_ok=True)
     with Browser(chromium) as page:
         for path in paths:
             name, size = os.path.splitext(os.path.basename(path))[0], os.path.getsize(path)
             assert size < MOST_BYTES, f"{name} has {size} bytes"
             page.shape(1440)
             page.load(os.path.abspath(path))
-            look(page, name, out)
+            look(page, name)
             page.shape(1440)
             count = table(page, name)
             assert not page.errors, f"{name}: {page.errors}"

@@ -103,8 +103,11 @@ fn test(names: &[String], mode: Mode) -> Result<()> {
     }
     report(tidy::check(&root())?)?;
     let has_nextest = cargo(&["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
-    let mut command =
-        if has_nextest { cargo(&["nextest", "run", "--workspace", "--no-tests=fail"]) } else { cargo(&["test", "--workspace"]) };
+    // Examples have no tests, and are linked with all that they use: whether they compile, clippy says.
+    let mut command = match has_nextest {
+        true => cargo(&["nextest", "run", "--workspace", "--tests", "--no-tests=fail"]),
+        false => cargo(&["test", "--workspace", "--tests"]),
+    };
     command.args(names).envs(tools.environment());
     match mode {
         Mode::Check => {}

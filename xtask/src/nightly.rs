@@ -26,12 +26,15 @@ const PARTS: usize = 16;
 const PROGRAM: &str = "suite";
 
 /// Tests that run whole: package, module, and the test where the module has long ones.
-const WHOLE: [(&str, &str, &str); 17] = [
+const WHOLE: [(&str, &str, &str); 20] = [
     ("tessera-ptx", "acceptance", ""),
     ("tessera-compile", "barriers", "block_programs_keep_their_meaning"),
     ("tessera-compile", "barriers", "programs_of_threads_keep_their_meaning"),
     ("tessera-compile", "barriers", "no_barrier_or_wait_of_the_library_can_go"),
     ("tessera-compile", "conflicts", ""),
+    ("tessera-compile", "extremes", ""),
+    ("tessera-compile", "ladder", ""),
+    ("tessera-compile", "memory_order", ""),
     ("tessera-compile", "plans", "any_legal_plan_is_right"),
     ("tessera-compile", "assemble", ""),
     ("tessera-compile", "python", "block_functions_mean_what_python_says"),

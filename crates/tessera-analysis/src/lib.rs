@@ -5,7 +5,9 @@
 //! | which numbers a value can be | [`facts`], [`linear`], [`masks`] |
 //! | which memory an operation touches, and who uses a value | [`memory`], [`buffers`], [`arrays`], [`uses`], [`set`] |
 //! | how elements lie in memory, and which are neighbours | [`arrangement`], [`neighbours`], [`lines`], [`room`] |
-//! | how warps share a product and send its sums | [`sharing`], [`sent`] |
+//! | how warps and threads share a product and send its sums | [`sharing`], [`outer`], [`sent`] |
+//! | which buffers share bytes | [`packing`] |
+//! | how the ranks of a mesh share a value | [`placement`] |
 //! | where control leaves, and which barriers are free | [`exits`], [`barriers`] |
 //!
 //! Nothing here changes a function, and nothing here knows a pass.
@@ -21,6 +23,9 @@ pub mod lines;
 pub mod masks;
 pub mod memory;
 pub mod neighbours;
+pub mod outer;
+pub mod packing;
+pub mod placement;
 pub mod room;
 pub mod sent;
 pub mod set;

@@ -87,10 +87,21 @@ impl Library {
             *count += 1;
             keep[index] = *count <= most;
         }
-        let mut flags = keep.iter();
-        self.cases.retain(|_| flags.next() == Some(&true));
-        let mut flags = keep.iter();
-        self.entries.retain(|_| flags.next() == Some(&true));
+        self.keep(&keep);
+    }
+
+    /// Keeps the cases that hold to a condition.
+    pub fn retain(&mut self, condition: impl Fn(&CaseSpec) -> bool) {
+        let keep: Vec<bool> = self.cases.iter().map(condition).collect();
+        self.keep(&keep);
+    }
+
+    /// Keeps the cases whose flag is set.
+    fn keep(&mut self, flags: &[bool]) {
+        let mut own = flags.iter();
+        self.cases.retain(|_| own.next() == Some(&true));
+        let mut own = flags.iter();
+        self.entries.retain(|_| own.next() == Some(&true));
     }
 }
 

@@ -342,7 +342,7 @@ fn pages_look_right() {
     let pages = [
         ("seed", seed),
         ("two", committed),
-        ("operators", sources(&[Variation { kernels: 1000, ..PLAIN }])),
+        ("operators", sources(&[Variation { kernels: 345, ..PLAIN }])),
         ("wrong", sources(&[Variation { wrong: Some("dot"), ..PLAIN }])),
         ("failed", sources(&[Variation { all: Some(Status::CompileError), ..PLAIN }])),
         ("empty", vec![Source { name: "empty.jsonl".into(), results: Results::default() }]),
@@ -353,7 +353,7 @@ fn pages_look_right() {
         path
     });
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/report_page.py");
-    let output = Command::new(python).arg(script).arg(chromium).arg(&folder).args(&paths).output().unwrap();
+    let output = Command::new(python).arg(script).arg(chromium).args(&paths).output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.matches("looks right").count() == paths.len(), "{text}");
 }

@@ -135,7 +135,7 @@ fn every_example_of_the_help_runs() {
         }
         if name == "bench" && arguments.len() == 1 {
             // The quick suite has a test of its own.
-            arguments.extend(["vector", "--device", "cpu"].map(str::to_string));
+            arguments.extend("vector --precision fp32 --sizes n=1000 --device cpu".split(' ').map(str::to_string));
         }
         if name == "tune" && !arguments.iter().any(|word| word == "--predict") {
             for word in &mut arguments {

@@ -44,7 +44,7 @@ fn bench_compare_report() {
     let output = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/report_page.py"))
         .arg(chromium)
-        .args([folder, &folder.join("a.html"), &folder.join("e.html")])
+        .args([folder.join("a.html"), folder.join("e.html")])
         .output()
         .expect("the interpreter starts");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -99,8 +99,11 @@ pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<D
     reproducible(compiled, arch, level, || for_device(compiled, arch, level))
 }
 
-/// Does a part of the work; a mistake of ours that it ends with gets what it was given.
-fn reproducible<T>(
+/// Does a part of the work on a kernel; a mistake of ours that it ends with gets what it was given ([`Reproducer`]).
+///
+/// # Errors
+/// What the work says.
+pub fn reproducible<T>(
     compiled: &Compiled,
     arch: Arch,
     level: OptLevel,
@@ -321,38 +324,4 @@ fn in_partition(
     run(&mut tile, arch, spreading, stages)?;
     let wrong = verify(&tile);
     if wrong.is_empty() { Ok((tile, staged)) } else { Err(wrong) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::{CompileOptions, compile, compile_ir};
-    use tessera_ir::{bug, text::parse_module};
-    use tessera_lang::{ArgType, parse_file};
-    use tessera_types::DType;
-
-    #[test]
-    fn a_mistake_of_ours_comes_with_what_shows_it_again() {
-        let text = "import cuda.tile as ct\n\n@ct.kernel\ndef twice(x):\n    \
-            ct.store(x, (ct.bid(0),), 2.0 * ct.load(x, (ct.bid(0),), (64,)))\n";
-        let args = [("x".to_string(), ArgType::array(DType::F32, 1))];
-        let options = CompileOptions::default();
-        let compiled = compile(&parse_file("twice.py", text), "twice", &args, &options).expect("a kernel");
-        let work = || -> Result<(), _> { bug!("no warps") };
-        let found = reproducible(&compiled, Arch::Sm90a, OptLevel::O3, work).expect_err("a mistake of ours");
-        assert_eq!((found[0].id, found[0].severity), ("bug", Severity::Bug));
-        assert!(found[0].message.contains("no warps (") && found[0].message.contains("device.rs:"), "{}", found[0].message);
-        let Reproducer { text, arguments } = *found[0].reproducer.clone().expect("a reproducer");
-        assert_eq!(arguments, "::twice --target sm_90a -O3 --emit ptx");
-        let again = compile_ir(parse_module("twice.tir", &text).expect("IR"), &args, &options).expect("a kernel");
-        let code = |compiled: &Compiled| {
-            let ptx = compile_for(compiled, Arch::Sm90a, OptLevel::O3).expect("code").kernel.ptx();
-            // Places are the text's.
-            ptx.lines()
-                .filter(|line| ![".loc", ".file"].iter().any(|place| line.trim().starts_with(place)))
-                .map(str::to_string)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(code(&again), code(&compiled));
-    }
 }

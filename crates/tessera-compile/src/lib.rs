@@ -31,7 +31,7 @@ pub mod tile;
 mod tiling;
 
 pub use choices::{Choices, choices};
-pub use device::{DeviceCompiled, PossiblePlan, compile_for, own_plan, possible_plans};
+pub use device::{DeviceCompiled, PossiblePlan, compile_for, own_plan, possible_plans, reproducible};
 pub use driver::{CompileOptions, Compiled, Stage, compile, compile_ir, compile_module};
 pub use ladder::{Attempt, Partition};
 pub use pipeline::{OptLevel, UnknownLevel, named_pipeline, pipeline_names};

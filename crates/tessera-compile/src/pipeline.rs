@@ -181,17 +181,3 @@ impl fmt::Display for UnknownLevel {
 }
 
 impl std::error::Error for UnknownLevel {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_in_a_pipeline_is_a_pass() {
-        for level in OptLevel::ALL {
-            assert_eq!(level.passes().len(), level.pass_names().len(), "{level}");
-            assert_eq!(level.staging_passes().len(), level.staging_pass_names().concat().len(), "{level}");
-            assert_eq!(level.tile_passes().len(), level.tile_pass_names().len(), "{level}");
-        }
-    }
-}

@@ -2,7 +2,8 @@
 //! wait for each other.
 //!
 //! The suites ask for some hundreds of compilations. A run of the tests takes one of each kernel in each precision, that of the
-//! largest problem; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes all of them.
+//! largest problem, and spreads the precisions over the targets; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes
+//! all of them on every target.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -27,21 +28,34 @@ fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {
     given_up.or_else(|| assembly_fault(&made.kernel, assembler, Optimize::Full))
 }
 
+/// What a short run takes: of each kernel in each precision the largest problem, and of its targets every third, for the next precision
+/// from the next one on. So each precision is taken on some target, and each kernel on every one.
+fn share() -> Vec<(Case, Arch)> {
+    let mut kernels: BTreeMap<_, BTreeMap<_, BTreeMap<Arch, Case>>> = BTreeMap::new();
+    for arch in TARGETS {
+        for case in library::cases(arch) {
+            kernels.entry((case.operator, case.kernel)).or_default().entry(case.policy).or_default().insert(arch, case);
+        }
+    }
+    let mut taken = Vec::new();
+    for precisions in kernels.into_values() {
+        let count = precisions.len();
+        for (number, targets) in precisions.into_values().enumerate() {
+            let turns = count.min(targets.len());
+            taken.extend(targets.into_iter().map(|(arch, case)| (case, arch)).skip(number % turns).step_by(turns));
+        }
+    }
+    taken
+}
+
 #[test]
 fn library_kernels_assemble_without_spills() {
     let Some(assembler) = assembler() else { return };
-    let mut work: Vec<(Case, Arch)> = Vec::new();
+    let all = || TARGETS.into_iter().flat_map(|arch| library::cases(arch).into_iter().map(move |case| (case, arch))).collect();
+    let work: Vec<(Case, Arch)> = if std::env::var_os("TESSERA_TEST_ALL").is_some() { all() } else { share() };
     for arch in TARGETS {
-        let mut cases = library::cases(arch);
-        if std::env::var_os("TESSERA_TEST_ALL").is_none() {
-            let mut largest: BTreeMap<(&str, &str, &str), Case> = BTreeMap::new();
-            for case in cases {
-                largest.insert((case.operator, case.kernel, case.policy), case);
-            }
-            cases = largest.into_values().collect();
-        }
-        assert!(cases.len() >= 40, "only {} kernels", cases.len());
-        work.extend(cases.into_iter().map(|case| (case, arch)));
+        let count = work.iter().filter(|(_, own)| *own == arch).count();
+        assert!(count >= 40, "only {count} kernels on {arch}");
     }
     let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let start = Instant::now();

@@ -21,6 +21,7 @@ mod extremes;
 mod facts;
 mod fragments;
 mod gathers;
+mod interface;
 mod kernels;
 mod knobs;
 mod ladder;

@@ -81,11 +81,9 @@ pub fn bounds(rows: &[RowEvidence], level: f64, seed: u64) -> Vec<Option<Bound>>
     }
     let mut maxima = vec![0.0f64; flips.count];
     for row in rows.iter().flatten() {
-        for (flip, most) in maxima.iter_mut().enumerate() {
-            let statistic = row.statistic(|pair| flips.turns(flip, pair));
-            if statistic > *most {
-                *most = statistic;
-            }
+        let sums = SignedSums::of(row);
+        for (most, turned) in maxima.iter_mut().zip(flips.bits.chunks_exact(flips.words)) {
+            *most = most.max(row.statistic(sums.sum(turned)));
         }
     }
     maxima.sort_by(|a, b| b.total_cmp(a));
@@ -118,16 +116,16 @@ impl Cut {
         Some(Cut { values, squares, resolution: row.resolution, last })
     }
 
-    /// The mean and its standard error when the signs of some pairs are turned.
-    fn mean_and_error(&self, turned: impl Fn(usize) -> bool) -> (f64, f64) {
+    /// The mean and its standard error where the values, some with their signs turned, have this sum.
+    fn mean_and_error(&self, sum: f64) -> (f64, f64) {
         let n = self.values.len() as f64;
-        let mean = self.values.iter().map(|&(pair, x)| if turned(pair) { -x } else { x }).sum::<f64>() / n;
+        let mean = sum / n;
         let variance = (self.squares / n - mean * mean).max(0.0) / (n - 1.0);
         (mean, (variance + self.resolution * self.resolution).sqrt())
     }
 
-    fn statistic(&self, turned: impl Fn(usize) -> bool) -> f64 {
-        let (mean, error) = self.mean_and_error(turned);
+    fn statistic(&self, sum: f64) -> f64 {
+        let (mean, error) = self.mean_and_error(sum);
         if mean == 0.0 { 0.0 } else { mean.abs() / error }
     }
 
@@ -145,9 +143,30 @@ impl Cut {
     }
 
     fn bound(&self, critical: f64) -> Bound {
-        let (log, error) = self.mean_and_error(|_| false);
+        let (log, error) = self.mean_and_error(self.values.iter().map(|(_, x)| x).sum());
         // Values that are all the same leave no error; with a critical value of infinity nothing is known yet.
         Bound { log, half: if critical.is_finite() { critical * error } else { f64::INFINITY } }
+    }
+}
+
+/// A row's sums for all ways to turn eight neighbouring pairs: thousands of ways are looked up by their bytes, and not added up again.
+struct SignedSums(Vec<[f64; 256]>);
+
+impl SignedSums {
+    fn of(row: &Cut) -> SignedSums {
+        let mut tables = vec![[0.0; 256]; row.last / 8 + 1];
+        for &(pair, x) in &row.values {
+            for (turned, sum) in tables[pair / 8].iter_mut().enumerate() {
+                *sum += if turned >> (pair % 8) & 1 == 1 { -x } else { x };
+            }
+        }
+        SignedSums(tables)
+    }
+
+    /// The sum where the pairs of these bits are turned.
+    fn sum(&self, turned: &[u64]) -> f64 {
+        let byte = |at: usize| (turned[at / 8] >> (at % 8 * 8) & 0xff) as usize;
+        self.0.iter().enumerate().map(|(at, table)| table[byte(at)]).sum()
     }
 }
 
@@ -175,10 +194,6 @@ impl Flips {
         let mut bits = vec![0; words];
         bits.extend((words..count * words).map(|_| random.next_u64()));
         Flips { count, all: false, words, bits }
-    }
-
-    fn turns(&self, flip: usize, pair: usize) -> bool {
-        self.bits[flip * self.words + pair / 64] >> (pair % 64) & 1 == 1
     }
 }
 

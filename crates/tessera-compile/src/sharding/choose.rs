@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 use tessera_ir::{Axis, Mesh, mesh};
 use tessera_types::DType;
 
-use crate::sharding::placement::{MeshId, Placement, bytes, steps};
 use crate::sharding::roles::{Roles, dims};
 use crate::sharding::wishes::{Wish, Wishes, granted};
+use tessera_analysis::placement::{MeshId, Placement, bytes, steps};
 
 /// With more mesh axes than this, an axis only divides loops that something is divided along already.
 const FREE_AXES: usize = 3;

@@ -15,10 +15,10 @@ use tessera_types::DType;
 
 use crate::sharding::choose::{Choice, Input, Output, Question, divides};
 use crate::sharding::pieces::captured;
-use crate::sharding::placement::{Dims, MeshId, Placement, Step, bytes, local, steps};
 use crate::sharding::roles::{Roles, carries, dims, roles};
 use crate::sharding::shift::Scale;
 use crate::sharding::wishes::{Wishes, granted, wishes};
+use tessera_analysis::placement::{Dims, MeshId, Placement, Step, bytes, local, steps};
 
 /// A value as the ranks hold it.
 #[derive(Clone)]

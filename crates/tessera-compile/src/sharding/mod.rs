@@ -1,10 +1,10 @@
 //! `collective-insertion`: from one program over whole operands to the program that every rank of a mesh runs.
 //!
 //! Shardings of operands ([`tessera_ir::mesh`]) go forward dimension by dimension: each operation's loops (`roles`) are divided over
-//! the mesh (`choose`), its operands are brought where that needs them and its result lies where that leaves it (`placement`,
-//! `insert`). Where the axis that a maximum runs over is divided, exponentials of differences from it are taken from each
-//! rank's own (`shift`). Then exchanges are removed, fused and joined (`simplify`). A function that is a rank's program already is
-//! only simplified; one without a mesh stays.
+//! the mesh (`choose`), its operands are brought where that needs them and its result lies where that leaves it
+//! ([`placement`](tessera_analysis::placement), `insert`). Where the axis that a maximum runs over is divided, exponentials of
+//! differences from it are taken from each rank's own (`shift`). Then exchanges are removed, fused and joined (`simplify`). A function
+//! that is a rank's program already is only simplified; one without a mesh stays.
 //!
 //! ```text
 //! graph @f(%A: operand<128x64xbf16> {sharding = "[_, tp]"}, %B: operand<64x128xbf16>, %C: operand<128x128xf32>) ... mesh(tp=2) {
@@ -29,7 +29,6 @@ use tessera_ir::{Changed, Func, Level, Pass, PassCx, Program};
 mod choose;
 mod insert;
 pub(crate) mod pieces;
-mod placement;
 mod roles;
 mod shift;
 mod simplify;

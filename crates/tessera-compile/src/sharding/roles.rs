@@ -17,7 +17,7 @@ use tessera_ir::attrs::Combine;
 use tessera_ir::{Axis, Func, GraphOp, Op, OpKind, ScheduleOp, Trait, Value};
 use tessera_types::DType;
 
-use crate::sharding::placement::{Dims, Placement};
+use tessera_analysis::placement::{Dims, Placement};
 
 /// The loop that each dimension of one tensor goes along.
 pub(super) type Along = SmallVec<[Option<usize>; 4]>;

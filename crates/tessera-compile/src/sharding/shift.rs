@@ -19,7 +19,7 @@ use tessera_ir::{Const, GraphOp, Op, OpKind, ScheduleOp, Shape, Type, Value};
 use tessera_types::DType;
 
 use crate::sharding::insert::{Inserter, Variant};
-use crate::sharding::placement::{Dims, Placement};
+use tessera_analysis::placement::{Dims, Placement};
 
 /// The factors of one difference.
 pub(super) struct Scale {

@@ -5,9 +5,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::{Func, GraphOp, OpKind, ScheduleOp, Value};
 
-use crate::sharding::placement::{Dims, MeshId};
 use crate::sharding::roles::roles;
 use crate::tiling::yielded;
+use tessera_analysis::placement::{Dims, MeshId};
 
 /// What is wanted of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

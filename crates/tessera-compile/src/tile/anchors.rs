@@ -21,9 +21,10 @@ use tessera_types::{Arch, DType};
 use super::left::{self, Left};
 use super::relation::{Layout, has_layout, shape};
 use super::roles::is_product;
-use super::{outer, spread, turned};
+use super::{spread, turned};
 use crate::facts::Facts;
 use tessera_analysis::neighbours::{self, Vector};
+use tessera_analysis::outer;
 use tessera_analysis::sharing::{Sharing, instructions};
 
 /// Bytes of the widest access of one thread.

@@ -20,8 +20,9 @@
 //!
 //! The first four put a function into the forms that the next know. Of the two that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
-//! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from; [`outer`] and [`spread`]
-//! say how factors lie that threads multiply by themselves. Before the plan [`strips`] may cut tiles that are too large for what a block has.
+//! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
+//! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
+//! may cut tiles that are too large for what a block has.
 //!
 //! `layouts` works in four steps. [`threads`] chooses how many warps a block has, where nothing has. [`anchors`] states layouts that an
 //! operation asks for by itself: memory accesses by what is contiguous, matrix products by their instruction's fragments. [`infer`] carries
@@ -50,7 +51,6 @@ mod late;
 mod left;
 mod numbers;
 mod order;
-mod outer;
 mod overlap;
 mod peel;
 mod persistent;

@@ -34,7 +34,8 @@ use super::anchors::{Units, instruction};
 use super::feed::{fastest_axis, looked_at};
 use super::relation::{has_layout, shape};
 use super::roles::is_free;
-use super::{order, outer, slots, threads};
+use super::{order, slots, threads};
+use tessera_analysis::outer;
 
 mod build;
 

@@ -77,18 +77,3 @@ pub fn tile_and_schedule(func: &Func, facts: &[Option<OperandFacts>]) -> Result<
     let plan = plan::Plan::of(func)?;
     Ok(emit::emit(func, plan, facts))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grid_counts_ragged_tiles() {
-        let tile = |axis, tile| TileCount { param: 0, axis, tile };
-        let grid = Grid { tiles: vec![tile(0, 64), tile(1, 32)] };
-        assert_eq!(grid.blocks(|_, axis| [65, 32][axis]), Some(2));
-        assert_eq!(grid.blocks(|_, axis| [0, 32][axis]), Some(0));
-        assert_eq!(grid.blocks(|_, _| i64::MAX), None);
-        assert_eq!(Grid::default().blocks(|_, _| 0), Some(1));
-    }
-}

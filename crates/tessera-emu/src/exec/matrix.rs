@@ -236,12 +236,46 @@ pub(super) fn dot<'a>(mma: &Mma, pairs: impl Iterator<Item = (&'a u64, &'a u64)>
             let count = pairs.filter(|(a, b)| if mma.xor { a != b } else { **a & **b == 1 }).count();
             u64::from((c as u32).wrapping_add(count as u32))
         }
-        _ => {
-            let start = if c_ty == Type::F16 { element::f16_to_f32(c as u16) } else { f32::from_bits(c as u32) };
-            let sum = pairs.fold(start, |sum, (a, b)| decode(a_ty, *a) * decode(b_ty, *b) + sum);
-            if d_ty == Type::F16 { u64::from(to_f16(sum)) } else { u64::from(finished(sum).to_bits()) }
-        }
+        _ => encode_sum(d_ty, pairs.fold(decode_sum(c_ty, c), |sum, (a, b)| decode(a_ty, *a) * decode(b_ty, *b) + sum)),
     }
+}
+
+/// What a floating-point code of C adds.
+fn decode_sum(c_ty: Type, c: u64) -> f32 {
+    if c_ty == Type::F16 { element::f16_to_f32(c as u16) } else { f32::from_bits(c as u32) }
+}
+
+/// A floating-point element of D.
+fn encode_sum(d_ty: Type, sum: f32) -> u64 {
+    if d_ty == Type::F16 { u64::from(to_f16(sum)) } else { u64::from(finished(sum).to_bits()) }
+}
+
+/// All elements of D as [`dot`] gives them, where factors are floats of 32 bits at most: each is decoded once, and the sums of a row
+/// stand side by side. `along` says where along K an element of A stands, by its row and its place in it.
+fn float_results(
+    [d_ty, a_ty, b_ty, c_ty]: [Type; 4],
+    (a, b): (&[u64], &[u64]),
+    (m, n, k): (usize, usize, usize),
+    along: impl Fn(usize, usize) -> usize,
+    c: impl Fn(usize, usize) -> u64,
+) -> Vec<u64> {
+    let stored = a.len() / m;
+    let mut across = vec![0.0; k * n];
+    for (at, code) in b.iter().enumerate() {
+        across[at % k * n + at / k] = decode(b_ty, *code);
+    }
+    let mut results = Vec::with_capacity(m * n);
+    for (row, a) in a.chunks_exact(stored).enumerate() {
+        let mut sums: Vec<f32> = (0..n).map(|column| decode_sum(c_ty, c(row, column))).collect();
+        for (at, a) in a.iter().enumerate() {
+            let a = decode(a_ty, *a);
+            for (sum, b) in sums.iter_mut().zip(&across[along(row, at) * n..]) {
+                *sum += a * b;
+            }
+        }
+        results.extend(sums.into_iter().map(|sum| encode_sum(d_ty, sum)));
+    }
+    results
 }
 
 fn multiply(warp: &mut Warp, mma: &Mma) {
@@ -255,18 +289,22 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
     let stored = if places.is_some() { k / 2 } else { k };
     let a = operand(&read, &mma.a, a_ty, m, stored, true);
     let b = operand(&read, &mma.b, b_ty, n, k, false);
-    let mut results = vec![0u64; m * n];
-    for row in 0..m {
-        for column in 0..n {
-            let (reg, lane, shift) = place(row, column, c_ty == Type::F16);
-            let c = warp.value(mma.c[reg], lane) >> shift;
-            let (a, b) = (&a[row * stored..][..stored], &b[column * k..][..k]);
-            results[row * n + column] = match &places {
-                None => dot(mma, a.iter().zip(b), c),
-                Some(places) => dot(mma, a.iter().zip(places[row * stored..][..stored].iter().map(|&at| &b[at])), c),
+    let along = |row: usize, at: usize| places.as_ref().map_or(at, |places| places[row * stored + at]);
+    let c = |row: usize, column: usize| {
+        let (reg, lane, shift) = place(row, column, c_ty == Type::F16);
+        warp.value(mma.c[reg], lane) >> shift
+    };
+    let results = match a_ty {
+        Type::F16 | Type::Bf16 | Type::Tf32 | Type::E4m3 | Type::E5m2 => float_results(mma.types, (&a, &b), (m, n, k), along, c),
+        _ => {
+            let factors = |row: usize, column: usize| {
+                let (a, b) = (&a[row * stored..][..stored], &b[column * k..][..k]);
+                a.iter().enumerate().map(move |(at, a)| (a, &b[along(row, at)]))
             };
+            let element = |at: usize| dot(mma, factors(at / n, at % n), c(at / n, at % n));
+            (0..m * n).map(element).collect()
         }
-    }
+    };
     if d_ty == Type::F16 {
         for row in 0..m {
             for pair in 0..n / 2 {

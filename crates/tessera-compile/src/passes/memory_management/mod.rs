@@ -4,7 +4,7 @@
 //! 2. [`arrange`]: how each buffer lies, so that its accesses meet in no bank.
 //! 3. [`lifetimes`]: when each buffer holds something that is needed, through loops, branches, roles and work that goes on after its
 //!    operation.
-//! 4. [`packing`]: places, so that buffers that are never needed together share bytes.
+//! 4. [`packing`](tessera_analysis::packing): places, so that buffers that are never needed together share bytes.
 //!
 //! Sharing costs a barrier where threads have not met since the former owner's last use; [`resident`] says when that is worth it.
 //!
@@ -23,7 +23,6 @@ mod arrange;
 mod lanes;
 pub(crate) mod lifetimes;
 mod live_values;
-pub(crate) mod packing;
 mod patterns;
 mod places;
 mod pressure;

@@ -7,8 +7,8 @@ use tessera_ir::{Diagnostic, Func, Op, OpKind, TileOp, Type};
 use tessera_types::Arch;
 
 use super::lifetimes::Lifetimes;
-use super::packing::{Item, Packed, heaviest, pack};
 use super::resident;
+use tessera_analysis::packing::{Item, Packed, heaviest, pack};
 use tessera_analysis::room::{LEAST_ALIGN, MOST_ALIGN, buffer_align, buffer_bytes};
 use tessera_analysis::set::Set;
 

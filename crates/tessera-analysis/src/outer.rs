@@ -18,11 +18,11 @@ use tessera_ir::SharedType;
 use tessera_layout::{Axis, Distribution, LinearLayout, WarpGrid};
 
 /// The most elements of an accumulator that leave a thread registers for its factors.
-pub(super) const MOST: u64 = 128;
+pub const MOST: u64 = 128;
 
 /// The layout of an accumulator of these extents; `deep` says of each factor whether its neighbours in memory are steps of the
 /// contraction. `None` where warps cannot share the tile evenly, or a thread would hold more than [`MOST`] elements.
-pub(super) fn layout(shape: [u64; 2], deep: [bool; 2], warps: u64) -> Option<Distribution> {
+pub fn layout(shape: [u64; 2], deep: [bool; 2], warps: u64) -> Option<Distribution> {
     // Lanes along rows and along columns, as powers of two.
     let lanes = if deep == [true, false] { [2, 3] } else { [3, 2] };
     if !warps.is_power_of_two()
@@ -65,7 +65,7 @@ pub(super) fn layout(shape: [u64; 2], deep: [bool; 2], warps: u64) -> Option<Dis
 
 /// Whether neighbours in memory of a factor are steps of the contraction: of the left one its last axis, of the right one the axis
 /// before.
-pub(super) fn deep([lhs, rhs]: [&SharedType; 2]) -> [bool; 2] {
+pub fn deep([lhs, rhs]: [&SharedType; 2]) -> [bool; 2] {
     let fastest = |ty: &SharedType| ty.order.last().map(|&axis| axis as usize);
     [fastest(lhs) == lhs.shape.len().checked_sub(1), fastest(rhs) == rhs.shape.len().checked_sub(2)]
 }

@@ -17,27 +17,27 @@ const MOST_MOVES: u32 = 60;
 
 /// What is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
+pub struct Item {
     /// Its bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// What its place is a multiple of, a power of two.
-    pub(crate) align: u64,
+    pub align: u64,
 }
 
 /// Places, and what they reach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Packed {
+pub struct Packed {
     /// Where each item starts.
-    pub(crate) offsets: Vec<u64>,
+    pub offsets: Vec<u64>,
     /// The end of the last byte.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Placements tried after the good ones.
 const MOST_STEPS: u32 = 2_000;
 
 /// Places items so that those that are apart share no byte.
-pub(crate) fn pack(items: &[Item], apart: impl Fn(usize, usize) -> bool) -> Packed {
+pub fn pack(items: &[Item], apart: impl Fn(usize, usize) -> bool) -> Packed {
     let neighbours: Vec<Vec<usize>> =
         (0..items.len()).map(|item| (0..items.len()).filter(|&other| other != item && apart(item, other)).collect()).collect();
     let mut search =
@@ -60,7 +60,7 @@ pub(crate) fn pack(items: &[Item], apart: impl Fn(usize, usize) -> bool) -> Pack
 }
 
 /// Items that are all apart from each other, of as many bytes as are found by adding one by one, the largest first, to each.
-pub(crate) fn heaviest(count: usize, bytes: impl Fn(usize) -> u64, apart: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+pub fn heaviest(count: usize, bytes: impl Fn(usize) -> u64, apart: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..count).collect();
     by_size.sort_by_key(|&item| std::cmp::Reverse(bytes(item)));
     let around = |&first: &usize| {

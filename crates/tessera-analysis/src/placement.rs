@@ -17,51 +17,82 @@ use tessera_ir::{Axis, Mesh, TensorType, mesh};
 use tessera_types::DType;
 
 /// A mesh axis by its position.
-pub(super) type MeshId = usize;
+pub type MeshId = usize;
 
 /// For each dimension the mesh axis that divides it.
-pub(super) type Dims = SmallVec<[Option<MeshId>; 4]>;
+pub type Dims = SmallVec<[Option<MeshId>; 4]>;
 
 /// What an extent that is known only at launch counts as.
 const SYMBOL_EXTENT: u64 = 4096;
 
 /// Where the parts of a value lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Placement {
-    pub(super) dims: Dims,
+pub struct Placement {
+    /// What divides each dimension.
+    pub dims: Dims,
     /// Mesh axes, ascending, whose ranks' values are to be combined.
-    pub(super) partial: SmallVec<[MeshId; 2]>,
+    pub partial: SmallVec<[MeshId; 2]>,
     /// How.
-    pub(super) combine: Combine,
+    pub combine: Combine,
     /// Each rank's value is to be multiplied by a factor of its own first: which one.
-    pub(super) scaled: Option<usize>,
+    pub scaled: Option<usize>,
 }
 
 impl Placement {
     /// Nothing left to combine.
-    pub(super) fn settled(dims: Dims) -> Placement {
+    pub fn settled(dims: Dims) -> Placement {
         Placement { dims, partial: SmallVec::new(), combine: Combine::Sum, scaled: None }
     }
 
     /// Something has to be done before the parts make up the value.
-    pub(super) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         !self.partial.is_empty() || self.scaled.is_some()
     }
 }
 
 /// One exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Shard { over: MeshId, axis: usize },
-    ReduceScatter { over: MeshId, axis: usize },
-    AllToAll { over: MeshId, split: usize, join: usize },
-    AllReduce { over: SmallVec<[MeshId; 2]> },
-    AllGather { over: MeshId, axis: usize },
+pub enum Step {
+    /// Each rank keeps its part of what all hold.
+    Shard {
+        /// The ranks.
+        over: MeshId,
+        /// The dimension that is divided.
+        axis: usize,
+    },
+    /// The ranks' values are combined, and each gets its part.
+    ReduceScatter {
+        /// The ranks.
+        over: MeshId,
+        /// The dimension that is divided.
+        axis: usize,
+    },
+    /// Parts along one dimension become parts along another.
+    AllToAll {
+        /// The ranks.
+        over: MeshId,
+        /// The dimension that is divided.
+        split: usize,
+        /// The dimension that was.
+        join: usize,
+    },
+    /// The ranks' values are combined, and each gets the whole.
+    AllReduce {
+        /// The ranks.
+        over: SmallVec<[MeshId; 2]>,
+    },
+    /// Each rank gets all parts.
+    AllGather {
+        /// The ranks.
+        over: MeshId,
+        /// The dimension that was divided.
+        axis: usize,
+    },
 }
 
 impl Step {
     /// The dimensions' division after it.
-    pub(super) fn apply(&self, dims: &mut Dims) {
+    pub fn apply(&self, dims: &mut Dims) {
         match *self {
             Step::Shard { over, axis } | Step::ReduceScatter { over, axis } => dims[axis] = Some(over),
             Step::AllToAll { over, split, join } => {
@@ -75,7 +106,7 @@ impl Step {
 }
 
 /// The exchanges from a placement to dimensions divided so, with nothing left to combine.
-pub(super) fn steps(from: &Placement, to: &Dims) -> Vec<Step> {
+pub fn steps(from: &Placement, to: &Dims) -> Vec<Step> {
     let mut dims = from.dims.clone();
     let mut partial = from.partial.clone();
     let mut found = Vec::new();
@@ -123,7 +154,7 @@ pub(super) fn steps(from: &Placement, to: &Dims) -> Vec<Step> {
 }
 
 /// The bytes that each rank sends in these steps.
-pub(super) fn bytes(mesh: &Mesh, axes: &[Axis], elem: DType, from: &Dims, steps: &[Step]) -> u64 {
+pub fn bytes(mesh: &Mesh, axes: &[Axis], elem: DType, from: &Dims, steps: &[Step]) -> u64 {
     let mut dims = from.clone();
     let mut sum = 0u64;
     for step in steps {
@@ -155,7 +186,7 @@ fn held(mesh: &Mesh, axes: &[Axis], elem: DType, dims: &Dims) -> u64 {
 }
 
 /// The type of a rank's part of a tensor with these axes. Each division must be one that the dimension allows.
-pub(super) fn local(mesh: &Mesh, axes: &[Axis], elem: DType, dims: &Dims) -> TensorType {
+pub fn local(mesh: &Mesh, axes: &[Axis], elem: DType, dims: &Dims) -> TensorType {
     let part = |(axis, dim): (&Axis, &Option<MeshId>)| {
         dim.and_then(|over| mesh::part(axis, &mesh.axes[over])).unwrap_or_else(|| axis.clone())
     };
