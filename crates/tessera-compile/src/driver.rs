@@ -48,6 +48,8 @@ pub struct CompileOptions {
     pub timeline: Option<u32>,
     /// What blocks of a product share on a GPU, where its plan can have them share it.
     pub sharing: Sharing,
+    /// Blocks of a cluster that load together on a GPU, where its plan can have them: a power of two; 0 asks for none.
+    pub cluster: u32,
     /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
     pub plan: Option<(String, String)>,
     /// Verify after each pass.
@@ -225,6 +227,9 @@ fn run_pipeline(
         func.hints.timeline = options.timeline.or(func.hints.timeline);
         if options.sharing != Sharing::Nothing {
             func.hints.sharing = Some(options.sharing as u32);
+        }
+        if options.cluster > 0 {
+            func.hints.num_ctas = Some(options.cluster);
         }
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));

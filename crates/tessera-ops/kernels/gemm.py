@@ -34,34 +34,24 @@ def add_product(a, b, acc, COMPUTE):
     return ct.mma(a.astype(COMPUTE), b.astype(COMPUTE), acc)
 
 
-def block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B):
-    i = ct.bid(0)
-    j = ct.bid(1)
-    acc = ct.zeros((TM, TN), ACC)
+@tessera.kernel
+def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
+         TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
+         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool], EXCHANGED: ct.Constant[bool], ACROSS: ct.Constant[bool]):
+    """EXCHANGED: the transposed product, since the tensor cores take no fewer than 64 rows and any multiple of 8 columns. ACROSS: neighbours
+    of a cluster lie side by side, and load tiles of A together; else one below the other, those of B."""
+    i = ct.bid(1) if ACROSS else ct.bid(0)
+    j = ct.bid(0) if ACROSS else ct.bid(1)
+    acc = ct.zeros((TN, TM) if EXCHANGED else (TM, TN), ACC)
     for k in range(ct.cdiv(K, TK)):
         a = load_a(A, i, k, TM, TK, TRANSPOSE_A)
         b = load_b(B, k, j, TK, TN, TRANSPOSE_B)
-        acc = add_product(a, b, acc, COMPUTE)
-    out = acc * ct.astype(alpha, ACC)
+        acc = add_product(ct.transpose(b), ct.transpose(a), acc, COMPUTE) if EXCHANGED else add_product(a, b, acc, COMPUTE)
+    out = (ct.transpose(acc) if EXCHANGED else acc) * ct.astype(alpha, ACC)
     if beta != 0.0:
         c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
         out = out + c.astype(ACC) * ct.astype(beta, ACC)
     ct.store(C, (i, j), out.astype(C.dtype))
-
-
-@tessera.kernel
-def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
-         TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
-         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
-    block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B)
-
-
-@tessera.kernel(num_ctas=2)
-def gemm_pairs(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
-               TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
-               TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
-    """Pairs of blocks load the tiles of B together."""
-    block(A, B, C, alpha, beta, K, COMPUTE, ACC, TM, TN, TK, TRANSPOSE_A, TRANSPOSE_B)
 
 
 def load_of_batch(X, n, i, j, ROWS, COLUMNS, TRANSPOSE):
@@ -88,25 +78,6 @@ def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constan
         c = ct.load(C, (n, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TN))
         out = out + c.astype(ACC) * ct.astype(beta, ACC)
     ct.store(C, (n, i, j), out.astype(C.dtype).reshape((1, TM, TN)))
-
-
-@tessera.kernel
-def gemm_thin(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
-              TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
-              TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
-    """Few rows: the transposed product, since the tensor cores take no fewer than 64 rows and as few as 8 columns."""
-    i = ct.bid(0)
-    j = ct.bid(1)
-    acc = ct.zeros((TN, TM), ACC)
-    for k in range(ct.cdiv(K, TK)):
-        a = load_a(A, i, k, TM, TK, TRANSPOSE_A).astype(COMPUTE)
-        b = load_b(B, k, j, TK, TN, TRANSPOSE_B).astype(COMPUTE)
-        acc = ct.mma(ct.transpose(b), ct.transpose(a), acc)
-    out = ct.transpose(acc) * ct.astype(alpha, ACC)
-    if beta != 0.0:
-        c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
-        out = out + c.astype(ACC) * ct.astype(beta, ACC)
-    ct.store(C, (i, j), out.astype(C.dtype))
 
 
 def padded_tile(X, LINES, tile, ROWS, COLUMNS):

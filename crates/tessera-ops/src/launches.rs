@@ -55,9 +55,9 @@ impl LaunchSpec {
 
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
-        match self.sharing {
-            Sharing::Nothing => Cow::Borrowed(options),
-            sharing => Cow::Owned(CompileOptions { sharing, ..options.clone() }),
+        match (self.sharing, self.cluster) {
+            (Sharing::Nothing, 0) => Cow::Borrowed(options),
+            (sharing, cluster) => Cow::Owned(CompileOptions { sharing, cluster, ..options.clone() }),
         }
     }
 }

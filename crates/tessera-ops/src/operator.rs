@@ -230,12 +230,14 @@ pub struct LaunchSpec {
     pub grid: [u32; 3],
     /// What blocks of its product share on a GPU.
     pub sharing: Sharing,
+    /// Blocks of a cluster that load together on a GPU; 0 where each loads for itself.
+    pub cluster: u32,
 }
 
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing }
+        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0 }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
+//! | `loop-splitting` ([`split`]) | loops of products with a test that holds up to some round | two loops, the first without the test |
 //! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
 //! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |

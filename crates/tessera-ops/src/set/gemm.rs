@@ -5,7 +5,7 @@
 use tessera_runtime::Sharing;
 use tessera_types::{DType, Policy, Storage, policy_name};
 
-use super::gemm_tiles;
+use super::gemm_tiles::{self, May};
 use super::product::{self, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
@@ -173,9 +173,9 @@ pub(super) struct Cut {
 
 impl Cut {
     /// The cut of a product of these matrices, rows, columns and contraction; factors and results of these types; which factors are
-    /// transposed, and whether factors may be copied first.
-    pub(super) fn of(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], pads: bool, machine: Machine) -> Cut {
-        Cut::made(sizes, types, transposed, [pads, false], machine)
+    /// transposed, and what the kernel can do.
+    pub(super) fn of(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], may: May, machine: Machine) -> Cut {
+        Cut::made(sizes, types, transposed, (may, false), machine)
     }
 
     /// The cut of a product whose factors in 32 bits are taken apart into numbers of a type.
@@ -195,7 +195,7 @@ impl Cut {
 
     /// The cut of products of groups of rows: the groups, rows of one at the mean, columns and contraction.
     pub(super) fn of_groups(sizes: [u64; 4], types: [DType; 2], tb: bool, machine: Machine) -> Cut {
-        let mut cut = Cut::made(sizes, types, [false, tb], [false, true], machine);
+        let mut cut = Cut::made(sizes, types, [false, tb], (May::default(), true), machine);
         if machine == Machine::Cpu {
             cut.tile[0] = cut.tile[0].min((2 * sizes[1]).next_power_of_two().max(16) as i64);
         }
@@ -206,7 +206,7 @@ impl Cut {
         sizes: [u64; 4],
         [storage, result]: [DType; 2],
         [ta, tb]: [bool; 2],
-        [pads, ragged]: [bool; 2],
+        (may, ragged): (May, bool),
         machine: Machine,
     ) -> Cut {
         let compute = compute_type(storage, machine);
@@ -216,7 +216,7 @@ impl Cut {
                 let steps = [if ta { m } else { k }, if tb { k } else { n }];
                 // The greatest power of two that divides the bytes of each operand's lines.
                 let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-                let product = gemm_tiles::Product { sizes, storage, result, lines, along: tb, pads, ragged };
+                let product = gemm_tiles::Product { sizes, storage, result, lines, along: [!ta, tb], may, ragged };
                 Some(gemm_tiles::choose(product, arch))
             }
             _ => None,
@@ -228,6 +228,9 @@ impl Cut {
         Cut { compute, tile, choice }
     }
 }
+
+/// What the kernel can do.
+const MAY: May = May { pad: true, exchange: true, cluster: true };
 
 /// So many blocks along an axis.
 pub(super) fn blocks(extent: u64, tile: i64) -> Result<u32, Unsupported> {
@@ -264,12 +267,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
 
     let cut = match policy.parts() {
         Some(parts) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
-        None => Cut::of([batch, m, n, k], [storage, result], [ta, tb], true, machine),
+        None => Cut::of([batch, m, n, k], [storage, result], [ta, tb], MAY, machine),
     };
     let Cut { compute, tile: [tm, tn, tk], choice } = cut;
     let mut tensors = vec![a, b, c];
     let (copying, [a, b]) = padding(&mut tensors, choice.map_or([false; 2], |choice| choice.padded))?;
-    let arguments = vec![
+    let mut arguments = vec![
         ("A", Argument::Tensor(a)),
         ("B", Argument::Tensor(b)),
         ("C", Argument::Tensor(2)),
@@ -284,16 +287,20 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("TRANSPOSE_A", Argument::Bool(ta)),
         ("TRANSPOSE_B", Argument::Bool(tb)),
     ];
-    let grid = [blocks(m, tm)?, blocks(n, tn)?, batch as u32];
-    let kernel = match (batched, choice) {
-        (true, _) => "gemm_batched",
-        (false, Some(choice)) if choice.thin => "gemm_thin",
-        (false, Some(choice)) if choice.pairs => "gemm_pairs",
-        (false, _) => "gemm",
-    };
+    let across = choice.is_some_and(|choice| choice.across);
+    let mut plane = [blocks(m, tm)?, blocks(n, tn)?];
+    if across {
+        plane.reverse();
+    }
+    if !batched {
+        arguments.push(("EXCHANGED", Argument::Bool(choice.is_some_and(|choice| choice.exchanged))));
+        arguments.push(("ACROSS", Argument::Bool(across)));
+    }
+    let kernel = if batched { "gemm_batched" } else { "gemm" };
     let product = LaunchSpec {
         sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
-        ..LaunchSpec::new(kernel, arguments, grid)
+        cluster: choice.map_or(0, |choice| choice.cluster),
+        ..LaunchSpec::new(kernel, arguments, [plane[0], plane[1], batch as u32])
     };
     Ok(Plan {
         tensors,

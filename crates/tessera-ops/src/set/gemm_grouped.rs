@@ -142,7 +142,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("TK", Argument::Int(tk)),
         ("STEPS", Argument::Int(i64::from(u64::BITS - (groups - 1).leading_zeros()))),
         ("TRANSPOSE_B", Argument::Bool(transposed)),
-        ("THIN", Argument::Bool(choice.is_some_and(|choice| choice.thin))),
+        ("THIN", Argument::Bool(choice.is_some_and(|choice| choice.exchanged))),
     ];
     // Where each group's last tile is not full there is one more than all rows fill.
     let rows =

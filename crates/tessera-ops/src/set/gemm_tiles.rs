@@ -16,9 +16,11 @@ pub(super) struct Choice {
     /// Rows, columns and contraction of a tile.
     pub(super) tile: [u64; 3],
     /// The product is computed transposed.
-    pub(super) thin: bool,
-    /// Two blocks one below the other load what both read together.
-    pub(super) pairs: bool,
+    pub(super) exchanged: bool,
+    /// Blocks of a cluster that load together what all of them read; 0 where each loads for itself.
+    pub(super) cluster: u32,
+    /// They lie side by side, else one below the other.
+    pub(super) across: bool,
     /// What blocks share.
     pub(super) sharing: Sharing,
     /// Factors that are copied first, to lines at multiples of [`LINE`] bytes.
@@ -26,10 +28,27 @@ pub(super) struct Choice {
 }
 
 /// Tiles of rows and columns whose products warpgroups take in 16-bit floats.
-const WARPGROUP_TILES: [[u64; 2]; 11] =
-    [[128, 256], [256, 128], [192, 192], [128, 192], [128, 128], [128, 64], [64, 256], [64, 192], [64, 128], [64, 64], [64, 32]];
-/// The same where the right factor's lines lie along the contraction: any columns, and nothing more is read for them.
-const ALONG_TILES: [[u64; 2]; 3] = [[128, 144], [128, 160], [128, 224]];
+const WARPGROUP_TILES: [[u64; 2]; 15] = [
+    [128, 256],
+    [256, 128],
+    [192, 192],
+    [128, 192],
+    [192, 128],
+    [128, 128],
+    [128, 64],
+    [64, 256],
+    [64, 192],
+    [64, 128],
+    [64, 64],
+    [64, 32],
+    [128, 32],
+    [256, 64],
+    [192, 64],
+];
+/// The same where the right factor's lines lie along the contraction, so that nothing more is read for other columns: rows, and the most
+/// columns, of which every [`COLUMNS_STEP`] is possible.
+const ALONG_TILES: [[u64; 2]; 4] = [[64, 256], [128, 256], [192, 192], [256, 128]];
+const COLUMNS_STEP: u64 = 16;
 /// The same for other types.
 const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
@@ -39,6 +58,12 @@ const THIN_TILES: [([u64; 2], Sharing); 4] =
     [([64, 256], Sharing::Nothing), ([128, 128], Sharing::Nothing), ([64, 128], Sharing::Rounds), ([128, 128], Sharing::Rounds)];
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
 const STREAM_RATE: f64 = 40.0;
+/// Clocks of a block of a thin product beside its rounds; bytes that come meanwhile where sums are left; and those of sums that are added a clock.
+const THIN_START: f64 = 2500.0;
+const THIN_MEETING: f64 = 256.0 * 1024.0;
+const THIN_PART_RATE: f64 = 8.0;
+/// Rows of a thin product from which on its lines must begin at sectors: shorter ones wait for other things.
+const THIN_ANYWHERE: u64 = 16;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
 
@@ -53,15 +78,15 @@ const CACHE_RATE: f64 = 65.0;
 /// Bytes a clock that shared memory takes and gives.
 const SHARED_RATE: f64 = 128.0;
 /// Clocks of a round at least, however small its tiles are: slots are waited for and given back.
-const LEAST_ROUND: f64 = 340.0;
+const LEAST_ROUND: f64 = 280.0;
 /// Rows of a warpgroup's instruction.
 const GROUP_ROWS: u64 = 64;
 /// Columns of which a warpgroup adds up what others have left.
 const GROUP_COLUMNS: u64 = 128;
 /// The same where lines begin within one of the cache's, so that each touches two, but at its sectors.
-const SECTOR_RATE: f64 = 45.0;
+const SECTOR_RATE: f64 = 60.0;
 /// The same where lines of a factor begin within sectors: for lines along the contraction, and for others.
-const RAGGED_RATES: [f64; 2] = [38.0, 22.0];
+const RAGGED_RATES: [f64; 2] = [35.0, 28.0];
 /// The same where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
 const THREAD_RATES: [f64; 3] = [8.0, 10.0, 12.0];
 /// Clocks of a round at least where threads bring tiles: they wait for memory once a round.
@@ -71,9 +96,9 @@ const PADDING: f64 = 5000.0;
 /// Bytes of a sector of the cache's lines.
 const SECTOR: u64 = 32;
 /// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
-const START: f64 = 2500.0;
+const START: f64 = 7000.0;
 /// Bytes a clock that a block's result leaves by.
-const STORE_RATE: f64 = 16.0;
+const STORE_RATE: f64 = 20.0;
 /// What of the shorter one of products and results of two teams is not hidden under the other, as measured.
 const SEEN: f64 = 0.35;
 /// Tiles of a multiprocessor from which on teams take turns.
@@ -81,17 +106,24 @@ const TURNS: f64 = 3.0;
 /// Elements of a tile that a team of four warps holds.
 const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
-const MEETING: f64 = 256.0 * 1024.0;
-const MEETING_RATE: f64 = 50.0;
+const MEETING: f64 = 56.0 * 1024.0;
+const MEETING_RATE: f64 = 8.0;
 /// Bytes a clock at which a warpgroup adds up what others have left: where it lies as threads hold it, and where it cannot since extents are
 /// no powers of two. Two of them add up four times as fast, as measured.
-const PART_RATES: [f64; 2] = [8.0, 2.0];
-/// How much longer rounds take where two blocks load together, as measured: each waits for the other.
-const PAIRS: f64 = 1.02;
-/// Clocks that the start of two blocks together takes longer, as measured.
-const PAIRS_START: f64 = 1500.0;
+const PART_RATES: [f64; 2] = [256.0, 16.0];
+/// Blocks of clusters, and lines of a tile that each of them brings at least.
+const CLUSTERS: [u64; 2] = [2, 4];
+const CLUSTER_LINES: u64 = 8;
+/// What a round takes where two blocks load together, and four, over that of one by itself, as measured: they wait for each other, and ask for
+/// less, which counts where lines begin within the cache's; and where all are whole.
+const TOGETHER: [f64; 2] = [0.95, 1.1];
+const TOGETHER_WHOLE: [f64; 2] = [1.02, 1.1];
+/// Clocks that the start of such blocks takes longer, as measured.
+const TOGETHER_START: f64 = 3000.0;
+/// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves, as measured.
+const TURNED: f64 = 1.09;
 /// How much longer they take with three warpgroups, as measured.
-const THREE: f64 = 1.12;
+const THREE: f64 = 1.18;
 /// Rows of tiles of three warpgroups.
 const THREE_ROWS: u64 = 192;
 /// Rounds that a block has at least where they are shared.
@@ -106,18 +138,36 @@ pub(super) struct Product {
     pub(super) result: DType,
     /// What the bytes of each operand's lines are multiples of: a power of two, 128 at most.
     pub(super) lines: [u64; 2],
-    /// The right factor's lines lie along the contraction.
-    pub(super) along: bool,
-    /// Factors may be copied first.
-    pub(super) pads: bool,
+    /// Whether each factor's lines lie along the contraction.
+    pub(super) along: [bool; 2],
+    pub(super) may: May,
     /// Matrices have rows of their own number, that of a product at the mean.
     pub(super) ragged: bool,
+}
+
+/// What the kernel of a product can do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct May {
+    /// Factors are copied first.
+    pub(super) pad: bool,
+    /// The transposed product is computed of tiles of any size.
+    pub(super) exchange: bool,
+    /// Blocks of a cluster load together.
+    pub(super) cluster: bool,
+}
+
+impl Product {
+    /// The transposed product.
+    fn exchanged(self) -> Product {
+        let Product { sizes: [batch, m, n, k], lines: [a, b], along: [of_a, of_b], .. } = self;
+        Product { sizes: [batch, n, m, k], lines: [b, a], along: [of_b, of_a], ..self }
+    }
 }
 
 /// The choice for a product on a GPU with products of warpgroups.
 pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     let Product { sizes: [batch, m, n, k], storage, lines, .. } = product;
-    let may_pad = |side: usize| product.pads && batch == 1 && storage.bits() == 16 && lines[side] < LINE;
+    let may_pad = |side: usize| product.may.pad && batch == 1 && storage.bits() == 16 && lines[side] < LINE;
     let mut best = fitting(product, arch);
     for padded in [[true, false], [false, true], [true, true]] {
         if (0..2).any(|side| padded[side] && !may_pad(side)) {
@@ -137,7 +187,7 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
 
 /// The choice for factors as they lie, and the clocks that it should take.
 fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
-    let Product { sizes: [batch, m, n, k], storage, lines, along, ragged, .. } = product;
+    let Product { sizes: [batch, m, n, k], storage, lines, ragged, .. } = product;
     let vectors = lines.iter().all(|&bytes| bytes >= VECTOR);
     let halves = storage.bits() == 16;
     let depth = 8 * LINE / u64::from(storage.bits());
@@ -146,52 +196,82 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
     // Most groups have no more than twice the rows of the mean.
     let most = if ragged { 2 * m } else { m };
     let thinnest = THIN.iter().copied().find(|&rows| rows >= most).filter(|_| halves && vectors && (shared || ragged));
-    if let Some(rows) = thinnest {
+    let streams = |rows: u64| rows <= THIN_ANYWHERE || lines.iter().all(|&bytes| bytes >= SECTOR);
+    if let Some(rows) = thinnest.filter(|&rows| streams(rows)) {
         return thin(rows, [batch, n, k], shared, arch);
     }
-    let tiles: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
-    let more: &[[u64; 2]] = if halves && along { &ALONG_TILES } else { &[] };
     let sms = u64::from(arch.multiprocessors());
     let rounds = k.div_ceil(depth) as f64;
     let least = of_memory(storage, batch * (m + n) * k, arch);
-    let none = Choice { tile: [0; 3], thin: false, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+    let none =
+        Choice { tile: [0; 3], exchanged: false, cluster: 0, across: false, sharing: Sharing::Nothing, padded: [false; 2] };
     let mut best = (f64::INFINITY, none);
-    for &[rows, columns] in tiles.iter().chain(more) {
-        let blocks = batch * m.div_ceil(rows) * n.div_ceil(columns);
-        // What threads bring and turn leaves no registers for them.
-        if !vectors && !columns.is_power_of_two() {
-            continue;
-        }
-        let block = Block::of([rows, columns], &product);
-        let mut take = |time: Time, pairs: bool, sharing: Sharing| {
-            let time = time.looped.max(least) + time.beside;
-            if time < best.0 {
-                best = (time, Choice { tile: [rows, columns, depth], pairs, sharing, ..none });
+    let freely = halves && vectors && shared;
+    let turns = [false, true].into_iter().filter(|&exchanged| !exchanged || freely && product.may.exchange && product.along[0]);
+    for exchanged in turns {
+        let product = if exchanged { product.exchanged() } else { product };
+        let [_, m, n, _] = product.sizes;
+        for [rows, columns] in tiles(halves, halves && vectors && product.along[1]) {
+            // What threads bring and turn leaves no registers for them.
+            if !vectors && !columns.is_power_of_two() {
+                continue;
             }
-        };
-        // A thread loads what was left beside its sums.
-        let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
-        let mut take_all = |block: Block, [blocks, sms]: [u64; 2], pairs: bool| {
-            take(block.alone(blocks, rounds, sms), pairs, Sharing::Nothing);
-            if blocks > sms {
-                take(block.in_turns(blocks, rounds, sms), pairs, Sharing::Blocks);
-                // Teams take tiles of equally many rounds, and a group's last tile may have none.
-                let of_teams = !ragged && TEAM / 2 < rows * columns && rows * columns <= TEAM;
-                if halves && vectors && of_teams && blocks as f64 >= TURNS * sms as f64 {
-                    take(block.by_teams(blocks, rounds, sms), pairs, Sharing::Turns);
+            let counts = [m.div_ceil(rows), n.div_ceil(columns)];
+            let extents = if exchanged { [columns, rows, depth] } else { [rows, columns, depth] };
+            // A thread loads what was left beside its sums.
+            let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
+            let mut take_all = |block: Block, [blocks, sms]: [u64; 2], (cluster, across): (u32, bool)| {
+                let mut take = |time: Time, sharing: Sharing| {
+                    let time = time.looped.max(least) + time.beside;
+                    if time < best.0 {
+                        best = (time, Choice { tile: extents, exchanged, cluster, across, sharing, ..none });
+                    }
+                };
+                take(block.alone(blocks, rounds, sms), Sharing::Nothing);
+                // Results that are turned leave through all of a block's warps, which products wait for.
+                let alone = exchanged && cluster == 0;
+                let block = if alone { Block { round: block.round * TURNED, ..block } } else { block };
+                if blocks > sms {
+                    take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
+                    // Teams take tiles of equally many rounds, and a group's last tile may have none.
+                    let of_teams = !ragged && !exchanged && cluster == 0 && TEAM / 2 < rows * columns && rows * columns <= TEAM;
+                    if halves && vectors && of_teams && blocks as f64 >= TURNS * sms as f64 {
+                        take(block.by_teams(blocks, rounds, sms), Sharing::Turns);
+                    }
                 }
+                if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| freely && adds) {
+                    take(time, Sharing::Rounds);
+                }
+            };
+            take_all(Block::of([rows, columns], &product, None), [batch * counts[0] * counts[1], sms], (0, false));
+            if !(freely && product.may.cluster) {
+                continue;
             }
-            if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| halves && vectors && shared && adds) {
-                take(time, pairs, Sharing::Rounds);
+            for (cluster, side) in CLUSTERS.into_iter().flat_map(|cluster| [(cluster, 0), (cluster, 1)]) {
+                let lines = if product.along[side] { [rows, columns][side] } else { depth };
+                if !lines.is_multiple_of(CLUSTER_LINES * cluster) {
+                    continue;
+                }
+                let mut counts = counts;
+                counts[1 - side] = counts[1 - side].next_multiple_of(cluster);
+                let block = Block::of([rows, columns], &product, Some((cluster, side)));
+                take_all(block, [counts[0] * counts[1] / cluster, sms / cluster], (cluster as u32, (side == 0) != exchanged));
             }
-        };
-        take_all(block, [blocks, sms], false);
-        if shared && halves && vectors && lines.iter().any(|&bytes| bytes < LINE) {
-            let blocks = m.div_ceil(rows).next_multiple_of(2) * n.div_ceil(columns);
-            take_all(Block::of_pair([rows, columns], &product), [blocks / 2, sms / 2], true);
         }
     }
     best
+}
+
+/// Rows and columns of tiles.
+fn tiles(halves: bool, along: bool) -> Vec<[u64; 2]> {
+    let given: &[[u64; 2]] = if halves { &WARPGROUP_TILES } else { &PLAIN_TILES };
+    let mut tiles = given.to_vec();
+    if along {
+        let columns = |most: u64| (1..=most / COLUMNS_STEP).map(|steps| COLUMNS_STEP * steps);
+        let more = ALONG_TILES.into_iter().flat_map(|[rows, most]| columns(most).map(move |columns| [rows, columns]));
+        tiles.extend(more.filter(|tile| tile[1] > COLUMNS_STEP && !given.contains(tile)));
+    }
+    tiles
 }
 
 /// The choice for matrices with few rows of 16-bit floats, which wait for memory. Blocks that share rounds, where they can, meet; where tiles are
@@ -199,12 +279,19 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
 fn thin(rows: u64, [matrices, n, k]: [u64; 3], can_share: bool, arch: Arch) -> (f64, Choice) {
     let sms = u64::from(arch.multiprocessors());
     let least = of_memory(DType::BF16, matrices * n * k, arch);
-    let none = Choice { tile: [0; 3], thin: true, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+    let none = Choice { tile: [0; 3], exchanged: true, cluster: 0, across: false, sharing: Sharing::Nothing, padded: [false; 2] };
     let mut best = (f64::INFINITY, none);
     for ([columns, depth], sharing) in THIN_TILES {
         let bytes = 2 * (rows + columns) * depth;
         let (rounds, blocks) = (k.div_ceil(depth) as f64, matrices * n.div_ceil(columns));
-        let block = Block::that_takes(bytes as f64 / STREAM_RATE, STREAM_RATE, [rows * columns * 4; 2]);
+        let sums = (4 * rows * columns) as f64;
+        let block = Block {
+            round: bytes as f64 / STREAM_RATE,
+            start: THIN_START,
+            stored: sums / STORE_RATE,
+            meeting: (sums + THIN_MEETING) / STREAM_RATE,
+            part: sums / THIN_PART_RATE,
+        };
         let time = match sharing {
             Sharing::Rounds => block.shared(blocks, rounds, sms).filter(|_| can_share),
             _ => Some(block.alone(blocks, rounds, sms)),
@@ -242,14 +329,15 @@ struct Block {
 }
 
 impl Block {
-    fn of(tile: [u64; 2], product: &Product) -> Block {
-        Block::of_tile(tile, tile, product)
-    }
-
-    /// One of two that load the right factor together.
-    fn of_pair([rows, columns]: [u64; 2], product: &Product) -> Block {
-        let block = Block::of_tile([rows, columns], [rows, columns / 2], product);
-        Block { round: block.round * PAIRS, start: block.start + PAIRS_START, ..block }
+    /// One of a cluster's, which load a factor together, or one by itself.
+    fn of([rows, columns]: [u64; 2], product: &Product, cluster: Option<(u64, usize)>) -> Block {
+        let mut asked = [rows, columns];
+        let Some((blocks, side)) = cluster else { return Block::of_tile([rows, columns], asked, product) };
+        asked[side] /= blocks;
+        let block = Block::of_tile([rows, columns], asked, product);
+        let factors = if product.lines.iter().all(|&bytes| bytes >= LINE) { TOGETHER_WHOLE } else { TOGETHER };
+        let factor = factors[usize::from(blocks > CLUSTERS[0])];
+        Block { round: block.round * factor, start: block.start + TOGETHER_START, ..block }
     }
 
     /// One that asks for so many lines of each factor.
@@ -265,7 +353,7 @@ impl Block {
             LINE.. => CACHE_RATE,
             _ => SECTOR_RATE,
         };
-        let loads: f64 = [0, 1].map(|side| (asked[side] * LINE) as f64 / rate(lines[side], side == 0 || along)).iter().sum();
+        let loads: f64 = [0, 1].map(|side| (asked[side] * LINE) as f64 / rate(lines[side], along[side])).iter().sum();
         // What comes is written, and each warpgroup reads its rows and all columns.
         let groups = rows.div_ceil(GROUP_ROWS);
         let shared = (rows + columns + rows + groups * columns) * LINE;
@@ -273,20 +361,15 @@ impl Block {
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
         let least = if by_threads { THREAD_ROUND } else { LEAST_ROUND };
         let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer;
-        let block = Block::that_takes(round.max(loads), MEETING_RATE, [packed_bytes(result, elements), 4 * elements]);
         let held = rows.is_power_of_two() && columns.is_power_of_two();
         let rate = PART_RATES[usize::from(!held)] * if groups > 1 { 4.0 } else { 1.0 };
-        Block { part: 4.0 * elements as f64 / rate, ..block }
-    }
-
-    fn that_takes(round: f64, rate: f64, [stored, sums]: [u64; 2]) -> Block {
-        let sums = sums as f64;
+        let sums = 4.0 * elements as f64;
         Block {
-            round,
+            round: round.max(loads),
             start: START,
-            stored: stored as f64 / STORE_RATE,
-            meeting: (sums + MEETING) / rate,
-            part: sums / PART_RATES[0],
+            stored: packed_bytes(result, elements) as f64 / STORE_RATE,
+            meeting: (sums + MEETING) / MEETING_RATE,
+            part: sums / rate,
         }
     }
 
@@ -325,6 +408,8 @@ impl Block {
 mod tests {
     use super::*;
 
+    const ALL: May = May { pad: true, exchange: true, cluster: true };
+
     fn chosen(sizes: [u64; 3]) -> Choice {
         of(sizes, DType::BF16, LINE, false)
     }
@@ -334,16 +419,15 @@ mod tests {
     }
 
     fn product([m, n, k]: [u64; 3], storage: DType, lines: [u64; 2], along: bool) -> Product {
-        Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along, pads: true, ragged: false }
+        Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along: [true, along], may: ALL, ragged: false }
     }
 
     #[test]
     fn ragged_lines_are_copied_where_that_pays() {
         let padded = |sizes: [u64; 3], lines: [u64; 2]| choose(product(sizes, DType::BF16, lines, false), Arch::Sm90a).padded;
-        // Both factors that threads would bring, the shorter of two that begin within sectors, and none that is as long as the product is.
+        // Both factors that threads would bring.
         assert_eq!(padded([3001, 3001, 3001], [2, 2]), [true, true]);
         assert_eq!(padded([57, 38, 5881], [2, 4]), [true, true]);
-        assert_eq!(padded([88, 3808, 7896], [16, 64]), [true, false]);
         // Those of the edges.
         assert_eq!(padded([33, 31, 449], [2, 2]), [true, true]);
         assert_eq!(padded([17, 64, 449], [2, 128]), [true, false]);
@@ -351,7 +435,7 @@ mod tests {
         assert_eq!(padded([256, 256, 136], [16, 128]), [false, false]);
         let shared = choose(product([57, 38, 5881], DType::BF16, [2, 4], false), Arch::Sm90a);
         assert_eq!(shared.sharing, Sharing::Rounds, "what is padded can be shared");
-        let unasked = Product { pads: false, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
+        let unasked = Product { may: May { pad: false, ..ALL }, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
         assert_eq!(choose(unasked, Arch::Sm90a).padded, [false, false]);
     }
 
@@ -359,15 +443,22 @@ mod tests {
     fn groups_of_few_rows_are_columns_and_share_no_rounds() {
         let groups = |rows, result| {
             let sizes = [8, rows, 4096, 4096];
-            let product =
-                Product { sizes, storage: DType::BF16, result, lines: [LINE; 2], along: true, pads: false, ragged: true };
+            let product = Product {
+                sizes,
+                storage: DType::BF16,
+                result,
+                lines: [LINE; 2],
+                along: [true; 2],
+                may: May::default(),
+                ragged: true,
+            };
             choose(product, Arch::Sm90a)
         };
         let few = groups(8, DType::BF16);
-        assert_eq!((few.thin, few.tile[0], few.sharing), (true, 16, Sharing::Nothing));
-        assert!(!groups(33, DType::BF16).thin);
+        assert_eq!((few.exchanged, few.tile[0], few.sharing), (true, 16, Sharing::Nothing));
+        assert!(!groups(33, DType::BF16).exchanged);
         let many = groups(2048, DType::BF16);
-        assert_eq!((many.tile[0] * many.tile[1], many.sharing, many.pairs), (128 * 256, Sharing::Blocks, false));
+        assert_eq!((many.tile[0] * many.tile[1], many.sharing, many.cluster > 0), (128 * 256, Sharing::Blocks, false));
     }
 
     #[test]
@@ -382,10 +473,10 @@ mod tests {
     fn tiles_fill_the_last_wave() {
         // 528 blocks are four waves; of 128 x 256 there are 544, which are five.
         assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
-        // 96 blocks are one wave, and 256 two.
-        assert_eq!(chosen([1536, 1536, 1536]).tile, [128, 192, 64]);
         assert_eq!(chosen([3072, 3072, 3072]).tile, [128, 192, 64]);
-        // 132 blocks are all of one wave, where the right factor may be cut so.
+        // 132 blocks are all of one wave, where the right factor may be cut so, or the left one of the transposed product.
+        let exchanged = chosen([1536, 1536, 1536]);
+        assert_eq!((exchanged.tile, exchanged.exchanged), ([144, 128, 64], true));
         let along = of([1536, 1536, 1536], DType::BF16, LINE, true);
         assert_eq!(along.tile, [128, 144, 64]);
     }
@@ -395,14 +486,14 @@ mod tests {
         let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
         assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
         assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
-        assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
+        assert_eq!(tile([4096, 4104, 4096]), [128, 256, 64]);
         let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
-        assert_eq!((choice.pairs, choice.sharing), (true, Sharing::Blocks));
-        assert!(!chosen([3072, 3072, 3072]).pairs);
+        assert_eq!((choice.cluster > 0, choice.sharing), (true, Sharing::Blocks));
+        assert_eq!(chosen([3072, 3072, 3072]).cluster, 0);
         // Nothing comes by the copy engine.
-        assert!(!of([3001, 3001, 3001], DType::BF16, 2, false).pairs);
+        assert_eq!(of([3001, 3001, 3001], DType::BF16, 2, false).cluster, 0);
         let wave = of([1000, 1000, 1000], DType::BF16, VECTOR, false);
-        assert_eq!((wave.tile, wave.pairs, wave.sharing), ([64, 128, 64], true, Sharing::Nothing));
+        assert_eq!((wave.tile, wave.cluster > 0, wave.sharing), ([64, 128, 64], true, Sharing::Nothing));
     }
 
     #[test]
@@ -421,13 +512,20 @@ mod tests {
 
     #[test]
     fn few_rows_are_columns() {
-        let thin = Choice { tile: [8, 64, 256], thin: true, pairs: false, sharing: Sharing::Nothing, padded: [false; 2] };
+        let thin = Choice {
+            tile: [8, 64, 256],
+            exchanged: true,
+            cluster: 0,
+            across: false,
+            sharing: Sharing::Nothing,
+            padded: [false; 2],
+        };
         assert_eq!(chosen([1, 4096, 4096]), thin);
         // Few tiles with long contractions are shared.
         assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], sharing: Sharing::Rounds, ..thin });
         assert_eq!(chosen([33, 4096, 14336]).tile, [64, 64, 128]);
-        assert!(!chosen([65, 4096, 4096]).thin);
-        assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).thin);
-        assert!(!of([1, 4095, 4096], DType::BF16, 2, false).thin);
+        assert_eq!(chosen([65, 4096, 4096]).tile[2], 64);
+        assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).exchanged);
+        assert!(!of([1, 4095, 4096], DType::BF16, 2, false).exchanged);
     }
 }

@@ -14,6 +14,7 @@ use tessera_runtime::Sharing;
 use tessera_types::{DType, ErrorModel, Policy};
 
 use super::gemm::{Cut, blocks};
+use super::gemm_tiles::May;
 use crate::draw::Draw;
 use crate::element::storable;
 use crate::matrix::{self, Matrix};
@@ -218,8 +219,10 @@ struct Choice {
 impl Choice {
     /// That of the product alone; two products take the tiles of one with all their columns, half of it each.
     fn of([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Choice {
-        let of = |columns| Cut::of([1, m, columns, k], types, [false, true], false, machine);
-        let is_thin = |cut: &Cut| cut.choice.is_some_and(|choice| choice.thin);
+        // Two sums of a tile that is not cut for them take too many registers.
+        let may = May { exchange: !gated, ..May::default() };
+        let of = |columns| Cut::of([1, m, columns, k], types, [false, true], may, machine);
+        let is_thin = |cut: &Cut| cut.choice.is_some_and(|choice| choice.exchanged);
         let mut cut = of(n);
         if gated && !is_thin(&cut) {
             cut = of(2 * n);
