@@ -74,11 +74,15 @@ pub(super) const LINE: u64 = 128;
 /// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
-const CACHE_RATE: f64 = 65.0;
+const CACHE_RATE: f64 = 60.0;
+/// The same that all multiprocessors get together, of 132.
+const CACHE_RATE_OF_ALL: f64 = 7000.0;
 /// Bytes a clock that shared memory takes and gives.
 const SHARED_RATE: f64 = 128.0;
 /// Clocks of a round at least, however small its tiles are: slots are waited for and given back.
 const LEAST_ROUND: f64 = 280.0;
+/// The same where blocks load together: all of them give a slot back.
+const LEAST_ROUND_TOGETHER: f64 = 400.0;
 /// Rows of a warpgroup's instruction.
 const GROUP_ROWS: u64 = 64;
 /// Columns of which a warpgroup adds up what others have left.
@@ -107,21 +111,25 @@ const TURNS: f64 = 3.0;
 const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
 const MEETING: f64 = 56.0 * 1024.0;
-const MEETING_RATE: f64 = 8.0;
+const MEETING_RATE: f64 = 12.0;
 /// Bytes a clock at which a warpgroup adds up what others have left: where it lies as threads hold it, and where it cannot since extents are
 /// no powers of two. Two of them add up four times as fast, as measured.
 const PART_RATES: [f64; 2] = [256.0, 16.0];
 /// Blocks of clusters, and lines of a tile that each of them brings at least.
 const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
+/// Of a chip's multiprocessors, those that are in whole clusters: the groups that these may not leave have no multiple of four.
+const IN_CLUSTERS: [f64; 2] = [1.0, 0.91];
 /// What a round takes where two blocks load together, and four, over that of one by itself, as measured: they wait for each other, and ask for
 /// less, which counts where lines begin within the cache's; and where all are whole.
 const TOGETHER: [f64; 2] = [0.95, 1.1];
 const TOGETHER_WHOLE: [f64; 2] = [1.02, 1.1];
 /// Clocks that the start of such blocks takes longer, as measured.
-const TOGETHER_START: f64 = 3000.0;
+const TOGETHER_START: f64 = 4000.0;
 /// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves, as measured.
 const TURNED: f64 = 1.09;
+/// Tiles of the transposed product that a multiprocessor takes at most: where there are more, none was found to be worth it.
+const MOST_TURNED: u64 = 3;
 /// How much longer they take with three warpgroups, as measured.
 const THREE: f64 = 1.18;
 /// Rows of tiles of three warpgroups.
@@ -217,12 +225,16 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
                 continue;
             }
             let counts = [m.div_ceil(rows), n.div_ceil(columns)];
+            if exchanged && counts[0] * counts[1] > MOST_TURNED * sms {
+                continue;
+            }
             let extents = if exchanged { [columns, rows, depth] } else { [rows, columns, depth] };
             // A thread loads what was left beside its sums.
             let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
             let mut take_all = |block: Block, [blocks, sms]: [u64; 2], (cluster, across): (u32, bool)| {
+                let asked = (blocks * u64::from(cluster.max(1))) as f64 * rounds * block.asked / CACHE_RATE_OF_ALL;
                 let mut take = |time: Time, sharing: Sharing| {
-                    let time = time.looped.max(least) + time.beside;
+                    let time = time.looped.max(least).max(asked) + time.beside;
                     if time < best.0 {
                         best = (time, Choice { tile: extents, exchanged, cluster, across, sharing, ..none });
                     }
@@ -255,7 +267,8 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
                 let mut counts = counts;
                 counts[1 - side] = counts[1 - side].next_multiple_of(cluster);
                 let block = Block::of([rows, columns], &product, Some((cluster, side)));
-                take_all(block, [counts[0] * counts[1] / cluster, sms / cluster], (cluster as u32, (side == 0) != exchanged));
+                let whole = (sms as f64 * IN_CLUSTERS[usize::from(cluster > CLUSTERS[0])]) as u64 / cluster;
+                take_all(block, [counts[0] * counts[1] / cluster, whole], (cluster as u32, (side == 0) != exchanged));
             }
         }
     }
@@ -287,6 +300,7 @@ fn thin(rows: u64, [matrices, n, k]: [u64; 3], can_share: bool, arch: Arch) -> (
         let sums = (4 * rows * columns) as f64;
         let block = Block {
             round: bytes as f64 / STREAM_RATE,
+            asked: bytes as f64,
             start: THIN_START,
             stored: sums / STORE_RATE,
             meeting: (sums + THIN_MEETING) / STREAM_RATE,
@@ -320,6 +334,8 @@ struct Time {
 /// Clocks of the parts of a block.
 struct Block {
     round: f64,
+    /// Bytes that a round asks the second-level cache for, as if all lay in whole lines.
+    asked: f64,
     /// To start, and to store the result.
     start: f64,
     stored: f64,
@@ -332,16 +348,16 @@ impl Block {
     /// One of a cluster's, which load a factor together, or one by itself.
     fn of([rows, columns]: [u64; 2], product: &Product, cluster: Option<(u64, usize)>) -> Block {
         let mut asked = [rows, columns];
-        let Some((blocks, side)) = cluster else { return Block::of_tile([rows, columns], asked, product) };
+        let Some((blocks, side)) = cluster else { return Block::of_tile([rows, columns], asked, LEAST_ROUND, product) };
         asked[side] /= blocks;
-        let block = Block::of_tile([rows, columns], asked, product);
+        let block = Block::of_tile([rows, columns], asked, LEAST_ROUND_TOGETHER, product);
         let factors = if product.lines.iter().all(|&bytes| bytes >= LINE) { TOGETHER_WHOLE } else { TOGETHER };
         let factor = factors[usize::from(blocks > CLUSTERS[0])];
         Block { round: block.round * factor, start: block.start + TOGETHER_START, ..block }
     }
 
-    /// One that asks for so many lines of each factor.
-    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], product: &Product) -> Block {
+    /// One that asks for so many lines of each factor, and whose rounds take so many clocks at least.
+    fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], least: f64, product: &Product) -> Block {
         let &Product { result, lines, along, .. } = product;
         let elements = rows * columns;
         // What begins within sectors holds up the other factor, too.
@@ -359,13 +375,14 @@ impl Block {
         let shared = (rows + columns + rows + groups * columns) * LINE;
         let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
         let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
-        let least = if by_threads { THREAD_ROUND } else { LEAST_ROUND };
+        let least = if by_threads { THREAD_ROUND } else { least };
         let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer;
         let held = rows.is_power_of_two() && columns.is_power_of_two();
         let rate = PART_RATES[usize::from(!held)] * if groups > 1 { 4.0 } else { 1.0 };
         let sums = 4.0 * elements as f64;
         Block {
             round: round.max(loads),
+            asked: loads * CACHE_RATE,
             start: START,
             stored: packed_bytes(result, elements) as f64 / STORE_RATE,
             meeting: (sums + MEETING) / MEETING_RATE,
@@ -471,8 +488,9 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_last_wave() {
-        // 528 blocks are four waves; of 128 x 256 there are 544, which are five.
-        assert_eq!(chosen([4096, 4104, 4096]).tile, [256, 128, 64]);
+        // 544 blocks are four waves and 16, whose rounds are shared.
+        let choice = chosen([4096, 4104, 4096]);
+        assert_eq!((choice.tile, choice.sharing), ([128, 256, 64], Sharing::Rounds));
         assert_eq!(chosen([3072, 3072, 3072]).tile, [128, 192, 64]);
         // 132 blocks are all of one wave, where the right factor may be cut so, or the left one of the transposed product.
         let exchanged = chosen([1536, 1536, 1536]);
@@ -493,7 +511,7 @@ mod tests {
         // Nothing comes by the copy engine.
         assert_eq!(of([3001, 3001, 3001], DType::BF16, 2, false).cluster, 0);
         let wave = of([1000, 1000, 1000], DType::BF16, VECTOR, false);
-        assert_eq!((wave.tile, wave.cluster > 0, wave.sharing), ([64, 128, 64], true, Sharing::Nothing));
+        assert_eq!((wave.tile, wave.cluster, wave.sharing), ([160, 64, 64], 4, Sharing::Nothing));
     }
 
     #[test]
