@@ -75,7 +75,7 @@ pub(super) const LINE: u64 = 128;
 const MULTIPLY_ADDS: f64 = 2048.0;
 /// Bytes a clock that the second-level cache gives a multiprocessor.
 const CACHE_RATE: f64 = 60.0;
-/// The same that all multiprocessors get together, of 132.
+/// The same that multiprocessors get together.
 const CACHE_RATE_OF_ALL: f64 = 7000.0;
 /// Bytes a clock that shared memory takes and gives.
 const SHARED_RATE: f64 = 128.0;
@@ -90,7 +90,7 @@ const GROUP_COLUMNS: u64 = 128;
 /// The same where lines begin within one of the cache's, so that each touches two, but at its sectors.
 const SECTOR_RATE: f64 = 60.0;
 /// The same where lines of a factor begin within sectors: for lines along the contraction, and for others.
-const RAGGED_RATES: [f64; 2] = [35.0, 28.0];
+const RAGGED_RATES: [f64; 2] = [40.0, 24.0];
 /// The same where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
 const THREAD_RATES: [f64; 3] = [8.0, 10.0, 12.0];
 /// Clocks of a round at least where threads bring tiles: they wait for memory once a round.
@@ -112,9 +112,9 @@ const TEAM: u64 = 128 * 128;
 /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
 const MEETING: f64 = 56.0 * 1024.0;
 const MEETING_RATE: f64 = 12.0;
-/// Bytes a clock at which a warpgroup adds up what others have left: where it lies as threads hold it, and where it cannot since extents are
-/// no powers of two. Two of them add up four times as fast, as measured.
-const PART_RATES: [f64; 2] = [256.0, 16.0];
+/// Bytes a clock at which a block adds up what others have left: where it lies as threads hold it, and where it cannot since extents are no
+/// powers of two.
+const PART_RATES: [f64; 2] = [512.0, 16.0];
 /// Blocks of clusters, and lines of a tile that each of them brings at least.
 const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
@@ -122,7 +122,7 @@ const CLUSTER_LINES: u64 = 8;
 const IN_CLUSTERS: [f64; 2] = [1.0, 0.91];
 /// What a round takes where two blocks load together, and four, over that of one by itself, as measured: they wait for each other, and ask for
 /// less, which counts where lines begin within the cache's; and where all are whole.
-const TOGETHER: [f64; 2] = [0.95, 1.1];
+const TOGETHER: [f64; 2] = [1.0, 1.1];
 const TOGETHER_WHOLE: [f64; 2] = [1.02, 1.1];
 /// Clocks that the start of such blocks takes longer, as measured.
 const TOGETHER_START: f64 = 4000.0;
@@ -185,7 +185,7 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
         let (time, choice) = fitting(Product { lines: [as_line(0), as_line(1)], ..product }, arch);
         // Each is read and written.
         let elements: u64 = [m * k, n * k].iter().zip(padded).filter(|(_, padded)| *padded).map(|(elements, _)| elements).sum();
-        let time = time + PADDING + 2.0 * of_memory(storage, elements, arch);
+        let time = time + PADDING + 3.0 * of_memory(storage, elements, arch);
         if time < best.0 {
             best = (time, Choice { padded, ..choice });
         }
@@ -232,9 +232,10 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
             // A thread loads what was left beside its sums.
             let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
             let mut take_all = |block: Block, [blocks, sms]: [u64; 2], (cluster, across): (u32, bool)| {
-                let asked = (blocks * u64::from(cluster.max(1))) as f64 * rounds * block.asked / CACHE_RATE_OF_ALL;
+                let together = blocks.min(sms) * u64::from(cluster.max(1));
+                let block = Block { round: block.round.max(block.asked * together as f64 / CACHE_RATE_OF_ALL), ..block };
                 let mut take = |time: Time, sharing: Sharing| {
-                    let time = time.looped.max(least).max(asked) + time.beside;
+                    let time = time.looped.max(least) + time.beside;
                     if time < best.0 {
                         best = (time, Choice { tile: extents, exchanged, cluster, across, sharing, ..none });
                     }
@@ -246,7 +247,8 @@ fn fitting(product: Product, arch: Arch) -> (f64, Choice) {
                 if blocks > sms {
                     take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
                     // Teams take tiles of equally many rounds, and a group's last tile may have none.
-                    let of_teams = !ragged && !exchanged && cluster == 0 && TEAM / 2 < rows * columns && rows * columns <= TEAM;
+                    let fits = TEAM / 2 < rows * columns && rows * columns <= TEAM && columns.is_power_of_two();
+                    let of_teams = !ragged && !exchanged && cluster == 0 && fits;
                     if halves && vectors && of_teams && blocks as f64 >= TURNS * sms as f64 {
                         take(block.by_teams(blocks, rounds, sms), Sharing::Turns);
                     }
@@ -378,7 +380,7 @@ impl Block {
         let least = if by_threads { THREAD_ROUND } else { least };
         let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer;
         let held = rows.is_power_of_two() && columns.is_power_of_two();
-        let rate = PART_RATES[usize::from(!held)] * if groups > 1 { 4.0 } else { 1.0 };
+        let rate = PART_RATES[usize::from(!held)];
         let sums = 4.0 * elements as f64;
         Block {
             round: round.max(loads),
@@ -504,7 +506,7 @@ mod tests {
         let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
         assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
         assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
-        assert_eq!(tile([4096, 4104, 4096]), [128, 256, 64]);
+        assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
         let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
         assert_eq!((choice.cluster > 0, choice.sharing), (true, Sharing::Blocks));
         assert_eq!(chosen([3072, 3072, 3072]).cluster, 0);
