@@ -37,17 +37,26 @@ def add_product(a, b, acc, COMPUTE):
 @tessera.kernel
 def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: ct.Constant,
          TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int],
-         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool], EXCHANGED: ct.Constant[bool], ACROSS: ct.Constant[bool]):
+         TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool], EXCHANGED: ct.Constant[bool] = False,
+         ACROSS: ct.Constant[bool] = False):
     """EXCHANGED: the transposed product, since the tensor cores take no fewer than 64 rows and any multiple of 8 columns. ACROSS: neighbours
     of a cluster lie side by side, and load tiles of A together; else one below the other, those of B."""
     i = ct.bid(1) if ACROSS else ct.bid(0)
     j = ct.bid(0) if ACROSS else ct.bid(1)
-    acc = ct.zeros((TN, TM) if EXCHANGED else (TM, TN), ACC)
+    if EXCHANGED:
+        acc = ct.zeros((TN, TM), ACC)
+    else:
+        acc = ct.zeros((TM, TN), ACC)
     for k in range(ct.cdiv(K, TK)):
         a = load_a(A, i, k, TM, TK, TRANSPOSE_A)
         b = load_b(B, k, j, TK, TN, TRANSPOSE_B)
-        acc = add_product(ct.transpose(b), ct.transpose(a), acc, COMPUTE) if EXCHANGED else add_product(a, b, acc, COMPUTE)
-    out = (ct.transpose(acc) if EXCHANGED else acc) * ct.astype(alpha, ACC)
+        if EXCHANGED:
+            acc = add_product(ct.transpose(b), ct.transpose(a), acc, COMPUTE)
+        else:
+            acc = add_product(a, b, acc, COMPUTE)
+    if EXCHANGED:
+        acc = ct.transpose(acc)
+    out = acc * ct.astype(alpha, ACC)
     if beta != 0.0:
         c = ct.load(C, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
         out = out + c.astype(ACC) * ct.astype(beta, ACC)

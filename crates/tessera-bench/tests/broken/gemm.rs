@@ -128,11 +128,7 @@ pub(super) const CASES: &[Case] = &[
         variant: "nn",
         policy: "fp32",
         data: blended,
-        text: &[
-            ("def gemm(A, B, C,", "def gemm(A, B, C, OLD,"),
-            ("block(A, B, C,", "block(A, B, C, OLD,"),
-            ("ct.load(C, (i, j)", "ct.load(OLD, (i, j)"),
-        ],
+        text: &[("def gemm(A, B, C,", "def gemm(A, B, C, OLD,"), ("ct.load(C, (i, j)", "ct.load(OLD, (i, j)")],
         mutants: &[
             edit("alpha is dropped", &[(SCALED, "out = acc")]),
             edit("alpha scales the old values too", &[(BLEND, "out = out + c.astype(ACC) * ct.astype(alpha * beta, ACC)")]),
