@@ -15,11 +15,11 @@
 //! Applies where a test is made of comparisons that hold up to some round and fail from there on, or are the same in all rounds. The second loop
 //! keeps the test: where less is known than there is to know, the first one is only shorter.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_analysis::facts::Facts;
 use tessera_analysis::linear::{Linear, Wraps};
 use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
-use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, ScheduleOp, Span, TileOp, Type, Value};
+use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, ScheduleOp, Span, TileOp, Type, Value, bug};
 use tessera_types::DType;
 
 use super::peel::counts;
@@ -80,6 +80,7 @@ impl Rule {
         let body = func.ops[looped].regions[0];
         let (counter, step) = (func.blocks[body].args[0], func.constant(func.ops[looped].one(2))?.as_int()?);
         let mut rule = Rule { ops: tested_by(func, body, counter, test)?, lasting: Vec::new(), passing: Vec::new() };
+        let moving = moving(func, &rule.ops, counter);
         let mut conditions = vec![test];
         while let Some(condition) = conditions.pop() {
             let made = func.defining_op(condition).filter(|op| rule.ops.contains(op)).map(|op| &func.ops[op]);
@@ -93,7 +94,7 @@ impl Rule {
                         Predicate::Gt | Predicate::Ge => (data.one(1), data.one(0)),
                         Predicate::Eq | Predicate::Ne => return None,
                     };
-                    let grows = |value| grows_by(func, facts, counter, value);
+                    let grows = |value| grows_by(func, facts, (counter, &moving), value);
                     let loses = (grows(low)?.checked_sub(grows(high)?)?).checked_mul(step)?;
                     let or_equal = matches!(predicate, Predicate::Le | Predicate::Ge);
                     if loses > 0 {
@@ -184,28 +185,36 @@ fn tested_by(func: &Func, body: Block, counter: Value, test: Value) -> Option<Ve
     Some(ops.iter().copied().filter(|op| needed.contains(op)).collect())
 }
 
+/// What a test's operations make of the counter, and the counter.
+fn moving(func: &Func, ops: &[Op], counter: Value) -> FxHashSet<Value> {
+    let mut moving: FxHashSet<Value> = std::iter::once(counter).collect();
+    for &op in ops {
+        if func.ops[op].operands.iter().any(|value| moving.contains(value)) {
+            moving.extend(&func.ops[op].results);
+        }
+    }
+    moving
+}
+
 /// What an integer grows by where the counter grows by one; `None` where that is not the same everywhere.
-fn grows_by(func: &Func, facts: &Facts, counter: Value, value: Value) -> Option<i64> {
+fn grows_by(func: &Func, facts: &Facts, (counter, moving): (Value, &FxHashSet<Value>), value: Value) -> Option<i64> {
     let mut factor = 0;
     for (term, times) in Linear::of(func, facts, value, Wraps::Kept).terms {
         if term == counter {
             factor = times;
-        } else if depends(func, counter, term) {
+        } else if moving.contains(&term) {
             return None;
         }
     }
     Some(factor)
 }
 
-fn depends(func: &Func, on: Value, value: Value) -> bool {
-    value == on || func.defining_op(value).is_some_and(|op| func.ops[op].used().any(|used| depends(func, on, used)))
-}
-
 /// Puts what the first region of a branch does in its place.
 fn take_first(func: &mut Func, body: Block, place: usize) {
     let branch = func.ops[func.blocks[body].ops[place]].clone();
     let mut then = func.blocks[branch.regions[0]].ops.clone();
-    let yielded = then.pop().map(|end| func.ops[end].operands.to_vec()).unwrap_or_default();
+    let Some(end) = then.pop() else { bug!("a branch without an end") };
+    let yielded = func.ops[end].operands.to_vec();
     func.blocks[body].ops.splice(place..=place, then);
     let replaced: FxHashMap<Value, Value> = branch.results.iter().copied().zip(yielded).collect();
     func.replace_uses(|value| *replaced.get(&value).unwrap_or(&value));

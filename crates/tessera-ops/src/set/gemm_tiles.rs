@@ -62,7 +62,7 @@ const STREAM_RATE: f64 = 40.0;
 const THIN_START: f64 = 2500.0;
 const THIN_MEETING: f64 = 256.0 * 1024.0;
 const THIN_PART_RATE: f64 = 8.0;
-/// Rows of a thin product from which on its lines must begin at sectors: shorter ones wait for other things.
+/// Rows of a thin product up to which lines may begin within sectors: with more, tiles of other products take less.
 const THIN_ANYWHERE: u64 = 32;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
