@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role, Unsupported, Way};
+use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
     CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, RandomStream, Tensor, TensorError,
 };
@@ -52,6 +53,17 @@ impl Library {
     #[must_use]
     pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Library {
         Library { lock, ..self }
+    }
+
+    /// Adds to each case the other ways that its operator has to cut it into blocks, so many of those that should take least: implementations that
+    /// are called by their choices, `TK=64,TM=128,...`.
+    pub fn add_ways(&mut self, most: usize) {
+        let machine = Machine::of(&self.device);
+        for (entry, case) in self.entries.iter().zip(&mut self.cases) {
+            // What the operator does not offer is told where it is run.
+            let ways = entry.operator.ways(&entry.problem, entry.policy, machine).unwrap_or_default();
+            case.implementations.extend(ways.iter().skip(1).take(most).map(config_text));
+        }
     }
 
     /// The launches of a case, as a tuner looks at them.
@@ -128,6 +140,15 @@ fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
     }
 }
 
+/// The choices that an implementation is called by; `None` where it has another name.
+pub(crate) fn way(implementation: &str) -> Option<Way> {
+    parse_config(implementation).filter(|way| !way.is_empty())
+}
+
+fn unsupported(why: Unsupported) -> Fault {
+    Fault::new(Status::Unsupported, why.to_string())
+}
+
 fn distribution(plan: &Plan) -> String {
     match plan.tensors.first().map(|tensor| tensor.fill) {
         Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
@@ -179,16 +200,25 @@ fn flop_class(compute: DType, device: &Device) -> FlopClass {
 }
 
 impl Library {
+    /// Everything needed to run a case in the way that an implementation is, and the kernels' source.
+    pub(crate) fn plan_in(&self, case: &CaseSpec, implementation: &str) -> Result<(Plan, Source<'_>), Fault> {
+        let (plan, source) = self.plan_of(case)?;
+        let Some(way) = way(implementation) else { return Ok((plan, source)) };
+        let entry = self.entry_of(case)?;
+        let plan = entry.operator.plan_in(&entry.problem, entry.policy, Machine::of(&self.device), &way);
+        Ok((plan.map_err(unsupported)?, source))
+    }
+
+    fn entry_of(&self, case: &CaseSpec) -> Result<&Entry, Fault> {
+        let position = self.cases.iter().position(|own| own.key == case.key);
+        let entry = position.map(|position| &self.entries[position]);
+        entry.ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))
+    }
+
     /// Everything needed to run a case, and the kernels' source.
     pub(crate) fn plan_of(&self, case: &CaseSpec) -> Result<(Plan, Source<'_>), Fault> {
-        let position = self.cases.iter().position(|own| own.key == case.key);
-        let entry = position
-            .map(|position| &self.entries[position])
-            .ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))?;
-        let plan = entry
-            .operator
-            .plan(&entry.problem, entry.policy, Machine::of(&self.device))
-            .map_err(|why| Fault::new(Status::Unsupported, why.to_string()))?;
+        let entry = self.entry_of(case)?;
+        let plan = entry.operator.plan(&entry.problem, entry.policy, Machine::of(&self.device)).map_err(unsupported)?;
         Ok((plan, Source { file: entry.operator.file, text: entry.operator.source, lock: self.lock.as_ref() }))
     }
 
@@ -254,8 +284,8 @@ impl Suite for Library {
         }
     }
 
-    fn build(&self, case: &CaseSpec, _implementation: &str) -> Result<Box<dyn Subject>, Fault> {
-        let (plan, source) = self.plan_of(case)?;
+    fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
+        let (plan, source) = self.plan_in(case, implementation)?;
         match &self.device {
             Device::Cpu => Ok(Box::new(PlanSubject::build(plan, source, &self.options, &self.device)?)),
             Device::Driver(device) => {

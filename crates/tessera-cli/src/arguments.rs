@@ -455,6 +455,9 @@ pub(crate) struct Bench {
     /// `torch=python3 baselines/torch_baseline.py`.
     #[arg(long, value_name = "FILE::KERNEL|NAME=COMMAND")]
     pub(crate) baseline: Vec<String>,
+    /// Time so many other ways to cut each case of an operator into blocks beside it, those that should take least (`cuda`).
+    #[arg(long, value_name = "N")]
+    pub(crate) ways: Option<usize>,
     /// Blocks of baseline kernels; those of `--grid` when absent.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     pub(crate) baseline_grid: Option<String>,

@@ -50,6 +50,8 @@ pub struct CompileOptions {
     pub sharing: Sharing,
     /// Blocks of a cluster that load together on a GPU, where its plan can have them: a power of two; 0 asks for none.
     pub cluster: u32,
+    /// Warps of a block that compute; 0 leaves that to the compiler.
+    pub warps: u32,
     /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
     pub plan: Option<(String, String)>,
     /// Verify after each pass.
@@ -230,6 +232,9 @@ fn run_pipeline(
         }
         if options.cluster > 0 {
             func.hints.num_ctas = Some(options.cluster);
+        }
+        if options.warps > 0 {
+            func.hints.num_warps = Some(options.warps);
         }
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));

@@ -89,22 +89,27 @@ def gemm_batched(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constan
     ct.store(C, (n, i, j), out.astype(C.dtype).reshape((1, TM, TN)))
 
 
-def padded_tile(X, LINES, tile, ROWS, COLUMNS):
+def copied_tile(X, LINES, tile, ROWS, COLUMNS, TURN):
     across = ct.cdiv(LINES.shape[1], COLUMNS)
     at = (tile // across, tile % across)
-    ct.store(LINES, at, ct.load(X, at, (ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO))
+    if TURN:
+        x = ct.load(X, at, (ROWS, COLUMNS), order=(1, 0), padding_mode=ct.PaddingMode.ZERO)
+    else:
+        x = ct.load(X, at, (ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(LINES, at, x)
 
 
 @tessera.kernel
-def pad(X, LINES, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    """X with lines that the copy engine takes at full speed, and zeros behind what they have of X."""
-    padded_tile(X, LINES, ct.bid(0), ROWS, COLUMNS)
+def copy(X, LINES, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int], TURN: ct.Constant[bool]):
+    """X, or X turned, with lines that the copy engine takes at full speed, and zeros behind what they have of X."""
+    copied_tile(X, LINES, ct.bid(0), ROWS, COLUMNS, TURN)
 
 
 @tessera.kernel
-def pad_both(A, A_LINES, B, B_LINES, tiles: int, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+def copy_both(A, A_LINES, B, B_LINES, tiles: int, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int],
+              TURN_A: ct.Constant[bool], TURN_B: ct.Constant[bool]):
     """The same of two matrices, the first of which has so many tiles."""
     if ct.bid(0) < tiles:
-        padded_tile(A, A_LINES, ct.bid(0), ROWS, COLUMNS)
+        copied_tile(A, A_LINES, ct.bid(0), ROWS, COLUMNS, TURN_A)
     else:
-        padded_tile(B, B_LINES, ct.bid(0) - tiles, ROWS, COLUMNS)
+        copied_tile(B, B_LINES, ct.bid(0) - tiles, ROWS, COLUMNS, TURN_B)

@@ -55,9 +55,10 @@ impl LaunchSpec {
 
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
-        match (self.sharing, self.cluster) {
-            (Sharing::Nothing, 0) => Cow::Borrowed(options),
-            (sharing, cluster) => Cow::Owned(CompileOptions { sharing, cluster, ..options.clone() }),
+        let &LaunchSpec { sharing, cluster, warps, .. } = self;
+        match (sharing, cluster, warps) {
+            (Sharing::Nothing, 0, 0) => Cow::Borrowed(options),
+            _ => Cow::Owned(CompileOptions { sharing, cluster, warps, ..options.clone() }),
         }
     }
 }

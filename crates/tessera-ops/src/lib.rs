@@ -28,7 +28,7 @@ pub use functions::*;
 pub use matrix::{Matrices, Matrix};
 pub use operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
-    TensorSpec, Unsupported, find,
+    TensorSpec, Unsupported, Way, find,
 };
 pub use packing::{PackError, pack_int4};
 pub use problem::Problem;

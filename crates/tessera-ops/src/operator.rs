@@ -1,5 +1,6 @@
 //! What an operator states about itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -63,6 +64,19 @@ pub struct Operator {
     pub calls: Calls,
     /// What [`Operator::plan`] gives, for a result that has elements.
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
+    /// The ways that it has to cut a problem into blocks, where it has several.
+    pub(crate) ways: Option<Ways>,
+}
+
+/// How a problem is cut into blocks, by the names of choices: `TM`, `sharing`.
+pub type Way = BTreeMap<String, i64>;
+
+/// The ways that an operator has to cut problems into blocks.
+pub(crate) struct Ways {
+    /// Those of a problem, the one of the plan first, the others by what they should take.
+    pub(crate) of: fn(&Problem, Policy, Machine) -> Result<Vec<Way>, Unsupported>,
+    /// The plan for one of them.
+    pub(crate) plan: fn(&Problem, Policy, Machine, &Way) -> Result<Plan, Unsupported>,
 }
 
 impl Operator {
@@ -76,7 +90,29 @@ impl Operator {
         if policy.parts().is_some() && !taken().any(|own| own.parts() == policy.parts()) {
             return Err(Unsupported(format!("{} takes no factors apart, as `{policy}` says", self.name)));
         }
-        let mut plan = (self.plan)(problem, policy, machine)?;
+        self.whole((self.plan)(problem, policy, machine)?, policy)
+    }
+
+    /// The ways to cut a problem into blocks, the one of [`Operator::plan`] first, the others by what they should take; none where there is but
+    /// one.
+    ///
+    /// # Errors
+    /// As for [`Operator::plan`].
+    pub fn ways(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<Way>, Unsupported> {
+        self.ways.as_ref().map_or(Ok(Vec::new()), |ways| (ways.of)(problem, policy, machine))
+    }
+
+    /// The plan for one of the ways to cut a problem into blocks.
+    ///
+    /// # Errors
+    /// As for [`Operator::plan`], and where that is no way of this operator's.
+    pub fn plan_in(&self, problem: &Problem, policy: Policy, machine: Machine, way: &Way) -> Result<Plan, Unsupported> {
+        let Some(ways) = &self.ways else { return Err(Unsupported(format!("{} is cut in one way alone", self.name))) };
+        self.whole((ways.plan)(problem, policy, machine, way)?, policy)
+    }
+
+    /// The plan, where its results are of the type that is asked for.
+    fn whole(&self, mut plan: Plan, policy: Policy) -> Result<Plan, Unsupported> {
         if let Some(result) = policy.result() {
             let other = plan.outputs.iter().map(|output| plan.tensors[output.tensor].dtype).find(|dtype| *dtype != result);
             if let Some(other) = other {
@@ -232,12 +268,14 @@ pub struct LaunchSpec {
     pub sharing: Sharing,
     /// Blocks of a cluster that load together on a GPU; 0 where each loads for itself.
     pub cluster: u32,
+    /// Warps of a block on a GPU; 0 leaves them to the compiler.
+    pub warps: u32,
 }
 
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0 }
+        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0, warps: 0 }
     }
 }
 

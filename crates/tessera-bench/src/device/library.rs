@@ -21,7 +21,7 @@ use crate::case::{Fault, Phase, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
-use crate::library::{Library, Source, TESSERA};
+use crate::library::{Library, Source, TESSERA, way};
 use crate::selection::{Selection, SelectionError};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
@@ -43,13 +43,15 @@ pub struct DeviceOptions {
     pub workers: Vec<(String, String)>,
     /// Where choices for the product's kernels are.
     pub lock: Option<Arc<Lock>>,
+    /// Other ways that operators have to cut a case, so many of each.
+    pub ways: usize,
     /// Samples of each point of a ceiling.
     pub ceiling_samples: usize,
 }
 
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
-        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), lock: None, ceiling_samples: 10 }
+        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), lock: None, ways: 0, ceiling_samples: 10 }
     }
 }
 
@@ -72,7 +74,8 @@ impl DeviceLibrary {
         device: &DriverDevice,
         options: DeviceOptions,
     ) -> Result<(DeviceLibrary, Vec<String>), DeviceSelectionError> {
-        let library = Library::select(selection, compile, Device::Driver(device.clone()))?.with_lock(options.lock.clone());
+        let mut library = Library::select(selection, compile, Device::Driver(device.clone()))?.with_lock(options.lock.clone());
+        library.add_ways(options.ways);
         let timer = library.timer(device)?;
         let (mut workers, mut absent) = (Vec::new(), Vec::new());
         for (name, command) in &options.workers {
@@ -169,7 +172,9 @@ impl DeviceLibrary {
                 let product = product(&case.key, plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
                 Ok(Box::new(Blas::tune(&blas, &product, tensors, &mut self.timer.borrow_mut())?))
             }
-            TESSERA => Ok(Box::new(Compiled::new(plan, source, self.library.options(), &self.device, tensors)?)),
+            own if own == TESSERA || way(own).is_some() => {
+                Ok(Box::new(Compiled::new(plan, source, self.library.options(), &self.device, tensors)?))
+            }
             other => Err(Fault::new(Status::Unsupported, format!("there is no implementation `{other}`"))),
         }
     }
@@ -287,7 +292,7 @@ impl Suite for DeviceLibrary {
     }
 
     fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
-        let (plan, source) = self.library.plan_of(case)?;
+        let (plan, source) = self.library.plan_in(case, implementation)?;
         let plan = Rc::new(plan);
         let made = Rc::clone(&plan);
         let launcher = |tensors: &DeviceTensors| self.launcher(case, implementation, &made, source, tensors);

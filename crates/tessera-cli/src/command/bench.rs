@@ -178,6 +178,7 @@ fn on_device(
         cublaslt: arguments.cublaslt.as_ref().map(PathBuf::from),
         workers: workers.collect::<Result<_, Failure>>()?,
         lock: locking::read(&arguments.optimise.locking, None)?,
+        ways: arguments.ways.unwrap_or(0),
         ..DeviceOptions::default()
     };
     let (compile, selection) = asked(arguments)?;

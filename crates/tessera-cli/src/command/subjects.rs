@@ -47,6 +47,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
     let given = [
         ("--precision", !arguments.precision.is_empty()),
         ("--cublaslt", arguments.cublaslt.is_some()),
+        ("--ways", arguments.ways.is_some()),
         ("--timed", arguments.timed.is_some()),
     ];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {

@@ -34,6 +34,7 @@ pub(crate) static ATTENTION: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 const CALLS: Calls = Calls {

@@ -33,6 +33,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// Arrays of any shape, every element of them: whoever wants steps gives a view.

@@ -2,14 +2,15 @@
 //!
 //! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed.
 
-use tessera_runtime::Sharing;
 use tessera_types::{DType, Policy, Storage, policy_name};
 
 use super::gemm_tiles::{self, May};
 use super::product::{self, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
-use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{
+    Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported, Way, Ways,
+};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -37,7 +38,8 @@ pub(crate) static GEMM: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
-    plan,
+    plan: |problem, policy, machine| made(problem, policy, machine, None),
+    ways: Some(Ways { of: ways, plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)) }),
 };
 
 const CALLS: Calls = Calls {
@@ -202,42 +204,74 @@ impl Cut {
         cut
     }
 
-    fn made(
+    fn made(sizes: [u64; 4], types: [DType; 2], transposed: [bool; 2], may: (May, bool), machine: Machine) -> Cut {
+        match (Cut::product(sizes, types, transposed, may, machine), machine) {
+            (Some(product), Machine::Gpu(arch)) => Cut::chosen(types[0], gemm_tiles::choose(product, arch), machine),
+            _ => {
+                let tile = tiles(sizes, types[0], machine);
+                Cut { compute: compute_type(types[0], machine), tile: tile.into(), choice: None }
+            }
+        }
+    }
+
+    /// A launch of the product.
+    pub(super) fn launch(&self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
+        let gemm_tiles::Choice { sharing, cluster, warps, .. } = self.choice.unwrap_or_default();
+        LaunchSpec { sharing, cluster, warps, ..LaunchSpec::new(kernel, arguments, grid) }
+    }
+
+    /// The cut that a choice is.
+    fn chosen(storage: DType, choice: gemm_tiles::Choice, machine: Machine) -> Cut {
+        Cut { compute: compute_type(storage, machine), tile: choice.tile.map(|extent| extent as i64), choice: Some(choice) }
+    }
+
+    /// A product of warpgroups that take the factors as they are stored, or of threads that do; what the kernel can do, and whether rows are in
+    /// groups.
+    fn product(
         sizes: [u64; 4],
         [storage, result]: [DType; 2],
         [ta, tb]: [bool; 2],
         (may, ragged): (May, bool),
         machine: Machine,
-    ) -> Cut {
+    ) -> Option<gemm_tiles::Product> {
         let compute = compute_type(storage, machine);
+        let Machine::Gpu(arch) = machine else { return None };
+        let by_warpgroups = arch.has_wgmma() && (matches!(compute.bits(), 8 | 16) || compute == DType::TF32);
         let [_, m, n, k] = sizes;
-        let choice = match machine {
-            Machine::Gpu(arch) if arch.has_wgmma() && compute == storage && matches!(compute.bits(), 8 | 16) => {
-                let steps = [if ta { m } else { k }, if tb { k } else { n }];
-                // The greatest power of two that divides the bytes of each operand's lines.
-                let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
-                let product = gemm_tiles::Product { sizes, storage, result, lines, along: [!ta, tb], may, ragged };
-                Some(gemm_tiles::choose(product, arch))
-            }
-            _ => None,
-        };
-        let tile = match choice {
-            Some(choice) => choice.tile.map(|extent| extent as i64),
-            None => tiles(sizes, storage, machine).into(),
-        };
-        Cut { compute, tile, choice }
+        let steps = [if ta { m } else { k }, if tb { k } else { n }];
+        // The greatest power of two that divides the bytes of each operand's lines.
+        let lines = steps.map(|extent| 1 << packed_bytes(storage, extent).trailing_zeros().min(7));
+        let product = gemm_tiles::Product { sizes, storage, result, lines, along: [!ta, tb], may, ragged };
+        (compute == storage && (by_warpgroups || compute == DType::F32)).then_some(product)
     }
 }
 
 /// What the kernel can do.
-const MAY: May = May { pad: true, exchange: true, cluster: true };
+const MAY: May = May { copy: true, exchange: true, cluster: true };
 
 /// So many blocks along an axis.
 pub(super) fn blocks(extent: u64, tile: i64) -> Result<u32, Unsupported> {
     u32::try_from(extent.div_ceil(tile as u64)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
 }
 
-fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+/// The product's sizes, and which factors are stored with their axes reversed.
+fn sides(problem: &Problem) -> ([u64; 4], [bool; 2]) {
+    let transposed = [problem.has("tn") || problem.has("tt"), problem.has("nt") || problem.has("tt")];
+    (["batch", "m", "n", "k"].map(|name| problem.get(name)), transposed)
+}
+
+/// The ways to cut a product whose factors are taken as they are stored.
+fn ways(problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<Way>, Unsupported> {
+    let (Storage::Plain(storage), Machine::Gpu(arch), None) = (policy.storage(), machine, policy.parts()) else {
+        return Ok(Vec::new());
+    };
+    let (sizes, transposed) = sides(problem);
+    let types = [storage, policy.result().unwrap_or(policy.accumulator())];
+    let product = Cut::product(sizes, types, transposed, (MAY, false), machine);
+    Ok(product.map_or(Vec::new(), |product| gemm_tiles::ways(product, arch).iter().map(gemm_tiles::Choice::way).collect()))
+}
+
+fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
     let Storage::Plain(storage) = policy.storage() else {
         return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
     };
@@ -250,9 +284,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     if !(storage.is_float() || matches!(storage, DType::I8 | DType::U8)) || storage == DType::E8M0 {
         return Err(Unsupported(format!("gemm does not multiply `{policy}`")));
     }
-    let [batch, m, n, k] = ["batch", "m", "n", "k"].map(|name| problem.get(name));
+    let ([batch, m, n, k], [ta, tb]) = sides(problem);
     let batched = batch > 1;
-    let (ta, tb) = (problem.has("tn") || problem.has("tt"), problem.has("nt") || problem.has("tt"));
     let shape = |rows: u64, columns: u64| -> Vec<usize> {
         if batched { vec![batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] }
     };
@@ -265,13 +298,17 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         b.fill = a.fill;
     }
 
-    let cut = match policy.parts() {
-        Some(parts) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
-        None => Cut::of([batch, m, n, k], [storage, result], [ta, tb], MAY, machine),
+    let cut = match (policy.parts(), way) {
+        (Some(parts), _) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
+        (None, Some(way)) => Cut::chosen(storage, gemm_tiles::Choice::of_way(way)?, machine),
+        (None, None) => Cut::of([batch, m, n, k], [storage, result], [ta, tb], MAY, machine),
     };
-    let Cut { compute, tile: [tm, tn, tk], choice } = cut;
+    let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;
     let mut tensors = vec![a, b, c];
-    let (copying, [a, b]) = padding(&mut tensors, choice.map_or([false; 2], |choice| choice.padded))?;
+    let copied = choice.map_or([false; 2], |choice| choice.copied);
+    let turned = [ta, !tb].map(|across| across && gemm_tiles::along_alone(storage));
+    let turned = [turned[0] && copied[0], turned[1] && copied[1]];
+    let (copying, [a, b]) = copying(&mut tensors, copied, turned)?;
     let mut arguments = vec![
         ("A", Argument::Tensor(a)),
         ("B", Argument::Tensor(b)),
@@ -284,8 +321,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("TM", Argument::Int(tm)),
         ("TN", Argument::Int(tn)),
         ("TK", Argument::Int(tk)),
-        ("TRANSPOSE_A", Argument::Bool(ta)),
-        ("TRANSPOSE_B", Argument::Bool(tb)),
+        ("TRANSPOSE_A", Argument::Bool(ta && !turned[0])),
+        ("TRANSPOSE_B", Argument::Bool(tb || turned[1])),
     ];
     let across = choice.is_some_and(|choice| choice.across);
     let mut plane = [blocks(m, tm)?, blocks(n, tn)?];
@@ -297,11 +334,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         arguments.push(("ACROSS", Argument::Bool(across)));
     }
     let kernel = if batched { "gemm_batched" } else { "gemm" };
-    let product = LaunchSpec {
-        sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
-        cluster: choice.map_or(0, |choice| choice.cluster),
-        ..LaunchSpec::new(kernel, arguments, [plane[0], plane[1], batch as u32])
-    };
+    let product = cut.launch(kernel, arguments, [plane[0], plane[1], batch as u32]);
     Ok(Plan {
         tensors,
         launches: copying.into_iter().chain([product]).collect(),
@@ -327,20 +360,31 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
-/// Rows and columns of a tile that a block copies to where lines are padded.
-const PADDING_TILE: [usize; 2] = [32, 64];
+/// Rows and columns of a tile that a block copies to where lines are whole; of one that it turns, whose lines are read in the other direction.
+const COPIED_TILE: [usize; 2] = [32, 64];
+const TURNED_TILE: [usize; 2] = [64, 64];
+const TURNED_TILE_OF_BYTES: [usize; 2] = [128, 128];
 
-/// The launch that copies some of the factors, the first two tensors, to lines at multiples of the cache's, and where the product finds its
-/// factors then.
-fn padding(tensors: &mut Vec<TensorSpec>, padded: [bool; 2]) -> Result<(Option<LaunchSpec>, [usize; 2]), Unsupported> {
+/// The launch that copies some of the factors, the first two tensors, to lines at multiples of the cache's, and turns some of these; and where the
+/// product finds its factors then.
+fn copying(
+    tensors: &mut Vec<TensorSpec>,
+    copied: [bool; 2],
+    turned: [bool; 2],
+) -> Result<(Option<LaunchSpec>, [usize; 2]), Unsupported> {
     const NAMES: [&str; 2] = ["A_lines", "B_lines"];
-    let [rows, columns] = PADDING_TILE;
+    let [rows, columns] = match (turned.contains(&true), tensors[0].dtype.bits()) {
+        (true, 8) => TURNED_TILE_OF_BYTES,
+        (true, _) => TURNED_TILE,
+        (false, _) => COPIED_TILE,
+    };
     let mut places = [0, 1];
     let mut tiles = [0; 2];
-    for side in (0..2).filter(|&side| padded[side]) {
+    for side in (0..2).filter(|&side| copied[side]) {
         let TensorSpec { dtype, ref shape, .. } = tensors[side];
         let line = (gemm_tiles::LINE * 8 / u64::from(dtype.bits())) as usize;
-        let lines = [shape[0], shape[1].next_multiple_of(line)];
+        let [first, second] = if turned[side] { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
+        let lines = [first, second.next_multiple_of(line)];
         tiles[side] = lines[0].div_ceil(rows) * lines[1].div_ceil(columns);
         places[side] = tensors.len();
         tensors.push(TensorSpec::new(NAMES[side], dtype, lines, Role::Workspace));
@@ -348,14 +392,19 @@ fn padding(tensors: &mut Vec<TensorSpec>, padded: [bool; 2]) -> Result<(Option<L
     let grid = u32::try_from(tiles[0] + tiles[1]).map_err(|_| Unsupported("the factors have too many tiles".to_string()))?;
     let tile = [("ROWS", Argument::Int(rows as i64)), ("COLUMNS", Argument::Int(columns as i64))];
     let of = |names: [&'static str; 2], side: usize| names.into_iter().zip([side, places[side]].map(Argument::Tensor));
-    let launch = match padded {
+    let launch = match copied {
         [false, false] => return Ok((None, places)),
         [true, true] => {
             let arguments =
                 of(["A", "A_LINES"], 0).chain(of(["B", "B_LINES"], 1)).chain([("tiles", Argument::Int(tiles[0] as i64))]);
-            LaunchSpec::new("pad_both", arguments.chain(tile).collect(), [grid, 1, 1])
+            let turns = ["TURN_A", "TURN_B"].into_iter().zip(turned.map(Argument::Bool));
+            LaunchSpec::new("copy_both", arguments.chain(tile).chain(turns).collect(), [grid, 1, 1])
         }
-        [first, _] => LaunchSpec::new("pad", of(["X", "LINES"], usize::from(!first)).chain(tile).collect(), [grid, 1, 1]),
+        [first, _] => {
+            let side = usize::from(!first);
+            let turn = [("TURN", Argument::Bool(turned[side]))];
+            LaunchSpec::new("copy", of(["X", "LINES"], side).chain(tile).chain(turn).collect(), [grid, 1, 1])
+        }
     };
     Ok((Some(launch), places))
 }

@@ -3,14 +3,13 @@
 //! `offsets` rises from 0 to the number of rows, and group `g` has rows `offsets[g]` to `offsets[g + 1]`; it lies where the kernel runs, so how
 //! many tiles there are is known there alone. A launch has enough blocks for any groups, and those that have nothing to do end at once.
 
-use tessera_runtime::Sharing;
 use tessera_types::{DType, Policy, Storage, policy_name};
 
 use super::gemm::{Cut, blocks};
 use super::product::{self, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
-use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -29,6 +28,7 @@ pub(crate) static GEMM_GROUPED: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// Bisection takes as many loads as this has bits.
@@ -116,8 +116,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     }
     let transposed = problem.has("nt");
     let mean = tokens.div_ceil(groups).max(1);
-    let Cut { compute, tile: [tm, tn, tk], choice } =
-        Cut::of_groups([groups, mean, n, k], [storage, result], transposed, machine);
+    let cut = Cut::of_groups([groups, mean, n, k], [storage, result], transposed, machine);
+    let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;
     let extents = |extents: &[u64]| -> Vec<usize> { extents.iter().map(|&extent| extent as usize).collect() };
     let right = if transposed { [groups, n, k] } else { [groups, k, n] };
     let tensors = vec![
@@ -151,10 +151,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let sizes = [tokens, n, k].map(|extent| extent as usize);
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec {
-            sharing: choice.map_or(Sharing::Nothing, |choice| choice.sharing),
-            ..LaunchSpec::new("gemm_grouped", arguments, [rows, blocks(n, tn)?, 1])
-        }],
+        launches: vec![cut.launch("gemm_grouped", arguments, [rows, blocks(n, tn)?, 1])],
         outputs: vec![OutputRows { tensor: 3, rows: sizes[0], row_len: sizes[1], exact: false }],
         work: Work {
             read_bytes,

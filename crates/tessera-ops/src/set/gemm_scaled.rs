@@ -30,6 +30,7 @@ pub(crate) static GEMM_SCALED: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 const BLOCKS: &str = "blocks";

@@ -30,6 +30,7 @@ pub(crate) static HISTOGRAM: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// An array of any shape; how many bins there are says the result, which is given.

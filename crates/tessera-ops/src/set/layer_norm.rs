@@ -17,4 +17,5 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     draw: norm::draw,
     calls: norm::calls(Centre::Mean),
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
+    ways: None,
 };

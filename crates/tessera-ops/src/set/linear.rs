@@ -10,7 +10,6 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use tessera_runtime::Sharing;
 use tessera_types::{DType, ErrorModel, Policy};
 
 use super::gemm::{Cut, blocks};
@@ -19,7 +18,7 @@ use crate::draw::Draw;
 use crate::element::storable;
 use crate::matrix::{self, Matrix};
 use crate::operator::{
-    Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Inputs, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::rows;
@@ -40,6 +39,7 @@ pub(crate) static LINEAR: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 const VARIANTS: [&str; 7] = ["bias", "relu", "gelu", "silu", "residual", "swiglu", "geglu"];
@@ -176,8 +176,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let output = tensors.len();
     tensors.push(TensorSpec::new("y", result, [m as usize, n as usize], Role::Output));
 
-    let Choice { compute, tile: [tm, tn, tk], thin, sharing } =
-        Choice::of([m, n, k], [gated, residual.is_some()], [storage, result], machine);
+    let cut = cut([m, n, k], [gated, residual.is_some()], [storage, result], machine);
+    let &Cut { compute, tile: [tm, tn, tk], .. } = &cut;
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.extend([
         ("K", Argument::Int(k as i64)),
@@ -187,13 +187,13 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("TM", Argument::Int(tm)),
         ("TN", Argument::Int(tn)),
         ("TK", Argument::Int(tk)),
-        ("THIN", Argument::Bool(thin)),
+        ("THIN", Argument::Bool(is_thin(&cut))),
     ]);
     let grid = [blocks(m, tm)?, blocks(n, tn)?, 1];
     let products = if gated { 2 } else { 1 };
     Ok(Plan {
         tensors,
-        launches: vec![LaunchSpec { sharing, ..LaunchSpec::new(kernel, arguments, grid) }],
+        launches: vec![cut.launch(kernel, arguments, grid)],
         outputs: vec![OutputRows { tensor: output, rows: m as usize, row_len: n as usize, exact: false }],
         work: Work {
             read_bytes,
@@ -208,33 +208,30 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
-/// How a layer is cut into blocks.
-struct Choice {
-    compute: DType,
-    tile: [i64; 3],
-    thin: bool,
-    sharing: Sharing,
+/// Sums of a thread of a 32-bit product that leave registers for half as much beside them.
+const HELD: i64 = 32;
+
+/// How a layer is cut into blocks: as the product alone; two products take the tiles of one with all their columns, half of it each.
+fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Cut {
+    // Two sums of a tile that is not cut for them take too many registers.
+    let may = May { exchange: !gated, ..May::default() };
+    let of = |columns| Cut::of([1, m, columns, k], types, [false, true], may, machine);
+    let mut cut = of(n);
+    if gated && !is_thin(&cut) {
+        cut = of(2 * n);
+        cut.tile[1] /= 2;
+    }
+    // Threads that multiply by themselves hold the sums.
+    let warps = cut.choice.filter(|_| cut.compute == DType::F32).map(|choice| i64::from(choice.warps));
+    if warps.is_some_and(|warps| (gated || added) && cut.tile[0] * cut.tile[1] > HELD * 32 * warps) {
+        cut.tile[usize::from(!gated)] /= 2;
+    }
+    cut
 }
 
-impl Choice {
-    /// That of the product alone; two products take the tiles of one with all their columns, half of it each.
-    fn of([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Choice {
-        // Two sums of a tile that is not cut for them take too many registers.
-        let may = May { exchange: !gated, ..May::default() };
-        let of = |columns| Cut::of([1, m, columns, k], types, [false, true], may, machine);
-        let is_thin = |cut: &Cut| cut.choice.is_some_and(|choice| choice.exchanged);
-        let mut cut = of(n);
-        if gated && !is_thin(&cut) {
-            cut = of(2 * n);
-            cut.tile[1] /= 2;
-        }
-        // Threads that multiply by themselves hold the sums, and have no registers for half as much beside them.
-        if cut.compute == DType::F32 && (gated || added) && matches!(machine, Machine::Gpu(_)) {
-            cut.tile[usize::from(!gated)] /= 2;
-        }
-        let (thin, sharing) = (is_thin(&cut), cut.choice.map_or(Sharing::Nothing, |choice| choice.sharing));
-        Choice { compute: cut.compute, tile: cut.tile, thin, sharing }
-    }
+/// Rows of x are columns of the tensor cores' tile.
+fn is_thin(cut: &Cut) -> bool {
+    cut.choice.is_some_and(|choice| choice.exchanged)
 }
 
 struct Layer {

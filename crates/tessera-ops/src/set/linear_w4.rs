@@ -29,6 +29,7 @@ pub(crate) static LINEAR_W4: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 const ZEROS: &str = "zeros";

@@ -29,6 +29,7 @@ pub(crate) static PERMUTE: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// Axes of a problem; arrays of fewer have the last of them.

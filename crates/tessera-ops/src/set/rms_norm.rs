@@ -17,4 +17,5 @@ pub(crate) static RMS_NORM: Operator = Operator {
     draw: norm::draw,
     calls: norm::calls(Centre::Zero),
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
+    ways: None,
 };

@@ -31,6 +31,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// Rows of any shape; where they are causal, the axis before the last one has the queries.

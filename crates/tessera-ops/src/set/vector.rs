@@ -31,6 +31,7 @@ pub(crate) static VECTOR: Operator = Operator {
     draw,
     calls: CALLS,
     plan,
+    ways: None,
 };
 
 /// Arrays of any shape, element by element; what becomes of all of them together has one.

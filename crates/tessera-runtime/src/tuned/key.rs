@@ -168,7 +168,8 @@ impl Kernel {
         let module = self.origin.unchosen(self.name(), &question.types, options).map_err(rejected)?;
         let space = self.origin.space(self.name()).map_err(rejected)?.map(|space| space.choices).unwrap_or_default();
         let mut asked = print_module(&module);
-        let _ = write!(asked, "{space:?} {:?} {:?} {}", options.level, options.sharing, options.cluster);
+        let CompileOptions { level, sharing, cluster, warps, .. } = options;
+        let _ = write!(asked, "{space:?} {level:?} {sharing:?} {cluster} {warps}");
         Ok(blake3::hash(asked.as_bytes()).to_hex()[..IR_DIGITS].to_string())
     }
 

@@ -1,0 +1,405 @@
+//! Which tiles a product is cut into, and whether blocks share their rounds: what should take the least time.
+//!
+//! A block's time is its rounds and what comes before and behind them. A round keeps the tensor cores busy for its multiply-adds, shared memory
+//! for what comes and what products read, and the second-level cache for its bytes; it takes the longest of the three (`time.rs`).
+
+mod threads;
+mod time;
+
+use tessera_runtime::Sharing;
+use tessera_types::{Arch, DType};
+
+use self::time::{Block, Time, of_memory};
+use crate::operator::{Unsupported, Way};
+
+/// How a product runs on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Rows, columns and contraction of a tile.
+    pub(super) tile: [u64; 3],
+    /// The product is computed transposed.
+    pub(super) exchanged: bool,
+    /// Blocks of a cluster that load together what all of them read; 0 where each loads for itself.
+    pub(super) cluster: u32,
+    /// They lie side by side, else one below the other.
+    pub(super) across: bool,
+    /// What blocks share.
+    pub(super) sharing: Sharing,
+    /// Warps of a block; 0 leaves them to the compiler.
+    pub(super) warps: u32,
+    /// Factors that are copied first, to lines at multiples of [`LINE`] bytes, and along the contraction where warpgroups take no others.
+    pub(super) copied: [bool; 2],
+}
+
+/// Tiles of rows and columns whose products warpgroups take as the factors lie.
+const WARPGROUP_TILES: [[u64; 2]; 15] = [
+    [128, 256],
+    [256, 128],
+    [192, 192],
+    [128, 192],
+    [192, 128],
+    [128, 128],
+    [128, 64],
+    [64, 256],
+    [64, 192],
+    [64, 128],
+    [64, 64],
+    [64, 32],
+    [128, 32],
+    [256, 64],
+    [192, 64],
+];
+/// The same where the right factor's lines lie along the contraction, so that nothing more is read for other columns: rows, and the most
+/// columns, of which every [`COLUMNS_STEP`] is possible.
+const ALONG_TILES: [[u64; 2]; 4] = [[64, 256], [128, 256], [192, 192], [256, 128]];
+const COLUMNS_STEP: u64 = 16;
+/// The same where threads turn factors first.
+const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
+/// Rows of tiles of thin products.
+const THIN: [u64; 4] = [8, 16, 32, 64];
+/// Columns of tiles of thin products, bytes of their contraction, and what blocks share of them.
+const THIN_TILES: [([u64; 2], Sharing); 4] =
+    [([64, 512], Sharing::Nothing), ([128, 256], Sharing::Nothing), ([64, 256], Sharing::Rounds), ([128, 256], Sharing::Rounds)];
+/// Rows of a thin product up to which lines may begin within sectors: with more, tiles of other products take less.
+const THIN_ANYWHERE: u64 = 32;
+/// Bytes that the copy engine wants lines to be multiples of.
+const VECTOR: u64 = 16;
+/// Bytes of a factor's line in a tile, and of one of the cache's.
+pub(super) const LINE: u64 = 128;
+/// Rows of a warpgroup's instruction.
+const GROUP_ROWS: u64 = 64;
+/// Columns of which a warpgroup adds up what others have left.
+const GROUP_COLUMNS: u64 = 128;
+/// Clocks that a launch takes which copies factors, beside its bytes.
+const PADDING: f64 = 5000.0;
+/// Bytes of a sector of the cache's lines.
+const SECTOR: u64 = 32;
+/// Tiles of a multiprocessor from which on teams take turns.
+const TURNS: f64 = 3.0;
+/// Elements of a tile that a team of four warps holds.
+const TEAM: u64 = 128 * 128;
+/// Blocks of clusters, and lines of a tile that each of them brings at least.
+const CLUSTERS: [u64; 2] = [2, 4];
+const CLUSTER_LINES: u64 = 8;
+/// Of a chip's multiprocessors, those that are in whole clusters: the groups that these may not leave have no multiple of four.
+const IN_CLUSTERS: [f64; 2] = [1.0, 0.91];
+/// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves, as measured.
+const TURNED: f64 = 1.09;
+/// Tiles of the transposed product that a multiprocessor takes at most: where there are more, none was found to be worth it.
+const MOST_TURNED: u64 = 3;
+
+/// What blocks share, by the number of the choice of that name.
+const SHARINGS: [Sharing; 4] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns];
+
+/// A product that tensor cores take as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Product {
+    /// Matrices, rows, columns and contraction.
+    pub(super) sizes: [u64; 4],
+    pub(super) storage: DType,
+    pub(super) result: DType,
+    /// What the bytes of each operand's lines are multiples of: a power of two, 128 at most.
+    pub(super) lines: [u64; 2],
+    /// Whether each factor's lines lie along the contraction.
+    pub(super) along: [bool; 2],
+    pub(super) may: May,
+    /// Matrices have rows of their own number, that of a product at the mean.
+    pub(super) ragged: bool,
+}
+
+/// What the kernel of a product can do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct May {
+    /// Factors are copied first.
+    pub(super) copy: bool,
+    /// The transposed product is computed of tiles of any size.
+    pub(super) exchange: bool,
+    /// Blocks of a cluster load together.
+    pub(super) cluster: bool,
+}
+
+impl Product {
+    /// The transposed product.
+    fn exchanged(self) -> Product {
+        let Product { sizes: [batch, m, n, k], lines: [a, b], along: [of_a, of_b], .. } = self;
+        Product { sizes: [batch, n, m, k], lines: [b, a], along: [of_b, of_a], ..self }
+    }
+
+    /// The same with some factors copied.
+    fn with(self, copied: [bool; 2]) -> Product {
+        let mut product = self;
+        for side in (0..2).filter(|&side| copied[side]) {
+            product.lines[side] = LINE;
+            product.along[side] |= along_alone(self.storage);
+        }
+        product
+    }
+
+    /// How many factors threads turn.
+    fn turned(&self) -> usize {
+        self.along.iter().filter(|&&along| !along && along_alone(self.storage)).count()
+    }
+
+    /// Whether the copy engine takes both factors.
+    fn comes_by_engine(&self) -> bool {
+        self.lines.iter().all(|&bytes| bytes >= VECTOR)
+    }
+
+    /// Whether a factor may be copied first.
+    fn may_copy(&self, side: usize) -> bool {
+        let turns = along_alone(self.storage) && !self.along[side];
+        self.may.copy && self.sizes[0] == 1 && (self.lines[side] < LINE || turns)
+    }
+}
+
+/// Warpgroups take factors of a type along the contraction alone.
+pub(super) fn along_alone(storage: DType) -> bool {
+    storage.bits() != 16
+}
+
+/// The choice for a product on a GPU with products of warpgroups.
+pub(super) fn choose(product: Product, arch: Arch) -> Choice {
+    let mut best = (f64::INFINITY, Choice::default());
+    each(product, arch, Thin::Alone, &mut |time, choice| {
+        if time < best.0 {
+            best = (time, choice);
+        }
+    });
+    best.1
+}
+
+/// All choices that there are, the one that should take least first.
+pub(super) fn ways(product: Product, arch: Arch) -> Vec<Choice> {
+    let mut found: Vec<(f64, Choice)> = Vec::new();
+    each(product, arch, Thin::Too, &mut |time, choice| found.push((time, choice)));
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let first = choose(product, arch);
+    let others = found.into_iter().map(|(_, choice)| choice).filter(|choice| *choice != first);
+    std::iter::once(first).chain(others).collect()
+}
+
+/// Whether products that tiles of few rows suit are given these alone, or others too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thin {
+    Alone,
+    Too,
+}
+
+/// Gives each choice with the clocks that it should take.
+fn each(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, Choice)) {
+    let Product { sizes: [_, m, n, k], storage, lines, along, .. } = product;
+    if storage == DType::F32 {
+        return threads::each(&product, arch, take);
+    }
+    for copied in [[false, false], [true, false], [false, true], [true, true]] {
+        if (0..2).any(|side| copied[side] && !product.may_copy(side)) {
+            continue;
+        }
+        // Each is read and written; where the copy engine takes it as it lies, that pays less than its rates say, as measured.
+        let by_engine = |side: usize| lines[side] >= VECTOR && (along[side] || !along_alone(storage));
+        let passes = |side: usize| if by_engine(side) { 3.0 } else { 2.0 };
+        let bytes = |side: usize| passes(side) * of_memory(storage, [m, n][side] * k, arch);
+        let launch = if copied.contains(&true) { PADDING } else { 0.0 };
+        let copying = launch + (0..2).filter(|&side| copied[side]).map(bytes).sum::<f64>();
+        fitting(product.with(copied), arch, thin, &mut |time, choice| take(time + copying, Choice { copied, ..choice }));
+    }
+}
+
+/// The choices for factors as they lie.
+fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, Choice)) {
+    let Product { sizes: [batch, m, _, k], storage, lines, ragged, .. } = product;
+    let (vectors, direct) = (product.comes_by_engine(), product.turned() == 0);
+    // How many rounds a tile has is known, and what is below it is of the same product.
+    let shared = batch == 1 && !ragged;
+    // Most groups have no more than twice the rows of the mean.
+    let most = if ragged { 2 * m } else { m };
+    let thinnest = THIN.iter().copied().find(|&rows| rows >= most).filter(|_| direct && vectors && (shared || ragged));
+    let streams = |rows: u64| rows <= THIN_ANYWHERE || lines.iter().all(|&bytes| bytes >= SECTOR);
+    if let Some(rows) = thinnest.filter(|&rows| streams(rows)) {
+        thin_tiles(rows, &product, shared, arch, take);
+        if thin == Thin::Alone {
+            return;
+        }
+    }
+    let line = 8 * LINE / u64::from(storage.bits());
+    let freely = direct && vectors && shared;
+    let turns = [false, true].into_iter().filter(|&exchanged| !exchanged || freely && product.may.exchange && product.along[0]);
+    for exchanged in turns {
+        let sides = if exchanged { product.exchanged() } else { product };
+        for [rows, columns] in tiles(direct, direct && vectors && sides.along[1]) {
+            // What threads bring and turn leaves no registers for them.
+            if !vectors && !columns.is_power_of_two() {
+                continue;
+            }
+            let extents = if exchanged { [columns, rows, line] } else { [rows, columns, line] };
+            let tile = Tile { rows, columns, exchanged, freely, line, rounds: k.div_ceil(line) as f64 };
+            tile.each(&sides, arch, &mut |time, choice| take(time, Choice { tile: extents, exchanged, ..choice }));
+        }
+    }
+}
+
+/// A tile, of the transposed product or of the product itself.
+struct Tile {
+    rows: u64,
+    columns: u64,
+    exchanged: bool,
+    /// Rounds can be shared, and blocks can load together.
+    freely: bool,
+    /// Contraction of a round, and how many there are.
+    line: u64,
+    rounds: f64,
+}
+
+impl Tile {
+    /// What blocks with such tiles can share.
+    fn each(&self, product: &Product, arch: Arch, take: &mut dyn FnMut(f64, Choice)) {
+        let Product { sizes: [batch, m, n, k], storage, .. } = *product;
+        let (sms, extents) = (u64::from(arch.multiprocessors()), [self.rows, self.columns]);
+        let counts = [m.div_ceil(self.rows), n.div_ceil(self.columns)];
+        if self.exchanged && counts[0] * counts[1] > MOST_TURNED * sms {
+            return;
+        }
+        let least = of_memory(storage, batch * (m + n) * k, arch);
+        let mut take = |time: Time, choice: Choice| take(time.looped.max(least) + time.beside, choice);
+        self.shared(
+            Block::of(extents, product, None),
+            [batch * counts[0] * counts[1], sms],
+            product,
+            Choice::default(),
+            &mut take,
+        );
+        if !(self.freely && product.may.cluster) {
+            return;
+        }
+        for (cluster, side) in CLUSTERS.into_iter().flat_map(|cluster| [(cluster, 0), (cluster, 1)]) {
+            let lines = if product.along[side] { extents[side] } else { self.line };
+            if !lines.is_multiple_of(CLUSTER_LINES * cluster) {
+                continue;
+            }
+            let mut counts = counts;
+            counts[1 - side] = counts[1 - side].next_multiple_of(cluster);
+            let block = Block::of(extents, product, Some((cluster, side)));
+            let whole = (sms as f64 * IN_CLUSTERS[usize::from(cluster > CLUSTERS[0])]) as u64 / cluster;
+            let choice = Choice { cluster: cluster as u32, across: (side == 0) != self.exchanged, ..Choice::default() };
+            self.shared(block, [counts[0] * counts[1] / cluster, whole], product, choice, &mut take);
+        }
+    }
+
+    /// Blocks, or clusters, on so many multiprocessors, or groups of them.
+    fn shared(
+        &self,
+        block: Block,
+        [blocks, sms]: [u64; 2],
+        product: &Product,
+        choice: Choice,
+        take: &mut dyn FnMut(Time, Choice),
+    ) {
+        let &Tile { rows, columns, exchanged, freely, rounds, .. } = self;
+        let block = block.among(blocks.min(sms) * u64::from(choice.cluster.max(1)));
+        let mut take = |time: Time, sharing: Sharing| take(time, Choice { sharing, ..choice });
+        take(block.alone(blocks, rounds, sms), Sharing::Nothing);
+        // Results that are turned leave through all of a block's warps, which products wait for.
+        let block = if exchanged && choice.cluster == 0 { block.longer(TURNED) } else { block };
+        if blocks > sms {
+            take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
+            // Teams take tiles of equally many rounds, and a group's last tile may have none.
+            let fits = TEAM / 2 < rows * columns && rows * columns <= TEAM && columns.is_power_of_two();
+            let of_teams = !product.ragged && !exchanged && choice.cluster == 0 && fits;
+            let whole = product.comes_by_engine() && product.turned() == 0;
+            if whole && of_teams && blocks as f64 >= TURNS * sms as f64 {
+                take(block.by_teams(blocks, rounds, sms), Sharing::Turns);
+            }
+        }
+        // A thread loads what was left beside its sums.
+        let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
+        if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| freely && adds) {
+            take(time, Sharing::Rounds);
+        }
+    }
+}
+
+/// Rows and columns of tiles: where warpgroups take both factors as they lie, and where the right one lies along the contraction.
+fn tiles(direct: bool, along: bool) -> Vec<[u64; 2]> {
+    let given: &[[u64; 2]] = if direct { &WARPGROUP_TILES } else { &PLAIN_TILES };
+    let mut tiles = given.to_vec();
+    if along {
+        let columns = |most: u64| (1..=most / COLUMNS_STEP).map(|steps| COLUMNS_STEP * steps);
+        let more = ALONG_TILES.into_iter().flat_map(|[rows, most]| columns(most).map(move |columns| [rows, columns]));
+        tiles.extend(more.filter(|tile| tile[1] > COLUMNS_STEP && !given.contains(tile)));
+    }
+    tiles
+}
+
+/// The choices for matrices with few rows, which wait for memory. Blocks that share rounds, where they can, meet; where tiles are
+/// enough for what memory gives, they need not.
+fn thin_tiles(rows: u64, product: &Product, can_share: bool, arch: Arch, take: &mut dyn FnMut(f64, Choice)) {
+    let Product { sizes: [matrices, _, n, k], storage, .. } = *product;
+    let sms = u64::from(arch.multiprocessors());
+    let least = of_memory(storage, matrices * n * k, arch);
+    for ([columns, bytes], sharing) in THIN_TILES {
+        let depth = 8 * bytes / u64::from(storage.bits());
+        let (rounds, blocks) = (k.div_ceil(depth) as f64, matrices * n.div_ceil(columns));
+        let block = Block::of_thin([rows, columns, depth], storage);
+        let time = match sharing {
+            Sharing::Rounds => block.shared(blocks, rounds, sms).filter(|_| can_share),
+            _ => Some(block.alone(blocks, rounds, sms)),
+        };
+        if let Some(time) = time {
+            let choice = Choice { tile: [rows, columns, depth], exchanged: true, sharing, ..Choice::default() };
+            take(time.looped.max(least) + time.beside, choice);
+        }
+    }
+}
+
+impl Choice {
+    /// What [`Choice::way`] gives.
+    ///
+    /// # Errors
+    /// Where a name is missing, or is none of a product's.
+    pub(super) fn of_way(way: &Way) -> Result<Choice, Unsupported> {
+        let known = Choice::default().way();
+        if let Some(name) = way.keys().find(|name| !known.contains_key(*name)) {
+            let names: Vec<&str> = known.keys().map(String::as_str).collect();
+            return Err(Unsupported(format!("`{name}` is no choice of a product, which has {}", names.join(", "))));
+        }
+        let number = |name: &str, least: i64, most: i64| match way.get(name) {
+            Some(number) if (least..=most).contains(number) => Ok(*number),
+            Some(number) => Err(Unsupported(format!("`{name}={number}`: from {least} to {most}"))),
+            None => Err(Unsupported(format!("a product wants `{name}` chosen, too"))),
+        };
+        let extent = |name| number(name, 1, 1024).map(|extent| extent as u64);
+        let is = |name| number(name, 0, 1).map(|is| is == 1);
+        Ok(Choice {
+            tile: [extent("TM")?, extent("TN")?, extent("TK")?],
+            exchanged: is("EXCHANGED")?,
+            cluster: number("num_ctas", 0, 16)? as u32,
+            across: is("ACROSS")?,
+            sharing: SHARINGS[number("sharing", 0, 3)? as usize],
+            warps: number("num_warps", 0, 32)? as u32,
+            copied: [is("COPY_A")?, is("COPY_B")?],
+        })
+    }
+
+    /// The choice by the names of its kernel's constants and of the compiler's.
+    pub(super) fn way(&self) -> Way {
+        let [rows, columns, depth] = self.tile.map(|extent| extent as i64);
+        let [copy_a, copy_b] = self.copied.map(i64::from);
+        let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
+        let numbers = [
+            ("TM", rows),
+            ("TN", columns),
+            ("TK", depth),
+            ("EXCHANGED", i64::from(self.exchanged)),
+            ("ACROSS", i64::from(self.across)),
+            ("COPY_A", copy_a),
+            ("COPY_B", copy_b),
+            ("num_ctas", i64::from(self.cluster)),
+            ("sharing", sharing),
+            ("num_warps", i64::from(self.warps)),
+        ];
+        numbers.into_iter().map(|(name, number)| (name.to_string(), number)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

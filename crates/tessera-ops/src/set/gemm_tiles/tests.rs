@@ -1,0 +1,158 @@
+//! What is chosen for some products.
+
+use super::*;
+
+const ALL: May = May { copy: true, exchange: true, cluster: true };
+
+fn chosen(sizes: [u64; 3]) -> Choice {
+    of(sizes, DType::BF16, LINE, false)
+}
+
+fn of([m, n, k]: [u64; 3], storage: DType, lines: u64, along: bool) -> Choice {
+    let product = product([m, n, k], storage, [lines; 2], along);
+    choose(Product { may: May { copy: false, ..ALL }, ..product }, Arch::Sm90a)
+}
+
+fn product([m, n, k]: [u64; 3], storage: DType, lines: [u64; 2], along: bool) -> Product {
+    Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along: [true, along], may: ALL, ragged: false }
+}
+
+#[test]
+fn ragged_lines_are_copied_where_that_pays() {
+    let copied = |sizes: [u64; 3], lines: [u64; 2]| choose(product(sizes, DType::BF16, lines, false), Arch::Sm90a).copied;
+    // Both factors that threads would bring.
+    assert_eq!(copied([3001, 3001, 3001], [2, 2]), [true, true]);
+    assert_eq!(copied([57, 38, 5881], [2, 4]), [true, true]);
+    // Those of the edges.
+    assert_eq!(copied([33, 31, 449], [2, 2]), [true, true]);
+    assert_eq!(copied([17, 64, 449], [2, 128]), [true, false]);
+    assert_eq!(copied([4096, 4096, 4096], [128, 128]), [false, false]);
+    assert_eq!(copied([256, 256, 136], [16, 128]), [false, false]);
+    let shared = choose(product([57, 38, 5881], DType::BF16, [2, 4], false), Arch::Sm90a);
+    assert_eq!(shared.sharing, Sharing::Rounds, "what is padded can be shared");
+    let unasked = Product { may: May { copy: false, ..ALL }, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
+    assert_eq!(choose(unasked, Arch::Sm90a).copied, [false, false]);
+}
+
+#[test]
+fn groups_of_few_rows_are_columns_and_share_no_rounds() {
+    let groups = |rows, result| {
+        let sizes = [8, rows, 4096, 4096];
+        let product = Product {
+            sizes,
+            storage: DType::BF16,
+            result,
+            lines: [LINE; 2],
+            along: [true; 2],
+            may: May::default(),
+            ragged: true,
+        };
+        choose(product, Arch::Sm90a)
+    };
+    let few = groups(8, DType::BF16);
+    assert_eq!((few.exchanged, few.tile[0], few.sharing), (true, 16, Sharing::Nothing));
+    assert!(!groups(33, DType::BF16).exchanged);
+    let many = groups(2048, DType::BF16);
+    assert_eq!((many.tile[0] * many.tile[1], many.sharing, many.cluster > 0), (128 * 256, Sharing::Blocks, false));
+}
+
+#[test]
+fn large_products_take_the_largest_tiles() {
+    for sizes in [[4096, 4096, 4096], [8192, 8192, 8192]] {
+        let choice = chosen(sizes);
+        assert_eq!((choice.tile[0] * choice.tile[1], choice.sharing), (128 * 256, Sharing::Blocks), "{sizes:?}");
+    }
+}
+
+#[test]
+fn tiles_fill_the_last_wave() {
+    // 544 blocks are four waves and 16, whose rounds are shared.
+    let choice = chosen([4096, 4104, 4096]);
+    assert_eq!((choice.tile, choice.sharing), ([128, 256, 64], Sharing::Rounds));
+    assert_eq!(chosen([3072, 3072, 3072]).tile, [128, 192, 64]);
+    // 132 blocks are all of one wave, where the right factor may be cut so, or the left one of the transposed product.
+    let exchanged = chosen([1536, 1536, 1536]);
+    assert_eq!((exchanged.tile, exchanged.exchanged), ([144, 128, 64], true));
+    let along = of([1536, 1536, 1536], DType::BF16, LINE, true);
+    assert_eq!(along.tile, [128, 144, 64]);
+}
+
+#[test]
+fn pairs_of_blocks_bring_ragged_lines_together() {
+    let tile = |sizes: [u64; 3]| of(sizes, DType::BF16, VECTOR, false).tile;
+    assert_eq!(tile([5000, 5000, 5000]), [128, 256, 64]);
+    assert_eq!(tile([3000, 3000, 3000]), [192, 192, 64]);
+    assert_eq!(tile([4096, 4104, 4096]), [256, 128, 64]);
+    // Nor is a factor copied for that.
+    let one = Product { lines: [LINE, VECTOR], ..product([4096, 4104, 4096], DType::BF16, [VECTOR; 2], false) };
+    let one = choose(Product { along: [true, false], ..one }, Arch::Sm90a);
+    assert_eq!((one.tile, one.copied), ([256, 128, 64], [false; 2]));
+    let choice = of([3000, 3000, 3000], DType::BF16, VECTOR, false);
+    assert_eq!((choice.cluster > 0, choice.sharing), (true, Sharing::Blocks));
+    assert_eq!(chosen([3072, 3072, 3072]).cluster, 0);
+    // Nothing comes by the copy engine.
+    assert_eq!(of([3001, 3001, 3001], DType::BF16, 2, false).cluster, 0);
+    let wave = of([1000, 1000, 1000], DType::BF16, VECTOR, false);
+    assert_eq!((wave.tile, wave.cluster, wave.sharing), ([160, 64, 64], 4, Sharing::Nothing));
+}
+
+#[test]
+fn few_tiles_with_a_long_contraction_are_shared() {
+    assert_eq!(chosen([128, 128, 65536]).sharing, Sharing::Rounds);
+    assert_eq!(chosen([512, 512, 64]).sharing, Sharing::Nothing);
+}
+
+#[test]
+fn tiles_with_few_rounds_are_taken_in_turn() {
+    assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Turns);
+    assert_eq!(chosen([8192, 8192, 512]).tile, [128, 128, 64]);
+    // Sums that take longer than they are stored are done by all warps.
+    assert_eq!(chosen([4096, 4096, 4096]).sharing, Sharing::Blocks);
+}
+
+#[test]
+fn few_rows_are_columns() {
+    let thin =
+        Choice { tile: [8, 64, 256], exchanged: true, cluster: 0, across: false, sharing: Sharing::Nothing, copied: [false; 2] };
+    assert_eq!(chosen([1, 4096, 4096]), thin);
+    // Few tiles with long contractions are shared.
+    assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], sharing: Sharing::Rounds, ..thin });
+    assert_eq!(chosen([33, 4096, 14336]).tile, [64, 64, 128]);
+    assert_eq!(chosen([65, 4096, 4096]).tile[2], 64);
+    // Of other types where their lines lie along the contraction.
+    assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).exchanged);
+    let bytes = of([1, 4096, 4096], DType::F8E4M3, LINE, true);
+    assert_eq!((bytes.tile, bytes.exchanged), ([8, 64, 512], true));
+    assert!(!of([1, 4095, 4096], DType::BF16, 2, false).exchanged);
+}
+
+#[test]
+fn factors_are_turned_by_a_launch_where_that_pays() {
+    let copied = |sizes, storage, along| {
+        let product = Product { along, ..product(sizes, storage, [LINE; 2], true) };
+        choose(product, Arch::Sm90a).copied
+    };
+    assert_eq!(copied([4096; 3], DType::TF32, [true, false]), [false, true]);
+    assert_eq!(copied([4096; 3], DType::F8E4M3, [false, false]), [true, true]);
+    assert_eq!(copied([4096; 3], DType::I8, [true, true]), [false, false]);
+    assert_eq!(copied([64; 3], DType::F8E4M3, [true, false]), [false, false]);
+}
+
+#[test]
+fn a_way_says_what_a_choice_is() {
+    let ways = ways(product([640, 640, 8192], DType::BF16, [VECTOR; 2], true), Arch::Sm90a);
+    assert!(ways.len() > 100, "{} ways", ways.len());
+    for (at, choice) in ways.iter().enumerate() {
+        assert_eq!(Choice::of_way(&choice.way()).as_ref(), Ok(choice));
+        assert!(!ways[..at].contains(choice), "{choice:?} comes twice");
+    }
+    let mut way = ways[0].way();
+    way.insert("TM".into(), 0);
+    assert_eq!(Choice::of_way(&way), Err(Unsupported("`TM=0`: from 1 to 1024".into())));
+    way.remove("TM");
+    assert_eq!(Choice::of_way(&way), Err(Unsupported("a product wants `TM` chosen, too".into())));
+    way.insert("VECTOR_WIDTH".into(), 4);
+    assert!(
+        Choice::of_way(&way).is_err_and(|why| why.0.starts_with("`VECTOR_WIDTH` is no choice of a product, which has ACROSS"))
+    );
+}
