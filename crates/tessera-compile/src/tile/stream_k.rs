@@ -47,7 +47,7 @@ const AHEAD: u32 = 128;
 /// The most pieces at a time, as a power of two.
 const MOST_AHEAD: u32 = 3;
 
-/// The loop whose rounds can be shared: of products that add up, with as many rounds in every block.
+/// The loop whose rounds can be shared: of products that add up, or are scaled and added up, with as many rounds in every block.
 ///
 /// # Errors
 /// Why there is none.
@@ -85,7 +85,7 @@ pub(super) fn shareable(func: &Func) -> Result<Op, Reason> {
     Ok(looped)
 }
 
-/// A carried value starts at zero, and products alone add to it.
+/// A carried value starts at zero, and rounds do nothing with it but add to it.
 fn adds_up(func: &Func, looped: Op, position: usize) -> Result<(), &'static str> {
     const OTHER: &str = "the loop carries more than sums of products";
     let (data, body) = (&func.ops[looped], func.ops[looped].regions[0]);
@@ -104,6 +104,8 @@ fn adds_up(func: &Func, looped: Op, position: usize) -> Result<(), &'static str>
         let once = data.operands.iter().filter(|&&operand| operand == value).count() == 1;
         match &data.kind {
             OpKind::Schedule(ScheduleOp::Continue {}) if once && data.group(0)[position] == value => return Ok(()),
+            OpKind::Schedule(ScheduleOp::AddF { .. } | ScheduleOp::AddI { .. }) if once => value = data.result(),
+            OpKind::Schedule(ScheduleOp::Fma { .. }) if once && data.one(2) == value => value = data.result(),
             _ if once && is_product(func, user) && data.one(2) == value => value = data.result(),
             _ => return Err(OTHER),
         }

@@ -247,7 +247,7 @@ impl Cut {
 }
 
 /// What the kernel can do.
-const MAY: May = May { copy: true, exchange: true, cluster: true };
+const MAY: May = May { copy: true, exchange: true, cluster: true, banded: false };
 
 /// So many blocks along an axis.
 pub(super) fn blocks(extent: u64, tile: i64) -> Result<u32, Unsupported> {

@@ -6,12 +6,13 @@
 //! | `rows` | `[m]` | `[n]` | a scale a token and a scale a channel |
 //! | `tensor` | `[1]` | `[1]` | one scale each |
 
-use tessera_runtime::Sharing;
 use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
 
 use super::decoded::{Decoded, Row};
+use super::gemm::{Cut, blocks};
+use super::gemm_tiles::{Choice, May};
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -98,13 +99,19 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     problem([m, n, blocks * BLOCK], variant)
 }
 
-/// Rows and columns of a tile; the columns of one have one band of scales.
-fn tile([m, n]: [u64; 2], machine: Machine) -> [u64; 2] {
-    match machine {
-        Machine::Gpu(arch) if m > 64 && m.div_ceil(128) * n.div_ceil(128) >= u64::from(arch.multiprocessors()) / 2 => [128, 128],
-        Machine::Gpu(_) => [64, 128],
-        Machine::Cpu => [128, 128],
-    }
+/// How a product is cut into blocks; where scales are of blocks, the columns of a tile have one band of them.
+fn cut([m, n, k]: [u64; 3], types: [DType; 2], kernel: &str, machine: Machine) -> Cut {
+    let may = May { exchange: true, cluster: true, banded: kernel == BLOCKS, ..May::default() };
+    let cut = Cut::of([1, m, n, k], types, [false, true], may, machine);
+    let tile = match (cut.choice, machine) {
+        (Some(_), _) => cut.tile,
+        (None, Machine::Gpu(arch)) if m > 64 && m.div_ceil(128) * n.div_ceil(128) >= u64::from(arch.multiprocessors()) / 2 => {
+            [128, 128, BLOCK as i64]
+        }
+        (None, Machine::Gpu(_)) => [64, 128, BLOCK as i64],
+        (None, Machine::Cpu) => [128, 128, BLOCK as i64],
+    };
+    Cut { tile, ..cut }
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
@@ -133,14 +140,14 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     let scale =
         |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
-    let [tm, tn] = tile([m, n], machine);
-    let converts = matches!(machine, Machine::Gpu(arch) if !arch.has_wgmma() && !arch.has_native_fp8_mma());
-    let compute = if converts { DType::F16 } else { storage };
-    let blocks = |extent: u64, tile: u64| {
-        u32::try_from(extent.div_ceil(tile)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
-    };
-    let grid = [blocks(m, tm)?, blocks(n, tn)?, 1];
-    let arguments = vec![
+    let cut = cut([m, n, k], [storage, result], kernel, machine);
+    let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;
+    let Choice { exchanged, across, .. } = choice.unwrap_or_default();
+    let mut plane = [blocks(m, tm)?, blocks(n, tn)?];
+    if across {
+        plane.reverse();
+    }
+    let mut arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
         ("SA", Argument::Tensor(2)),
@@ -148,9 +155,14 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ("C", Argument::Tensor(4)),
         ("K", Argument::Int(k as i64)),
         ("COMPUTE", Argument::Type(compute)),
-        ("TM", Argument::Int(tm as i64)),
-        ("TN", Argument::Int(tn as i64)),
+        ("TM", Argument::Int(tm)),
+        ("TN", Argument::Int(tn)),
+        ("EXCHANGED", Argument::Bool(exchanged)),
+        ("ACROSS", Argument::Bool(across)),
     ];
+    if kernel != BLOCKS {
+        arguments.push(("TK", Argument::Int(tk)));
+    }
     let model = ErrorModel::nearest(result, DType::F32);
     let sizes = [m, n, k].map(|extent| extent as usize);
     Ok(Plan {
@@ -161,7 +173,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             scale("SB", sb),
             tensor("C", result, vec![m, n], Role::Output),
         ],
-        launches: vec![LaunchSpec { sharing: sharing([m, n], [tm, tn], machine), ..LaunchSpec::new(kernel, arguments, grid) }],
+        launches: vec![cut.launch(kernel, arguments, [plane[0], plane[1], 1])],
         outputs: vec![OutputRows { tensor: 4, rows: m as usize, row_len: n as usize, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, m * k) + packed_bytes(storage, n * k) + 4 * count,
@@ -182,16 +194,6 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             roundings: 3.0,
         }),
     })
-}
-
-/// More tiles than multiprocessors are taken in turn.
-fn sharing([m, n]: [u64; 2], [tm, tn]: [u64; 2], machine: Machine) -> Sharing {
-    match machine {
-        Machine::Gpu(arch) if arch.has_wgmma() && m.div_ceil(tm) * n.div_ceil(tn) > u64::from(arch.multiprocessors()) => {
-            Sharing::Blocks
-        }
-        _ => Sharing::Nothing,
-    }
 }
 
 /// Rows of A or B with their scales.

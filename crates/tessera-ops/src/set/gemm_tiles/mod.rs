@@ -88,6 +88,11 @@ const TURNED: f64 = 1.09;
 /// Tiles of the transposed product that a multiprocessor takes at most: where there are more, none was found to be worth it.
 const MOST_TURNED: u64 = 3;
 
+/// Columns of a band of scales.
+const BAND: u64 = 128;
+/// Rows and columns of a tile that threads hold twice.
+const HELD_TWICE: [u64; 2] = [192, 128];
+
 /// What blocks share, by the number of the choice of that name.
 const SHARINGS: [Sharing; 4] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns];
 
@@ -116,6 +121,9 @@ pub(super) struct May {
     pub(super) exchange: bool,
     /// Blocks of a cluster load together.
     pub(super) cluster: bool,
+    /// Sums of a round are scaled and added to those of earlier ones: a thread holds both, and columns of the product have scales in bands of
+    /// [`BAND`].
+    pub(super) banded: bool,
 }
 
 impl Product {
@@ -213,7 +221,11 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
     let shared = batch == 1 && !ragged;
     // Most groups have no more than twice the rows of the mean.
     let most = if ragged { 2 * m } else { m };
-    let thinnest = THIN.iter().copied().find(|&rows| rows >= most).filter(|_| direct && vectors && (shared || ragged));
+    let thinnest = THIN
+        .iter()
+        .copied()
+        .find(|&rows| rows >= most)
+        .filter(|_| direct && vectors && !product.may.banded && (shared || ragged));
     let streams = |rows: u64| rows <= THIN_ANYWHERE || lines.iter().all(|&bytes| bytes >= SECTOR);
     if let Some(rows) = thinnest.filter(|&rows| streams(rows)) {
         thin_tiles(rows, &product, shared, arch, take);
@@ -227,6 +239,11 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
     for exchanged in turns {
         let sides = if exchanged { product.exchanged() } else { product };
         for [rows, columns] in tiles(direct, direct && vectors && sides.along[1]) {
+            let of_a_band = if exchanged { rows } else { columns };
+            let is_held = rows <= HELD_TWICE[0] && columns <= HELD_TWICE[1];
+            if product.may.banded && !(BAND.is_multiple_of(of_a_band) && is_held) {
+                continue;
+            }
             // What threads bring and turn leaves no registers for them.
             if !vectors && !columns.is_power_of_two() {
                 continue;
@@ -304,7 +321,7 @@ impl Tile {
             take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
             // Teams take tiles of equally many rounds, and a group's last tile may have none.
             let fits = TEAM / 2 < rows * columns && rows * columns <= TEAM && columns.is_power_of_two();
-            let of_teams = !product.ragged && !exchanged && choice.cluster == 0 && fits;
+            let of_teams = !product.ragged && !product.may.banded && !exchanged && choice.cluster == 0 && fits;
             let whole = product.comes_by_engine() && product.turned() == 0;
             if whole && of_teams && blocks as f64 >= TURNS * sms as f64 {
                 take(block.by_teams(blocks, rounds, sms), Sharing::Turns);
