@@ -263,8 +263,36 @@ def histogram(request, t):
     return lambda: counts.copy_(torch.histc(x, bins + 1, 0, bins + 1)[:bins])
 
 
+def permute(request, t):
+    """Axes in the order of the variant's digits, the last ones where there are fewer than four."""
+    (x,), y = outputs(request, t)
+    digits = [int(digit) for digit in request["variant"].split(" ")[0]]
+    lacking = 4 - len(digits)
+    order = [*range(lacking), *(lacking + digit for digit in digits)]
+    return lambda: y.copy_(x.permute(order))
+
+
+def linear(request, t):
+    """The layer as a model writes it: a product, and what follows it in launches of its own. It allocates what is between; only the gate copies the result."""
+    f = torch.nn.functional
+    word = request["variant"].split(" ")[0]
+    if t["x"].dtype != t["y"].dtype:
+        raise Unsupported("results of another type")
+    after = {"relu": f.relu, "gelu": lambda y: f.gelu(y, approximate="tanh"), "silu": f.silu}.get(word, lambda y: y)
+
+    def work():
+        if word in ("swiglu", "geglu"):
+            gate = f.linear(t["x"], t["gate"])
+            gate = f.silu(gate) if word == "swiglu" else f.gelu(gate, approximate="tanh")
+            return gate * f.linear(t["x"], t["up"])
+        y = after(f.linear(t["x"], t["weight"], t["bias"]))
+        return y + t["residual"] if word == "residual" else y
+    work.into = t["y"]
+    return work
+
+
 OPERATORS = {
-    "gemm": gemm, "gemm_grouped": gemm_grouped, "attention": attention, "softmax": softmax, "layer_norm": layer_norm,
+    "gemm": gemm, "linear": linear, "permute": permute, "gemm_grouped": gemm_grouped, "attention": attention, "softmax": softmax, "layer_norm": layer_norm,
     "rms_norm": rms_norm, "vector": vector, "histogram": histogram, "bandwidth": bandwidth,
 }
 

@@ -1,4 +1,5 @@
-//! How a tile of sums is sent by warpgroups: in parts of 64 rows and as many columns as a line of 128 bytes holds.
+//! How a tile of sums is sent by warpgroups: in parts of 64 rows and as many columns as a line of 128 bytes holds, or of 64 or 32 where these fill
+//! the tile.
 //!
 //! ```text
 //! 128 x 256 of bf16, 8 warps      two warpgroups, four parts of 64 x 64 each
@@ -12,10 +13,10 @@ use tessera_types::DType;
 pub const ROWS: u64 = 64;
 /// Rows of those that a warp sends.
 pub const WARP_ROWS: u64 = ROWS / 4;
-/// Bytes of a line of a part: what the engine's swizzle mixes.
-const LINE: u64 = 128;
-/// Bytes of a part.
-pub const HALF_BYTES: u64 = ROWS * LINE;
+/// Bytes of a line of a part: what the engine's swizzles mix.
+const LINES: [u64; 3] = [128, 64, 32];
+/// Bytes that a part has room for.
+pub const HALF_BYTES: u64 = ROWS * LINES[0];
 /// Parts that a warpgroup has room for.
 pub const HALVES: u64 = 2;
 /// What a swizzled buffer's first byte is a multiple of.
@@ -128,10 +129,10 @@ pub fn parts(layout: &Distribution, dtype: DType) -> Option<Parts> {
     if !matches!(bits, 16 | 32) || warps == 0 || !warps.is_multiple_of(4) {
         return None;
     }
-    let (wide, tall) = (8 * LINE / bits, ROWS * warps / 4);
-    if !rows.is_multiple_of(tall) || !columns.is_multiple_of(wide) {
-        return None;
-    }
+    let tall = ROWS * warps / 4;
+    // Rows of 32-bit sums meet in banks where lines are shorter.
+    let widths = LINES.iter().take(if bits == 16 { LINES.len() } else { 1 }).map(|line| 8 * line / bits);
+    let wide = widths.into_iter().find(|&wide| columns.is_multiple_of(wide)).filter(|_| rows.is_multiple_of(tall))?;
     let atom = MmaAtom::wgmma(wide, 16).ok()?;
     let part = atom.operand(Operand::C, [ROWS, wide], WarpGrid { m: 4, n: 1 }).ok()?;
     if layout.registers() * 4 * 32 * (warps / 4) != rows * columns {
@@ -174,6 +175,14 @@ mod tests {
         assert_eq!(found.parts[1].registers, (32..64).collect::<Vec<usize>>());
         assert_eq!(parts(&layout, DType::F32).map(|found| (found.columns, found.parts.len())), Some((32, 8)));
         assert!(parts(&layout, DType::F8E4M3).is_none());
+        let of = |columns: u64, dtype| {
+            let layout = MmaAtom::wgmma(columns, 16).expect("an instruction");
+            let layout = layout.operand(Operand::C, [128, columns], WarpGrid { m: 8, n: 1 }).expect("a layout");
+            parts(&layout, dtype).map(|found| (found.columns, found.parts.len()))
+        };
+        assert_eq!(of(224, DType::F16), Some((32, 7)));
+        assert_eq!(of(176, DType::BF16), Some((16, 11)));
+        assert_eq!((of(8, DType::BF16), of(176, DType::F32), of(160, DType::F32)), (None, None, Some((32, 5))));
     }
 
     #[test]

@@ -33,6 +33,16 @@ struct Boxes {
     pieces: Vec<Piece>,
 }
 
+/// The engine's name of how a buffer's bytes are mixed; `None` where it has none.
+pub(super) fn engine_swizzle(swizzle: Swizzle) -> Option<tessera_types::Swizzle> {
+    match engine_span(swizzle) {
+        Some(32) => Some(tessera_types::Swizzle::B32),
+        Some(64) => Some(tessera_types::Swizzle::B64),
+        Some(_) => Some(tessera_types::Swizzle::B128),
+        None => (swizzle == Swizzle::NONE || swizzle.bits == 0).then_some(tessera_types::Swizzle::None),
+    }
+}
+
 impl Lowering<'_> {
     /// Lowers a copy by the accelerator.
     pub(super) fn engine(&mut self, op: Op, data: &OpData, kind: &TileOp) -> Lowered<()> {
@@ -115,13 +125,8 @@ impl Lowering<'_> {
         if tile.iter().any(|&extent| extent > MOST) || line % part != 0 {
             return Err(self.unsupported(format!("the copy engine moves at most {MOST} elements along an axis")));
         }
-        let swizzle = match engine_span(buffer.swizzle) {
-            Some(32) => tessera_types::Swizzle::B32,
-            Some(64) => tessera_types::Swizzle::B64,
-            Some(_) => tessera_types::Swizzle::B128,
-            None if buffer.swizzle == Swizzle::NONE || buffer.swizzle.bits == 0 => tessera_types::Swizzle::None,
-            None => return Err(self.unsupported("the copy engine does not know this swizzle")),
-        };
+        let unknown = || self.unsupported("the copy engine does not know this swizzle");
+        let swizzle = engine_swizzle(buffer.swizzle).ok_or_else(unknown)?;
         let shared = match blocks {
             Some(blocks) => Some(self.lines_of(&mut tile, blocks)?),
             None => None,

@@ -1,7 +1,7 @@
 //! Tiles of sums that warps send to memory: through a staging buffer of their own, by the copy engine or by their lanes.
 //!
 //! ```text
-//! for each part of the columns, 128 bytes of a line wide:
+//! for each part of the columns, 128 bytes of a line wide, or 64 or 32 where the tile has no such parts:
 //!     the first lane waits until the engine has read what this half of the staging buffer held
 //!     the warp meets; writes its 16 rows of the part; meets again
 //!     the first lane hands them to the engine, or the lanes read them line by line and store them
@@ -15,9 +15,10 @@ use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
-use tessera_types::{Arch, L2Promotion, OutOfBounds};
+use tessera_types::{Arch, DType, L2Promotion, OutOfBounds};
 
 use super::bound::{Buffer, Regs};
+use super::engine::engine_swizzle;
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
 use super::view::step_of;
@@ -29,9 +30,18 @@ pub(super) fn sends(func: &Func) -> bool {
     func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::SendTile {})))
 }
 
+/// How lines of parts are mixed, so many bytes each.
+fn swizzle(dtype: DType, columns: u64) -> Swizzle {
+    match columns * u64::from(dtype.bits()) / 8 {
+        32 => Swizzle::B32,
+        64 => Swizzle::B64,
+        _ => Swizzle::B128,
+    }
+}
+
 /// A part as it lies in a staging buffer.
-fn staged((dtype, columns): (tessera_types::DType, u64), base: Reg) -> Buffer {
-    let ty = SharedType { swizzle: Swizzle::B128, ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
+fn staged((dtype, columns): (DType, u64), base: Reg) -> Buffer {
+    let ty = SharedType { swizzle: swizzle(dtype, columns), ..SharedType::new(vec![ROWS as u32, columns as u32], dtype) };
     Buffer::whole(base, &ty)
 }
 
@@ -53,7 +63,8 @@ impl Lowering<'_> {
             axes: order.iter().map(|&axis| ty.dim_map[axis] as usize).collect(),
             tile,
             dtype: None,
-            swizzle: tessera_types::Swizzle::B128,
+            swizzle: engine_swizzle(swizzle(dtype, shape.columns))
+                .ok_or_else(|| self.broken("lines that the engine does not mix"))?,
             l2: L2Promotion::B128,
             outside: OutOfBounds::Zero,
         });
@@ -68,7 +79,8 @@ impl Lowering<'_> {
         corner[1] = self.b.mad(Ty::S32, warp, rows, corner[1]);
 
         let (base, within) = (self.staging(op)?, self.b.u32(3));
-        let (within, own) = (self.b.and(warp, within), self.b.u32((HALF_BYTES / 4) as u32));
+        let rows_of_a_warp = WARP_ROWS * shape.columns * u64::from(dtype.bits()) / 8;
+        let (within, own) = (self.b.and(warp, within), self.b.u32(rows_of_a_warp as u32));
         let sent = self.b.mad(Ty::U32, within, own, base);
         let leader = self.leads_warp();
         let even = (shape.parts.len() as u64).is_multiple_of(HALVES);
@@ -145,13 +157,7 @@ impl Lowering<'_> {
     }
 
     /// Writes a warpgroup's part of a tile to a half of its staging buffer.
-    fn stage(
-        &mut self,
-        part: &Part,
-        (dtype, columns): (tessera_types::DType, u64),
-        (base, half): (Reg, u64),
-        regs: &Regs,
-    ) -> Lowered<()> {
+    fn stage(&mut self, part: &Part, (dtype, columns): (DType, u64), (base, half): (Reg, u64), regs: &Regs) -> Lowered<()> {
         let buffer = staged((dtype, columns), base);
         let own: Regs = part.registers.iter().map(|&register| regs[register]).collect();
         if self.store_matrices(&buffer, half, &part.layout, &own) {

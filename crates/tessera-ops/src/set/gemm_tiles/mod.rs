@@ -54,7 +54,7 @@ const WARPGROUP_TILES: [[u64; 2]; 15] = [
 const ALONG_TILES: [[u64; 2]; 4] = [[64, 256], [128, 256], [192, 192], [256, 128]];
 const COLUMNS_STEP: u64 = 16;
 /// The same where threads turn factors first.
-const PLAIN_TILES: [[u64; 2]; 4] = [[128, 256], [128, 128], [64, 128], [64, 64]];
+const PLAIN_TILES: [[u64; 2]; 5] = [[128, 256], [128, 128], [128, 64], [64, 128], [64, 64]];
 /// Rows of tiles of thin products.
 const THIN: [u64; 4] = [8, 16, 32, 64];
 /// Columns of tiles of thin products, bytes of their contraction, and what blocks share of them.
@@ -92,6 +92,9 @@ const MOST_TURNED: u64 = 3;
 const BAND: u64 = 128;
 /// Rows and columns of a tile that threads hold twice.
 const HELD_TWICE: [u64; 2] = [192, 128];
+
+/// Columns of the tensor cores' tile by which choices differ that are much alike.
+const ALIKE: u64 = 64;
 
 /// What blocks share, by the number of the choice of that name.
 const SHARINGS: [Sharing; 4] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns];
@@ -176,14 +179,25 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     best.1
 }
 
-/// All choices that there are, the one that should take least first.
+/// All choices that there are, the one that should take least first; the best of each kind before others.
 pub(super) fn ways(product: Product, arch: Arch) -> Vec<Choice> {
     let mut found: Vec<(f64, Choice)> = Vec::new();
     each(product, arch, Thin::Too, &mut |time, choice| found.push((time, choice)));
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     let first = choose(product, arch);
     let others = found.into_iter().map(|(_, choice)| choice).filter(|choice| *choice != first);
-    std::iter::once(first).chain(others).collect()
+    let all: Vec<Choice> = std::iter::once(first).chain(others).collect();
+    // What is much alike is misjudged alike, so the best of each kind go first.
+    let mut kinds: Vec<Choice> = Vec::new();
+    let is_new = |choice: &&Choice| {
+        let kind = choice.kind();
+        let is_new = !kinds.contains(&kind);
+        kinds.extend(is_new.then_some(kind));
+        is_new
+    };
+    let (mut all, alike): (Vec<&Choice>, Vec<&Choice>) = all.iter().partition(is_new);
+    all.extend(alike);
+    all.into_iter().copied().collect()
 }
 
 /// Whether products that tiles of few rows suit are given these alone, or others too.
@@ -234,7 +248,7 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
         }
     }
     let line = 8 * LINE / u64::from(storage.bits());
-    let freely = direct && vectors && shared;
+    let freely = vectors && shared;
     let turns = [false, true].into_iter().filter(|&exchanged| !exchanged || freely && product.may.exchange && product.along[0]);
     for exchanged in turns {
         let sides = if exchanged { product.exchanged() } else { product };
@@ -285,7 +299,7 @@ impl Tile {
             Choice::default(),
             &mut take,
         );
-        if !(self.freely && product.may.cluster) {
+        if !(self.freely && product.may.cluster && product.turned() == 0) {
             return;
         }
         for (cluster, side) in CLUSTERS.into_iter().flat_map(|cluster| [(cluster, 0), (cluster, 1)]) {
@@ -369,6 +383,13 @@ fn thin_tiles(rows: u64, product: &Product, can_share: bool, arch: Arch, take: &
 }
 
 impl Choice {
+    /// What choices that are much alike have in common.
+    fn kind(&self) -> Choice {
+        let [rows, columns, depth] = self.tile;
+        let tile = if self.exchanged { [rows.div_ceil(ALIKE), columns, depth] } else { [rows, columns.div_ceil(ALIKE), depth] };
+        Choice { tile, cluster: self.cluster.min(1), across: false, ..*self }
+    }
+
     /// What [`Choice::way`] gives.
     ///
     /// # Errors
