@@ -1,4 +1,4 @@
-//! `tessera compile --emit sass`: machine code by the lines of the kernel, and what is said where a tool is missing.
+//! `tessera compile --emit sass`: machine code by the lines of the kernel, and what is said where a tool is missing or says nothing.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -25,7 +25,11 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn sass(folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> Output {
-    let subject = ["compile", "k.py::product", "x=bf16[?,?]", "y=bf16[?,?]", "out=f32[?,?]", "TILE=64", "--emit", "sass"];
+    emitted("sass", folder, more, environment)
+}
+
+fn emitted(what: &str, folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> Output {
+    let subject = ["compile", "k.py::product", "x=bf16[?,?]", "y=bf16[?,?]", "out=f32[?,?]", "TILE=64", "--emit", what];
     let mut command = Command::new(env!("CARGO_BIN_EXE_tessera"));
     command.current_dir(folder).args(subject).args(more);
     command.envs(environment.iter().copied()).output().expect("tessera starts")
@@ -92,4 +96,29 @@ fn a_missing_tool_says_how_to_get_it() {
     // There is no machine code for the CPU.
     let output = sass(folder.path(), &[], &[]);
     assert!(output.status.code() == Some(5) && text(&output).contains("there is no GPU code for `cpu`"), "{}", text(&output));
+}
+
+/// An assembler that says nothing of the kernel has not said that it takes nothing.
+#[cfg(unix)]
+#[test]
+fn an_assembler_that_reports_no_kernel_is_told() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let silent = folder.path().join("ptxas");
+    let script = "#!/bin/sh
+[ \"$1\" = --version ] && echo 'release 13.0, V13.0.0'
+while [ $# -gt 0 ]; do [ \"$1\" = --output-file ] && : > \"$2\"; shift; done
+exit 0
+";
+    std::fs::write(&silent, script).expect("written");
+    std::fs::set_permissions(&silent, std::fs::Permissions::from_mode(0o755)).expect("may be run");
+    let environment = [("TESSERA_PTXAS", silent.to_str().expect("a name of text"))];
+    let output = emitted("report", folder.path(), &["--target", "sm_90a"], &environment);
+    let shown = text(&output);
+    assert!(shown.contains("not assembled: error: the assembler reports no registers of the kernel"), "{shown}");
+    let output = emitted("report", folder.path(), &["--target", "sm_90a", "--json"], &environment);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
+    let assembler = &told["assembler"];
+    assert!(assembler["error"].as_str().is_some_and(|error| error.contains("reports no registers")), "{assembler}");
+    assert!(assembler["registers"].is_null(), "{assembler}");
 }

@@ -6,7 +6,7 @@
 //! | half of the memory, a quarter, ... | rings and factors take less shared memory | the same with more did not fit there |
 //! | registers to copy | threads that copy get more registers, from those that compute | a role that copies holds more than it has |
 //! | strips | the block's tiles are cut, and done strip by strip | a thread holds more than it has, or memory does not suffice |
-//! | exchanges in parts | threads exchange elements through 1/4 of the shared memory, 1/8, 1/16, part by part | memory does not suffice |
+//! | exchanges in parts | threads exchange elements through 1/2 of the shared memory, 1/4, 1/8, 1/16, part by part | memory does not suffice |
 //! | without roles, generic | all warps do the same; no recipe is asked | a recipe took the kernel |
 //! | more warps | threads hold less each | the block has fewer threads than registers allow |
 //!
@@ -78,7 +78,7 @@ pub struct Attempt {
 }
 
 /// Parts of the shared memory of which an exchange has one.
-const PARTS: [u32; 3] = [4, 8, 16];
+const PARTS: [u32; 4] = [2, 4, 8, 16];
 /// Halvings of the shared memory that are tried.
 const NARROWEST: u32 = 2;
 /// Registers with which threads that copy find what comes next of several tiles of open sizes.

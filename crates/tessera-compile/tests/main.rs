@@ -29,6 +29,7 @@ mod lines;
 mod lockstep;
 mod loops;
 mod memory_order;
+mod parts;
 mod persistent;
 mod plans;
 mod prints;

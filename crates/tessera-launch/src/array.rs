@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use tessera_ir::bug;
 use tessera_types::DType;
 
 use crate::layout::{Layout, row_major, storage_bits, storage_bytes};
@@ -39,6 +40,15 @@ pub trait Placed: Clone {
     fn address(&self) -> Option<u64> {
         let bits = self.layout().offset * storage_bits(self.dtype());
         bits.is_multiple_of(8).then(|| self.base() + (bits / 8) as u64)
+    }
+
+    /// The address that a kernel is given: of the first element or, of an array without elements, where nothing is accessed.
+    fn start(&self) -> u64 {
+        match self.address() {
+            Some(address) => address,
+            None if self.has_none() => self.base(),
+            None => bug!("an array that begins within a byte was let through"),
+        }
     }
 
     /// Addresses from the first byte of an element to one past the last.

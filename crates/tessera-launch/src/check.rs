@@ -76,6 +76,7 @@ impl<'a, A: Placed> Checker<'a, A> {
                         );
                         return Err(Box::new(self.at(name, "argument-type", message)));
                     }
+                    self.begins(name, 1, item)?;
                     self.index_width(name, item, *index)?;
                 }
                 flat.push(Flat::Table(items.clone()));
@@ -158,8 +159,11 @@ impl<'a, A: Placed> Checker<'a, A> {
 
     /// The first element lies where the kernel assumes it.
     pub(crate) fn begins(&self, name: &str, align: u32, tensor: &A) -> Result<(), Box<Diagnostic>> {
-        let address = tensor.address().unwrap_or(1);
-        if tensor.has_none() || address.is_multiple_of(u64::from(align.max(1))) {
+        if tensor.has_none() {
+            return Ok(());
+        }
+        let Some(address) = tensor.address() else { return Err(Box::new(within_a_byte(name, self.span(name), tensor.dtype()))) };
+        if address.is_multiple_of(u64::from(align.max(1))) {
             return Ok(());
         }
         let message = format!("`{name}` does not start at a multiple of {align} bytes, as the kernel was compiled for");
@@ -270,6 +274,16 @@ impl<'a, A: Placed> Checker<'a, A> {
     }
 }
 
+/// An array whose first element does not begin a byte has no address; `span` is its parameter's place.
+pub fn within_a_byte(name: &str, span: Option<Span>, dtype: DType) -> Diagnostic {
+    let message = format!("the first element of `{name}` does not begin a byte: `{dtype}` elements share bytes");
+    let diagnostic = match span {
+        Some(span) => Diagnostic::error("argument-alignment", span, message),
+        None => Diagnostic::bare("argument-alignment", message),
+    };
+    diagnostic.help("pass a copy made by `contiguous`")
+}
+
 #[cfg(test)]
 mod tests {
     use smallvec::smallvec;
@@ -277,9 +291,10 @@ mod tests {
 
     use super::*;
     use crate::array::Array;
+    use crate::layout::Layout;
 
     /// The messages of a check against one parameter.
-    fn check(kind: ParamKind, value: Argument<Array>) -> Result<Vec<Flat<Array>>, Vec<String>> {
+    fn check<A: Placed>(kind: ParamKind, value: Argument<A>) -> Result<Vec<Flat<A>>, Vec<String>> {
         let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }] };
         let interface = Interface { abi, written: vec![true], ..Interface::default() };
         let outcome = interface.check(&[], &[("x", value)]);
@@ -291,8 +306,55 @@ mod tests {
         flat.iter().filter_map(|flat| if let Flat::Word(bits) = flat { Some(*bits) } else { None }).collect()
     }
 
-    fn message(flat: Result<Vec<Flat<Array>>, Vec<String>>) -> String {
+    fn message<A>(flat: Result<Vec<Flat<A>>, Vec<String>>) -> String {
         flat.map(drop).expect_err("refused").join("; ")
+    }
+
+    /// A row from some element of a memory on.
+    #[derive(Clone, Debug)]
+    struct Row(DType, Layout);
+
+    impl Placed for Row {
+        fn dtype(&self) -> DType {
+            self.0
+        }
+
+        fn layout(&self) -> &Layout {
+            &self.1
+        }
+
+        fn base(&self) -> u64 {
+            64
+        }
+    }
+
+    #[test]
+    fn an_array_that_begins_within_a_byte_has_no_address() {
+        let row = |dtype, offset, size| Row(dtype, Layout { shape: vec![size], strides: vec![1], offset });
+        let array = |dtype| ParamKind::Array {
+            dtype,
+            shape: smallvec![Extent::Dynamic],
+            strides: smallvec![Extent::Static(1)],
+            index: IndexType::I32,
+            align: 1,
+            disjoint: true,
+        };
+        let list = |dtype| ParamKind::List { dtype, rank: 1, index: IndexType::I32 };
+        for (dtype, whole) in [(DType::I4, 2), (DType::F6E2M3, 4)] {
+            let within = format!("the first element of `x` does not begin a byte: `{dtype}` elements share bytes");
+            assert_eq!(message(check(array(dtype), Argument::Array(row(dtype, 1, 8)))), within);
+            let rows = Argument::List(vec![row(dtype, 0, 8), row(dtype, 3, 8)]);
+            assert_eq!(message(check(list(dtype), rows)), within);
+            assert!(check(array(dtype), Argument::Array(row(dtype, whole, 8))).is_ok());
+            // Without elements there is nothing to find.
+            assert!(check(array(dtype), Argument::Array(row(dtype, 1, 0))).is_ok());
+            assert_eq!(
+                (row(dtype, whole, 8).start(), row(dtype, 1, 0).start()),
+                (64 + whole as u64 * u64::from(dtype.bits()) / 8, 64)
+            );
+        }
+        let found = within_a_byte("x", None, DType::I4);
+        assert_eq!((found.id, &found.help[..]), ("argument-alignment", &["pass a copy made by `contiguous`".to_string()][..]));
     }
 
     #[test]
@@ -348,7 +410,7 @@ mod tests {
             message(check(kind(DType::F32, Extent::Dynamic, 16), square)),
             "`x` has 2 axes, the kernel was compiled for 1"
         );
-        let number = check(kind(DType::F32, Extent::Dynamic, 16), Argument::Constant(Constant::Int(3)));
+        let number = check(kind(DType::F32, Extent::Dynamic, 16), Argument::<Array>::Constant(Constant::Int(3)));
         assert_eq!(message(number), "`x` takes an array, not the integer 3");
         let wide = ParamKind::Array {
             dtype: DType::F32,

@@ -222,13 +222,13 @@ impl<A: Placed> Packer<'_, A> {
             for _ in 0..param.kind.argument_count() {
                 match rest.next() {
                     Some(Flat::Array(tensor)) => {
-                        self.push(&tensor.address().unwrap_or(0).to_le_bytes());
+                        self.push(&tensor.start().to_le_bytes());
                         array = Some(tensor.clone());
                     }
                     Some(Flat::Table(items)) => {
                         let mut table = Vec::new();
                         for item in items {
-                            table.extend_from_slice(&item.address().unwrap_or(0).to_le_bytes());
+                            table.extend_from_slice(&item.start().to_le_bytes());
                             let extents = item.sizes().iter().chain(item.steps());
                             extents.for_each(|&extent| table.extend_from_slice(&(extent as u64).to_le_bytes()));
                         }

@@ -25,6 +25,7 @@ mod timeline;
 
 pub use argument::{Argument, Constant, Flat, Written};
 pub use array::{Array, Placed};
+pub use check::within_a_byte;
 pub use device::{DeviceProperties, DriverDevice};
 pub use device_kernel::{CodeOrigin, DeviceKernel, KernelResources};
 pub use error::{DeviceError, MemoryError, Report};

@@ -103,7 +103,7 @@ impl<A: Placed> Prepared<A> {
                 (ParamKind::Array { align, .. }, Argument::Array(array)) => {
                     match self.same(position, array).and_then(|()| checker.begins(name, *align, array)) {
                         Ok(()) => {
-                            params.replace(place, &array.address().unwrap_or(0).to_le_bytes());
+                            params.replace(place, &array.start().to_le_bytes());
                             arrays[position] = std::slice::from_ref(array);
                             moved.push(position);
                         }

@@ -33,7 +33,7 @@ pub(crate) fn tensor_map<A: Placed>(
     if array.sizes()[plan.axes[0]] > 1 && array.steps()[plan.axes[0]] != 1 {
         return Err(wrong(format!("its axis {} has a stride of {}", plan.axes[0], array.steps()[plan.axes[0]])).into());
     }
-    let (mut address, mut shape) = (array.address().unwrap_or(0), array.sizes().to_vec());
+    let (mut address, mut shape) = (array.start(), array.sizes().to_vec());
     if array.has_none() {
         let outside = match (plan.outside, FloatFormat::of(array.dtype())) {
             (OutOfBounds::Nan, Some(format)) => format.nan_code().unwrap_or(0),

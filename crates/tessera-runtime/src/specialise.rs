@@ -7,7 +7,7 @@
 
 use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
 use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
-use tessera_launch::Placed;
+use tessera_launch::{Placed, within_a_byte};
 use tessera_types::DType;
 
 use crate::value::Value;
@@ -141,21 +141,12 @@ fn scalar_type(value: &ConstValue) -> Option<DType> {
     }
 }
 
-fn is_byte_aligned<A: Placed>(tensor: &A) -> bool {
-    tensor.address().is_some()
-}
-
 fn misplaced<A: Placed>(param: Option<&Param>, name: &str, tensor: &A) -> Box<Diagnostic> {
-    let message = format!("the first element of `{name}` does not begin a byte: `{}` elements share bytes", tensor.dtype());
-    let diagnostic = match param {
-        Some(param) => Diagnostic::error("argument-alignment", param.span, message),
-        None => Diagnostic::bare("argument-alignment", message),
-    };
-    Box::new(diagnostic.help("pass a copy made by `contiguous`"))
+    Box::new(within_a_byte(name, param.map(|param| param.span), tensor.dtype()))
 }
 
 fn array<A: Placed>(param: Option<&Param>, name: &str, tensor: &A) -> Result<ArgType, Box<Diagnostic>> {
-    if !is_byte_aligned(tensor) {
+    if tensor.address().is_none() {
         return Err(misplaced(param, name, tensor));
     }
     if let Some(param) = param
@@ -213,7 +204,7 @@ fn alignment<A: Placed>(tensor: &A) -> u32 {
     let bits = u64::from(tensor.dtype().bits());
     let axes = tensor.sizes().iter().zip(tensor.steps()).filter(|&(&size, &stride)| size > 1 || stride == 1);
     let steps = axes.map(|(&size, &stride)| if stride == 1 { size } else { stride } as u64 * bits);
-    let places = steps.chain([tensor.address().unwrap_or(0) * 8]);
+    let places = steps.chain([tensor.start() * 8]);
     let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
     ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
 }
@@ -240,7 +231,7 @@ fn list_type<A: Placed>(param: Option<&Param>, name: &str, items: &[A]) -> Resul
                 item.sizes().len()
             )));
         }
-        if !is_byte_aligned(item) {
+        if item.address().is_none() {
             return Err(misplaced(param, name, item));
         }
     }

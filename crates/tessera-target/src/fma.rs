@@ -16,7 +16,7 @@ use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_types::DType;
 
-use super::bound::{Buffer, Regs};
+use super::bound::Buffer;
 use super::lowering::{Lowered, Lowering};
 use super::place::Place;
 use super::view::Run;
@@ -43,11 +43,8 @@ impl std::ops::Deref for Side {
 }
 
 impl Lowering<'_> {
-    /// A product whose threads multiply by themselves; `None` where factors do not lie in memory as this takes them.
-    pub(super) fn by_threads(&mut self, lhs: &Buffer, rhs: &Buffer, acc: Value) -> Lowered<Option<Regs>> {
-        if self.is_recording() {
-            return self.regs(acc).map(Some);
-        }
+    /// Adds a product whose threads multiply by themselves to sums; `None` where factors do not lie in memory as this takes them.
+    pub(super) fn by_threads(&mut self, lhs: &Buffer, rhs: &Buffer, acc: Value, sums: &[Reg]) -> Lowered<Option<Vec<Reg>>> {
         let (layout, out) = (self.layout(acc)?, self.dtype(acc)?);
         let ty = match out {
             DType::F32 => Ty::F32,
@@ -80,10 +77,10 @@ impl Lowering<'_> {
             let (row, column) = (place.parts(register, 0).1, place.parts(register, 1).1);
             at[number(&rows.lines, row) * columns.lines.len() + number(&columns.lines, column)] = register;
         }
-        let mut sums = self.regs(acc)?.to_vec();
+        let mut sums = sums.to_vec();
         if round == depth {
             self.outer_products(ty, [&rows, &columns], round, chunk, &at, &mut sums);
-            return Ok(Some(sums.into_iter().collect()));
+            return Ok(Some(sums));
         }
         let zero = self.b.u32(0);
         let classes: Vec<Class> = std::iter::once(Class::B32).chain(sums.iter().map(|&reg| self.class(reg))).collect();
@@ -102,7 +99,7 @@ impl Lowering<'_> {
         let again = self.b.setp(tessera_ptx::Word::Lt, Ty::U32, next, limit);
         self.b.branch(again, (body, &[&[next][..], &sums].concat()), (exit, &sums));
         self.b.switch_to(exit);
-        Ok(Some(self.b.block_params(exit).iter().copied().collect()))
+        Ok(Some(self.b.block_params(exit).to_vec()))
     }
 
     /// A factor whose lines are the accumulator's coordinate `dim`.

@@ -8,7 +8,7 @@
 //! | which subject lowers an operation | `operation` |
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
-//! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `matrix`, `warpgroup` |
+//! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `spread`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
@@ -62,6 +62,7 @@ mod sectors;
 mod send;
 mod shape;
 mod shared;
+mod spread;
 mod threads;
 mod timeline;
 mod turn;

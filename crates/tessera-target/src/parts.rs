@@ -1,6 +1,7 @@
 //! Exchanges through a buffer that is smaller than what is exchanged: as much as fits goes through it, all meet, and so on.
 //!
-//! A function asks for that by `hints(exchange_bytes=N)`.
+//! A function asks for that by `hints(exchange_bytes=N)`. Factors of a product go through it by steps of the contraction: each part is
+//! multiplied while it lies there ([`spread`](super::spread)).
 //!
 //! ```text
 //! 65536 elements of 4 bytes through 65536 bytes: four times
@@ -19,7 +20,6 @@ use tessera_ptx::{Type as Ty, Word};
 use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
-use super::remap::row_major;
 use super::scratch::moved_as;
 
 /// Where an element lies among those that are exchanged.
@@ -34,10 +34,10 @@ pub(super) struct Spot {
 }
 
 impl Lowering<'_> {
-    /// A tile's elements in row-major order, each once.
-    pub(super) fn given(&mut self, elem: Elem, (layout, regs): (&Distribution, &Regs)) -> Vec<(Reg, Spot)> {
+    /// A tile's elements, each once, by strides in elements.
+    pub(super) fn given(&mut self, elem: Elem, (layout, regs): (&Distribution, &Regs), strides: &[u64]) -> Vec<(Reg, Spot)> {
         let mine = self.stores(layout);
-        let spots = self.spots(layout, &row_major(layout.shape()), (0, None), elem.bytes());
+        let spots = self.spots(layout, strides, (0, None), elem.bytes());
         let mut given = Vec::new();
         for (register, spot) in spots.into_iter().enumerate() {
             if let Some(mut spot) = spot.filter(|_| layout.is_primary(register as u64, 0)) {
@@ -99,11 +99,7 @@ impl Lowering<'_> {
             if self.scratch.last.replace((0, room)).is_some() {
                 self.meet();
             }
-            for (reg, spot) in given {
-                let Some((address, within)) = self.within(spot, start..start + part, base) else { continue };
-                let when = self.both(within, spot.when);
-                self.put(elem, address, *reg, when);
-            }
+            self.put_part(elem, given, start..start + part, base);
             self.meet();
             for (spot, found) in wanted.iter().zip(&mut found) {
                 let Some(spot) = spot else { continue };
@@ -131,6 +127,15 @@ impl Lowering<'_> {
                 None => self.bits(elem, 0),
             })
             .collect())
+    }
+
+    /// Writes the elements that lie in a part to a buffer of the part's size.
+    pub(super) fn put_part(&mut self, elem: Elem, given: &[(Reg, Spot)], part: std::ops::Range<u64>, base: Reg) {
+        for (reg, spot) in given {
+            let Some((address, within)) = self.within(spot, part.clone(), base) else { continue };
+            let when = self.both(within, spot.when);
+            self.put(elem, address, *reg, when);
+        }
     }
 
     /// The address in the buffer of a spot that may lie in a part, and the condition for that where it is one.

@@ -24,30 +24,21 @@ use super::view::Run;
 use tessera_analysis::sharing::{Sharing, instructions};
 
 /// How integers among the factors are read.
-type Signs = (Signedness, Signedness);
+pub(super) type Signs = (Signedness, Signedness);
 
 const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
 
 impl Lowering<'_> {
     /// Lowers a matrix product of tiles.
     pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
-        let signs = match kind {
-            ScheduleOp::MmaFScaled {} => {
-                let sides = self.spread_factors(&[data.one(0), data.one(1), data.one(3), data.one(4)])?;
-                let regs = self.by_elements(&sides[0], &sides[1], Some(&sides[2..]), data.one(2), SIGNED)?;
-                self.bind_regs(data.result(), regs);
-                return Ok(());
-            }
-            ScheduleOp::MmaF { .. } => SIGNED,
-            ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => (*lhs_signedness, *rhs_signedness),
+        let (factors, signs): (&[usize], Signs) = match kind {
+            ScheduleOp::MmaFScaled {} => (&[0, 1, 3, 4], SIGNED),
+            ScheduleOp::MmaF { .. } => (&[0, 1], SIGNED),
+            ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => (&[0, 1], (*lhs_signedness, *rhs_signedness)),
             _ => astray(kind),
         };
-        let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
-        let sides = self.spread_factors(&[lhs, rhs])?;
-        let regs = match self.by_threads(&sides[0], &sides[1], acc)? {
-            Some(regs) => regs,
-            None => self.by_elements(&sides[0], &sides[1], None, acc, signs)?,
-        };
+        let factors: Vec<Value> = factors.iter().map(|&position| data.one(position)).collect();
+        let regs = self.of_registers(&factors, data.one(2), signs)?;
         self.bind_regs(data.result(), regs);
         Ok(())
     }
@@ -63,13 +54,16 @@ impl Lowering<'_> {
                 let (lhs, rhs, acc) = (data.one(0), data.one(1), data.one(2));
                 let left = match self.get(lhs)? {
                     Bound::Buffer(buffer) => buffer.clone(),
-                    _ => self.spread_factors(&[lhs])?.remove(0),
+                    _ => {
+                        let left = self.spread_factor(lhs, 0, 1)?;
+                        let base = self.exchange(left.bytes.next_multiple_of(16), 16)?;
+                        self.spread_part(&[left], 0, base).remove(0)
+                    }
                 };
-                let right = self.buffer(rhs)?;
-                match self.by_threads(&left, &right, acc)? {
-                    Some(regs) => regs,
-                    None => self.by_elements(&left, &right, None, acc, signs)?,
-                }
+                let sides = [left, self.buffer(rhs)?];
+                let sums = self.wide_sums(acc)?;
+                let sums = self.added(&sides, acc, sums, signs)?;
+                self.narrow_sums(acc, sums)?
             }
             _ => astray(kind),
         };
@@ -309,38 +303,23 @@ impl Lowering<'_> {
 
     // --- element by element
 
-    /// Factors in shared memory, row-major, after all threads have written them.
-    fn spread_factors(&mut self, factors: &[Value]) -> Lowered<Vec<Buffer>> {
-        let mut sizes = Vec::new();
-        for &factor in factors {
-            let bytes = self.elem(factor)?.bytes();
-            sizes.push((self.layout(factor)?.elements() * bytes).next_multiple_of(16));
+    /// Adds the product of factors in shared memory, and of their scales where they have some, to sums.
+    pub(super) fn added(&mut self, sides: &[Buffer], acc: Value, sums: Vec<Reg>, signs: Signs) -> Lowered<Vec<Reg>> {
+        if self.is_recording() {
+            return Ok(sums);
         }
-        let base = self.exchange(sizes.iter().sum(), 16)?;
-        let mut offset = 0;
-        let mut buffers = Vec::new();
-        for (&factor, size) in factors.iter().zip(&sizes) {
-            let (layout, regs, elem) = (self.layout(factor)?, self.regs(factor)?, self.elem(factor)?);
-            let start = self.b.u32(offset as u32);
-            let corner = self.b.add(Ty::U32, base, start);
-            self.spread(elem, (&layout, &regs), corner);
-            let dtype = self.dtype(factor)?;
-            let shape: tessera_ir::Shape = layout.shape().iter().map(|&extent| extent as u32).collect();
-            buffers.push(Buffer::whole(corner, &tessera_ir::SharedType::new(shape, dtype)));
-            offset += size;
+        if let [lhs, rhs] = sides
+            && let Some(sums) = self.by_threads(lhs, rhs, acc, &sums)?
+        {
+            return Ok(sums);
         }
-        self.meet();
-        Ok(buffers)
+        self.by_elements(sides, acc, sums, signs)
     }
 
     /// Each thread multiplies rows by columns for the elements of the accumulator that it holds.
-    fn by_elements(&mut self, lhs: &Buffer, rhs: &Buffer, scales: Option<&[Buffer]>, acc: Value, signs: Signs) -> Lowered<Regs> {
-        if self.is_recording() {
-            return self.regs(acc);
-        }
-        let layout = self.layout(acc)?;
-        let out = self.dtype(acc)?;
-        let start = self.regs(acc)?;
+    fn by_elements(&mut self, sides: &[Buffer], acc: Value, sums: Vec<Reg>, signs: Signs) -> Lowered<Vec<Reg>> {
+        let [lhs, rhs, scales @ ..] = sides else { bug!("a product without factors") };
+        let (layout, out) = (self.layout(acc)?, self.dtype(acc)?);
         let place = self.place(&layout);
         let rank = layout.rank();
         let depth = lhs.shape[rank - 1];
@@ -349,7 +328,7 @@ impl Lowering<'_> {
         let (mut row_scales, mut column_scales) = (Lines::default(), Lines::default());
         let mut pairs = Vec::new();
         for register in 0..place.len() {
-            if let Some([left, right]) = scales {
+            if let [left, right] = scales {
                 // Lines of scales are numbered as the lines that they scale.
                 self.line(&mut row_scales, left, &place, register, rank - 2, rank - 2);
                 self.line(&mut column_scales, right, &place, register, rank - 1, rank - 1);
@@ -358,15 +337,11 @@ impl Lowering<'_> {
             let column = self.line(&mut columns, rhs, &place, register, rank - 1, rank - 1);
             pairs.push((row, column));
         }
-        let mut carried = Vec::new();
-        for &reg in &start {
-            carried.push(self.accumulated(out, reg)?);
-        }
         let unroll = [8, 4, 2].into_iter().find(|&unroll| depth.is_multiple_of(unroll)).unwrap_or(1);
         let zero = self.b.u32(0);
-        let classes: Vec<Class> = std::iter::once(Class::B32).chain(carried.iter().map(|&reg| self.class(reg))).collect();
+        let classes: Vec<Class> = std::iter::once(Class::B32).chain(sums.iter().map(|&reg| self.class(reg))).collect();
         let (body, exit) = (self.b.new_block(&classes), self.b.new_block(&classes[1..]));
-        self.b.jump(body, &[&[zero][..], &carried].concat());
+        self.b.jump(body, &[&[zero][..], &sums].concat());
         self.b.switch_to(body);
         let params = self.b.block_params(body);
         let (k, mut sums) = (params[0], params[1..].to_vec());
@@ -382,7 +357,7 @@ impl Lowering<'_> {
             } else {
                 self.vectors_across(&columns, &across, (rhs, rank - 2), k, inner, out, signs.1)?
             };
-            if let Some([left, right]) = scales {
+            if let [left, right] = scales {
                 let group = self.b.u32((depth / left.shape[rank - 1]).trailing_zeros());
                 let ahead = self.b.u32(inner as u32);
                 let at = self.b.add(Ty::U32, k, ahead);
@@ -408,16 +383,19 @@ impl Lowering<'_> {
         let again = self.b.setp(tessera_ptx::Word::Lt, Ty::U32, next, limit);
         self.b.branch(again, (body, &[&[next][..], &sums].concat()), (exit, &sums));
         self.b.switch_to(exit);
-        let sums = self.b.block_params(exit);
-        let mut regs = Regs::new();
-        for sum in sums {
-            regs.push(if out == DType::I32 { sum } else { self.rounded(out, sum)? });
-        }
-        Ok(regs)
+        Ok(self.b.block_params(exit).to_vec())
     }
 
-    fn accumulated(&mut self, dtype: DType, reg: Reg) -> Lowered<Reg> {
-        if dtype == DType::I32 { Ok(reg) } else { self.wide_of(dtype, reg) }
+    /// The elements of an accumulator in the type that sums have on the way.
+    pub(super) fn wide_sums(&mut self, acc: Value) -> Lowered<Vec<Reg>> {
+        let (regs, dtype) = (self.regs(acc)?, self.dtype(acc)?);
+        regs.into_iter().map(|reg| if dtype == DType::I32 { Ok(reg) } else { self.wide_of(dtype, reg) }).collect()
+    }
+
+    /// Sums in the accumulator's own type.
+    pub(super) fn narrow_sums(&mut self, acc: Value, sums: Vec<Reg>) -> Lowered<Regs> {
+        let dtype = self.dtype(acc)?;
+        sums.into_iter().map(|sum| if dtype == DType::I32 { Ok(sum) } else { self.rounded(dtype, sum) }).collect()
     }
 
     /// The number of the line of a factor that a register needs, by the coordinate `dim` of the accumulator, which is the

@@ -206,7 +206,7 @@ impl Lowering<'_> {
         let bytes = elem.bytes();
         let total = source.0.elements() * bytes;
         if self.room_below(total).is_some() {
-            let given = self.given(elem, source);
+            let given = self.given(elem, source, &row_major(source.0.shape()));
             let wanted = self.spots(result, &map.strides, (map.offset, moved), bytes);
             return Ok(self.in_parts(elem, &given, &wanted, total)?.into_iter().collect());
         }

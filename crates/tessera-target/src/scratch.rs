@@ -90,7 +90,8 @@ impl Lowering<'_> {
         (room < bytes).then_some(room)
     }
 
-    fn exchange_of(&mut self, bytes: u64, least: u64, align: u64) -> Lowered<Reg> {
+    /// The same for what could be done with as few as `least` bytes.
+    pub(super) fn exchange_of(&mut self, bytes: u64, least: u64, align: u64) -> Lowered<Reg> {
         let start = match self.scratch.last {
             Some((first, _)) if bytes <= first => 0,
             Some((_, end)) if end.next_multiple_of(align) + bytes <= SMALL_BYTES => end.next_multiple_of(align),

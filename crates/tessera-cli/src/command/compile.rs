@@ -1,7 +1,7 @@
 //! `tessera compile`: one kernel at one level, or a report of what was done.
 
 use serde_json::{Value, json};
-use tessera::compile::ptx::{Assembler, Assembly, Optimize, Target as PtxTarget, ToolSource};
+use tessera::compile::ptx::{Assembler, Assembly, FunctionUsage, Optimize, Target as PtxTarget, ToolSource};
 use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
@@ -160,6 +160,12 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
 pub(crate) fn assemble(ptx: &str, target: &str) -> Result<Assembly, Failure> {
     let assembler = Assembler::find(&tools()).map_err(Failure::environment)?;
     assembler.assemble(ptx, assembled_for(target), Optimize::Full).map_err(Failure::environment)
+}
+
+/// What the assembler says that the kernel takes.
+pub(crate) fn usage_of(assembly: &Assembly) -> Result<&FunctionUsage, Failure> {
+    let silent = || Failure::environment("the assembler reports no registers of the kernel");
+    assembly.report.functions.first().ok_or_else(silent)
 }
 
 /// Where NVIDIA's tools may be on this machine.

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tessera::compile::ptx::Assembly;
+use tessera::compile::ptx::{Assembly, FunctionUsage};
 use tessera::compile::report::DeviceReport;
 use tessera::compile::target::Access;
 use tessera::compile::{Attempt, Compiled, DeviceCompiled, OptLevel, Stage};
 use tessera::ir::{Diagnostic, Fallback, SourceMap, Span};
 
+use crate::command::compile::usage_of;
 use crate::failure::Failure;
 
 /// Everything that the report tells.
@@ -18,7 +19,8 @@ pub(crate) struct Report<'c> {
     level: OptLevel,
     stages: Vec<&'c Stage>,
     facts: DeviceReport,
-    assembly: Result<Assembly, Failure>,
+    /// What the kernel takes, and the rest of what was assembled.
+    assembly: Result<(FunctionUsage, Assembly), Failure>,
     sources: &'c SourceMap,
 }
 
@@ -36,7 +38,7 @@ impl<'c> Report<'c> {
             level,
             stages: compiled.stages.iter().chain(&device.stages).collect(),
             facts: DeviceReport::new(compiled, device),
-            assembly,
+            assembly: assembly.and_then(|assembly| Ok((usage_of(&assembly)?.clone(), assembly))),
             sources: &compiled.module.sources,
         }
     }
@@ -206,18 +208,16 @@ impl<'c> Report<'c> {
     }
 
     fn machine_code(&self, out: &mut String) {
-        let assembly = match &self.assembly {
-            Ok(assembly) => assembly,
+        let (usage, assembly) = match &self.assembly {
+            Ok(assembled) => assembled,
             Err(failure) => {
                 let _ = writeln!(out, "\nnot assembled: {}", failure.text);
                 return;
             }
         };
         let _ = writeln!(out, "\nassembler, {:.1} ms", assembly.time.as_secs_f64() * 1e3);
-        for usage in &assembly.report.functions {
-            let _ = writeln!(out, "  {:>9} registers\n  {:>9} bytes of stack", usage.registers, usage.stack_bytes);
-            let _ = writeln!(out, "  {:>9} bytes spilled", usage.spill_stores + usage.spill_loads);
-        }
+        let _ = writeln!(out, "  {:>9} registers\n  {:>9} bytes of stack", usage.registers, usage.stack_bytes);
+        let _ = writeln!(out, "  {:>9} bytes spilled", assembly.report.spilled_bytes());
         if assembly.report.serialises_wgmma() {
             out.push_str("  products of warpgroups wait for each other\n");
         }
@@ -256,16 +256,13 @@ impl<'c> Report<'c> {
             self.stages.iter().map(|stage| json!({ "name": stage.name, "seconds": stage.time.as_secs_f64() })).collect();
         let assembly = match &self.assembly {
             Err(failure) => json!({ "error": failure.text }),
-            Ok(assembly) => {
-                let usage = assembly.report.functions.first().cloned().unwrap_or_default();
-                json!({
-                    "seconds": assembly.time.as_secs_f64(),
-                    "registers": usage.registers,
-                    "stack_bytes": usage.stack_bytes,
-                    "spilled_bytes": assembly.report.spilled_bytes(),
-                    "serialises_wgmma": assembly.report.serialises_wgmma(),
-                })
-            }
+            Ok((usage, assembly)) => json!({
+                "seconds": assembly.time.as_secs_f64(),
+                "registers": usage.registers,
+                "stack_bytes": usage.stack_bytes,
+                "spilled_bytes": assembly.report.spilled_bytes(),
+                "serialises_wgmma": assembly.report.serialises_wgmma(),
+            }),
         };
         let bound = facts.bound.as_ref().map(
             |bound| json!({ "limit": bound.limit(), "device": bound.device, "intensity": bound.intensity, "ridge": bound.ridge }),

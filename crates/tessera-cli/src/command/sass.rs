@@ -8,7 +8,7 @@ use tessera::compile::ptx::sass::{Counts, Line, Listing, Loop};
 use tessera::compile::ptx::{Assembler, Disassembler, FunctionUsage, file_name};
 use tessera::ir::SourceMap;
 
-use crate::command::compile::{assembled_for, tools};
+use crate::command::compile::{assembled_for, tools, usage_of};
 use crate::failure::Failure;
 
 /// A kernel's machine code with the texts that it came from.
@@ -31,8 +31,7 @@ impl<'c> Sass<'c> {
         let ptx = device.kernel.ptx();
         let assembly = assembler.assemble_with_lines(&ptx, assembled_for(&image.target)).map_err(Failure::environment)?;
         let listing = disassembler.disassemble(&assembly.cubin, &image.entry).map_err(Failure::environment)?;
-        let silent = || Failure::environment("the assembler reports no registers of the kernel");
-        let usage = assembly.report.functions.first().cloned().ok_or_else(silent)?;
+        let usage = usage_of(&assembly)?.clone();
         Ok(Sass { entry: &image.entry, target: &image.target, usage, listing, sources })
     }
 

@@ -7,7 +7,8 @@
 //! - Warps lie along axes that nothing is combined over first: a row that a warp can hold needs no other warp's help.
 //! - A load of fewer elements than the largest tile, or of no more than an accumulator, is not an anchor unless it feeds a matrix
 //!   product: it takes its first user's layout.
-//! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory ([`spread`]).
+//! - A matrix product asks for its instruction's fragments; one without an instruction reads both factors from shared memory ([`spread`]),
+//!   where they lie whole or, with fewer bytes for exchanges than that takes, by parts of their steps.
 
 use std::sync::Arc;
 
@@ -54,12 +55,19 @@ pub(super) enum Product {
     /// From shared memory: by multiply-adds of each thread, by a warp's instruction for a type that both factors are widened to, or one
     /// element of the accumulator after the other. `slots` says how a factor lies that comes as a tile.
     Shared { acc: Layout, slots: [SharedType; 2] },
+    /// The same from registers, through shared memory, some steps of the contraction at a time: the factors are larger than what an exchange may
+    /// use.
+    InParts { acc: Layout },
 }
 
 impl Product {
     fn sums(&self) -> &Layout {
-        let (Product::Fragments { acc, .. } | Product::Warpgroups { acc, .. } | Product::Shared { acc, .. }) = self;
-        acc
+        match self {
+            Product::Fragments { acc, .. }
+            | Product::Warpgroups { acc, .. }
+            | Product::Shared { acc, .. }
+            | Product::InParts { acc } => acc,
+        }
     }
 }
 
@@ -160,15 +168,19 @@ impl Anchors {
             .or_else(|| instruction(func, op, units, warps))
             .or_else(|| by_threads(func, op, warps))
             .or_else(|| widened(func, op, units, warps));
-        match chosen {
-            Some(product) => Ok(product),
+        let product = match chosen {
+            Some(product) => product,
             None => {
                 let (acc, slots) = (self.default_of(func, func.ops[op].result())?, spread::plain(func, op));
                 let slots =
                     slots.ok_or_else(|| Diagnostic::error("tile-layout", func.ops[op].span, "factors hold no numbers"))?;
-                Ok(Product::Shared { acc, slots })
+                Product::Shared { acc, slots }
             }
-        }
+        };
+        Ok(match product {
+            Product::Shared { acc, slots } if !is_exchanged_whole(func, op, &slots) => Product::InParts { acc },
+            product => product,
+        })
     }
 
     /// Notes what a factor is computed by.
@@ -404,6 +416,13 @@ pub(super) fn instruction_for(func: &Func, op: Op, units: &Units) -> bool {
     let warps = u64::from(func.hints.num_warps.unwrap_or(4));
     let buffers = matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }));
     (buffers && warpgroups(func, op, units, warps).is_some()) || instruction(func, op, units, warps).is_some()
+}
+
+/// Factors that come as tiles have room in shared memory for all of their steps.
+fn is_exchanged_whole(func: &Func, op: Op, slots: &[SharedType; 2]) -> bool {
+    let bytes = slots.iter().map(SharedType::bytes).sum::<u64>();
+    let buffers = matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }));
+    buffers || func.hints.exchange_bytes.is_none_or(|most| bytes <= u64::from(most))
 }
 
 /// A product that threads do by themselves, of buffers or of tiles in the type of the sums.

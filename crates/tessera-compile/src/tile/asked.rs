@@ -27,7 +27,7 @@ pub(super) fn by_products(func: &Func, anchors: &Anchors) -> FxHashMap<Value, La
         let sides: [Option<&Layout>; 2] = match anchors.product(op) {
             Some(Product::Fragments { lhs, rhs, .. }) => [Some(lhs), Some(rhs)],
             Some(Product::Warpgroups { lhs, .. }) => [lhs.as_ref(), None],
-            Some(Product::Shared { .. }) | None => [None, None],
+            Some(Product::Shared { .. } | Product::InParts { .. }) | None => [None, None],
         };
         for (side, wanted) in sides.into_iter().enumerate() {
             let Some(wanted) = wanted else { continue };

@@ -9,10 +9,11 @@
 //! taken in 64 bits: where both sides of a comparison lie within 32, arithmetic that wraps gives the same numbers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::attrs::{Overflow, Predicate, Signedness};
-use tessera_ir::{Block, Const, Func, Op, OpKind, ScheduleOp, Shape, Span, Type, Value};
+use tessera_ir::attrs::{Predicate, Signedness};
+use tessera_ir::{Block, Builder, Const, Func, Op, OpKind, ScheduleOp, Shape, Value};
 use tessera_types::DType;
 
+use super::numbers::{Numbers, apart};
 use super::roles::{is_chain, is_free};
 use crate::rewrite::copy;
 
@@ -38,9 +39,7 @@ fn guard(func: &mut Func, body: Block) {
     for op in func.blocks[body].ops.clone() {
         if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Select {})) && spread(func, func.ops[op].one(0)) {
             let (mask, span) = (func.ops[op].one(0), func.ops[op].span);
-            let mut test = Test { func, span, ops: Vec::new() };
-            if let Some(all) = test.holds(mask) {
-                let ops = test.ops;
+            if let (ops, Some(all)) = apart(func, span, |b| holds(b, mask)) {
                 select_unless(func, body, op, all, ops);
             }
         }
@@ -51,122 +50,87 @@ fn spread(func: &Func, value: Value) -> bool {
     func.ty(value).as_tile().is_some_and(|tile| !tile.shape.is_empty())
 }
 
-/// Scalar operations under construction.
-struct Test<'f> {
-    func: &'f mut Func,
-    span: Span,
-    ops: Vec<Op>,
+/// A scalar that is true only if a tile of truth values is true everywhere.
+fn holds(b: &mut Builder<'_>, mask: Value) -> Option<Value> {
+    if !spread(b.func, mask) {
+        return Some(mask);
+    }
+    let data = b.func.ops[b.func.defining_op(mask)?].clone();
+    let OpKind::Schedule(kind) = &data.kind else { return None };
+    match kind {
+        ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => holds(b, data.one(0)),
+        ScheduleOp::AndI {} => {
+            let (left, right) = (holds(b, data.one(0))?, holds(b, data.one(1))?);
+            Some(b.both(left, right))
+        }
+        ScheduleOp::CmpI { predicate, signedness: Signedness::Signed } => {
+            let (low, high, predicate) = match predicate {
+                Predicate::Lt | Predicate::Le => (data.one(0), data.one(1), *predicate),
+                Predicate::Gt => (data.one(1), data.one(0), Predicate::Lt),
+                Predicate::Ge => (data.one(1), data.one(0), Predicate::Le),
+                Predicate::Eq | Predicate::Ne => return None,
+            };
+            let ([least, low], [high, greatest]) = (extremes(b, low)?.0, extremes(b, high)?.0);
+            let (first, last) = (b.wide_number(i64::from(i32::MIN)), b.wide_number(i64::from(i32::MAX)));
+            let below = b.is(low, predicate, high);
+            let inside = (b.is(first, Predicate::Le, least), b.is(greatest, Predicate::Le, last));
+            let inside = b.both(inside.0, inside.1);
+            Some(b.both(below, inside))
+        }
+        _ => None,
+    }
 }
 
-impl Test<'_> {
-    fn make(&mut self, kind: ScheduleOp, operands: &[Value], dtype: DType) -> Value {
-        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
-        let op = self.func.make_op(kind.into(), &groups, [Type::scalar(dtype)], [], self.span);
-        self.ops.push(op);
-        self.func.ops[op].result()
+/// The least and the greatest element of a tile of 32-bit integers, in 64 bits and without wrapping, and what neither exceeds in
+/// magnitude: where that is more than 64 bits hold, nothing is known.
+fn extremes(b: &mut Builder<'_>, value: Value) -> Option<([Value; 2], i128)> {
+    if b.func.ty(value).num() != Some(DType::I32) {
+        return None;
     }
-
-    fn number(&mut self, value: i64) -> Value {
-        self.make(ScheduleOp::Constant { value: Const::int(DType::I64, value) }, &[], DType::I64)
+    if !spread(b.func, value) {
+        let wide = b.wide(value);
+        return Some(([wide, wide], 1 << 31));
     }
-
-    fn sum(&mut self, a: Value, b: Value) -> Value {
-        self.make(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[a, b], DType::I64)
-    }
-
-    fn less(&mut self, predicate: Predicate, a: Value, b: Value) -> Value {
-        self.make(ScheduleOp::CmpI { predicate, signedness: Signedness::Signed }, &[a, b], DType::B1)
-    }
-
-    fn both(&mut self, a: Value, b: Value) -> Value {
-        self.make(ScheduleOp::AndI {}, &[a, b], DType::B1)
-    }
-
-    /// A scalar that is true only if a tile of truth values is true everywhere.
-    fn holds(&mut self, mask: Value) -> Option<Value> {
-        if !spread(self.func, mask) {
-            return Some(mask);
+    let data = b.func.ops[b.func.defining_op(value)?].clone();
+    let OpKind::Schedule(kind) = &data.kind else { return None };
+    let (ends, most) = match kind {
+        ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => extremes(b, data.one(0))?,
+        ScheduleOp::Iota {} => {
+            let count: &Shape = &b.func.ty(value).as_tile()?.shape;
+            let last = count.iter().map(|&extent| i64::from(extent)).product::<i64>() - 1;
+            ([b.wide_number(0), b.wide_number(last)], i128::from(last))
         }
-        let data = self.func.ops[self.func.defining_op(mask)?].clone();
-        let OpKind::Schedule(kind) = &data.kind else { return None };
-        match kind {
-            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => self.holds(data.one(0)),
-            ScheduleOp::AndI {} => {
-                let (a, b) = (self.holds(data.one(0))?, self.holds(data.one(1))?);
-                Some(self.both(a, b))
-            }
-            ScheduleOp::CmpI { predicate, signedness: Signedness::Signed } => {
-                let (low, high, predicate) = match predicate {
-                    Predicate::Lt | Predicate::Le => (data.one(0), data.one(1), *predicate),
-                    Predicate::Gt => (data.one(1), data.one(0), Predicate::Lt),
-                    Predicate::Ge => (data.one(1), data.one(0), Predicate::Le),
-                    Predicate::Eq | Predicate::Ne => return None,
-                };
-                let ([least, low], [high, greatest]) = (self.extremes(low)?.0, self.extremes(high)?.0);
-                let (first, last) = (self.number(i64::from(i32::MIN)), self.number(i64::from(i32::MAX)));
-                let apart = self.less(predicate, low, high);
-                let inside = (self.less(Predicate::Le, first, least), self.less(Predicate::Le, greatest, last));
-                let inside = self.both(inside.0, inside.1);
-                Some(self.both(apart, inside))
-            }
-            _ => None,
+        ScheduleOp::Constant { value } => {
+            let value = value.as_int()?;
+            let number = b.wide_number(value);
+            ([number, number], i128::from(value).abs())
         }
-    }
-
-    /// The least and the greatest element of a tile of 32-bit integers, in 64 bits and without wrapping, and what neither exceeds in
-    /// magnitude: where that is more than 64 bits hold, nothing is known.
-    fn extremes(&mut self, value: Value) -> Option<([Value; 2], i128)> {
-        if self.func.ty(value).num() != Some(DType::I32) {
-            return None;
+        ScheduleOp::AddI { .. } => {
+            let ((x, of_x), (y, of_y)) = (extremes(b, data.one(0))?, extremes(b, data.one(1))?);
+            ([b.plus(x[0], y[0]), b.plus(x[1], y[1])], of_x + of_y)
         }
-        if !spread(self.func, value) {
-            let wide = self.make(ScheduleOp::ExtI { signedness: Signedness::Signed }, &[value], DType::I64);
-            return Some(([wide, wide], 1 << 31));
+        ScheduleOp::SubI { .. } => {
+            let ((x, of_x), (y, of_y)) = (extremes(b, data.one(0))?, extremes(b, data.one(1))?);
+            ([b.minus(x[0], y[1]), b.minus(x[1], y[0])], of_x + of_y)
         }
-        let data = self.func.ops[self.func.defining_op(value)?].clone();
-        let OpKind::Schedule(kind) = &data.kind else { return None };
-        let (ends, most) = match kind {
-            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => self.extremes(data.one(0))?,
-            ScheduleOp::Iota {} => {
-                let count: &Shape = &self.func.ty(value).as_tile()?.shape;
-                let last = count.iter().map(|&extent| i64::from(extent)).product::<i64>() - 1;
-                ([self.number(0), self.number(last)], i128::from(last))
-            }
-            ScheduleOp::Constant { value } => {
-                let value = value.as_int()?;
-                let number = self.number(value);
-                ([number, number], i128::from(value).abs())
-            }
-            ScheduleOp::AddI { .. } => {
-                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
-                ([self.sum(a[0], b[0]), self.sum(a[1], b[1])], of_a + of_b)
-            }
-            ScheduleOp::SubI { .. } => {
-                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
-                let kind = ScheduleOp::SubI { overflow: Overflow::Wraps };
-                let ends = [self.make(kind.clone(), &[a[0], b[1]], DType::I64), self.make(kind, &[a[1], b[0]], DType::I64)];
-                (ends, of_a + of_b)
-            }
-            ScheduleOp::MinI { signedness: Signedness::Signed } | ScheduleOp::MaxI { signedness: Signedness::Signed } => {
-                let ((a, of_a), (b, of_b)) = (self.extremes(data.one(0))?, self.extremes(data.one(1))?);
-                let ends = [0, 1].map(|end| self.make(kind.clone(), &[a[end], b[end]], DType::I64));
-                (ends, of_a.max(of_b))
-            }
-            ScheduleOp::MulI { .. } => {
-                let constant = |func: &Func, value| func.constant(value).and_then(Const::as_int).filter(|&number| number >= 0);
-                let (by, other) = match (constant(self.func, data.one(0)), constant(self.func, data.one(1))) {
-                    (_, Some(number)) => (number, data.one(0)),
-                    (Some(number), None) => (number, data.one(1)),
-                    (None, None) => return None,
-                };
-                let (factor, (ends, most)) = (self.number(by), self.extremes(other)?);
-                let kind = ScheduleOp::MulI { overflow: Overflow::Wraps };
-                (ends.map(|end| self.make(kind.clone(), &[end, factor], DType::I64)), most * i128::from(by))
-            }
-            _ => return None,
-        };
-        (most <= i128::from(i64::MAX)).then_some((ends, most))
-    }
+        ScheduleOp::MinI { signedness: Signedness::Signed } | ScheduleOp::MaxI { signedness: Signedness::Signed } => {
+            let ((x, of_x), (y, of_y)) = (extremes(b, data.one(0))?, extremes(b, data.one(1))?);
+            let ends = [0, 1].map(|end| b.same(kind.clone(), &[x[end], y[end]]));
+            (ends, of_x.max(of_y))
+        }
+        ScheduleOp::MulI { .. } => {
+            let constant = |func: &Func, value| func.constant(value).and_then(Const::as_int).filter(|&number| number >= 0);
+            let (by, other) = match (constant(b.func, data.one(0)), constant(b.func, data.one(1))) {
+                (_, Some(number)) => (number, data.one(0)),
+                (Some(number), None) => (number, data.one(1)),
+                (None, None) => return None,
+            };
+            let (factor, (ends, most)) = (b.wide_number(by), extremes(b, other)?);
+            (ends.map(|end| b.times(end, factor)), most * i128::from(by))
+        }
+        _ => return None,
+    };
+    (most <= i128::from(i64::MAX)).then_some((ends, most))
 }
 
 /// Selects only where the test fails; what is computed for the mask alone goes there too.

@@ -1,7 +1,7 @@
-//! Arithmetic of block numbers and rounds: scalars of 32 bits.
+//! Arithmetic of block numbers and rounds: scalars of 32 bits, or of 64 where sums and products shall not wrap.
 
 use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
-use tessera_ir::{Builder, Const, ScheduleOp, Shape, Type, Value};
+use tessera_ir::{Block, Builder, Const, Func, Op, ScheduleOp, Shape, Span, Type, Value};
 use tessera_types::DType;
 
 /// A number that others are divided by, and what makes that quick: 2^32 - 1 over it, rounded down. A division takes a hundred clocks or more,
@@ -13,9 +13,22 @@ pub(super) struct Divisor {
     pub(super) reciprocal: Option<Value>,
 }
 
+/// Makes operations that are to be put somewhere, in order, and what comes of them.
+pub(super) fn apart<T>(func: &mut Func, span: Span, make: impl FnOnce(&mut Builder<'_>) -> T) -> (Vec<Op>, T) {
+    let block: Block = func.new_block();
+    let made = make(&mut Builder { func, block, span });
+    (std::mem::take(&mut func.blocks[block].ops), made)
+}
+
 /// Sums, quotients and choices of scalars, appended where a builder stands.
 pub(super) trait Numbers {
     fn number(&mut self, number: i64) -> Value;
+    /// A number of 64 bits.
+    fn wide_number(&mut self, number: i64) -> Value;
+    /// An integer in 64 bits.
+    fn wide(&mut self, value: Value) -> Value;
+    /// An integer that fits the type of another one, in that type.
+    fn narrow(&mut self, value: Value, like: Value) -> Value;
     fn plus(&mut self, l: Value, r: Value) -> Value;
     fn minus(&mut self, l: Value, r: Value) -> Value;
     fn times(&mut self, l: Value, r: Value) -> Value;
@@ -39,6 +52,25 @@ pub(super) trait Numbers {
 impl Numbers for Builder<'_> {
     fn number(&mut self, number: i64) -> Value {
         self.constant(Const::int(DType::I32, number), Shape::new())
+    }
+
+    fn wide_number(&mut self, number: i64) -> Value {
+        self.constant(Const::int(DType::I64, number), Shape::new())
+    }
+
+    fn wide(&mut self, value: Value) -> Value {
+        match self.func.ty(value).num() {
+            Some(DType::I64) => value,
+            _ => self.value(ScheduleOp::ExtI { signedness: Signedness::Signed }, &[&[value]], Type::scalar(DType::I64)),
+        }
+    }
+
+    fn narrow(&mut self, value: Value, like: Value) -> Value {
+        let ty = self.func.ty(like).clone();
+        match ty.num() {
+            Some(DType::I64) => value,
+            _ => self.value(ScheduleOp::TruncI { overflow: Overflow::Wraps }, &[&[value]], ty),
+        }
     }
 
     fn plus(&mut self, l: Value, r: Value) -> Value {

@@ -118,6 +118,12 @@ impl Rewriter<'_> {
                 }
                 Product::Warpgroups { lhs, acc } => self.warpgroup_product(op, lhs.as_ref(), &acc),
                 Product::Shared { acc, slots } => self.shared_product(op, &acc, slots),
+                Product::InParts { acc } => {
+                    let data = &self.func.ops[op];
+                    let [lhs, rhs] = [data.one(0), data.one(1)].map(|factor| self.layouts.or_default(self.func, factor));
+                    let wanted = [lhs?, rhs?, acc];
+                    self.operands_in(op, |_, position| Some(wanted[position].clone()))
+                }
             };
         }
         let layouts = self.layouts;

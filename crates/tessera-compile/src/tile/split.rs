@@ -18,10 +18,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_analysis::facts::Facts;
 use tessera_analysis::linear::{Linear, Wraps};
-use tessera_ir::attrs::{Overflow, Predicate, Rounding, Signedness};
-use tessera_ir::{Block, Changed, Const, Func, Op, OpKind, ScheduleOp, Span, TileOp, Type, Value, bug};
-use tessera_types::DType;
+use tessera_ir::attrs::{Predicate, Rounding, Signedness};
+use tessera_ir::{Block, Builder, Changed, Func, Op, OpKind, ScheduleOp, TileOp, Value, bug};
 
+use super::numbers::{Numbers, apart};
 use super::peel::counts;
 use super::roles::is_free;
 use crate::rewrite::{copy, deep};
@@ -114,9 +114,7 @@ impl Rule {
         let data = func.ops[looped].clone();
         let body = data.regions[0];
         let place = func.blocks[body].place_of(branch);
-        let mut maker = Maker { func, span: data.span, ops: Vec::new() };
-        let bound = self.bound(&mut maker, &data.operands, body);
-        let mut ops = maker.ops;
+        let (mut ops, bound) = apart(func, data.span, |b| self.bound(b, &data.operands, body));
         let first = deep(func, looped, &mut FxHashMap::default());
         ops.push(first);
         let at = func.blocks[block].place_of(looped);
@@ -131,33 +129,35 @@ impl Rule {
 
     /// The counter of the first round that the test need not hold for, the loop's upper bound at most: of each comparison
     /// `lower + step * max(0, ceil((high - low) / loses))` with the first round's sides.
-    fn bound(&self, maker: &mut Maker<'_>, operands: &[Value], body: Block) -> Value {
+    fn bound(&self, b: &mut Builder<'_>, operands: &[Value], body: Block) -> Value {
         let (lower, upper, step) = (operands[0], operands[1], operands[2]);
-        let counter = maker.func.blocks[body].args[0];
+        let counter = b.func.blocks[body].args[0];
         let mut map: FxHashMap<Value, Value> = std::iter::once((counter, lower)).collect();
-        copy(maker.func, &self.ops, &mut map, &mut maker.ops);
+        let mut tested = Vec::new();
+        copy(b.func, &self.ops, &mut map, &mut tested);
+        b.func.blocks[b.block].ops.append(&mut tested);
         let mapped = |value: &Value| map.get(value).copied().unwrap_or(*value);
-        let (wide_lower, wide_step) = (maker.wide(lower), maker.wide(step));
-        let mut bound = maker.wide(upper);
+        let (wide_lower, wide_step) = (b.wide(lower), b.wide(step));
+        let mut bound = b.wide(upper);
         for Comparison { low, high, or_equal, loses } in &self.passing {
-            let (low, high) = (maker.wide(mapped(low)), maker.wide(mapped(high)));
-            let mut left = maker.make(ScheduleOp::SubI { overflow: Overflow::Wraps }, &[high, low]);
+            let (low, high) = (b.wide(mapped(low)), b.wide(mapped(high)));
+            let mut left = b.minus(high, low);
             if *or_equal {
-                let one = maker.number(1);
-                left = maker.make(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[left, one]);
+                let one = b.wide_number(1);
+                left = b.plus(left, one);
             }
-            let by = maker.number(*loses);
+            let by = b.wide_number(*loses);
             let kind = ScheduleOp::DivI { signedness: Signedness::Signed, rounding: Rounding::PositiveInf };
-            let rounds = maker.make(kind, &[left, by]);
-            let none = maker.number(0);
-            let rounds = maker.make(ScheduleOp::MaxI { signedness: Signedness::Signed }, &[rounds, none]);
-            let passed = maker.make(ScheduleOp::MulI { overflow: Overflow::Wraps }, &[rounds, wide_step]);
-            let end = maker.make(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[wide_lower, passed]);
-            bound = maker.make(ScheduleOp::MinI { signedness: Signedness::Signed }, &[bound, end]);
+            let rounds = b.same(kind, &[left, by]);
+            let none = b.wide_number(0);
+            let rounds = b.most(rounds, none);
+            let passed = b.times(rounds, wide_step);
+            let end = b.plus(wide_lower, passed);
+            bound = b.least(bound, end);
         }
-        let mut bound = maker.narrow(bound, upper);
+        let mut bound = b.narrow(bound, upper);
         for condition in &self.lasting {
-            bound = maker.make(ScheduleOp::Select {}, &[mapped(condition), bound, lower]);
+            bound = b.choose(mapped(condition), bound, lower);
         }
         bound
     }
@@ -218,48 +218,4 @@ fn take_first(func: &mut Func, body: Block, place: usize) {
     func.blocks[body].ops.splice(place..=place, then);
     let replaced: FxHashMap<Value, Value> = branch.results.iter().copied().zip(yielded).collect();
     func.replace_uses(|value| *replaced.get(&value).unwrap_or(&value));
-}
-
-/// Scalar operations under construction, of 64-bit integers where nothing else is said.
-struct Maker<'f> {
-    func: &'f mut Func,
-    span: Span,
-    ops: Vec<Op>,
-}
-
-impl Maker<'_> {
-    fn made(&mut self, kind: ScheduleOp, operands: &[Value], ty: Type) -> Value {
-        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
-        let op = self.func.make_op(kind.into(), &groups, [ty], [], self.span);
-        self.ops.push(op);
-        self.func.ops[op].result()
-    }
-
-    /// An operation that yields what its last operand is.
-    fn make(&mut self, kind: ScheduleOp, operands: &[Value]) -> Value {
-        let ty = operands.last().map_or(Type::scalar(DType::I64), |&value| self.func.ty(value).clone());
-        self.made(kind, operands, ty)
-    }
-
-    fn number(&mut self, value: i64) -> Value {
-        self.made(ScheduleOp::Constant { value: Const::int(DType::I64, value) }, &[], Type::scalar(DType::I64))
-    }
-
-    fn wide(&mut self, value: Value) -> Value {
-        match self.func.ty(value).num() {
-            Some(DType::I64) => value,
-            _ => self.made(ScheduleOp::ExtI { signedness: Signedness::Signed }, &[value], Type::scalar(DType::I64)),
-        }
-    }
-
-    /// A number that fits the type of another one.
-    fn narrow(&mut self, value: Value, like: Value) -> Value {
-        match self.func.ty(like).num() {
-            Some(DType::I64) => value,
-            _ => {
-                let ty = self.func.ty(like).clone();
-                self.made(ScheduleOp::TruncI { overflow: Overflow::Wraps }, &[value], ty)
-            }
-        }
-    }
 }
