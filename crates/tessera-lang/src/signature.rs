@@ -82,9 +82,20 @@ pub(crate) struct Signature {
 
 /// What the annotation of a scalar says to a caller that has to choose between a compile-time value and a run-time one.
 pub(crate) fn annotation(file: &ParsedFile, expr: &Expr) -> Annotation {
-    match read(file, expr) {
-        Ok(Spec::Bool) => Annotation::Constant(ConstKind::Bool),
-        Ok(Spec::Str) => Annotation::Constant(ConstKind::Str),
+    let marked = match &expr.kind {
+        ExprKind::Subscript(base, _) => base,
+        _ => expr,
+    };
+    let kind = match read(file, expr) {
+        Ok(Spec::Bool) => ConstKind::Bool,
+        Ok(Spec::Str) => ConstKind::Str,
+        Ok(Spec::Int) => ConstKind::Int,
+        Ok(Spec::Float) => ConstKind::Float,
+        _ => ConstKind::Any,
+    };
+    match kind {
+        ConstKind::Bool | ConstKind::Str => Annotation::Constant(kind),
+        _ if path(file, marked).as_deref() == Some("Constant") => Annotation::Constant(kind),
         _ => Annotation::None,
     }
 }

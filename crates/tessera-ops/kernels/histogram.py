@@ -9,7 +9,6 @@ import cuda.tile as ct
 import tessera
 from tessera import Tensor, fp32, int32, tile
 
-PRIVATE = 4096
 # Elements that a thread takes at once.
 VECTOR = 8
 
@@ -46,7 +45,7 @@ def put_between(own, v, least, greatest, bins):
 
 
 @tessera.kernel
-def values(x: Tensor["N", dtype], counts: Tensor["B", int32]):
+def values(x: Tensor["N", dtype], counts: Tensor["B", int32], PRIVATE: ct.Constant[int]):
     own = tile.alloc_shared[int32](PRIVATE)
     bins = counts.shape[0]
     begin(own, bins)
@@ -61,7 +60,7 @@ def values(x: Tensor["N", dtype], counts: Tensor["B", int32]):
 
 
 @tessera.kernel
-def between(x: Tensor["N", dtype], counts: Tensor["B", int32], least: float, greatest: float):
+def between(x: Tensor["N", dtype], counts: Tensor["B", int32], least: float, greatest: float, PRIVATE: ct.Constant[int]):
     own = tile.alloc_shared[int32](PRIVATE)
     bins = counts.shape[0]
     begin(own, bins)

@@ -43,10 +43,12 @@ const CALLS: Calls = Calls {
 
 /// The bounds of floats, where a call gives none.
 const BOUNDS: [f64; 2] = [-4.0, 4.0];
-/// Most bins that a block counts in its own memory; threads of such a block, and blocks that a multiprocessor holds: as the kernels' file says.
-const PRIVATE: usize = 4096;
+/// Most bins that a block counts in its own memory, of which a multiprocessor has many, some or one; bytes of its memory beside them, and threads.
+const PRIVATE: [usize; 3] = [4096, 16_384, 49_152];
+const BESIDE: usize = 1024;
 const THREADS: usize = 128;
-const RESIDENT: usize = 13;
+/// Blocks from which on those that have a large part of a multiprocessor's memory are worth it.
+const ENOUGH: usize = 16;
 /// Elements that a block counts at least for each bin, so that adding up what blocks have takes a part of the time.
 const LEAST: usize = 4;
 /// Elements of a tile of the results that are set to zero.
@@ -67,7 +69,9 @@ fn quick() -> Vec<(Problem, &'static str)> {
 
 /// Around vectors, tiles, and what a block holds.
 fn edges() -> Vec<Problem> {
-    [(1, 1), (7, 3), (1000, 16), (2049, 100), (4097, 4096), (9999, 4097), (30_001, 256)].map(|(n, bins)| problem(n, bins)).into()
+    [(1, 1), (7, 3), (1000, 16), (2049, 100), (4097, 4096), (9999, 4097), (30_001, 256), (300_000, 4500)]
+        .map(|(n, bins)| problem(n, bins))
+        .into()
 }
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
@@ -93,12 +97,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     if floats {
         arguments.extend(["least", "greatest"].into_iter().zip(BOUNDS.map(Argument::Float)));
     }
-    let count = match machine {
-        Machine::Gpu(arch) if bins <= PRIVATE => {
-            let most = (RESIDENT * arch.multiprocessors() as usize).min(n / (LEAST * bins.max(THREADS)));
-            LaunchSpec::new(if floats { "between" } else { "values" }, arguments, [most.max(1) as u32, 1, 1])
+    let count = match private(n, bins, machine) {
+        Some((private, blocks)) => {
+            arguments.push(("PRIVATE", Argument::Int(private as i64)));
+            LaunchSpec::new(if floats { "between" } else { "values" }, arguments, [blocks as u32, 1, 1])
         }
-        Machine::Gpu(_) | Machine::Cpu => {
+        None => {
             let elements = rows::elementwise_tile(n, machine);
             arguments.push(("TILE", Argument::Int(elements as i64)));
             let kernel = if floats { "between_in_place" } else { "values_in_place" };
@@ -121,6 +125,18 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         exact_lane: false,
         reference: Box::new(Counts { n, bins, floats }),
     })
+}
+
+/// Bins that a block has room for, and how many blocks count in memory of their own; `None` where all count in the result.
+fn private(n: usize, bins: usize, machine: Machine) -> Option<(usize, usize)> {
+    let Machine::Gpu(arch) = machine else { return None };
+    let limits = arch.limits();
+    let bytes = |private: usize| size_of::<i32>() * private;
+    let fits = |private: &usize| bins <= *private && bytes(*private) <= limits.shared_per_block as usize;
+    let private = PRIVATE.into_iter().find(fits)?;
+    let resident = limits.shared_per_sm as usize / (bytes(private) + BESIDE);
+    let blocks = (resident * arch.multiprocessors() as usize).min(n / (LEAST * bins.max(THREADS)));
+    (private == PRIVATE[0] || blocks >= ENOUGH).then(|| (private, blocks.max(1)))
 }
 
 struct Counts {

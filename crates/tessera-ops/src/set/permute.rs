@@ -159,21 +159,23 @@ fn side(bytes: u64) -> u64 {
     if bytes == 2 { 128 } else { 64 }
 }
 
-/// Extents of a tile: long along the last axes of `x` and of `y`; where that is one axis, along the one before it in `y`, too.
+/// Extents of a tile: long along the last axes of `x` and of `y`; what these do not fill, the axes before them in `y` and in `x` do.
 fn tile(extents: [u64; RANK], order: [usize; RANK], bytes: u64) -> [u64; RANK] {
     let whole = |axis: usize, most: u64| extents[axis].next_power_of_two().min(most);
     let last = RANK - 1;
     let mut tile = [1; RANK];
     if order[last] == last {
         tile[last] = whole(last, TILE);
-        tile[order[last - 1]] = whole(order[last - 1], TILE / tile[last]);
-        return tile;
+    } else {
+        let (side, other) = (side(bytes), order[last]);
+        tile[last] = whole(last, side);
+        tile[other] = whole(other, side * side / tile[last]);
+        tile[last] = whole(last, side * side / tile[other]);
     }
-    // What one of them does not fill the other one may.
-    let (side, other) = (side(bytes), order[last]);
-    tile[last] = whole(last, side);
-    tile[other] = whole(other, side * side / tile[last]);
-    tile[last] = whole(last, side * side / tile[other]);
+    for axis in (0..last).rev().flat_map(|at| [order[at], at]) {
+        let others: u64 = (0..RANK).filter(|&other| other != axis).map(|other| tile[other]).product();
+        tile[axis] = tile[axis].max(whole(axis, TILE / others));
+    }
     tile
 }
 

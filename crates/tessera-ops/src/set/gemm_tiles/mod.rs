@@ -72,6 +72,8 @@ const GROUP_ROWS: u64 = 64;
 const GROUP_COLUMNS: u64 = 128;
 /// Clocks that a launch takes which copies factors, beside its bytes.
 const PADDING: f64 = 5000.0;
+/// Clocks that a launch takes at least.
+const LAUNCH: f64 = 9800.0;
 /// Bytes of a sector of the cache's lines.
 const SECTOR: u64 = 32;
 /// Tiles of a multiprocessor from which on teams take turns.
@@ -83,8 +85,6 @@ const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
 /// Of a chip's multiprocessors, those that are in whole clusters: the groups that these may not leave have no multiple of four.
 const IN_CLUSTERS: [f64; 2] = [1.0, 0.91];
-/// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves, as measured.
-const TURNED: f64 = 1.09;
 /// Tiles of the transposed product that a multiprocessor takes at most: where there are more, none was found to be worth it.
 const MOST_TURNED: u64 = 3;
 
@@ -156,6 +156,11 @@ impl Product {
         self.lines.iter().all(|&bytes| bytes >= VECTOR)
     }
 
+    /// Whether threads hold sums of a round beside those of earlier ones, which two teams have no registers for.
+    fn holds_twice(&self) -> bool {
+        self.may.banded || self.storage.bits() == 8 && self.storage.is_float()
+    }
+
     /// Whether a factor may be copied first.
     fn may_copy(&self, side: usize) -> bool {
         let turns = along_alone(self.storage) && !self.along[side];
@@ -221,9 +226,11 @@ fn each(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, Choi
         let by_engine = |side: usize| lines[side] >= VECTOR && (along[side] || !along_alone(storage));
         let passes = |side: usize| if by_engine(side) { 3.0 } else { 2.0 };
         let bytes = |side: usize| passes(side) * of_memory(storage, [m, n][side] * k, arch);
-        let launch = if copied.contains(&true) { PADDING } else { 0.0 };
+        let (launch, least) = if copied.contains(&true) { (PADDING, LAUNCH) } else { (0.0, 0.0) };
         let copying = launch + (0..2).filter(|&side| copied[side]).map(bytes).sum::<f64>();
-        fitting(product.with(copied), arch, thin, &mut |time, choice| take(time + copying, Choice { copied, ..choice }));
+        fitting(product.with(copied), arch, thin, &mut |time, choice| {
+            take(time.max(least) + copying, Choice { copied, ..choice });
+        });
     }
 }
 
@@ -330,12 +337,12 @@ impl Tile {
         let mut take = |time: Time, sharing: Sharing| take(time, Choice { sharing, ..choice });
         take(block.alone(blocks, rounds, sms), Sharing::Nothing);
         // Results that are turned leave through all of a block's warps, which products wait for.
-        let block = if exchanged && choice.cluster == 0 { block.longer(TURNED) } else { block };
+        let block = if exchanged && choice.cluster == 0 { block.turned() } else { block };
         if blocks > sms {
             take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
             // Teams take tiles of equally many rounds, and a group's last tile may have none.
             let fits = TEAM / 2 < rows * columns && rows * columns <= TEAM && columns.is_power_of_two();
-            let of_teams = !product.ragged && !product.may.banded && !exchanged && choice.cluster == 0 && fits;
+            let of_teams = !product.ragged && !product.holds_twice() && !exchanged && choice.cluster == 0 && fits;
             let whole = product.comes_by_engine() && product.turned() == 0;
             if whole && of_teams && blocks as f64 >= TURNS * sms as f64 {
                 take(block.by_teams(blocks, rounds, sms), Sharing::Turns);

@@ -155,39 +155,3 @@ fn a_way_says_what_a_choice_is() {
         Choice::of_way(&way).is_err_and(|why| why.0.starts_with("`VECTOR_WIDTH` is no choice of a product, which has ACROSS"))
     );
 }
-
-#[test]
-fn show() {
-    for line in std::fs::read_to_string("/tmp/show.txt").unwrap().lines() {
-        let w: Vec<&str> = line.split_whitespace().collect();
-        let v: Vec<u64> = w[1..4].iter().map(|x| x.parse().unwrap()).collect();
-        let (storage, bits, result) = match w[0] {
-            "fp8" => (DType::F8E4M3, 8, DType::BF16),
-            "tf32" => (DType::TF32, 32, DType::F32),
-            "fp32" => (DType::F32, 32, DType::F32),
-            "i8" => (DType::I8, 8, DType::I32),
-            _ => (DType::BF16, 16, DType::BF16),
-        };
-        let (ta, tb) = (w[4].starts_with('t'), w[4].ends_with('t'));
-        let steps = [if ta { v[0] } else { v[2] }, if tb { v[2] } else { v[1] }];
-        let lines = steps.map(|e| 1u64 << (e * bits / 8).trailing_zeros().min(7));
-        let p = Product { sizes: [1, v[0], v[1], v[2]], storage, result, lines, along: [!ta, tb], may: ALL, ragged: false };
-        let mut found = Vec::new();
-        each(p, Arch::Sm90a, Thin::Too, &mut |t, c| found.push((t, c)));
-        found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        println!("{line}: chosen {:?}", choose(p, Arch::Sm90a).way());
-        for (t, c) in found.iter().take(5) {
-            println!(
-                "    {:.1} us {:?} {:?} cl{} {} {:?} {:?} w{}",
-                t / 1980.0,
-                c.tile,
-                if c.exchanged { "ex" } else { "" },
-                c.cluster,
-                if c.across { "across" } else { "" },
-                c.sharing,
-                c.copied,
-                c.warps
-            );
-        }
-    }
-}

@@ -14,54 +14,138 @@ const THIN_MEETING: f64 = 256.0 * 1024.0;
 const THIN_PART_RATE: f64 = 8.0;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
-/// Multiply-adds of 16-bit floats a clock; of narrower types, whose lines hold more, as many lines a clock.
-const MULTIPLY_ADDS: f64 = 2048.0;
-/// Bytes a clock that the second-level cache gives a multiprocessor.
-const CACHE_RATE: f64 = 60.0;
-/// The same that multiprocessors get together.
-const CACHE_RATE_OF_ALL: f64 = 7000.0;
 /// Bytes a clock that shared memory takes and gives.
 const SHARED_RATE: f64 = 128.0;
-/// Clocks of a round at least, however small its tiles are: slots are waited for and given back.
-const LEAST_ROUND: f64 = 280.0;
-/// The same where blocks load together: all of them give a slot back.
-const LEAST_ROUND_TOGETHER: f64 = 400.0;
-/// Bytes a clock of the cache where lines begin within one of the cache's, so that each touches two, but at its sectors.
-const SECTOR_RATE: f64 = 60.0;
-/// The same where lines of a factor begin within sectors: for lines along the contraction, and for others.
-const RAGGED_RATES: [f64; 2] = [40.0, 24.0];
-/// The same where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
+/// Bytes a clock where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
 const THREAD_RATES: [f64; 3] = [8.0, 10.0, 12.0];
 /// Clocks of a round at least where threads bring tiles: they wait for memory once a round.
 const THREAD_ROUND: f64 = 1600.0;
-/// Clocks of a block beside its rounds: to start, and to wait for its first tiles.
-const START: f64 = 7000.0;
-/// Bytes a clock that a block's result leaves by.
-const STORE_RATE: f64 = 20.0;
-/// What of the shorter one of products and results of two teams is not hidden under the other, as measured.
-const SEEN: f64 = 0.35;
-/// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
-const MEETING: f64 = 56.0 * 1024.0;
-const MEETING_RATE: f64 = 12.0;
-/// Bytes a clock at which a block adds up what others have left: where it lies as threads hold it, and where it cannot since extents are no
-/// powers of two.
-const PART_RATES: [f64; 2] = [512.0, 16.0];
-/// What a round takes where two blocks load together, and four, over that of one by itself, as measured: they wait for each other, and ask for
-/// less, which counts where lines begin within the cache's; and where all are whole.
-const TOGETHER: [f64; 2] = [1.0, 1.1];
-const TOGETHER_WHOLE: [f64; 2] = [1.02, 1.1];
-/// Clocks that the start of such blocks takes longer, as measured.
-const TOGETHER_START: f64 = 4000.0;
-/// How much longer they take with three warpgroups, as measured.
-const THREE: f64 = 1.18;
+/// Blocks with the same lines up to which a factor is read as fast as memory gives it to each of them.
+const FRESH: u64 = 2;
+
+/// What was measured of products of a type.
+pub(super) struct Rates {
+    /// Multiply-adds of 16-bit floats a clock; of other types, as many lines.
+    multiply_adds: f64,
+    /// Clocks that adding sums of 8-bit floats up in `f32` takes beside that, for 128 of them.
+    promoted: f64,
+    /// Bytes a clock that the second-level cache gives a multiprocessor, and all of them together; where lines begin within one of the cache's, so
+    /// that each touches two, but at its sectors; within sectors, for lines along the contraction, and for others; and of a factor that few read.
+    cache: f64,
+    cache_of_all: f64,
+    sector: f64,
+    ragged: [f64; 2],
+    fresh: f64,
+    /// Clocks of a round at least, however small its tiles are: slots are waited for and given back; where blocks load together, by all of them.
+    least: [f64; 2],
+    /// Clocks of a block beside its rounds: to start, and to wait for its first tiles; how much more it takes blocks that load together.
+    start: f64,
+    together_start: f64,
+    /// Bytes a clock that a block's result leaves by.
+    store: f64,
+    /// What of the shorter one of products and results of two teams is not hidden under the other.
+    seen: f64,
+    /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
+    meeting: f64,
+    meeting_rate: f64,
+    /// Bytes a clock at which a block adds up what others have left: where it lies as threads hold it, and where it cannot since extents are no
+    /// powers of two.
+    parts: [f64; 2],
+    /// What a round takes where two blocks load together, and four, over that of one by itself: they wait for each other, and ask for less, which
+    /// counts where lines begin within the cache's; and where all are whole.
+    together: [f64; 2],
+    together_whole: [f64; 2],
+    /// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves; with three
+    /// warpgroups; and where threads turn one factor, and both, since warpgroups take the type along the contraction alone.
+    pub(super) turned: f64,
+    three: f64,
+    turning: [f64; 2],
+}
+
+/// Of floats of 16 bits, on an H100.
+const OF_16_BITS: Rates = Rates {
+    multiply_adds: 2048.0,
+    promoted: 0.0,
+    cache: 60.0,
+    cache_of_all: 7000.0,
+    sector: 60.0,
+    ragged: [40.0, 24.0],
+    fresh: f64::INFINITY,
+    least: [280.0, 400.0],
+    start: 7000.0,
+    together_start: 4000.0,
+    store: 20.0,
+    seen: 0.35,
+    meeting: 56.0 * 1024.0,
+    meeting_rate: 12.0,
+    parts: [512.0, 16.0],
+    together: [1.0, 1.1],
+    together_whole: [1.02, 1.1],
+    turned: 1.09,
+    three: 1.18,
+    turning: [1.0, 1.0],
+};
+/// Of 8 bits, on an H200.
+const OF_8_BITS: Rates = Rates {
+    multiply_adds: 1600.0,
+    promoted: 0.41,
+    cache: 54.0,
+    cache_of_all: 6100.0,
+    sector: 50.0,
+    ragged: [32.0, 24.0],
+    fresh: 43.0,
+    least: [330.0, 290.0],
+    start: 9800.0,
+    together_start: 3400.0,
+    store: 25.0,
+    seen: 0.97,
+    meeting: 142.0 * 1024.0,
+    meeting_rate: 21.0,
+    parts: [125.0, 20.0],
+    together: [1.02, 1.1],
+    together_whole: [0.96, 1.33],
+    turned: 1.05,
+    three: 0.97,
+    turning: [1.4, 1.75],
+};
+/// Of tf32, on an H200.
+const OF_32_BITS: Rates = Rates {
+    multiply_adds: 1660.0,
+    promoted: 0.0,
+    cache: 57.0,
+    cache_of_all: 6500.0,
+    sector: 54.0,
+    ragged: [40.0, 24.0],
+    fresh: 26.5,
+    least: [262.0, 480.0],
+    start: 7900.0,
+    together_start: 4100.0,
+    store: 19.0,
+    seen: 0.45,
+    meeting: 99.0 * 1024.0,
+    meeting_rate: 11.0,
+    parts: [415.0, 20.0],
+    together: [1.0, 1.1],
+    together_whole: [0.96, 1.2],
+    turned: 0.94,
+    three: 0.98,
+    turning: [2.0, 2.6],
+};
+
+impl Rates {
+    /// Those of a type.
+    pub(super) fn of(storage: DType) -> &'static Rates {
+        match storage.bits() {
+            8 => &OF_8_BITS,
+            16 => &OF_16_BITS,
+            _ => &OF_32_BITS,
+        }
+    }
+}
 /// Rows of tiles of three warpgroups.
 const THREE_ROWS: u64 = 192;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
-/// How much longer rounds take where threads turn one factor, and both, since warpgroups take these types along the contraction alone, as measured:
-/// of 8 bits, and of 32.
-const TURNING: [[f64; 2]; 2] = [[1.4, 1.75], [2.2, 2.6]];
-
 /// Clocks in which memory gives so many elements once.
 pub(super) fn of_memory(storage: DType, elements: u64, arch: Arch) -> f64 {
     let device = Device::ALL.iter().rfind(|device| device.arch == arch);
@@ -86,80 +170,87 @@ pub(super) struct Block {
     /// To leave sums for other blocks and meet them, and to add up what one of them has left.
     pub(super) meeting: f64,
     pub(super) part: f64,
+    rates: &'static Rates,
 }
 
 impl Block {
     /// One of a cluster's, which load a factor together, or one by itself.
     pub(super) fn of([rows, columns]: [u64; 2], product: &Product, cluster: Option<(u64, usize)>) -> Block {
-        let mut asked = [rows, columns];
-        let Some((blocks, side)) = cluster else { return Block::of_tile([rows, columns], asked, LEAST_ROUND, product) };
+        let (mut asked, rates) = ([rows, columns], Rates::of(product.storage));
+        let [alone, together] = rates.least;
+        let Some((blocks, side)) = cluster else { return Block::of_tile([rows, columns], asked, alone, product) };
         asked[side] /= blocks;
-        let block = Block::of_tile([rows, columns], asked, LEAST_ROUND_TOGETHER, product);
-        let factors = if product.lines.iter().all(|&bytes| bytes >= LINE) { TOGETHER_WHOLE } else { TOGETHER };
+        let block = Block::of_tile([rows, columns], asked, together, product);
+        let whole = product.lines.iter().all(|&bytes| bytes >= LINE);
+        let factors = if whole { rates.together_whole } else { rates.together };
         let factor = factors[usize::from(blocks > CLUSTERS[0])];
-        Block { round: block.round * factor, start: block.start + TOGETHER_START, ..block }
+        Block { round: block.round * factor, start: block.start + rates.together_start, ..block }
     }
 
     /// One of a thin product, which waits for memory: rows, columns and contraction of its tile.
     pub(super) fn of_thin([rows, columns, depth]: [u64; 3], storage: DType) -> Block {
         let bytes = packed_bytes(storage, (rows + columns) * depth) as f64;
-        let sums = (4 * rows * columns) as f64;
+        let (sums, rates) = ((4 * rows * columns) as f64, Rates::of(storage));
         Block {
             round: bytes / STREAM_RATE,
             asked: bytes,
             start: THIN_START,
-            stored: sums / STORE_RATE,
+            stored: sums / rates.store,
             meeting: (sums + THIN_MEETING) / STREAM_RATE,
             part: sums / THIN_PART_RATE,
+            rates,
         }
     }
 
-    /// The same with as much more a round.
-    pub(super) fn longer(self, factor: f64) -> Block {
-        Block { round: self.round * factor, ..self }
+    /// The same where results are turned between rounds.
+    pub(super) fn turned(self) -> Block {
+        Block { round: self.round * self.rates.turned, ..self }
     }
 
     /// The same where so many blocks ask the second-level cache at once.
     pub(super) fn among(self, blocks: u64) -> Block {
-        Block { round: self.round.max(self.asked * blocks as f64 / CACHE_RATE_OF_ALL), ..self }
+        Block { round: self.round.max(self.asked * blocks as f64 / self.rates.cache_of_all), ..self }
     }
 
     /// One that asks for so many lines of each factor, and whose rounds take so many clocks at least.
     fn of_tile([rows, columns]: [u64; 2], asked: [u64; 2], least: f64, product: &Product) -> Block {
-        let &Product { result, lines, along, .. } = product;
-        let elements = rows * columns;
+        let &Product { sizes: [_, m, n, _], storage, result, lines, along, .. } = product;
+        let (elements, rates) = (rows * columns, Rates::of(storage));
         // What begins within sectors holds up the other factor, too.
         let within = lines.iter().any(|&bytes| bytes < SECTOR);
         let by_threads = lines.iter().any(|&bytes| bytes < VECTOR);
-        let rate = |bytes: u64, along: bool| match bytes {
-            ..VECTOR => THREAD_RATES[(bytes.ilog2() as usize).clamp(1, 3) - 1],
-            _ if within => RAGGED_RATES[usize::from(!along)],
-            LINE.. => CACHE_RATE,
-            _ => SECTOR_RATE,
+        let readers = [n.div_ceil(columns), m.div_ceil(rows)];
+        let rate = |side: usize| {
+            let rate = match lines[side] {
+                bytes @ ..VECTOR => THREAD_RATES[(bytes.ilog2() as usize).clamp(1, 3) - 1],
+                _ if within => rates.ragged[usize::from(!along[side])],
+                LINE.. => rates.cache,
+                _ => rates.sector,
+            };
+            if readers[side] <= FRESH { rate.min(rates.fresh) } else { rate }
         };
-        let loads: f64 = [0, 1].map(|side| (asked[side] * LINE) as f64 / rate(lines[side], along[side])).iter().sum();
+        let loads: f64 = [0, 1].map(|side| (asked[side] * LINE) as f64 / rate(side)).iter().sum();
         // What comes is written, and each warpgroup reads its rows and all columns.
         let groups = rows.div_ceil(GROUP_ROWS);
         let shared = (rows + columns + rows + groups * columns) * LINE;
-        let products = elements as f64 * LINE as f64 / 2.0 / MULTIPLY_ADDS;
-        let longer = if rows == THREE_ROWS { THREE } else { 1.0 };
+        let products = elements as f64 * LINE as f64 / 2.0 / rates.multiply_adds;
+        let promoted = if storage.is_float() { elements as f64 / 128.0 * rates.promoted } else { 0.0 };
+        let products = products + promoted;
+        let longer = if rows == THREE_ROWS { rates.three } else { 1.0 };
         let least = if by_threads { THREAD_ROUND } else { least };
-        let turned = product.turned();
-        let turning = match turned {
-            0 => 1.0,
-            _ => TURNING[usize::from(product.storage.bits() > 8)][turned - 1],
-        };
+        let turning = product.turned().checked_sub(1).map_or(1.0, |more| rates.turning[more]);
         let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer * turning;
         let held = rows.is_power_of_two() && columns.is_power_of_two();
-        let rate = PART_RATES[usize::from(!held)];
+        let rate = rates.parts[usize::from(!held)];
         let sums = 4.0 * elements as f64;
         Block {
             round: round.max(loads),
-            asked: loads * CACHE_RATE,
-            start: START,
-            stored: packed_bytes(result, elements) as f64 / STORE_RATE,
-            meeting: (sums + MEETING) / MEETING_RATE,
+            asked: loads * rates.cache,
+            start: rates.start,
+            stored: packed_bytes(result, elements) as f64 / rates.store,
+            meeting: (sums + rates.meeting) / rates.meeting_rate,
             part: sums / rate,
+            rates,
         }
     }
 
@@ -178,18 +269,24 @@ impl Block {
     /// The same with two teams, one of which stores while the other one multiplies.
     pub(super) fn by_teams(&self, blocks: u64, rounds: f64, sms: u64) -> Time {
         let (waves, looped) = (blocks.div_ceil(sms) as f64, rounds * self.round);
-        let tile = looped.max(self.stored) + SEEN * looped.min(self.stored);
+        let tile = looped.max(self.stored) + self.rates.seen * looped.min(self.stored);
         Time { looped: waves * looped, beside: waves * (tile - looped) + self.start + self.stored }
     }
 
     /// The same with rounds of the last tiles shared evenly among multiprocessors, where several have one of them.
     pub(super) fn shared(&self, blocks: u64, rounds: f64, sms: u64) -> Option<Time> {
-        let (whole, rest) = ((blocks / sms) as f64, blocks % sms);
-        let most = (rounds * self.round / self.part).sqrt().min(rounds / LEAST_ROUNDS);
-        let parts = (sms.checked_div(rest)? as f64).min(most).floor();
-        (parts > 1.0).then(|| Time {
-            looped: (whole + 1.0 / parts) * rounds * self.round,
-            beside: self.start + (whole + 1.0) * self.stored + self.meeting + parts * self.part,
+        let (waves, parts) = shares(blocks, rounds, self.round / self.part, sms)?;
+        Some(Time {
+            looped: waves * rounds * self.round,
+            beside: self.start + waves.ceil() * self.stored + self.meeting + parts * self.part,
         })
     }
+}
+
+/// Waves of blocks of which the last one's tiles are in parts, and in how many, where these are more than one; what a round takes, over adding up
+/// a part.
+pub(super) fn shares(blocks: u64, rounds: f64, round: f64, sms: u64) -> Option<(f64, f64)> {
+    let most = (rounds * round).sqrt().min(rounds / LEAST_ROUNDS);
+    let parts = (sms.checked_div(blocks % sms)? as f64).min(most).floor();
+    (parts > 1.0).then(|| ((blocks / sms) as f64 + 1.0 / parts, parts))
 }
