@@ -14,8 +14,6 @@ const THIN_MEETING: f64 = 256.0 * 1024.0;
 const THIN_PART_RATE: f64 = 8.0;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
-/// Bytes a clock that shared memory takes and gives.
-const SHARED_RATE: f64 = 128.0;
 /// Bytes a clock where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
 const THREAD_RATES: [f64; 3] = [8.0, 10.0, 12.0];
 /// Clocks of a round at least where threads bring tiles: they wait for memory once a round.
@@ -29,6 +27,11 @@ pub(super) struct Rates {
     multiply_adds: f64,
     /// Clocks that adding sums of 8-bit floats up in `f32` takes beside that, for 128 of them.
     promoted: f64,
+    /// Bytes a clock that shared memory takes and gives.
+    shared: f64,
+    /// Clocks of a round beside its products, and how much longer it takes where one warpgroup has nobody to take turns with.
+    beside: f64,
+    one: f64,
     /// Bytes a clock that the second-level cache gives a multiprocessor, and all of them together; where lines begin within one of the cache's, so
     /// that each touches two, but at its sectors; within sectors, for lines along the contraction, and for others; and of a factor that few read.
     cache: f64,
@@ -66,6 +69,9 @@ pub(super) struct Rates {
 const OF_16_BITS: Rates = Rates {
     multiply_adds: 2048.0,
     promoted: 0.0,
+    shared: 128.0,
+    beside: 0.0,
+    one: 1.0,
     cache: 60.0,
     cache_of_all: 7000.0,
     sector: 60.0,
@@ -87,49 +93,55 @@ const OF_16_BITS: Rates = Rates {
 };
 /// Of 8 bits, on an H200.
 const OF_8_BITS: Rates = Rates {
-    multiply_adds: 1600.0,
-    promoted: 0.41,
-    cache: 54.0,
+    multiply_adds: 1865.0,
+    promoted: 0.44,
+    shared: 194.0,
+    beside: 100.0,
+    one: 1.32,
+    cache: 70.0,
     cache_of_all: 6100.0,
-    sector: 50.0,
-    ragged: [32.0, 24.0],
-    fresh: 43.0,
-    least: [330.0, 290.0],
-    start: 9800.0,
-    together_start: 3400.0,
-    store: 25.0,
-    seen: 0.97,
-    meeting: 142.0 * 1024.0,
-    meeting_rate: 21.0,
-    parts: [125.0, 20.0],
-    together: [1.02, 1.1],
-    together_whole: [0.96, 1.33],
-    turned: 1.05,
-    three: 0.97,
+    sector: 70.0,
+    ragged: [41.0, 24.0],
+    fresh: 64.0,
+    least: [136.0, 231.0],
+    start: 10_100.0,
+    together_start: 2400.0,
+    store: 19.0,
+    seen: 0.68,
+    meeting: 123.0 * 1024.0,
+    meeting_rate: 20.4,
+    parts: [107.0, 20.6],
+    together: [1.04, 1.0],
+    together_whole: [0.97, 1.16],
+    turned: 1.09,
+    three: 1.0,
     turning: [1.4, 1.75],
 };
 /// Of tf32, on an H200.
 const OF_32_BITS: Rates = Rates {
-    multiply_adds: 1660.0,
+    multiply_adds: 1776.0,
     promoted: 0.0,
-    cache: 57.0,
-    cache_of_all: 6500.0,
-    sector: 54.0,
+    shared: 146.0,
+    beside: 49.0,
+    one: 1.16,
+    cache: 83.0,
+    cache_of_all: 8260.0,
+    sector: 66.0,
     ragged: [40.0, 24.0],
-    fresh: 26.5,
-    least: [262.0, 480.0],
-    start: 7900.0,
-    together_start: 4100.0,
-    store: 19.0,
-    seen: 0.45,
-    meeting: 99.0 * 1024.0,
-    meeting_rate: 11.0,
-    parts: [415.0, 20.0],
-    together: [1.0, 1.1],
-    together_whole: [0.96, 1.2],
-    turned: 0.94,
-    three: 0.98,
-    turning: [2.0, 2.6],
+    fresh: 26.0,
+    least: [200.0, 340.0],
+    start: 9100.0,
+    together_start: 3500.0,
+    store: 17.0,
+    seen: 0.43,
+    meeting: 103.0 * 1024.0,
+    meeting_rate: 12.3,
+    parts: [410.0, 23.5],
+    together: [0.97, 1.1],
+    together_whole: [0.98, 1.26],
+    turned: 1.04,
+    three: 1.0,
+    turning: [1.88, 2.65],
 };
 
 impl Rates {
@@ -239,7 +251,8 @@ impl Block {
         let longer = if rows == THREE_ROWS { rates.three } else { 1.0 };
         let least = if by_threads { THREAD_ROUND } else { least };
         let turning = product.turned().checked_sub(1).map_or(1.0, |more| rates.turning[more]);
-        let round = products.max(shared as f64 / SHARED_RATE).max(least) * longer * turning;
+        let alone = if groups == 1 { rates.one } else { 1.0 };
+        let round = (products.max(shared as f64 / rates.shared).max(least) + rates.beside) * longer * turning * alone;
         let held = rows.is_power_of_two() && columns.is_power_of_two();
         let rate = rates.parts[usize::from(!held)];
         let sums = 4.0 * elements as f64;
