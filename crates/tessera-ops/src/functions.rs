@@ -45,7 +45,7 @@ fn run(
     scalars: &[(&str, f64)],
 ) -> Result<Tensor, CallError> {
     let tensors = tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
-    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec() })?.run()
+    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec(), lock: None })?.run()
 }
 
 /// Softmax over the last axis: `x[..., keys]` gives an array of its shape and type.
@@ -102,7 +102,7 @@ pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallError> {
-    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new() };
+    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new(), lock: None };
     set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()
 }
 
