@@ -35,7 +35,7 @@ pub enum PlanError {
     #[error(transparent)]
     Lock(#[from] KernelError),
     /// The lockfile has a choice that is no way of the operator's.
-    #[error("the choice of `{lock}` for {key} is no way to cut it: {why}")]
+    #[error("the choice of `{lock}` for {key} is no way to cut it: {why}\nhelp: delete its table; `tessera tune` makes it again")]
     NoWay {
         /// The lockfile.
         lock: String,
