@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, LaunchSpec, Machine, Plan, PlanError, Planned, Role, TensorSpec, Unsupported, Way};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Planned, Role, Way};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
+    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
 };
 use tessera_types::{DType, FloatFormat, IntFormat};
 
+use crate::asked::{Asked, compile_fault, unsupported};
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
 use crate::clock::ClockFacts;
 use crate::device::{Compiled, DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, launch_fault};
@@ -140,10 +141,6 @@ pub(crate) fn way(implementation: &str) -> Option<Way> {
     parse_config(implementation).filter(|way| !way.is_empty())
 }
 
-fn unsupported(why: Unsupported) -> Fault {
-    Fault::new(Status::Unsupported, why.to_string())
-}
-
 fn distribution(plan: &Plan) -> String {
     match plan.tensors.first().map(|tensor| tensor.fill) {
         Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
@@ -191,76 +188,6 @@ fn flop_class(compute: DType, device: &Device) -> FlopClass {
         DType::BF16 => FlopClass::Bf16,
         DType::F8E4M3 | DType::F8E5M2 => FlopClass::F8,
         _ => FlopClass::F32,
-    }
-}
-
-/// A case as its operator is asked for it.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    entry: Entry,
-    /// The way that an implementation is called by; none where the lockfile says it.
-    way: Option<Way>,
-    options: CompileOptions,
-    device: Device,
-    lock: Option<Arc<Lock>>,
-}
-
-impl Asked {
-    /// Everything needed to run it.
-    pub(crate) fn plan(&self) -> Result<Planned, Fault> {
-        let Entry { operator, problem, policy } = &self.entry;
-        let machine = Machine::of(&self.device);
-        if let Some(way) = &self.way {
-            let plan = operator.plan_in(problem, *policy, machine, way).map_err(unsupported)?;
-            return Ok(Planned { plan, tuned: None });
-        }
-        let lock = self.lock.as_deref().filter(|_| Lock::is_asked(&self.options));
-        let planned = operator.plan_with(problem, *policy, machine, lock.map(|lock| (lock, Site::Device(&self.device))));
-        planned.map_err(|error| match error {
-            PlanError::Unsupported(why) => unsupported(why),
-            error @ (PlanError::Lock(_) | PlanError::NoWay { .. }) => compile_fault(error),
-        })
-    }
-
-    /// The kernel of each launch of a plan of it.
-    pub(crate) fn kernels(&self, plan: &Plan) -> Result<Vec<Kernel>, KernelError> {
-        self.entry.operator.kernels(plan, self.lock.as_ref())
-    }
-
-    /// How its launches are compiled.
-    pub(crate) fn options(&self) -> &CompileOptions {
-        &self.options
-    }
-
-    /// The launches of a plan of it as a tuner looks at them, with the tensors that `tensor` has in the plan's places.
-    fn launches(&self, plan: &Plan, tensor: impl Fn(usize) -> Tensor) -> Result<Vec<TunedLaunch>, Fault> {
-        let kernels = self.kernels(plan).map_err(compile_fault)?;
-        let launch = |(launch, kernel): (&LaunchSpec, Kernel)| TunedLaunch {
-            kernel: kernel.without_lock(),
-            arguments: launch.values(&tensor).into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
-            grid: launch.grid.into(),
-            options: launch.options(&self.options).into_owned(),
-        };
-        Ok(plan.launches.iter().zip(kernels).map(launch).collect())
-    }
-
-    /// The launches in each of some ways, on arrays of the device that the ways share.
-    fn launches_in(&self, ways: &[&Way]) -> Result<Vec<Vec<TunedLaunch>>, Fault> {
-        let mut shared: Vec<Guarded> = Vec::new();
-        let mut launches = Vec::new();
-        for &way in ways {
-            let asked = Asked { way: Some(way.clone()), ..self.clone() };
-            let plan = asked.plan()?.plan;
-            for spec in &plan.tensors {
-                if !shared.iter().any(|tensor| tensor.is_of(spec)) {
-                    shared.push(Guarded::new(shared.len(), spec, &self.device)?);
-                }
-            }
-            let of = |spec: &TensorSpec| shared.iter().find(|tensor| tensor.is_of(spec)).map(|tensor| tensor.view().clone());
-            let tensors: Vec<Tensor> = plan.tensors.iter().filter_map(of).collect();
-            launches.push(asked.launches(&plan, |position| tensors[position].clone())?);
-        }
-        Ok(launches)
     }
 }
 
@@ -473,10 +400,6 @@ impl PlanSubject {
         let (options, device) = (options.clone(), device.clone());
         Ok(PlanSubject { plan, tensors, kernels, launches, options, device, outputs, phases, config, lane })
     }
-}
-
-fn compile_fault(error: impl std::fmt::Display) -> Fault {
-    Fault::new(Status::CompileError, error.to_string())
 }
 
 /// A plan's launches on its tensors.

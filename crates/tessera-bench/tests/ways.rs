@@ -1,6 +1,7 @@
 //! The ways to cut products into blocks: that they are right on the emulator, and that a lockfile's is the one that is taken.
 //!
-//! By default a few of each problem's ways, which differ in what they do; `TESSERA_TEST_ALL` takes all.
+//! By default a few of each problem's ways, which differ in what they do. `TESSERA_TEST_ALL` takes all, `TESSERA_PART=I/N` every N-th of these:
+//! `cargo xtask nightly` sets them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +10,17 @@ use tessera_bench::{
     GateOptions, Library, Outcome, Selection, Shapes, Sizes, Sought, Suite, TESSERA, Tunable, TuneOptions, Tuning, Ways,
     Yardstick, check,
 };
-use tessera_emu::EmuOptions;
+use tessera_emu::{Console, EmuOptions};
 use tessera_ops::Way;
 use tessera_runtime::lock::{Bits, Entry, Key, Lockfile, parse_config};
-use tessera_runtime::{CompileOptions, Device, Lock};
+use tessera_runtime::{CompileOptions, Device, LaunchGrid, Lock};
 
 /// Of so many ways of a problem one is tried.
 const EVERY: usize = 311;
 
-fn emulator() -> Device {
+fn emulator() -> (Device, Arc<Console>) {
     let options = EmuOptions { multiprocessors: Some(4), ..EmuOptions::default() };
-    Device::watched_emulator(&options).expect("an emulator").0
+    Device::watched_emulator(&options).expect("an emulator")
 }
 
 fn library(device: &Device, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
@@ -39,8 +40,9 @@ fn traits(way: &Way) -> impl Iterator<Item = (&str, i64)> {
 
 #[test]
 fn ways_to_cut_a_product_are_right() {
-    let device = emulator();
+    let (device, _) = emulator();
     let everything = std::env::var_os("TESSERA_TEST_ALL").is_some();
+    let (part, parts) = crate::emulated::part();
     let (mut wrong, mut count, mut seen) = (Vec::new(), 0, BTreeSet::new());
     for (sizes, variant, precision) in [
         ([67, 43, 131], "nn", "bf16"),
@@ -61,7 +63,7 @@ fn ways_to_cut_a_product_are_right() {
             let way = parse_config(name).expect("choices");
             // Each thing that a way can do is tried with the first that does it, and all of them here and there.
             let is_new = traits(&way).filter(|of| seen.insert((precision, of.0.to_string(), of.1))).count() > 0;
-            if !(everything || is_new || at % EVERY == 0) {
+            if !(if everything { at % parts == part } else { is_new || at % EVERY == 0 }) {
                 continue;
             }
             count += 1;
@@ -90,7 +92,7 @@ fn with_lock(library: Library) -> (Library, Arc<Lock>, Key, Vec<Way>) {
 
 #[test]
 fn a_case_is_cut_as_its_lockfile_says_and_again_when_that_says_otherwise() {
-    let device = emulator();
+    let (device, console) = emulator();
     let (library, lock, key, ways) = with_lock(library(&device, [64, 200, 128], "nn", "bf16"));
     let case = &library.cases()[0];
     let says = |way: &Way| {
@@ -112,6 +114,8 @@ fn a_case_is_cut_as_its_lockfile_says_and_again_when_that_says_otherwise() {
         assert!(library.build(case, TESSERA).expect("a subject").config().contains("no/tessera.lock"));
         subject.rebuild().expect("planned again");
         assert!(check(&mut *subject, options).expect("a report").passed(), "{way:?}");
+        let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
+        assert_eq!(LaunchGrid::Blocks(launched.grid), cut, "{way:?}");
     }
     says(&Way::from([("TM".to_string(), 64)]));
     let fault = library.build(case, TESSERA).err().expect("no way");
@@ -120,7 +124,7 @@ fn a_case_is_cut_as_its_lockfile_says_and_again_when_that_says_otherwise() {
 
 #[test]
 fn stable_bits_leave_ways_that_add_up_in_the_same_order() {
-    let device = emulator();
+    let (device, _) = emulator();
     let (library, lock, key, _) = with_lock(library(&device, [64, 64, 512], "nn", "bf16"));
     let tuned = |bits: Bits| {
         let tuning = Tuning {

@@ -17,11 +17,12 @@ use super::subject::{DeviceSubject, Launcher};
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
 use super::worker::{Worker, WorkerLauncher};
+use crate::asked::Asked;
 use crate::case::{Fault, Phase, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
-use crate::library::{Asked, Library, TESSERA, one_way_alone, way};
+use crate::library::{Library, TESSERA, one_way_alone, way};
 use crate::selection::{Selection, SelectionError};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
@@ -259,7 +260,7 @@ impl Compiled {
 
     fn prepare(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
         let tensor = |position| tensors.view(position).clone();
-        let launches = self.plan.prepare(&self.kernels, tensor, self.asked.options(), &self.device).map_err(kernel_fault)?;
+        let launches = self.plan.prepare(&self.kernels, tensor, &self.asked.options, &self.device).map_err(kernel_fault)?;
         if launches.iter().any(|launch| launch.on_device().is_none()) {
             return Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one"));
         }

@@ -138,7 +138,8 @@ impl Trial<'_> {
         let made = compile(&tried.iter().map(|&at| &entries[at]).collect::<Vec<_>>())?;
         let mut outcomes = vec![Some(Outcome::LeftOut); entries.len()];
         let mut orders = vec![String::new(); entries.len()];
-        let (mut seen, mut count): (Vec<(Vec<[u8; 32]>, usize)>, usize) = (Vec::new(), 0);
+        let mut seen: Vec<(Vec<[u8; 32]>, usize)> = Vec::new();
+        let mut count = 0;
         for (at, made) in tried.into_iter().zip(made) {
             outcomes[at] = match made {
                 Err(error) if at == own => return Err(error.into()),
