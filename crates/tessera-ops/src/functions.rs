@@ -2,8 +2,8 @@
 //!
 //! Kernels are compiled at the first call with arrays of a kind (types, alignment, and sizes where they are the kernel's constants)
 //! and found at the next ones. Arrays have any strides where the operator takes them in the shape that they have; others are copied.
-//! Element types are those of `tessera list ops`. All return a [`CallError`] when shapes, types or devices do not fit each other
-//! (it names both arrays), when there is no memory, or when the device fails.
+//! Element types are those of `tessera list ops`. With the choices of a lockfile they are run by a [`Call`]. All return a [`CallError`] when
+//! shapes, types or devices do not fit each other (it names both arrays), when there is no memory, or when the device fails.
 //!
 //! ```
 //! use tessera_runtime::Tensor;

@@ -132,9 +132,11 @@ impl Trial<'_> {
         own: usize,
         compile: Compile<'_>,
     ) -> Result<(Vec<String>, Vec<Option<Outcome>>), TuneError> {
-        let predicts = self.field.candidates.iter().any(|candidate| candidate.predicted.is_some());
+        // Ways stand in the order of what they should take even where nobody knows the product's clock.
+        let is_ordered =
+            self.sought == Sought::Way || self.field.candidates.iter().any(|candidate| candidate.predicted.is_some());
         let most = self.tuning.options.most;
-        let tried: Vec<usize> = (0..entries.len()).filter(|&at| !predicts || at < most || at == own).collect();
+        let tried: Vec<usize> = (0..entries.len()).filter(|&at| !is_ordered || at < most || at == own).collect();
         let made = compile(&tried.iter().map(|&at| &entries[at]).collect::<Vec<_>>())?;
         let mut outcomes = vec![Some(Outcome::LeftOut); entries.len()];
         let mut orders = vec![String::new(); entries.len()];
