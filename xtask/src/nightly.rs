@@ -49,8 +49,12 @@ const WHOLE: [(&str, &str, &str); 20] = [
     ("tessera-emu", "systematic", ""),
 ];
 
-/// The library's tests, which are cut into parts.
-const LIBRARY: [&str; 2] = ["library_on_capability_8_0", "library_on_capability_9_0"];
+/// The library's tests, which are cut into parts: module and test.
+const LIBRARY: [(&str, &str); 3] = [
+    ("emulated", "library_on_capability_8_0"),
+    ("emulated", "library_on_capability_9_0"),
+    ("ways", "ways_to_cut_a_product_are_right"),
+];
 
 /// A process of its own.
 #[derive(Clone, Debug)]
@@ -70,10 +74,10 @@ fn slices(schedules: u32) -> Vec<Slice> {
         part: "0/1".to_owned(),
     });
     let parts = LIBRARY.iter().flat_map(|test| (0..PARTS).map(move |part| (test, format!("{part}/{PARTS}"))));
-    let library = parts.map(|(test, part)| Slice {
+    let library = parts.map(|((module, test), part)| Slice {
         name: format!("{test} {part}, {schedules} schedules"),
         package: "tessera-bench",
-        filter: format!("emulated::{test}"),
+        filter: format!("{module}::{test}"),
         part,
     });
     whole.chain(library).collect()

@@ -461,7 +461,8 @@ pub trait Subject {
         Ok(())
     }
 
-    /// Compiles again, after the lockfile of the subject's kernels got other entries. Subjects without kernels of their own have nothing to do.
+    /// Plans and compiles again, after the lockfile of the subject and its kernels got other entries. Tensors keep what they hold. Subjects
+    /// without kernels of their own have nothing to do.
     fn rebuild(&mut self) -> Result<(), Fault> {
         Ok(())
     }

@@ -124,6 +124,12 @@ impl Guarded {
         &self.view
     }
 
+    /// Whether it is memory for a plan's tensor.
+    pub(crate) fn is_of(&self, spec: &TensorSpec) -> bool {
+        let kind = (self.name.as_str(), self.role, self.view.dtype(), self.view.shape());
+        kind == (spec.name, spec.role, spec.dtype, spec.shape.as_slice()) && self.elements == spec.len() * spec.step
+    }
+
     /// What it is for.
     pub(crate) fn set_role(&mut self, role: Role) {
         self.role = role;

@@ -27,7 +27,7 @@ use crate::random::Digest;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 use crate::tolerance::Allowed;
-use crate::tune::TunedLaunch;
+use crate::tune::{Tunable, TunedLaunch};
 
 /// A case, and the arguments that its kernel writes.
 struct Known {
@@ -85,16 +85,6 @@ impl KernelSuite {
         Ok(KernelSuite { kernels, cases, device, timer: OnceCell::new() })
     }
 
-    /// The launch of a case, as a tuner looks at it.
-    ///
-    /// # Errors
-    /// Where an argument cannot be made.
-    pub fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
-        let known = self.known(case)?;
-        let made = known.case.load().map_err(|error| Fault::new(Status::Oom, error.to_string()))?;
-        Ok(vec![known.case.launch(&made)])
-    }
-
     fn known(&self, case: &CaseSpec) -> Result<&Rc<Known>, Fault> {
         let at = self.cases.iter().position(|own| own.key == case.key);
         at.map(|at| &self.kernels[at])
@@ -129,6 +119,14 @@ fn key(case: &KernelCase, made: &[(String, Value)]) -> CaseKey {
         precision: largest.map_or(String::new(), |tensor| tensor.dtype().to_string()),
         variant: String::new(),
         distribution: case.texts.join(" "),
+    }
+}
+
+impl Tunable for KernelSuite {
+    fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
+        let known = self.known(case)?;
+        let made = known.case.load().map_err(|error| Fault::new(Status::Oom, error.to_string()))?;
+        Ok(vec![known.case.launch(&made)])
     }
 }
 

@@ -17,6 +17,7 @@
 /// The version and, where it is known, the commit that the program was built from: `0.1.0 (abc1234)`.
 pub const VERSION: &str = env!("TESSERA_VERSION");
 
+mod asked;
 mod case;
 mod ceiling;
 mod clock;

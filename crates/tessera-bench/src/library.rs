@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Role, Unsupported, Way};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Planned, Role, Way};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, RandomStream, Tensor, TensorError,
+    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
 };
 use tessera_types::{DType, FloatFormat, IntFormat};
 
+use crate::asked::{Asked, compile_fault, unsupported};
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
 use crate::clock::ClockFacts;
 use crate::device::{Compiled, DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, launch_fault};
@@ -22,7 +23,7 @@ use crate::guarded::{Guarded, memory_fault};
 use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
-use crate::tune::TunedLaunch;
+use crate::tune::{Tunable, TunedLaunch, Ways};
 
 /// The name of the product's own implementation in results.
 pub const TESSERA: &str = "tessera";
@@ -56,35 +57,24 @@ impl Library {
     }
 
     /// Adds to each case the other ways that its operator has to cut it into blocks, so many of those that should take least: implementations that
-    /// are called by their choices, `TK=64,TM=128,...`.
-    pub fn add_ways(&mut self, most: usize) {
+    /// are called by their choices, `TK=64,TM=128,...`. Gives the cases that are cut in one way alone.
+    pub fn add_ways(&mut self, most: usize) -> Vec<CaseKey> {
         let machine = Machine::of(&self.device);
-        for (entry, case) in self.entries.iter().zip(&mut self.cases) {
-            // What the operator does not offer is told where it is run.
-            let ways = entry.operator.ways(&entry.problem, entry.policy, machine).unwrap_or_default();
-            case.implementations.extend(ways.iter().skip(1).take(most).map(config_text));
-        }
-    }
-
-    /// The launches of a case, as a tuner looks at them.
-    ///
-    /// # Errors
-    /// Where the operator does not offer the case, or memory for it cannot be had.
-    pub fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
-        let (plan, source) = self.plan_of(case)?;
-        let kernels = source.kernels(&plan).map_err(compile_fault)?;
-        let tensors = plan.tensors.iter().enumerate().map(|(position, spec)| Guarded::new(position, spec, &Device::Cpu));
-        let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
-        let launch = |(launch, kernel): (&tessera_ops::LaunchSpec, Kernel)| {
-            let arguments = launch.values(|position| tensors[position].view().clone());
-            TunedLaunch {
-                kernel: kernel.without_lock(),
-                arguments: arguments.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
-                grid: launch.grid.into(),
-                options: launch.options(&self.options).into_owned(),
+        let mut without = Vec::new();
+        for at in 0..self.cases.len() {
+            let Entry { operator, problem, policy } = &self.entries[at];
+            // What the operator does not offer, or a lockfile does not say, is told where it is run.
+            let ways = operator.ways(problem, *policy, machine).unwrap_or_default();
+            let own = self.asked(&self.cases[at], TESSERA).and_then(|asked| asked.plan()).ok().and_then(|planned| planned.tuned);
+            let own = own.map(|tuned| tuned.entry.config).or_else(|| Some(ways.first()?.way.clone()));
+            let others = ways.iter().map(|possible| &possible.way).filter(|way| Some(*way) != own.as_ref());
+            let others: Vec<String> = others.take(most).map(config_text).collect();
+            if others.is_empty() && most > 0 {
+                without.push(self.cases[at].key.clone());
             }
-        };
-        Ok(plan.launches.iter().zip(kernels).map(launch).collect())
+            self.cases[at].implementations.extend(others);
+        }
+        without
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
@@ -140,13 +130,15 @@ fn case_of(entry: &Entry, device: &Device) -> CaseSpec {
     }
 }
 
+/// What to say of cases that are cut in one way alone, where somebody asked for others: a line for each operator and precision.
+pub fn one_way_alone(cases: &[CaseKey]) -> Vec<String> {
+    let kinds: BTreeSet<(&str, &str)> = cases.iter().map(|key| (key.operator.as_str(), key.precision.as_str())).collect();
+    kinds.iter().map(|(operator, precision)| format!("`{operator}` in {precision} is cut into blocks in one way alone")).collect()
+}
+
 /// The choices that an implementation is called by; `None` where it has another name.
 pub(crate) fn way(implementation: &str) -> Option<Way> {
     parse_config(implementation).filter(|way| !way.is_empty())
-}
-
-fn unsupported(why: Unsupported) -> Fault {
-    Fault::new(Status::Unsupported, why.to_string())
 }
 
 fn distribution(plan: &Plan) -> String {
@@ -199,27 +191,40 @@ fn flop_class(compute: DType, device: &Device) -> FlopClass {
     }
 }
 
+impl Tunable for Library {
+    fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
+        let asked = self.asked(case, TESSERA)?;
+        let plan = asked.plan()?.plan;
+        let tensors = plan.tensors.iter().enumerate().map(|(position, spec)| Guarded::new(position, spec, &Device::Cpu));
+        let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+        asked.launches(&plan, |position| tensors[position].view().clone())
+    }
+
+    fn ways(&self, case: &CaseSpec) -> Result<Option<Ways<'_>>, Fault> {
+        let Entry { operator, problem, policy } = self.entry_of(case)?;
+        let list = operator.ways(problem, *policy, Machine::of(&self.device)).map_err(unsupported)?;
+        let key = operator.way_key(problem, *policy, Site::Device(&self.device)).filter(|_| list.len() > 1);
+        let asked = self.asked(case, TESSERA)?;
+        Ok(key.map(|key| Ways { key, list, launches: Box::new(move |ways| asked.launches_in(ways)) }))
+    }
+}
 impl Library {
-    /// Everything needed to run a case in the way that an implementation is, and the kernels' source.
-    pub(crate) fn plan_in(&self, case: &CaseSpec, implementation: &str) -> Result<(Plan, Source<'_>), Fault> {
-        let (plan, source) = self.plan_of(case)?;
-        let Some(way) = way(implementation) else { return Ok((plan, source)) };
-        let entry = self.entry_of(case)?;
-        let plan = entry.operator.plan_in(&entry.problem, entry.policy, Machine::of(&self.device), &way);
-        Ok((plan.map_err(unsupported)?, source))
+    /// A case as an implementation runs it: in the way that this is called by, else as the lockfile says.
+    pub(crate) fn asked(&self, case: &CaseSpec, implementation: &str) -> Result<Asked, Fault> {
+        let Library { options, device, lock, .. } = self;
+        Ok(Asked {
+            entry: self.entry_of(case)?.clone(),
+            way: way(implementation),
+            options: options.clone(),
+            device: device.clone(),
+            lock: lock.clone(),
+        })
     }
 
     fn entry_of(&self, case: &CaseSpec) -> Result<&Entry, Fault> {
         let position = self.cases.iter().position(|own| own.key == case.key);
         let entry = position.map(|position| &self.entries[position]);
         entry.ok_or_else(|| Fault::new(Status::HarnessError, "the case is not of this suite"))
-    }
-
-    /// Everything needed to run a case, and the kernels' source.
-    pub(crate) fn plan_of(&self, case: &CaseSpec) -> Result<(Plan, Source<'_>), Fault> {
-        let entry = self.entry_of(case)?;
-        let plan = entry.operator.plan(&entry.problem, entry.policy, Machine::of(&self.device)).map_err(unsupported)?;
-        Ok((plan, Source { file: entry.operator.file, text: entry.operator.source, lock: self.lock.as_ref() }))
     }
 
     /// The clock of a device; made when it is asked for first.
@@ -235,10 +240,6 @@ impl Library {
     fn on_hardware(&self) -> Option<Rc<RefCell<DeviceTimer>>> {
         let Device::Driver(device) = &self.device else { return None };
         if self.has_time() { self.timer(device).ok() } else { None }
-    }
-
-    pub(crate) fn options(&self) -> &CompileOptions {
-        &self.options
     }
 
     pub(crate) fn cases_mut(&mut self) -> &mut Vec<CaseSpec> {
@@ -285,38 +286,23 @@ impl Suite for Library {
     }
 
     fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
-        let (plan, source) = self.plan_in(case, implementation)?;
+        let asked = self.asked(case, implementation)?;
+        let Planned { plan, tuned } = asked.plan()?;
         match &self.device {
-            Device::Cpu => Ok(Box::new(PlanSubject::build(plan, source, &self.options, &self.device)?)),
+            Device::Cpu => {
+                let kernels = asked.kernels(&plan).map_err(compile_fault)?;
+                Ok(Box::new(PlanSubject::of_kernels(plan, kernels, &self.options, &self.device)?))
+            }
             Device::Driver(device) => {
                 let timer = self.timer(device).map_err(launch_fault)?;
                 let plan = Rc::new(plan);
                 let product = Rc::clone(&plan);
                 let launcher = |tensors: &DeviceTensors| {
-                    Ok(Box::new(Compiled::new(&product, source, &self.options, device, tensors)?) as Box<dyn Launcher>)
+                    Ok(Box::new(Compiled::new(asked, (product, tuned), device, tensors)?) as Box<dyn Launcher>)
                 };
                 Ok(Box::new(DeviceSubject::build(plan, timer, Timing::COLD, launcher)?))
             }
         }
-    }
-}
-
-/// Kernel source with its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// The file's name.
-    pub file: &'a str,
-    /// Its text.
-    pub text: &'a str,
-    /// Where choices for its kernels are.
-    pub lock: Option<&'a Arc<Lock>>,
-}
-
-impl Source<'_> {
-    /// The kernel of each launch of a plan.
-    pub(crate) fn kernels(self, plan: &Plan) -> Result<Vec<Kernel>, KernelError> {
-        let kernels = plan.kernels(self.file, self.text)?.into_iter();
-        Ok(kernels.map(|kernel| if let Some(lock) = self.lock { kernel.with_lock(Arc::clone(lock)) } else { kernel }).collect())
     }
 }
 
@@ -372,15 +358,24 @@ fn generate(tensor: &Guarded, seed: u64, fill: Fill) -> Result<(), Fault> {
 }
 
 impl PlanSubject {
-    /// Allocates the tensors and compiles the launches.
-    pub fn build(plan: Plan, source: Source<'_>, options: &CompileOptions, device: &Device) -> Result<PlanSubject, Fault> {
+    /// Allocates the tensors and compiles the launches, from a source text; `file` names it in messages.
+    pub fn build(
+        plan: Plan,
+        (file, text): (&str, &str),
+        options: &CompileOptions,
+        device: &Device,
+    ) -> Result<PlanSubject, Fault> {
+        let kernels = plan.kernels(file, text).map_err(compile_fault)?;
+        PlanSubject::of_kernels(plan, kernels, options, device)
+    }
+
+    fn of_kernels(plan: Plan, kernels: Vec<Kernel>, options: &CompileOptions, device: &Device) -> Result<PlanSubject, Fault> {
         let tensors = plan
             .tensors
             .iter()
             .enumerate()
             .map(|(position, spec)| Guarded::new(position, spec, device))
             .collect::<Result<Vec<_>, _>>()?;
-        let kernels = source.kernels(&plan).map_err(compile_fault)?;
         let launches = prepare(&plan, &kernels, &tensors, options, device)?;
         let mut phases: Vec<Phase> = Vec::new();
         let mut config = String::new();
@@ -405,10 +400,6 @@ impl PlanSubject {
         let (options, device) = (options.clone(), device.clone());
         Ok(PlanSubject { plan, tensors, kernels, launches, options, device, outputs, phases, config, lane })
     }
-}
-
-fn compile_fault(error: impl std::fmt::Display) -> Fault {
-    Fault::new(Status::CompileError, error.to_string())
 }
 
 /// A plan's launches on its tensors.

@@ -9,7 +9,7 @@ use tessera_types::Policy;
 use crate::random::{Digest, Random};
 
 /// One row of the suite before it is built.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The operator.
     pub operator: &'static Operator,

@@ -93,7 +93,10 @@ pub fn run(
     let (order, untimed): (Vec<usize>, Vec<usize>) = fair_order(&keys, order_seed).into_iter().partition(|at| timed.contains(at));
     let mut session = session_record(suite, options, environment, facts, floor_ns);
     session.order = Some(order_seed);
-    session.planned = order.iter().map(|&i| cases[i].implementations.len()).sum::<usize>() + untimed.len();
+    // Beside what is not timed stands nothing, but where no time means anything: there all are checked.
+    let rows_of = |case: &CaseSpec, timed: bool| if timed || !suite.has_time() { case.implementations.len() } else { 1 };
+    let planned = |cases_of: &[usize], timed: bool| cases_of.iter().map(|&i| rows_of(&cases[i], timed)).sum::<usize>();
+    session.planned = planned(&order, true) + planned(&untimed, false);
     let mut end = EndRecord { planned: session.planned, ..EndRecord::default() };
     let done = match previous {
         Some(results) => {
@@ -115,7 +118,7 @@ pub fn run(
     let largest = cases.iter().map(|c| c.work.min_bytes()).max().unwrap_or(0);
     let probe = ProbeOptions::for_cases(session.last_level_bytes(), largest);
     sink(Record::Session(Box::new(session.clone())))?;
-    let timed_rows = order.iter().map(|&i| cases[i].implementations.len()).sum::<usize>();
+    let timed_rows = planned(&order, true);
     let expected = options.mode.plan().row_time.filter(|_| suite.has_time());
     observe(Progress::Begin(session.planned - end.run, expected.map(|each| each * timed_rows.saturating_sub(end.run) as u32)));
     observe(Progress::Ceilings);
@@ -133,10 +136,10 @@ pub fn run(
             runner.end.reason = Some(format!("the time limit of {} s was reached", limit.as_secs_f64()));
             break;
         }
-        let names = |case: &'_ CaseSpec| if timed { case.implementations.len() } else { 1 };
-        let wanted = group
-            .iter()
-            .flat_map(|&i| cases[i].implementations.iter().take(names(&cases[i])).map(move |name| (&cases[i], name.as_str())));
+        let wanted = group.iter().flat_map(|&i| {
+            let names = cases[i].implementations.iter().take(rows_of(&cases[i], timed));
+            names.map(move |name| (&cases[i], name.as_str()))
+        });
         let open: Vec<(&CaseSpec, &str)> =
             wanted.filter(|(case, name)| !done.contains(&(case.key.id(), name.to_string()))).collect();
         let (alone, together): (Vec<_>, Vec<_>) =

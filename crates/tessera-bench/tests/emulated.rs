@@ -132,7 +132,7 @@ fn run(
 }
 
 /// Which part of the cases is meant, of how many.
-fn part() -> (usize, usize) {
+pub(crate) fn part() -> (usize, usize) {
     let text = std::env::var("TESSERA_PART").unwrap_or_default();
     let number = |text: &str| text.parse().ok();
     text.split_once('/').and_then(|(part, parts)| Some((number(part)?, number(parts)?))).unwrap_or((0, 1))

@@ -20,3 +20,4 @@ mod sample;
 mod session;
 mod supervise;
 mod tolerance;
+mod ways;

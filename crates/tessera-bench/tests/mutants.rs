@@ -3,7 +3,7 @@
 //! A mutant is a replacement in the kernel's text, or a changed launch, of one case of an operator. It has to compile and run: a mutant
 //! that stops earlier says nothing of the gate.
 
-use tessera_bench::{GateOptions, GateReport, PlanSubject, Source, check};
+use tessera_bench::{GateOptions, GateReport, PlanSubject, check};
 use tessera_ops::{Machine, Plan, Problem};
 use tessera_runtime::{CompileOptions, Device};
 
@@ -30,8 +30,7 @@ fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
         text = replaced(&text, mutant.text, &what);
         (mutant.launch)(&mut plan);
     }
-    let source = Source { file: operator.file, text: &text, lock: None };
-    let subject = PlanSubject::build(plan, source, &CompileOptions::default(), &Device::Cpu);
+    let subject = PlanSubject::build(plan, (operator.file, &text), &CompileOptions::default(), &Device::Cpu);
     let mut subject = subject.unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
     check(&mut subject, OPTIONS).unwrap_or_else(|fault| panic!("{what}: {fault:?}"))
 }

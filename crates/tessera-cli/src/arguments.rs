@@ -160,7 +160,8 @@ pub(crate) struct Tune {
     /// works when absent.
     #[arg(long, conflicts_with = "predict")]
     pub(crate) device: Option<String>,
-    /// Only say what each candidate should take on a product, such as `h200`; that needs no device, and writes no lockfile.
+    /// Only say what each candidate should take on a product, such as `h200`: the plans of a kernel, or an operator's ways to cut a problem into
+    /// blocks. That needs no device, and writes no lockfile.
     #[arg(long, value_name = "PRODUCT")]
     pub(crate) predict: Option<String>,
     /// Try N candidates at most, those that should take least [default: 32, with `--predict` all].
@@ -455,7 +456,8 @@ pub(crate) struct Bench {
     /// `torch=python3 baselines/torch_baseline.py`.
     #[arg(long, value_name = "FILE::KERNEL|NAME=COMMAND")]
     pub(crate) baseline: Vec<String>,
-    /// Time so many other ways to cut each case of an operator into blocks beside it, those that should take least (`cuda`).
+    /// Run so many other ways to cut each case of an operator into blocks beside it, those that should take least: timed on `cuda`, checked on
+    /// `emu`.
     #[arg(long, value_name = "N")]
     pub(crate) ways: Option<usize>,
     /// Blocks of baseline kernels; those of `--grid` when absent.

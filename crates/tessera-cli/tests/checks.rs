@@ -297,6 +297,7 @@ fn options_and_arguments_without_effect_are_refused() {
         ("bench gemm --device cpu --cublaslt a.so".to_string(), "cublasLt works on a CUDA device alone"),
         ("bench gemm --device cpu --sanitize all".to_string(), "times of checked runs say nothing"),
         ("bench gemm --device emu --timed 3".to_string(), "the emulator checks and times nothing"),
+        ("bench gemm --device cpu --ways 3".to_string(), "on the CPU a problem is cut into blocks in one way alone"),
         ("bench gemm --device cpu --config BLOCK_M=4".to_string(), "operators of the library choose their own tiles"),
         ("check gemm --config BLOCK_M=4".to_string(), "operators of the library choose their own tiles"),
         ("check gemm --device emu --trace 0,0".to_string(), "a case launches its kernels several times"),
@@ -332,6 +333,15 @@ fn options_and_arguments_without_effect_are_refused() {
 }
 
 /// Where a command fails, a program still reads data, and people read the rest elsewhere.
+#[test]
+fn other_ways_are_checked_on_the_emulator_and_who_has_none_is_told() {
+    let sizes = "batch=1,m=64,n=64,k=64,variant=nt";
+    let (code, table, notes) = tessera(&format!("bench gemm --sizes {sizes} --precision bf16,fp32@3xbf16 --device emu --ways 2"));
+    assert_eq!(code, 0, "{notes}");
+    assert!(table.contains("4 checked") && table.matches("ACROSS=").count() == 2, "{table}");
+    assert!(notes.starts_with("note: `gemm` in fp32@3xbf16 is cut into blocks in one way alone\n"), "{notes}");
+}
+
 #[test]
 fn data_is_all_that_stands_on_standard_output() {
     let launch = "x=randn:f32[64] y=empty:f32[64] N=16 --grid 4";

@@ -235,6 +235,71 @@ fn operators_of_the_library_are_tuned_by_their_sizes() {
     assert!(refused.contains("--sizes"), "{refused}");
 }
 
+/// The lines of a command's JSON.
+fn rows(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+#[test]
+fn how_an_operator_cuts_a_problem_is_tuned_first_and_taken_everywhere() {
+    let folder = folder();
+    let case = ["=gemm", "--sizes", "batch=1,m=64,n=200,k=128,variant=nn", "--precision", "bf16", "--device", "emu"];
+    let arrays = ["=gemm", "A=randn:bf16[64,128]", "B=randn:bf16[128,200]", "--device", "emu"];
+    let with = |command: &str, arguments: &[&str], more: &[&str]| tessera(folder.path(), command, arguments, more);
+    let refused = wrong(&with("run", &arrays, &["--frozen"]), 5);
+    let missing = "`tessera.lock` has no choice for `gemm` for batch 1/1, m 64/64, n 256/8, k 128/128 on emu sm_90a";
+    assert!(refused.contains(missing) && refused.contains("`tessera tune` of the operator with `--sizes`"), "{refused}");
+
+    let tried = rows(&right(with("tune", &case, &["--most", "3", "--json"])));
+    let [ways, plans] = ["way", "plan"].map(|kind| tried.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>());
+    assert!(ways.len() > 100 && !plans.is_empty(), "{} ways, {} plans", ways.len(), plans.len());
+    assert_eq!(ways.iter().filter(|row| row["status"] == "ok").count(), 3);
+    let times: Vec<f64> = ways.iter().skip(1).map(|row| row["predicted_us"].as_f64().expect("a time")).collect();
+    assert!(times.is_sorted() && times[0] > 1.0 && times[0] < 20.0, "{times:?}");
+    let chosen: Vec<&&Value> = ways.iter().filter(|row| row["chosen"] == true).collect();
+    assert!(chosen.len() == 1 && chosen[0]["config"]["TM"].is_i64(), "{chosen:?}");
+    // Again the same: the earlier choice stands first, and nothing here is measured.
+    let path = folder.path().join("tessera.lock");
+    let lock = std::fs::read_to_string(&path).expect("a lockfile");
+    assert!(right(with("tune", &case, &["--most", "3"])).contains("ways to cut gemm on "));
+    assert_eq!(std::fs::read_to_string(&path).expect("a lockfile"), lock);
+
+    let ran: Value = serde_json::from_str(&right(with("run", &arrays, &["--frozen", "--json"]))).expect("an object");
+    assert_eq!(ran["way"]["config"], chosen[0]["config"]);
+    right(with("check", &case, &["--frozen"]));
+    assert!(right(with("bench", &case, &["--frozen", "--json"])).contains(" from tessera.lock"));
+    let other = ["=gemm", "A=randn:bf16[64,256]", "B=randn:bf16[256,200]", "--device", "emu", "--frozen"];
+    assert!(wrong(&with("run", &other, &[]), 5).contains("k 256/128"));
+
+    // The way that the lockfile says is the one that is taken, whatever it is.
+    let mut entries = Lockfile::parse(&lock).expect("entries");
+    let (key, entry) = entries.iter().find(|(key, _)| key.shape.starts_with("batch")).expect("a way");
+    let (key, mut entry) = (key.clone(), entry.clone());
+    let mut say = |entry: &tessera::runtime::lock::Entry| {
+        entries.insert(key.clone(), entry.clone());
+        std::fs::write(&path, entries.to_text()).expect("written");
+    };
+    let grid = |more: &[&str]| {
+        let ran: Value = serde_json::from_str(&right(with("run", &arrays, &[&["--json"], more].concat()))).expect("an object");
+        ran["kernels"][0]["grid"].clone()
+    };
+    for (columns, blocks) in [(64, 4), (128, 2)] {
+        for (name, value) in [("TM", 64), ("TN", columns), ("TK", 64), ("EXCHANGED", 0), ("num_ctas", 0), ("sharing", 0)] {
+            entry.config.insert(name.to_string(), value);
+        }
+        say(&entry);
+        assert_eq!(grid(&[]), serde_json::json!([1, blocks, 1]));
+        right(with("check", &case, &[]));
+    }
+    let unasked = grid(&["-O0"]);
+    entry.config.insert("TN".to_string(), 5000);
+    say(&entry);
+    assert_eq!(grid(&["-O0"]), unasked, "who wants nothing chosen asks no lockfile");
+    let told = "is no way to cut it: `TN=5000`: from 1 to 1024";
+    assert!(wrong(&with("run", &arrays, &[]), 5).contains(told));
+    assert!(wrong(&with("check", &case, &[]), 4).contains(told));
+}
+
 /// A lockfile as a GPU would have written it, from what was found on the emulator. What the emulator found stays too.
 fn as_of_a_product(path: &Path) {
     let mut lock = Lockfile::parse(&std::fs::read_to_string(path).expect("a lockfile")).expect("entries");
@@ -303,7 +368,9 @@ fn operators_in_bundles_take_choices_by_their_sizes() {
         tessera(folder.path(), "bundle", &subject, &["--frozen", "-o", "ops.tbundle"])
     };
     let packed = bundle("k=64");
-    assert!(text(&packed.stderr).contains("note: gemm.nn for sm_90a: "), "{}", text(&packed.stderr));
+    let told = text(&packed.stderr);
+    assert!(told.contains("note: gemm.nn for sm_90a: "), "{told}");
+    assert!(told.contains("m=64,n=64,k=64 in bf16 for sm_90a: ACROSS=0,"), "{told}");
     right(packed);
     wrong(&bundle("k=256"), 5);
 }

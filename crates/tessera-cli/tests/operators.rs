@@ -172,7 +172,8 @@ fn calls_from_rust_run_where_their_arrays_are_and_compile_once() {
     assert!(error.contains("copy one with `to_device`"), "{error}");
 
     let cached = || {
-        let call = Call { variant: Some("dot"), tensors: vec![("x", a.clone()), ("y", b.clone())], scalars: Vec::new() };
+        let call =
+            Call { variant: Some("dot"), tensors: vec![("x", a.clone()), ("y", b.clone())], scalars: Vec::new(), lock: None };
         let resolved = ops::find("vector").expect("an operator").resolve(&call).expect("resolved");
         let result = Tensor::zeros(DType::F32, &[1]).expect("a tensor");
         let launches = resolved.prepare(&result, &CompileOptions::default()).expect("prepared");

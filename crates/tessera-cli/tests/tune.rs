@@ -67,6 +67,29 @@ fn plans_are_listed_with_what_they_should_take_and_the_first_is_written() {
 }
 
 #[test]
+fn the_ways_of_an_operator_are_listed_with_what_they_should_take() {
+    let operator = |arguments: &[&str]| Command::new(TESSERA).arg("tune").args(arguments).output().expect("tessera starts");
+    let sizes = ["gemm", "--sizes", "batch=1,m=4096,n=4096,k=4096,variant=nn", "--precision", "bf16", "--predict", "h200"];
+    let output = operator(&[&sizes[..], &["--json"]].concat());
+    let rows = rows(&String::from_utf8(output.stdout).expect("text"));
+    assert!(rows.len() > 100 && rows.iter().all(|row| row["kind"] == "way" && row["kernel"] == "gemm"), "{} ways", rows.len());
+    let times: Vec<f64> = rows.iter().map(|row| row["predicted_us"].as_f64().expect("a time")).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // As for plans: 137 Gflop at 989 Tflop/s take 139 us.
+    assert!((139.0..250.0).contains(&times[0]), "{}", times[0]);
+    let table = String::from_utf8(operator(&[&sizes[..], &["--most", "2"]].concat()).stdout).expect("text");
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.starts_with("gemm nn batch=1,m=4096,n=4096,k=4096 in bf16 on h200\n"), "{table}");
+    let refused = |arguments: &[&str], wanted: &str| {
+        let output = operator(arguments);
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(5) && text.contains(wanted), "{text}");
+    };
+    refused(&["softmax", "--predict", "h200"], "`softmax` cuts these cases in one way alone on `h200`");
+    refused(&[&sizes[..], &["-o", "best.plan"]].concat(), "`-o best.plan` takes a plan");
+}
+
+#[test]
 fn choices_go_over_the_options_of_the_decorator() {
     let folder = folder();
     std::fs::write(

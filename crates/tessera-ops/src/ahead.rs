@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Lock, Packed, Value, Variant};
+use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Lock, Packed, Site, Tuned, Value, Variant};
 use tessera_types::{Arch, Policy};
 
-use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec, Unsupported};
+use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec};
 use crate::problem::Problem;
+use crate::tuned::{PlanError, Planned};
 
 /// Where arrays are taken to lie: at a multiple of what any kernel makes use of, as allocations do.
 const ALIGNED: u64 = 256;
@@ -14,9 +15,9 @@ const ALIGNED: u64 = 256;
 /// Why an operator is not packed.
 #[derive(Debug, thiserror::Error)]
 pub enum AheadError {
-    /// It does not do the problem.
+    /// It does not do the problem, or not as a lockfile says.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    Plan(#[from] PlanError),
     /// Its arrays are beyond any memory.
     #[error("`{name}`: {why}")]
     Array {
@@ -30,12 +31,22 @@ pub enum AheadError {
     Kernel(#[from] KernelError),
 }
 
+/// An operator that was compiled ahead of time.
+#[derive(Clone, Debug)]
+pub struct Ahead {
+    /// Its launches, in order.
+    pub packed: Vec<Packed>,
+    /// The way to cut the problem into blocks that a lockfile chose.
+    pub tuned: Option<Tuned>,
+}
+
 impl Operator {
     /// The launches of a problem in a precision, in order, compiled for a target: what a bundle holds. They are called by the operator, its
-    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `attention.2`. Their choices come from a lockfile, where there is one.
+    /// variant and, where there are several, the launch: `softmax`, `gemm.nt`, `attention.2`. How the problem is cut into blocks and the choices of
+    /// kernels come from a lockfile, where there is one.
     ///
     /// # Errors
-    /// Where the operator does not do that problem in that precision.
+    /// What [`Operator::plan_with`] refuses, and what does not compile.
     pub fn ahead(
         &self,
         problem: &Problem,
@@ -43,15 +54,12 @@ impl Operator {
         arch: Arch,
         options: &CompileOptions,
         lock: Option<&Arc<Lock>>,
-    ) -> Result<Vec<Packed>, AheadError> {
-        let plan = self.plan(problem, policy, Machine::Gpu(arch))?;
-        let kernels = self.kernels(&plan)?;
-        let mut packed = Vec::new();
+    ) -> Result<Ahead, AheadError> {
+        let asked = lock.filter(|_| Lock::is_asked(options)).map(|lock| (&**lock, Site::Target(arch.name())));
+        let Planned { plan, tuned } = self.plan_with(problem, policy, Machine::Gpu(arch), asked)?;
+        let kernels = self.kernels(&plan, lock)?;
+        let mut packed: Vec<Packed> = Vec::new();
         for (position, (launch, kernel)) in plan.launches.iter().zip(&kernels).enumerate() {
-            let mut kernel = kernel.clone();
-            if let Some(lock) = lock {
-                kernel = kernel.with_lock(Arc::clone(lock));
-            }
             let mut compiled = kernel.ahead_of_launch(&arguments(&plan, launch)?, &launch.options(options), arch)?;
             let variant = &mut compiled.variant;
             variant.kernel = self.name.to_owned();
@@ -64,7 +72,7 @@ impl Operator {
             variant.fixed = Some(fixed(&plan, launch, variant));
             packed.push(compiled);
         }
-        Ok(packed)
+        Ok(Ahead { packed, tuned })
     }
 }
 

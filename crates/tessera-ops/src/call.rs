@@ -6,7 +6,7 @@
 //! use tessera_types::DType;
 //! let gemm = find("gemm").expect("an operator");
 //! let (a, b) = (Tensor::ones(DType::F32, &[3, 64])?, Tensor::ones(DType::F32, &[5, 64])?);
-//! let call = Call { variant: Some("nt"), tensors: vec![("A", a), ("B", b)], scalars: vec![("alpha", 0.5)] };
+//! let call = Call { variant: Some("nt"), tensors: vec![("A", a), ("B", b)], scalars: vec![("alpha", 0.5)], lock: None };
 //! let c = gemm.resolve(&call)?.run()?;
 //! assert_eq!((c.shape(), c.read::<f32>()?[0]), (&[3, 5][..], 32.0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -17,11 +17,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Tensor, TensorError};
+use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Site, Tensor, TensorError, Tuned};
 use tessera_types::{DType, Policy, Storage};
 
-use crate::operator::{Argument, Machine, Operator, Plan, Role, Unsupported};
+use crate::operator::{Argument, Machine, Operator, Plan, Role};
 use crate::signature::{Operand, Signature, Sizes};
+use crate::tuned::{PlanError, Planned};
 
 /// What an operator is given.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,8 @@ pub struct Call<'a> {
     pub tensors: Vec<(&'a str, Tensor)>,
     /// Numbers by name; those that are absent have the suite's values.
     pub scalars: Vec<(&'a str, f64)>,
+    /// Where choices are: how the problem is cut into blocks, and those of the kernels.
+    pub lock: Option<Arc<Lock>>,
 }
 
 /// Why an operator does not take a call.
@@ -150,9 +153,9 @@ pub enum CallError {
         /// Why not.
         why: String,
     },
-    /// The operator does not do a problem of these sizes.
+    /// The operator does not do a problem of these sizes, or not as a lockfile says.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    Plan(#[from] PlanError),
     /// An array's memory cannot be had or used.
     #[error("`{name}`: {error}")]
     Memory {
@@ -185,6 +188,8 @@ pub struct Resolved {
     device: Device,
     /// Where choices for its kernels are.
     lock: Option<Arc<Lock>>,
+    /// The way of the lockfile that the plan was made by.
+    tuned: Option<Tuned>,
 }
 
 impl Operator {
@@ -230,7 +235,7 @@ impl Operator {
         }
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
-        let problem = (self.calls.problem)(&sizes)?;
+        let problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
         let device = one.device();
         let output = signature.output;
         let own = find(output).cloned();
@@ -239,7 +244,8 @@ impl Operator {
             Some(policy) => return Err(CallError::Stored { policy, name: first.name(), found: one.dtype() }),
             None => self.policy_of(one.dtype(), own.as_ref().map(Tensor::dtype))?,
         };
-        let mut plan = self.plan(&problem, policy, Machine::of(&device))?;
+        let lock = call.lock.as_deref().map(|lock| (lock, Site::Device(&device)));
+        let Planned { mut plan, tuned } = self.plan_with(&problem, policy, Machine::of(&device), lock)?;
         for (name, value) in &call.scalars {
             set_scalar(&mut plan, name, *value)?;
         }
@@ -256,7 +262,8 @@ impl Operator {
                 .transpose()
         };
         let given = plan.tensors.iter().map(in_place).collect::<Result<_, _>>()?;
-        Ok(Resolved { operator: self, shape: output.shape(&sizes), plan, given, output, position, own, device, lock: None })
+        let (shape, lock) = (output.shape(&sizes), call.lock.clone());
+        Ok(Resolved { operator: self, shape, plan, given, output, position, own, device, lock, tuned })
     }
 
     /// Refuses arguments that the variant does not take, and asks for those that it needs.
@@ -357,10 +364,9 @@ fn set_scalar(plan: &mut Plan, name: &str, value: f64) -> Result<(), CallError> 
 }
 
 impl Resolved {
-    /// The same call, with choices from a lockfile.
-    #[must_use]
-    pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Resolved {
-        Resolved { lock, ..self }
+    /// The way to cut the problem into blocks that a lockfile chose.
+    pub fn tuned(&self) -> Option<&Tuned> {
+        self.tuned.as_ref()
     }
 
     /// The output's name, type and shape.
@@ -392,10 +398,7 @@ impl Resolved {
             };
             tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
         }
-        let mut kernels = self.operator.kernels(&self.plan)?;
-        if let Some(lock) = &self.lock {
-            kernels = kernels.into_iter().map(|kernel| kernel.with_lock(Arc::clone(lock))).collect();
-        }
+        let kernels = self.operator.kernels(&self.plan, self.lock.as_ref())?;
         Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
     }
 

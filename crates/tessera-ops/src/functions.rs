@@ -2,8 +2,8 @@
 //!
 //! Kernels are compiled at the first call with arrays of a kind (types, alignment, and sizes where they are the kernel's constants)
 //! and found at the next ones. Arrays have any strides where the operator takes them in the shape that they have; others are copied.
-//! Element types are those of `tessera list ops`. All return a [`CallError`] when shapes, types or devices do not fit each other
-//! (it names both arrays), when there is no memory, or when the device fails.
+//! Element types are those of `tessera list ops`. With the choices of a lockfile they are run by a [`Call`]. All return a [`CallError`] when
+//! shapes, types or devices do not fit each other (it names both arrays), when there is no memory, or when the device fails.
 //!
 //! ```
 //! use tessera_runtime::Tensor;
@@ -45,7 +45,7 @@ fn run(
     scalars: &[(&str, f64)],
 ) -> Result<Tensor, CallError> {
     let tensors = tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
-    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec() })?.run()
+    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec(), lock: None })?.run()
 }
 
 /// Softmax over the last axis: `x[..., keys]` gives an array of its shape and type.
@@ -102,7 +102,7 @@ pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallError> {
-    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new() };
+    let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new(), lock: None };
     set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()
 }
 

@@ -1,9 +1,9 @@
 //! From a plan to launches: its kernels with tensors in their places.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, PreparedLaunch, Sharing, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, PreparedLaunch, Sharing, Tensor, Value};
 use tessera_types::Arch;
 
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan};
@@ -67,9 +67,9 @@ impl LaunchSpec {
 static READ: Mutex<Vec<(&str, &str, Kernel)>> = Mutex::new(Vec::new());
 
 impl Operator {
-    /// The kernel of each launch of a plan of this operator's.
-    pub(crate) fn kernels(&self, plan: &Plan) -> Result<Vec<Kernel>, KernelError> {
-        let kernel = |launch: &LaunchSpec| {
+    /// The kernel of each launch of a plan of this operator's, with choices from a lockfile.
+    pub fn kernels(&self, plan: &Plan, lock: Option<&Arc<Lock>>) -> Result<Vec<Kernel>, KernelError> {
+        let kernel = |launch: &LaunchSpec| -> Result<Kernel, KernelError> {
             // Every change leaves the list whole, so a panic elsewhere does not spoil it.
             let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((.., kernel)) = read.iter().find(|(operator, name, _)| (*operator, *name) == (self.name, launch.kernel)) {
@@ -79,6 +79,7 @@ impl Operator {
             read.push((self.name, launch.kernel, kernel.clone()));
             Ok(kernel)
         };
-        plan.launches.iter().map(kernel).collect()
+        let with_lock = |kernel: Kernel| if let Some(lock) = lock { kernel.with_lock(Arc::clone(lock)) } else { kernel };
+        plan.launches.iter().map(|launch| Ok(with_lock(kernel(launch)?))).collect()
     }
 }

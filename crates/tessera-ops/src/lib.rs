@@ -5,7 +5,7 @@
 //! the error that a correct implementation may make. Suites, checks, listings and bindings pick operators up from
 //! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
 //!
-//! A [`Call`] has the same plans on one's own arrays; [`softmax`], [`gemm`] and the other functions are calls.
+//! A [`Call`] has the same plans on one's own arrays, with the choices of a lockfile where it has one; [`softmax`], [`gemm`] and the other functions are calls.
 
 mod ahead;
 mod call;
@@ -19,18 +19,20 @@ mod packing;
 mod problem;
 mod set;
 mod signature;
+mod tuned;
 mod work;
 
-pub use ahead::AheadError;
+pub use ahead::{Ahead, AheadError};
 pub use call::{Call, CallError, Resolved};
 pub use draw::Draw;
 pub use functions::*;
 pub use matrix::{Matrices, Matrix};
 pub use operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, Reference, Role, RowIdentity,
-    TensorSpec, Unsupported, Way, find,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay, Reference, Role,
+    RowIdentity, TensorSpec, Unsupported, Way, find,
 };
 pub use packing::{PackError, pack_int4};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
+pub use tuned::{PlanError, Planned};
 pub use work::{Metric, Work};

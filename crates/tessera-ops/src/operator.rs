@@ -71,10 +71,21 @@ pub struct Operator {
 /// How a problem is cut into blocks, by the names of choices: `TM`, `sharing`.
 pub type Way = BTreeMap<String, i64>;
 
+/// A way to cut a problem, and what all launches of it should take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PossibleWay {
+    /// The way.
+    pub way: Way,
+    /// Clocks of the machine.
+    pub clocks: f64,
+}
+
 /// The ways that an operator has to cut problems into blocks.
 pub(crate) struct Ways {
+    /// The names of every way's choices.
+    pub(crate) names: &'static [&'static str],
     /// Those of a problem, the one of the plan first, the others by what they should take.
-    pub(crate) of: fn(&Problem, Policy, Machine) -> Result<Vec<Way>, Unsupported>,
+    pub(crate) of: fn(&Problem, Policy, Machine) -> Result<Vec<PossibleWay>, Unsupported>,
     /// The plan for one of them.
     pub(crate) plan: fn(&Problem, Policy, Machine, &Way) -> Result<Plan, Unsupported>,
 }
@@ -98,7 +109,7 @@ impl Operator {
     ///
     /// # Errors
     /// As for [`Operator::plan`].
-    pub fn ways(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<Way>, Unsupported> {
+    pub fn ways(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
         self.ways.as_ref().map_or(Ok(Vec::new()), |ways| (ways.of)(problem, policy, machine))
     }
 

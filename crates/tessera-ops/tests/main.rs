@@ -1,3 +1,4 @@
 //! The tests of `tessera-ops` in one program, which is linked once: a module a subject.
 
 mod suite;
+mod ways;

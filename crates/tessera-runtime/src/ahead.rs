@@ -13,7 +13,7 @@ use crate::device::DriverDevice;
 use crate::device_launch::DeviceLaunch;
 use crate::kernel::{Kernel, KernelError};
 use crate::module_cache::module_cache;
-use crate::tuned::{Chosen, Question, Tuned};
+use crate::tuned::{Chosen, Question, Site, Tuned};
 use crate::value::{Value, arguments, constant};
 
 /// A kernel compiled ahead of time.
@@ -41,7 +41,7 @@ impl Kernel {
     /// The same for launches with arguments like these: a lockfile is asked for their sizes, and other sizes are taken too.
     ///
     /// # Errors
-    /// What does not compile; what [`Kernel::tuned_for_target`] refuses.
+    /// What does not compile; what [`Kernel::tuned_options`] refuses.
     pub fn ahead_of_launch<A: Placed>(
         &self,
         args: &[(&str, Value<A>)],
@@ -50,7 +50,7 @@ impl Kernel {
     ) -> Result<Packed, KernelError> {
         let options = CompileOptions { target: Some(arch.name().to_owned()), ..options.clone() };
         let types = self.argument_types(args)?;
-        let (options, tuned) = self.tuned_for_target(&Question::of_launch(args, &types), &options, arch.name())?;
+        let (options, tuned) = self.tuned_options(&Question::of_launch(args, &types), &options, Site::Target(arch.name()))?;
         self.packed(&types, (&options, tuned), arch)
     }
 

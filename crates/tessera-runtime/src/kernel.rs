@@ -48,7 +48,7 @@ use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
 use crate::tensor::Tensor;
-use crate::tuned::{Config, Lock, Question};
+use crate::tuned::{Config, Lock, Question, Site};
 use crate::value::{Value, arguments};
 use crate::written::written_params;
 
@@ -248,7 +248,7 @@ impl Kernel {
         let types = self.argument_types(args)?;
         let grid = grid.into();
         let (options, tuned) = match &self.lock {
-            Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, device)?,
+            Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, Site::Device(device))?,
             None => (Cow::Borrowed(options), None),
         };
         let options = self.first_choice(args, grid, options, device)?;

@@ -49,7 +49,7 @@ pub use numbers::{Difference, POISONS};
 pub use random::RandomStream;
 pub use search_path::set_module_folders;
 pub use tensor::{Element, Elements, ElementsMut, Tensor};
-pub use tuned::{Chosen, Lock, Point, Question, Tuned};
+pub use tuned::{Chosen, Lock, Point, Question, Site, Tuned};
 pub use unwritten::Unwritten;
 pub use value::Value;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tessera_runtime::lock::{Entry, Key, Lockfile};
-use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, LaunchGrid, Lock, OptLevel, Question, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, LaunchGrid, Lock, OptLevel, Question, Site, Tensor, Value};
 use tessera_types::DType;
 
 const PRODUCT: &str = "import tessera
@@ -23,7 +23,7 @@ fn key(kernel: &Kernel, size: usize) -> Key {
     let arguments = arguments(size);
     let types = kernel.argument_types(&arguments).expect("types");
     let question = Question::of_launch(&arguments, &types);
-    kernel.tuning_key(&question, &CompileOptions::default(), &Device::Cpu).expect("a key")
+    kernel.tuning_key(&question, &CompileOptions::default(), Site::Device(&Device::Cpu)).expect("a key")
 }
 
 fn entry(rows: i64) -> Entry {
@@ -69,7 +69,7 @@ fn types_of_known_sizes_ask_what_a_launch_asks() {
     assert!(Question::of_types(&launched).is_none(), "sizes are open");
     let question = Question::of_types(&known).expect("sizes are known");
     let options = CompileOptions::default();
-    assert_eq!(kernel.tuning_key(&question, &options, &Device::Cpu).expect("a key").ir, key(&kernel, 64).ir);
+    assert_eq!(kernel.tuning_key(&question, &options, Site::Device(&Device::Cpu)).expect("a key").ir, key(&kernel, 64).ir);
     let lock = Lock::read("no/tessera.lock").expect("none is none");
     let mut entries = Lockfile::default();
     entries.insert(key(&kernel, 64), entry(64));

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use tessera_cuda::CublasLt;
 use tessera_driver::{DriverError, Stream};
-use tessera_ops::Plan;
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch};
+use tessera_ops::{Plan, Planned};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, Tuned};
 
 use super::blas::{Blas, product};
 use super::ceiling;
@@ -17,11 +17,12 @@ use super::subject::{DeviceSubject, Launcher};
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
 use super::worker::{Worker, WorkerLauncher};
+use crate::asked::Asked;
 use crate::case::{Fault, Phase, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
-use crate::library::{Library, Source, TESSERA, way};
+use crate::library::{Library, TESSERA, one_way_alone, way};
 use crate::selection::{Selection, SelectionError};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
@@ -67,7 +68,8 @@ pub struct DeviceLibrary {
 }
 
 impl DeviceLibrary {
-    /// The selected cases on a device; where nobody named the vendor's products and they cannot be loaded, the second part says why.
+    /// The selected cases on a device. The second part says what is absent: the vendor's products, where nobody named them and they cannot be loaded,
+    /// and other ways of cases that have none.
     pub fn select(
         selection: &Selection,
         compile: CompileOptions,
@@ -75,9 +77,9 @@ impl DeviceLibrary {
         options: DeviceOptions,
     ) -> Result<(DeviceLibrary, Vec<String>), DeviceSelectionError> {
         let mut library = Library::select(selection, compile, Device::Driver(device.clone()))?.with_lock(options.lock.clone());
-        library.add_ways(options.ways);
+        let mut absent = one_way_alone(&library.add_ways(options.ways));
         let timer = library.timer(device)?;
-        let (mut workers, mut absent) = (Vec::new(), Vec::new());
+        let mut workers = Vec::new();
         for (name, command) in &options.workers {
             let worker = Worker::start(command).map_err(|why| DeviceSelectionError::Baseline { name: name.clone(), why })?;
             workers.push((name.clone(), Rc::new(RefCell::new(worker))));
@@ -105,7 +107,12 @@ impl DeviceLibrary {
         let has_blas = self.blas().is_ok();
         for index in 0..self.library.cases().len() {
             let case = &self.library.cases()[index];
-            let is_product = has_blas && self.library.plan_of(case).is_ok_and(|(plan, _)| product(&case.key, &plan).is_some());
+            let is_product = has_blas
+                && self
+                    .library
+                    .asked(case, TESSERA)
+                    .and_then(|asked| asked.plan())
+                    .is_ok_and(|planned| product(&case.key, &planned.plan).is_some());
             let mut names: Vec<String> = is_product.then(|| CUBLASLT.to_string()).into_iter().collect();
             let offers = |worker: &Rc<RefCell<Worker>>| worker.borrow().offers(&case.key);
             names.extend(self.workers.iter().filter(|(_, worker)| offers(worker)).map(|(name, _)| name.clone()));
@@ -154,26 +161,25 @@ impl DeviceLibrary {
 
     fn launcher(
         &self,
-        case: &CaseSpec,
-        name: &str,
-        plan: &Rc<Plan>,
-        source: Source<'_>,
+        (case, name): (&CaseSpec, &str),
+        asked: Asked,
+        (plan, tuned): (Rc<Plan>, Option<Tuned>),
         tensors: &DeviceTensors,
     ) -> Result<Box<dyn Launcher>, Fault> {
         if let Some((_, make)) = self.makers.iter().find(|(own, _)| own == name) {
-            return make(case, plan, tensors);
+            return make(case, &plan, tensors);
         }
         if let Some((_, worker)) = self.workers.iter().find(|(own, _)| own == name) {
-            return Ok(Box::new(WorkerLauncher::prepare(worker, case, plan, tensors)?));
+            return Ok(Box::new(WorkerLauncher::prepare(worker, case, &plan, tensors)?));
         }
         match name {
             CUBLASLT => {
                 let blas = self.blas().map_err(|why| Fault::new(Status::Unsupported, why))?;
-                let product = product(&case.key, plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
+                let product = product(&case.key, &plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
                 Ok(Box::new(Blas::tune(&blas, &product, tensors, &mut self.timer.borrow_mut())?))
             }
             own if own == TESSERA || way(own).is_some() => {
-                Ok(Box::new(Compiled::new(plan, source, self.library.options(), &self.device, tensors)?))
+                Ok(Box::new(Compiled::new(asked, (plan, tuned), &self.device, tensors)?))
             }
             other => Err(Fault::new(Status::Unsupported, format!("there is no implementation `{other}`"))),
         }
@@ -201,9 +207,9 @@ pub enum DeviceSelectionError {
 
 /// The plan's kernels, compiled for the device and prepared on its tensors.
 pub(crate) struct Compiled {
+    asked: Asked,
     plan: Rc<Plan>,
     kernels: Vec<Kernel>,
-    options: CompileOptions,
     device: Device,
     launches: Vec<PreparedLaunch>,
     phases: Vec<Phase>,
@@ -220,19 +226,18 @@ fn kernel_fault(error: KernelError) -> Fault {
 }
 
 impl Compiled {
-    /// Compiles a plan's launches for its tensors.
+    /// Compiles the launches of a plan, which a lockfile may have had a part in, for its tensors.
     pub(crate) fn new(
-        plan: &Rc<Plan>,
-        source: Source<'_>,
-        options: &CompileOptions,
+        asked: Asked,
+        (plan, tuned): (Rc<Plan>, Option<Tuned>),
         device: &DriverDevice,
         tensors: &DeviceTensors,
     ) -> Result<Compiled, Fault> {
-        let kernels = source.kernels(plan).map_err(kernel_fault)?;
+        let kernels = asked.kernels(&plan).map_err(kernel_fault)?;
         let mut compiled = Compiled {
-            plan: Rc::clone(plan),
+            asked,
+            plan,
             kernels,
-            options: options.clone(),
             device: Device::Driver(device.clone()),
             launches: Vec::new(),
             phases: Vec::new(),
@@ -245,7 +250,7 @@ impl Compiled {
         let loading_ns: f64 = queued().map(|launch| launch.kernel().load_time().as_nanos() as f64).sum();
         let taken = queued().map(|launch| launch.kernel().resources());
         let taken = taken.map(|r| format!("{} registers, {} B shared, {} B local", r.registers, r.shared_bytes, r.local_bytes));
-        let tuned = compiled.launches.iter().filter_map(PreparedLaunch::tuned);
+        let tuned = tuned.iter().chain(compiled.launches.iter().filter_map(PreparedLaunch::tuned));
         let tuned = tuned.map(|tuned| format!("{} from {}", tuned.entry.summary(), tuned.path.display()));
         compiled.config = taken.chain(tuned).collect::<Vec<_>>().join("; ");
         compiled.phases =
@@ -255,7 +260,7 @@ impl Compiled {
 
     fn prepare(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
         let tensor = |position| tensors.view(position).clone();
-        let launches = self.plan.prepare(&self.kernels, tensor, &self.options, &self.device).map_err(kernel_fault)?;
+        let launches = self.plan.prepare(&self.kernels, tensor, &self.asked.options, &self.device).map_err(kernel_fault)?;
         if launches.iter().any(|launch| launch.on_device().is_none()) {
             return Err(Fault::new(Status::HarnessError, "a kernel for a device is not on one"));
         }
@@ -271,6 +276,12 @@ impl Launcher for Compiled {
 
     fn rebind(&mut self, tensors: &DeviceTensors) -> Result<(), Fault> {
         self.prepare(tensors)
+    }
+
+    fn replan(&mut self) -> Result<Option<Rc<Plan>>, Fault> {
+        self.plan = Rc::new(self.asked.plan()?.plan);
+        self.kernels = self.asked.kernels(&self.plan).map_err(kernel_fault)?;
+        Ok(Some(Rc::clone(&self.plan)))
     }
 
     fn phases(&self) -> Vec<Phase> {
@@ -292,10 +303,11 @@ impl Suite for DeviceLibrary {
     }
 
     fn build(&self, case: &CaseSpec, implementation: &str) -> Result<Box<dyn Subject>, Fault> {
-        let (plan, source) = self.library.plan_in(case, implementation)?;
+        let asked = self.library.asked(case, implementation)?;
+        let Planned { plan, tuned } = asked.plan()?;
         let plan = Rc::new(plan);
-        let made = Rc::clone(&plan);
-        let launcher = |tensors: &DeviceTensors| self.launcher(case, implementation, &made, source, tensors);
+        let made = (Rc::clone(&plan), tuned);
+        let launcher = |tensors: &DeviceTensors| self.launcher((case, implementation), asked, made, tensors);
         Ok(Box::new(DeviceSubject::build(plan, Rc::clone(&self.timer), self.options.timing, launcher)?))
     }
 

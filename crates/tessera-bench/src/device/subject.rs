@@ -27,6 +27,11 @@ pub trait Launcher {
         Ok(())
     }
 
+    /// The plan that the launches have from now on, made again after the lockfile got other entries; `None` where no lockfile is asked.
+    fn replan(&mut self) -> Result<Option<Rc<Plan>>, Fault> {
+        Ok(None)
+    }
+
     /// Waits for the work of somebody else's process; nothing to do where it was queued on the device's own stream.
     fn settle(&mut self) -> Result<(), Fault> {
         Ok(())
@@ -260,6 +265,13 @@ impl Subject for DeviceSubject {
     }
 
     fn rebuild(&mut self) -> Result<(), Fault> {
+        if let Some(plan) = self.launcher.replan()? {
+            // What was queued may still use memory that the new plan has no use for.
+            let device = self.timer.borrow().device().clone();
+            device.synchronize().map_err(launch_fault)?;
+            self.tensors.adapt(&plan, &Device::Driver(device))?;
+            self.plan = plan;
+        }
         self.launcher.rebind(&self.tensors)
     }
 

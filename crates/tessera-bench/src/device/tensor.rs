@@ -101,16 +101,25 @@ impl Mirrored {
 impl DeviceTensors {
     /// Allocates a plan's tensors. Where the device makes sums over them, `sums` does.
     pub(crate) fn new(plan: &Plan, device: &Device, sums: Option<Arc<Sums>>) -> Result<DeviceTensors, Fault> {
-        let list = plan
-            .tensors
-            .iter()
-            .enumerate()
-            .map(|(position, spec)| {
-                let guarded = Guarded::new(position, spec, device)?;
-                Ok(Mirrored { guarded, fill: spec.fill, step: spec.step, mirror: None })
-            })
-            .collect::<Result<_, Fault>>()?;
-        Ok(DeviceTensors { list, sums })
+        let mut tensors = DeviceTensors { list: Vec::new(), sums };
+        tensors.adapt(plan, device)?;
+        Ok(tensors)
+    }
+
+    /// The tensors of another plan of the same problem: those that both have stay where they are, and keep what they hold.
+    pub(crate) fn adapt(&mut self, plan: &Plan, device: &Device) -> Result<(), Fault> {
+        let mut old = std::mem::take(&mut self.list).into_iter();
+        for (position, spec) in plan.tensors.iter().enumerate() {
+            let tensor = match old.next().filter(|tensor| tensor.guarded.is_of(spec)) {
+                Some(tensor) => tensor,
+                None => {
+                    let guarded = Guarded::new(position, spec, device)?;
+                    Mirrored { guarded, fill: spec.fill, step: spec.step, mirror: None }
+                }
+            };
+            self.list.push(tensor);
+        }
+        Ok(())
     }
 
     /// Moves every tensor and keeps what it holds. Gives the old ones, which launches may still be bound to.

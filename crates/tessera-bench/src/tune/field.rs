@@ -4,7 +4,7 @@
 //! 180 legal points   --what each should take, with its own plan-->   the best 4   --every plan-->   all in order, the first N are tried
 //! ```
 //!
-//! The first is what is taken without a choice: the point that should take least.
+//! The first is what is taken without a choice: the point that should take least. Ways to cut a case into blocks are a field as they are.
 //!
 //! The model speaks of plans alone: on the CPU, for programs of threads and for kernels without products every point stays in, in the order of the
 //! space. A block program without a space and without plans has its hints: warps of a block, and blocks of a multiprocessor.
@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
+use tessera_ops::PossibleWay;
 use tessera_runtime::lock::config_text;
 use tessera_runtime::{
     CompileOptions, Device, Kernel, KernelError, LaunchGrid, Point, PossiblePlan, Question, TensorError, Value,
@@ -29,7 +30,7 @@ const RESIDENT: [i64; 3] = [0, 2, 4];
 pub struct TunedLaunch {
     /// The kernel, without a lockfile.
     pub kernel: Kernel,
-    /// Arguments, on the CPU.
+    /// Arguments, on the CPU or on the device.
     pub arguments: Vec<(String, Value)>,
     /// Blocks.
     pub grid: LaunchGrid,
@@ -46,8 +47,24 @@ pub struct Candidate {
     pub plan: Option<PossiblePlan>,
     /// Whether the plan is another one than the compiler's own.
     pub is_planned: bool,
-    /// Microseconds of a launch, as the model says, and what bounds it.
-    pub predicted: Option<(f64, &'static str)>,
+    /// What a launch should take, where the model says that.
+    pub predicted: Option<Predicted>,
+}
+
+/// What a launch should take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Microseconds.
+    pub micros: f64,
+    /// What bounds it, where the model says that too.
+    pub bound: Option<&'static str>,
+}
+
+impl Predicted {
+    /// A time of the model's, in clocks.
+    fn of(clocks: f64, bound: Option<&'static str>, product: &Product) -> Predicted {
+        Predicted { micros: clocks / f64::from(product.boost_mhz), bound }
+    }
 }
 
 impl Candidate {
@@ -71,6 +88,17 @@ pub struct Field {
     pub idle: Vec<String>,
     /// Names of the decorator's `key` that are no axis and no argument.
     pub unknown: Vec<String>,
+}
+
+impl Field {
+    /// Ways to cut a case into blocks, in their order; on a product with what they should take.
+    pub fn of_ways(ways: Vec<PossibleWay>, product: Option<&Product>) -> Field {
+        let candidate = |PossibleWay { way, clocks }| {
+            let predicted = product.map(|product| Predicted::of(clocks, None, product));
+            Candidate { config: way, predicted, ..Candidate::default() }
+        };
+        Field { candidates: ways.into_iter().map(candidate).collect(), ..Field::default() }
+    }
 }
 
 impl TunedLaunch {
@@ -142,12 +170,12 @@ fn hints() -> impl Iterator<Item = Candidate> {
     config.filter(|config| !config.is_empty()).map(|config| Candidate { config, ..Candidate::default() })
 }
 
-fn predicted(plan: &PossiblePlan, product: &Product) -> Option<(f64, &'static str)> {
-    plan.time.map(|time| (time.clocks / f64::from(product.boost_mhz), time.bound))
+fn predicted(plan: &PossiblePlan, product: &Product) -> Option<Predicted> {
+    plan.time.map(|time| Predicted::of(time.clocks, Some(time.bound), product))
 }
 
 fn micros(candidate: &Candidate) -> f64 {
-    candidate.predicted.map_or(f64::INFINITY, |(micros, _)| micros)
+    candidate.predicted.map_or(f64::INFINITY, |predicted| predicted.micros)
 }
 
 /// The arguments with their arrays on a device.

@@ -7,7 +7,7 @@ const WEIGHTS: &[(&str, u64)] = &[("m", 33), ("n", 130), ("k", 320), ("group", 6
 /// Three bands and blocks of scales.
 const SCALED: &[(&str, u64)] = &[("m", 65), ("n", 300), ("k", 384)];
 
-const STEP: &str = "acc = acc + p * (sa * sb)";
+const STEP: &str = "acc = acc + p * scale";
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -62,8 +62,8 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("all blocks have the first one's scales of A", &[("ct.load(SA, (i, k)", "ct.load(SA, (i, 0)")]),
             edit("all bands have the first one's scales", &[("(j * TN // BLOCK, k)", "(0, k)")]),
-            edit("scales of B are dropped", &[(STEP, "acc = acc + p * sa")]),
-            edit("sums are scaled with the blocks before", &[(STEP, "acc = (acc + p) * (sa * sb)")]),
+            edit("scales of B are dropped", &[("EXCHANGED else sa * sb", "EXCHANGED else sa")]),
+            edit("sums are scaled with the blocks before", &[(STEP, "acc = (acc + p) * scale")]),
             edit("the last block is dropped", &[("range(ct.cdiv(K, BLOCK))", "range(ct.cdiv(K, BLOCK) - 1)")]),
         ],
     },
@@ -77,7 +77,10 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("scales of rows go to columns", &[(".reshape((TM, 1))", ".reshape((1, TM))")]),
             edit("all columns have the first tile's scales", &[("ct.load(SB, (j,)", "ct.load(SB, (0,)")]),
-            edit("results are rounded to bfloat16", &[("(acc * sa * sb).astype", "(acc * sa * sb).astype(ct.bfloat16).astype")]),
+            edit(
+                "results are rounded to bfloat16",
+                &[("EXCHANGED else out).astype", "EXCHANGED else out).astype(ct.bfloat16).astype")],
+            ),
         ],
     },
     Case {
@@ -87,6 +90,6 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp8_e5m2->fp32",
         data: |plan| plan,
         text: &[],
-        mutants: &[edit("a scale is dropped", &[("(acc * (sa * sb)).astype", "(acc * sa).astype")])],
+        mutants: &[edit("a scale is dropped", &[("acc * (sa * sb), EXCHANGED", "acc * sa, EXCHANGED")])],
     },
 ];

@@ -83,6 +83,11 @@ fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
         ("--cublaslt", arguments.cublaslt.is_some() && !is_chip, "cublasLt works on a CUDA device alone"),
         ("--sanitize", opened.checked, "times of checked runs say nothing: `tessera run` and `tessera check` run checked"),
         ("--trace", arguments.emulation.trace.is_some(), "`tessera run` shows what a warp does"),
+        (
+            "--ways",
+            arguments.ways.is_some() && opened.device.is_cpu(),
+            "on the CPU a problem is cut into blocks in one way alone",
+        ),
         ("--timed", arguments.timed.is_some() && is_emulated, "the emulator checks and times nothing"),
         ("--baseline", !arguments.baseline.is_empty() && is_emulated, "the emulator checks and times nothing"),
     ];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tessera::bench::Selection;
-use tessera::ops::{AheadError, find};
+use tessera::ops::{AheadError, PlanError, find};
 use tessera::runtime::{Bundle as Packs, BundleError, Kernel, Lock, Packed, Variant};
 use tessera::types::{Arch, Target};
 
@@ -104,10 +104,12 @@ fn operator(
     let mut packed = Vec::new();
     for entry in entries {
         let about = || format!("{name} {} in {}", entry.problem, entry.policy);
-        packed.extend(entry.operator.ahead(&entry.problem, entry.policy, arch, &options, lock).map_err(|error| match error {
-            AheadError::Kernel(error) => kernel_failure(error).about(&about()),
-            error @ (AheadError::Unsupported(_) | AheadError::Array { .. }) => Failure::usage(error).about(&about()),
-        })?);
+        let ahead = entry.operator.ahead(&entry.problem, entry.policy, arch, &options, lock).map_err(|error| match error {
+            AheadError::Kernel(error) | AheadError::Plan(PlanError::Lock(error)) => kernel_failure(error).about(&about()),
+            error @ (AheadError::Plan(_) | AheadError::Array { .. }) => Failure::usage(error).about(&about()),
+        })?;
+        ahead.tuned.iter().for_each(|tuned| eprintln!("note: {} for {arch}: {}", about(), locking::told(tuned)));
+        packed.extend(ahead.packed);
     }
     Ok(packed)
 }

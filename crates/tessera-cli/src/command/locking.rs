@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use tessera::ops::find;
 use tessera::runtime::lock::Key;
 use tessera::runtime::{Kernel, Lock, Tuned};
 
@@ -64,6 +65,10 @@ pub(crate) fn untuned(lock: &str, key: &Key) -> Failure {
     let how = match std::env::args().nth(1).as_deref() {
         // These name types, and nothing that could be measured.
         Some("compile" | "bundle") => "`tessera tune` with arrays of these sizes, on a device of that target,".to_string(),
+        // An operator is tuned for sizes and a precision, which its arrays say here.
+        Some("run") if std::env::args().nth(2).is_some_and(|subject| find(&subject).is_some()) => {
+            "`tessera tune` of the operator with `--sizes` and `--precision` like these arrays, on this device,".to_string()
+        }
         _ => format!("`{}`", tune_command(std::env::args().skip(1), Path::new(lock))),
     };
     let help = format!("{how} makes one; without `--frozen` the compiler chooses");

@@ -18,6 +18,7 @@ pub(crate) mod list;
 mod locking;
 pub(crate) mod manual;
 pub(crate) mod opt;
+mod predict;
 mod progress;
 mod ranks;
 pub(crate) mod report;

@@ -6,15 +6,15 @@
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
-use tessera::ops::{Call, CallError, OPERATORS, Operator, find};
-use tessera::runtime::{Device, LaunchOptions, PreparedLaunch, Tensor, Unwritten, Value};
+use tessera::ops::{Call, CallError, OPERATORS, Operator, PlanError, find};
+use tessera::runtime::{Device, LaunchOptions, Lock, PreparedLaunch, Tensor, Unwritten, Value};
 use tessera::types::Policy;
 
 use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{kernel_failure, library_options, load, parse, time_limit};
-use crate::command::locking::{self, told};
+use crate::command::locking::{self, told, tuned_json};
 use crate::command::results::{Saves, ended, judged, show};
 use crate::command::unwritten;
 use crate::failure::{Failure, Outcome, remark};
@@ -65,8 +65,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
             }
         }
     }
-    let lock = locking::read(&arguments.optimise.locking, None)?;
-    let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?.with_lock(lock);
+    call.lock = locking::read(&arguments.optimise.locking, None)?.filter(|_| Lock::is_asked(&options));
+    let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?;
     let (name, dtype, shape) = resolved.output();
     let output = match resolved.given_output() {
         Some(output) => output.clone(),
@@ -110,6 +110,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
         let own = json!({
             "operator": operator.name, "variant": variant, "device": device.to_string(), "checked": checked,
             "kernels": launches.iter().map(kernel).collect::<Vec<Json>>(), "compile_s": compile, "run_s": seconds,
+            "way": resolved.tuned().map(tuned_json),
             "output": { "name": name, "dtype": dtype.to_string(), "shape": shape },
             "saved": saves.json(),
         });
@@ -133,7 +134,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
         compile * 1e3,
         seconds * 1e3
     );
-    launches.iter().filter_map(PreparedLaunch::tuned).for_each(|tuned| println!("  {}", told(tuned)));
+    let tuned = resolved.tuned().into_iter().chain(launches.iter().filter_map(PreparedLaunch::tuned));
+    tuned.for_each(|tuned| println!("  {}", told(tuned)));
     show(name, &result)?;
     saves.tell();
     opened.judge.tell(&emulated)?;
@@ -166,7 +168,7 @@ fn told_once(name: &str, texts: &[String]) -> Result<(Option<String>, Vec<String
 
 fn call_failure(error: CallError) -> Failure {
     match error {
-        CallError::Kernel(error) => kernel_failure(error),
+        CallError::Kernel(error) | CallError::Plan(PlanError::Lock(error)) => kernel_failure(error),
         error @ CallError::Memory { .. } => Failure::environment(error),
         other => Failure::usage(other),
     }

@@ -1,6 +1,6 @@
 //! What `bench` and the sides of `compare --run` measure: operators of the library, or kernels with their arguments.
 
-use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library, OtherKernel, Sizes, Suite};
+use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library, OtherKernel, Sizes, Suite, one_way_alone};
 use tessera::runtime::{Device, Kernel, LaunchGrid};
 
 use crate::arguments::Bench;
@@ -39,7 +39,13 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
     }
     let (options, selection) = asked(arguments)?;
     let lock = locking::read(&arguments.optimise.locking, None)?;
-    Ok(Box::new(Library::select(&selection, options, device).map_err(Failure::usage)?.with_lock(lock)))
+    let mut library = Library::select(&selection, options, device).map_err(Failure::usage)?.with_lock(lock);
+    let without = library.add_ways(arguments.ways.unwrap_or(0));
+    // On a chip it is told where it is measured.
+    if !library.has_time() {
+        one_way_alone(&without).iter().for_each(|line| eprintln!("note: {line}"));
+    }
+    Ok(Box::new(library))
 }
 
 /// The kernels of `FILE::KERNEL` or `FILE::KERNEL,KERNEL`, all on arguments of the same texts, for each combination of sizes.

@@ -1,13 +1,12 @@
-//! `tessera tune`: finds the choices of a kernel, or of an operator's kernels, that take least, and writes them to a lockfile.
+//! `tessera tune`: finds the choices of a kernel, or of an operator and its kernels, that take least, and writes them to a lockfile.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
 use tessera::bench::{
-    CaseSpec, Fault, KernelCase, KernelSuite, KernelSuiteError, Library, Monotonic, Outcome as Became, RaceOptions, Suite,
-    TuneError, TuneOptions, TunedLaunch, Tuning, Yardstick,
+    KernelCase, KernelSuite, KernelSuiteError, Library, Monotonic, Outcome as Became, RaceOptions, Selection, Tunable, TuneError,
+    TuneOptions, Tuning, Yardstick,
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::lock::{Bits, Lockfile};
@@ -21,33 +20,11 @@ use crate::command::run_operator::named;
 use crate::command::sizes::{refuse_nought, selection};
 use crate::command::subjects::combinations;
 use crate::command::tuned::{Table, told};
-use crate::command::{locking, tolerance};
+use crate::command::{locking, predict, tolerance};
 use crate::failure::{Failure, Outcome, write_text};
 
 /// From which inputs and the order of measurements are derived.
 const SEED: u64 = 1;
-
-/// Cases whose kernels look into the tuner's lockfile.
-enum Cases {
-    Kernel(KernelSuite),
-    Operator(Box<Library>),
-}
-
-impl Cases {
-    fn suite(&self) -> &dyn Suite {
-        match self {
-            Cases::Kernel(suite) => suite,
-            Cases::Operator(library) => &**library,
-        }
-    }
-
-    fn launches(&self, case: &CaseSpec) -> Result<Vec<TunedLaunch>, Fault> {
-        match self {
-            Cases::Kernel(suite) => suite.launches(case),
-            Cases::Operator(library) => library.launches(case),
-        }
-    }
-}
 
 pub(crate) fn tune(arguments: &Tune) -> Outcome {
     let options =
@@ -56,7 +33,7 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         let product = Product::by_name(name).ok_or_else(|| {
             Failure::usage(format!("`{name}` is no product\nhelp: `tessera list devices` names those that are known"))
         })?;
-        return predict(arguments, &options, product);
+        return predict::predict(arguments, &options, product);
     }
     let seed = arguments.seed.unwrap_or(SEED);
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(seed))?;
@@ -79,12 +56,10 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         seed,
     };
     let (mut written, mut without) = (0, None);
-    for case in cases.suite().cases() {
-        let launches = cases.launches(case).map_err(|fault| Failure::environment(format!("{}: {fault}", case.key)))?;
+    for case in cases.cases() {
         let tuning = Tuning {
-            suite: cases.suite(),
+            suite: &*cases,
             case,
-            launches,
             lock: Arc::clone(&lock),
             known: &known,
             device: &opened.device,
@@ -174,25 +149,40 @@ fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path
     }
 }
 
+/// The cases of an operator that the command line asks for.
+pub(crate) fn asked(arguments: &Tune) -> Result<Selection, Failure> {
+    refuse_kernels_options(arguments)?;
+    if let Some(text) = arguments.launch.arguments.first() {
+        let help = "say its sizes: `--sizes m=1024,n=1024,k=1024`";
+        return Err(Failure::usage(format!("`{text}`: an operator is tuned for sizes, on arrays of its own\nhelp: {help}")));
+    }
+    let subject = std::slice::from_ref(&arguments.launch.subject);
+    let selection = selection(subject, &arguments.precision, arguments.sizes.as_deref())?;
+    refuse_nought(&selection.sizes)?;
+    Ok(selection)
+}
+
 /// The cases of the command line, on a device.
 fn cases(
     arguments: &Tune,
     (own, lock): (Option<&Kernel>, &Arc<Lock>),
     options: &CompileOptions,
     device: &Device,
-) -> Result<Cases, Failure> {
+) -> Result<Box<dyn Tunable>, Failure> {
     let Some(own) = own else {
-        refuse_kernels_options(arguments)?;
-        if let Some(text) = arguments.launch.arguments.first() {
-            let help = "say its sizes: `--sizes m=1024,n=1024,k=1024`";
-            return Err(Failure::usage(format!("`{text}`: an operator is tuned for sizes, on arrays of its own\nhelp: {help}")));
-        }
-        let selection =
-            selection(std::slice::from_ref(&arguments.launch.subject), &arguments.precision, arguments.sizes.as_deref())?;
-        refuse_nought(&selection.sizes)?;
-        let library = Library::select(&selection, options.clone(), device.clone()).map_err(Failure::usage)?;
-        return Ok(Cases::Operator(Box::new(library.with_lock(Some(Arc::clone(lock))))));
+        let library = Library::select(&asked(arguments)?, options.clone(), device.clone()).map_err(Failure::usage)?;
+        return Ok(Box::new(library.with_lock(Some(Arc::clone(lock)))));
     };
+    Ok(Box::new(kernel_cases(arguments, (own, lock), options, device)?))
+}
+
+/// The cases of a kernel of a file.
+pub(crate) fn kernel_cases(
+    arguments: &Tune,
+    (own, lock): (&Kernel, &Arc<Lock>),
+    options: &CompileOptions,
+    device: &Device,
+) -> Result<KernelSuite, Failure> {
     if !arguments.precision.is_empty() {
         return Err(Failure::usage("`--precision` is for operators; a kernel's arguments say what it works on"));
     }
@@ -215,11 +205,10 @@ fn cases(
         })
     };
     let cases = rows.iter().map(case).collect::<Result<Vec<_>, _>>()?;
-    let suite = KernelSuite::new(cases, device.clone()).map_err(|error| match error {
+    KernelSuite::new(cases, device.clone()).map_err(|error| match error {
         KernelSuiteError::Kernel(error) => kernel_failure(error),
         other => Failure::environment(other),
-    })?;
-    Ok(Cases::Kernel(suite))
+    })
 }
 
 /// Options that mean something for a kernel of a file alone.
@@ -234,57 +223,6 @@ fn refuse_kernels_options(arguments: &Tune) -> Outcome {
         Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),
         None => Ok(()),
     }
-}
-
-/// Says what each candidate should take on a product, best first.
-fn predict(arguments: &Tune, options: &CompileOptions, product: &Product) -> Outcome {
-    tolerance::asked([arguments.rtol, arguments.atol])?;
-    let lock = Arc::new(Lock::read(locking::path(arguments.lock.as_deref(), None)?).map_err(kernel_failure)?);
-    if named(&arguments.launch.subject)?.is_some() {
-        let help = "`tessera tune OP --device emu` needs no GPU";
-        return Err(Failure::usage(format!("`--predict` is for a kernel of a file\nhelp: {help}")));
-    }
-    let own = kernel(&arguments.launch.subject)?;
-    let cases = cases(arguments, (Some(&own), &lock), options, &Device::Cpu)?;
-    for case in cases.suite().cases() {
-        let launches = cases.launches(case).map_err(|fault| Failure::environment(format!("{}: {fault}", case.key)))?;
-        for launch in launches {
-            let mut candidates = launch.field(Some(product)).map_err(kernel_failure)?.candidates;
-            candidates.retain(|candidate| candidate.plan.is_some());
-            if candidates.is_empty() {
-                let help = "plans are for block programs with products; `tessera compile --emit report` says how others are done";
-                let name = own.name();
-                return Err(Failure::usage(format!("`{name}` has no plan to choose on `{}`\nhelp: {help}", product.name)));
-            }
-            let micros = |candidate: &tessera::bench::Candidate| candidate.predicted.map_or(f64::INFINITY, |(micros, _)| micros);
-            candidates.sort_by(|a, b| micros(a).total_cmp(&micros(b)));
-            candidates.truncate(arguments.most.map_or(usize::MAX, NonZeroUsize::get));
-            if !arguments.json {
-                println!("{:>10} {:>12}  {:<20} plan", "us", "predicted", "bound");
-            }
-            for candidate in &candidates {
-                let (plan, bound) = (candidate.plan.as_ref(), candidate.predicted.map(|(_, bound)| bound));
-                if arguments.json {
-                    let line = json!({
-                        "kind": "plan", "kernel": own.name(), "arguments": arguments.launch.arguments, "product": product.name,
-                        "config": candidate.config, "plan": plan.map(|plan| &plan.text), "bound": bound, "status": "predicted",
-                        "predicted_us": candidate.predicted.map(|(micros, _)| micros),
-                    });
-                    println!("{line}");
-                } else {
-                    let should = candidate.predicted.map_or("-".to_string(), |(micros, _)| format!("{micros:.1}"));
-                    println!("{:>10} {should:>12}  {:<20} {}", "-", bound.unwrap_or("-"), candidate.summary());
-                }
-            }
-            if let (Some(out), Some(plan)) = (&arguments.out, candidates.first().and_then(|candidate| candidate.plan.as_ref())) {
-                write_text(out, &plan.text)?;
-                if !arguments.json {
-                    println!("wrote the plan that takes least to {out}");
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {

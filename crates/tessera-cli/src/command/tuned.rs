@@ -1,7 +1,7 @@
 //! What `tessera tune` shows: a line for each candidate, and what was left out.
 
 use serde_json::json;
-use tessera::bench::{Candidate, CaseKey, Outcome as Became, Tried, rank_correlation};
+use tessera::bench::{Candidate, CaseKey, Outcome as Became, Sought, Tried, rank_correlation};
 
 /// What was tried of a launch.
 pub(crate) struct Table<'a> {
@@ -38,9 +38,10 @@ impl Table<'_> {
         };
         let tried = self.tried;
         let line = json!({
-            "kind": "plan", "kernel": tried.key.kernel, "case": self.case.to_string(), "arguments": self.arguments, "device": self.device,
+            "kind": kind(tried.sought == Sought::Way), "kernel": tried.key.kernel, "case": self.case.to_string(), "arguments": self.arguments, "device": self.device,
             "config": candidate.config, "plan": candidate.plan.as_ref().map(|plan| &plan.text), "is_own_plan": !candidate.is_planned,
-            "predicted_us": candidate.predicted.map(|(micros, _)| micros), "bound": candidate.predicted.map(|(_, bound)| bound),
+            "predicted_us": candidate.predicted.map(|predicted| predicted.micros),
+            "bound": candidate.predicted.and_then(|predicted| predicted.bound),
             "status": status, "why": why, "chosen": at == tried.winner,
             "us": if let Became::Time(time) = outcome { Some(time / 1e3) } else { None },
             "instructions": if let Became::Counted(count) = outcome { Some(count) } else { None },
@@ -50,7 +51,10 @@ impl Table<'_> {
 
     fn print_text(&self) {
         let tried = self.tried;
-        println!("{} on {}", tried.key.kernel, self.device);
+        match tried.sought {
+            Sought::Way => println!("ways to cut {} on {}", tried.key.kernel, self.device),
+            Sought::Launch => println!("{} on {}", tried.key.kernel, self.device),
+        }
         if !self.has_time {
             println!(
                 "no launch is timed here: what a choice should take decides, or the instructions where the model says nothing of it"
@@ -73,10 +77,8 @@ impl Table<'_> {
             (a.0 != tried.winner, cost(a.2)).partial_cmp(&(b.0 != tried.winner, cost(b.2))).unwrap_or(a.0.cmp(&b.0))
         });
         for (at, candidate, outcome) in shown {
-            let (should, bound) = match candidate.predicted {
-                Some((micros, bound)) => (format!("{micros:.1}"), bound),
-                None => ("-".to_string(), "-"),
-            };
+            let should = candidate.predicted.map_or("-".to_string(), |predicted| format!("{:.1}", predicted.micros));
+            let bound = candidate.predicted.and_then(|predicted| predicted.bound).unwrap_or("-");
             let mark = if at == tried.winner { "  <- chosen" } else { "" };
             println!("{:>12} {should:>12}  {bound:<20} {}{mark}", short(outcome), candidate.summary());
         }
@@ -107,10 +109,15 @@ impl Table<'_> {
     }
 }
 
+/// The kind of a candidate's line, for programs.
+pub(crate) fn kind(is_way: bool) -> &'static str {
+    if is_way { "way" } else { "plan" }
+}
+
 /// How well what candidates should take orders what they take.
 fn rank_text(candidates: &[(Candidate, Became)]) -> Option<String> {
     let pair = |(candidate, outcome): &(Candidate, Became)| match outcome {
-        Became::Time(time) => Some((candidate.predicted?.0, *time)),
+        Became::Time(time) => Some((candidate.predicted?.micros, *time)),
         _ => None,
     };
     let (should, is): (Vec<f64>, Vec<f64>) = candidates.iter().filter_map(pair).unzip();

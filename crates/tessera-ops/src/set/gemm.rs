@@ -2,14 +2,14 @@
 //!
 //! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed.
 
-use tessera_types::{DType, Policy, Storage, policy_name};
+use tessera_types::{Arch, DType, Policy, Storage, policy_name};
 
 use super::gemm_tiles::{self, May};
 use super::product::{self, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
 use crate::operator::{
-    Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported, Way, Ways,
+    Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Role, TensorSpec, Unsupported, Way, Ways,
 };
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
@@ -39,7 +39,11 @@ pub(crate) static GEMM: Operator = Operator {
     draw,
     calls: CALLS,
     plan: |problem, policy, machine| made(problem, policy, machine, None),
-    ways: Some(Ways { of: ways, plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)) }),
+    ways: Some(Ways {
+        names: &gemm_tiles::NAMES,
+        of: ways,
+        plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
+    }),
 };
 
 const CALLS: Calls = Calls {
@@ -260,15 +264,23 @@ fn sides(problem: &Problem) -> ([u64; 4], [bool; 2]) {
     (["batch", "m", "n", "k"].map(|name| problem.get(name)), transposed)
 }
 
-/// The ways to cut a product whose factors are taken as they are stored.
-fn ways(problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<Way>, Unsupported> {
-    let (Storage::Plain(storage), Machine::Gpu(arch), None) = (policy.storage(), machine, policy.parts()) else {
-        return Ok(Vec::new());
-    };
+/// A product whose factors are taken as they are stored, which can be cut in several ways.
+fn product_of(problem: &Problem, policy: Policy, machine: Machine) -> Option<(gemm_tiles::Product, Arch)> {
+    let (Storage::Plain(storage), Machine::Gpu(arch), None) = (policy.storage(), machine, policy.parts()) else { return None };
     let (sizes, transposed) = sides(problem);
     let types = [storage, policy.result().unwrap_or(policy.accumulator())];
-    let product = Cut::product(sizes, types, transposed, (MAY, false), machine);
-    Ok(product.map_or(Vec::new(), |product| gemm_tiles::ways(product, arch).iter().map(gemm_tiles::Choice::way).collect()))
+    Some((Cut::product(sizes, types, transposed, (MAY, false), machine)?, arch))
+}
+
+fn ways(problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
+    Ok(product_of(problem, policy, machine).map_or(Vec::new(), |(product, arch)| gemm_tiles::ways(product, arch)))
+}
+
+/// The cut that a way is.
+fn cut_in(way: &Way, problem: &Problem, policy: Policy, machine: Machine) -> Result<Cut, Unsupported> {
+    let only = || Unsupported(format!("gemm cuts `{policy}` in one way alone here"));
+    let (product, _) = product_of(problem, policy, machine).ok_or_else(only)?;
+    Ok(Cut::chosen(product.storage, gemm_tiles::Choice::of_way(way, &product)?, machine))
 }
 
 fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
@@ -299,8 +311,8 @@ fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) 
     }
 
     let cut = match (policy.parts(), way) {
-        (Some(parts), _) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
-        (None, Some(way)) => Cut::chosen(storage, gemm_tiles::Choice::of_way(way)?, machine),
+        (_, Some(way)) => cut_in(way, problem, policy, machine)?,
+        (Some(parts), None) => Cut::in_parts([batch, m, n, k], parts, [ta, tb], machine),
         (None, None) => Cut::of([batch, m, n, k], [storage, result], [ta, tb], MAY, machine),
     };
     let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;

@@ -237,7 +237,7 @@ mod tests {
             let (a, b) = (ones(DType::F8E4M3, &[3, 256]), ones(DType::F8E4M3, &[130, 256]));
             let scales = [("SA", ones(DType::F32, &[3, 2])), ("SB", ones(DType::F32, &[bands, 2]))];
             let [sa, sb] = scales;
-            Call { variant: None, tensors: vec![("A", a), ("B", b), sa, sb], scalars: Vec::new() }
+            Call { variant: None, tensors: vec![("A", a), ("B", b), sa, sb], scalars: Vec::new(), lock: None }
         };
         let told = GEMM_SCALED.resolve(&call(1)).map(|_| ()).unwrap_err().to_string();
         assert_eq!(told, "130 rows and 256 columns of `B` are 2 x 2 blocks of 128, and `SB` has 1 x 2");

@@ -233,7 +233,12 @@ mod tests {
         let half = |shape: &[usize]| Tensor::ones(DType::F16, shape).expect("a tensor");
         let w = |shape: &[usize]| Tensor::zeros(DType::I32, shape).expect("a tensor");
         let told = |w: Tensor, s: Tensor| {
-            let call = Call { variant: None, tensors: vec![("x", half(&[3, 128])), ("W", w), ("S", s)], scalars: Vec::new() };
+            let call = Call {
+                variant: None,
+                tensors: vec![("x", half(&[3, 128])), ("W", w), ("S", s)],
+                scalars: Vec::new(),
+                lock: None,
+            };
             LINEAR_W4.resolve(&call).map(|_| ()).unwrap_err().to_string()
         };
         assert!(told(w(&[10, 16]), half(&[2, 10])).starts_with("`W` has shape [10, 16], and [2, 128] is wanted"));

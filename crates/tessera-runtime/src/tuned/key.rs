@@ -1,5 +1,7 @@
 //! What a choice is found by.
 //!
+//! A key has what is chosen for, of what sizes, and the place: the device and the toolchain ([`Site`]).
+//!
 //! The kernel's part is a hash of its text without choices: Graph IR of a declarative kernel, Schedule or Tile IR without optimisation of another
 //! one. A comment changes nothing, a constant does. What can be chosen among is hashed too: another space is another question.
 
@@ -17,8 +19,67 @@ use crate::kernel::{Kernel, KernelError};
 use crate::specialise::USEFUL_ALIGN;
 use crate::value::Value;
 
-/// Digits of a kernel's hash.
+/// Digits of the hash of what decides.
 const IR_DIGITS: usize = 32;
+
+/// Where a choice is made and holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Site<'a> {
+    /// On a device.
+    Device(&'a Device),
+    /// On any product of a target: code is compiled for it here, and launched there.
+    Target(&'a str),
+}
+
+impl Site<'_> {
+    /// The key of a choice that is made here: whose it is, the text of all that decides beside sizes, and the class of these.
+    pub fn key(self, name: &str, asked: &str, shape: String) -> Key {
+        let (device, driver) = match self {
+            Site::Device(Device::Cpu) => {
+                let threads = rayon::current_num_threads();
+                (format!("cpu {}, {threads} threads", tessera_cpu::Level::in_use()), String::new())
+            }
+            Site::Device(Device::Driver(driver)) if driver.is_emulated() => {
+                (format!("emu {}", driver.properties().target()), String::new())
+            }
+            Site::Device(Device::Driver(driver)) => {
+                let version = driver.properties().driver;
+                let class = format!("{} {}", driver.properties().target(), driver.name());
+                (class, format!(", driver {}.{}", version / 1000, version % 1000 / 10))
+            }
+            // The driver's version is a product's.
+            Site::Target(target) => (target.to_string(), String::new()),
+        };
+        Key {
+            kernel: name.to_string(),
+            ir: blake3::hash(asked.as_bytes()).to_hex()[..IR_DIGITS].to_string(),
+            shape,
+            device,
+            toolchain: format!("tessera {}{driver}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+
+    /// Whether a choice with a key holds here, for one that is looked for by [`Site::key`].
+    pub(super) fn takes(self, asked: &Key, other: &Key) -> bool {
+        let Site::Target(target) = self else { return asked == other };
+        let [own, has] = [asked, other].map(|key| (&key.kernel, &key.ir, &key.shape));
+        let of_target = other.device.strip_prefix(target).is_some_and(|product| product.starts_with(' '));
+        let driver = other.toolchain.strip_prefix(&asked.toolchain);
+        own == has && of_target && driver.is_some_and(|driver| driver.is_empty() || driver.starts_with(','))
+    }
+
+    /// What is compiled for, where it is not this processor.
+    fn target(self) -> Option<String> {
+        match self {
+            Site::Device(device) => device.driver().map(|driver| driver.properties().target()),
+            Site::Target(target) => Some(target.to_string()),
+        }
+    }
+
+    pub(super) fn is_cpu(self) -> bool {
+        matches!(self, Site::Device(Device::Cpu))
+    }
+}
 
 /// The arguments that a choice is for.
 #[derive(Clone, Debug)]
@@ -124,38 +185,11 @@ impl Kernel {
     ///
     /// # Errors
     /// Where the kernel does not take these arguments.
-    pub fn tuning_key(&self, question: &Question<'_>, options: &CompileOptions, device: &Device) -> Result<Key, KernelError> {
-        let (class, toolchain) = match device {
-            Device::Cpu => {
-                let threads = rayon::current_num_threads();
-                (format!("cpu {}, {threads} threads", tessera_cpu::Level::in_use()), String::new())
-            }
-            Device::Driver(driver) if driver.is_emulated() => (format!("emu {}", driver.properties().target()), String::new()),
-            Device::Driver(driver) => {
-                let version = driver.properties().driver;
-                let class = format!("{} {}", driver.properties().target(), driver.name());
-                (class, format!(", driver {}.{}", version / 1000, version % 1000 / 10))
-            }
-        };
-        self.key_on(question, options, class, toolchain)
-    }
-
-    pub(super) fn key_on(
-        &self,
-        question: &Question<'_>,
-        options: &CompileOptions,
-        device: String,
-        toolchain: String,
-    ) -> Result<Key, KernelError> {
-        let target = options.target.clone().or_else(|| target_of(&device));
+    pub fn tuning_key(&self, question: &Question<'_>, options: &CompileOptions, site: Site<'_>) -> Result<Key, KernelError> {
+        let target = options.target.clone().or_else(|| site.target());
         let options = CompileOptions { target, ..options.clone() };
-        Ok(Key {
-            kernel: self.name().to_string(),
-            ir: self.question_hash(question, &options)?,
-            shape: self.shape_class(question, &options)?.0,
-            device,
-            toolchain: format!("tessera {}{toolchain}", env!("CARGO_PKG_VERSION")),
-        })
+        let shape = self.shape_class(question, &options)?.0;
+        Ok(site.key(self.name(), &self.asked(question, &options)?, shape))
     }
 
     /// Names of the decorator's `key` that are neither an axis nor an argument: with one of them all sizes are the key.
@@ -163,14 +197,15 @@ impl Kernel {
         Ok(self.shape_class(question, options)?.1)
     }
 
-    fn question_hash(&self, question: &Question<'_>, options: &CompileOptions) -> Result<String, KernelError> {
+    /// The text of a question without its sizes.
+    fn asked(&self, question: &Question<'_>, options: &CompileOptions) -> Result<String, KernelError> {
         let rejected = |found: Vec<Diagnostic>| self.rejected(found);
         let module = self.origin.unchosen(self.name(), &question.types, options).map_err(rejected)?;
         let space = self.origin.space(self.name()).map_err(rejected)?.map(|space| space.choices).unwrap_or_default();
         let mut asked = print_module(&module);
         let CompileOptions { level, sharing, cluster, warps, .. } = options;
         let _ = write!(asked, "{space:?} {level:?} {sharing:?} {cluster} {warps}");
-        Ok(blake3::hash(asked.as_bytes()).to_hex()[..IR_DIGITS].to_string())
+        Ok(asked)
     }
 
     /// The class of the sizes, and what the decorator's `key` names in vain.
@@ -200,9 +235,4 @@ impl Kernel {
         }
         Ok((parts.join(", "), unknown))
     }
-}
-
-/// The target that a class of GPUs begins with.
-fn target_of(device: &str) -> Option<String> {
-    device.trim_start_matches("emu ").split(' ').next().filter(|target| target.starts_with("sm_")).map(str::to_string)
 }

@@ -13,6 +13,9 @@
 //! ```
 //!
 //! A caller who chooses (a configuration, a plan, threads) has chosen, and no lockfile is asked. Nor is it at `-O0`, where nothing is chosen.
+//!
+//! Who else has choices of their own, such as operators with several ways to cut a problem, makes a key by [`Site::key`], and looks for it by
+//! [`Lock::find`].
 
 mod file;
 mod key;
@@ -26,7 +29,7 @@ use tessera_compile::{CompileOptions, OptLevel};
 use tessera_lang::ArgType;
 use tessera_lock::{Entry, Key, Lockfile};
 
-pub use key::Question;
+pub use key::{Question, Site};
 pub(crate) use space::Config;
 pub use space::Point;
 
@@ -97,6 +100,37 @@ impl Lock {
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
     }
 
+    /// Whether a caller leaves anything to a lockfile: who chooses, or wants nothing chosen (`-O0`), does not.
+    pub fn is_asked(options: &CompileOptions) -> bool {
+        options.config.is_empty() && options.plan.is_none() && options.block.is_none() && options.level != OptLevel::O0
+    }
+
+    /// The choice that was made for a key; at a [`Site::Target`] that of its products.
+    ///
+    /// # Errors
+    /// Where products of the target have different choices.
+    pub fn find(&self, key: &Key, site: Site<'_>) -> Result<Option<Tuned>, KernelError> {
+        let entries = self.entries();
+        let found: Vec<(&Key, &Entry)> = entries.iter().filter(|(other, _)| site.takes(key, other)).collect();
+        let choice = |entry: &Entry| (entry.config.clone(), entry.plan.clone());
+        match found.as_slice() {
+            [] => Ok(None),
+            [(_, entry), rest @ ..] if rest.iter().all(|(_, other)| choice(other) == choice(entry)) => {
+                Ok(Some(Tuned { path: self.path.clone(), entry: (*entry).clone() }))
+            }
+            several => Err(KernelError::SeveralTuned {
+                kernel: key.kernel.clone(),
+                lock: self.path.display().to_string(),
+                devices: several.iter().map(|(key, _)| format!("{} ({})", key.device, key.toolchain)).collect(),
+            }),
+        }
+    }
+
+    /// What to say where a frozen lockfile has no choice for a key.
+    pub fn missing(&self, key: Key) -> KernelError {
+        KernelError::Untuned { lock: self.path.display().to_string(), key: Box::new(key) }
+    }
+
     /// Options with the choice of an entry.
     pub fn apply(&self, entry: &Entry, options: &CompileOptions) -> CompileOptions {
         let plan = entry.plan.clone().map(|text| (self.path.display().to_string(), text));
@@ -136,59 +170,21 @@ impl Kernel {
     /// Options with the choice that the kernel's lockfile has for a question, and that choice.
     ///
     /// # Errors
-    /// Where the lockfile is frozen and has none.
+    /// What [`Lock::find`] refuses; where the lockfile is frozen and has none.
     pub fn tuned_options<'o>(
         &self,
         question: &Question<'_>,
         options: &'o CompileOptions,
-        device: &Device,
+        site: Site<'_>,
     ) -> Result<(Cow<'o, CompileOptions>, Option<Tuned>), KernelError> {
-        let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok((Cow::Borrowed(options), None)) };
-        let key = self.tuning_key(question, options, device)?;
-        match lock.entries().get(&key) {
-            Some(entry) => {
-                Ok((Cow::Owned(lock.apply(entry, options)), Some(Tuned { path: lock.path.clone(), entry: entry.clone() })))
-            }
-            None if lock.frozen && self.has_choice(device)? => Err(lock.missing(key)),
-            None => Ok((Cow::Borrowed(options), None)),
-        }
-    }
-
-    /// The same for code that is compiled for a target and launched elsewhere: the choice of a product with that target.
-    ///
-    /// # Errors
-    /// Where products of the target have different choices; where the lockfile is frozen and has none.
-    pub fn tuned_for_target<'o>(
-        &self,
-        question: &Question<'_>,
-        options: &'o CompileOptions,
-        target: &str,
-    ) -> Result<(Cow<'o, CompileOptions>, Option<Tuned>), KernelError> {
-        let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok((Cow::Borrowed(options), None)) };
-        let key = self.key_on(question, options, target.to_string(), String::new())?;
-        let fits = |other: &Key| {
-            let [asked, has] = [&key, other].map(|key| (&key.kernel, &key.ir, &key.shape));
-            let of_target = other.device.strip_prefix(target).is_some_and(|product| product.starts_with(' '));
-            // The driver's version is a product's.
-            let driver = other.toolchain.strip_prefix(&key.toolchain);
-            let of_this = driver.is_some_and(|driver| driver.is_empty() || driver.starts_with(','));
-            asked == has && of_target && of_this
+        let Some(lock) = self.lock.as_ref().filter(|_| Lock::is_asked(options)) else {
+            return Ok((Cow::Borrowed(options), None));
         };
-        let entries = lock.entries();
-        let found: Vec<(&Key, &Entry)> = entries.iter().filter(|(key, _)| fits(key)).collect();
-        let choice = |entry: &Entry| (entry.config.clone(), entry.plan.clone());
-        match found.as_slice() {
-            [] if lock.frozen && self.has_choice_where(false)? => Err(lock.missing(key)),
-            [] => Ok((Cow::Borrowed(options), None)),
-            [(_, entry), rest @ ..] if rest.iter().all(|(_, other)| choice(other) == choice(entry)) => {
-                let tuned = Tuned { path: lock.path.clone(), entry: (*entry).clone() };
-                Ok((Cow::Owned(lock.apply(entry, options)), Some(tuned)))
-            }
-            several => Err(KernelError::SeveralTuned {
-                kernel: self.name().to_string(),
-                lock: lock.path.display().to_string(),
-                devices: several.iter().map(|(key, _)| format!("{} ({})", key.device, key.toolchain)).collect(),
-            }),
+        let key = self.tuning_key(question, options, site)?;
+        match lock.find(&key, site)? {
+            Some(tuned) => Ok((Cow::Owned(lock.apply(&tuned.entry, options)), Some(tuned))),
+            None if lock.frozen && self.has_choice_where(site.is_cpu())? => Err(lock.missing(key)),
+            None => Ok((Cow::Borrowed(options), None)),
         }
     }
 
@@ -206,28 +202,15 @@ impl Kernel {
         options: &'o CompileOptions,
     ) -> Result<Chosen<'o>, KernelError> {
         let written = || Chosen { types: Cow::Borrowed(types), options: Cow::Borrowed(options), tuned: None };
-        let Some(lock) = self.lock.as_ref().filter(|_| is_open(options)) else { return Ok(written()) };
+        let Some(lock) = self.lock.as_ref().filter(|_| Lock::is_asked(options)) else { return Ok(written()) };
         let Some(question) = Question::of_types(types) else {
             if lock.frozen && self.has_choice_where(options.target.is_none())? {
                 return Err(KernelError::OpenSizes { kernel: self.name().to_string(), lock: lock.path.display().to_string() });
             }
             return Ok(written());
         };
-        let (options, tuned) = match &options.target {
-            None => self.tuned_options(&question, options, &Device::Cpu)?,
-            Some(target) => self.tuned_for_target(&question, options, target)?,
-        };
+        let site = options.target.as_deref().map_or(Site::Device(&Device::Cpu), Site::Target);
+        let (options, tuned) = self.tuned_options(&question, options, site)?;
         Ok(if tuned.is_some() { Chosen { types: question.types, options, tuned } } else { written() })
-    }
-}
-
-/// Whether the caller leaves something to be chosen.
-fn is_open(options: &CompileOptions) -> bool {
-    options.config.is_empty() && options.plan.is_none() && options.block.is_none() && options.level != OptLevel::O0
-}
-
-impl Lock {
-    fn missing(&self, key: Key) -> KernelError {
-        KernelError::Untuned { lock: self.path.display().to_string(), key: Box::new(key) }
     }
 }

@@ -10,7 +10,7 @@ use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType};
 
 use self::time::{Block, Time, of_memory};
-use crate::operator::{Unsupported, Way};
+use crate::operator::{PossibleWay, Unsupported, Way};
 
 /// How a product runs on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,9 @@ const HELD_TWICE: [u64; 2] = [192, 128];
 /// Columns of the tensor cores' tile by which choices differ that are much alike.
 const ALIKE: u64 = 64;
 
+/// The names of choices, by those of the kernel's constants and of the compiler's.
+pub(super) const NAMES: [&str; 10] =
+    ["TM", "TN", "TK", "EXCHANGED", "ACROSS", "COPY_A", "COPY_B", "num_ctas", "sharing", "num_warps"];
 /// What blocks share, by the number of the choice of that name.
 const SHARINGS: [Sharing; 4] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns];
 
@@ -184,25 +187,23 @@ pub(super) fn choose(product: Product, arch: Arch) -> Choice {
     best.1
 }
 
-/// All choices that there are, the one that should take least first; the best of each kind before others.
-pub(super) fn ways(product: Product, arch: Arch) -> Vec<Choice> {
+/// All choices that there are, the one that is taken first, the others by what they should take; the best of each kind before others, since what is
+/// much alike is misjudged alike.
+pub(super) fn ways(product: Product, arch: Arch) -> Vec<PossibleWay> {
+    let first = choose(product, arch);
     let mut found: Vec<(f64, Choice)> = Vec::new();
     each(product, arch, Thin::Too, &mut |time, choice| found.push((time, choice)));
-    found.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let first = choose(product, arch);
-    let others = found.into_iter().map(|(_, choice)| choice).filter(|choice| *choice != first);
-    let all: Vec<Choice> = std::iter::once(first).chain(others).collect();
-    // What is much alike is misjudged alike, so the best of each kind go first.
+    found.sort_by(|a, b| (a.1 != first).cmp(&(b.1 != first)).then(a.0.total_cmp(&b.0)));
     let mut kinds: Vec<Choice> = Vec::new();
-    let is_new = |choice: &&Choice| {
+    let is_new = |(_, choice): &(f64, Choice)| {
         let kind = choice.kind();
         let is_new = !kinds.contains(&kind);
         kinds.extend(is_new.then_some(kind));
         is_new
     };
-    let (mut all, alike): (Vec<&Choice>, Vec<&Choice>) = all.iter().partition(is_new);
+    let (mut all, alike): (Vec<_>, Vec<_>) = found.into_iter().partition(is_new);
     all.extend(alike);
-    all.into_iter().copied().collect()
+    all.into_iter().map(|(clocks, choice)| PossibleWay { way: choice.way(), clocks }).collect()
 }
 
 /// Whether products that tiles of few rows suit are given these alone, or others too.
@@ -400,12 +401,10 @@ impl Choice {
     /// What [`Choice::way`] gives.
     ///
     /// # Errors
-    /// Where a name is missing, or is none of a product's.
-    pub(super) fn of_way(way: &Way) -> Result<Choice, Unsupported> {
-        let known = Choice::default().way();
-        if let Some(name) = way.keys().find(|name| !known.contains_key(*name)) {
-            let names: Vec<&str> = known.keys().map(String::as_str).collect();
-            return Err(Unsupported(format!("`{name}` is no choice of a product, which has {}", names.join(", "))));
+    /// Where a name is missing, or is none of a product's, or the product cannot be cut so.
+    pub(super) fn of_way(way: &Way, product: &Product) -> Result<Choice, Unsupported> {
+        if let Some(name) = way.keys().find(|name| !NAMES.contains(&name.as_str())) {
+            return Err(Unsupported(format!("`{name}` is no choice of a product, which has {}", NAMES.join(", "))));
         }
         let number = |name: &str, least: i64, most: i64| match way.get(name) {
             Some(number) if (least..=most).contains(number) => Ok(*number),
@@ -414,7 +413,7 @@ impl Choice {
         };
         let extent = |name| number(name, 1, 1024).map(|extent| extent as u64);
         let is = |name| number(name, 0, 1).map(|is| is == 1);
-        Ok(Choice {
+        let choice = Choice {
             tile: [extent("TM")?, extent("TN")?, extent("TK")?],
             exchanged: is("EXCHANGED")?,
             cluster: number("num_ctas", 0, 16)? as u32,
@@ -422,27 +421,32 @@ impl Choice {
             sharing: SHARINGS[number("sharing", 0, 3)? as usize],
             warps: number("num_warps", 0, 32)? as u32,
             copied: [is("COPY_A")?, is("COPY_B")?],
-        })
+        };
+        if let Some(side) = (0..2).find(|&side| choice.copied[side] && !product.may_copy(side)) {
+            return Err(Unsupported(format!("`{}=1`: this factor is taken as it lies", ["COPY_A", "COPY_B"][side])));
+        }
+        // Kernels of several matrices know of none of these.
+        let of_one = [
+            ("EXCHANGED", choice.exchanged),
+            ("ACROSS", choice.across),
+            ("num_ctas", choice.cluster > 0),
+            ("sharing", choice.sharing == Sharing::Rounds),
+        ];
+        match of_one.into_iter().find(|(_, is_chosen)| *is_chosen && product.sizes[0] > 1) {
+            Some((name, _)) => Err(Unsupported(format!("`{name}={}`: for one matrix alone", way[name]))),
+            None => Ok(choice),
+        }
     }
 
-    /// The choice by the names of its kernel's constants and of the compiler's.
+    /// The choice by [`NAMES`].
     pub(super) fn way(&self) -> Way {
         let [rows, columns, depth] = self.tile.map(|extent| extent as i64);
         let [copy_a, copy_b] = self.copied.map(i64::from);
         let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
-        let numbers = [
-            ("TM", rows),
-            ("TN", columns),
-            ("TK", depth),
-            ("EXCHANGED", i64::from(self.exchanged)),
-            ("ACROSS", i64::from(self.across)),
-            ("COPY_A", copy_a),
-            ("COPY_B", copy_b),
-            ("num_ctas", i64::from(self.cluster)),
-            ("sharing", sharing),
-            ("num_warps", i64::from(self.warps)),
-        ];
-        numbers.into_iter().map(|(name, number)| (name.to_string(), number)).collect()
+        let (exchanged, across) = (i64::from(self.exchanged), i64::from(self.across));
+        let (cluster, warps) = (i64::from(self.cluster), i64::from(self.warps));
+        let numbers = [rows, columns, depth, exchanged, across, copy_a, copy_b, cluster, sharing, warps];
+        NAMES.into_iter().map(str::to_string).zip(numbers).collect()
     }
 }
 

@@ -139,19 +139,30 @@ fn factors_are_turned_by_a_launch_where_that_pays() {
 
 #[test]
 fn a_way_says_what_a_choice_is() {
-    let ways = ways(product([640, 640, 8192], DType::BF16, [VECTOR; 2], true), Arch::Sm90a);
+    let product = product([640, 640, 8192], DType::BF16, [VECTOR; 2], true);
+    let ways = ways(product, Arch::Sm90a);
     assert!(ways.len() > 100, "{} ways", ways.len());
-    for (at, choice) in ways.iter().enumerate() {
-        assert_eq!(Choice::of_way(&choice.way()).as_ref(), Ok(choice));
-        assert!(!ways[..at].contains(choice), "{choice:?} comes twice");
+    for (at, PossibleWay { way, clocks }) in ways.iter().enumerate() {
+        let choice = Choice::of_way(way, &product).expect("a way of this product");
+        assert_eq!(choice.way(), *way);
+        assert!(ways[..at].iter().all(|other| other.way != *way), "{choice:?} comes twice");
+        assert!(at == 0 || ways[at.max(2) - 1].clocks <= *clocks, "those that should take least come first");
     }
-    let mut way = ways[0].way();
-    way.insert("TM".into(), 0);
-    assert_eq!(Choice::of_way(&way), Err(Unsupported("`TM=0`: from 1 to 1024".into())));
-    way.remove("TM");
-    assert_eq!(Choice::of_way(&way), Err(Unsupported("a product wants `TM` chosen, too".into())));
-    way.insert("VECTOR_WIDTH".into(), 4);
+    assert_eq!(ways[0].way, choose(product, Arch::Sm90a).way());
+    let refused = |product: &Product, way: &Way| Choice::of_way(way, product).expect_err("no way").0;
+    let with =
+        |name: &str, value: i64| [(name.to_string(), value)].into_iter().chain(without(&ways[0].way, name)).collect::<Way>();
+    assert_eq!(refused(&product, &with("TM", 0)), "`TM=0`: from 1 to 1024");
+    assert_eq!(refused(&product, &without(&ways[0].way, "TM").collect()), "a product wants `TM` chosen, too");
     assert!(
-        Choice::of_way(&way).is_err_and(|why| why.0.starts_with("`VECTOR_WIDTH` is no choice of a product, which has ACROSS"))
+        refused(&product, &with("VECTOR_WIDTH", 4)).starts_with("`VECTOR_WIDTH` is no choice of a product, which has TM, TN")
     );
+    let whole = Product { lines: [LINE; 2], ..product };
+    assert_eq!(refused(&whole, &with("COPY_A", 1)), "`COPY_A=1`: this factor is taken as it lies");
+    let several = Product { sizes: [3, 640, 640, 8192], ..product };
+    assert_eq!(refused(&several, &with("EXCHANGED", 1)), "`EXCHANGED=1`: for one matrix alone");
+}
+
+fn without<'w>(way: &'w Way, name: &'w str) -> impl Iterator<Item = (String, i64)> + 'w {
+    way.iter().filter(move |(own, _)| *own != name).map(|(own, value)| (own.clone(), *value))
 }

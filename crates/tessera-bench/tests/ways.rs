@@ -1,0 +1,150 @@
+//! The ways to cut products into blocks: that they are right on the emulator, and that a lockfile's is the one that is taken.
+//!
+//! By default a few of each problem's ways, which differ in what they do. `TESSERA_TEST_ALL` takes all, `TESSERA_PART=I/N` every N-th of these:
+//! `cargo xtask nightly` sets them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tessera_bench::{
+    GateOptions, Library, Outcome, Selection, Shapes, Sizes, Sought, Suite, TESSERA, Tunable, TuneOptions, Tuning, Ways,
+    Yardstick, check,
+};
+use tessera_emu::{Console, EmuOptions};
+use tessera_ops::Way;
+use tessera_runtime::lock::{Bits, Entry, Key, Lockfile, parse_config};
+use tessera_runtime::{CompileOptions, Device, LaunchGrid, Lock};
+
+/// Of so many ways of a problem one is tried.
+const EVERY: usize = 311;
+
+fn emulator() -> (Device, Arc<Console>) {
+    let options = EmuOptions { multiprocessors: Some(4), ..EmuOptions::default() };
+    Device::watched_emulator(&options).expect("an emulator")
+}
+
+fn library(device: &Device, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
+    let extents = [("batch", 1), ("m", m), ("n", n), ("k", k)].map(|(name, extent)| (name.to_string(), vec![extent]));
+    let selection = Selection {
+        operators: vec!["gemm".into()],
+        precisions: vec![precision.into()],
+        sizes: Sizes::Given(vec![Shapes { extents: extents.to_vec(), variant: Some(variant.into()) }]),
+    };
+    Library::select(&selection, CompileOptions::default(), device.clone()).expect("a case")
+}
+
+/// What a way does beside its tile, which is what may go wrong.
+fn traits(way: &Way) -> impl Iterator<Item = (&str, i64)> {
+    way.iter().filter(|(name, _)| !matches!(name.as_str(), "TM" | "TN")).map(|(name, value)| (name.as_str(), *value))
+}
+
+#[test]
+fn ways_to_cut_a_product_are_right() {
+    let (device, _) = emulator();
+    let everything = std::env::var_os("TESSERA_TEST_ALL").is_some();
+    let (part, parts) = crate::emulated::part();
+    let (mut wrong, mut count, mut seen) = (Vec::new(), 0, BTreeSet::new());
+    for (sizes, variant, precision) in [
+        ([67, 43, 131], "nn", "bf16"),
+        ([67, 43, 131], "nt", "bf16"),
+        ([70, 136, 264], "nn", "bf16"),
+        ([72, 130, 520], "nt", "bf16->bf16"),
+        ([5, 200, 320], "nt", "bf16"),
+        ([70, 48, 144], "nn", "fp8_e4m3@accum(fp32)"),
+        ([33, 96, 272], "nt", "fp8_e4m3@accum(fp32)"),
+        ([65, 80, 160], "nt", "int8"),
+        ([66, 40, 100], "nn", "tf32"),
+        ([65, 70, 200], "nn", "fp32"),
+    ] {
+        let mut library = library(&device, sizes, variant, precision);
+        assert!(library.add_ways(usize::MAX).is_empty(), "{precision} has other ways");
+        let case = library.cases()[0].clone();
+        for (at, name) in case.implementations.iter().enumerate().skip(1) {
+            let way = parse_config(name).expect("choices");
+            // Each thing that a way can do is tried with the first that does it, and all of them here and there.
+            let is_new = traits(&way).filter(|of| seen.insert((precision, of.0.to_string(), of.1))).count() > 0;
+            if !(if everything { at % parts == part } else { is_new || at % EVERY == 0 }) {
+                continue;
+            }
+            count += 1;
+            let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
+            match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
+                Ok(report) if report.passed() => {}
+                Ok(report) => wrong.push(format!("{} {name}: {}", case.key, report.reason.unwrap_or_default())),
+                Err(fault) => wrong.push(format!("{} {name}: {fault}", case.key)),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} ways:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 50, "{count} ways");
+    for (name, value) in [("EXCHANGED", 1), ("ACROSS", 1), ("COPY_A", 1), ("COPY_B", 1), ("num_ctas", 4), ("sharing", 2)] {
+        assert!(seen.iter().any(|(.., own, is)| own == name && *is == value), "no way has {name}={value}");
+    }
+}
+
+/// A lockfile in memory, and the key and ways of a library's only case.
+fn with_lock(library: Library) -> (Library, Arc<Lock>, Key, Vec<Way>) {
+    let lock = Arc::new(Lock::read("no/tessera.lock").expect("none is none"));
+    let library = library.with_lock(Some(Arc::clone(&lock)));
+    let Ways { key, list, .. } = library.ways(&library.cases()[0]).expect("a case").expect("several ways");
+    (library, lock, key, list.into_iter().map(|possible| possible.way).collect())
+}
+
+#[test]
+fn a_case_is_cut_as_its_lockfile_says_and_again_when_that_says_otherwise() {
+    let (device, console) = emulator();
+    let (library, lock, key, ways) = with_lock(library(&device, [64, 200, 128], "nn", "bf16"));
+    let case = &library.cases()[0];
+    let says = |way: &Way| {
+        let mut entries = Lockfile::default();
+        entries.insert(key.clone(), Entry { config: way.clone(), ..Entry::default() });
+        lock.set(entries);
+    };
+    let grid = |library: &Library| library.launches(case).expect("launches").last().expect("a product").grid;
+    let own = grid(&library);
+    let mut subject = library.build(case, TESSERA).expect("a subject");
+    let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
+    // Another tile, and factors that are copied first, so that there are more arrays.
+    let tile = ways.iter().find(|way| way["TN"] == 128 && way["num_ctas"] == 0 && way["EXCHANGED"] == 0).expect("a way");
+    let copied = ways.iter().find(|way| way["COPY_B"] == 1 || way["num_ctas"] == 2).expect("a way");
+    for way in [tile, copied, tile] {
+        says(way);
+        let cut = grid(&library);
+        assert_ne!(cut, own, "{way:?}");
+        assert!(library.build(case, TESSERA).expect("a subject").config().contains("no/tessera.lock"));
+        subject.rebuild().expect("planned again");
+        assert!(check(&mut *subject, options).expect("a report").passed(), "{way:?}");
+        let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
+        assert_eq!(LaunchGrid::Blocks(launched.grid), cut, "{way:?}");
+    }
+    says(&Way::from([("TM".to_string(), 64)]));
+    let fault = library.build(case, TESSERA).err().expect("no way");
+    assert!(fault.message.contains("is no way to cut it: a product wants `TN` chosen, too"), "{fault}");
+}
+
+#[test]
+fn stable_bits_leave_ways_that_add_up_in_the_same_order() {
+    let (device, _) = emulator();
+    let (library, lock, key, _) = with_lock(library(&device, [64, 64, 512], "nn", "bf16"));
+    let tuned = |bits: Bits| {
+        let tuning = Tuning {
+            suite: &library,
+            case: &library.cases()[0],
+            lock: Arc::clone(&lock),
+            known: &Lockfile::default(),
+            device: &device,
+            options: TuneOptions { most: 4, bits, ..TuneOptions::default() },
+        };
+        let mut tried = tuning.run(&mut Yardstick::Count(&mut || 0), &mut |_, _, _| {}).expect("choices");
+        tried.swap_remove(0)
+    };
+    let orders = |bits: Bits| {
+        let way = tuned(bits);
+        assert_eq!((&way.key, way.sought), (&key, Sought::Way));
+        let others = way.candidates.iter().filter(|(_, outcome)| matches!(outcome, Outcome::OtherOrder(_)));
+        (others.count(), way.entry.order)
+    };
+    assert_eq!(orders(Bits::Any).0, 0);
+    let (others, order) = orders(Bits::Stable);
+    assert!(others > 0 && order == "mma 256", "rounds of other depths add up in another order than {order}");
+}
