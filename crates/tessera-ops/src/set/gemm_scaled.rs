@@ -108,7 +108,7 @@ fn cut([m, n, k]: [u64; 3], types: [DType; 2], kernel: &str, machine: Machine) -
         (None, Machine::Gpu(arch)) if m > 64 && m.div_ceil(128) * n.div_ceil(128) >= u64::from(arch.multiprocessors()) / 2 => {
             [128, 128, BLOCK as i64]
         }
-        (None, Machine::Gpu(_)) => [64, 128, BLOCK as i64],
+        (None, Machine::Gpu(_)) => [32, 128, BLOCK as i64],
         (None, Machine::Cpu) => [128, 128, BLOCK as i64],
     };
     Cut { tile, ..cut }
