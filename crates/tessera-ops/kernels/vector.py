@@ -56,7 +56,7 @@ def total(partials, PARTS):
     return ct.sum(acc, axis=0, keepdims=True)
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=5)
 def reduce_sum(
     x,
     partials,
@@ -78,7 +78,7 @@ def reduce_sum(
         ct.store(result, (0,), total(partials, PARTS).astype(result.dtype))
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=5)
 def dot(
     x,
     y,
@@ -102,7 +102,7 @@ def dot(
         ct.store(result, (0,), total(partials, PARTS).astype(result.dtype))
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=5)
 def norm(
     x,
     partials,
@@ -124,7 +124,7 @@ def norm(
         ct.store(result, (0,), ct.sqrt(total(partials, PARTS)).astype(result.dtype))
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=5)
 def reduce_max(
     x,
     partials,

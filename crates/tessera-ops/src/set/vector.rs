@@ -79,11 +79,11 @@ const OPERATIONS: [(&str, Operation); 7] = [
 const ALPHA: f64 = 1.5;
 /// Elements of a tile of a reduction on a CPU, where running sums stay in the nearest cache, and tiles that a block adds up.
 const CPU_TILE: (usize, usize) = (4096, 16);
-/// Threads of a block on a GPU, bytes that each has on its way, and blocks that a multiprocessor holds, as the kernels' file says: 96 KiB on their
+/// Threads of a block on a GPU, bytes that each has on its way, and blocks that a multiprocessor holds, as the kernels' file says: 80 KiB on their
 /// way, where some 40 suffice for its share of the memory's rate.
 const THREADS: usize = 256;
 const BYTES: usize = 64;
-const RESIDENT: usize = 6;
+const RESIDENT: usize = 5;
 /// Partial results that the last block combines at a time.
 const PARTS: usize = 1024;
 

@@ -68,8 +68,11 @@ const VECTOR: u64 = 16;
 pub(super) const LINE: u64 = 128;
 /// Rows of a warpgroup's instruction.
 const GROUP_ROWS: u64 = 64;
-/// Columns of which a warpgroup adds up what others have left.
+/// Rows of tiles of three warpgroups.
+const THREE_ROWS: u64 = 192;
+/// Columns of which a warpgroup adds up what others have left; of any number up to which where it holds sums twice.
 const GROUP_COLUMNS: u64 = 128;
+const TWICE_COLUMNS: u64 = 192;
 /// Clocks that a launch takes which copies factors, beside its bytes.
 const PADDING: f64 = 5000.0;
 /// Clocks that a launch takes at least.
@@ -349,8 +352,13 @@ impl Tile {
                 take(block.by_teams(blocks, rounds, sms), Sharing::Turns);
             }
         }
-        // A thread loads what was left beside its sums.
-        let adds = columns <= GROUP_COLUMNS || rows > GROUP_ROWS;
+        // A thread loads what was left beside its sums, for which three warpgroups and sums that are held twice leave few registers.
+        let beside = match (product.holds_twice(), rows == THREE_ROWS) {
+            (true, _) => columns <= TWICE_COLUMNS || columns.is_power_of_two(),
+            (_, true) => columns >= GROUP_ROWS,
+            _ => true,
+        };
+        let adds = beside && (columns <= GROUP_COLUMNS || rows > GROUP_ROWS);
         if let Some(time) = block.shared(blocks, rounds, sms).filter(|_| freely && adds) {
             take(time, Sharing::Rounds);
         }

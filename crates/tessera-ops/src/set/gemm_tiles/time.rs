@@ -3,7 +3,7 @@
 
 use tessera_types::{Arch, DType, Device};
 
-use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, VECTOR};
+use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, THREE_ROWS, VECTOR};
 use crate::work::packed_bytes;
 
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
@@ -154,8 +154,6 @@ impl Rates {
         }
     }
 }
-/// Rows of tiles of three warpgroups.
-const THREE_ROWS: u64 = 192;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
 /// Clocks in which memory gives so many elements once.
