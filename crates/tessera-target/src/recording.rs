@@ -37,11 +37,11 @@ pub fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTreeMap<Op
 
 /// Whether threads may exchange elements in an operation.
 fn may_exchange(func: &Func, data: &OpData) -> bool {
-    let tiles = || data.operands.iter().any(|&operand| func.ty(operand).layout().is_some());
+    let tiles = || data.operands.iter().chain(&data.results).any(|&value| func.ty(value).layout().is_some());
     // Updates are atomic whatever their order.
     let plain = |kind: &ScheduleOp| kind.memory_order() == Some(MemoryOrder::Weak) && data.row().effects == Effects::Read;
     let row = data.row();
-    row.has(Trait::Exchanges) && tiles() || row.has(Trait::OneForAll) && !data.kind.schedule().is_some_and(plain)
+    (row.has(Trait::Exchanges) && tiles() || row.has(Trait::OneForAll)) && !data.kind.schedule().is_some_and(plain)
 }
 
 impl Lowering<'_> {
