@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
 use tessera_ir::{
     Const, Def, Does, Op, OpData, OpKind, Padding, Queue, ScheduleOp, Space, TileOp, TileViewType, Touch, Type, Value,
@@ -65,6 +66,10 @@ impl Reader<'_> {
         let (Some(layout), Type::TileView(view)) = (self.func.ty(value).layout(), self.func.ty(place)) else {
             return Who::Anyone;
         };
+        // A matrix may be sent behind axes of extent 1.
+        let shape: SmallVec<[u64; 4]> = view.tile.iter().map(|&extent| u64::from(extent)).collect();
+        let layout = if layout.shape() == &shape[..] { Ok(layout.clone()) } else { layout.reshape(&shape) };
+        let Ok(layout) = layout else { return Who::Anyone };
         // What several threads hold is written by the first of them, and so is what may change meanwhile read.
         let once = touch.effect.does != Does::Read || order != MemoryOrder::Weak;
         if once && layout.primary_masks().1 + 1 == layout.threads() {
@@ -77,7 +82,7 @@ impl Reader<'_> {
             Some((OpKind::Schedule(ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {}), made)) => made.one(0),
             _ => place,
         };
-        Who::Spread(layout.clone(), Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
+        Who::Spread(layout, Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
     }
 
     /// Which thread does what of a Tile operation's touch.
