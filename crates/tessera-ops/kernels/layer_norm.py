@@ -49,7 +49,7 @@ def leave(x, means, squares, mean, scale, arrived, eps, at, ACC, CHUNK, PIECES, 
             total = total + ct.sum(parts + counts(k, ACC, CHUNK, PARTS, N) * apart * apart, axis=1, keepdims=True)
         ct.store(mean, (i, 0), whole)
         ct.store(scale, (i, 0), ct.rsqrt(total / N + eps))
-        ct.atomic_add(arrived, i, 1)
+        ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELEASE)
 
 
 def counts(k, ACC, CHUNK, PARTS, N):

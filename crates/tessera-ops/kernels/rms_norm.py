@@ -29,7 +29,7 @@ def leave(x, squares, scale, arrived, eps, at, ACC, CHUNK, PIECES, PARTS, N):
             parts = ct.load(squares, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.ZERO)
             total = total + ct.sum(parts, axis=1, keepdims=True)
         ct.store(scale, (i, 0), ct.rsqrt(total / N + eps))
-        ct.atomic_add(arrived, i, 1)
+        ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELEASE)
 
 
 def is_known(arrived, i, PIECES):

@@ -53,7 +53,7 @@ def leave(x, tops, sums, top, scale, arrived, at, ACC, CHUNK, PIECES, PARTS, N):
             most = above
         ct.store(top, (i, 0), most)
         ct.store(scale, (i, 0), 1.0 / whole)
-        ct.atomic_add(arrived, i, 1)
+        ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELEASE)
 
 
 def is_known(arrived, i, PIECES):

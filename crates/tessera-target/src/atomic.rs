@@ -11,7 +11,6 @@ use super::bound::{Bound, Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::memory::scope_word;
 use super::operation::astray;
-use super::remap::Remap;
 
 /// One atomic update of an element.
 #[derive(Clone)]
@@ -137,9 +136,7 @@ impl Lowering<'_> {
                 false => old,
             };
         } else if wanted && !self.func.ty(pointers).is_scalar() && layout.has_copies() {
-            // The other owners of an element learn what its first owner found.
-            let map = Remap::identity(layout.shape());
-            old = self.through_shared(elem, (&layout, &old), &layout, &map, None)?;
+            old = self.hand_on(elem, &layout, &old)?;
         }
         self.bind_regs(data.results[0], old);
         self.bind(data.results[1], Bound::Token);

@@ -15,6 +15,7 @@ use super::frame::identifier;
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::place::Place;
+use super::remap::Remap;
 use super::view::{Run, Window};
 use tessera_analysis::memory::{Root, root};
 use tessera_analysis::neighbours::Vector;
@@ -140,7 +141,12 @@ impl Lowering<'_> {
         let mut regs: Regs = std::iter::repeat_n(padding, window.place.len()).collect();
         let base = window.packed;
         let needed = self.needed(op)?;
+        let (handed, mine) = self.handed(order, &layout);
         for mut run in self.runs(&mut window) {
+            if handed && !layout.is_primary(run.registers[0] as u64, 0) {
+                continue;
+            }
+            run.when = self.both(run.when, mine);
             if let Some((mask, negated)) = &needed {
                 let whole = run.registers.len();
                 let decisive = if self.decided_by_first(op, &window, &run) { 1 } else { whole };
@@ -155,7 +161,19 @@ impl Lowering<'_> {
                 regs[register] = value;
             }
         }
-        Ok(regs)
+        if handed { self.hand_on(elem, &layout, &regs) } else { Ok(regs) }
+    }
+
+    /// Whether one thread must load for all that hold an element, since it may change meanwhile and all must see the same; and the condition that
+    /// this thread does.
+    fn handed(&mut self, order: MemoryOrder, layout: &Distribution) -> (bool, Option<Reg>) {
+        let handed = order != MemoryOrder::Weak && layout.has_copies();
+        (handed, if handed { self.stores(layout) } else { None })
+    }
+
+    /// What the first owner of each element has found, for the other owners too.
+    pub(super) fn hand_on(&mut self, elem: Elem, layout: &Distribution, regs: &Regs) -> Lowered<Regs> {
+        self.through_shared(elem, (layout, regs), layout, &Remap::identity(layout.shape()), None)
     }
 
     /// The truth values that say which elements of a load are used, where they are known before it, and whether false means used.
@@ -384,9 +402,14 @@ impl Lowering<'_> {
             Some(padding) => self.regs(padding)?,
             None => std::iter::repeat_n(zero, addresses.len()).collect(),
         };
-        // What may change meanwhile must be the same for all threads: one reads it.
-        let once = self.func.ty(pointers).is_scalar() && !self.per_thread && order != MemoryOrder::Weak;
-        let first = if once { Some(self.is_first_thread()) } else { None };
+        let layout = self.layout(pointers)?;
+        let scalar = self.func.ty(pointers).is_scalar();
+        let once = scalar && !self.per_thread && order != MemoryOrder::Weak;
+        let (handed, mine) = match (once, scalar) {
+            (true, _) => (false, Some(self.is_first_thread())),
+            (false, true) => (false, None),
+            (false, false) => self.handed(order, &layout),
+        };
         let live: FxHashMap<usize, Option<Reg>> = self.live(pointers, data.optional(1))?.into_iter().collect();
         for mut group in self.neighbours(op, pointers, order)? {
             let padding = regs[group[0]];
@@ -394,7 +417,10 @@ impl Lowering<'_> {
             let rest = if alone { group.split_off(1) } else { Vec::new() };
             for registers in std::iter::once(group).chain(rest.into_iter().map(|register| vec![register])) {
                 let Some(&when) = live.get(&registers[0]) else { continue };
-                let when = self.both(when, first);
+                if handed && !layout.is_primary(registers[0] as u64, 0) {
+                    continue;
+                }
+                let when = self.both(when, mine);
                 let run = Run { address: addresses[registers[0]].into(), registers, when };
                 let loaded = self.load_run(words, elem, &run, regs[run.registers[0]], false);
                 for (&register, value) in run.registers.iter().zip(loaded) {
@@ -404,6 +430,8 @@ impl Lowering<'_> {
         }
         if once {
             regs[0] = self.spread_scalar(elem, regs[0])?;
+        } else if handed {
+            regs = self.hand_on(elem, &layout, &regs)?;
         }
         Ok(regs)
     }

@@ -37,11 +37,12 @@ pub fn exchanges(module: &Module, func: &Func, arch: Arch) -> Result<BTreeMap<Op
 
 /// Whether threads may exchange elements in an operation.
 fn may_exchange(func: &Func, data: &OpData) -> bool {
-    let tiles = || data.operands.iter().any(|&operand| func.ty(operand).layout().is_some());
-    // Updates are atomic whatever their order.
-    let plain = |kind: &ScheduleOp| kind.memory_order() == Some(MemoryOrder::Weak) && data.row().effects == Effects::Read;
     let row = data.row();
-    row.has(Trait::Exchanges) && tiles() || row.has(Trait::OneForAll) && !data.kind.schedule().is_some_and(plain)
+    let tiles = |values: &[Value]| values.iter().any(|&value| func.ty(value).layout().is_some());
+    let strong = data.kind.schedule().and_then(ScheduleOp::memory_order).is_some_and(|order| order != MemoryOrder::Weak);
+    // Updates are atomic whatever their order.
+    let once = strong || row.effects != Effects::Read;
+    row.has(Trait::Exchanges) && (tiles(&data.operands) || strong && tiles(&data.results)) || row.has(Trait::OneForAll) && once
 }
 
 impl Lowering<'_> {

@@ -150,7 +150,7 @@ fn holds_nothing(func: &Func, ring: Value) -> bool {
 }
 
 /// How often each value is used.
-fn uses(func: &Func) -> FxHashMap<Value, usize> {
+pub(super) fn uses(func: &Func) -> FxHashMap<Value, usize> {
     let mut uses = FxHashMap::default();
     for value in func.linked_ops().into_iter().flat_map(|op| func.ops[op].used().collect::<Vec<_>>()) {
         *uses.entry(value).or_default() += 1;

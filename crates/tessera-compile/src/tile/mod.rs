@@ -14,7 +14,7 @@
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
 //! | `loop-splitting` ([`split`]) | loops of products with a test that holds up to some round | two loops, the first without the test |
-//! | `product-grouping` ([`abreast`]) | products that do not need each other | products in flight together |
+//! | `product-grouping` ([`abreast`]) | products that need nothing of each other but sums to add to | products in flight together |
 //! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
@@ -160,7 +160,7 @@ pub(crate) const LOOP_SPLITTING: Pass = Pass {
 
 pub(crate) const PRODUCT_GROUPING: Pass = Pass {
     name: "product-grouping",
-    doc: "Starts products of warpgroups together that do not need each other.",
+    doc: "Starts products of warpgroups together that need nothing of each other but sums to add to.",
     run: |func, _| of_threads(func, abreast::start_together),
 };
 

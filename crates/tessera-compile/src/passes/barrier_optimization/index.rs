@@ -230,8 +230,12 @@ pub(super) struct Turn {
 
 impl Turn {
     /// The number that a carried value is, if it counts slots: it is followed by one more, by 0 behind the last one; or it is what such a number was
-    /// a round ago.
+    /// a round ago; or the number before that is computed from such a one.
     pub(super) fn of(func: &Func, value: Value) -> Option<Turn> {
+        if let Some((number, last)) = preceding(func, value) {
+            let turn = Turn::of(func, number).filter(|turn| turn.count == last + 1)?;
+            return Some(Turn { phase: (turn.phase + last) % turn.count, ..turn });
+        }
         let Def::Argument(block, position) = func.values[value].def else { return None };
         let (looped, next) = carried(func, block, position)?;
         let start = func.constant(init(func, looped, position)?).and_then(Const::as_int)?;
@@ -286,4 +290,19 @@ fn followed(func: &Func, value: Value, next: Value) -> Option<i64> {
     let fits = one && compare.one(0) == select.one(2) && number(select.one(1)) == Some(0);
     let small = func.ty(value).num() == Some(DType::I32);
     number(compare.one(1)).filter(|&count| fits && small && count > 0)
+}
+
+/// The slot that `value` is the one before, and the last slot's number: `select(number == 0, last, number - 1)`.
+fn preceding(func: &Func, value: Value) -> Option<(Value, i64)> {
+    let number = |value: Value| func.constant(value).and_then(Const::as_int);
+    let select = &func.ops[func.defining_op(value)?];
+    let OpKind::Schedule(ScheduleOp::Select {}) = select.kind else { return None };
+    let compare = &func.ops[func.defining_op(select.one(0))?];
+    let OpKind::Schedule(ScheduleOp::CmpI { predicate: Predicate::Eq, .. }) = compare.kind else { return None };
+    let less = &func.ops[func.defining_op(select.one(2))?];
+    let one = matches!(less.kind, OpKind::Schedule(ScheduleOp::SubI { .. }))
+        && less.one(0) == compare.one(0)
+        && number(less.one(1)) == Some(1);
+    let last = number(select.one(1))?;
+    (one && number(compare.one(1)) == Some(0)).then_some((compare.one(0), last))
 }

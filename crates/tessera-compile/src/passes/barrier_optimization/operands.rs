@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
 use tessera_ir::{
     Const, Def, Does, Op, OpData, OpKind, Padding, Queue, ScheduleOp, Space, TileOp, TileViewType, Touch, Type, Value,
@@ -29,18 +30,22 @@ impl Reader<'_> {
         let value = self.func.moved(data, touch).first().copied().filter(|_| touch.effect.at.is_some()).unwrap_or(place);
         let releases = matches!(order, MemoryOrder::Release | MemoryOrder::AcqRel);
         let acquires = matches!(order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
-        let ordering = (releases || acquires) && !self.program.per_thread;
         let writes = touch.effect.writes() || order != MemoryOrder::Weak;
-        let memory = if ordering { Memory::All } else { Memory::Global(root(self.func, place)) };
-        let who = if ordering { Who::Anyone } else { self.who_of(data, touch, value, order) };
-        let access = self.touch(op, list, memory, writes, who);
+        let who = self.who_of(data, touch, value, order);
+        if releases && !self.program.per_thread {
+            self.touch(op, list, Memory::Released, true, who.clone());
+        }
+        let access = self.touch(op, list, Memory::Global(root(self.func, place)), writes, who.clone());
+        if acquires && !self.program.per_thread {
+            self.touch(op, list, Memory::Acquired, true, who);
+        }
         // Sums may be made in any order, where nobody asks what was there before.
         let mode = match kind {
             ScheduleOp::AtomicRedViewTko { mode, .. } => Some(*mode),
             ScheduleOp::AtomicRmwTko { mode, .. } if !self.is_used(data.results[0]) => Some(*mode),
             _ => None,
         };
-        if !ordering && mode != Some(AtomicMode::Xchg) {
+        if mode != Some(AtomicMode::Xchg) {
             self.program.accesses[access].atomic = mode.map(|mode| mode as u32);
         }
     }
@@ -61,6 +66,15 @@ impl Reader<'_> {
         let (Some(layout), Type::TileView(view)) = (self.func.ty(value).layout(), self.func.ty(place)) else {
             return Who::Anyone;
         };
+        // A matrix may be sent behind axes of extent 1.
+        let shape: SmallVec<[u64; 4]> = view.tile.iter().map(|&extent| u64::from(extent)).collect();
+        let layout = if layout.shape() == &shape[..] { Ok(layout.clone()) } else { layout.reshape(&shape) };
+        let Ok(layout) = layout else { return Who::Anyone };
+        // What several threads hold is written by the first of them, and so is what may change meanwhile read.
+        let once = touch.effect.does != Does::Read || order != MemoryOrder::Weak;
+        if once && layout.primary_masks().1 + 1 == layout.threads() {
+            return Who::First;
+        }
         let index = touch.effect.at.map_or(&[][..], |at| data.group(at));
         let cut = TileViewType { padding: Padding::Zero, ..(**view).clone() };
         let made = self.func.defining_op(place).map(|op| &self.func.ops[op]);
@@ -68,7 +82,7 @@ impl Reader<'_> {
             Some((OpKind::Schedule(ScheduleOp::MakePartitionView {} | ScheduleOp::MakeStridedView {}), made)) => made.one(0),
             _ => place,
         };
-        Who::Spread(layout.clone(), Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
+        Who::Spread(layout, Some(Box::new(Seen { array, cut, index: index.iter().copied().collect() })))
     }
 
     /// Which thread does what of a Tile operation's touch.

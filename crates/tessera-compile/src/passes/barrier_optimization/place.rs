@@ -6,7 +6,7 @@
 //! |---|---|
 //! | tiles to a buffer, or to two of one type in one place | both have one layout, in which nobody holds copies |
 //! | elements | no two threads that can be active have the same indices, as numbers of threads and common values say |
-//! | what a block does once | always: its first thread does it |
+//! | what a team does once | always: its first thread does it, whatever the memory |
 //!
 //! Invariant: what is not understood touches everything, by any thread.
 
@@ -29,8 +29,10 @@ pub(super) enum Memory {
     Ring(Op),
     /// Global memory.
     Global(Root),
-    /// All global memory: what a release or acquire orders.
-    All,
+    /// All global memory up to here: what a release orders. What comes later does not wait for it.
+    Released,
+    /// All global memory from here on: what an acquire orders. It waits for nothing that comes earlier.
+    Acquired,
 }
 
 /// A part of a buffer.
@@ -177,6 +179,8 @@ pub(super) struct Access {
     pub(super) who: Who,
     /// The innermost loop around it.
     pub(super) looped: Option<Op>,
+    /// The first warp of the team that makes it.
+    pub(super) team: u32,
 }
 
 /// The way from an access to a later one.
@@ -243,7 +247,7 @@ impl Pairs<'_> {
                 (!ordered && a.meets(b, way)).then_some(Need::Order)
             }
             (Memory::Ring(a), Memory::Ring(b)) if a == b => Some(Need::Order),
-            (Memory::All, Memory::All | Memory::Global(_)) | (Memory::Global(_), Memory::All) => Some(Need::Order),
+            (Memory::Acquired | Memory::Global(_), Memory::Released) | (Memory::Acquired, Memory::Global(_)) => Some(Need::Order),
             (Memory::Global(a), Memory::Global(b)) if a.meets(*b) => match self.per_thread {
                 true => Some(Need::Keep),
                 false => Some(Need::Order),
@@ -254,6 +258,13 @@ impl Pairs<'_> {
 
     /// Whether elements that both touch are one thread's. An element that several hold is written by one of them.
     fn is_own(&self, first: &Access, then: &Access, way: Way) -> bool {
+        // Elements of their own choice are told by threads' numbers in the block.
+        if first.team != then.team && !matches!(first.who, Who::Each(_)) {
+            return false;
+        }
+        if matches!((&first.who, &then.who), (Who::First, Who::First)) {
+            return true;
+        }
         let same_elements = match (&first.memory, &then.memory) {
             (Memory::Buffer(Some(a)), Memory::Buffer(Some(b))) => {
                 // Threads choose elements by indices into the whole.
@@ -268,7 +279,6 @@ impl Pairs<'_> {
         }
         let single = |layout: &Distribution| first.writes && then.writes || !layout.has_copies();
         match (&first.who, &then.who) {
-            (Who::First, Who::First) => true,
             (Who::Spread(a, None), Who::Spread(b, None)) => a == b && single(a),
             (Who::Spread(a, Some(seen)), Who::Spread(b, Some(other))) => {
                 // Tiles that the array is cut into are one tile, or apart.

@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 
     fn access(&mut self, memory: Memory, writes: bool, who: Who) -> AccessId {
-        let access = Access { memory, writes, atomic: None, who, looped: self.looped };
+        let access = Access { memory, writes, atomic: None, who, looped: self.looped, team: self.first_warp };
         self.program.accesses.push(access);
         self.program.node_of.push(self.program.nodes.len());
         self.program.accesses.len() - 1
