@@ -255,7 +255,9 @@ fn how_an_operator_cuts_a_problem_is_tuned_first_and_taken_everywhere() {
     assert!(ways.len() > 100 && !plans.is_empty(), "{} ways, {} plans", ways.len(), plans.len());
     assert_eq!(ways.iter().filter(|row| row["status"] == "ok").count(), 3);
     let times: Vec<f64> = ways.iter().skip(1).map(|row| row["predicted_us"].as_f64().expect("a time")).collect();
-    assert!(times.is_sorted() && times[0] > 1.0 && times[0] < 20.0, "{times:?}");
+    // The best of each kind, then what is like them.
+    let falls = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert!(falls <= 1 && times[0] > 1.0 && times[0] < 20.0, "{times:?}");
     let chosen: Vec<&&Value> = ways.iter().filter(|row| row["chosen"] == true).collect();
     assert!(chosen.len() == 1 && chosen[0]["config"]["TM"].is_i64(), "{chosen:?}");
     // Again the same: the earlier choice stands first, and nothing here is measured.
