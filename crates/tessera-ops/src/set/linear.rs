@@ -208,8 +208,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
-/// Sums of a thread of a 32-bit product that leave registers for half as much beside them.
-const HELD: i64 = 32;
+/// Sums of a thread of a 32-bit product that leave registers for half as much beside them; of each of two products.
+const HELD: [i64; 2] = [32, 24];
 
 /// How a layer is cut into blocks: as the product alone; two products take the tiles of one with all their columns, half of it each.
 fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Cut {
@@ -223,7 +223,8 @@ fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machin
     }
     // Threads that multiply by themselves hold the sums.
     let warps = cut.choice.filter(|_| cut.compute == DType::F32).map(|choice| i64::from(choice.warps));
-    if warps.is_some_and(|warps| (gated || added) && cut.tile[0] * cut.tile[1] > HELD * 32 * warps) {
+    let held = HELD[usize::from(gated)];
+    if warps.is_some_and(|warps| (gated || added) && cut.tile[0] * cut.tile[1] > held * 32 * warps) {
         cut.tile[usize::from(!gated)] /= 2;
     }
     cut
