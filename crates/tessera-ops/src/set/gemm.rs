@@ -159,7 +159,9 @@ fn tiles([batch, m, n, k]: [u64; 4], storage: DType, machine: Machine) -> (i64, 
             let most = if compute == storage { 128 * 128 } else { 64 * 128 };
             let fits = |&&(tm, tn, _): &&(u64, u64, f64)| tm * tn <= most;
             let best = GPU_TILES.iter().filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(&GPU_TILES[3]);
-            (best.0 as i64, best.1 as i64, 1024 / i64::from(compute.bits()))
+            // Addresses of three axes leave warps registers to decode half as much at a time.
+            let lines = if batch > 1 && compute != storage && !arch.has_wgmma() { 2 } else { 1 };
+            (best.0 as i64, best.1 as i64, 1024 / i64::from(compute.bits()) / lines)
         }
     }
 }
