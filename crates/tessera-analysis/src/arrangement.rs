@@ -248,6 +248,13 @@ impl Arrangement {
     }
 }
 
+/// How lines of so many bytes are mixed, for the copy engine and the tensor cores: in the longest slabs that lines are made of; `None` where they are
+/// made of none.
+pub fn engine_swizzle(line: u32) -> Option<Swizzle> {
+    let slabs = [(128, Swizzle::B128), (64, Swizzle::B64), (32, Swizzle::B32)];
+    slabs.into_iter().find(|&(slab, _)| line.is_multiple_of(slab)).map(|(_, swizzle)| swizzle)
+}
+
 /// Bytes of a line that a swizzle of the copy engine mixes; `None` for other patterns.
 pub fn engine_span(swizzle: Swizzle) -> Option<u64> {
     [Swizzle::B32, Swizzle::B64, Swizzle::B128].contains(&swizzle).then_some(16 << swizzle.bits)

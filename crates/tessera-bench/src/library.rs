@@ -64,7 +64,7 @@ impl Library {
         for at in 0..self.cases.len() {
             let Entry { operator, problem, policy } = &self.entries[at];
             // What the operator does not offer, or a lockfile does not say, is told where it is run.
-            let ways = operator.ways(problem, *policy, machine).unwrap_or_default();
+            let Ok(ways) = operator.ways(problem, *policy, machine) else { continue };
             let own = self.asked(&self.cases[at], TESSERA).and_then(|asked| asked.plan()).ok().and_then(|planned| planned.tuned);
             let own = own.map(|tuned| tuned.entry.config).or_else(|| Some(ways.first()?.way.clone()));
             let others = ways.iter().map(|possible| &possible.way).filter(|way| Some(*way) != own.as_ref());

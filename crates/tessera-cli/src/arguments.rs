@@ -458,8 +458,8 @@ pub(crate) struct Bench {
     pub(crate) baseline: Vec<String>,
     /// Run so many other ways to cut each case of an operator into blocks beside it, those that should take least: timed on `cuda`, checked on
     /// `emu`.
-    #[arg(long, value_name = "N")]
-    pub(crate) ways: Option<usize>,
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) ways: usize,
     /// Blocks of baseline kernels; those of `--grid` when absent.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     pub(crate) baseline_grid: Option<String>,

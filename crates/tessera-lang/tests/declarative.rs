@@ -343,6 +343,17 @@ fn constant_parameters_are_announced() {
     let constant: Vec<&str> =
         file.kernels["tessera_gemm"].params.iter().filter(|param| param.is_constant()).map(|param| param.name.as_str()).collect();
     assert_eq!(constant, ["transpose_a", "transpose_b"]);
+    let text = "\
+import tessera
+from tessera import Tensor, fp32
+
+@tessera.kernel
+def f(x: Tensor[\"N\", fp32], a: int, b: float, c: tessera.Constant[int], d: Constant, e: tessera.Constant[fp32]):
+    pass
+";
+    let file = parse_file("f.py", text);
+    let constant = file.kernels["f"].params.iter().filter(|param| param.is_constant()).map(|param| param.name.as_str());
+    assert_eq!(constant.collect::<Vec<_>>(), ["c", "d", "e"]);
 }
 
 /// Texts near the seeds' kernels end in a module or in a diagnostic, never in a panic.

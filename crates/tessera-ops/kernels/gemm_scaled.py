@@ -27,6 +27,13 @@ def product(A, B, i, j, k, acc, COMPUTE, TM, TN, TK, EXCHANGED, fast):
     return ct.mma(a, b, acc, use_fast_acc=fast and COMPUTE != ct.float16)
 
 
+def products(A, B, i, j, K, COMPUTE, TM, TN, TK, EXCHANGED):
+    acc = nothing(TM, TN, EXCHANGED)
+    for k in range(ct.cdiv(K, TK)):
+        acc = product(A, B, i, j, k, acc, COMPUTE, TM, TN, TK, EXCHANGED, False)
+    return acc
+
+
 def store(C, i, j, out, EXCHANGED):
     ct.store(C, (i, j), (ct.transpose(out) if EXCHANGED else out).astype(C.dtype))
 
@@ -52,9 +59,7 @@ def rows(A, B, SA, SB, C, K: int, COMPUTE: ct.Constant, TM: ct.Constant[int], TN
          EXCHANGED: ct.Constant[bool] = False, ACROSS: ct.Constant[bool] = False):
     """SA has a scale for each row of A, SB for each row of B."""
     i, j = place(ACROSS)
-    acc = nothing(TM, TN, EXCHANGED)
-    for k in range(ct.cdiv(K, TK)):
-        acc = product(A, B, i, j, k, acc, COMPUTE, TM, TN, TK, EXCHANGED, False)
+    acc = products(A, B, i, j, K, COMPUTE, TM, TN, TK, EXCHANGED)
     sa = ct.load(SA, (i,), (TM,), padding_mode=ZERO)
     sb = ct.load(SB, (j,), (TN,), padding_mode=ZERO)
     if EXCHANGED:
@@ -69,9 +74,7 @@ def tensor(A, B, SA, SB, C, K: int, COMPUTE: ct.Constant, TM: ct.Constant[int], 
            EXCHANGED: ct.Constant[bool] = False, ACROSS: ct.Constant[bool] = False):
     """SA and SB have one scale each."""
     i, j = place(ACROSS)
-    acc = nothing(TM, TN, EXCHANGED)
-    for k in range(ct.cdiv(K, TK)):
-        acc = product(A, B, i, j, k, acc, COMPUTE, TM, TN, TK, EXCHANGED, False)
+    acc = products(A, B, i, j, K, COMPUTE, TM, TN, TK, EXCHANGED)
     sa = ct.load(SA, (0,), (1,)).reshape((1, 1))
     sb = ct.load(SB, (0,), (1,)).reshape((1, 1))
     store(C, i, j, acc * (sa * sb), EXCHANGED)

@@ -33,8 +33,8 @@ struct Boxes {
     pieces: Vec<Piece>,
 }
 
-/// The engine's name of how a buffer's bytes are mixed; `None` where it has none.
-pub(super) fn engine_swizzle(swizzle: Swizzle) -> Option<tessera_types::Swizzle> {
+/// The engine's mode for how a buffer's bytes are mixed; `None` where it has none.
+pub(super) fn swizzle_mode(swizzle: Swizzle) -> Option<tessera_types::Swizzle> {
     match engine_span(swizzle) {
         Some(32) => Some(tessera_types::Swizzle::B32),
         Some(64) => Some(tessera_types::Swizzle::B64),
@@ -126,7 +126,7 @@ impl Lowering<'_> {
             return Err(self.unsupported(format!("the copy engine moves at most {MOST} elements along an axis")));
         }
         let unknown = || self.unsupported("the copy engine does not know this swizzle");
-        let swizzle = engine_swizzle(buffer.swizzle).ok_or_else(unknown)?;
+        let swizzle = swizzle_mode(buffer.swizzle).ok_or_else(unknown)?;
         let shared = match blocks {
             Some(blocks) => Some(self.lines_of(&mut tile, blocks)?),
             None => None,

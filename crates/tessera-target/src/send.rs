@@ -12,16 +12,17 @@
 //! is written by one or two instructions, where fragments take eight.
 
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
-use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp};
+use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp, bug};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::{Arch, DType, L2Promotion, OutOfBounds};
 
 use super::bound::{Buffer, Regs};
-use super::engine::engine_swizzle;
+use super::engine::swizzle_mode;
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
 use super::view::step_of;
+use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
 use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, lines, parts};
 
@@ -30,13 +31,9 @@ pub(super) fn sends(func: &Func) -> bool {
     func.linked_ops().into_iter().any(|op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::SendTile {})))
 }
 
-/// How lines of parts are mixed, so many bytes each.
+/// How lines of parts are mixed.
 fn swizzle(dtype: DType, columns: u64) -> Swizzle {
-    match columns * u64::from(dtype.bits()) / 8 {
-        32 => Swizzle::B32,
-        64 => Swizzle::B64,
-        _ => Swizzle::B128,
-    }
+    engine_swizzle(columns as u32 * dtype.bits() / 8).unwrap_or_else(|| bug!("a part of {columns} columns of `{dtype}`"))
 }
 
 /// A part as it lies in a staging buffer.
@@ -63,7 +60,7 @@ impl Lowering<'_> {
             axes: order.iter().map(|&axis| ty.dim_map[axis] as usize).collect(),
             tile,
             dtype: None,
-            swizzle: engine_swizzle(swizzle(dtype, shape.columns))
+            swizzle: swizzle_mode(swizzle(dtype, shape.columns))
                 .ok_or_else(|| self.broken("lines that the engine does not mix"))?,
             l2: L2Promotion::B128,
             outside: OutOfBounds::Zero,

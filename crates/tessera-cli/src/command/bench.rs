@@ -83,11 +83,7 @@ fn refuse_without_effect(arguments: &Bench, opened: &Opened) -> Outcome {
         ("--cublaslt", arguments.cublaslt.is_some() && !is_chip, "cublasLt works on a CUDA device alone"),
         ("--sanitize", opened.checked, "times of checked runs say nothing: `tessera run` and `tessera check` run checked"),
         ("--trace", arguments.emulation.trace.is_some(), "`tessera run` shows what a warp does"),
-        (
-            "--ways",
-            arguments.ways.is_some() && opened.device.is_cpu(),
-            "on the CPU a problem is cut into blocks in one way alone",
-        ),
+        ("--ways", arguments.ways > 0 && opened.device.is_cpu(), "on the CPU a problem is cut into blocks in one way alone"),
         ("--timed", arguments.timed.is_some() && is_emulated, "the emulator checks and times nothing"),
         ("--baseline", !arguments.baseline.is_empty() && is_emulated, "the emulator checks and times nothing"),
     ];
@@ -183,7 +179,7 @@ fn on_device(
         cublaslt: arguments.cublaslt.as_ref().map(PathBuf::from),
         workers: workers.collect::<Result<_, Failure>>()?,
         lock: locking::read(&arguments.optimise.locking, None)?,
-        ways: arguments.ways.unwrap_or(0),
+        ways: arguments.ways,
         ..DeviceOptions::default()
     };
     let (compile, selection) = asked(arguments)?;

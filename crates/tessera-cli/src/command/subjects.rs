@@ -40,7 +40,7 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
     let (options, selection) = asked(arguments)?;
     let lock = locking::read(&arguments.optimise.locking, None)?;
     let mut library = Library::select(&selection, options, device).map_err(Failure::usage)?.with_lock(lock);
-    let without = library.add_ways(arguments.ways.unwrap_or(0));
+    let without = library.add_ways(arguments.ways);
     // On a chip it is told where it is measured.
     if !library.has_time() {
         one_way_alone(&without).iter().for_each(|line| eprintln!("note: {line}"));
@@ -53,7 +53,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
     let given = [
         ("--precision", !arguments.precision.is_empty()),
         ("--cublaslt", arguments.cublaslt.is_some()),
-        ("--ways", arguments.ways.is_some()),
+        ("--ways", arguments.ways > 0),
         ("--timed", arguments.timed.is_some()),
     ];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {

@@ -22,6 +22,7 @@ use tessera_types::DType;
 use super::queue::copied;
 use super::relation::{Relation, has_layout, shape};
 use super::slots;
+use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::facts::Facts;
 use tessera_analysis::neighbours::vectors;
 use tessera_ir::Reason;
@@ -76,7 +77,7 @@ impl Factor {
         let order: [u32; 2] = if fastest == 1 { [0, 1] } else { [1, 0] };
         let plain = |order: [u32; 2]| -> Result<SharedType, Reason> {
             let line = tile.shape[order[1] as usize] * elem.bits() / 8;
-            let swizzle = slots::swizzle(line).ok_or_else(|| no("a line of a factor is not of whole 32 bytes"))?;
+            let swizzle = engine_swizzle(line).ok_or_else(|| no("a line of a factor is not of whole 32 bytes"))?;
             Ok(SharedType { swizzle, order: order.into_iter().collect(), ..SharedType::new(tile.shape.clone(), elem) })
         };
         let only_looked_at = ops.iter().all(|op| *op == load || is_look(func, *op));
@@ -95,7 +96,7 @@ impl Factor {
         let Way::Computed { turned: true } = self.way else { return None };
         let order: [u32; 2] = [self.slot.order[1], self.slot.order[0]];
         let line = self.slot.shape[order[1] as usize] * self.slot.elem.bits() / 8;
-        Some(SharedType { swizzle: slots::swizzle(line)?, order: order.into_iter().collect(), ..self.slot.clone() })
+        Some(SharedType { swizzle: engine_swizzle(line)?, order: order.into_iter().collect(), ..self.slot.clone() })
     }
 
     /// The factor's matrix in a buffer that was filled by the load.

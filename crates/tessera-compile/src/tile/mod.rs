@@ -81,7 +81,6 @@ pub(crate) use forecast::forecasts;
 pub use remark::{Remark, Remarks};
 pub(crate) use search::{Candidate, candidates, time_of};
 pub use search::{Launch, Time};
-pub(crate) use slots::swizzle as engine_swizzle;
 
 pub(crate) const POINTER_VIEWS: Pass = Pass {
     name: "pointer-views",

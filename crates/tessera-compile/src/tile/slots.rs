@@ -15,6 +15,7 @@ use tessera_ir::{
 use tessera_types::AsyncCopy;
 
 use super::anchors::Units;
+use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
 
@@ -60,7 +61,7 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
     let fastest = contiguous_axis(func, load).and_then(|axis| axes.iter().position(|&other| other == axis));
     let fastest = fastest.ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
     let [lines, fastest] = [axes[1 - fastest], axes[fastest]];
-    let mixed = swizzle(view.tile[fastest] * elem.bits() / 8);
+    let mixed = engine_swizzle(view.tile[fastest] * elem.bits() / 8);
     let mixed = mixed.ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
     // A few lines are no whole pattern, at which the next slot would have to begin.
     let few = (2..MIXED_LINES).contains(&view.tile[lines]) && view.tile[fastest] <= BOX;
@@ -76,14 +77,6 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
 pub(super) fn contiguous_axis(func: &Func, load: Op) -> Option<usize> {
     let Type::TileView(view) = func.ty(func.ops[load].one(0)) else { return None };
     (0..view.tile.len()).find(|&axis| view.tensor.strides[view.dim_map[axis] as usize] == Extent::Static(1))
-}
-
-/// How lines of so many bytes are mixed, for the copy engine and the tensor cores: in the longest slabs that lines are made of.
-pub(crate) fn swizzle(line: u32) -> Option<Swizzle> {
-    [(128, Swizzle::B128), (64, Swizzle::B64), (32, Swizzle::B32)]
-        .into_iter()
-        .find(|&(slab, _)| line.is_multiple_of(slab))
-        .map(|(_, swizzle)| swizzle)
 }
 
 /// The buffer that a load's tile takes in a slot that threads fill, and that warps or threads read without warpgroups; `contraction` is

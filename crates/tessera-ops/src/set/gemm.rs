@@ -222,8 +222,11 @@ impl Cut {
 
     /// A launch of the product.
     pub(super) fn launch(&self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        let gemm_tiles::Choice { sharing, cluster, warps, .. } = self.choice.unwrap_or_default();
-        LaunchSpec { sharing, cluster, warps, ..LaunchSpec::new(kernel, arguments, grid) }
+        let plain = LaunchSpec::new(kernel, arguments, grid);
+        match self.choice {
+            Some(gemm_tiles::Choice { sharing, cluster, warps, .. }) => LaunchSpec { sharing, cluster, warps, ..plain },
+            None => plain,
+        }
     }
 
     /// The cut that a choice is.

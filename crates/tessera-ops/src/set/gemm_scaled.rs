@@ -10,7 +10,7 @@ use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
 
 use super::decoded::{Decoded, Row};
 use super::gemm::{Cut, blocks};
-use super::gemm_tiles::{Choice, May};
+use super::gemm_tiles::May;
 use crate::draw::Draw;
 use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
@@ -142,7 +142,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
     let cut = cut([m, n, k], [storage, result], kernel, machine);
     let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;
-    let Choice { exchanged, across, .. } = choice.unwrap_or_default();
+    let (exchanged, across) = choice.map_or((false, false), |choice| (choice.exchanged, choice.across));
     let mut plane = [blocks(m, tm)?, blocks(n, tn)?];
     if across {
         plane.reverse();

@@ -32,8 +32,7 @@ use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
 use crate::passes::memory_management::resident;
-use crate::tile::engine_swizzle;
-use tessera_analysis::arrangement::Arrangement;
+use tessera_analysis::arrangement::{Arrangement, engine_swizzle};
 use tessera_analysis::exits::can_leave;
 use tessera_analysis::memory::{Root, access, root};
 use tessera_analysis::room::buffer_bytes;

@@ -23,6 +23,7 @@ use super::shape::{fits, is_product};
 use crate::tile::anchors::Units;
 use crate::tile::feed::{Factor, Way, brought, looked_at};
 use crate::tile::slots;
+use tessera_analysis::arrangement::engine_swizzle;
 
 /// What a ring is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +255,7 @@ impl Supply {
             return Err(no("what is kept is a matrix of numbers"));
         };
         let swizzle =
-            slots::swizzle(columns * dtype.bits() / 8).ok_or_else(|| no("a line of the left factor is not of whole 32 bytes"))?;
+            engine_swizzle(columns * dtype.bits() / 8).ok_or_else(|| no("a line of the left factor is not of whole 32 bytes"))?;
         *types = Some(vec![SharedType { swizzle, ..SharedType::new(tile.shape.clone(), dtype) }]);
         self.kept.push((number, value));
         Ok(())
