@@ -21,9 +21,10 @@
 //! one); the target multiplies the types by a warp's instruction, or they are 32-bit floats whose accumulator the
 //! threads can share as [`outer`] says. Any other product takes tiles, which may have been computed from what was copied.
 //!
-//! **Which loops**: those without loops inside that hold a product, and copy something; at least two slots fit into shared memory. Products that
-//! threads do by themselves all read slots, and a thread can hold all their sums. A function may have several such loops. No plan is proposed for
-//! a loop without a product, since other blocks of the multiprocessor work while it waits; one by hand is carried out.
+//! **Which loops**: those without loops inside that hold a product, whose rounds all end in one place, and that copy something; at least two slots
+//! fit into shared memory. Products that threads do by themselves all read slots, and a thread can hold all their sums. A function may have
+//! several such loops. No plan is proposed for a loop without a product, since other blocks of the multiprocessor work while it waits; one by
+//! hand is carried out.
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::RingProducer;
@@ -35,6 +36,7 @@ use super::feed::{fastest_axis, looked_at};
 use super::relation::{has_layout, shape};
 use super::roles::is_free;
 use super::{order, slots, threads};
+use tessera_analysis::exits::loop_exits;
 use tessera_analysis::outer;
 
 mod build;
@@ -235,6 +237,10 @@ fn find(
     // Other blocks of the multiprocessor work while a loop without a product waits: nobody copies for it, unless somebody asks.
     if products.is_empty() && wanted.is_none() {
         return Err(None);
+    }
+    // What comes next is copied where a round ends.
+    if let &[early, _, ..] = &loop_exits(func, looped)[..] {
+        return Err(Some(Reason::at("a round of the loop may end early", func.ops[early].span)));
     }
     let at = func.ops[products.first().copied().unwrap_or(looped)].span;
     let held = sums(func, &products);
