@@ -170,6 +170,9 @@ pub struct FuncHints {
     pub persistent: Option<u32>,
     /// So many neighbours along x are a cluster that loads together. Where they do not divide the blocks that are asked for, more are launched.
     pub cluster: Option<u32>,
+    /// So many blocks, which are a cluster, are launched along x for each one that is asked for, and share its work: `tile.cluster_rank` says which
+    /// of them this is.
+    pub split: Option<u32>,
     /// What blocks of a product share, where its plan can have them share it ([`Sharing`]).
     pub sharing: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
@@ -192,22 +195,30 @@ pub enum Sharing {
     Rounds,
     /// Blocks are shared as by `Blocks`, and two teams of a block's warps take them in turn: one stores while the other one multiplies.
     Turns,
+    /// The blocks of a cluster, as many as `num_ctas` says, share the rounds of each block that is asked for.
+    Cluster,
 }
 
 impl FuncHints {
-    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn.
+    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn, 4 the rounds of one block.
     pub fn shares(&self) -> Sharing {
         match self.sharing {
             None | Some(0) => Sharing::Nothing,
             Some(1) => Sharing::Blocks,
             Some(2) => Sharing::Rounds,
-            Some(_) => Sharing::Turns,
+            Some(3) => Sharing::Turns,
+            Some(_) => Sharing::Cluster,
         }
     }
 
     /// The blocks that are launched are not those that are asked for.
     pub fn is_launched_otherwise(&self) -> bool {
-        self.persistent.is_some() || self.cluster.is_some()
+        self.persistent.is_some() || self.blocks_of_cluster().is_some()
+    }
+
+    /// Blocks of a cluster, where there are some.
+    pub fn blocks_of_cluster(&self) -> Option<u32> {
+        self.cluster.or(self.split)
     }
 
     /// Threads in a block of a Tile function.
@@ -225,7 +236,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 13] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 14] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -236,6 +247,7 @@ impl FuncHints {
             ("opt_level", self.opt_level),
             ("persistent", self.persistent),
             ("cluster", self.cluster),
+            ("split", self.split),
             ("sharing", self.sharing),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
@@ -255,6 +267,7 @@ impl FuncHints {
             "opt_level" => &mut self.opt_level,
             "persistent" => &mut self.persistent,
             "cluster" => &mut self.cluster,
+            "split" => &mut self.split,
             "sharing" => &mut self.sharing,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,

@@ -32,6 +32,8 @@ pub struct Plan {
     pub stream_k: Option<u32>,
     /// So many neighbours along x are a cluster, whose blocks bring what all of them load once, each a part of it for all.
     pub cluster: Option<u32>,
+    /// So many blocks are a cluster that takes one of the function's blocks: each has a part of its product's rounds, and they add up their sums.
+    pub split: Option<u32>,
     /// Where it is written.
     pub span: Span,
 }
@@ -39,7 +41,16 @@ pub struct Plan {
 impl Plan {
     /// A plan in which nobody works yet.
     pub fn new(span: Span) -> Plan {
-        Plan { partitions: Vec::new(), rings: Vec::new(), resident: None, persistent: None, stream_k: None, cluster: None, span }
+        Plan {
+            partitions: Vec::new(),
+            rings: Vec::new(),
+            resident: None,
+            persistent: None,
+            stream_k: None,
+            cluster: None,
+            split: None,
+            span,
+        }
     }
 }
 
@@ -64,6 +75,7 @@ impl Plan {
             ("persistent", self.persistent),
             ("stream_k", self.stream_k),
             ("cluster", self.cluster),
+            ("split", self.split),
         ];
         parts.extend(settings.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))));
         parts.join(", ")

@@ -47,6 +47,8 @@ dialect! {
     WarpId = "tile.warp_id" () {} -> One : Special, Pure;
     /// Number of this block among those that are launched, where these share the blocks that were asked for (the hint `persistent`).
     Worker = "tile.worker" () {} -> One : Special, Pure;
+    /// Number of this block in its cluster, where the cluster's blocks share what was asked of one (the hint `split`).
+    ClusterRank = "tile.cluster_rank" () {} -> One : Special, Pure;
     /// How many blocks are launched.
     Workers = "tile.workers" () {} -> One : Special, Pure;
     /// Memory that the blocks of a launch share, zero before the first one, `bytes_per_block` for each block that is launched: its address.
@@ -115,6 +117,13 @@ dialect! {
     Barrier = "tile.barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// All threads of all blocks of the cluster arrive before any goes on; what they wrote to shared memory before is seen by all of them after.
     ClusterBarrier = "tile.cluster_barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
+    /// Adds up what the blocks of a cluster hold, in the order of their ranks: each block gets one of `parts` parts along the last axis, that of its
+    /// rank modulo `parts`. The role meets first; each block puts its own values into the buffer, whatever that held, and reads the others'
+    /// from theirs, which stay until `tile.cluster_wait`.
+    ClusterSum = "tile.cluster_sum" (values: many, buffer: optional) { parts: u32 } -> Many
+        : Special, Write [write(shared, buffer, from(values)), read(shared, buffer), order(global | shared)], [Together];
+    /// Waits until all blocks of the cluster have read what this one put into its buffer for `tile.cluster_sum`.
+    ClusterWait = "tile.cluster_wait" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// The same among `threads` threads of a block, those that arrive at the barrier `id` (1 to 15).
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
     /// Arrives at a named barrier without waiting.

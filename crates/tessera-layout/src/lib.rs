@@ -17,6 +17,7 @@ mod fragment;
 mod linear;
 mod matrix;
 mod matrix_access;
+mod part;
 mod reshape;
 mod scratch;
 mod shared;

@@ -328,6 +328,10 @@ impl Kernel {
                     if device.plan.as_ref().is_some_and(|plan| plan.contains("stream_k")) {
                         order.push_str(", in shared rounds");
                     }
+                    let [blocks, ..] = device.kernel.image.launch.grid.blocks;
+                    if blocks > 1 {
+                        order.push_str(&format!(", in {blocks} blocks"));
+                    }
                     compiled.stages.extend(device.stages);
                     Code::Device(Arc::new(device.kernel.image()))
                 }

@@ -148,7 +148,7 @@ impl Lowering<'_> {
             ));
         }
         self.b.limit(Limit::RequiredThreads([threads, 1, 1]));
-        if let Some(blocks) = self.func.hints.cluster {
+        if let Some(blocks) = self.func.hints.blocks_of_cluster() {
             if !self.arch.has_clusters() || blocks > limits.blocks_per_cluster {
                 return Err(self.unsupported(format!("there are no clusters of {blocks} blocks")));
             }

@@ -28,6 +28,7 @@ mod access;
 mod atomic;
 mod bound;
 mod cast;
+mod cluster;
 mod conflicts;
 mod control;
 mod debug;
@@ -153,13 +154,13 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
     let launch = LaunchFacts {
         threads: [threads, 1, 1],
         shared_bytes,
-        cluster: func.hints.cluster.map(|blocks| [blocks, 1, 1]),
+        cluster: func.hints.blocks_of_cluster().map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,
         grid: GridRule {
+            blocks: [func.hints.split.unwrap_or(1), 1, 1],
             per_multiprocessor: func.hints.persistent,
             fills: has_workspace(func),
             whole_clusters: func.hints.cluster.is_some(),
-            ..GridRule::default()
         },
         ..LaunchFacts::default()
     };
@@ -204,6 +205,13 @@ impl Lowering<'_> {
             _ => astray(kind),
         };
         let reg = self.b.special(special);
+        let reg = match self.func.hints.split {
+            Some(blocks) if special == Special::CtaidX => {
+                let blocks = self.b.u32(blocks);
+                self.b.div(tessera_ptx::Type::U32, reg, blocks)
+            }
+            _ => reg,
+        };
         self.bind_regs(data.result(), [reg]);
         Ok(())
     }

@@ -129,10 +129,12 @@ impl Lowering<'_> {
             | T::Worker {}
             | T::Workers {}
             | T::Workspace { .. }
+            | T::ClusterRank {}
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
-            T::Barrier {} | T::ClusterBarrier {} | T::NamedBarrier { .. } | T::NamedArrive { .. } | T::FenceAsync {} => {
+            T::ClusterSum { parts } => self.cluster_sum(data, *parts),
+            T::Barrier {} | T::ClusterBarrier {} | T::ClusterWait {} | T::NamedBarrier { .. } | T::NamedArrive { .. } | T::FenceAsync {} => {
                 self.meeting(kind);
                 Ok(())
             }

@@ -21,6 +21,7 @@ impl Lowering<'_> {
             TileOp::ThreadId {} => self.b.special(Special::TidX),
             TileOp::LaneId {} => self.lane(),
             TileOp::Worker {} => self.b.special(Special::CtaidX),
+            TileOp::ClusterRank {} => self.b.special(Special::ClusterCtarank),
             TileOp::Workers {} => self.b.special(Special::NctaidX),
             TileOp::Workspace { number, bytes_per_block } => {
                 let address = self.b.pointer_param(&format!("workspace_{number}"), WORKSPACE_ALIGN);
@@ -49,6 +50,10 @@ impl Lowering<'_> {
                 // Lanes may have come by different ways.
                 self.b.warp_sync();
                 self.b.cluster_arrive(false);
+                self.b.cluster_wait();
+            }
+            TileOp::ClusterWait {} => {
+                self.b.warp_sync();
                 self.b.cluster_wait();
             }
             TileOp::NamedBarrier { id, threads } => {

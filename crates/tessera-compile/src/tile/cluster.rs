@@ -44,10 +44,7 @@ impl Together {
 /// # Errors
 /// Why they cannot.
 pub(super) fn find(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<Together, Reason> {
-    let most = arch.limits().blocks_per_cluster;
-    if !arch.has_clusters() || blocks < 2 || blocks > most || !blocks.is_power_of_two() {
-        return Err(Reason::at(format!("there are no clusters of {blocks} blocks: 2, 4, ... {most}"), plan.span));
-    }
+    there_are(plan, blocks, arch)?;
     if plan.partitions.len() < 2 {
         return Err(Reason::at(
             "blocks of a cluster load together by the copy engine, and the plan has no partition for it",
@@ -89,6 +86,18 @@ pub(super) fn find(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<
     Ok(together)
 }
 
+/// The target has clusters of so many blocks.
+///
+/// # Errors
+/// It has not.
+pub(super) fn there_are(plan: &Plan, blocks: u32, arch: Arch) -> Result<(), Reason> {
+    let most = arch.limits().blocks_per_cluster;
+    if !arch.has_clusters() || blocks < 2 || blocks > most || !blocks.is_power_of_two() {
+        return Err(Reason::at(format!("there are no clusters of {blocks} blocks: 2, 4, ... {most}"), plan.span));
+    }
+    Ok(())
+}
+
 /// Has blocks that nobody asked for do nothing behind their loops.
 pub(super) fn guard(func: &mut Func, together: &Together) {
     let mut ops = func.blocks[func.body].ops.clone();
@@ -112,7 +121,7 @@ pub(super) fn guard(func: &mut Func, together: &Together) {
 }
 
 /// Loads and pure operations, in loops or not.
-fn only_loads(func: &Func, op: Op) -> bool {
+pub(super) fn only_loads(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
     match &data.kind {

@@ -9,7 +9,7 @@
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
-//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
+//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`], [`cluster_split`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
@@ -43,6 +43,7 @@ mod asked;
 mod blocks;
 mod carry;
 mod cluster;
+mod cluster_split;
 mod feed;
 mod flatten;
 mod forecast;
@@ -221,13 +222,15 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
 /// Why they cannot; they share less then.
 fn share(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
     let sharing = func.hints.shares();
-    if sharing == Sharing::Nothing {
-        return Ok(());
+    match sharing {
+        Sharing::Nothing => return Ok(()),
+        Sharing::Cluster => return split(func, plan, arch),
+        Sharing::Blocks | Sharing::Rounds | Sharing::Turns => {}
     }
     persistent::can(func)?;
     plan.persistent = Some(1);
     match sharing {
-        Sharing::Nothing | Sharing::Blocks => {}
+        Sharing::Nothing | Sharing::Blocks | Sharing::Cluster => {}
         Sharing::Rounds => {
             plan.stream_k = Some(stream_k::meeting(func, stream_k::shareable(func)?));
             find_place(plan, 40);
@@ -255,10 +258,22 @@ pub(crate) fn find_place(plan: &mut Plan, enough: u32) {
 /// # Errors
 /// Why they cannot; each loads for itself then.
 fn load_together(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
-    if let Some(blocks) = func.hints.num_ctas.filter(|&blocks| blocks > 1) {
+    if let Some(blocks) = func.hints.num_ctas.filter(|&blocks| blocks > 1 && func.hints.shares() != Sharing::Cluster) {
         cluster::find(func, plan, blocks, arch)?;
         plan.cluster = Some(blocks);
     }
+    Ok(())
+}
+
+/// Has blocks of the clusters that the function's hints ask for split the rounds of each block.
+///
+/// # Errors
+/// Why they cannot; each takes blocks of its own then.
+fn split(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
+    let blocks = func.hints.num_ctas.ok_or("`sharing=4` splits rounds among a cluster's blocks, and `num_ctas` does not say how many")?;
+    let wanted = Plan { split: Some(blocks), ..plan.clone() };
+    try_out(func, &wanted, arch)?;
+    *plan = wanted;
     Ok(())
 }
 
@@ -287,6 +302,9 @@ fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), 
     if let Some(together) = &together {
         cluster::guard(func, together);
         func.hints.cluster = plan.cluster;
+    }
+    if let Some(blocks) = plan.split {
+        cluster_split::split(func, plan, blocks, arch)?;
     }
     share_blocks(func, plan, arch)?;
     match plan.partitions.len() {

@@ -20,6 +20,8 @@ pub(super) struct Queue {
     ring: Value,
     /// The cursor before the first slot.
     pub(super) start: Value,
+    /// The buffers of all slots.
+    pub(super) buffers: Vec<Value>,
     slots: Vec<SharedType>,
     span: Span,
 }
@@ -50,7 +52,7 @@ impl Queue {
         let ring = func.ops[made].result();
         let started = func.make_op(TileOp::RingStart {}.into(), &[&[ring]], [Type::Cursor], [], span);
         out.extend([made, started]);
-        Queue { ring, start: func.ops[started].result(), slots: slots.to_vec(), span }
+        Queue { ring, start: func.ops[started].result(), buffers, slots: slots.to_vec(), span }
     }
 
     /// An operation on the slot at a cursor that yields nothing: acquire, commit, wait, release.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, Trait, Value};
+use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Value};
 use tessera_layout::Distribution;
 
 /// A layout that many values share.
@@ -26,6 +26,8 @@ pub(super) enum Relation {
     Scan,
     /// The result exists in any layout.
     Free,
+    /// All operands share one layout; the results have that of one of so many parts along the last axis.
+    Part(u64),
     /// Operands in any layout of their own, results as an anchor says.
     Own,
     /// Operands and results are those of regions.
@@ -37,7 +39,11 @@ impl Relation {
     pub(super) fn of(func: &Func, op: Op) -> Relation {
         let data = &func.ops[op];
         let OpKind::Schedule(kind) = &data.kind else {
-            return if data.regions.is_empty() { Relation::Own } else { Relation::Control };
+            return match &data.kind {
+                OpKind::Tile(TileOp::ClusterSum { parts }) => Relation::Part(u64::from(*parts)),
+                _ if data.regions.is_empty() => Relation::Own,
+                _ => Relation::Control,
+            };
         };
         match kind {
             ScheduleOp::Constant { .. } | ScheduleOp::Iota {} => Relation::Free,
@@ -65,7 +71,7 @@ impl Relation {
             Relation::Free | Relation::Broadcast => true,
             Relation::Reshape => only_unit_axes(func, op),
             Relation::Same | Relation::Permute(_) => pure,
-            Relation::Reduce(_) | Relation::Scan | Relation::Own | Relation::Control => false,
+            Relation::Reduce(_) | Relation::Scan | Relation::Part(_) | Relation::Own | Relation::Control => false,
         }
     }
 
@@ -75,6 +81,7 @@ impl Relation {
             Relation::Same | Relation::Scan => Some(operand.clone()),
             Relation::Permute(permutation) => operand.permute(permutation).ok().map(Arc::new),
             Relation::Reduce(dim) => operand.slice(*dim).ok().map(Arc::new),
+            Relation::Part(parts) => operand.part(operand.rank() - 1, *parts).map(Arc::new),
             Relation::Reshape => operand.reshape(&shape(func, func.ops[op].result())).ok().map(Arc::new),
             Relation::Broadcast | Relation::Free | Relation::Own | Relation::Control => None,
         }
@@ -102,7 +109,7 @@ impl Relation {
                 Some(Arc::new(layout))
             }
             Relation::Reshape => result.reshape(&shape(func, operand)).ok().map(Arc::new),
-            Relation::Reduce(_) | Relation::Free | Relation::Own | Relation::Control => None,
+            Relation::Reduce(_) | Relation::Part(_) | Relation::Free | Relation::Own | Relation::Control => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use tessera_ir::{Diagnostic, EntityId, Func, Op, OpKind, Span, Type, Value};
 
+use super::cluster::Meeting;
 use super::control::Frame;
 use super::copies::Copies;
 use super::mask::Mask;
@@ -46,6 +47,7 @@ pub(super) struct Machine<'p> {
     /// The launch's memory, by the operation that names it.
     pub(super) workspaces: Vec<(Op, Range)>,
     pub(super) block: [u32; 3],
+    pub(super) meeting: Meeting,
     pub(super) checked: bool,
     pub(super) values: Vec<Option<Data>>,
     pub(super) roles: Vec<Role>,
@@ -76,6 +78,7 @@ impl<'p> Machine<'p> {
             workers: launched.iter().product(),
             workspaces: workspaces.to_vec(),
             block: [0; 3],
+            meeting: Meeting::default(),
             checked: options.checked,
             values: Vec::new(),
             roles: Vec::new(),

@@ -13,6 +13,7 @@
 //! - **Roles** take turns, each until it waits for another (`rings`); if all wait, the launch ends with who waits for what.
 //! - What was never written in shared memory and registers is all ones; checked launches report the read instead.
 
+mod cluster;
 mod control;
 mod copies;
 mod machine;

@@ -108,7 +108,7 @@ impl Program {
             let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
-                let outcome = unsafe { machine.run(block, args) };
+                let outcome = unsafe { machine.run_cluster(block, args) };
                 (std::mem::take(&mut machine.text), outcome)
             });
         });
@@ -218,6 +218,9 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Shuffle { .. }
             | TileOp::Barrier {}
             | TileOp::ClusterBarrier {}
+            | TileOp::ClusterRank {}
+            | TileOp::ClusterSum { .. }
+            | TileOp::ClusterWait {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }
             | TileOp::GroupTurn { .. }

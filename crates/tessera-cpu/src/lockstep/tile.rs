@@ -30,6 +30,11 @@ impl Machine<'_> {
                 self.identity(data, |_| workers);
             }
             TileOp::Workspace { .. } => self.workspace(op, data)?,
+            TileOp::ClusterRank {} => {
+                let rank = self.meeting.rank as usize;
+                self.identity(data, |_| rank);
+            }
+            TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
                 self.set(data.result(), same);
@@ -130,7 +135,11 @@ impl Machine<'_> {
 
             // SAFETY: passed on.
             TileOp::Role { .. } => unsafe { self.roles(role, op)? },
-            TileOp::FenceAsync {} | TileOp::Mark { .. } | TileOp::Prefetch {} | TileOp::GroupTurn { .. } => {}
+            TileOp::FenceAsync {}
+            | TileOp::ClusterWait {}
+            | TileOp::Mark { .. }
+            | TileOp::Prefetch {}
+            | TileOp::GroupTurn { .. } => {}
         }
         Ok(Step::Done)
     }

@@ -28,6 +28,9 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
     if let Some(blocks) = plan.cluster {
         let _ = writeln!(out, "  cluster {blocks}");
     }
+    if let Some(blocks) = plan.split {
+        let _ = writeln!(out, "  split {blocks}");
+    }
     let partition = |at: usize| plan.partitions.get(at).map_or("?", |partition| &partition.name);
     for ring in &plan.rings {
         let (from, to) = (partition(ring.from), partition(ring.to));
@@ -50,7 +53,7 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
     cursor.expect("{")?;
     while !cursor.eat("}") {
         let at = cursor.offset();
-        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent`, `stream_k` or `cluster`")? {
+        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster` or `split`")? {
             "partition" => {
                 let partition = partition(cursor, at)?;
                 if plan.partitions.iter().any(|other| other.name == partition.name) {
@@ -66,9 +69,10 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             "persistent" => plan.persistent = Some(cursor.integer()?),
             "stream_k" => plan.stream_k = Some(cursor.integer()?),
             "cluster" => plan.cluster = Some(cursor.integer()?),
+            "split" => plan.split = Some(cursor.integer()?),
             word => {
                 let text = format!(
-                    "`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent`, `stream_k` and `cluster` are"
+                    "`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster` and `split` are"
                 );
                 return Err(wrong(cursor.span_from(at), text));
             }

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
+use crate::bug;
 use crate::attrs::{AtomicMode, Combine, RingProducer};
 use crate::fragment::PER_LANE;
 use crate::func::{Level, Value};
@@ -16,6 +17,10 @@ use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     match kind {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
+            site.result_is(0, &Type::scalar(DType::I32))
+        }
+        TileOp::ClusterRank {} => {
+            splits(site)?;
             site.result_is(0, &Type::scalar(DType::I32))
         }
         TileOp::Workspace { .. } => {
@@ -72,6 +77,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         | TileOp::CommitGroup {}
         | TileOp::WaitGroup { .. }
         | TileOp::FenceAsync {} => Ok(()),
+        TileOp::ClusterSum { parts } => cluster_sum(site, *parts),
+        TileOp::ClusterWait {} => splits(site).map(|_| ()),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::GroupTurn { id, groups, .. } => group_turn(site, *id, *groups),
@@ -459,6 +466,43 @@ fn in_cluster(site: &Site<'_>, blocks: Option<u32>, producer: RingProducer) -> R
         blocks.unwrap_or(1),
         own.unwrap_or(1)
     );
+    Ok(())
+}
+
+/// How many blocks of a cluster share the work of one.
+fn splits(site: &Site<'_>) -> Result<u32, Wrong> {
+    let blocks = site.func.hints.split;
+    blocks.ok_or_else(|| Wrong { id: "ir-hint", message: "no blocks of a cluster share the work of one".to_string() })
+}
+
+/// Sums of equal types of 32 bits, of which each block gets a part along the last axis; the buffer has room for what a block holds.
+fn cluster_sum(site: &Site<'_>, parts: u32) -> Rule {
+    let blocks = splits(site)?;
+    let right = parts.is_power_of_two() && parts <= blocks;
+    ensure!(right, "ir-attribute", "{blocks} blocks get 1, 2, ... {blocks} parts, not {parts}");
+    let values = site.op.group(0);
+    ensure!(!values.is_empty(), "ir-operands", "adds up one value at least");
+    let tile = spread(site, 0)?;
+    let adds = tile.elem.num().is_some_and(|dtype| matches!(dtype, DType::F32 | DType::I32));
+    ensure!(adds, "ir-element-type", "adds up `f32` and `i32`, not `{}`", tile.elem);
+    if let Some(&other) = values.iter().find(|&&value| site.ty(value) != site.operand(0)) {
+        return Err(site.wrong_operand(0, "values of one type", site.ty(other)));
+    }
+    let Some((&last, before)) = tile.shape.split_last() else { bug!("a tile with a layout and without axes") };
+    ensure!(last.is_multiple_of(parts), "ir-shape", "the last axis of `{tile}` has no {parts} equal parts");
+    let wanted = TileType { shape: before.iter().copied().chain([last / parts]).collect(), elem: tile.elem };
+    ensure!(site.op.results.len() == values.len(), "ir-results", "yields one part of each of {} values", values.len());
+    for position in 0..values.len() {
+        site.result_tile_is(position, &wanted)?;
+        if let (Some(whole), Some(own)) = (site.operand(0).layout(), site.result(position).layout()) {
+            let fits = whole.part(before.len(), u64::from(parts)).as_ref() == Some(own);
+            ensure!(fits, "ir-layout", "`{}` is not how a part of `{}` lies", site.result(position), site.operand(0));
+        }
+    }
+    ensure!(site.op.optional(1).is_some(), "ir-operands", "needs a buffer to add up through");
+    let buffer = shared(site, 1)?;
+    let bytes = values.len() as u64 * tile.len() as u64 * 4;
+    ensure!(buffer.bytes() >= bytes, "ir-shape", "`{buffer}` has no room for {bytes} bytes");
     Ok(())
 }
 

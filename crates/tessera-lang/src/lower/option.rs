@@ -19,7 +19,7 @@ const OPTIONS: [(&str, u32, u32); 7] = [
     ("num_worker_warps", 1, 32),
     ("num_warps", 1, 32),
     ("num_stages", 1, 16),
-    ("sharing", 0, 3),
+    ("sharing", 0, 4),
 ];
 
 /// Options that are powers of two.

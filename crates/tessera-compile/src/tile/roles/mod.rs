@@ -33,7 +33,7 @@ use super::cluster::Together;
 use super::feed::Factor;
 use super::queue::{Queue, role};
 use super::relation::has_layout;
-use super::{apart, order};
+use super::{apart, cluster_split, order};
 use crate::rewrite::drop_dead;
 use tessera_analysis::barriers::NamedBarriers;
 
@@ -71,6 +71,7 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     let span = supply.at(func);
     let in_clusters = together.is_some();
     let rings = make_rings(func, &supply, together, &mut shared);
+    cluster_split::lay(func, &plan.rings, &rings.queues)?;
     let meet = |func: &mut Func| in_clusters.then(|| func.make_op(TileOp::ClusterBarrier {}.into(), &[], [], [], span));
     let before_turn = make_buffers(func, &supply, &mut shared);
     let mut barriers = NamedBarriers::left_by(func, units.arch);
@@ -80,6 +81,10 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     Reader { supply: &supply, rings: &rings, barrier: other }.rewrite(func);
     let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();
     let last = rest.pop();
+    if func.hints.split.is_some() {
+        // No block ends while others read its sums.
+        rest.push(func.make_op(TileOp::ClusterWait {}.into(), &[], [], [], span));
+    }
     let teams = match turns {
         Some(turns) => turns.take(func, &rings, &rest, &mut shared),
         None => vec![rest],

@@ -327,7 +327,7 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
 /// A block fills the ring for one tile after the other: it stays, or has a loop of its own around that of the product.
 fn is_refilled(func: &Func, supply: &Supply, ring: &RingPlan) -> bool {
     let home = func.defining_op(ring.fills[0][0]).and_then(|op| supply.places.block(op));
-    func.hints.shares() != Sharing::Nothing || home != Some(func.body)
+    !matches!(func.hints.shares(), Sharing::Nothing | Sharing::Cluster) || home != Some(func.body)
 }
 
 /// The ring is filled in every round of a product's loop.

@@ -74,7 +74,7 @@ impl Axes {
         self.first[tessera_ir::EntityId::index(value)] + axis as u32
     }
 
-    fn join(&mut self, (a, of_a): (Value, usize), (b, of_b): (Value, usize)) {
+    pub(super) fn join(&mut self, (a, of_a): (Value, usize), (b, of_b): (Value, usize)) {
         let (a, b) = (self.class(a, of_a), self.class(b, of_b));
         let (low, high) = (a.min(b), a.max(b));
         self.parent[high as usize] = low;

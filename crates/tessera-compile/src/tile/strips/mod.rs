@@ -171,6 +171,36 @@ impl Strips {
     }
 }
 
+/// Leaves of what becomes of some values one of so many parts along their last axis, that with a number: those who have other numbers do the others.
+///
+/// # Errors
+/// Something needs all parts, or is done once.
+pub(super) fn part(func: &mut Func, values: &[Value], parts: u64, number: Value) -> Result<(), Reason> {
+    let mut axes = Axes::of(func);
+    let last = |value: Value| (value, rank(func, value) - 1);
+    values[1..].iter().for_each(|&other| axes.join(last(values[0]), last(other)));
+    let (first, axis) = last(values[0]);
+    let class = axes.class(first, axis);
+    let strips = Strips { cuts: vec![(class, parts)], tiles: None };
+    let place = |op: Op| Reason::at("what stands behind the loop needs whole lines of sums", func.ops[op].span);
+    for op in func.linked_ops() {
+        for &value in &func.ops[op].results {
+            let own = (0..rank(func, value)).filter(|&axis| axes.class(value, axis) == class);
+            if own.map(|axis| shape(func, value)[axis]).any(|extent| axes.is_whole(class) || !extent.is_multiple_of(parts)) {
+                return Err(place(op));
+            }
+        }
+    }
+    let plan = Plan::of(func, &axes, &[class])?;
+    if let Some(&op) = plan.before.iter().find(|&&op| plan::writes(func, op)) {
+        return Err(Reason::at("what stands behind the loop writes what belongs to no part", func.ops[op].span));
+    }
+    let body = func.body;
+    Cutter { strips: &strips, axes, positions: vec![number], ahead: FxHashMap::default() }.one(func, &plan, body);
+    drop_dead(func);
+    Ok(())
+}
+
 fn values(func: &Func) -> Vec<Value> {
     func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.to_vec()).collect()
 }
@@ -186,6 +216,15 @@ struct Cutter<'s> {
 }
 
 impl Cutter<'_> {
+    /// Cuts what a plan would have in its loop, in a function's body.
+    fn one(&mut self, func: &mut Func, plan: &Plan, body: Block) {
+        let mut inside = Vec::new();
+        plan.inside.iter().for_each(|&op| all_ops(func, op, &mut inside));
+        inside.iter().for_each(|&op| self.access(func, op));
+        self.retype(func, &inside);
+        self.link(func, body);
+    }
+
     /// Makes the loop; its body.
     fn run(&mut self, func: &mut Func, plan: &Plan) -> Block {
         let span = func.ops[plan.inside[0]].span;

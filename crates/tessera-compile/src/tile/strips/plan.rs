@@ -213,7 +213,7 @@ impl Cut<'_> {
 }
 
 /// The operation, or one in its regions, writes memory.
-fn writes(func: &Func, op: Op) -> bool {
+pub(super) fn writes(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     let own = data.row().effects == Effects::Write || access(func, op).is_some_and(|access| access.writes);
     own || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&op| writes(func, op)))

@@ -19,7 +19,7 @@ pub(super) struct Choice {
     pub(super) tile: [u64; 3],
     /// The product is computed transposed.
     pub(super) exchanged: bool,
-    /// Blocks of a cluster that load together what all of them read; 0 where each loads for itself.
+    /// Blocks of a cluster that load together what all of them read, or split the rounds of one block; 0 where each is by itself.
     pub(super) cluster: u32,
     /// They lie side by side, else one below the other.
     pub(super) across: bool,
@@ -86,8 +86,11 @@ const TEAM: u64 = 128 * 128;
 /// Blocks of clusters, and lines of a tile that each of them brings at least.
 const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
-/// Of a chip's multiprocessors, those that are in whole clusters: the groups that these may not leave have no multiple of four.
-const IN_CLUSTERS: [f64; 2] = [1.0, 0.91];
+/// Blocks of clusters that split rounds.
+const SPLITS: [u64; 3] = [2, 4, 8];
+/// Of a chip's multiprocessors, those that are in whole clusters of two, four and eight: the groups that these may not leave have no multiple of
+/// four.
+const IN_CLUSTERS: [f64; 3] = [1.0, 0.91, 0.85];
 /// Tiles of the transposed product that a multiprocessor takes at most: where there are more, none was found to be worth it.
 const MOST_TURNED: u64 = 3;
 
@@ -103,7 +106,7 @@ const ALIKE: u64 = 64;
 pub(super) const NAMES: [&str; 10] =
     ["TM", "TN", "TK", "EXCHANGED", "ACROSS", "COPY_A", "COPY_B", "num_ctas", "sharing", "num_warps"];
 /// What blocks share, by the number of the choice of that name.
-const SHARINGS: [Sharing; 4] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns];
+const SHARINGS: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
 
 /// A product that tensor cores take as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -303,6 +306,9 @@ impl Tile {
         }
         let least = of_memory(storage, batch * (m + n) * k, arch);
         let mut take = |time: Time, choice: Choice| take(time.looped.max(least) + time.beside, choice);
+        if self.freely {
+            split(&Block::of(extents, product, None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
+        }
         self.shared(
             Block::of(extents, product, None),
             [batch * counts[0] * counts[1], sms],
@@ -321,7 +327,7 @@ impl Tile {
             let mut counts = counts;
             counts[1 - side] = counts[1 - side].next_multiple_of(cluster);
             let block = Block::of(extents, product, Some((cluster, side)));
-            let whole = (sms as f64 * IN_CLUSTERS[usize::from(cluster > CLUSTERS[0])]) as u64 / cluster;
+            let whole = clusters(sms, cluster);
             let choice = Choice { cluster: cluster as u32, across: (side == 0) != self.exchanged, ..Choice::default() };
             self.shared(block, [counts[0] * counts[1] / cluster, whole], product, choice, &mut take);
         }
@@ -365,6 +371,20 @@ impl Tile {
     }
 }
 
+/// Clusters of so many blocks that multiprocessors hold at once.
+fn clusters(sms: u64, blocks: u64) -> u64 {
+    (sms as f64 * IN_CLUSTERS[blocks.ilog2() as usize - 1]) as u64 / blocks
+}
+
+/// The choices in which clusters split the rounds of tiles of so many rows and columns of sums: how many there are, and their rounds.
+fn split(block: &Block, (tiles, rounds, sums): (u64, f64, [u64; 2]), sms: u64, take: &mut dyn FnMut(Time, Choice)) {
+    for blocks in SPLITS.into_iter().filter(|&blocks| blocks as f64 <= rounds) {
+        let at_once = clusters(sms, blocks);
+        let time = block.among(tiles.min(at_once) * blocks).split(tiles, rounds, at_once, (blocks, sums));
+        take(time, Choice { cluster: blocks as u32, sharing: Sharing::Cluster, ..Choice::default() });
+    }
+}
+
 /// Rows and columns of tiles: where warpgroups take both factors as they lie, and where the right one lies along the contraction.
 fn tiles(direct: bool, along: bool) -> Vec<[u64; 2]> {
     let given: &[[u64; 2]] = if direct { &WARPGROUP_TILES } else { &PLAIN_TILES };
@@ -394,6 +414,12 @@ fn thin_tiles(rows: u64, product: &Product, can_share: bool, arch: Arch, take: &
         if let Some(time) = time {
             let choice = Choice { tile: [rows, columns, depth], exchanged: true, sharing, ..Choice::default() };
             take(time.looped.max(least) + time.beside, choice);
+        }
+        if can_share && sharing == Sharing::Nothing {
+            split(&block, (blocks, rounds, [columns, rows]), sms, &mut |time, choice| {
+                let choice = Choice { tile: [rows, columns, depth], exchanged: true, ..choice };
+                take(time.looped.max(least) + time.beside, choice);
+            });
         }
     }
 }
@@ -426,19 +452,22 @@ impl Choice {
             exchanged: is("EXCHANGED")?,
             cluster: number("num_ctas", 0, 16)? as u32,
             across: is("ACROSS")?,
-            sharing: SHARINGS[number("sharing", 0, 3)? as usize],
+            sharing: SHARINGS[number("sharing", 0, SHARINGS.len() as i64 - 1)? as usize],
             warps: number("num_warps", 0, 32)? as u32,
             copied: [is("COPY_A")?, is("COPY_B")?],
         };
         if let Some(side) = (0..2).find(|&side| choice.copied[side] && !product.may_copy(side)) {
             return Err(Unsupported(format!("`{}=1`: this factor is taken as it lies", ["COPY_A", "COPY_B"][side])));
         }
+        if choice.sharing == Sharing::Cluster && !SPLITS.contains(&u64::from(choice.cluster)) {
+            return Err(Unsupported("`sharing=4`: the blocks of a cluster split rounds, `num_ctas` of 2, 4 or 8".to_string()));
+        }
         // Kernels of several matrices know of none of these.
         let of_one = [
             ("EXCHANGED", choice.exchanged),
             ("ACROSS", choice.across),
             ("num_ctas", choice.cluster > 0),
-            ("sharing", choice.sharing == Sharing::Rounds),
+            ("sharing", matches!(choice.sharing, Sharing::Rounds | Sharing::Cluster)),
         ];
         match of_one.into_iter().find(|(_, is_chosen)| *is_chosen && product.sizes[0] > 1) {
             Some((name, _)) => Err(Unsupported(format!("`{name}={}`: for one matrix alone", way[name]))),

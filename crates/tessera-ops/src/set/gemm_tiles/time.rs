@@ -12,6 +12,12 @@ const STREAM_RATE: f64 = 40.0;
 const THIN_START: f64 = 2500.0;
 const THIN_MEETING: f64 = 256.0 * 1024.0;
 const THIN_PART_RATE: f64 = 8.0;
+/// What splitting rounds among a cluster's blocks takes: clocks to start together and to meet (2.5 microseconds), and bytes a clock at which a
+/// multiprocessor reads the sums of others (40 a nanosecond).
+const SPLIT_MEETING: f64 = 4400.0;
+const SPLIT_RATE: f64 = 22.8;
+/// Columns of sums that a block has a part of at least.
+const SPLIT_COLUMNS: u64 = 8;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
 /// Bytes a clock where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
@@ -170,6 +176,7 @@ pub(super) struct Time {
 }
 
 /// Clocks of the parts of a block.
+#[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) round: f64,
     /// Bytes that a round asks the second-level cache for, as if all lay in whole lines.
@@ -218,8 +225,8 @@ impl Block {
     }
 
     /// The same where so many blocks ask the second-level cache at once.
-    pub(super) fn among(self, blocks: u64) -> Block {
-        Block { round: self.round.max(self.asked * blocks as f64 / self.rates.cache_of_all), ..self }
+    pub(super) fn among(&self, blocks: u64) -> Block {
+        Block { round: self.round.max(self.asked * blocks as f64 / self.rates.cache_of_all), ..*self }
     }
 
     /// One that asks for so many lines of each factor, and whose rounds take so many clocks at least.
@@ -282,6 +289,18 @@ impl Block {
         let (waves, looped) = (blocks.div_ceil(sms) as f64, rounds * self.round);
         let tile = looped.max(self.stored) + self.rates.seen * looped.min(self.stored);
         Time { looped: waves * looped, beside: waves * (tile - looped) + self.start + self.stored }
+    }
+
+    /// The same with each tile's rounds split among so many blocks of a cluster, of which each adds up a part of the columns of the sums.
+    pub(super) fn split(&self, tiles: u64, rounds: f64, at_once: u64, (blocks, [rows, columns]): (u64, [u64; 2])) -> Time {
+        let waves = tiles.div_ceil(at_once) as f64;
+        let mut parts = blocks;
+        while !columns.is_multiple_of(SPLIT_COLUMNS * parts) && parts > 1 {
+            parts /= 2;
+        }
+        let read = (4 * rows * columns * blocks / parts) as f64 / SPLIT_RATE;
+        let beside = self.start + SPLIT_MEETING + read + self.stored / parts as f64;
+        Time { looped: waves * (rounds / blocks as f64).ceil() * self.round, beside: waves * beside }
     }
 
     /// The same with rounds of the last tiles shared evenly among multiprocessors, where several have one of them.

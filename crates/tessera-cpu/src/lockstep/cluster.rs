@@ -1,0 +1,100 @@
+//! Blocks of a cluster that share the work of one.
+//!
+//! They run one after the other: a block that comes to a sum to which another one has not come yet leaves what it holds and ends there, and is run
+//! again when all have. Before such a sum blocks do nothing but load and compute, so nobody sees that.
+
+use tessera_ir::Op;
+use tessera_types::DType;
+
+use super::machine::{Machine, fault};
+use super::value::Buffer;
+use crate::exec::Ran;
+use crate::launch::Arg;
+
+/// Bytes of an element that is added up.
+const SIZE: usize = 4;
+
+/// What the blocks of a cluster have left for each other.
+#[derive(Default)]
+pub(super) struct Meeting {
+    /// The number of the running block in its cluster.
+    pub(super) rank: u32,
+    /// By the operation that adds up and the block's number.
+    left: rustc_hash::FxHashMap<(Op, u32), Vec<Buffer>>,
+    /// The block ended before others had come.
+    waits: bool,
+}
+
+impl Machine<'_> {
+    /// Runs the blocks that share the work of one.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub(super) unsafe fn run_cluster(&mut self, block: [u32; 3], args: &[Arg]) -> Ran<()> {
+        self.meeting = Meeting::default();
+        let mut ranks: Vec<u32> = (0..self.func.hints.split.unwrap_or(1)).collect();
+        while !ranks.is_empty() {
+            let mut others = Vec::new();
+            for rank in ranks {
+                (self.meeting.rank, self.meeting.waits) = (rank, false);
+                let printed = self.text.len();
+                // SAFETY: passed on.
+                match unsafe { self.run(block, args) } {
+                    Err(_) if self.meeting.waits => {
+                        self.text.truncate(printed);
+                        others.push(rank);
+                    }
+                    outcome => outcome?,
+                }
+            }
+            ranks = others;
+        }
+        Ok(())
+    }
+
+    /// The part of the sums of all blocks that is this one's.
+    pub(super) fn cluster_sum(&mut self, op: Op, parts: u32) -> Ran<()> {
+        let func = self.func;
+        let data = &func.ops[op];
+        let (rank, blocks) = (self.meeting.rank, func.hints.split.unwrap_or(1));
+        let own: Vec<Buffer> = data.group(0).iter().map(|&value| self.whole(value, data.span).cloned()).collect::<Ran<_>>()?;
+        self.meeting.left.insert((op, rank), own);
+        let all: Option<Vec<&Vec<Buffer>>> = (0..blocks).map(|rank| self.meeting.left.get(&(op, rank))).collect();
+        let Some(all) = all else {
+            self.meeting.waits = true;
+            return Err(fault("cpu-cluster", data.span, "a block waits for the others of its cluster"));
+        };
+        let mut found = Vec::new();
+        for position in 0..data.results.len() {
+            let tile = func.ty(data.group(0)[position]).the_tile();
+            let floats = tile.elem.num().is_some_and(DType::is_float);
+            let line = SIZE * tile.shape.last().map_or(1, |&extent| extent as usize);
+            let own = line / parts as usize;
+            let mut total = part(&all[0][position], line, own, (rank % parts) as usize);
+            for held in &all[1..] {
+                add(&mut total, &part(&held[position], line, own, (rank % parts) as usize), floats);
+            }
+            found.push(total);
+        }
+        self.bind(op, found, false);
+        Ok(())
+    }
+}
+
+/// The part with a number of each line.
+fn part(whole: &Buffer, line: usize, own: usize, number: usize) -> Buffer {
+    let mut part = Buffer::new(whole.bytes().len() / line * own);
+    for (to, from) in part.bytes_mut().chunks_exact_mut(own).zip(whole.bytes().chunks_exact(line)) {
+        to.copy_from_slice(&from[number * own..(number + 1) * own]);
+    }
+    part
+}
+
+fn add(total: &mut Buffer, more: &Buffer, floats: bool) {
+    for (to, from) in total.bytes_mut().as_chunks_mut::<SIZE>().0.iter_mut().zip(more.bytes().as_chunks::<SIZE>().0) {
+        *to = match floats {
+            true => (f32::from_le_bytes(*to) + f32::from_le_bytes(*from)).to_le_bytes(),
+            false => i32::from_le_bytes(*to).wrapping_add(i32::from_le_bytes(*from)).to_le_bytes(),
+        };
+    }
+}
