@@ -192,8 +192,8 @@ pub(super) fn part(func: &mut Func, values: &[Value], parts: u64, number: Value)
         }
     }
     let plan = Plan::of(func, &axes, &[class])?;
-    if let Some(&op) = plan.before.iter().find(|&&op| plan::writes(func, op)) {
-        return Err(Reason::at("what stands behind the loop writes what belongs to no part", func.ops[op].span));
+    if let Some(op) = plan::done_once(func, &axes, class) {
+        return Err(Reason::at("what stands behind the loop is done once, and no part of it is each block's", func.ops[op].span));
     }
     let body = func.body;
     Cutter { strips: &strips, axes, positions: vec![number], ahead: FxHashMap::default() }.one(func, &plan, body);
