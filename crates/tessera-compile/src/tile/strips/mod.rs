@@ -171,7 +171,8 @@ impl Strips {
     }
 }
 
-/// Leaves of what becomes of some values one of so many parts along their last axis, that with a number: those who have other numbers do the others.
+/// Leaves of what becomes of some values, which one operation yields, one of so many parts along their last axis, that with a number: those who have
+/// other numbers do the others.
 ///
 /// # Errors
 /// Something needs all parts, or is done once.
@@ -190,6 +191,11 @@ pub(super) fn part(func: &mut Func, values: &[Value], parts: u64, number: Value)
                 return Err(place(op));
             }
         }
+    }
+    let sum = func.defining_op(first).unwrap_or_else(|| bug!("a part of an argument"));
+    let whole = |&value: &Value| (0..rank(func, value)).any(|axis| axes.class(value, axis) == class);
+    if func.ops[sum].operands.iter().any(whole) {
+        return Err(Reason::at("what stands behind the loop uses a tile that the loop needs whole", func.ops[sum].span));
     }
     let plan = Plan::of(func, &axes, &[class])?;
     if let Some(op) = plan::done_once(func, &axes, class) {
