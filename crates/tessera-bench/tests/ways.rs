@@ -40,7 +40,7 @@ fn traits(way: &Way) -> impl Iterator<Item = (&str, i64)> {
 
 #[test]
 fn ways_to_cut_a_product_are_right() {
-    let (device, _) = emulator();
+    let (device, console) = emulator();
     let everything = std::env::var_os("TESSERA_TEST_ALL").is_some();
     let (part, parts) = crate::emulated::part();
     let (mut wrong, mut count, mut seen) = (Vec::new(), 0, BTreeSet::new());
@@ -69,7 +69,14 @@ fn ways_to_cut_a_product_are_right() {
             count += 1;
             let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
             match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
-                Ok(report) if report.passed() => {}
+                Ok(report) if report.passed() => {
+                    let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
+                    let tiles = sizes[0].div_ceil(way["TM"] as u64) * sizes[1].div_ceil(way["TN"] as u64);
+                    let blocks: u64 = launched.grid.iter().map(|&blocks| u64::from(blocks)).product();
+                    if way["sharing"] == 4 && blocks != tiles * way["num_ctas"] as u64 {
+                        wrong.push(format!("{} {name}: {blocks} blocks for {tiles} tiles", case.key));
+                    }
+                }
                 Ok(report) => wrong.push(format!("{} {name}: {}", case.key, report.reason.unwrap_or_default())),
                 Err(fault) => wrong.push(format!("{} {name}: {fault}", case.key)),
             }

@@ -12,6 +12,7 @@ mod agreement;
 mod assemble;
 mod barriers;
 mod chains;
+mod cluster_split;
 mod coalescing;
 mod conflicts;
 mod document;

@@ -223,7 +223,7 @@ fn fresh(draw: &mut Draw, func: &Func) -> Plan {
 fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
     let values = candidates(func);
     let rings = plan.rings.len();
-    match draw.below(15) {
+    match draw.below(16) {
         0 | 1 if rings > 0 => {
             let ring = draw.below(rings);
             plan.rings[ring].slots = 1 + draw.below(6) as u32;
@@ -290,6 +290,12 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
             }
             if !draw.one_in(12) {
                 (plan.persistent, plan.stream_k) = (Some(1), None);
+            }
+        }
+        15 => {
+            plan.split = draw.of(&[Some(2), Some(2), Some(4), Some(8)]);
+            if !draw.one_in(8) {
+                (plan.persistent, plan.stream_k, plan.cluster) = (None, None, None);
             }
         }
         12 => {

@@ -8,7 +8,7 @@ impl Distribution {
     /// How a part along a dimension lies, where all parts lie alike and no element changes its thread; `None` where they do not.
     pub fn part(&self, dim: usize, parts: u64) -> Option<Distribution> {
         let extent = *self.shape().get(dim)?;
-        if parts == 0 || !extent.is_multiple_of(parts) || self.has_holes() {
+        if parts == 0 || !extent.is_multiple_of(parts) || !extent.is_multiple_of(self.core().extent(dim)) {
             return None;
         }
         let mut shape = self.shape().to_vec();
@@ -58,9 +58,9 @@ mod tests {
         let mut registers = vec![at(0, 1), at(8, 0)];
         registers.extend((3..).map(|bit| 1 << bit).take_while(|&column| column < core).map(|column| at(0, column)));
         let lanes = vec![at(0, 2), at(0, 4), at(1, 0), at(2, 0), at(4, 0)];
-        let of_warps = (0..warps.ilog2()).map(|bit| at(16 << bit, 0)).collect();
+        let of_warps = (0..warps.next_power_of_two().ilog2()).map(|bit| at(16 << bit, 0)).collect();
         let bases = [(Axis::Register, registers), (Axis::Lane, lanes), (Axis::Warp, of_warps)];
-        let core = LinearLayout::from_bases(&[16 * warps, core], &bases).expect("a layout");
+        let core = LinearLayout::from_bases(&[16 * warps.next_power_of_two(), core], &bases).expect("a layout");
         Distribution::new(&[rows, columns], core, warps).expect("a distribution")
     }
 
@@ -76,6 +76,13 @@ mod tests {
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..whole.registers() as usize), "each register is in one part");
         }
+    }
+
+    /// Three warpgroups lie as four of which one is missing.
+    #[test]
+    fn rows_of_missing_warps_are_in_no_part() {
+        let part = sums(192, 64, 12).part(1, 2).expect("a part");
+        assert_eq!((part.shape(), part.registers(), part.threads()), (&[192, 32][..], 16, 384));
     }
 
     #[test]

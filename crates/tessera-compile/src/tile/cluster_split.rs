@@ -13,12 +13,15 @@
 //!
 //! Sums are added in the order of ranks, so they come out the same in every launch.
 
+use rustc_hash::FxHashMap;
 use tessera_ir::attrs::Predicate;
 use tessera_ir::{Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
 use tessera_types::Arch;
 
 use super::numbers::Numbers;
-use super::queue::Queue;
+use super::queue::{Queue, copied};
+use super::relation::has_layout;
+use super::roles::is_free;
 use super::{cluster, stream_k, strips};
 
 /// Columns of sums that threads of a warp share: a part has some of them, or threads would exchange elements.
@@ -72,6 +75,7 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     let Some(end) = behind.pop() else { bug!("a body without an end") };
     let columns = *func.ty(data.results[0]).the_tile().shape.last().unwrap_or_else(|| bug!("sums without columns"));
     let parts = parts(columns, blocks);
+    own_copies(func, &before, &mut behind);
     let mut b = Builder { block: func.body, span: data.span, func };
     let rank = b.value(TileOp::ClusterRank {}, &[], b.func.ty(data.one(0)).clone());
     b.func.blocks[b.block].ops.extend(before);
@@ -102,6 +106,33 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
         1 => Ok(()),
         _ => strips::part(func, &totals, u64::from(parts), rank),
     }
+}
+
+/// Gives what stands behind the loop tiles of its own where they cost nothing: zeros that sums start from and a mask puts in, say. What it has parts
+/// of, the loop needs whole.
+fn own_copies(func: &mut Func, before: &[Op], behind: &mut Vec<Op>) {
+    let mut users = behind.clone();
+    let mut at = 0;
+    while at < users.len() {
+        let regions = func.ops[users[at]].regions.clone();
+        users.extend(regions.iter().flat_map(|&region| &func.blocks[region].ops));
+        at += 1;
+    }
+    let mut wanted: Vec<Op> = Vec::new();
+    for &op in before.iter().rev() {
+        let data = &func.ops[op];
+        let is_used = |&user: &Op| func.ops[user].operands.iter().any(|value| data.results.contains(value));
+        let is_plain = data.regions.is_empty() && data.results.iter().any(|&result| has_layout(func, result)) && is_free(func, op);
+        if is_plain && users.iter().chain(&wanted).any(is_used) {
+            wanted.push(op);
+        }
+    }
+    let mut names = FxHashMap::default();
+    let copies: Vec<Op> = wanted.into_iter().rev().map(|op| copied(func, op, &mut names)).collect();
+    for op in users {
+        func.ops[op].operands.iter_mut().for_each(|operand| *operand = names.get(operand).copied().unwrap_or(*operand));
+    }
+    behind.splice(0..0, copies);
 }
 
 /// The parts of so many columns that blocks can get: each of some eight of them.

@@ -171,7 +171,8 @@ impl Strips {
     }
 }
 
-/// Leaves of what becomes of some values one of so many parts along their last axis, that with a number: those who have other numbers do the others.
+/// Leaves of what becomes of some values, which one operation yields, one of so many parts along their last axis, that with a number: those who have
+/// other numbers do the others.
 ///
 /// # Errors
 /// Something needs all parts, or is done once.
@@ -191,9 +192,14 @@ pub(super) fn part(func: &mut Func, values: &[Value], parts: u64, number: Value)
             }
         }
     }
+    let sum = func.defining_op(first).unwrap_or_else(|| bug!("a part of an argument"));
+    let whole = |&value: &Value| (0..rank(func, value)).any(|axis| axes.class(value, axis) == class);
+    if func.ops[sum].operands.iter().any(whole) {
+        return Err(Reason::at("what stands behind the loop uses a tile that the loop needs whole", func.ops[sum].span));
+    }
     let plan = Plan::of(func, &axes, &[class])?;
-    if let Some(&op) = plan.before.iter().find(|&&op| plan::writes(func, op)) {
-        return Err(Reason::at("what stands behind the loop writes what belongs to no part", func.ops[op].span));
+    if let Some(op) = plan::done_once(func, &axes, class) {
+        return Err(Reason::at("what stands behind the loop is done once, and no part of it is each block's", func.ops[op].span));
     }
     let body = func.body;
     Cutter { strips: &strips, axes, positions: vec![number], ahead: FxHashMap::default() }.one(func, &plan, body);

@@ -213,10 +213,21 @@ impl Cut<'_> {
 }
 
 /// The operation, or one in its regions, writes memory.
-pub(super) fn writes(func: &Func, op: Op) -> bool {
+fn writes(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     let own = data.row().effects == Effects::Write || access(func, op).is_some_and(|access| access.writes);
     own || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&op| writes(func, op)))
+}
+
+/// An operation that writes, or is seen outside, and is on no tile that is cut.
+pub(super) fn done_once(func: &Func, axes: &Axes, class: Class) -> Option<Op> {
+    let cut = Cut { func, axes, classes: &[class] };
+    let once = |op: &Op| {
+        let data = &func.ops[*op];
+        let asserts = matches!(data.kind, OpKind::Schedule(ScheduleOp::Assert { .. }));
+        data.regions.is_empty() && !cut.is_cut(*op) && (writes(func, *op) || data.row().effects == Effects::Observable && !asserts)
+    };
+    func.linked_ops().into_iter().find(once)
 }
 
 /// Adds what an operation and its regions use.

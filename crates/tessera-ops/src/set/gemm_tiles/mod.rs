@@ -88,6 +88,11 @@ const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
 /// Blocks of clusters that split rounds.
 const SPLITS: [u64; 3] = [2, 4, 8];
+/// Bytes of shared memory of a block, of what each of its warpgroups sends its results through, and of an element of sums; slots of a ring at most.
+const SHARED: u64 = 227 << 10;
+const SENT: u64 = 16 << 10;
+const SUM: u64 = 4;
+const SLOTS: u64 = 6;
 /// Of a chip's multiprocessors, those that are in whole clusters of two, four and eight: the groups that these may not leave have no multiple of
 /// four.
 const IN_CLUSTERS: [f64; 3] = [1.0, 0.91, 0.85];
@@ -306,7 +311,7 @@ impl Tile {
         }
         let least = of_memory(storage, batch * (m + n) * k, arch);
         let mut take = |time: Time, choice: Choice| take(time.looped.max(least) + time.beside, choice);
-        if self.freely {
+        if self.freely && sums_fit(extents) {
             split(&Block::of(extents, product, None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
         }
         self.shared(
@@ -369,6 +374,16 @@ impl Tile {
             take(time, Sharing::Rounds);
         }
     }
+}
+
+/// Whether sums of a tile fit where the slots of its larger factor were.
+fn sums_fit([rows, columns]: [u64; 2]) -> bool {
+    let groups = match rows / GROUP_ROWS {
+        3 => 3,
+        groups => 1 + (groups + 1) % 2,
+    };
+    let slots = ((SHARED - groups * SENT) / ((rows + columns) * LINE)).min(SLOTS);
+    SUM * rows * columns <= slots * rows.max(columns) * LINE
 }
 
 /// Clusters of so many blocks that multiprocessors hold at once.

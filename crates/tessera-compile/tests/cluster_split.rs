@@ -1,0 +1,187 @@
+//! Clusters that split the rounds of a product: right with any number of rounds and blocks, for tiles at the edges and whatever stands behind the
+//! loop, under every interleaving; without the wait at its end a kernel is found out.
+
+use tessera_compile::target::lower;
+use tessera_compile::{CompileOptions, Compiled, DeviceCompiled, OptLevel, compile, compile_for};
+use tessera_emu::Schedule;
+use tessera_ir::{OpKind, TileOp};
+use tessera_lang::{ArgType, parse_file};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembled, lockstep_of, on_cpu, run_under, same};
+
+const PRODUCT: &str = "import cuda.tile as ct
+import tessera
+
+@tessera.kernel(sharing=4, num_ctas={blocks})
+def kernel(x, y, bias, out):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros(({tm}, {tn}), ct.{acc})
+    for k in range(ct.cdiv(x.shape[1], {tk})):
+        a = ct.load(x, (i, k), ({tm}, {tk}), padding_mode=ct.PaddingMode.ZERO)
+        b = ct.load(y, (j, k), ({tn}, {tk}), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(a, ct.transpose(b), acc)
+    {behind}
+";
+const STORED: &str = "ct.store(out, (i, j), acc.astype(out.dtype))";
+
+struct Case {
+    source: String,
+    factors: DType,
+    out: DType,
+    tile: [i64; 3],
+    blocks: u32,
+}
+
+impl Case {
+    fn new(tile: [i64; 3], blocks: u32, [factors, out]: [DType; 2], behind: &str) -> Case {
+        let acc = if factors.is_float() { "float32" } else { "int32" };
+        let [tm, tn, tk] = tile.map(|extent| extent.to_string());
+        let blocks_text = blocks.to_string();
+        let names =
+            [("{tm}", &*tm), ("{tn}", &tn), ("{tk}", &tk), ("{acc}", acc), ("{blocks}", &blocks_text), ("{behind}", behind)];
+        let source = names.iter().fold(PRODUCT.to_string(), |text, (name, with)| text.replace(name, with));
+        Case { source, factors, out, tile, blocks }
+    }
+
+    fn compiled(&self) -> (Compiled, DeviceCompiled) {
+        let file = parse_file("split.py", &self.source);
+        let of_sums = if self.factors.is_float() { DType::F32 } else { DType::I32 };
+        let args = [("x", self.factors, 2), ("y", self.factors, 2), ("bias", of_sums, 1), ("out", self.out, 2)];
+        let args = args.map(|(name, dtype, rank)| (name.to_string(), ArgType::array(dtype, rank)));
+        let compiled = compile(&file, "kernel", &args, &CompileOptions::default()).expect("the kernel compiles");
+        let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3)
+            .unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+        let plan = device.plan.as_deref().unwrap_or_default();
+        assert!(plan.contains(&format!("  split {}\n", self.blocks)), "{plan}{:?}", device.remark());
+        (compiled, device)
+    }
+
+    fn data(&self, [m, n, k]: [i64; 3]) -> Vec<Data> {
+        let numbers = |dtype: DType, sizes: &[i64], seed: usize| match FloatFormat::of(dtype) {
+            Some(format) => {
+                let number = move |i: usize| ((i * 7 + i / 13 + seed) % 9) as f64 / 4.0 - 1.0;
+                Data::codes(dtype, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
+            }
+            None => Data::codes(dtype, sizes, |i| ((i * 7 + i / 13 + seed) % 9) as u64),
+        };
+        let of_sums = if self.factors.is_float() { DType::F32 } else { DType::I32 };
+        vec![
+            numbers(self.factors, &[m, k], 1),
+            numbers(self.factors, &[n, k], 2),
+            numbers(of_sums, &[n], 3),
+            numbers(self.out, &[m, n], 4),
+        ]
+    }
+
+    fn grid(&self, [m, n, _]: [i64; 3]) -> [u32; 3] {
+        let count = |extent: i64, tile: i64| extent.unsigned_abs().div_ceil(tile.unsigned_abs()) as u32;
+        [count(m, self.tile[0]), count(n, self.tile[1]), 1]
+    }
+
+    /// Lock-step and the emulator have what the CPU executor has.
+    fn agrees(&self, sizes: [i64; 3]) {
+        let ((compiled, device), grid, data) = (self.compiled(), self.grid(sizes), self.data(sizes));
+        let mut wanted = data.clone();
+        on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
+        let told = |how: &str, why: String| panic!("{sizes:?} by {} blocks, {how}: {why}\n{}", self.blocks, self.source);
+        let mut stepped = data.clone();
+        lockstep_of(&device.tile, grid, &mut stepped).unwrap_or_else(|error| told("in lock-step", error));
+        same(&wanted[3], &stepped[3], 0.0).unwrap_or_else(|error| told("in lock-step", error));
+        for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random] {
+            let mut emulated = data.clone();
+            run_under(schedule, &device.kernel, grid, &mut emulated)
+                .unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+            same(&wanted[3], &emulated[3], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+        }
+    }
+}
+
+const F16: [DType; 2] = [DType::F16, DType::F32];
+
+/// Rounds that divide among the blocks and ones that do not, fewer than blocks, and one; tiles beyond the edges.
+#[test]
+fn any_number_of_rounds_and_blocks() {
+    for blocks in [2, 4, 8] {
+        let case = Case::new([64, 64, 32], blocks, F16, STORED);
+        for sizes in [[64, 64, 1000], [130, 40, 72], [70, 200, 512], [72, 24, 8]] {
+            case.agrees(sizes);
+        }
+    }
+}
+
+/// Few columns have fewer parts than there are blocks, odd numbers of them too, and sums of three warpgroups lie in twelve warps.
+#[test]
+fn parts_of_any_columns() {
+    for tile in [[64, 8, 64], [64, 16, 64], [128, 48, 32], [64, 96, 32], [192, 64, 32], [128, 256, 64]] {
+        Case::new(tile, 4, F16, STORED).agrees([tile[0] + 8, tile[1] + 8, 328]);
+    }
+}
+
+#[test]
+fn factors_and_results_of_other_types() {
+    for types in [
+        [DType::BF16, DType::BF16],
+        [DType::F8E4M3, DType::F32],
+        [DType::F8E4M3, DType::F16],
+        [DType::I8, DType::I32],
+        [DType::TF32, DType::F32],
+    ] {
+        let depth = 64 * 16 / i64::from(types[0].bits());
+        Case::new([64, 64, depth], 4, types, STORED).agrees([72, 136, 9 * depth + 16]);
+    }
+}
+
+/// What stands behind the loop is done for a part: a bias along the columns, a result that is turned, one that adds to what is there, a mask.
+#[test]
+fn results_of_parts() {
+    let turned = "ct.store(out, (j, i), ct.transpose(acc))";
+    let case = Case::new([64, 64, 32], 4, F16, turned);
+    case.agrees([128, 128, 200]);
+    for behind in [
+        "ct.store(out, (i, j), ct.maximum(acc + ct.load(bias, (j,), (64,)), 0.5))",
+        "ct.store(out, (i, j), acc * 0.5 + ct.load(out, (i, j), (64, 64)))",
+        "ct.store(out, (i, j), ct.where(ct.arange(64, dtype=ct.int32) < 37, acc, 0.0))",
+        "ct.store(out, (i, j), acc + ct.sum(acc, axis=0, keepdims=True))",
+    ] {
+        Case::new([64, 64, 32], 8, F16, behind).agrees([128, 128, 200]);
+    }
+    let lines = "ct.store(out, (i, j), acc - ct.max(acc, axis=1, keepdims=True))";
+    Case::new([64, 8, 64], 2, F16, lines).agrees([128, 16, 200]);
+}
+
+/// A block that ends while others read its sums.
+#[test]
+fn the_wait_at_the_end_is_needed() {
+    let (case, sizes) = (Case::new([64, 64, 32], 2, F16, STORED), [64, 64, 256]);
+    let (_, device) = case.compiled();
+    let (mut module, mut removed) = (device.tile.clone(), 0);
+    let func = &mut module.funcs[0];
+    let waits: Vec<_> = func.linked_ops();
+    let waits: Vec<_> =
+        waits.into_iter().filter(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ClusterWait {}))).collect();
+    for block in func.linked_blocks() {
+        let before = func.blocks[block].ops.len();
+        func.blocks[block].ops.retain(|op| !waits.contains(op));
+        removed += before - func.blocks[block].ops.len();
+    }
+    assert_eq!(removed, 1);
+    let kernel = lower(&module, &module.funcs[0], Arch::Sm90a).expect("it is lowered");
+    let found = [Schedule::Eager, Schedule::Lazy, Schedule::Random]
+        .into_iter()
+        .any(|schedule| run_under(schedule, &kernel, case.grid(sizes), &mut case.data(sizes)).is_err());
+    assert!(found, "nobody sees that a block ends early");
+}
+
+/// The library's largest tiles spill nothing, and nobody uses memory of the launch.
+#[test]
+fn split_products_assemble() {
+    for (tile, blocks) in [([128, 256, 64], 2), ([128, 256, 64], 8), ([64, 256, 64], 4), ([256, 128, 64], 8), ([192, 128, 64], 2)] {
+        for types in [[DType::BF16, DType::BF16], [DType::BF16, DType::F32]] {
+            let (_, device) = Case::new(tile, blocks, types, STORED).compiled();
+            let ptx = device.kernel.ptx();
+            assert!(!ptx.contains("workspace") && ptx.contains("ld.shared::cluster.v4.b32"), "{ptx}");
+            assembled(&device.kernel);
+        }
+    }
+}
