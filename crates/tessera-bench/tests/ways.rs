@@ -70,7 +70,8 @@ fn ways_to_cut_a_product_are_right() {
             let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
             match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
                 Ok(report) if report.passed() => {
-                    let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
+                    let launched =
+                        console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
                     let tiles = sizes[0].div_ceil(way["TM"] as u64) * sizes[1].div_ceil(way["TN"] as u64);
                     let blocks: u64 = launched.grid.iter().map(|&blocks| u64::from(blocks)).product();
                     if way["sharing"] == 4 && blocks != tiles * way["num_ctas"] as u64 {
@@ -84,7 +85,9 @@ fn ways_to_cut_a_product_are_right() {
     }
     assert!(wrong.is_empty(), "{} of {count} ways:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count > 50, "{count} ways");
-    for (name, value) in [("EXCHANGED", 1), ("ACROSS", 1), ("COPY_A", 1), ("COPY_B", 1), ("num_ctas", 8), ("sharing", 2), ("sharing", 4)] {
+    for (name, value) in
+        [("EXCHANGED", 1), ("ACROSS", 1), ("COPY_A", 1), ("COPY_B", 1), ("num_ctas", 8), ("sharing", 2), ("sharing", 4)]
+    {
         assert!(seen.iter().any(|(.., own, is)| own == name && *is == value), "no way has {name}={value}");
     }
 }

@@ -176,7 +176,8 @@ fn the_wait_at_the_end_is_needed() {
 /// The library's largest tiles spill nothing, and nobody uses memory of the launch.
 #[test]
 fn split_products_assemble() {
-    for (tile, blocks) in [([128, 256, 64], 2), ([128, 256, 64], 8), ([64, 256, 64], 4), ([256, 128, 64], 8), ([192, 128, 64], 2)] {
+    for (tile, blocks) in [([128, 256, 64], 2), ([128, 256, 64], 8), ([64, 256, 64], 4), ([256, 128, 64], 8), ([192, 128, 64], 2)]
+    {
         for types in [[DType::BF16, DType::BF16], [DType::BF16, DType::F32]] {
             let (_, device) = Case::new(tile, blocks, types, STORED).compiled();
             let ptx = device.kernel.ptx();

@@ -72,7 +72,7 @@ fn the_same_launch_has_the_same_plans_and_all_can_be_carried_out() {
     let text = source("ct.cdiv(A.shape[1], 64)", "pass");
     let found = plans(&text, h200(), [32, 32, 1], 4096);
     assert_eq!(found, plans(&text, h200(), [32, 32, 1], 4096));
-    for word in ["turns=2", "stream_k", "cluster 2", "resident 2", "partition all"] {
+    for word in ["turns=2", "stream_k", "cluster 2", "split 4", "resident 2", "partition all"] {
         assert!(found.iter().any(|plan| plan.text.contains(word)), "no plan has `{word}`");
     }
     let file = parse_file("product.py", &text);

@@ -134,7 +134,12 @@ impl Lowering<'_> {
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
             T::ClusterSum { parts } => self.cluster_sum(data, *parts),
-            T::Barrier {} | T::ClusterBarrier {} | T::ClusterWait {} | T::NamedBarrier { .. } | T::NamedArrive { .. } | T::FenceAsync {} => {
+            T::Barrier {}
+            | T::ClusterBarrier {}
+            | T::ClusterWait {}
+            | T::NamedBarrier { .. }
+            | T::NamedArrive { .. }
+            | T::FenceAsync {} => {
                 self.meeting(kind);
                 Ok(())
             }

@@ -122,7 +122,8 @@ fn own_copies(func: &mut Func, before: &[Op], behind: &mut Vec<Op>) {
     for &op in before.iter().rev() {
         let data = &func.ops[op];
         let is_used = |&user: &Op| func.ops[user].operands.iter().any(|value| data.results.contains(value));
-        let is_plain = data.regions.is_empty() && data.results.iter().any(|&result| has_layout(func, result)) && is_free(func, op);
+        let is_plain =
+            data.regions.is_empty() && data.results.iter().any(|&result| has_layout(func, result)) && is_free(func, op);
         if is_plain && users.iter().chain(&wanted).any(is_used) {
             wanted.push(op);
         }
@@ -173,7 +174,10 @@ pub(super) fn lay(func: &mut Func, plan: &[RingPlan], queues: &[Option<Queue>]) 
     let largest = buffers.max_by_key(|&buffer| bytes(buffer)).unwrap_or_else(|| bug!("a plan of roles without rings"));
     let wanted: u64 = func.ops[sum].group(0).iter().map(|&value| func.ty(value).the_tile().len() as u64 * u64::from(BYTES)).sum();
     if bytes(largest) < wanted {
-        let text = format!("sums of {wanted} bytes are added up where a ring's slots were, of which the largest buffer has {}", bytes(largest));
+        let text = format!(
+            "sums of {wanted} bytes are added up where a ring's slots were, of which the largest buffer has {}",
+            bytes(largest)
+        );
         return Err(Reason::at(text, plan.first().map(|ring| ring.span)));
     }
     let data = &mut func.ops[sum];

@@ -270,7 +270,8 @@ fn load_together(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Res
 /// # Errors
 /// Why they cannot; each takes blocks of its own then.
 fn split(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
-    let blocks = func.hints.num_ctas.ok_or("`sharing=4` splits rounds among a cluster's blocks, and `num_ctas` does not say how many")?;
+    let blocks =
+        func.hints.num_ctas.ok_or("`sharing=4` splits rounds among a cluster's blocks, and `num_ctas` does not say how many")?;
     let wanted = Plan { split: Some(blocks), ..plan.clone() };
     try_out(func, &wanted, arch)?;
     *plan = wanted;

@@ -2,7 +2,7 @@
 
 use tessera_ir::attrs::ShuffleMode;
 use tessera_ir::fragment::{Fragment, PER_LANE, SIDE};
-use tessera_ir::{EntityId, Op, OpData, TileOp, Type};
+use tessera_ir::{EntityId, Op, OpData, TileOp, Type, bug};
 
 use super::machine::{Machine, Step, fault};
 use super::mask::Mask;
@@ -18,22 +18,13 @@ impl Machine<'_> {
         let func = self.func;
         let data = &func.ops[op];
         match kind {
-            TileOp::ThreadId {} => self.identity(data, |thread| thread),
-            TileOp::LaneId {} => self.identity(data, |thread| thread % 32),
-            TileOp::WarpId {} => self.identity(data, |thread| thread / 32),
-            TileOp::Worker {} => {
-                let worker = self.block[0] as usize;
-                self.identity(data, |_| worker);
-            }
-            TileOp::Workers {} => {
-                let workers = self.workers as usize;
-                self.identity(data, |_| workers);
-            }
+            TileOp::ThreadId {}
+            | TileOp::LaneId {}
+            | TileOp::WarpId {}
+            | TileOp::Worker {}
+            | TileOp::Workers {}
+            | TileOp::ClusterRank {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
-            TileOp::ClusterRank {} => {
-                let rank = self.meeting.rank as usize;
-                self.identity(data, |_| rank);
-            }
             TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
@@ -163,6 +154,20 @@ impl Machine<'_> {
         // SAFETY: passed on.
         unsafe { self.delegate(op, feeds)? };
         Ok(())
+    }
+
+    /// Which thread, warp or block it is.
+    fn number(&mut self, data: &OpData, kind: &TileOp) {
+        let (worker, workers, rank) = (self.block[0] as usize, self.workers as usize, self.meeting.rank as usize);
+        match kind {
+            TileOp::ThreadId {} => self.identity(data, |thread| thread),
+            TileOp::LaneId {} => self.identity(data, |thread| thread % 32),
+            TileOp::WarpId {} => self.identity(data, |thread| thread / 32),
+            TileOp::Worker {} => self.identity(data, |_| worker),
+            TileOp::Workers {} => self.identity(data, |_| workers),
+            TileOp::ClusterRank {} => self.identity(data, |_| rank),
+            _ => bug!("{kind:?} is no number"),
+        }
     }
 
     fn identity(&mut self, data: &OpData, of: impl Fn(usize) -> usize) {

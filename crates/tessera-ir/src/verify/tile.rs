@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
-use crate::bug;
 use crate::attrs::{AtomicMode, Combine, RingProducer};
+use crate::bug;
 use crate::fragment::PER_LANE;
 use crate::func::{Level, Value};
 use crate::tile::TileOp;

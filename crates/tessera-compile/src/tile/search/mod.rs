@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `num_worker_warps`, `num_warps` | warps that compute |
 //! | `num_stages` | slots of rings |
-//! | `sharing` | `persistent`, `stream_k`, `turns` |
-//! | `num_ctas` | `cluster` |
+//! | `sharing` | `persistent`, `stream_k`, `turns`, `split` |
+//! | `num_ctas` | `cluster`, `split` |
 //! | `occupancy` | `resident` of plans without roles |
 
 mod launch;
@@ -35,6 +35,9 @@ const CLUSTERS: [u32; 2] = [1, 2];
 const RESIDENT: [u32; 3] = [1, 2, 3];
 /// What blocks share: nothing, tiles, rounds, tiles in turn.
 const SHARING: [u32; 4] = [0, 1, 2, 3];
+/// What they share where a cluster splits the rounds of one, and how many blocks it has then.
+const SPLIT: u32 = 4;
+const SPLITS: [u32; 3] = [2, 4, 8];
 
 /// Blocks a multiprocessor of a launch of which nothing is known.
 const WAVES: u32 = 8;
@@ -98,7 +101,7 @@ fn with_roles(func: &Func, units: &Units) -> Vec<Plan> {
 /// A plan under every way for blocks to share work.
 fn shared<'f>(func: &'f Func, plan: &'f Plan, arch: Arch) -> impl Iterator<Item = Plan> + 'f {
     let ways = CLUSTERS.into_iter().flat_map(|blocks| SHARING.map(|sharing| (blocks, sharing)));
-    ways.filter_map(move |(blocks, sharing)| {
+    ways.chain(SPLITS.map(|blocks| (blocks, SPLIT))).filter_map(move |(blocks, sharing)| {
         let (mut func, mut plan) = (func.clone(), plan.clone());
         func.hints.num_ctas = Some(blocks);
         func.hints.sharing = Some(sharing);

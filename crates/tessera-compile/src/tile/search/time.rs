@@ -40,6 +40,9 @@ const RAGGED: f64 = 0.62;
 const MOVES: f64 = 1.4;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
+/// What blocks of a cluster that split rounds take to meet, in clocks, and bytes of the others' sums that one of them reads a clock.
+const SPLIT_MEETING: f64 = 1400.0;
+const SPLIT_RATE: f64 = 22.8;
 
 /// What a launch should take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +63,7 @@ pub(crate) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> 
     if !func.linked_ops().into_iter().all(known) {
         return None;
     }
-    let cluster_start = if plan.cluster.is_some() { latency(Part::ClusterStart)? } else { 0.0 };
+    let cluster_start = if plan.cluster.or(plan.split).is_some() { latency(Part::ClusterStart)? } else { 0.0 };
     let model = Model {
         func,
         plan,
@@ -339,6 +342,7 @@ impl Model<'_> {
         let together = |clocks: f64| (clocks + self.start).max(resident * most);
         let bound = if mean.starved > 0.5 * mean.clocks { "slots" } else { name };
         let clocks = match (self.plan.persistent, self.plan.stream_k) {
+            (None, _) if self.plan.split.is_some() => self.split(mean, all, sms),
             (Some(_), Some(_)) if all < 2.0 * sms && mean.rounds > 0.0 => self.shared(mean, all, sms),
             (Some(_), stream_k) => {
                 let turns = all / sms;
@@ -358,6 +362,14 @@ impl Model<'_> {
             }
         };
         Time { clocks, bound }
+    }
+
+    /// Tiles whose rounds clusters split.
+    fn split(&self, mean: &Spent, all: f64, sms: f64) -> f64 {
+        let blocks = f64::from(self.plan.split.unwrap_or(1));
+        let waves = (all / (sms / blocks).floor().max(1.0)).ceil();
+        let (own, rest) = ((mean.rounds / blocks).ceil(), mean.clocks - mean.rounds * mean.round);
+        waves * (self.start + own * mean.round + rest + SPLIT_MEETING + 4.0 * f64::from(self.sums()) / SPLIT_RATE)
     }
 
     /// Fewer tiles than multiprocessors, whose rounds are shared.

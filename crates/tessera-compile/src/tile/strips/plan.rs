@@ -225,7 +225,9 @@ pub(super) fn done_once(func: &Func, axes: &Axes, class: Class) -> Option<Op> {
     let once = |op: &Op| {
         let data = &func.ops[*op];
         let asserts = matches!(data.kind, OpKind::Schedule(ScheduleOp::Assert { .. }));
-        data.regions.is_empty() && !cut.is_cut(*op) && (writes(func, *op) || data.row().effects == Effects::Observable && !asserts)
+        data.regions.is_empty()
+            && !cut.is_cut(*op)
+            && (writes(func, *op) || data.row().effects == Effects::Observable && !asserts)
     };
     func.linked_ops().into_iter().find(once)
 }

@@ -17,6 +17,10 @@ fn product([m, n, k]: [u64; 3], storage: DType, lines: [u64; 2], along: bool) ->
     Product { sizes: [1, m, n, k], storage, result: DType::F32, lines, along: [true, along], may: ALL, ragged: false }
 }
 
+fn shares_rounds(choice: &Choice) -> bool {
+    matches!(choice.sharing, Sharing::Rounds | Sharing::Cluster)
+}
+
 #[test]
 fn ragged_lines_are_copied_where_that_pays() {
     let copied = |sizes: [u64; 3], lines: [u64; 2]| choose(product(sizes, DType::BF16, lines, false), Arch::Sm90a).copied;
@@ -29,7 +33,7 @@ fn ragged_lines_are_copied_where_that_pays() {
     assert_eq!(copied([4096, 4096, 4096], [128, 128]), [false, false]);
     assert_eq!(copied([256, 256, 136], [16, 128]), [false, false]);
     let shared = choose(product([57, 38, 5881], DType::BF16, [2, 4], false), Arch::Sm90a);
-    assert_eq!(shared.sharing, Sharing::Rounds, "what is padded can be shared");
+    assert!(shares_rounds(&shared), "what is padded can be shared: {shared:?}");
     let unasked = Product { may: May { copy: false, ..ALL }, ..product([3001, 3001, 3001], DType::BF16, [2, 2], false) };
     assert_eq!(choose(unasked, Arch::Sm90a).copied, [false, false]);
 }
@@ -103,6 +107,20 @@ fn few_tiles_with_a_long_contraction_are_shared() {
 }
 
 #[test]
+fn long_contractions_of_few_rows_are_split_in_clusters() {
+    for (sizes, storage) in [([128, 768, 12160], DType::BF16), ([64, 4096, 14336], DType::F8E4M3), ([100, 512, 8192], DType::I8)]
+    {
+        let choice = of(sizes, storage, LINE, true);
+        assert_eq!((choice.sharing, choice.cluster > 1), (Sharing::Cluster, true), "{choice:?}");
+    }
+    // Sums fit where the slots of a factor were, and there are rounds for each block.
+    let ways = ways(product([640, 640, 256], DType::BF16, [LINE; 2], true), Arch::Sm90a);
+    let split: Vec<&Way> = ways.iter().map(|possible| &possible.way).filter(|way| way["sharing"] == 4).collect();
+    assert!(split.iter().any(|way| (way["TM"], way["TN"], way["num_ctas"]) == (128, 256, 4)));
+    assert!(split.iter().all(|way| (way["TM"], way["TN"]) != (192, 192) && way["num_ctas"] <= 256 / way["TK"]));
+}
+
+#[test]
 fn tiles_with_few_rounds_are_taken_in_turn() {
     assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Turns);
     assert_eq!(chosen([8192, 8192, 512]).tile, [128, 128, 64]);
@@ -115,8 +133,9 @@ fn few_rows_are_columns() {
     let thin = Choice { tile: [8, 64, 256], exchanged: true, ..Choice::default() };
     assert_eq!(chosen([1, 4096, 4096]), thin);
     // Few tiles with long contractions are shared.
-    assert_eq!(chosen([1, 512, 16384]), Choice { tile: [8, 64, 128], sharing: Sharing::Rounds, ..thin });
-    assert_eq!(chosen([33, 4096, 14336]).tile, [64, 64, 128]);
+    let few = chosen([1, 512, 16384]);
+    assert_eq!((few.tile[..2].to_vec(), few.exchanged, shares_rounds(&few)), (vec![8, 64], true, true), "{few:?}");
+    assert_eq!(chosen([33, 4096, 14336]).tile[..2], [64, 64]);
     assert_eq!(chosen([65, 4096, 4096]).tile[2], 64);
     // Of other types where their lines lie along the contraction.
     assert!(!of([1, 4096, 4096], DType::F8E4M3, LINE, false).exchanged);
@@ -160,6 +179,8 @@ fn a_way_says_what_a_choice_is() {
     );
     let whole = Product { lines: [LINE; 2], ..product };
     assert_eq!(refused(&whole, &with("COPY_A", 1)), "`COPY_A=1`: this factor is taken as it lies");
+    let alone: Way = with("sharing", 4).into_iter().chain([("num_ctas".to_string(), 0)]).collect();
+    assert_eq!(refused(&product, &alone), "`sharing=4`: the blocks of a cluster split rounds, `num_ctas` of 2, 4 or 8");
     let several = Product { sizes: [3, 640, 640, 8192], ..product };
     assert_eq!(refused(&several, &with("EXCHANGED", 1)), "`EXCHANGED=1`: for one matrix alone");
 }
