@@ -305,7 +305,7 @@ fn options_and_arguments_without_effect_are_refused() {
         (format!("run k.py::copy {launch} --device cpu --block 64"), "it has no threads to count"),
         (format!("check k.py::copy {launch} --device cpu --config FOO=64"), "it has no choice `FOO`"),
         ("compile k.py::copy x=f32[?] y=f32[?] N=16 --config FOO=64".to_string(), "it has no choice `FOO`"),
-        ("compile k.py::copy x=f32[?] y=f32[?] N=16 --config sharing=9".to_string(), "`sharing` must be an integer from 0 to 3"),
+        ("compile k.py::copy x=f32[?] y=f32[?] N=16 --config sharing=9".to_string(), "`sharing` must be an integer from 0 to 4"),
         ("compile k.py::copy x=f32[?] y=f32[?] N=16 --config num_ctas=3".to_string(), "`num_ctas` must be a power of two, not 3"),
         (format!("run k.py::scale {whole} --config FOO=64"), "there is no choice `FOO`"),
         (format!("run k.py::scale {whole} --config BLOCK_K=64"), "`BLOCK_K` changes nothing in `scale`"),

@@ -123,7 +123,7 @@ fn a_choice_that_is_no_way_is_told() {
         text.starts_with("the choice of `no/tessera.lock` for `gemm` for batch 1/1, m 64/64, n 256/8, k 128/128 on emu "),
         "{text}"
     );
-    assert!(text.contains("is no way to cut it: `sharing=7`: from 0 to 3\nhelp: delete its table"), "{text}");
+    assert!(text.contains("is no way to cut it: `sharing=7`: from 0 to 4\nhelp: delete its table"), "{text}");
     assert!(told("bf16", ("TILE", 1)).contains("`TILE` is no choice of a product"));
     assert!(told("fp32@3xtf32", ("TN", 32)).contains("gemm cuts `fp32@3xtf32` in one way alone here"));
 }
