@@ -74,7 +74,7 @@ const THREE_ROWS: u64 = 192;
 const GROUP_COLUMNS: u64 = 128;
 const TWICE_COLUMNS: u64 = 192;
 /// Clocks that a launch takes which copies factors, beside its bytes.
-const PADDING: f64 = 5000.0;
+const PADDING: f64 = 6800.0;
 /// Clocks that a launch takes at least.
 const LAUNCH: f64 = 9800.0;
 /// Bytes of a sector of the cache's lines.
@@ -236,7 +236,7 @@ fn each(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, Choi
         }
         // Each is read and written; where the copy engine takes it as it lies, that pays less than its rates say, as measured.
         let by_engine = |side: usize| lines[side] >= VECTOR && (along[side] || !along_alone(storage));
-        let passes = |side: usize| if by_engine(side) { 3.0 } else { 2.0 };
+        let passes = |side: usize| if by_engine(side) { 3.5 } else { 2.0 };
         let bytes = |side: usize| passes(side) * of_memory(storage, [m, n][side] * k, arch);
         let (launch, least) = if copied.contains(&true) { (PADDING, LAUNCH) } else { (0.0, 0.0) };
         let copying = launch + (0..2).filter(|&side| copied[side]).map(bytes).sum::<f64>();
@@ -352,7 +352,7 @@ impl Tile {
         let mut take = |time: Time, sharing: Sharing| take(time, Choice { sharing, ..choice });
         take(block.alone(blocks, rounds, sms), Sharing::Nothing);
         // Results that are turned leave through all of a block's warps, which products wait for.
-        let block = if exchanged && choice.cluster == 0 { block.turned() } else { block };
+        let block = if exchanged { block.turned(choice.cluster > 0) } else { block };
         if blocks > sms {
             take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
             // Teams take tiles of equally many rounds, and a group's last tile may have none.

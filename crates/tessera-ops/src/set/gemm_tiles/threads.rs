@@ -11,7 +11,9 @@ use super::{Choice, Product};
 
 /// Rows, columns and contraction of a tile, its warps, and how much longer its multiply-adds take than the chip could: where a multiprocessor has
 /// several blocks, and where it has one that shares rounds with others.
-const TILES: [([u64; 3], u32, [f64; 2]); 14] = [
+const TILES: [([u64; 3], u32, [f64; 2]); 16] = [
+    ([128, 256, 16], 8, [1.37, 1.34]),
+    ([256, 128, 16], 8, [1.4, 1.35]),
     ([128, 128, 16], 8, [1.54, 1.56]),
     ([64, 128, 32], 8, [1.5, 1.62]),
     ([128, 64, 32], 8, [1.53, 1.67]),

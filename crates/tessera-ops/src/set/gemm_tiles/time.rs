@@ -7,15 +7,15 @@ use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, THREE_ROWS, VECTOR};
 use crate::work::packed_bytes;
 
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
-const STREAM_RATE: f64 = 40.0;
+const STREAM_RATE: f64 = 30.4;
 /// Clocks of a block of a thin product beside its rounds; bytes that come meanwhile where sums are left; and those of sums that are added a clock.
-const THIN_START: f64 = 2500.0;
-const THIN_MEETING: f64 = 256.0 * 1024.0;
-const THIN_PART_RATE: f64 = 8.0;
+const THIN_START: f64 = 3800.0;
+const THIN_MEETING: f64 = 292.0 * 1024.0;
+const THIN_PART_RATE: f64 = 22.6;
 /// What splitting rounds among a cluster's blocks takes: clocks to start together and to meet (2.5 microseconds), and bytes a clock at which a
 /// multiprocessor reads the sums of others (40 a nanosecond).
-const SPLIT_MEETING: f64 = 4400.0;
-const SPLIT_RATE: f64 = 22.8;
+const SPLIT_MEETING: f64 = 2000.0;
+const SPLIT_RATE: f64 = 8.0;
 /// Columns of sums that a block has a part of at least.
 const SPLIT_COLUMNS: u64 = 8;
 /// What of the memory's rate loads reach.
@@ -64,62 +64,62 @@ pub(super) struct Rates {
     /// counts where lines begin within the cache's; and where all are whole.
     together: [f64; 2],
     together_whole: [f64; 2],
-    /// How much longer rounds take where the transposed product's results leave between them and blocks load for themselves; with three
-    /// warpgroups; and where threads turn one factor, and both, since warpgroups take the type along the contraction alone.
-    pub(super) turned: f64,
+    /// How much longer rounds take where the transposed product's results leave between them, of blocks that load for themselves and that load
+    /// together; with three warpgroups; and where threads turn one factor, and both, since warpgroups take the type along the contraction alone.
+    turned: [f64; 2],
     three: f64,
     turning: [f64; 2],
 }
 
-/// Of floats of 16 bits, on an H100.
+/// Of floats of 16 bits, on an H100 and an H200.
 const OF_16_BITS: Rates = Rates {
-    multiply_adds: 2048.0,
+    multiply_adds: 2050.0,
     promoted: 0.0,
-    shared: 128.0,
-    beside: 0.0,
-    one: 1.0,
-    cache: 60.0,
-    cache_of_all: 7000.0,
-    sector: 60.0,
-    ragged: [40.0, 24.0],
-    fresh: f64::INFINITY,
-    least: [280.0, 400.0],
-    start: 7000.0,
-    together_start: 4000.0,
-    store: 20.0,
-    seen: 0.35,
-    meeting: 56.0 * 1024.0,
-    meeting_rate: 12.0,
-    parts: [512.0, 16.0],
-    together: [1.0, 1.1],
-    together_whole: [1.02, 1.1],
-    turned: 1.09,
-    three: 1.18,
+    shared: 127.0,
+    beside: 49.0,
+    one: 1.1,
+    cache: 78.0,
+    cache_of_all: 9000.0,
+    sector: 52.0,
+    ragged: [28.0, 38.6],
+    fresh: 39.0,
+    least: [312.0, 289.0],
+    start: 7200.0,
+    together_start: 3750.0,
+    store: 14.1,
+    seen: 0.3,
+    meeting: 193.0 * 1024.0,
+    meeting_rate: 20.5,
+    parts: [75.0, 33.0],
+    together: [1.145, 1.14],
+    together_whole: [1.02, 1.17],
+    turned: [1.27, 1.04],
+    three: 1.1,
     turning: [1.0, 1.0],
 };
 /// Of 8 bits, on an H200.
 const OF_8_BITS: Rates = Rates {
-    multiply_adds: 1865.0,
-    promoted: 0.44,
-    shared: 194.0,
-    beside: 100.0,
+    multiply_adds: 1780.0,
+    promoted: 0.63,
+    shared: 158.0,
+    beside: 161.0,
     one: 1.32,
     cache: 70.0,
-    cache_of_all: 6100.0,
-    sector: 70.0,
-    ragged: [41.0, 24.0],
-    fresh: 64.0,
-    least: [136.0, 231.0],
-    start: 10_100.0,
-    together_start: 2400.0,
-    store: 19.0,
-    seen: 0.68,
-    meeting: 123.0 * 1024.0,
-    meeting_rate: 20.4,
-    parts: [107.0, 20.6],
-    together: [1.04, 1.0],
-    together_whole: [0.97, 1.16],
-    turned: 1.09,
+    cache_of_all: 7290.0,
+    sector: 90.0,
+    ragged: [31.0, 21.0],
+    fresh: 90.0,
+    least: [59.0, 206.0],
+    start: 8900.0,
+    together_start: 2670.0,
+    store: 28.0,
+    seen: 1.0,
+    meeting: 129.0 * 1024.0,
+    meeting_rate: 22.3,
+    parts: [53.0, 14.2],
+    together: [0.95, 1.2],
+    together_whole: [1.035, 1.03],
+    turned: [0.96, 1.0],
     three: 1.0,
     turning: [1.4, 1.75],
 };
@@ -145,7 +145,7 @@ const OF_32_BITS: Rates = Rates {
     parts: [410.0, 23.5],
     together: [0.97, 1.1],
     together_whole: [0.98, 1.26],
-    turned: 1.04,
+    turned: [1.04, 1.0],
     three: 1.0,
     turning: [1.88, 2.65],
 };
@@ -220,8 +220,8 @@ impl Block {
     }
 
     /// The same where results are turned between rounds.
-    pub(super) fn turned(self) -> Block {
-        Block { round: self.round * self.rates.turned, ..self }
+    pub(super) fn turned(self, together: bool) -> Block {
+        Block { round: self.round * self.rates.turned[usize::from(together)], ..self }
     }
 
     /// The same where so many blocks ask the second-level cache at once.
