@@ -153,7 +153,9 @@ impl<'a> Body<'_, 'a> {
         let taken = |parser: &Parser<'_>, name: &Name| {
             parser.variables.contains_key(name) || parser.moved.iter().any(|other| other.name == *name)
         };
-        let numbered = (0u32..).map(|number| Name::from(format!("{}${}${number}", self.function, variable.name).as_str()));
+        // A name has `%` in front or not at all.
+        let plain = variable.name.0.trim_start_matches('%');
+        let numbered = (0u32..).map(|number| Name::from(format!("{}${plain}${number}", self.function).as_str()));
         let free = numbered.into_iter().find(|name| !taken(self.parser, name));
         let (Some(free), Some(scope)) = (free, self.scopes.last_mut()) else { return };
         scope.moved.insert(std::mem::replace(&mut variable.name, free.clone()), free);

@@ -170,6 +170,14 @@ fn damaged_text_never_panics() {
 }
 
 #[test]
+fn variables_of_a_function_may_be_named_like_registers() {
+    let module =
+        parse(&kernel("    .global .u64 %x;\n    .global .u64 x;\n    .reg .u64 %rd;\n    ld.global.u64 %rd, [x];\n    ret;"))
+            .unwrap();
+    assert_eq!(parse(&print(&module)).unwrap(), module);
+}
+
+#[test]
 fn any_bytes_are_an_error_or_a_module() {
     arbtest(|u| {
         let length = u.arbitrary_len::<u8>()?;

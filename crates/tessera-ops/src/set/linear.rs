@@ -223,9 +223,9 @@ fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machin
     }
     // Threads that multiply by themselves hold the sums.
     let warps = cut.choice.filter(|_| cut.compute == DType::F32).map(|choice| i64::from(choice.warps));
-    let held = HELD[usize::from(gated)];
-    if warps.is_some_and(|warps| (gated || added) && cut.tile[0] * cut.tile[1] > held * 32 * warps) {
-        cut.tile[usize::from(!gated)] /= 2;
+    let most = warps.filter(|_| gated || added).map(|warps| HELD[usize::from(gated)] * 32 * warps);
+    while most.is_some_and(|most| cut.tile[0] * cut.tile[1] > most) {
+        cut.tile[usize::from(cut.tile[1] >= cut.tile[0])] /= 2;
     }
     cut
 }

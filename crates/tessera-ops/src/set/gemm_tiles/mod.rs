@@ -11,6 +11,7 @@ use tessera_types::{Arch, DType};
 
 use self::time::{Block, Time, of_memory};
 use crate::operator::{PossibleWay, Unsupported, Way};
+use crate::work::packed_bytes;
 
 /// How a product runs on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -311,7 +312,7 @@ impl Tile {
         }
         let least = of_memory(storage, batch * (m + n) * k, arch);
         let mut take = |time: Time, choice: Choice| take(time.looped.max(least) + time.beside, choice);
-        if self.freely && sums_fit(extents) {
+        if self.freely && self.sums_fit(product) {
             split(&Block::of(extents, product, None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
         }
         self.shared(
@@ -336,6 +337,19 @@ impl Tile {
             let choice = Choice { cluster: cluster as u32, across: (side == 0) != self.exchanged, ..Choice::default() };
             self.shared(block, [counts[0] * counts[1] / cluster, whole], product, choice, &mut take);
         }
+    }
+
+    /// Whether sums of a tile fit where the slots of its larger factor were. Results that are turned leave through a tile of their own.
+    fn sums_fit(&self, product: &Product) -> bool {
+        let &Tile { rows, columns, exchanged, .. } = self;
+        let groups = match rows / GROUP_ROWS {
+            3 => 3,
+            groups => 1 + (groups + 1) % 2,
+        };
+        let turned = if exchanged { packed_bytes(product.result, rows * columns) } else { 0 };
+        let sent = turned.max(groups * SENT);
+        let slots = (SHARED.saturating_sub(sent) / ((rows + columns) * LINE)).min(SLOTS);
+        SUM * rows * columns <= slots * rows.max(columns) * LINE
     }
 
     /// Blocks, or clusters, on so many multiprocessors, or groups of them.
@@ -374,16 +388,6 @@ impl Tile {
             take(time, Sharing::Rounds);
         }
     }
-}
-
-/// Whether sums of a tile fit where the slots of its larger factor were.
-fn sums_fit([rows, columns]: [u64; 2]) -> bool {
-    let groups = match rows / GROUP_ROWS {
-        3 => 3,
-        groups => 1 + (groups + 1) % 2,
-    };
-    let slots = ((SHARED - groups * SENT) / ((rows + columns) * LINE)).min(SLOTS);
-    SUM * rows * columns <= slots * rows.max(columns) * LINE
 }
 
 /// Clusters of so many blocks that multiprocessors hold at once.
