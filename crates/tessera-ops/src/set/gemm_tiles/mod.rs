@@ -312,16 +312,14 @@ impl Tile {
         }
         let least = of_memory(storage, batch * (m + n) * k, arch);
         let mut take = |time: Time, choice: Choice| take(time.looped.max(least) + time.beside, choice);
+        let block = |cluster: Option<(u64, usize)>| {
+            let block = Block::of(extents, product, cluster);
+            if self.exchanged { block.exchanged() } else { block }
+        };
         if self.freely && self.sums_fit(product) {
-            split(&Block::of(extents, product, None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
+            split(&block(None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
         }
-        self.shared(
-            Block::of(extents, product, None),
-            [batch * counts[0] * counts[1], sms],
-            product,
-            Choice::default(),
-            &mut take,
-        );
+        self.shared(block(None), [batch * counts[0] * counts[1], sms], product, Choice::default(), &mut take);
         if !(self.freely && product.may.cluster && product.turned() == 0) {
             return;
         }
@@ -332,7 +330,7 @@ impl Tile {
             }
             let mut counts = counts;
             counts[1 - side] = counts[1 - side].next_multiple_of(cluster);
-            let block = Block::of(extents, product, Some((cluster, side)));
+            let block = block(Some((cluster, side)));
             let whole = clusters(sms, cluster);
             let choice = Choice { cluster: cluster as u32, across: (side == 0) != self.exchanged, ..Choice::default() };
             self.shared(block, [counts[0] * counts[1] / cluster, whole], product, choice, &mut take);

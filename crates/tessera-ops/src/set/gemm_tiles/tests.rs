@@ -120,7 +120,7 @@ fn long_contractions_of_few_rows_are_split_in_clusters() {
 
 #[test]
 fn tiles_with_few_rounds_are_taken_in_turn() {
-    assert_eq!(chosen([4096, 4096, 128]).sharing, Sharing::Turns);
+    assert_eq!(chosen([8192, 8192, 512]).sharing, Sharing::Turns);
     assert_eq!(chosen([8192, 8192, 512]).tile, [128, 128, 64]);
     // Sums that take longer than they are stored are done by all warps.
     assert_eq!(chosen([4096, 4096, 4096]).sharing, Sharing::Blocks);

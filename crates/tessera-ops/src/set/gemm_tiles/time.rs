@@ -7,11 +7,11 @@ use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, THREE_ROWS, VECTOR};
 use crate::work::packed_bytes;
 
 /// Bytes a clock that a multiprocessor loads by long lines, as measured.
-const STREAM_RATE: f64 = 30.4;
+const STREAM_RATE: f64 = 33.6;
 /// Clocks of a block of a thin product beside its rounds; bytes that come meanwhile where sums are left; and those of sums that are added a clock.
-const THIN_START: f64 = 3800.0;
-const THIN_MEETING: f64 = 292.0 * 1024.0;
-const THIN_PART_RATE: f64 = 22.6;
+const THIN_START: f64 = 5800.0;
+const THIN_MEETING: f64 = 323.0 * 1024.0;
+const THIN_PART_RATE: f64 = 31.3;
 /// What splitting rounds among a cluster's blocks takes: clocks to start together and to meet (2.5 microseconds), and bytes a clock at which a
 /// multiprocessor reads the sums of others (40 a nanosecond).
 const SPLIT_MEETING: f64 = 2000.0;
@@ -50,8 +50,9 @@ pub(super) struct Rates {
     /// Clocks of a block beside its rounds: to start, and to wait for its first tiles; how much more it takes blocks that load together.
     start: f64,
     together_start: f64,
-    /// Bytes a clock that a block's result leaves by.
+    /// Bytes a clock that a block's result leaves by; that of the transposed product, which is turned first.
     store: f64,
+    turned_store: f64,
     /// What of the shorter one of products and results of two teams is not hidden under the other.
     seen: f64,
     /// What leaving sums for another block takes, in bytes that come meanwhile (`stream_k` of `tessera-compile`), and how many of these a clock.
@@ -75,26 +76,27 @@ pub(super) struct Rates {
 const OF_16_BITS: Rates = Rates {
     multiply_adds: 2050.0,
     promoted: 0.0,
-    shared: 127.0,
-    beside: 49.0,
-    one: 1.1,
-    cache: 78.0,
+    shared: 125.0,
+    beside: 43.0,
+    one: 1.14,
+    cache: 77.5,
     cache_of_all: 9000.0,
-    sector: 52.0,
-    ragged: [28.0, 38.6],
+    sector: 47.5,
+    ragged: [29.0, 37.0],
     fresh: 39.0,
-    least: [312.0, 289.0],
-    start: 7200.0,
-    together_start: 3750.0,
-    store: 14.1,
-    seen: 0.3,
-    meeting: 193.0 * 1024.0,
-    meeting_rate: 20.5,
-    parts: [75.0, 33.0],
-    together: [1.145, 1.14],
-    together_whole: [1.02, 1.17],
-    turned: [1.27, 1.04],
-    three: 1.1,
+    least: [309.0, 295.0],
+    start: 7850.0,
+    together_start: 3290.0,
+    store: 13.6,
+    turned_store: 9.8,
+    seen: 0.37,
+    meeting: 332.0 * 1024.0,
+    meeting_rate: 33.2,
+    parts: [92.0, 25.0],
+    together: [1.13, 1.11],
+    together_whole: [1.024, 1.16],
+    turned: [1.18, 1.0],
+    three: 1.08,
     turning: [1.0, 1.0],
 };
 /// Of 8 bits, on an H200.
@@ -113,6 +115,7 @@ const OF_8_BITS: Rates = Rates {
     start: 8900.0,
     together_start: 2670.0,
     store: 28.0,
+    turned_store: 24.0,
     seen: 1.0,
     meeting: 129.0 * 1024.0,
     meeting_rate: 22.3,
@@ -139,6 +142,7 @@ const OF_32_BITS: Rates = Rates {
     start: 9100.0,
     together_start: 3500.0,
     store: 17.0,
+    turned_store: 17.0,
     seen: 0.43,
     meeting: 103.0 * 1024.0,
     meeting_rate: 12.3,
@@ -217,6 +221,11 @@ impl Block {
             part: sums / THIN_PART_RATE,
             rates,
         }
+    }
+
+    /// The same of the transposed product.
+    pub(super) fn exchanged(self) -> Block {
+        Block { stored: self.stored * self.rates.store / self.rates.turned_store, ..self }
     }
 
     /// The same where results are turned between rounds.
