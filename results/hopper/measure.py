@@ -1,9 +1,11 @@
-"""What `docs/performance.md` says of one chip, in one command: measure.py TESSERA OUT.jsonl [--cublaslt FILE] [--only WORD,...].
+"""What `docs/performance.md` says of one chip, in one command: measure.py TESSERA OUT.csv [--cublaslt FILE] [--only WORD,...] [--records FILE].
 
 Every row of the tables below is timed in turns with its peers (cublasLt where a file is given, PyTorch where it is installed) and passes the gate; rows of memory
-stand beside the chip's own rates, which the harness measures. Prints the tables: geometric mean and worst row against the goal. A run takes about ten minutes.
+stand beside the chip's own rates, which the harness measures. Prints the tables: geometric mean and worst row against the goal. `OUT.csv` has a row a case:
+microseconds with their 95 % interval, clock and power while it was timed, the fastest peer, the interval of our time over its, the share of the chip's ceiling, and
+what the goal is about. `--records` keeps all that the harness wrote, or reads it again where the file is there. A run takes about ten minutes.
 """
-import argparse, collections, json, math, os, pathlib, random, statistics, subprocess, sys, tempfile
+import argparse, collections, csv, json, math, os, pathlib, random, statistics, subprocess, sys, tempfile
 
 here = pathlib.Path(__file__).resolve().parent
 TORCH = f"torch={sys.executable} {here.parent.parent / 'baselines' / 'torch_baseline.py'}"
@@ -39,7 +41,13 @@ def norm(rows, hidden):
 
 
 def softmax(rows, keys, variant=""):
-    return f"batch=1,heads=1,queries={rows},keys={keys}" + (",variant=" + variant if variant else "")
+    return f"batch=1,heads=1,queries={rows},keys={keys},variant={variant}"
+
+
+def permuted(order, *extents):
+    """Axes by name, the last ones where there are fewer than four."""
+    names = "abcd"[4 - len(extents):]
+    return ",".join(f"{name}={extent}" for name, extent in zip(names, extents)) + f",variant={order}"
 
 
 ROWS = [(131072, 128), (32768, 512), (16384, 1000), (8192, 4096), (4096, 8192), (1024, 32768), (512, 65536), (64, 262144), (16, 1048576)]
@@ -81,7 +89,7 @@ TABLES = [
         ("vector", "fp32", [f"n={1 << 26},variant={word}" for word in ("axpy", "reduce_max", "norm")], []),
     ]),
     ("transposes and permutations", "copy rate", 0.92, [
-        ("permute", "fp32,bf16,int8,fp64", ["a=8192,b=4096,variant=10", "a=8,b=1024,c=32,d=128,variant=0213", "a=16,b=256,c=4096,variant=021"], []),
+        ("permute", "fp32,bf16,int8,fp64", [permuted("10", 8192, 4096), permuted("0213", 8, 1024, 32, 128), permuted("021", 16, 256, 4096)], []),
     ]),
     ("1 MiB and smaller, in a graph", "speed of the best peer", 1.0, [
         ("vector", "fp32", [f"n={n},variant={word}" for n in (1 << 12, 1 << 16, 1 << 18) for word in ("add", "reduce_sum")], ["--timing", "graph"]),
@@ -106,74 +114,115 @@ def run(arguments, number, row):
         command += ["--cublaslt", arguments.cublaslt]
     elif arguments.torch:
         command += ["--baseline", TORCH]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        print(f"{operator} {precision}: exit {done.returncode}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+    subprocess.run(command, capture_output=True)
     return [json.loads(line) for line in open(out)] if os.path.exists(out) else []
 
 
-def rows(records):
-    """Of each case its key, microseconds by implementation, and the share of the bound that we reach."""
+def is_asked(key, commands):
+    """An operator does all variants that a word stands for: rows of those that are not asked for are left out."""
+    own = {**{name: str(extent) for name, extent in key["size"].items()}, "variant": key.get("variant") or ""}
+    for operator, precision, sizes, _ in commands:
+        if operator == key["operator"] and key["precision"] in precision.split(","):
+            wanted = (dict(word.split("=", 1) for word in size.split(",")) for size in sizes)
+            if any(own == {**{name: "1" for name in own}, **size} for size in wanted):
+                return True
+    return False
+
+
+class Row:
+    """A case: its key, what each implementation took in microseconds, and how we did."""
+
+    def __init__(self, key, summaries, blocks):
+        self.key, self.summaries = key, summaries
+        self.times = {name: summary["median_ns"] / 1e3 for name, summary in summaries.items()}
+        self.own = summaries["tessera"]
+        self.states = [block["device"] for block in blocks if block.get("device")]
+
+    def state(self, name):
+        return statistics.median(state[name] for state in self.states) if self.states else ""
+
+    def fields(self, title, score):
+        key, own = self.key, self.own
+        low, high = (f"{bound / 1e3:.2f}" for bound in own["ci95_ns"])
+        peers = {name: time for name, time in self.times.items() if name != "tessera"}
+        peer = min(peers, key=peers.get) if peers else ""
+        ratio = (own.get("versus") or {}).get("ci95") or ["", ""]
+        return [title, key["operator"], key["precision"], key.get("variant") or "", "x".join(map(str, key["size"].values())), own["status"],
+                f"{self.times['tessera']:.2f}", low, high, f"{self.state('mhz') or 0:.0f}", f"{self.state('power_w') or 0:.0f}", peer,
+                f"{peers[peer]:.2f}" if peer else "", *(f"{bound:.3f}" if bound else "" for bound in ratio), f"{own.get('efficiency') or 0:.3f}",
+                f"{score:.3f}" if score else ""]
+
+
+COLUMNS = ["table", "operator", "precision", "variant", "extents", "status", "us", "us_low", "us_high", "mhz", "watt", "peer", "peer_us", "over_low", "over_high",
+           "of_ceiling", "score"]
+
+
+def rows(records, commands):
     keys = {record["case"]: record["key"] for record in records if record["kind"] == "case"}
-    found = collections.defaultdict(dict)
+    summaries, blocks = collections.defaultdict(dict), collections.defaultdict(list)
     for record in records:
         if record["kind"] == "summary" and record.get("median_ns"):
-            found[record["case"]][record["impl"]] = record
-    for case, by in found.items():
-        if "tessera" in by:
-            yield keys[case], {name: record["median_ns"] / 1e3 for name, record in by.items()}, by["tessera"]
+            summaries[record["case"]][record["impl"]] = record
+        if record["kind"] == "block" and record["impl"] == "tessera":
+            blocks[record["case"]].append(record)
+    return [Row(keys[case], by, blocks[case]) for case, by in summaries.items() if "tessera" in by and is_asked(keys[case], commands)]
 
 
-def name_of(key):
-    return " ".join([key["operator"], "x".join(str(extent) for extent in key["size"].values()), key["precision"], key.get("variant") or ""]).strip()
-
-
-def score(title, key, times, record, products):
+def score(title, of, row, products):
     """What the goal is about: more is better. Nothing for a row that no peer has."""
-    ours = times["tessera"]
-    peers = [time for name, time in times.items() if name != "tessera"]
+    key, ours = row.key, row.times["tessera"]
+    peers = [time for name, time in row.times.items() if name != "tessera"]
     if title == "weights of 4 bits":
-        size = key["size"]
-        other = products.get((size["m"], size["n"], size["k"]))
+        other = products.get(tuple(key["size"][axis] for axis in "mnk"))
         return other / ours if key["operator"] == "linear_w4" and other else None
     if title == "block-scaled 8-bit floats":
-        return record["flops_s"] / 1250e12
-    if "rate" in dict((name, of) for name, of, *_ in TABLES)[title]:
-        return record.get("efficiency")
+        return row.own["flops_s"] / 1250e12
+    if "rate" in of:
+        return row.own.get("efficiency")
     return min(peers) / ours if peers else None
+
+
+def table(title, of, goal, commands, records, out):
+    found = rows(records, commands)
+    products = {tuple(row.key["size"][axis] for axis in "mnk"): row.times["cublaslt"]
+                for row in found if row.key["operator"] == "gemm" and "cublaslt" in row.times}
+    scored = [(score(title, of, row, products), row) for row in found]
+    out.writerows(row.fields(title, value) for value, row in scored)
+    scored = sorted(((value, row) for value, row in scored if value), key=lambda pair: pair[0])
+    wrong = [record for record in records if record["kind"] == "gate" and record["impl"] == "tessera" and record["status"] == "incorrect"]
+    if not scored:
+        print(f"{title}: no row")
+        return
+    mean = math.exp(statistics.fmean(math.log(value) for value, _ in scored))
+    print(f"{title}: {len(scored)} rows, {len(wrong)} wrong; of the {of}: geometric mean {mean:.3f}, goal {goal}, worst {scored[0][0]:.3f}")
+    for value, row in scored[:6]:
+        key = row.key
+        name = " ".join([key["operator"], "x".join(map(str, key["size"].values())), key["precision"], key.get("variant") or ""])
+        print(f"    {value:.3f}  {name}  " + ", ".join(f"{who} {time:.1f}" for who, time in row.times.items()), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tessera"), parser.add_argument("out")
-    parser.add_argument("--cublaslt"), parser.add_argument("--only", default="")
+    parser.add_argument("--cublaslt"), parser.add_argument("--only", default=""), parser.add_argument("--records")
     arguments = parser.parse_args()
     arguments.torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
     words = [word for word in arguments.only.split(",") if word]
-    with tempfile.TemporaryDirectory() as arguments.folder, open(arguments.out, "w") as out:
+    known = [json.loads(line) for line in open(arguments.records)] if arguments.records and os.path.exists(arguments.records) else []
+    here = os.path.dirname(os.path.abspath(arguments.out))
+    with tempfile.TemporaryDirectory(dir=here) as arguments.folder, open(arguments.out, "w") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
         for title, of, goal, commands in TABLES:
             if words and not any(word in title for word in words):
                 continue
-            records = [record for number, row in enumerate(commands) for record in run(arguments, number, row)]
-            for record in records:
-                out.write(json.dumps({"table": title, **record}) + "\n")
-            table(title, of, goal, records)
-
-
-def table(title, of, goal, records):
-    found = list(rows(records))
-    products = {tuple(key["size"][axis] for axis in "mnk"): times["cublaslt"]
-                for key, times, _ in found if key["operator"] == "gemm" and "cublaslt" in times}
-    scored = [(score(title, key, times, record, products), key, times) for key, times, record in found]
-    scored = sorted(((value, key, times) for value, key, times in scored if value), key=lambda row: row[0])
-    failed = [record for record in records if record["kind"] == "summary" and record["impl"] == "tessera" and not record.get("median_ns")]
-    if not scored:
-        print(f"{title}: no row")
-        return
-    mean = math.exp(statistics.fmean(math.log(value) for value, *_ in scored))
-    print(f"{title}: {len(scored)} rows, {len(failed)} failed; of the {of}: geometric mean {mean:.3f}, goal {goal}, worst {scored[0][0]:.3f}")
-    for value, key, times in scored[:6]:
-        print(f"    {value:.3f}  {name_of(key)}  " + ", ".join(f"{name} {time:.1f}" for name, time in times.items()), flush=True)
+            records = [record for record in known if record["table"] == title]
+            if not known:
+                records = [record for number, row in enumerate(commands) for record in run(arguments, number, row)]
+                if arguments.records:
+                    with open(arguments.records, "a") as kept:
+                        kept.writelines(json.dumps({"table": title, **record}) + "\n" for record in records)
+            table(title, of, goal, commands, records, writer)
 
 
 main()
