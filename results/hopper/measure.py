@@ -124,7 +124,7 @@ def is_asked(key, commands):
     for operator, precision, sizes, _ in commands:
         if operator == key["operator"] and key["precision"] in precision.split(","):
             wanted = (dict(word.split("=", 1) for word in size.split(",")) for size in sizes)
-            if any(own == {**{name: "1" for name in own}, **size} for size in wanted):
+            if any(own == {**dict.fromkeys(own, "1"), "variant": "", **size} for size in wanted):
                 return True
     return False
 
