@@ -23,12 +23,21 @@ fn emulator() -> (Device, Arc<Console>) {
     Device::watched_emulator(&options).expect("an emulator")
 }
 
-fn library(device: &Device, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
-    let extents = [("batch", 1), ("m", m), ("n", n), ("k", k)].map(|(name, extent)| (name.to_string(), vec![extent]));
+fn library(device: &Device, sizes: [u64; 3], variant: &str, precision: &str) -> Library {
+    case_of(device, "gemm", sizes, variant, precision)
+}
+
+/// A product, or a layer whose product has these rows, columns and contraction.
+fn case_of(device: &Device, operator: &str, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
+    let extents = match operator {
+        "gemm" => vec![("batch", 1), ("m", m), ("n", n), ("k", k)],
+        _ => vec![("rows", m), ("out", n), ("in", k)],
+    };
+    let extents = extents.into_iter().map(|(name, extent)| (name.to_string(), vec![extent])).collect();
     let selection = Selection {
-        operators: vec!["gemm".into()],
+        operators: vec![operator.into()],
         precisions: vec![precision.into()],
-        sizes: Sizes::Given(vec![Shapes { extents: extents.to_vec(), variant: Some(variant.into()) }]),
+        sizes: Sizes::Given(vec![Shapes { extents, variant: Some(variant.into()) }]),
     };
     Library::select(&selection, CompileOptions::default(), device.clone()).expect("a case")
 }
@@ -44,25 +53,27 @@ fn ways_to_cut_a_product_are_right() {
     let everything = std::env::var_os("TESSERA_TEST_ALL").is_some();
     let (part, parts) = crate::emulated::part();
     let (mut wrong, mut count, mut seen) = (Vec::new(), 0, BTreeSet::new());
-    for (sizes, variant, precision) in [
-        ([67, 43, 131], "nn", "bf16"),
-        ([67, 43, 131], "nt", "bf16"),
-        ([70, 136, 264], "nn", "bf16"),
-        ([72, 130, 520], "nt", "bf16->bf16"),
-        ([5, 200, 320], "nt", "bf16"),
-        ([70, 48, 144], "nn", "fp8_e4m3@accum(fp32)"),
-        ([33, 96, 272], "nt", "fp8_e4m3@accum(fp32)"),
-        ([65, 80, 160], "nt", "int8"),
-        ([66, 40, 100], "nn", "tf32"),
-        ([65, 70, 200], "nn", "fp32"),
+    for (operator, sizes, variant, precision) in [
+        ("gemm", [67, 43, 131], "nn", "bf16"),
+        ("gemm", [67, 43, 131], "nt", "bf16"),
+        ("gemm", [70, 136, 264], "nn", "bf16"),
+        ("gemm", [72, 130, 520], "nt", "bf16->bf16"),
+        ("gemm", [5, 200, 320], "nt", "bf16"),
+        ("gemm", [70, 48, 144], "nn", "fp8_e4m3@accum(fp32)"),
+        ("gemm", [33, 96, 272], "nt", "fp8_e4m3@accum(fp32)"),
+        ("gemm", [65, 80, 160], "nt", "int8"),
+        ("gemm", [66, 40, 100], "nn", "tf32"),
+        ("gemm", [65, 70, 200], "nn", "fp32"),
+        ("linear", [70, 136, 520], "residual", "bf16->bf16"),
+        ("linear", [37, 72, 264], "gelu", "fp16"),
     ] {
-        let mut library = library(&device, sizes, variant, precision);
+        let mut library = case_of(&device, operator, sizes, variant, precision);
         assert!(library.add_ways(usize::MAX).is_empty(), "{precision} has other ways");
         let case = library.cases()[0].clone();
         for (at, name) in case.implementations.iter().enumerate().skip(1) {
             let way = parse_config(name).expect("choices");
             // Each thing that a way can do is tried with the first that does it, and all of them here and there.
-            let is_new = traits(&way).filter(|of| seen.insert((precision, of.0.to_string(), of.1))).count() > 0;
+            let is_new = traits(&way).filter(|of| seen.insert((operator, precision, of.0.to_string(), of.1))).count() > 0;
             if !(if everything { at % parts == part } else { is_new || at % EVERY == 0 }) {
                 continue;
             }
@@ -71,7 +82,7 @@ fn ways_to_cut_a_product_are_right() {
             match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
                 Ok(report) if report.passed() => {
                     let launched =
-                        console.take().into_iter().rfind(|launched| launched.kernel.contains("gemm")).expect("a launch");
+                        console.take().into_iter().rfind(|launched| launched.kernel.contains(operator)).expect("a launch");
                     let tiles = sizes[0].div_ceil(way["TM"] as u64) * sizes[1].div_ceil(way["TN"] as u64);
                     let blocks: u64 = launched.grid.iter().map(|&blocks| u64::from(blocks)).product();
                     if way["sharing"] == 4 && blocks != tiles * way["num_ctas"] as u64 {

@@ -255,6 +255,37 @@ impl Cut {
     }
 }
 
+/// A product of two factors as they are stored.
+pub(super) struct Cuttable {
+    /// Matrices, rows, columns and contraction.
+    pub(super) sizes: [u64; 4],
+    /// Of the factors and of the result.
+    pub(super) types: [DType; 2],
+    /// Which factors are stored with their axes reversed.
+    pub(super) transposed: [bool; 2],
+    /// What the kernel can do.
+    pub(super) may: May,
+}
+
+impl Cuttable {
+    fn product(&self, machine: Machine) -> Option<(gemm_tiles::Product, Arch)> {
+        let Machine::Gpu(arch) = machine else { return None };
+        let product = Cut::product(self.sizes, self.types, self.transposed, (self.may, false), machine)?;
+        Some((product, arch))
+    }
+
+    /// The ways to cut it, none where there is but one.
+    pub(super) fn ways(&self, machine: Machine) -> Vec<PossibleWay> {
+        self.product(machine).map_or(Vec::new(), |(product, arch)| gemm_tiles::ways(product, arch))
+    }
+
+    /// The cut that a way is, or why it is none; nothing where there is but one.
+    pub(super) fn cut_in(&self, way: &Way, machine: Machine) -> Option<Result<Cut, Unsupported>> {
+        let (product, _) = self.product(machine)?;
+        Some(gemm_tiles::Choice::of_way(way, &product).map(|choice| Cut::chosen(product.storage, choice, machine)))
+    }
+}
+
 /// What the kernel can do.
 const MAY: May = May { copy: true, exchange: true, cluster: true, banded: false };
 
@@ -269,23 +300,22 @@ fn sides(problem: &Problem) -> ([u64; 4], [bool; 2]) {
     (["batch", "m", "n", "k"].map(|name| problem.get(name)), transposed)
 }
 
-/// A product whose factors are taken as they are stored, which can be cut in several ways.
-fn product_of(problem: &Problem, policy: Policy, machine: Machine) -> Option<(gemm_tiles::Product, Arch)> {
-    let (Storage::Plain(storage), Machine::Gpu(arch), None) = (policy.storage(), machine, policy.parts()) else { return None };
+/// What a product is whose factors are taken as they are stored, where it can be cut in several ways.
+fn cuttable(problem: &Problem, policy: Policy) -> Option<Cuttable> {
+    let (Storage::Plain(storage), None) = (policy.storage(), policy.parts()) else { return None };
     let (sizes, transposed) = sides(problem);
     let types = [storage, policy.result().unwrap_or(policy.accumulator())];
-    Some((Cut::product(sizes, types, transposed, (MAY, false), machine)?, arch))
+    Some(Cuttable { sizes, types, transposed, may: MAY })
 }
 
 fn ways(problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
-    Ok(product_of(problem, policy, machine).map_or(Vec::new(), |(product, arch)| gemm_tiles::ways(product, arch)))
+    Ok(cuttable(problem, policy).map_or(Vec::new(), |product| product.ways(machine)))
 }
 
 /// The cut that a way is.
 fn cut_in(way: &Way, problem: &Problem, policy: Policy, machine: Machine) -> Result<Cut, Unsupported> {
     let only = || Unsupported(format!("gemm cuts `{policy}` in one way alone here"));
-    let (product, _) = product_of(problem, policy, machine).ok_or_else(only)?;
-    Ok(Cut::chosen(product.storage, gemm_tiles::Choice::of_way(way, &product)?, machine))
+    cuttable(problem, policy).and_then(|product| product.cut_in(way, machine)).ok_or_else(only)?
 }
 
 fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {

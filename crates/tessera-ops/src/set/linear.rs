@@ -12,13 +12,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::gemm::{Cut, blocks};
-use super::gemm_tiles::May;
+use super::gemm::{Cut, Cuttable, blocks};
+use super::gemm_tiles::{self, May};
 use crate::draw::Draw;
 use crate::element::storable;
 use crate::matrix::{self, Matrix};
 use crate::operator::{
-    Argument, Expected, Inputs, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Inputs, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported, Way, Ways,
 };
 use crate::problem::Problem;
 use crate::set::rows;
@@ -38,8 +38,12 @@ pub(crate) static LINEAR: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
-    plan,
-    ways: None,
+    plan: |problem, policy, machine| made(problem, policy, machine, None),
+    ways: Some(Ways {
+        names: &gemm_tiles::NAMES,
+        of: |problem, policy, machine| Ok(cuttable(problem, policy).map_or(Vec::new(), |product| product.ways(machine))),
+        plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
+    }),
 };
 
 const VARIANTS: [&str; 7] = ["bias", "relu", "gelu", "silu", "residual", "swiglu", "geglu"];
@@ -152,14 +156,14 @@ impl Activation {
     }
 }
 
-fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "linear")?;
     if !matches!(storage, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Unsupported(format!("linear takes fp32, fp16 and bf16, not `{policy}`")));
     }
     let result = policy.result().unwrap_or(acc);
-    let [m, n, k] = ["rows", "out", "in"].map(|name| problem.get(name));
-    let gated = problem.has("swiglu") || problem.has("geglu");
+    let [m, n, k] = extents(problem);
+    let gated = is_gated(problem);
     let activation = Activation::of(problem);
     let input = |name, rows: u64, columns: u64| TensorSpec::new(name, storage, [rows as usize, columns as usize], Role::Input);
     let mut tensors = vec![input("x", m, k)];
@@ -176,7 +180,11 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let output = tensors.len();
     tensors.push(TensorSpec::new("y", result, [m as usize, n as usize], Role::Output));
 
-    let cut = cut([m, n, k], [gated, residual.is_some()], [storage, result], machine);
+    let only = || Unsupported(format!("linear cuts `{policy}` in one way alone here"));
+    let cut = match way {
+        Some(way) => cuttable(problem, policy).and_then(|product| product.cut_in(way, machine)).ok_or_else(only)??,
+        None => cut([m, n, k], [gated, residual.is_some()], [storage, result], machine),
+    };
     let &Cut { compute, tile: [tm, tn, tk], .. } = &cut;
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.extend([
@@ -208,13 +216,33 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     })
 }
 
+fn extents(problem: &Problem) -> [u64; 3] {
+    ["rows", "out", "in"].map(|name| problem.get(name))
+}
+
+/// Two products of which one gates the other.
+fn is_gated(problem: &Problem) -> bool {
+    problem.has("swiglu") || problem.has("geglu")
+}
+
+/// What the kernel can do.
+const MAY: May = May { copy: false, exchange: true, cluster: false, banded: false };
+
+/// The product of a layer that is cut as one by itself, where that is possible in several ways.
+fn cuttable(problem: &Problem, policy: Policy) -> Option<Cuttable> {
+    let ([m, n, k], (storage, acc)) = (extents(problem), rows::storage(policy, "linear").ok()?);
+    let types = [storage, policy.result().unwrap_or(acc)];
+    let alone = !is_gated(problem) && storage != DType::F32;
+    alone.then_some(Cuttable { sizes: [1, m, n, k], types, transposed: [false, true], may: MAY })
+}
+
 /// Sums of a thread of a 32-bit product that leave registers for half as much beside them; of each of two products.
 const HELD: [i64; 2] = [32, 24];
 
 /// How a layer is cut into blocks: as the product alone; two products take the tiles of one with all their columns, half of it each.
 fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Cut {
     // Two sums of a tile that is not cut for them take too many registers.
-    let may = May { exchange: !gated, ..May::default() };
+    let may = May { exchange: !gated, ..MAY };
     let of = |columns| Cut::of([1, m, columns, k], types, [false, true], may, machine);
     let mut cut = of(n);
     if gated && !is_thin(&cut) {

@@ -479,6 +479,12 @@ impl Choice {
         if choice.sharing == Sharing::Cluster && !SPLITS.contains(&u64::from(choice.cluster)) {
             return Err(Unsupported("`sharing=4`: the blocks of a cluster split rounds, `num_ctas` of 2, 4 or 8".to_string()));
         }
+        let together = choice.cluster > 0 && choice.sharing != Sharing::Cluster;
+        if let Some((name, _)) =
+            [("ACROSS", choice.across), ("num_ctas", together)].into_iter().find(|(_, is)| *is && !product.may.cluster)
+        {
+            return Err(Unsupported(format!("`{name}={}`: blocks of this kernel load for themselves", way[name])));
+        }
         // Kernels of several matrices know of none of these.
         let of_one = [
             ("EXCHANGED", choice.exchanged),
