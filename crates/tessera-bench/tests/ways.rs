@@ -31,6 +31,7 @@ fn library(device: &Device, sizes: [u64; 3], variant: &str, precision: &str) -> 
 fn case_of(device: &Device, operator: &str, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
     let extents = match operator {
         "gemm" => vec![("batch", 1), ("m", m), ("n", n), ("k", k)],
+        "gemm_scaled" => vec![("m", m), ("n", n), ("k", k)],
         _ => vec![("rows", m), ("out", n), ("in", k)],
     };
     let extents = extents.into_iter().map(|(name, extent)| (name.to_string(), vec![extent])).collect();
@@ -66,8 +67,11 @@ fn ways_to_cut_a_product_are_right() {
         ("gemm", [65, 70, 200], "nn", "fp32"),
         ("linear", [70, 136, 520], "residual", "bf16->bf16"),
         ("linear", [37, 72, 264], "gelu", "fp16"),
+        ("gemm_scaled", [70, 136, 512], "blocks", "fp8_e4m3->bf16"),
+        ("gemm_scaled", [33, 72, 528], "rows", "fp8_e5m2->fp32"),
     ] {
         let mut library = case_of(&device, operator, sizes, variant, precision);
+        let kernel = if operator == "gemm_scaled" { variant } else { operator };
         assert!(library.add_ways(usize::MAX).is_empty(), "{precision} has other ways");
         let case = library.cases()[0].clone();
         for (at, name) in case.implementations.iter().enumerate().skip(1) {
@@ -82,7 +86,7 @@ fn ways_to_cut_a_product_are_right() {
             match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
                 Ok(report) if report.passed() => {
                     let launched =
-                        console.take().into_iter().rfind(|launched| launched.kernel.contains(operator)).expect("a launch");
+                        console.take().into_iter().rfind(|launched| launched.kernel.contains(kernel)).expect("a launch");
                     let tiles = sizes[0].div_ceil(way["TM"] as u64) * sizes[1].div_ceil(way["TN"] as u64);
                     let blocks: u64 = launched.grid.iter().map(|&blocks| u64::from(blocks)).product();
                     if way["sharing"] == 4 && blocks != tiles * way["num_ctas"] as u64 {

@@ -274,6 +274,11 @@ impl Cuttable {
         Some((product, arch))
     }
 
+    /// The cut that should take least.
+    pub(super) fn cut(&self, machine: Machine) -> Cut {
+        Cut::of(self.sizes, self.types, self.transposed, self.may, machine)
+    }
+
     /// The ways to cut it, none where there is but one.
     pub(super) fn ways(&self, machine: Machine) -> Vec<PossibleWay> {
         self.product(machine).map_or(Vec::new(), |(product, arch)| gemm_tiles::ways(product, arch))

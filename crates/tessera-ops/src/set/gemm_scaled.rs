@@ -9,10 +9,10 @@
 use tessera_types::{DType, ErrorModel, Policy, Storage, policy_name};
 
 use super::decoded::{Decoded, Row};
-use super::gemm::{Cut, blocks};
-use super::gemm_tiles::May;
+use super::gemm::{Cut, Cuttable, blocks};
+use super::gemm_tiles::{self, May};
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported, Way, Ways};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -30,8 +30,12 @@ pub(crate) static GEMM_SCALED: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
-    plan,
-    ways: None,
+    plan: |problem, policy, machine| made(problem, policy, machine, None),
+    ways: Some(Ways {
+        names: &gemm_tiles::NAMES,
+        of: |problem, policy, machine| Ok(cuttable(problem, policy)?.ways(machine)),
+        plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
+    }),
 };
 
 const BLOCKS: &str = "blocks";
@@ -99,10 +103,38 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     problem([m, n, blocks * BLOCK], variant)
 }
 
-/// How a product is cut into blocks; where scales are of blocks, the columns of a tile have one band of them.
-fn cut([m, n, k]: [u64; 3], types: [DType; 2], kernel: &str, machine: Machine) -> Cut {
-    let may = May { exchange: true, cluster: true, banded: kernel == BLOCKS, ..May::default() };
-    let cut = Cut::of([1, m, n, k], types, [false, true], may, machine);
+fn extents(problem: &Problem) -> [u64; 3] {
+    ["m", "n", "k"].map(|name| problem.get(name))
+}
+
+fn kernel(problem: &Problem) -> &'static str {
+    VARIANTS.into_iter().find(|variant| problem.has(variant)).unwrap_or(BLOCKS)
+}
+
+/// The types of the factors and of the result.
+fn types(policy: Policy) -> Result<[DType; 2], Unsupported> {
+    let storage = match policy.storage() {
+        Storage::Plain(dtype @ (DType::F8E4M3 | DType::F8E5M2)) if policy.accumulator() == DType::F32 => dtype,
+        _ => return Err(Unsupported(format!("gemm_scaled multiplies 8-bit floats with sums in `fp32`, not `{policy}`"))),
+    };
+    let result = policy.result().unwrap_or(DType::F32);
+    if !matches!(result, DType::F32 | DType::F16 | DType::BF16) {
+        return Err(Unsupported(format!("gemm_scaled gives no `{}`", policy_name(result))));
+    }
+    Ok([storage, result])
+}
+
+/// The product; where scales are of blocks, the columns of a tile have one band of them.
+fn cuttable(problem: &Problem, policy: Policy) -> Result<Cuttable, Unsupported> {
+    let [m, n, k] = extents(problem);
+    let may = May { exchange: true, cluster: true, banded: kernel(problem) == BLOCKS, ..May::default() };
+    Ok(Cuttable { sizes: [1, m, n, k], types: types(policy)?, transposed: [false, true], may })
+}
+
+/// How a product is cut into blocks.
+fn cut(product: &Cuttable, machine: Machine) -> Cut {
+    let &Cuttable { sizes: [_, m, n, _], .. } = product;
+    let cut = product.cut(machine);
     let tile = match (cut.choice, machine) {
         (Some(_), _) => cut.tile,
         (None, Machine::Gpu(arch)) if m > 64 && m.div_ceil(128) * n.div_ceil(128) >= u64::from(arch.multiprocessors()) / 2 => {
@@ -114,17 +146,9 @@ fn cut([m, n, k]: [u64; 3], types: [DType; 2], kernel: &str, machine: Machine) -
     Cut { tile, ..cut }
 }
 
-fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    let storage = match policy.storage() {
-        Storage::Plain(dtype @ (DType::F8E4M3 | DType::F8E5M2)) if policy.accumulator() == DType::F32 => dtype,
-        _ => return Err(Unsupported(format!("gemm_scaled multiplies 8-bit floats with sums in `fp32`, not `{policy}`"))),
-    };
-    let result = policy.result().unwrap_or(DType::F32);
-    if !matches!(result, DType::F32 | DType::F16 | DType::BF16) {
-        return Err(Unsupported(format!("gemm_scaled gives no `{}`", policy_name(result))));
-    }
-    let [m, n, k] = ["m", "n", "k"].map(|name| problem.get(name));
-    let kernel = VARIANTS.into_iter().find(|variant| problem.has(variant)).unwrap_or(BLOCKS);
+fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
+    let [storage, result] = types(policy)?;
+    let ([m, n, k], kernel) = (extents(problem), kernel(problem));
     if kernel == BLOCKS && !k.is_multiple_of(BLOCK) {
         return Err(Unsupported(format!("{k} columns are not of whole blocks of 128: add columns of zeros to both factors")));
     }
@@ -140,7 +164,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     let scale =
         |name, shape| TensorSpec { fill: Fill::Normal { mean: 1.0, sd: 0.3 }, ..tensor(name, DType::F32, shape, Role::Input) };
-    let cut = cut([m, n, k], [storage, result], kernel, machine);
+    let product = cuttable(problem, policy)?;
+    let only = || Unsupported(format!("gemm_scaled cuts `{policy}` in one way alone here"));
+    let cut = match way {
+        Some(way) => product.cut_in(way, machine).ok_or_else(only)??,
+        None => cut(&product, machine),
+    };
     let &Cut { compute, tile: [tm, tn, tk], choice } = &cut;
     let (exchanged, across) = choice.map_or((false, false), |choice| (choice.exchanged, choice.across));
     let mut plane = [blocks(m, tm)?, blocks(n, tn)?];
