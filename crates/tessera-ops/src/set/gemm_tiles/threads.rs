@@ -31,6 +31,8 @@ const TILES: [([u64; 3], u32, [f64; 2]); 16] = [
 ];
 /// The most elements of a tile where addresses of three axes, or of 64 bits, take registers.
 const MOST_OF_MANY: u64 = 128 * 64;
+/// The most columns of a tile where lines of both factors lie along the contraction, so that each is read in small pieces.
+const MOST_COLUMNS: u64 = 128;
 /// Multiply-adds of a multiprocessor a clock.
 const MULTIPLY_ADDS: f64 = 128.0;
 /// How much longer they take where a multiprocessor has few warps, where lines of the right factor lie along the contraction, and where those of
@@ -57,7 +59,7 @@ pub(super) fn each(product: &Product, arch: Arch, take: &mut dyn FnMut(f64, Choi
     let slower = if along[1] { ALONG } else { 1.0 } * if along[0] { 1.0 } else { ACROSS };
     for (tile, warps, [alone, shared]) in TILES {
         let [rows, columns, depth] = tile;
-        if is_wide && rows * columns > MOST_OF_MANY {
+        if is_wide && rows * columns > MOST_OF_MANY || along == [true; 2] && columns > MOST_COLUMNS {
             continue;
         }
         let blocks = batch * m.div_ceil(rows) * n.div_ceil(columns);
