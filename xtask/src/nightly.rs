@@ -162,6 +162,16 @@ fn run(slice: &Slice, program: &Path, schedules: u32, commit: &str, tools: &[(St
     Ok(text.replace("\n== ", "\n = ").trim_end().to_owned())
 }
 
+/// The commit that runs, and whether the tree is another one; what was measured is no part of it, the log that is being written least of all.
+fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).current_dir(root()).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"]);
+    git(&["describe", "--always"]) + if changed.is_empty() { "" } else { "-dirty" }
+}
+
 /// Runs what has not passed yet; with names, only slices that one of them is part of.
 pub(crate) fn nightly(args: &[String]) -> Result<()> {
     let (count, names) = match args.split_first() {
@@ -177,8 +187,7 @@ pub(crate) fn nightly(args: &[String]) -> Result<()> {
     }
     let wanted = |slice: &&Slice| names.is_empty() || names.iter().any(|name| slice.name.contains(name));
     let waiting: VecDeque<&Slice> = slices.iter().filter(wanted).filter(|slice| !known.contains_key(&slice.name)).collect();
-    let commit = Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root()).output();
-    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let commit = commit();
     let tools = crate::tools::install(&root())?;
     let tools: Vec<(String, String)> = tools.environment().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let programs = build(&waiting)?;
