@@ -316,7 +316,8 @@ impl Tile {
             let block = Block::of(extents, product, cluster);
             if self.exchanged { block.exchanged() } else { block }
         };
-        if self.freely && self.sums_fit(product) {
+        // What threads turn lies in a ring of its own, which leaves sums no room.
+        if self.freely && product.turned() == 0 && self.sums_fit(product) {
             split(&block(None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
         }
         self.shared(block(None), [batch * counts[0] * counts[1], sms], product, Choice::default(), &mut take);
