@@ -114,8 +114,10 @@ def run(arguments, number, row):
         command += ["--cublaslt", arguments.cublaslt]
     elif arguments.torch:
         command += ["--baseline", TORCH]
-    subprocess.run(command, capture_output=True)
-    return [json.loads(line) for line in open(out)] if os.path.exists(out) else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not os.path.exists(out):
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}")
+    return [json.loads(line) for line in open(out)]
 
 
 def is_asked(key, commands):
@@ -139,7 +141,8 @@ class Row:
         self.states = [block["device"] for block in blocks if block.get("device")]
 
     def state(self, name):
-        return statistics.median(state[name] for state in self.states) if self.states else ""
+        """The median over blocks of what the chip said while they ran; nothing where it said nothing."""
+        return f"{statistics.median(state[name] for state in self.states):.0f}" if self.states else ""
 
     def fields(self, title, score):
         key, own = self.key, self.own
@@ -148,8 +151,8 @@ class Row:
         peer = min(peers, key=peers.get) if peers else ""
         ratio = (own.get("versus") or {}).get("ci95") or ["", ""]
         return [title, key["operator"], key["precision"], key.get("variant") or "", "x".join(map(str, key["size"].values())), own["status"],
-                f"{self.times['tessera']:.2f}", low, high, f"{self.state('mhz') or 0:.0f}", f"{self.state('power_w') or 0:.0f}", peer,
-                f"{peers[peer]:.2f}" if peer else "", *(f"{bound:.3f}" if bound else "" for bound in ratio), f"{own.get('efficiency') or 0:.3f}",
+                f"{self.times['tessera']:.2f}", low, high, self.state("mhz"), self.state("power_w"), peer,
+                f"{peers[peer]:.2f}" if peer else "", *(f"{bound:.3f}" if bound else "" for bound in ratio), "" if own.get("efficiency") is None else f"{own['efficiency']:.3f}",
                 f"{score:.3f}" if score else ""]
 
 
@@ -189,16 +192,21 @@ def table(title, of, goal, commands, records, out):
     scored = [(score(title, of, row, products), row) for row in found]
     out.writerows(row.fields(title, value) for value, row in scored)
     scored = sorted(((value, row) for value, row in scored if value), key=lambda pair: pair[0])
-    wrong = [record for record in records if record["kind"] == "gate" and record["impl"] == "tessera" and record["status"] == "incorrect"]
+    keys = {record["case"]: record["key"] for record in records if record["kind"] == "case"}
+    untimed = [record for record in records if record["kind"] == "summary" and record["impl"] == "tessera" and not record.get("median_ns")
+               and is_asked(keys[record["case"]], commands)]
+    for record in untimed:
+        print(f"{title}: {keys[record['case']]}: {record['status']}: {record['reason']}", flush=True)
     if not scored:
         print(f"{title}: no row")
-        return
+        return len(untimed)
     mean = math.exp(statistics.fmean(math.log(value) for value, _ in scored))
-    print(f"{title}: {len(scored)} rows, {len(wrong)} wrong; of the {of}: geometric mean {mean:.3f}, goal {goal}, worst {scored[0][0]:.3f}")
+    print(f"{title}: {len(scored)} rows, {len(untimed)} without a time; of the {of}: geometric mean {mean:.3f}, goal {goal}, worst {scored[0][0]:.3f}")
     for value, row in scored[:6]:
         key = row.key
         name = " ".join([key["operator"], "x".join(map(str, key["size"].values())), key["precision"], key.get("variant") or ""])
         print(f"    {value:.3f}  {name}  " + ", ".join(f"{who} {time:.1f}" for who, time in row.times.items()), flush=True)
+    return len(untimed)
 
 
 def main():
@@ -209,8 +217,8 @@ def main():
     arguments.torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
     words = [word for word in arguments.only.split(",") if word]
     known = [json.loads(line) for line in open(arguments.records)] if arguments.records and os.path.exists(arguments.records) else []
-    here = os.path.dirname(os.path.abspath(arguments.out))
-    with tempfile.TemporaryDirectory(dir=here) as arguments.folder, open(arguments.out, "w") as out:
+    untimed, beside = 0, os.path.dirname(os.path.abspath(arguments.out))
+    with tempfile.TemporaryDirectory(dir=beside) as arguments.folder, open(arguments.out, "w") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
         for title, of, goal, commands in TABLES:
@@ -222,7 +230,9 @@ def main():
                 if arguments.records:
                     with open(arguments.records, "a") as kept:
                         kept.writelines(json.dumps({"table": title, **record}) + "\n" for record in records)
-            table(title, of, goal, commands, records, writer)
+            untimed += table(title, of, goal, commands, records, writer)
+    if untimed:
+        sys.exit(f"{untimed} rows have no time")
 
 
 main()

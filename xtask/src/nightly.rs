@@ -162,14 +162,15 @@ fn run(slice: &Slice, program: &Path, schedules: u32, commit: &str, tools: &[(St
     Ok(text.replace("\n== ", "\n = ").trim_end().to_owned())
 }
 
-/// The commit that runs, and whether the tree is another one; what was measured is no part of it, the log that is being written least of all.
-fn commit() -> String {
-    let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).current_dir(root()).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+/// The commit that runs, and whether the tree is another one. The log that is being written does not make it one.
+fn commit() -> Result<String> {
+    let git = |args: &[&str]| -> Result<String> {
+        let output = Command::new("git").args(args).current_dir(root()).output().context("git")?;
+        anyhow::ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"]);
-    git(&["describe", "--always"]) + if changed.is_empty() { "" } else { "-dirty" }
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results/nightly.log"])?;
+    Ok(git(&["describe", "--always"])? + if changed.is_empty() { "" } else { "-dirty" })
 }
 
 /// Runs what has not passed yet; with names, only slices that one of them is part of.
@@ -187,7 +188,7 @@ pub(crate) fn nightly(args: &[String]) -> Result<()> {
     }
     let wanted = |slice: &&Slice| names.is_empty() || names.iter().any(|name| slice.name.contains(name));
     let waiting: VecDeque<&Slice> = slices.iter().filter(wanted).filter(|slice| !known.contains_key(&slice.name)).collect();
-    let commit = commit();
+    let commit = commit()?;
     let tools = crate::tools::install(&root())?;
     let tools: Vec<(String, String)> = tools.environment().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let programs = build(&waiting)?;

@@ -11,9 +11,10 @@ use tessera_bench::{
     Yardstick, check,
 };
 use tessera_emu::{Console, EmuOptions};
-use tessera_ops::Way;
+use tessera_ops::{Machine, Problem, Way, find};
 use tessera_runtime::lock::{Bits, Entry, Key, Lockfile, parse_config};
-use tessera_runtime::{CompileOptions, Device, LaunchGrid, Lock};
+use tessera_runtime::{CompileOptions, Device, LaunchGrid, Lock, Sharing};
+use tessera_types::Arch;
 
 /// Of so many ways of a problem one is tried.
 const EVERY: usize = 311;
@@ -104,6 +105,38 @@ fn ways_to_cut_a_product_are_right() {
         [("EXCHANGED", 1), ("ACROSS", 1), ("COPY_A", 1), ("COPY_B", 1), ("num_ctas", 8), ("sharing", 2), ("sharing", 4)]
     {
         assert!(seen.iter().any(|(.., own, is)| own == name && *is == value), "no way has {name}={value}");
+    }
+}
+
+/// What a plan has clusters split is launched as such, gated layers and scaled products too: a kernel that cannot be split runs unsplit, and is slow.
+#[test]
+fn what_the_library_splits_is_split() {
+    let (device, console) = emulator();
+    let machine = Machine::Gpu(Arch::Sm90a);
+    for (operator, [m, n, k], variant, precision) in [
+        ("gemm", [40, 200, 3000], "nn", "bf16->bf16"),
+        ("linear", [40, 200, 3000], "gelu", "bf16->bf16"),
+        ("linear", [40, 200, 3000], "residual", "fp16"),
+        ("linear", [40, 200, 3000], "swiglu", "bf16->bf16"),
+        ("gemm_scaled", [40, 256, 4096], "blocks", "fp8_e4m3->bf16"),
+        ("gemm_scaled", [40, 256, 4096], "rows", "fp8_e4m3->bf16"),
+    ] {
+        let library = case_of(&device, operator, [m, n, k], variant, precision);
+        let names: &[&str] = match operator {
+            "linear" => &["rows", "out", "in"],
+            _ => &["m", "n", "k"],
+        };
+        let extents: Vec<(&str, u64)> = names.iter().copied().zip([m, n, k]).chain([("batch", 1)]).collect();
+        let problem = Problem::new(&extents, variant);
+        let plan = find(operator).expect("an operator").plan(&problem, precision.parse().expect("a policy"), machine);
+        let plan = plan.expect("a plan");
+        let product = plan.launches.last().expect("a launch");
+        let mut subject = library.build(&library.cases()[0], TESSERA).expect("a subject");
+        let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).expect("it runs");
+        assert!(report.passed(), "{operator} {variant}: {:?}", report.reason);
+        let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(product.kernel)).expect("a launch");
+        assert_eq!(product.sharing, Sharing::Cluster, "{operator} {variant} is split");
+        assert_eq!(launched.grid[0], product.grid[0] * product.cluster, "{operator} {variant}");
     }
 }
 

@@ -169,7 +169,7 @@ fn own_rounds(b: &mut Builder<'_>, [lower, upper, step]: [Value; 3], rank: Value
 pub(super) fn lay(func: &mut Func, plan: &[RingPlan], queues: &[Option<Queue>]) -> Result<(), Reason> {
     let is_sum = |&op: &Op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ClusterSum { .. }));
     let Some(sum) = func.blocks[func.body].ops.iter().copied().find(is_sum) else { return Ok(()) };
-    let bytes = |buffer: Value| func.ty(buffer).as_shared().map_or(0, SharedType::bytes);
+    let bytes = |buffer: Value| func.ty(buffer).as_shared().map_or_else(|| bug!("slots that are no buffer"), SharedType::bytes);
     let buffers = queues.iter().flatten().flat_map(|queue| queue.buffers.iter().copied());
     let largest = buffers.max_by_key(|&buffer| bytes(buffer)).unwrap_or_else(|| bug!("a plan of roles without rings"));
     let wanted: u64 = func.ops[sum].group(0).iter().map(|&value| func.ty(value).the_tile().len() as u64 * u64::from(BYTES)).sum();

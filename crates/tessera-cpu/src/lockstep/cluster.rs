@@ -3,7 +3,7 @@
 //! They run one after the other: a block that comes to a sum to which another one has not come yet leaves what it holds and ends there, and is run
 //! again when all have. Before such a sum blocks do nothing but load and compute, so nobody sees that.
 
-use tessera_ir::Op;
+use tessera_ir::{Op, bug};
 use tessera_types::DType;
 
 use super::machine::{Machine, fault};
@@ -68,7 +68,8 @@ impl Machine<'_> {
         for position in 0..data.results.len() {
             let tile = func.ty(data.group(0)[position]).the_tile();
             let floats = tile.elem.num().is_some_and(DType::is_float);
-            let line = SIZE * tile.shape.last().map_or(1, |&extent| extent as usize);
+            let Some(&columns) = tile.shape.last() else { bug!("sums without columns") };
+            let line = SIZE * columns as usize;
             let own = line / parts as usize;
             let mut total = part(&all[0][position], line, own, (rank % parts) as usize);
             for held in &all[1..] {

@@ -40,7 +40,8 @@ const RAGGED: f64 = 0.62;
 const MOVES: f64 = 1.4;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
-/// What blocks of a cluster that split rounds take to meet, in clocks, and bytes of the others' sums that one of them reads a clock.
+/// What blocks of a cluster that split rounds take to meet, in clocks, and bytes of the others' sums that one of them reads a clock. Guesses: plans
+/// that split were not timed.
 const SPLIT_MEETING: f64 = 1400.0;
 const SPLIT_RATE: f64 = 22.8;
 
@@ -341,8 +342,10 @@ impl Model<'_> {
         // Residents fill each other's gaps, and share what is busy.
         let together = |clocks: f64| (clocks + self.start).max(resident * most);
         let bound = if mean.starved > 0.5 * mean.clocks { "slots" } else { name };
+        if let Some(blocks) = self.plan.split {
+            return Time { clocks: self.split(mean, all, sms, f64::from(blocks)), bound };
+        }
         let clocks = match (self.plan.persistent, self.plan.stream_k) {
-            (None, _) if self.plan.split.is_some() => self.split(mean, all, sms),
             (Some(_), Some(_)) if all < 2.0 * sms && mean.rounds > 0.0 => self.shared(mean, all, sms),
             (Some(_), stream_k) => {
                 let turns = all / sms;
@@ -364,9 +367,8 @@ impl Model<'_> {
         Time { clocks, bound }
     }
 
-    /// Tiles whose rounds clusters split.
-    fn split(&self, mean: &Spent, all: f64, sms: f64) -> f64 {
-        let blocks = f64::from(self.plan.split.unwrap_or(1));
+    /// Tiles whose rounds clusters of so many blocks split.
+    fn split(&self, mean: &Spent, all: f64, sms: f64, blocks: f64) -> f64 {
         let waves = (all / (sms / blocks).floor().max(1.0)).ceil();
         let (own, rest) = ((mean.rounds / blocks).ceil(), mean.clocks - mean.rounds * mean.round);
         waves * (self.start + own * mean.round + rest + SPLIT_MEETING + 4.0 * f64::from(self.sums()) / SPLIT_RATE)

@@ -341,9 +341,10 @@ impl Tile {
     /// Whether sums of a tile fit where the slots of its larger factor were. Results that are turned leave through a tile of their own.
     fn sums_fit(&self, product: &Product) -> bool {
         let &Tile { rows, columns, exchanged, .. } = self;
+        // Four warpgroups' rows are computed by two.
         let groups = match rows / GROUP_ROWS {
-            3 => 3,
-            groups => 1 + (groups + 1) % 2,
+            4 => 2,
+            groups => groups,
         };
         let turned = if exchanged { packed_bytes(product.result, rows * columns) } else { 0 };
         let sent = turned.max(groups * SENT);
