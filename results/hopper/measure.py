@@ -1,7 +1,7 @@
 """What `docs/performance.md` says of one chip, in one command: measure.py TESSERA OUT.csv [--cublaslt FILE] [--only WORD,...] [--records FILE].
 
 Every row of the tables below is timed in turns with its peers (cublasLt where a file is given, PyTorch where it is installed) and passes the gate; rows of memory
-stand beside the chip's own rates, which the harness measures. Prints the tables: geometric mean and worst row against the goal. `OUT.csv` has a row a case:
+stand beside the chip's own rates, which the harness measures, and beside copies of as many bytes. Prints the tables: geometric mean and worst row against the goal. `OUT.csv` has a row a case:
 microseconds with their 95 % interval, clock and power while it was timed, the fastest peer, the interval of our time over its, the share of the chip's ceiling, and
 what the goal is about. `--records` keeps all that the harness wrote, or reads it again where the file is there. A run takes about ten minutes.
 """
@@ -9,6 +9,8 @@ import argparse, collections, csv, json, math, os, pathlib, random, statistics, 
 
 here = pathlib.Path(__file__).resolve().parent
 TORCH = f"torch={sys.executable} {here.parent.parent / 'baselines' / 'torch_baseline.py'}"
+# What PyTorch's baseline has no counterpart of: these are held against products of 16 bits and against a figure.
+PEERLESS = ["linear_w4", "gemm_scaled"]
 LETTERS = ["nn", "nt", "tn", "tt"]
 MODELS = [(8192, 4096, 4096), (4096, 11008, 4096), (2048, 14336, 4096), (16384, 5120, 5120), (2048, 2048, 8192)]
 PRIMES = [127, 257, 509, 1021, 2039, 3001, 4099, 1000, 1500, 2501, 3333, 5000, 7001, 777]
@@ -112,7 +114,7 @@ def run(arguments, number, row):
     command = [arguments.tessera, "bench", operator, "--precision", precision, "--sizes", "@" + shapes, "--device", "cuda", "--out", out, *options]
     if arguments.cublaslt and operator == "gemm":
         command += ["--cublaslt", arguments.cublaslt]
-    elif arguments.torch:
+    elif arguments.torch and operator not in PEERLESS:
         command += ["--baseline", TORCH]
     done = subprocess.run(command, capture_output=True, text=True)
     if not os.path.exists(out):
@@ -134,11 +136,16 @@ def is_asked(key, commands):
 class Row:
     """A case: its key, what each implementation took in microseconds, and how we did."""
 
-    def __init__(self, key, summaries, blocks):
-        self.key, self.summaries = key, summaries
+    def __init__(self, key, work, summaries, blocks):
+        self.key, self.summaries, self.copied = key, summaries, None
+        self.bytes = work["read_bytes"] + work["write_bytes"]
         self.times = {name: summary["median_ns"] / 1e3 for name, summary in summaries.items()}
         self.own = summaries["tessera"]
         self.states = [block["device"] for block in blocks if block.get("device")]
+
+    def half(self):
+        """Half of the bytes that must move, in whole 256 KiB: a copy's buffer."""
+        return max(self.bytes // 2 >> 18, 1) << 18
 
     def state(self, name):
         """The median over blocks of what the chip said while they ran; nothing where it said nothing."""
@@ -150,25 +157,33 @@ class Row:
         peers = {name: time for name, time in self.times.items() if name != "tessera"}
         peer = min(peers, key=peers.get) if peers else ""
         ratio = (own.get("versus") or {}).get("ci95") or ["", ""]
+        copied = f"{self.copied / self.times['tessera']:.3f}" if self.copied else ""
         return [title, key["operator"], key["precision"], key.get("variant") or "", "x".join(map(str, key["size"].values())), own["status"],
                 f"{self.times['tessera']:.2f}", low, high, self.state("mhz"), self.state("power_w"), peer,
                 f"{peers[peer]:.2f}" if peer else "", *(f"{bound:.3f}" if bound else "" for bound in ratio), "" if own.get("efficiency") is None else f"{own['efficiency']:.3f}",
-                f"{score:.3f}" if score else ""]
+                copied, f"{score:.3f}" if score else ""]
 
 
 COLUMNS = ["table", "operator", "precision", "variant", "extents", "status", "us", "us_low", "us_high", "mhz", "watt", "peer", "peer_us", "over_low", "over_high",
-           "of_ceiling", "score"]
+           "of_ceiling", "of_copy", "score"]
 
 
 def rows(records, commands):
-    keys = {record["case"]: record["key"] for record in records if record["kind"] == "case"}
+    cases = {record["case"]: record for record in records if record["kind"] == "case"}
     summaries, blocks = collections.defaultdict(dict), collections.defaultdict(list)
     for record in records:
         if record["kind"] == "summary" and record.get("median_ns"):
             summaries[record["case"]][record["impl"]] = record
         if record["kind"] == "block" and record["impl"] == "tessera":
             blocks[record["case"]].append(record)
-    return [Row(keys[case], by, blocks[case]) for case, by in summaries.items() if "tessera" in by and is_asked(keys[case], commands)]
+    return [Row(cases[case]["key"], cases[case]["work"], by, blocks[case])
+            for case, by in summaries.items() if "tessera" in by and is_asked(cases[case]["key"], commands)]
+
+
+def copies(found):
+    """The command that copies as many bytes as rows move."""
+    sizes = {f"bytes={row.half()},variant=copy sequential" for row in found}
+    return ("bandwidth", "fp32", sorted(sizes), [])
 
 
 def score(title, of, row, products):
@@ -186,14 +201,18 @@ def score(title, of, row, products):
 
 
 def table(title, of, goal, commands, records, out):
-    found = rows(records, commands)
+    found = rows([record for record in records if not record.get("copies")], commands)
+    copied = rows([record for record in records if record.get("copies")], [copies(found)])
+    copied = {row.key["size"]["bytes"]: row.times["tessera"] for row in copied}
+    for row in found:
+        row.copied = copied.get(row.half())
     products = {tuple(row.key["size"][axis] for axis in "mnk"): row.times["cublaslt"]
                 for row in found if row.key["operator"] == "gemm" and "cublaslt" in row.times}
     scored = [(score(title, of, row, products), row) for row in found]
     out.writerows(row.fields(title, value) for value, row in scored)
     scored = sorted(((value, row) for value, row in scored if value), key=lambda pair: pair[0])
     keys = {record["case"]: record["key"] for record in records if record["kind"] == "case"}
-    untimed = [record for record in records if record["kind"] == "summary" and record["impl"] == "tessera" and not record.get("median_ns")
+    untimed = [record for record in records if record["kind"] == "summary" and not record.get("copies") and record["impl"] == "tessera" and not record.get("median_ns")
                and is_asked(keys[record["case"]], commands)]
     for record in untimed:
         print(f"{title}: {keys[record['case']]}: {record['status']}: {record['reason']}", flush=True)
@@ -202,6 +221,9 @@ def table(title, of, goal, commands, records, out):
         return len(untimed)
     mean = math.exp(statistics.fmean(math.log(value) for value, _ in scored))
     print(f"{title}: {len(scored)} rows, {len(untimed)} without a time; of the {of}: geometric mean {mean:.3f}, goal {goal}, worst {scored[0][0]:.3f}")
+    beside = [row.copied / row.times["tessera"] for row in found if row.copied]
+    if beside:
+        print(f"    of the speed of a copy of as many bytes: geometric mean {math.exp(statistics.fmean(map(math.log, beside))):.3f}, worst {min(beside):.3f}")
     for value, row in scored[:6]:
         key = row.key
         name = " ".join([key["operator"], "x".join(map(str, key["size"].values())), key["precision"], key.get("variant") or ""])
@@ -227,6 +249,9 @@ def main():
             records = [record for record in known if record["table"] == title]
             if not known:
                 records = [record for number, row in enumerate(commands) for record in run(arguments, number, row)]
+                if of == "copy rate":
+                    asked = copies(rows(records, commands))
+                    records += [{"copies": True, **record} for record in run(arguments, len(commands), asked)]
                 if arguments.records:
                     with open(arguments.records, "a") as kept:
                         kept.writelines(json.dumps({"table": title, **record}) + "\n" for record in records)

@@ -82,16 +82,11 @@ pub(super) fn lower(func: &mut Func, arch: Arch) -> bool {
     let mut bytes: u64 = func.linked_ops().into_iter().filter_map(|op| allocated(func, op)).sum();
     for block in func.linked_blocks() {
         for &op in &func.blocks[block].ops {
-            let Some(found) = Sent::of(func, &parents, block, op) else { continue };
-            let more = found.bytes(func);
-            // What was converted went through shared memory, too.
-            let converted = found.between.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})));
-            let before = bytes + if converted { more } else { 0 };
-            let fits = bytes + more + FRAME <= u64::from(arch.limits().shared_per_block);
-            if fits && found.resident(func, arch, bytes + more) == found.resident(func, arch, before) {
-                bytes += more;
-                sent.push(found);
-            }
+            let Some(found) = Sent::ways(func, &parents, block, op).into_iter().find(|found| found.has_room(func, arch, bytes)) else {
+                continue;
+            };
+            bytes += found.bytes(func);
+            sent.push(found);
         }
     }
     for found in &sent {
@@ -138,48 +133,25 @@ fn parents(func: &Func) -> Parents {
 }
 
 impl Sent {
-    fn of(func: &Func, parents: &Parents, block: Block, op: Op) -> Option<Sent> {
+    /// How a store can leave, the best way first.
+    fn ways(func: &Func, parents: &Parents, block: Block, op: Op) -> Vec<Sent> {
         let data = &func.ops[op];
-        let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return None };
-        let buffer = buffer(func, data.one(1))?;
+        let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return Vec::new() };
+        let Some(buffer) = buffer(func, data.one(1)) else { return Vec::new() };
         let (looped, once) = (outermost_loop(func, parents, block), runs_once(func, parents, block));
-        if addressable(func, data.one(1), &buffer).is_err() {
-            let (matrix, between) = by_groups(func, data, &buffer)?;
-            let sent = Sent { store: op, block, matrix, between, way: Way::Lines, looped, once };
-            return sent.is_alone(func, parents).then_some(sent);
-        }
-        // A result that leaves once goes a little sooner as one box, which 16 bits have room for.
+        let (groups, way) = (by_groups(func, data, &buffer), addressable(func, data.one(1), &buffer));
+        let way = if way.is_ok() { Way::Groups } else { Way::Lines };
+        // A result that leaves once goes a little sooner as one box, where 16 bits have room for it.
         let at_once = |between: &[Op]| looped.is_none() && !between.is_empty() && buffer.elem.bits() == 16;
-        if let Some((matrix, between)) = by_groups(func, data, &buffer).filter(|(_, between)| !at_once(between)) {
-            let sent = Sent { store: op, block, matrix, between, way: Way::Groups, looped, once };
-            return sent.is_alone(func, parents).then_some(sent);
+        let sent = |way, (matrix, between)| Sent { store: op, block, matrix, between, way, looped, once };
+        let mut ways = Vec::new();
+        if matches!(way, Way::Groups) && groups.as_ref().is_none_or(|(_, between)| at_once(between)) {
+            ways.extend(as_a_box(func, data, buffer).map(|(way, found)| sent(way, found)));
         }
-        let rank = buffer.shape.len();
-        let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
-        let (mut matrix, mut between) = (data.one(0), Vec::new());
-        let fits = |value: Value| {
-            let layout = func.ty(value).layout().filter(|layout| layout.rank() == 2)?;
-            let matrices = lies.matrix_store(layout).is_some();
-            (matrices || lies.gathers_parts_of_sectors(layout)).then_some(matrices)
-        };
-        let by_matrices = loop {
-            if let Some(by_matrices) = fits(matrix) {
-                break by_matrices;
-            }
-            let made = func.defining_op(matrix)?;
-            between.push(made);
-            matrix = match &func.ops[made].kind {
-                OpKind::Tile(TileOp::ConvertLayout {}) => func.ops[made].one(0),
-                OpKind::Schedule(ScheduleOp::Reshape {}) if drops_units(func, func.ops[made].one(0), matrix) => {
-                    func.ops[made].one(0)
-                }
-                _ => return None,
-            };
-        };
-        let sent = Sent { store: op, block, matrix, between, way: Way::Whole { buffer, by_matrices }, looped, once };
-        sent.is_alone(func, parents).then_some(sent)
+        ways.extend(groups.map(|found| sent(way, found)));
+        ways.retain(|sent| sent.is_alone(func, parents));
+        ways
     }
-
     /// Shared memory that the tile goes through.
     fn bytes(&self, func: &Func) -> u64 {
         match &self.way {
@@ -189,6 +161,16 @@ impl Sent {
             },
             Way::Whole { buffer, .. } => buffer_bytes(buffer),
         }
+    }
+
+    /// It fits beside so many bytes, and costs no resident block.
+    fn has_room(&self, func: &Func, arch: Arch, bytes: u64) -> bool {
+        let more = self.bytes(func);
+        // What was converted went through shared memory, too.
+        let converted = self.between.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ConvertLayout {})));
+        let before = bytes + if converted { more } else { 0 };
+        let fits = bytes + more + FRAME <= u64::from(arch.limits().shared_per_block);
+        fits && self.resident(func, arch, bytes + more) == self.resident(func, arch, before)
     }
 
     /// Blocks that a multiprocessor holds: by so many bytes of shared memory, and by the registers of threads that hold the sums which the tile
@@ -340,6 +322,33 @@ fn by_groups(func: &Func, data: &OpData, buffer: &SharedType) -> Option<(Value, 
         between.push(made);
         value = from;
     }
+}
+
+/// The same through a buffer for the whole tile.
+fn as_a_box(func: &Func, data: &OpData, buffer: SharedType) -> Option<(Way, (Value, Vec<Op>))> {
+    let rank = buffer.shape.len();
+    let lies = (0..rank - 2).fold(Arrangement::of(&buffer), |lies, _| lies.entry());
+    let (mut matrix, mut between) = (data.one(0), Vec::new());
+    let fits = |value: Value| {
+        let layout = func.ty(value).layout().filter(|layout| layout.rank() == 2)?;
+        let matrices = lies.matrix_store(layout).is_some();
+        (matrices || lies.gathers_parts_of_sectors(layout)).then_some(matrices)
+    };
+    let by_matrices = loop {
+        if let Some(by_matrices) = fits(matrix) {
+            break by_matrices;
+        }
+        let made = func.defining_op(matrix)?;
+        between.push(made);
+        matrix = match &func.ops[made].kind {
+            OpKind::Tile(TileOp::ConvertLayout {}) => func.ops[made].one(0),
+            OpKind::Schedule(ScheduleOp::Reshape {}) if drops_units(func, func.ops[made].one(0), matrix) => {
+                func.ops[made].one(0)
+            }
+            _ => return None,
+        };
+    };
+    Some((Way::Whole { buffer, by_matrices }, (matrix, between)))
 }
 
 /// How a view's tile, a matrix behind axes of extent 1, lies in a buffer that the engine reads.
