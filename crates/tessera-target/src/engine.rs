@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use tessera_ir::{HiddenParam, Op, OpData, Swizzle, TensorMapPlan, TileOp, Value};
 use tessera_ptx::ssa::{self, Class, CopyOptions, Value as Reg};
-use tessera_ptx::{Special, Type as Ty};
+use tessera_ptx::{Special, Type as Ty, Word};
 use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 
 use super::bound::Buffer;
@@ -185,5 +185,21 @@ impl Lowering<'_> {
         self.hidden.push(plan);
         self.maps.push(map);
         map
+    }
+
+    /// Has one thread fetch all maps when it starts: they are on their way while barriers are made.
+    pub(super) fn fetch_maps(&mut self) {
+        let maps: Vec<Reg> = std::iter::zip(&self.hidden, &self.maps)
+            .filter(|(hidden, _)| matches!(hidden, HiddenParam::TensorMap(_)))
+            .map(|(_, &map)| map)
+            .collect();
+        if maps.is_empty() {
+            return;
+        }
+        self.b.at_first(|b| {
+            let (thread, zero) = (b.special(Special::TidX), b.u32(0));
+            let first = b.setp(Word::Eq, Ty::U32, thread, zero);
+            b.guarded(first, |b| maps.iter().for_each(|&map| b.prefetch_tensor_map(map)));
+        });
     }
 }

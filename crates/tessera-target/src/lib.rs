@@ -149,6 +149,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
     lowering.limits(threads)?;
     lowering.parameters()?;
     lowering.block(func.body)?;
+    lowering.fetch_maps();
     let shared_bytes = lowering.check_shared(lowering.scratch.reserved)?;
     let files = lowering.files.names(module);
     let launch = LaunchFacts {

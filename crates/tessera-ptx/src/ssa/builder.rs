@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::effects::{Effects, is_steady};
 use super::fold::{Folded, fold};
 use super::inst::{Address, Arg, Guard, InstData, Terminator};
-use super::kernel::{Block, Class, Data, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
+use super::kernel::{Block, BlockData, Class, Data, Inst, Kernel, Origin, Param, ParamKind, Shared, Value};
 use super::op::Op;
 use crate::form::form;
 use crate::model::{self, Limit, Loc, RegId};
@@ -429,6 +429,22 @@ impl Builder {
         let result = build(self);
         self.guard = None;
         result
+    }
+
+    /// Builds instructions that a thread executes before all others. They jump nowhere.
+    pub fn at_first(&mut self, build: impl FnOnce(&mut Builder)) {
+        let entry = self.kernel.entry();
+        let block = std::mem::replace(&mut self.block, entry);
+        let BlockData { insts, terminator, .. } = self.kernel.block_mut(entry);
+        let (rest, terminator) = (std::mem::take(insts), terminator.take());
+        build(self);
+        if self.block != entry || self.is_ended() {
+            self.fail("what is executed first jumps".to_owned());
+        }
+        let data = self.kernel.block_mut(entry);
+        data.insts.extend(rest);
+        data.terminator = terminator;
+        self.block = block;
     }
 
     /// An address: `base + offset`.

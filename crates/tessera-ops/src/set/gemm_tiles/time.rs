@@ -99,7 +99,34 @@ const OF_16_BITS: Rates = Rates {
     three: 1.08,
     turning: [1.0, 1.0],
 };
-/// Of 8 bits, on an H200.
+/// Of integers of 8 bits, on an H200.
+const OF_INTEGERS: Rates = Rates {
+    multiply_adds: 1960.0,
+    promoted: 0.0,
+    shared: 175.5,
+    beside: 87.0,
+    one: 1.56,
+    cache: 71.5,
+    cache_of_all: 6950.0,
+    sector: 79.5,
+    ragged: [35.5, 24.0],
+    fresh: 65.0,
+    least: [158.0, 228.0],
+    start: 8220.0,
+    together_start: 2465.0,
+    store: 13.8,
+    turned_store: 14.0,
+    seen: 0.41,
+    meeting: 123.0 * 1024.0,
+    meeting_rate: 19.4,
+    parts: [99.0, 20.5],
+    together: [1.08, 1.08],
+    together_whole: [1.087, 1.16],
+    turned: [1.09, 1.0],
+    three: 0.976,
+    turning: [1.4, 1.75],
+};
+/// Of floats of 8 bits, on an H200.
 const OF_8_BITS: Rates = Rates {
     multiply_adds: 1733.0,
     promoted: 0.45,
@@ -158,6 +185,7 @@ impl Rates {
     /// Those of a type.
     pub(super) fn of(storage: DType) -> &'static Rates {
         match storage.bits() {
+            8 if storage.is_integer() => &OF_INTEGERS,
             8 => &OF_8_BITS,
             16 => &OF_16_BITS,
             _ => &OF_32_BITS,
