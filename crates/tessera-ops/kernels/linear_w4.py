@@ -27,9 +27,11 @@ def symmetric(x, W, S, y, K: int, GROUP: ct.Constant[int], TM: ct.Constant[int],
     """A block computes TN columns of TM rows, transposed: weights are the left factor, which tensor cores take from registers."""
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.zeros((TN, TM), ct.float32)
-    for k in range(ct.cdiv(K, GROUP)):
-        a = ct.load(x, (i, k), (TM, GROUP), padding_mode=ZERO)
-        w = decoded(W, j, k, x.dtype, TN, GROUP)
-        s = ct.load(S, (k, j), (1, TN), padding_mode=ZERO)
-        acc = acc + ct.mma(w, ct.transpose(a), ct.zeros((TN, TM), ct.float32)) * ct.transpose(s).astype(ct.float32)
+    for k in range(ct.cdiv(K, TK)):
+        for part in ct.static_iter(range(TK // GROUP)):
+            g = k * (TK // GROUP) + part
+            a = ct.load(x, (i, g), (TM, GROUP), padding_mode=ZERO)
+            w = decoded(W, j, g, x.dtype, TN, GROUP)
+            s = ct.load(S, (g, j), (1, TN), padding_mode=ZERO)
+            acc = acc + ct.mma(w, ct.transpose(a), ct.zeros((TN, TM), ct.float32)) * ct.transpose(s).astype(ct.float32)
     ct.store(y, (i, j), ct.transpose(acc * 64.0).astype(y.dtype))
