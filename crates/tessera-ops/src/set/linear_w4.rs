@@ -10,7 +10,8 @@ use tessera_types::{Arch, DType, ErrorModel, FloatFormat, Policy, Storage};
 use super::decoded::{Decoded, Row};
 use crate::draw::Draw;
 use crate::operator::{
-    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Role, TensorSpec, Unsupported, Way, Ways,
+    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Role, TensorSpec, Unsupported, Way,
+    Ways,
 };
 use crate::packing;
 use crate::problem::Problem;
@@ -212,7 +213,7 @@ fn choose(problem: &Problem, machine: Machine) -> Choice {
 
 /// The ways to cut a product of few rows.
 fn ways(problem: &Problem, machine: Machine) -> Vec<PossibleWay> {
-    let sizes @ [m, ..] = ["m", "n", "k"].map(|name| problem.get(name));
+    let (sizes @ [m, ..], group) = (["m", "n", "k"].map(|name| problem.get(name)), problem.get("group"));
     let first = choose(problem, machine);
     let (Some(rows), Machine::Gpu(arch)) = (THIN.into_iter().find(|&rows| rows >= m), machine) else { return Vec::new() };
     if !arch.has_wgmma() {
@@ -220,9 +221,17 @@ fn ways(problem: &Problem, machine: Machine) -> Vec<PossibleWay> {
     }
     let mut found = vec![first];
     for (columns, depth) in [64, 128, 256].into_iter().flat_map(|columns| [128, 256, 512].map(|depth| (columns, depth))) {
-        let tile = [rows, columns, depth];
-        // Sixteen warps have registers for the sums of few rows.
-        let warps: &[u32] = if columns == 256 && rows <= 16 { &[0, 16] } else { &[0] };
+        let (tile, groups) = ([rows, columns, depth], depth.div_ceil(group));
+        // Threads hold two groups' sums and factors: of more the assembler spills some.
+        let most = match (columns, rows) {
+            (256, 32..) => 1,
+            (256, _) | (_, 64..) => 2,
+            _ => 4,
+        };
+        if groups > most {
+            continue;
+        }
+        let warps: &[u32] = if columns == 256 && rows <= 16 && groups == 1 { &[0, 16] } else { &[0] };
         for &warps in warps {
             let plain = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds].map(|sharing| (sharing, 0));
             let clusters = [(Sharing::Rounds, 2), (Sharing::Cluster, 2), (Sharing::Cluster, 4), (Sharing::Cluster, 8)];
