@@ -4,6 +4,8 @@ use super::{Case, edit, one_block_short, relaunch};
 
 /// Ragged rows of both factors, and a last tile of the contraction that is not full.
 const WEIGHTS: &[(&str, u64)] = &[("m", 33), ("n", 130), ("k", 320), ("group", 64)];
+/// So many rows of x that weights are scaled.
+const MANY: &[(&str, u64)] = &[("m", 65), ("n", 130), ("k", 320), ("group", 64)];
 /// Three bands and blocks of scales.
 const SCALED: &[(&str, u64)] = &[("m", 65), ("n", 300), ("k", 384)];
 
@@ -18,20 +20,25 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("all groups have the first one's scales", &[("s = ct.load(S, (k, j)", "s = ct.load(S, (0, j)")]),
-            edit("zero points are dropped", &[("(codes - of_groups(Z, j, k, TN, TK, GROUP))", "codes")]),
-            edit("zero points are added", &[("(codes - of_groups(Z", "(codes + of_groups(Z")]),
             edit(
-                "the halves of words are swapped",
-                &[("16 * ct.arange(2, dtype=ct.int32)", "16 * (1 - ct.arange(2, dtype=ct.int32))")],
+                "all groups have the first one's scales",
+                &[("ct.transpose(ct.load(S, (k, j)", "ct.transpose(ct.load(S, (0, j)")],
+            ),
+            edit("zero points are dropped", &[("numbers * step - zero", "numbers * step")]),
+            edit("zero points are added", &[("numbers * step - zero", "numbers * step + zero")]),
+            edit("all groups have the first one's zero points", &[("of_groups(Z, j, g,", "of_groups(Z, j, 0,")]),
+            edit("the halves of words are swapped", &[(">> 16 * both", ">> 16 * (1 - both)")]),
+            edit("bytes of a half are turned around", &[("words >> 8 * both", "words >> 8 * (1 - both)")]),
+            edit("a bit of the next code is taken", &[("0x000f000f <<", "0x001f001f <<")]),
+            edit("upper codes of a byte count as lower ones", &[("0x7f00 - 0x0200 * both", "0x7f00 + 0 * both")]),
+            edit(
+                "sums are scaled with the groups before",
+                &[("return acc + ct.mma(w, a, ct.zeros((TN, TM), ct.float32)) * s", "return ct.mma(w, a, acc) * s")],
             ),
             edit(
-                "codes of a word are turned around",
-                &[("4 * ct.arange(4, dtype=ct.int32)", "4 * (3 - ct.arange(4, dtype=ct.int32))")],
+                "columns lie as they do in words",
+                &[("permute((0, 2, 1, 4, 5, 6, 3, 7))", "permute((0, 2, 1, 3, 4, 5, 6, 7))")],
             ),
-            edit("a bit of the next code is taken", &[("0x000f000f", "0x001f001f")]),
-            edit("columns lie as they do in words", &[("permute((0, 2, 1, 4, 5, 3, 6))", "permute((0, 2, 1, 3, 4, 5, 6))")]),
-            edit("rows of a line are exchanged with chunks of columns", &[("permute((0, 2, 1, 4,", "permute((0, 1, 2, 4,")]),
             edit("the last tile of the contraction is dropped", &[("range(ct.cdiv(K, TK))", "range(K // TK)")]),
             relaunch("the last rows are not computed", one_block_short),
         ],
@@ -44,11 +51,29 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the zero is 7", &[("least + 8.0", "least + 7.0")]),
-            edit("scales are dropped", &[(" * of_groups(S, j, k, TN, TK, GROUP)", "")]),
+            edit("the zero is 7", &[("zero = 8.0 *", "zero = 7.0 *")]),
+            edit("scales are dropped", &[("ct.float32)) * s", "ct.float32))")]),
+            edit("codes count from 0", &[("1024.0 * step + zero", "zero")]),
             edit(
                 "sums are kept in x's type",
-                &[("acc = ct.zeros((TN, TM), ct.float32)", "acc = ct.zeros((TN, TM), ct.float16)")],
+                &[("ct.mma(w, a, ct.zeros((TN, TM), ct.float32))", "ct.mma(w, a, ct.zeros((TN, TM), ct.float16))")],
+            ),
+        ],
+    },
+    Case {
+        operator: "linear_w4",
+        extents: MANY,
+        variant: "zeros",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("all groups have the first one's scales", &[("s = ct.load(S, (k, j)", "s = ct.load(S, (0, j)")]),
+            edit("rows of a line are exchanged with chunks of columns", &[("permute((0, 2, 1, 4,", "permute((0, 1, 2, 4,")]),
+            edit("scales are those of codes", &[(" / unit(x.dtype)), TN", "), TN")]),
+            edit(
+                "zero points are those of numbers",
+                &[("zero = of_groups(Z, j, k, TN, TK, GROUP) * unit(x.dtype)", "zero = of_groups(Z, j, k, TN, TK, GROUP)")],
             ),
         ],
     },

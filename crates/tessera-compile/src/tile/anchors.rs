@@ -212,15 +212,20 @@ impl Anchors {
                 let wanted = shape(func, result);
                 Ok(self.sums.iter().filter_map(Left::layout).find(|left| left.shape() == wanted))
             }
-            (None, Some(_)) if !self.factors.contains(&op) && shape(func, result).iter().product::<u64>() < self.largest => {
-                Ok(None)
-            }
+            (None, Some(_)) if self.is_small(func, op, result) => Ok(None),
             (None, Some(view)) => self.of_view(func, op, view).map(Some),
             (None, None) => match &func.ops[op].kind {
+                // What a ring brought beside factors goes where sums are, as scales do.
+                OpKind::Tile(TileOp::LoadShared {}) if !self.products.is_empty() && self.is_small(func, op, result) => Ok(None),
                 OpKind::Tile(TileOp::LoadShared {}) => self.of_buffer(func, op, result).map(Some),
                 _ => self.default_of(func, result).map(Some),
             },
         }
+    }
+
+    /// No factor is computed from what is loaded, and an accumulator or another tile is larger.
+    fn is_small(&self, func: &Func, load: Op, result: Value) -> bool {
+        !self.factors.contains(&load) && shape(func, result).iter().product::<u64>() < self.largest
     }
 
     /// The layout in which an operation takes an operand that has none.

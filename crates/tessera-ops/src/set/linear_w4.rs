@@ -1,15 +1,18 @@
-//! Linear layers with weights of 4 bits: y = x W^T, where a weight is `(code - zero) * scale` in x's type, each of the two steps rounded to
-//! nearest.
+//! Linear layers with weights of 4 bits: y = x W^T, where a weight is `(code - zero) * scale`. The difference is rounded to x's type. Up to
+//! [`FEW`] rows of x the scale multiplies the sum of a group in fp32; with more the product is rounded to x's type, too.
 //!
 //! Scales, and zero points in the variant `zeros`, are of x's type: `[k / group, n]`, one for each row of weights and group of 64 or 128 neighbours
 //! along the contraction. `symmetric` weights have 8 for a zero. W is packed as [`crate::pack_int4`] says.
 
 use tessera_runtime::Sharing;
-use tessera_types::{DType, ErrorModel, FloatFormat, Policy, Storage};
+use tessera_types::{Arch, DType, ErrorModel, FloatFormat, Policy, Storage};
 
 use super::decoded::{Decoded, Row};
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{
+    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Role, TensorSpec, Unsupported, Way,
+    Ways,
+};
 use crate::packing;
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
@@ -28,13 +31,20 @@ pub(crate) static LINEAR_W4: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
-    plan,
-    ways: None,
+    plan: |problem, policy, machine| made(problem, policy, choose(problem, machine)),
+    ways: Some(Ways {
+        names: &NAMES,
+        of: |problem, _, machine| Ok(ways(problem, machine)),
+        plan: |problem, policy, _, way| made(problem, policy, Choice::of_way(way, problem.get("m"))?),
+    }),
 };
 
 const ZEROS: &str = "zeros";
 const VARIANTS: [&str; 2] = ["symmetric", ZEROS];
 const GROUPS: [u64; 2] = [64, 128];
+/// Rows of x up to which sums of groups are scaled, and those of tiles for them.
+const FEW: u64 = 64;
+const THIN: [u64; 4] = [8, 16, 32, FEW];
 /// Tiles of a multiprocessor from which on the last wave costs little.
 const WAVES: u64 = 4;
 
@@ -98,13 +108,94 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     problem([m, n, groups * group], group, draw.one_of(&VARIANTS))
 }
 
-/// Rows of x, rows of weights and contraction of a tile, and what blocks share.
-fn tile([m, n]: [u64; 2], machine: Machine) -> ([u64; 3], Sharing) {
-    let thin = [8, 16, 32, 64].into_iter().find(|&rows| rows >= m);
-    let Machine::Gpu(arch) = machine else { return ([thin.unwrap_or(128), 128, 256], Sharing::Nothing) };
+/// How a product is cut into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    /// Rows of x, rows of weights and contraction of a tile.
+    tile: [u64; 3],
+    sharing: Sharing,
+    /// Blocks of a cluster, and warps of a block that multiply; 0 where the compiler says.
+    cluster: u32,
+    warps: u32,
+}
+
+const NAMES: [&str; 6] = ["TM", "TN", "TK", "num_ctas", "sharing", "num_warps"];
+/// What blocks share, by the number of the choice of that name.
+const SHARINGS: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
+
+impl Choice {
+    fn new(tile: [u64; 3], sharing: Sharing) -> Choice {
+        Choice { tile, sharing, cluster: 0, warps: 0 }
+    }
+
+    fn of_way(way: &Way, m: u64) -> Result<Choice, Unsupported> {
+        if let Some(name) = way.keys().find(|name| !NAMES.contains(&name.as_str())) {
+            return Err(Unsupported(format!("`{name}` is no choice of linear_w4, which has {}", NAMES.join(", "))));
+        }
+        let number = |name: &str, among: &[i64]| match way.get(name) {
+            Some(number) if among.contains(number) => Ok(*number as u64),
+            Some(number) => Err(Unsupported(format!("`{name}={number}`: one of {among:?}"))),
+            None => Err(Unsupported(format!("linear_w4 wants `{name}` chosen, too"))),
+        };
+        let tile = [
+            number("TM", if m <= FEW { &[8, 16, 32, 64] } else { &[128] })?,
+            number("TN", &[64, 128, 256])?,
+            number("TK", &[128, 256, 512])?,
+        ];
+        Ok(Choice {
+            tile,
+            sharing: SHARINGS[number("sharing", &[0, 1, 2, 4])? as usize],
+            cluster: number("num_ctas", &[0, 2, 4, 8])? as u32,
+            warps: number("num_warps", &[0, 4, 8, 16])? as u32,
+        })
+    }
+
+    fn way(&self) -> Way {
+        let [rows, columns, depth] = self.tile.map(|extent| extent as i64);
+        let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
+        let numbers = [rows, columns, depth, i64::from(self.cluster), sharing, i64::from(self.warps)];
+        NAMES.into_iter().map(str::to_string).zip(numbers).collect()
+    }
+
+    /// Clocks of a launch that waits for memory, or for instructions: those that share rounds are all busy to the end.
+    fn clocks(&self, [m, n, k]: [u64; 3], sms: u64) -> f64 {
+        let [rows, columns, depth] = self.tile;
+        let (tiles, rounds) = (m.div_ceil(rows) * n.div_ceil(columns), k.div_ceil(depth));
+        let from_memory = (columns * depth) as f64 / 2.0 / MEMORY;
+        let from_cache = (columns * depth / 2 + 2 * rows * depth / u64::from(self.cluster.max(1))) as f64 / CACHE;
+        let instructions = (columns * depth) as f64 * INSTRUCTIONS / Arch::WARPGROUP as f64;
+        let round = from_memory.max(from_cache).max(instructions) + ROUND;
+        let (times, meeting) = match self.sharing {
+            Sharing::Rounds => ((tiles * rounds) as f64 / sms as f64, MEETING),
+            Sharing::Cluster => {
+                let blocks = u64::from(self.cluster);
+                ((tiles * blocks).div_ceil(sms) as f64 * rounds.div_ceil(blocks) as f64, CLUSTER)
+            }
+            Sharing::Nothing | Sharing::Blocks | Sharing::Turns => ((tiles.div_ceil(sms) * rounds) as f64, 0.0),
+        };
+        times * round + meeting
+    }
+}
+
+/// Bytes that a multiprocessor gets of the device's memory and of the cache in a clock, where all ask.
+const MEMORY: f64 = 18.0;
+const CACHE: f64 = 26.0;
+/// Instructions of a thread for a weight, as disassembled, waits included.
+const INSTRUCTIONS: f64 = 2.2;
+/// Clocks that a round takes beside, that sums of rounds take which are shared in memory, and in a cluster.
+const ROUND: f64 = 40.0;
+const MEETING: f64 = 3000.0;
+const CLUSTER: f64 = 3000.0;
+
+/// How a product is cut where nothing is known of its ways' times.
+fn choose(problem: &Problem, machine: Machine) -> Choice {
+    let [m, n, group] = ["m", "n", "group"].map(|name| problem.get(name));
+    let thin = THIN.into_iter().find(|&rows| rows >= m);
+    let Machine::Gpu(arch) = machine else { return Choice::new([thin.unwrap_or(128), 128, 256], Sharing::Nothing) };
     // Rows of weights are those of the tensor cores' instruction. One warpgroup decodes while another one's product runs.
     let tile = match thin {
-        Some(rows) if arch.has_wgmma() => [rows, 128, 128],
+        // More groups a round cost fewer instructions, and more rows leave fewer slots for them.
+        Some(rows) if arch.has_wgmma() => [rows, 128, if rows <= 16 { 4 * group } else { 2 * group }],
         Some(rows) => [rows, 64, 256],
         None => [128, 128, 128],
     };
@@ -117,10 +208,47 @@ fn tile([m, n]: [u64; 2], machine: Machine) -> ([u64; 3], Sharing) {
         (false, blocks) if blocks > sms => Sharing::Blocks,
         _ => Sharing::Nothing,
     };
-    (tile, sharing)
+    Choice::new(tile, sharing)
 }
 
-fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+/// The ways to cut a product of few rows.
+fn ways(problem: &Problem, machine: Machine) -> Vec<PossibleWay> {
+    let (sizes @ [m, ..], group) = (["m", "n", "k"].map(|name| problem.get(name)), problem.get("group"));
+    let first = choose(problem, machine);
+    let (Some(rows), Machine::Gpu(arch)) = (THIN.into_iter().find(|&rows| rows >= m), machine) else { return Vec::new() };
+    if !arch.has_wgmma() {
+        return Vec::new();
+    }
+    let mut found = vec![first];
+    for (columns, depth) in [64, 128, 256].into_iter().flat_map(|columns| [128, 256, 512].map(|depth| (columns, depth))) {
+        let (tile, groups) = ([rows, columns, depth], depth.div_ceil(group));
+        // Threads hold two groups' sums and factors: of more the assembler spills some.
+        let most = match (columns, rows) {
+            (256, 32..) => 1,
+            (256, _) | (_, 64..) => 2,
+            _ => 4,
+        };
+        if groups > most {
+            continue;
+        }
+        let warps: &[u32] = if columns == 256 && rows <= 16 && groups == 1 { &[0, 16] } else { &[0] };
+        for &warps in warps {
+            let plain = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds].map(|sharing| (sharing, 0));
+            let clusters = [(Sharing::Rounds, 2), (Sharing::Cluster, 2), (Sharing::Cluster, 4), (Sharing::Cluster, 8)];
+            for (sharing, cluster) in plain.into_iter().chain(clusters) {
+                let way = Choice { sharing, cluster, warps, ..Choice::new(tile, sharing) };
+                if !found.contains(&way) {
+                    found.push(way);
+                }
+            }
+        }
+    }
+    let clocks = |choice: &Choice| choice.clocks(sizes, u64::from(arch.multiprocessors()));
+    found[1..].sort_by(|a, b| clocks(a).total_cmp(&clocks(b)));
+    found.iter().map(|choice| PossibleWay { way: choice.way(), clocks: clocks(choice) }).collect()
+}
+
+fn made(problem: &Problem, policy: Policy, choice: Choice) -> Result<Plan, Unsupported> {
     let dtype = match policy.storage() {
         Storage::Plain(dtype @ (DType::F16 | DType::BF16)) if policy.accumulator() == DType::F32 => dtype,
         _ => return Err(Unsupported(format!("linear_w4 multiplies `fp16` and `bf16` with sums in `fp32`, not `{policy}`"))),
@@ -134,8 +262,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             "{k} columns are no multiple of a group's {group}: add columns of code 8 to the weights, and of zeros to `x`"
         )));
     }
-    let zeros = problem.has(ZEROS);
-    let ([tm, tn, tk], sharing) = tile([m, n], machine);
+    let (zeros, few) = (problem.has(ZEROS), m <= FEW);
+    let Choice { tile: [tm, tn, tk], sharing, cluster, warps } = choice;
     let (lines, groups) = (n.div_ceil(packing::LINE as u64), k / group);
     let input = |name, dtype, shape: [u64; 2], fill| TensorSpec {
         fill,
@@ -156,13 +284,16 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     for (name, value) in [("K", k), ("GROUP", group), ("TM", tm), ("TN", tn), ("TK", tk)] {
         arguments.push((name, Argument::Int(value as i64)));
     }
+    arguments.push(("FEW", Argument::Bool(few)));
     let blocks = |extent: u64, tile: u64| {
         u32::try_from(extent.div_ceil(tile)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
     };
-    let grid = [blocks(m, tm)?, blocks(n, tn)?, 1];
+    let [rows, columns] = [blocks(m, tm)?, blocks(n, tn)?];
+    let grid = if few { [columns, rows, 1] } else { [rows, columns, 1] };
+    let kernel = if zeros { ZEROS } else { VARIANTS[0] };
     let beside = if zeros { 2 } else { 1 } * packed_bytes(dtype, groups * n);
     Ok(Plan {
-        launches: vec![LaunchSpec { sharing, ..LaunchSpec::new(if zeros { ZEROS } else { VARIANTS[0] }, arguments, grid) }],
+        launches: vec![LaunchSpec { sharing, cluster, warps, ..LaunchSpec::new(kernel, arguments, grid) }],
         outputs: vec![OutputRows { tensor: output, rows: m as usize, row_len: n as usize, exact: false }],
         work: Work {
             read_bytes: packed_bytes(dtype, m * k) + packed_bytes(DType::I4, n * k) + beside,
@@ -170,16 +301,17 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             flops: 2 * m * n * k,
             compute: Some(dtype),
             // As many operations a byte as make a product of 64 rows wait for memory.
-            metric: if m <= 64 { Metric::Bandwidth } else { Metric::Compute },
+            metric: if few { Metric::Bandwidth } else { Metric::Compute },
             formula: "2mnk operations; x, codes, scales and zero points read once, y written once",
         },
         exact_lane: true,
         reference: Box::new(Decoded {
             sizes: [m, n, k].map(|extent| extent as usize),
-            factors: [plain(k as usize), weights([n, k, group].map(|extent| extent as usize), zeros, dtype)],
+            factors: [plain(k as usize), weights([n, k, group].map(|extent| extent as usize), zeros, dtype, few)],
             result: dtype,
             model: ErrorModel::nearest(dtype, DType::F32),
-            roundings: 0.0,
+            // A group's scaled sum.
+            roundings: if few { 1.0 } else { 0.0 },
         }),
         tensors,
     })
@@ -190,8 +322,8 @@ fn plain(k: usize) -> Row {
     Box::new(move |inputs, row, out| inputs.numbers(0, row * k, out))
 }
 
-/// Rows of weights, rounded to x's type as the kernels round them.
-fn weights([n, k, group]: [usize; 3], zeros: bool, dtype: DType) -> Row {
+/// Rows of weights, rounded to x's type as the kernels round them: for few rows of x the difference alone.
+fn weights([n, k, group]: [usize; 3], zeros: bool, dtype: DType, few: bool) -> Row {
     let rounded = move |value: f64| FloatFormat::of(dtype).map_or(value, |format| format.decode(format.encode_nearest(value)));
     Box::new(move |inputs: &dyn Inputs, row, out| {
         let line = row / packing::LINE * k;
@@ -206,7 +338,8 @@ fn weights([n, k, group]: [usize; 3], zeros: bool, dtype: DType) -> Row {
         for (column, out) in out.iter_mut().enumerate() {
             let (word, shift) = packing::place(k, row, column);
             let code = (words[word - line] >> shift & 15) as f64;
-            *out = rounded(rounded(code - centres[column / group]) * scales[column / group]);
+            let weight = rounded(code - centres[column / group]) * scales[column / group];
+            *out = if few { weight } else { rounded(weight) };
         }
     })
 }

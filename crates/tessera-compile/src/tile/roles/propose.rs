@@ -35,7 +35,7 @@ struct Loop {
     chained: bool,
     /// Each factor of the loop's own once.
     factors: Vec<Factor>,
-    /// Loads from which those who multiply compute left factors in registers.
+    /// Loads that those who multiply read into registers: what they compute left factors from, and what they scale sums by.
     tiles: Vec<Op>,
 }
 
@@ -72,6 +72,9 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         let own = loops.iter_mut().find(|other| other.looped == looped).unwrap_or_else(|| bug!("a loop that was not noted"));
         own.products.push(product);
         own.take(func, &places, product, &mut lefts)?;
+    }
+    for own in loops.iter_mut().filter(|own| !own.chained) {
+        own.take_scales(func);
     }
     let columns = |&product: &Op| func.ty(func.ops[product].result()).the_tile().shape[1];
     let widest = products.iter().map(columns).max().unwrap_or(0);
@@ -124,6 +127,23 @@ impl Loop {
             }
         }
         self.add(func, ops, (right, 0))
+    }
+
+    /// Notes floats that a round loads for what it does with sums, as scales: threads would wait for memory when the product has ended.
+    fn take_scales(&mut self, func: &Func) {
+        let ops = &func.blocks[func.ops[self.looped].regions[0]].ops;
+        let is_load = |op: Op| func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load);
+        let is_free = |load: Op| func.ops[load].group(2).is_empty() && brought(func, load).is_ok();
+        let loads = ops.iter().copied().filter(|&op| is_load(op) && is_free(op));
+        let floats = loads.filter(|&op| func.ty(func.ops[op].results[0]).num().is_some_and(DType::is_float));
+        let beside = floats.filter(|&load| {
+            let from = func.ops[load].results[0];
+            let takes = |&op: &Op| is_load(op) || is_product(func, op) || !func.ops[op].regions.is_empty();
+            let reached = |op: &Op| func.ops[*op].operands.iter().any(|&operand| reaches(func, ops, from, operand));
+            !ops.iter().filter(|op| takes(op)).any(reached)
+        });
+        let beside: Vec<Op> = beside.collect();
+        self.tiles.extend(beside);
     }
 
     fn add(&mut self, func: &Func, ops: &[Op], (value, inner): (Value, usize)) -> Result<(), Reason> {
