@@ -189,7 +189,7 @@ const CLUSTER: f64 = 3000.0;
 
 /// How a product is cut where nothing is known of its ways' times.
 fn choose(problem: &Problem, machine: Machine) -> Choice {
-    let [m, n, group] = ["m", "n", "group"].map(|name| problem.get(name));
+    let [m, n, k, group] = ["m", "n", "k", "group"].map(|name| problem.get(name));
     let thin = THIN.into_iter().find(|&rows| rows >= m);
     let Machine::Gpu(arch) = machine else { return Choice::new([thin.unwrap_or(128), 128, 256], Sharing::Nothing) };
     // Rows of weights are those of the tensor cores' instruction. One warpgroup decodes while another one's product runs.
@@ -200,6 +200,11 @@ fn choose(problem: &Problem, machine: Machine) -> Choice {
         None => [128, 128, 128],
     };
     let (blocks, sms) = (m.div_ceil(tile[0]) * n.div_ceil(tile[1]), u64::from(arch.multiprocessors()));
+    // Two blocks of a cluster meet sooner than any two through memory: 15.8 us for 21.9 of one row of 8192 x 8192 on an H200.
+    let halves = [tile[0], tile[1], 2 * group];
+    if thin.is_some_and(|rows| rows <= 16) && arch.has_wgmma() && 2 * blocks <= sms && k >= 4 * halves[2] {
+        return Choice { cluster: 2, ..Choice::new(halves, Sharing::Cluster) };
+    }
     let sharing = match (thin.is_some(), blocks) {
         _ if !arch.has_wgmma() => Sharing::Nothing,
         // What waits for memory wants all multiprocessors to ask for as much.
