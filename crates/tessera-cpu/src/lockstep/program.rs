@@ -220,6 +220,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::ClusterBarrier {}
             | TileOp::ClusterRank {}
             | TileOp::ClusterSum { .. }
+            | TileOp::ClusterArrive {}
             | TileOp::ClusterWait {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }

@@ -127,6 +127,7 @@ impl Machine<'_> {
             // SAFETY: passed on.
             TileOp::Role { .. } => unsafe { self.roles(role, op)? },
             TileOp::FenceAsync {}
+            | TileOp::ClusterArrive {}
             | TileOp::ClusterWait {}
             | TileOp::Mark { .. }
             | TileOp::Prefetch {}

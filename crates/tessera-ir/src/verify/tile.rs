@@ -78,7 +78,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         | TileOp::WaitGroup { .. }
         | TileOp::FenceAsync {} => Ok(()),
         TileOp::ClusterSum { parts } => cluster_sum(site, *parts),
-        TileOp::ClusterWait {} => splits(site).map(|_| ()),
+        TileOp::ClusterArrive {} | TileOp::ClusterWait {} => splits(site).map(|_| ()),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::GroupTurn { id, groups, .. } => group_turn(site, *id, *groups),
