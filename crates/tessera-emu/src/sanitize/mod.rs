@@ -267,6 +267,8 @@ impl Sanitizer {
         }
         let clock = &mut self.actors[actor].clock;
         clock.made.set(actor, clock.seen.get(actor));
+        // What is made from here on comes later.
+        self.tick(actor);
     }
 
     /// A bulk copy will signal an mbarrier: its initialisation must be visible to the asynchronous proxy.
