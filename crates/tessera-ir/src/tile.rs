@@ -49,6 +49,8 @@ dialect! {
     Worker = "tile.worker" () {} -> One : Special, Pure;
     /// Number of this block in its cluster, where the cluster's blocks share what was asked of one (the hint `split`).
     ClusterRank = "tile.cluster_rank" () {} -> One : Special, Pure;
+    /// Which of the clusters that share a block's rounds this one is.
+    ClusterNumber = "tile.cluster_number" () {} -> One : Special, Pure;
     /// How many blocks are launched.
     Workers = "tile.workers" () {} -> One : Special, Pure;
     /// Memory that the blocks of a launch share, zero before the first one, `bytes_per_block` for each block that is launched: its address.

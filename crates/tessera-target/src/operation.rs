@@ -130,6 +130,7 @@ impl Lowering<'_> {
             | T::Workers {}
             | T::Workspace { .. }
             | T::ClusterRank {}
+            | T::ClusterNumber {}
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),

@@ -23,7 +23,8 @@ impl Machine<'_> {
             | TileOp::WarpId {}
             | TileOp::Worker {}
             | TileOp::Workers {}
-            | TileOp::ClusterRank {} => self.number(data, kind),
+            | TileOp::ClusterRank {}
+            | TileOp::ClusterNumber {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
             TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
             TileOp::ConvertLayout {} => {
@@ -159,7 +160,8 @@ impl Machine<'_> {
 
     /// Which thread, warp or block it is.
     fn number(&mut self, data: &OpData, kind: &TileOp) {
-        let (worker, workers, rank) = (self.block[0] as usize, self.workers as usize, self.meeting.rank as usize);
+        let (worker, workers) = (self.block[0] as usize, self.workers as usize);
+        let (rank, cluster) = (self.meeting.rank as usize, self.meeting.cluster as usize);
         match kind {
             TileOp::ThreadId {} => self.identity(data, |thread| thread),
             TileOp::LaneId {} => self.identity(data, |thread| thread % 32),
@@ -167,6 +169,7 @@ impl Machine<'_> {
             TileOp::Worker {} => self.identity(data, |_| worker),
             TileOp::Workers {} => self.identity(data, |_| workers),
             TileOp::ClusterRank {} => self.identity(data, |_| rank),
+            TileOp::ClusterNumber {} => self.identity(data, |_| cluster),
             _ => bug!("{kind:?} is no number"),
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
-        TileOp::ClusterRank {} => {
+        TileOp::ClusterRank {} | TileOp::ClusterNumber {} => {
             splits(site)?;
             site.result_is(0, &Type::scalar(DType::I32))
         }
