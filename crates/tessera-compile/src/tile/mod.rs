@@ -308,7 +308,9 @@ fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), 
     }
     match plan.split {
         Some(blocks) => cluster_split::split(func, plan, blocks, arch)?,
-        None if plan.among.is_some() => return Err("clusters share the rounds that their blocks split: `among` needs `split`".into()),
+        None if plan.among.is_some() => {
+            return Err("clusters share the rounds that their blocks split: `among` needs `split`".into());
+        }
         None => {}
     }
     share_blocks(func, plan, arch)?;

@@ -28,9 +28,9 @@ const MOST_AHEAD: u32 = 3;
 /// Who leaves sums in a pool, and how many.
 #[derive(Clone, Copy)]
 pub(super) struct Leavers {
-    /// Slots for each block that is launched.
+    /// Slots for each of so many blocks.
     pub(super) slots: u32,
-    /// Blocks that are launched.
+    /// Those that are launched, or as many of them as leave sums.
     pub(super) blocks: Value,
     /// Blocks of a cluster that leave sums of the same piece, and which of them this one is.
     pub(super) cluster: Option<[Value; 2]>,
@@ -67,7 +67,13 @@ impl Pool {
 
     /// Leaves the sums of a piece in its slot and counts it at its tile. The tile's sums, of the pieces from the first slot to the last one, where it
     /// is the last to be counted, and whether it is.
-    pub(super) fn met(&self, b: &mut Builder<'_>, (slot, tile): (Value, Value), [first, last]: [Value; 2], sums: &[Value]) -> Vec<Value> {
+    pub(super) fn met(
+        &self,
+        b: &mut Builder<'_>,
+        (slot, tile): (Value, Value),
+        [first, last]: [Value; 2],
+        sums: &[Value],
+    ) -> Vec<Value> {
         let [zero, one] = [0, 1].map(|number| b.number(number));
         let slot = self.own(b, slot);
         let mut tokens = Vec::new();
@@ -124,7 +130,8 @@ impl Pool {
         let whole = b.times(groups, step);
         let middle = b.plus(first, whole);
         let most = self.pass(b, [first, middle, step], token, &start, ahead);
-        if self.leavers.pieces.is_some_and(|pieces| i64::from(pieces) % ahead == 0) {
+        // A number that is known is divided without rest.
+        if self.leavers.pieces.is_some() {
             return most;
         }
         self.pass(b, [middle, end, one], token, &most, 1)
@@ -136,7 +143,7 @@ impl Pool {
         let held = (elements as u32).div_ceil(self.leavers.threads).max(1);
         let most = (AHEAD / held).max(1);
         match self.leavers.pieces {
-            Some(pieces) => (1..=i64::from(pieces.min(most))).rev().find(|ahead| i64::from(pieces) % ahead == 0).unwrap_or(1),
+            Some(pieces) => (1..=i64::from(pieces.min(most))).rev().find(|ahead| i64::from(pieces) % ahead == 0).unwrap_or_else(|| bug!("no pieces")),
             None => 1 << most.ilog2().min(MOST_AHEAD),
         }
     }
