@@ -51,7 +51,7 @@ impl Lowering<'_> {
             let data = self.data(op);
             let &OpKind::Tile(TileOp::ClusterSum { parts }) = &data.kind else { return Err(self.broken("a sum that is none")) };
             let whole = self.layout(data.one(0))?;
-            let held = u64::from(whole.registers()) * whole.threads() * data.group(0).len() as u64;
+            let held = whole.registers() * whole.threads() * data.group(0).len() as u64;
             let lands = (held / u64::from(parts)) as u32 * BYTES * (blocks - 1);
             let barriers = self.reserved(op)?;
             let (first, none) = (self.is_first_thread(), self.b.u32(0));

@@ -143,7 +143,10 @@ impl Pool {
         let held = (elements as u32).div_ceil(self.leavers.threads).max(1);
         let most = (AHEAD / held).max(1);
         match self.leavers.pieces {
-            Some(pieces) => (1..=i64::from(pieces.min(most))).rev().find(|ahead| i64::from(pieces) % ahead == 0).unwrap_or_else(|| bug!("no pieces")),
+            Some(pieces) => (1..=i64::from(pieces.min(most)))
+                .rev()
+                .find(|ahead| i64::from(pieces) % ahead == 0)
+                .unwrap_or_else(|| bug!("no pieces")),
             None => 1 << most.ilog2().min(MOST_AHEAD),
         }
     }

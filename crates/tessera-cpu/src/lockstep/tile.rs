@@ -27,10 +27,7 @@ impl Machine<'_> {
             | TileOp::ClusterNumber {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
             TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
-            TileOp::ConvertLayout {} => {
-                let same = self.data(data.one(0), data.span)?.clone();
-                self.set(data.result(), same);
-            }
+            TileOp::ConvertLayout {} => self.converted(data)?,
 
             TileOp::AllocShared { .. } => {
                 if let Type::Shared(shared) = func.ty(data.result()) {
@@ -135,6 +132,13 @@ impl Machine<'_> {
             | TileOp::GroupTurn { .. } => {}
         }
         Ok(Step::Done)
+    }
+
+    /// The same tile in other threads.
+    fn converted(&mut self, data: &OpData) -> Ran<()> {
+        let same = self.data(data.one(0), data.span)?.clone();
+        self.set(data.result(), same);
+        Ok(())
     }
 
     /// The address of the launch's memory that an operation names.
