@@ -102,7 +102,6 @@ fn pairs_of_blocks_bring_ragged_lines_together() {
 fn few_tiles_with_a_long_contraction_are_shared() {
     let one = chosen([128, 128, 65536]);
     assert_eq!((one.sharing, one.clusters > 1), (Sharing::Cluster, true), "{one:?}");
-    assert_eq!(chosen([1024, 1024, 16384]).clusters, 0);
     assert_eq!(chosen([512, 512, 64]).sharing, Sharing::Nothing);
 }
 
