@@ -215,6 +215,7 @@ impl Facts {
             TileOp::WarpId {} => Fact::between(0, (threads - 1) / 32),
             TileOp::Worker {} => Fact::between(0, i64::from(i32::MAX) - 1),
             TileOp::ClusterRank {} => Fact::between(0, i64::from(func.hints.split.unwrap_or(1)) - 1),
+            TileOp::ClusterNumber {} => Fact::between(0, i64::from(func.hints.among.unwrap_or(1)) - 1),
             TileOp::Workers {} => Fact::between(1, i64::from(i32::MAX)),
             TileOp::Workspace { .. } => Fact { divisor: u64::from(WORKSPACE_ALIGN), ..self.fact(data.result()) },
             _ => return,

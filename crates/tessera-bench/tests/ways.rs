@@ -90,7 +90,8 @@ fn ways_to_cut_a_product_are_right() {
                         console.take().into_iter().rfind(|launched| launched.kernel.contains(kernel)).expect("a launch");
                     let tiles = sizes[0].div_ceil(way["TM"] as u64) * sizes[1].div_ceil(way["TN"] as u64);
                     let blocks: u64 = launched.grid.iter().map(|&blocks| u64::from(blocks)).product();
-                    if way["sharing"] == 4 && blocks != tiles * way["num_ctas"] as u64 {
+                    let of_each = way["num_ctas"] * way["num_clusters"].max(1);
+                    if way["sharing"] == 4 && blocks != tiles * of_each as u64 {
                         wrong.push(format!("{} {name}: {blocks} blocks for {tiles} tiles", case.key));
                     }
                 }

@@ -286,7 +286,8 @@ fn how_an_operator_cuts_a_problem_is_tuned_first_and_taken_everywhere() {
         ran["kernels"][0]["grid"].clone()
     };
     for (columns, blocks) in [(64, 4), (128, 2)] {
-        for (name, value) in [("TM", 64), ("TN", columns), ("TK", 64), ("EXCHANGED", 0), ("num_ctas", 0), ("sharing", 0)] {
+        let alone = [("EXCHANGED", 0), ("num_ctas", 0), ("num_clusters", 0), ("sharing", 0)];
+        for (name, value) in [("TM", 64), ("TN", columns), ("TK", 64)].into_iter().chain(alone) {
             entry.config.insert(name.to_string(), value);
         }
         say(&entry);

@@ -50,6 +50,8 @@ pub struct CompileOptions {
     pub sharing: Sharing,
     /// Blocks of a cluster that load together on a GPU, where its plan can have them: a power of two; 0 asks for none.
     pub cluster: u32,
+    /// Clusters that share the rounds of each block that is asked for, where their blocks split rounds; 0 asks for none.
+    pub clusters: u32,
     /// Warps of a block that compute; 0 leaves that to the compiler.
     pub warps: u32,
     /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
@@ -232,6 +234,9 @@ fn run_pipeline(
         }
         if options.cluster > 0 {
             func.hints.num_ctas = Some(options.cluster);
+        }
+        if options.clusters > 0 {
+            func.hints.num_clusters = Some(options.clusters);
         }
         if options.warps > 0 {
             func.hints.num_warps = Some(options.warps);

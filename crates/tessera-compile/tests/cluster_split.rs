@@ -1,10 +1,11 @@
 //! Clusters that split the rounds of a product: right with any number of rounds and blocks, for tiles at the edges and whatever stands behind the
-//! loop, under every interleaving; without the wait at its end a kernel is found out.
+//! loop, under every interleaving; a kernel that does not ready its barriers is found out.
 
 use tessera_compile::target::lower;
 use tessera_compile::{CompileOptions, Compiled, DeviceCompiled, OptLevel, compile, compile_for};
 use tessera_emu::Schedule;
-use tessera_ir::{OpKind, TileOp};
+use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::{Func, Op, OpKind, ScheduleOp, TileOp};
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -13,7 +14,7 @@ use crate::devices::{Data, Launch, assembled, lockstep_of, on_cpu, run_under, sa
 const PRODUCT: &str = "import cuda.tile as ct
 import tessera
 
-@tessera.kernel(sharing=4, num_ctas={blocks})
+@tessera.kernel(sharing=4, num_ctas={blocks}, num_clusters={clusters})
 def kernel(x, y, bias, out):
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.zeros(({tm}, {tn}), ct.{acc})
@@ -31,17 +32,31 @@ struct Case {
     out: DType,
     tile: [i64; 3],
     blocks: u32,
+    /// Clusters of so many blocks for each tile.
+    clusters: u32,
 }
 
 impl Case {
-    fn new(tile: [i64; 3], blocks: u32, [factors, out]: [DType; 2], behind: &str) -> Case {
+    fn new(tile: [i64; 3], blocks: u32, types: [DType; 2], behind: &str) -> Case {
+        Case::among(1, tile, blocks, types, behind)
+    }
+
+    /// So many clusters share each tile.
+    fn among(clusters: u32, tile: [i64; 3], blocks: u32, [factors, out]: [DType; 2], behind: &str) -> Case {
         let acc = if factors.is_float() { "float32" } else { "int32" };
         let [tm, tn, tk] = tile.map(|extent| extent.to_string());
-        let blocks_text = blocks.to_string();
-        let names =
-            [("{tm}", &*tm), ("{tn}", &tn), ("{tk}", &tk), ("{acc}", acc), ("{blocks}", &blocks_text), ("{behind}", behind)];
+        let [of_cluster, of_tile] = [blocks, clusters].map(|count| count.to_string());
+        let names = [
+            ("{tm}", &*tm),
+            ("{tn}", &tn),
+            ("{tk}", &tk),
+            ("{acc}", acc),
+            ("{blocks}", &of_cluster),
+            ("{clusters}", &of_tile),
+            ("{behind}", behind),
+        ];
         let source = names.iter().fold(PRODUCT.to_string(), |text, (name, with)| text.replace(name, with));
-        Case { source, factors, out, tile, blocks }
+        Case { source, factors, out, tile, blocks, clusters }
     }
 
     fn compiled(&self) -> (Compiled, DeviceCompiled) {
@@ -54,6 +69,7 @@ impl Case {
             .unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
         let plan = device.plan.as_deref().unwrap_or_default();
         assert!(plan.contains(&format!("  split {}\n", self.blocks)), "{plan}{:?}", device.remark());
+        assert_eq!(plan.contains(&format!("  among {}\n", self.clusters)), self.clusters > 1, "{plan}");
         (compiled, device)
     }
 
@@ -95,6 +111,42 @@ impl Case {
             same(&wanted[3], &emulated[3], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
         }
     }
+}
+
+/// Clusters that share a tile: rounds for some of their blocks alone, parts of few columns, other types, and what stands behind the loop done by
+/// whoever comes last.
+#[test]
+fn clusters_share_tiles() {
+    for (clusters, blocks) in [(2, 2), (3, 4), (5, 2), (16, 8)] {
+        let case = Case::among(clusters, [64, 64, 32], blocks, F16, STORED);
+        for sizes in [[64, 64, 1000], [130, 72, 72], [72, 24, 8]] {
+            case.agrees(sizes);
+        }
+    }
+    Case::among(3, [64, 16, 64], 4, F16, STORED).agrees([72, 24, 648]);
+    Case::among(2, [128, 48, 32], 4, F16, STORED).agrees([136, 56, 328]);
+    Case::among(2, [64, 64, 64], 2, [DType::I8, DType::I32], STORED).agrees([72, 136, 608]);
+    let behind = "ct.store(out, (i, j), ct.maximum(acc + ct.load(bias, (j,), (64,)), 0.5))";
+    Case::among(3, [64, 64, 32], 8, F16, behind).agrees([128, 128, 400]);
+}
+
+/// Parts that are added up before a cluster has left its own.
+#[test]
+fn clusters_are_counted() {
+    let (case, sizes) = (Case::among(2, [64, 64, 32], 2, F16, STORED), [64, 64, 256]);
+    let (_, device) = case.compiled();
+    let mut module = device.tile.clone();
+    let func = &mut module.funcs[0];
+    for op in func.linked_ops() {
+        if let OpKind::Schedule(ScheduleOp::AtomicRmwTko { order, .. }) = &mut func.ops[op].kind {
+            *order = MemoryOrder::Relaxed;
+        }
+    }
+    let kernel = lower(&module, &module.funcs[0], Arch::Sm90a).expect("it is lowered");
+    let found = [Schedule::Eager, Schedule::Lazy, Schedule::Random]
+        .into_iter()
+        .any(|schedule| run_under(schedule, &kernel, case.grid(sizes), &mut case.data(sizes)).is_err());
+    assert!(found, "nobody sees that counting orders nothing");
 }
 
 const F16: [DType; 2] = [DType::F16, DType::F32];
@@ -150,27 +202,20 @@ fn results_of_parts() {
     Case::new([64, 8, 64], 2, F16, lines).agrees([128, 16, 200]);
 }
 
-/// A block that ends while others read its sums.
+/// Barriers that nobody has readied before sums are sent.
 #[test]
-fn the_wait_at_the_end_is_needed() {
+fn the_arrival_is_needed() {
     let (case, sizes) = (Case::new([64, 64, 32], 2, F16, STORED), [64, 64, 256]);
     let (_, device) = case.compiled();
-    let (mut module, mut removed) = (device.tile.clone(), 0);
+    let mut module = device.tile.clone();
     let func = &mut module.funcs[0];
-    let waits: Vec<_> = func.linked_ops();
-    let waits: Vec<_> =
-        waits.into_iter().filter(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::ClusterWait {}))).collect();
-    for block in func.linked_blocks() {
-        let before = func.blocks[block].ops.len();
-        func.blocks[block].ops.retain(|op| !waits.contains(op));
-        removed += before - func.blocks[block].ops.len();
-    }
-    assert_eq!(removed, 1);
+    let is_arrival = |op: &Op, func: &Func| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterArrive {}));
+    let (ops, before) = (func.blocks[func.body].ops.clone(), func.blocks[func.body].ops.len());
+    func.blocks[func.body].ops = ops.into_iter().filter(|op| !is_arrival(op, func)).collect();
+    assert_eq!(before - func.blocks[func.body].ops.len(), 1);
     let kernel = lower(&module, &module.funcs[0], Arch::Sm90a).expect("it is lowered");
-    let found = [Schedule::Eager, Schedule::Lazy, Schedule::Random]
-        .into_iter()
-        .any(|schedule| run_under(schedule, &kernel, case.grid(sizes), &mut case.data(sizes)).is_err());
-    assert!(found, "nobody sees that a block ends early");
+    let found = run_under(Schedule::Lazy, &kernel, case.grid(sizes), &mut case.data(sizes));
+    assert!(found.is_err(), "nobody sees that there are no barriers");
 }
 
 /// The library's largest tiles spill nothing, and nobody uses memory of the launch.
@@ -181,7 +226,9 @@ fn split_products_assemble() {
         for types in [[DType::BF16, DType::BF16], [DType::BF16, DType::F32]] {
             let (_, device) = Case::new(tile, blocks, types, STORED).compiled();
             let ptx = device.kernel.ptx();
-            assert!(!ptx.contains("workspace") && ptx.contains("ld.shared::cluster.v4.b32"), "{ptx}");
+            assert!(!ptx.contains("workspace") && ptx.contains("st.async.weak.shared::cluster"), "{ptx}");
+            let releases = ptx.lines().filter(|line| line.contains("barrier.cluster.arrive") && !line.contains(".relaxed"));
+            assert_eq!(releases.count(), 0, "an arrival that is a fence of the device: {ptx}");
             assembled(&device.kernel);
         }
     }

@@ -294,6 +294,7 @@ fn changed(draw: &mut Draw, func: &Func, plan: &mut Plan) {
         }
         15 => {
             plan.split = draw.of(&[Some(2), Some(2), Some(4), Some(8)]);
+            plan.among = draw.of(&[None, Some(2), Some(3)]);
             if !draw.one_in(8) {
                 (plan.persistent, plan.stream_k, plan.cluster) = (None, None, None);
             }

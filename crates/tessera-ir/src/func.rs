@@ -155,6 +155,8 @@ pub struct FuncHints {
     pub occupancy: Option<u32>,
     /// Blocks that the author wants in a cluster, where the function's plan finds what they can load together.
     pub num_ctas: Option<u32>,
+    /// Such clusters that the author wants to share the rounds of each block that is asked for, where they split rounds.
+    pub num_clusters: Option<u32>,
     /// Warps in a block.
     pub num_warps: Option<u32>,
     /// Threads in a block of a per-thread program, whose last warp may lack some: every scalar is each thread's own, and what is
@@ -173,6 +175,8 @@ pub struct FuncHints {
     /// So many blocks, which are a cluster, are launched along x for each one that is asked for, and share its work: `tile.cluster_rank` says which
     /// of them this is.
     pub split: Option<u32>,
+    /// So many of these clusters are launched for each block that is asked for: `tile.cluster_number` says which of them this is.
+    pub among: Option<u32>,
     /// What blocks of a product share, where its plan can have them share it ([`Sharing`]).
     pub sharing: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
@@ -221,6 +225,11 @@ impl FuncHints {
         self.cluster.or(self.split)
     }
 
+    /// Blocks that are launched for each that is asked for, and share its work.
+    pub fn shares_of_one(&self) -> u32 {
+        self.split.unwrap_or(1) * self.among.unwrap_or(1)
+    }
+
     /// Threads in a block of a Tile function.
     pub fn threads(&self) -> u32 {
         self.num_threads.unwrap_or(32 * self.num_warps.unwrap_or(0))
@@ -236,10 +245,11 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 14] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 16] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
+            ("num_clusters", self.num_clusters),
             ("num_warps", self.num_warps),
             ("num_threads", self.num_threads),
             ("num_stages", self.num_stages),
@@ -248,6 +258,7 @@ impl FuncHints {
             ("persistent", self.persistent),
             ("cluster", self.cluster),
             ("split", self.split),
+            ("among", self.among),
             ("sharing", self.sharing),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
@@ -260,6 +271,7 @@ impl FuncHints {
         let slot = match name {
             "occupancy" => &mut self.occupancy,
             "num_ctas" => &mut self.num_ctas,
+            "num_clusters" => &mut self.num_clusters,
             "num_warps" => &mut self.num_warps,
             "num_threads" => &mut self.num_threads,
             "num_stages" => &mut self.num_stages,
@@ -268,6 +280,7 @@ impl FuncHints {
             "persistent" => &mut self.persistent,
             "cluster" => &mut self.cluster,
             "split" => &mut self.split,
+            "among" => &mut self.among,
             "sharing" => &mut self.sharing,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,

@@ -34,6 +34,8 @@ pub struct Plan {
     pub cluster: Option<u32>,
     /// So many blocks are a cluster that takes one of the function's blocks: each has a part of its product's rounds, and they add up their sums.
     pub split: Option<u32>,
+    /// So many such clusters take each of the function's blocks, and add up their parts of the sums through the launch's memory.
+    pub among: Option<u32>,
     /// Where it is written.
     pub span: Span,
 }
@@ -49,6 +51,7 @@ impl Plan {
             stream_k: None,
             cluster: None,
             split: None,
+            among: None,
             span,
         }
     }
@@ -76,6 +79,7 @@ impl Plan {
             ("stream_k", self.stream_k),
             ("cluster", self.cluster),
             ("split", self.split),
+            ("among", self.among),
         ];
         parts.extend(settings.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))));
         parts.join(", ")

@@ -49,6 +49,8 @@ dialect! {
     Worker = "tile.worker" () {} -> One : Special, Pure;
     /// Number of this block in its cluster, where the cluster's blocks share what was asked of one (the hint `split`).
     ClusterRank = "tile.cluster_rank" () {} -> One : Special, Pure;
+    /// Which of the clusters that share a block's rounds this one is.
+    ClusterNumber = "tile.cluster_number" () {} -> One : Special, Pure;
     /// How many blocks are launched.
     Workers = "tile.workers" () {} -> One : Special, Pure;
     /// Memory that the blocks of a launch share, zero before the first one, `bytes_per_block` for each block that is launched: its address.
@@ -118,11 +120,13 @@ dialect! {
     /// All threads of all blocks of the cluster arrive before any goes on; what they wrote to shared memory before is seen by all of them after.
     ClusterBarrier = "tile.cluster_barrier" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// Adds up what the blocks of a cluster hold, in the order of their ranks: each block gets one of `parts` parts along the last axis, that of its
-    /// rank modulo `parts`. The role meets first; each block puts its own values into the buffer, whatever that held, and reads the others'
-    /// from theirs, which stay until `tile.cluster_wait`.
+    /// rank; blocks whose rank has none get values that nobody may use. Each block writes to the buffers of the others what they add up, once
+    /// all threads of the role there have come here: what a buffer held is no more. Needs `tile.cluster_arrive` before, once for a function.
     ClusterSum = "tile.cluster_sum" (values: many, buffer: optional) { parts: u32 } -> Many
         : Special, Write [write(shared, buffer, from(values)), read(shared, buffer), order(global | shared)], [Together];
-    /// Waits until all blocks of the cluster have read what this one put into its buffer for `tile.cluster_sum`.
+    /// Prepares what `tile.cluster_sum` of this function waits at, and says to the cluster's other blocks that it is there. Waits for nobody.
+    ClusterArrive = "tile.cluster_arrive" () {} -> None : Special, Observable [order(global | shared)], [Together];
+    /// Waits until all blocks of the cluster have been at `tile.cluster_arrive`, for all threads of the block: no thread ends before.
     ClusterWait = "tile.cluster_wait" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// The same among `threads` threads of a block, those that arrive at the barrier `id` (1 to 15).
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];

@@ -300,9 +300,8 @@ impl Walk<'_> {
         let operands = self.least(&data.operands).uniformity;
         let found = if self.per_thread { Uniformity::Thread } else { operands.max(self.scope) };
         let uniformity = match &data.kind {
-            OpKind::Schedule(ScheduleOp::GetTileBlockId { .. }) | OpKind::Tile(TileOp::Worker {} | TileOp::ClusterRank {}) => {
-                Uniformity::Block
-            }
+            OpKind::Schedule(ScheduleOp::GetTileBlockId { .. })
+            | OpKind::Tile(TileOp::Worker {} | TileOp::ClusterRank {} | TileOp::ClusterNumber {}) => Uniformity::Block,
             OpKind::Schedule(ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. }) => found,
             OpKind::Schedule(ScheduleOp::LoadPtrTko { order, .. } | ScheduleOp::LoadViewTko { order, .. }) => match order {
                 MemoryOrder::Weak => operands,

@@ -55,10 +55,10 @@ impl LaunchSpec {
 
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
-        let &LaunchSpec { sharing, cluster, warps, .. } = self;
+        let &LaunchSpec { sharing, cluster, clusters, warps, .. } = self;
         match (sharing, cluster, warps) {
             (Sharing::Nothing, 0, 0) => Cow::Borrowed(options),
-            _ => Cow::Owned(CompileOptions { sharing, cluster, warps, ..options.clone() }),
+            _ => Cow::Owned(CompileOptions { sharing, cluster, clusters, warps, ..options.clone() }),
         }
     }
 }

@@ -279,6 +279,8 @@ pub struct LaunchSpec {
     pub sharing: Sharing,
     /// Blocks of a cluster that load together on a GPU; 0 where each loads for itself.
     pub cluster: u32,
+    /// Clusters that share the rounds of each block, where their blocks split rounds; 0 where one has all of them.
+    pub clusters: u32,
     /// Warps of a block on a GPU; 0 leaves them to the compiler.
     pub warps: u32,
 }
@@ -286,7 +288,7 @@ pub struct LaunchSpec {
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0, warps: 0 }
+        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0 }
     }
 }
 

@@ -158,7 +158,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
         cluster: func.hints.blocks_of_cluster().map(|blocks| [blocks, 1, 1]),
         overlaps_predecessor: lowering.waits_for_predecessor,
         grid: GridRule {
-            blocks: [func.hints.split.unwrap_or(1), 1, 1],
+            blocks: [func.hints.shares_of_one(), 1, 1],
             per_multiprocessor: func.hints.persistent,
             fills: has_workspace(func),
             whole_clusters: func.hints.cluster.is_some(),
@@ -206,8 +206,8 @@ impl Lowering<'_> {
             _ => astray(kind),
         };
         let reg = self.b.special(special);
-        let reg = match self.func.hints.split {
-            Some(blocks) if special == Special::CtaidX => {
+        let reg = match self.func.hints.shares_of_one() {
+            blocks @ 2.. if special == Special::CtaidX => {
                 let blocks = self.b.u32(blocks);
                 self.b.div(tessera_ptx::Type::U32, reg, blocks)
             }

@@ -130,10 +130,12 @@ impl Lowering<'_> {
             | T::Workers {}
             | T::Workspace { .. }
             | T::ClusterRank {}
+            | T::ClusterNumber {}
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
-            T::ClusterSum { parts } => self.cluster_sum(data, *parts),
+            T::ClusterSum { parts } => self.cluster_sum(op, data, *parts),
+            T::ClusterArrive {} => self.cluster_arrive(),
             T::Barrier {}
             | T::ClusterBarrier {}
             | T::ClusterWait {}

@@ -111,20 +111,10 @@ impl Lowering<'_> {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
                 let barrier = self.barrier_of(&ring, slot, ring.empty());
                 self.b.warp_sync();
-                let lane = self.lane();
                 match ring.blocks {
-                    // A lane for each block of the cluster.
-                    Some(blocks) => {
-                        let (last, blocks) = (self.b.u32(blocks - 1), self.b.u32(blocks));
-                        let arrives = self.b.setp(Word::Lt, Ty::U32, lane, blocks);
-                        // A block that there is in every lane, since the address may be found before it is known who arrives.
-                        let block = self.b.and(lane, last);
-                        self.b.when(arrives, |b| {
-                            let there = b.mapa(barrier.base, block);
-                            b.mbarrier_arrive_remote((there, barrier.offset));
-                        });
-                    }
+                    Some(blocks) => self.arrive_at_all(&barrier, blocks),
                     None => {
+                        let lane = self.lane();
                         let zero = self.b.u32(0);
                         let first = self.b.setp(Word::Eq, Ty::U32, lane, zero);
                         self.b.guarded(first, |b| b.mbarrier_arrive(barrier));
@@ -169,6 +159,19 @@ impl Lowering<'_> {
         let eight = self.b.u32(8);
         let address = self.b.mad(Ty::U32, slot, eight, ring.barriers);
         self.b.at(address, offset)
+    }
+
+    /// Arrives at the same barrier of every block of a cluster: a lane for each of them.
+    pub(super) fn arrive_at_all(&mut self, barrier: &Address, blocks: u32) {
+        let lane = self.lane();
+        let (last, blocks) = (self.b.u32(blocks - 1), self.b.u32(blocks));
+        let arrives = self.b.setp(Word::Lt, Ty::U32, lane, blocks);
+        // A block that there is in every lane, since the address may be found before it is known who arrives.
+        let block = self.b.and(lane, last);
+        self.b.when(arrives, |b| {
+            let there = b.mapa(barrier.base, block);
+            b.mbarrier_arrive_remote((there, barrier.offset));
+        });
     }
 
     fn wait_for(&mut self, barrier: Address, parity: Reg) {

@@ -14,6 +14,7 @@ use tessera_types::Arch;
 
 use super::atomic::Update;
 use super::bound::{Bound, Buffer, Entry, Regs};
+use super::cluster;
 use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
 use super::operation::astray;
@@ -44,6 +45,7 @@ impl Lowering<'_> {
                     (tile.len() as u64 * tile.elem.bytes() * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
+                (OpKind::Tile(TileOp::ClusterSum { .. }), _) => (cluster::BARRIERS, 16),
                 (OpKind::Tile(TileOp::SendTile {} | TileOp::StoreLines {}), _) => {
                     let warps = self.layout(data.one(0))?.warps();
                     (sent::staging_bytes(warps), sent::STAGING_ALIGN)

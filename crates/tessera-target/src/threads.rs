@@ -22,6 +22,12 @@ impl Lowering<'_> {
             TileOp::LaneId {} => self.lane(),
             TileOp::Worker {} => self.b.special(Special::CtaidX),
             TileOp::ClusterRank {} => self.b.special(Special::ClusterCtarank),
+            TileOp::ClusterNumber {} => {
+                let [split, among] = [self.func.hints.split, self.func.hints.among].map(|count| count.unwrap_or(1));
+                let (place, split, among) = (self.b.special(Special::CtaidX), self.b.u32(split), self.b.u32(among));
+                let cluster = self.b.div(Ty::U32, place, split);
+                self.b.rem(Ty::U32, cluster, among)
+            }
             TileOp::Workers {} => self.b.special(Special::NctaidX),
             TileOp::Workspace { number, bytes_per_block } => {
                 let address = self.b.pointer_param(&format!("workspace_{number}"), WORKSPACE_ALIGN);

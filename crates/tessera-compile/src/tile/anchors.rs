@@ -155,6 +155,12 @@ impl Anchors {
                 anchors.trace(func, func.ops[op].one(0));
                 anchors.trace(func, func.ops[op].one(1));
             }
+            if let OpKind::Tile(TileOp::ClusterSum { parts }) = kind {
+                // Parts are left as whole sums are.
+                let part = |sums: &Layout| sums.part(sums.rank() - 1, u64::from(*parts)).map(Arc::new);
+                let own: Vec<Layout> = anchors.sums.iter().filter_map(part).collect();
+                anchors.sums.extend(own);
+            }
             if matches!(kind, OpKind::Tile(TileOp::StoreShared { .. })) {
                 anchors.trace(func, func.ops[op].one(0));
             }

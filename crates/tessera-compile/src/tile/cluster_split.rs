@@ -6,19 +6,22 @@
 //! sums       rank 0 adds up all blocks' columns 0 to 15, rank 1 columns 16 to 31, ...
 //! ```
 //!
-//! Each block lays its sums into its own shared memory, where slots of a ring were, and reads those of the others for its part of the columns
-//! (`tile.cluster_sum`). What stands behind the loop it does for that part alone; [`strips`] cuts it. Nothing goes through the
-//! launch's memory, and nobody counts: blocks of a cluster run at the same time. Where there are fewer parts of [`COLUMNS`] columns than blocks,
-//! the last blocks do nothing behind the loop.
+//! Each block sends the others what they add up, to where slots of a ring were (`tile.cluster_sum`). What stands behind the loop it does for its part
+//! alone; [`strips`] cuts it. Nothing goes through the launch's memory, and nobody counts: blocks of a cluster run at the same time. Where
+//! there are fewer parts of [`COLUMNS`] columns than blocks, the last blocks do nothing behind the loop.
 //!
-//! Sums are added in the order of ranks, so they come out the same in every launch.
+//! Several clusters can have rounds of one tile (`among`). Then each block has the sums of its cluster's rounds, for its part, and the blocks of one
+//! rank add these up as blocks that share rounds do ([`Pool`]): what goes through memory is a part of what it would be, and all blocks move it.
+//!
+//! Sums are added in the order of ranks and clusters, so they come out the same in every launch.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::attrs::Predicate;
-use tessera_ir::{Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
-use tessera_types::Arch;
+use tessera_ir::attrs::{GridAxis, Predicate};
+use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
+use tessera_types::{Arch, DType};
 
 use super::numbers::Numbers;
+use super::pool::{Leavers, Pool, branch};
 use super::queue::{Queue, copied};
 use super::relation::has_layout;
 use super::roles::is_free;
@@ -28,6 +31,9 @@ use super::{cluster, stream_k, strips};
 const COLUMNS: u32 = 8;
 /// Bytes of an element of sums.
 const BYTES: u32 = 4;
+const AXES: [GridAxis; 3] = [GridAxis::X, GridAxis::Y, GridAxis::Z];
+/// The most clusters that share a tile.
+const MOST_CLUSTERS: u32 = 64;
 
 /// The loop whose rounds blocks of a cluster can split.
 ///
@@ -44,6 +50,9 @@ fn splittable(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<Op, R
     }
     if plan.cluster.is_some() {
         return no("blocks of a cluster load together or split rounds: `split` goes without `cluster`");
+    }
+    if let Some(clusters) = plan.among.filter(|clusters| !(2..=MOST_CLUSTERS).contains(clusters)) {
+        return Err(Reason::at(format!("2 to {MOST_CLUSTERS} clusters share a block's rounds, not {clusters}"), plan.span));
     }
     let looped = stream_k::shareable(func)?;
     let body = &func.blocks[func.body].ops;
@@ -79,15 +88,25 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     let mut b = Builder { block: func.body, span: data.span, func };
     let rank = b.value(TileOp::ClusterRank {}, &[], b.func.ty(data.one(0)).clone());
     b.func.blocks[b.block].ops.extend(before);
-    let ends = own_rounds(&mut b, [data.one(0), data.one(1), data.one(2)], rank, blocks);
+    let (number, sharers) = match plan.among {
+        Some(clusters) => {
+            let cluster = b.value(TileOp::ClusterNumber {}, &[], b.func.ty(data.one(0)).clone());
+            let each = b.number(i64::from(blocks));
+            let before = b.times(cluster, each);
+            (b.plus(before, rank), blocks * clusters)
+        }
+        None => (rank, blocks),
+    };
+    let ends = own_rounds(&mut b, [data.one(0), data.one(1), data.one(2)], number, sharers);
     let types: Vec<Type> = data.results.iter().map(|&sum| b.func.ty(sum).clone()).collect();
     let groups: [&[Value]; 4] = [&[ends[0]], &[ends[1]], &[data.one(2)], data.group(3)];
     let own = b.op_with_regions(data.kind.clone(), &groups, types.clone(), data.regions.clone());
     let sums = b.func.ops[own].results.to_vec();
     let summed = b.op(TileOp::ClusterSum { parts }, &[&sums, &[]], types);
     let totals = b.func.ops[summed].results.to_vec();
-    if parts == blocks {
+    let holder = if parts == blocks {
         b.func.blocks[b.block].ops.extend(behind);
+        b.block
     } else {
         let last = b.number(i64::from(parts));
         let has_part = b.is(rank, Predicate::Lt, last);
@@ -97,27 +116,89 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
             b.within(block, |b| b.op(ScheduleOp::Yield {}, &[&[]], []));
         }
         b.op_with_regions(ScheduleOp::If {}, &[&[has_part]], [], [inside, otherwise]);
-    }
+        inside
+    };
     func.blocks[func.body].ops.push(end);
     let whole = |value: Value| data.results.iter().position(|&sum| sum == value);
     func.replace_uses(|value| whole(value).map_or(value, |at| totals[at]));
-    func.hints.split = Some(blocks);
-    match parts {
-        1 => Ok(()),
-        _ => strips::part(func, &totals, u64::from(parts), rank),
+    (func.hints.split, func.hints.among) = (Some(blocks), plan.among);
+    if parts > 1 {
+        strips::part(func, &totals, u64::from(parts), rank)?;
     }
+    if let Some(clusters) = plan.among {
+        let threads = plan.computing().warps * Arch::WARP;
+        share(func, (holder, summed), &totals, (clusters, parts), threads);
+    }
+    Ok(())
+}
+
+/// Has the blocks of one rank, in so many clusters, add up the sums of their clusters: what stands behind is done by who comes last.
+fn share(func: &mut Func, (holder, summed): (Block, Op), totals: &[Value], (clusters, parts): (u32, u32), threads: u32) {
+    let mut behind = std::mem::take(&mut func.blocks[holder].ops);
+    let before = behind.iter().position(|&op| op == summed).map_or(0, |place| place + 1);
+    let mut before = behind.drain(..before).collect::<Vec<Op>>();
+    let Some(end) = behind.pop() else { bug!("a block without an end") };
+    std::mem::swap(&mut func.blocks[holder].ops, &mut before);
+    let span = func.ops[summed].span;
+    let mut b = Builder { block: holder, span, func };
+    let index = Type::scalar(DType::I32);
+    let [rank, cluster] = [TileOp::ClusterRank {}, TileOp::ClusterNumber {}].map(|kind| b.value(kind, &[], index.clone()));
+    let ([x, y, z], [columns, rows, planes]) = (
+        AXES.map(|axis| b.value(ScheduleOp::GetTileBlockId { axis }, &[], index.clone())),
+        AXES.map(|axis| b.value(ScheduleOp::GetNumTileBlocks { axis }, &[], index.clone())),
+    );
+    let tile = {
+        let planes_before = b.times(z, rows);
+        let line = b.plus(planes_before, y);
+        let lines_before = b.times(line, columns);
+        b.plus(lines_before, x)
+    };
+    let asked = {
+        let plane = b.times(columns, rows);
+        b.times(plane, planes)
+    };
+    let [among, of_tile] = [clusters, parts].map(|count| b.number(i64::from(count)));
+    let blocks = {
+        let pieces = b.times(asked, among);
+        b.times(pieces, of_tile)
+    };
+    let leavers = Leavers { slots: 1, blocks, cluster: Some([of_tile, rank]), pieces: Some(clusters), threads };
+    let pool = Pool::of(&mut b, totals, leavers);
+    let first = b.times(tile, among);
+    let slot = b.plus(first, cluster);
+    let one = b.number(1);
+    let next = b.plus(first, among);
+    let last = b.minus(next, one);
+    let met = pool.met(&mut b, (slot, tile), [first, last], totals);
+    let (all, mine) = (&met[..totals.len()], met[totals.len()]);
+    let uses = |value: Value| totals.iter().position(|&total| total == value).map_or(value, |at| all[at]);
+    for op in nested(b.func, &behind) {
+        b.func.ops[op].operands.iter_mut().for_each(|operand| *operand = uses(*operand));
+    }
+    let nothing = |_: &mut Builder<'_>| Vec::new();
+    let rest = |b: &mut Builder<'_>| {
+        b.func.blocks[b.block].ops.extend(behind);
+        Vec::new()
+    };
+    branch(&mut b, mine, &[], rest, nothing);
+    b.func.blocks[holder].ops.push(end);
+}
+
+/// Operations with all that they hold.
+fn nested(func: &Func, ops: &[Op]) -> Vec<Op> {
+    let (mut found, mut at) = (ops.to_vec(), 0);
+    while at < found.len() {
+        let regions = &func.ops[found[at]].regions;
+        found.extend(regions.iter().flat_map(|&region| &func.blocks[region].ops));
+        at += 1;
+    }
+    found
 }
 
 /// Gives what stands behind the loop tiles of its own where they cost nothing: zeros that sums start from and a mask puts in, say. What it has parts
 /// of, the loop needs whole.
 fn own_copies(func: &mut Func, before: &[Op], behind: &mut Vec<Op>) {
-    let mut users = behind.clone();
-    let mut at = 0;
-    while at < users.len() {
-        let regions = func.ops[users[at]].regions.clone();
-        users.extend(regions.iter().flat_map(|&region| &func.blocks[region].ops));
-        at += 1;
-    }
+    let users = nested(func, behind);
     let mut wanted: Vec<Op> = Vec::new();
     for &op in before.iter().rev() {
         let data = &func.ops[op];

@@ -56,6 +56,7 @@ mod order;
 mod overlap;
 mod peel;
 mod persistent;
+mod pool;
 mod queue;
 mod relation;
 mod remark;
@@ -272,7 +273,8 @@ fn load_together(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Res
 fn split(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
     let blocks =
         func.hints.num_ctas.ok_or("`sharing=4` splits rounds among a cluster's blocks, and `num_ctas` does not say how many")?;
-    let wanted = Plan { split: Some(blocks), ..plan.clone() };
+    let among = func.hints.num_clusters.filter(|&clusters| clusters > 1);
+    let wanted = Plan { split: Some(blocks), among, ..plan.clone() };
     try_out(func, &wanted, arch)?;
     *plan = wanted;
     Ok(())
@@ -304,8 +306,12 @@ fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), 
         cluster::guard(func, together);
         func.hints.cluster = plan.cluster;
     }
-    if let Some(blocks) = plan.split {
-        cluster_split::split(func, plan, blocks, arch)?;
+    match plan.split {
+        Some(blocks) => cluster_split::split(func, plan, blocks, arch)?,
+        None if plan.among.is_some() => {
+            return Err("clusters share the rounds that their blocks split: `among` needs `split`".into());
+        }
+        None => {}
     }
     share_blocks(func, plan, arch)?;
     match plan.partitions.len() {

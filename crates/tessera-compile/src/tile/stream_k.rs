@@ -18,34 +18,25 @@
 //!
 //! Sums come out the same whenever the same number of blocks is launched, since their order follows from that alone.
 
-use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope, Overflow, Predicate, Rounding, Signedness};
-use tessera_ir::{
-    Block, Builder, Const, Elem, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TensorViewType, TileOp, TileType,
-    TileViewType, Type, Value, ViewKind, bug,
-};
+use tessera_ir::attrs::{Predicate, Rounding, Signedness};
+use tessera_ir::{Builder, Const, Func, Op, OpKind, Reason, ScheduleOp, Shape, Type, Value, bug};
 use tessera_types::DType;
 
-use super::left::Left;
 use super::numbers::Numbers;
 use super::persistent::{Grid, Split};
+use super::pool::{Leavers, Pool, branch, element};
 use super::relation::has_layout;
 use super::roles::{is_free, is_product};
 
 /// Sums that a block leaves in the launch's memory, for each block that is launched: a piece's number is its block's and its tile's, added up,
 /// and there are fewer tiles than blocks.
 const SLOTS: u32 = 2;
-/// Counters for each block.
-const COUNTERS: u32 = 1;
 /// Rounds that a piece has at least.
 const LEAST_ROUNDS: i64 = 4;
 /// What a piece costs where nothing does, so that the root is finite.
 const FREE: f64 = 1.0 / 1024.0;
 /// What storing, counting and waiting for memory take, in bytes that a multiprocessor brings meanwhile.
 const MEETING: f64 = 256.0 * 1024.0;
-/// Elements of a thread that are on their way from memory while others are added up.
-const AHEAD: u32 = 128;
-/// The most pieces at a time, as a power of two.
-const MOST_AHEAD: u32 = 3;
 
 /// The loop whose rounds can be shared: of products that add up, or are scaled and added up, with as many rounds in every block.
 ///
@@ -126,10 +117,7 @@ pub(super) struct Shared {
 /// How the rounds are shared, as values before the loop over pieces. Blocks and tiles are counted by clusters where there are some.
 pub(super) struct Share {
     looped: Op,
-    threads: u32,
     grid: [Value; 2],
-    /// Blocks of a cluster, and which of them this one is.
-    cluster: Option<[Value; 2]>,
     /// How many pieces this block has.
     pub(super) pieces: Value,
     /// Rounds of a tile, and a number to divide by that is not zero.
@@ -146,10 +134,8 @@ pub(super) struct Share {
     /// The first so many blocks of a group have one round more than the others, who have so many.
     longer: Value,
     each: Value,
-    /// One counter a tile that is shared.
-    counters: Value,
-    /// Where sums are left, one array of tiles for each value that the loop carries.
-    left: Vec<Value>,
+    /// Where sums are left.
+    pool: Pool,
 }
 
 /// Rounds of one tile that a block takes one after the other.
@@ -246,17 +232,12 @@ impl Share {
             let more = b.choose(shared, touched, last);
             b.plus(full, more)
         };
-        let counters = {
-            let ty = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(DType::I32) });
-            b.value(TileOp::Workspace { number: 0, bytes_per_block: 4 * COUNTERS }, &[], ty)
-        };
-        let left = (0..data.results.len()).map(|at| slots(b, data.results[at], at as u32 + 1, grid.workers)).collect();
+        let sums = data.results.to_vec();
+        let pool = Pool::of(b, &sums, Leavers { slots: SLOTS, blocks: grid.workers, cluster, pieces: None, threads });
         let each = b.most(each, one);
         Share {
             looped,
-            threads,
             grid: [worker, workers],
-            cluster,
             pieces,
             rounds: [rounds, divisor],
             shared,
@@ -266,8 +247,7 @@ impl Share {
             group,
             longer,
             each,
-            counters,
-            left,
+            pool,
         }
     }
 
@@ -285,19 +265,12 @@ impl Share {
         let tile = b.plus(begun, nth);
         let place = b.plus(self.first, tile);
         let place = b.choose(shared, place, whole);
-        let place = self.own(b, place);
+        let place = self.pool.own(b, place);
         let start = b.times(tile, rounds);
         let [from, to] = self.own.map(|round| b.minus(round, start));
         let (from, to) = (b.most(from, zero), b.least(to, rounds));
         let rounds = [b.choose(shared, from, zero), b.choose(shared, to, rounds)];
         Piece { place, tile, rounds }
-    }
-
-    /// What this block has for its own of what its cluster has under a number.
-    fn own(&self, b: &mut Builder<'_>, number: Value) -> Value {
-        let Some([blocks, rank]) = self.cluster else { return number };
-        let before = b.times(number, blocks);
-        b.plus(before, rank)
     }
 
     /// The block's operations for one piece; what stands for the values of the loop behind it.
@@ -349,108 +322,17 @@ impl Share {
 
     /// Leaves the sums of a piece and counts it. The tile's sums where it is the last one, and whether it is.
     fn met(&self, b: &mut Builder<'_>, piece: &Piece, sums: &[Value]) -> Vec<Value> {
-        let [zero, one] = [0, 1].map(|number| b.number(number));
         let slot = b.plus(self.grid[0], piece.tile);
-        let slot = self.own(b, slot);
-        let mut tokens = Vec::new();
-        for (&sum, &left) in sums.iter().zip(&self.left) {
-            let index = corner(b, sum, slot);
-            let sum = Left::leave(b, sum);
-            let kind = ScheduleOp::StoreViewTko {
-                order: MemoryOrder::Weak,
-                scope: None,
-                latency: None,
-                allow_tma: Some(false),
-                inbounds: true,
-                cache: CacheHint::Normal,
-            };
-            tokens.push(b.value(kind, &[&[sum], &[left], &index, &[]], Type::Token));
-        }
-        let token = b.value(ScheduleOp::JoinTokens {}, &[&tokens], Type::Token);
-        let counter = self.own(b, piece.tile);
-        let pointer = b.same(ScheduleOp::Offset {}, &[self.counters, counter]);
-        let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::AcqRel, scope: MemoryScope::Device, mode: AtomicMode::Add };
-        let counted = b.op(kind, &[&[pointer], &[one], &[], &[token]], [Type::scalar(DType::I32), Type::Token]);
-        let [before, token] = b.func.ops[counted].results[..] else { bug!("an atomic update without two results") };
         // The tile's first and last blocks.
         let start = b.times(piece.tile, self.rounds[0]);
         let end = b.plus(start, self.rounds[0]);
-        let end = b.minus(end, one);
-        let [first, last] = [start, end].map(|round| self.sharer(b, round));
-        let others = b.minus(last, first);
-        let mine = b.is(before, Predicate::Eq, others);
-        let types: Vec<Type> = sums.iter().map(|&sum| b.func.ty(sum).clone()).collect();
-        let totals = branch(
-            b,
-            mine,
-            &types,
-            |b| {
-                // As the next launch needs it.
-                let kind =
-                    ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
-                b.value(kind, &[&[pointer], &[zero], &[], &[token]], Type::Token);
-                let slots = [first, last].map(|block| b.plus(block, piece.tile));
-                self.added(b, slots, token, sums)
-            },
-            |_| sums.to_vec(),
-        );
-        [&totals[..], &[mine]].concat()
-    }
-
-    /// What the pieces with these slots have left, added up in the order of their rounds. Several are on their way from memory at a time.
-    fn added(&self, b: &mut Builder<'_>, [first, last]: [Value; 2], token: Value, sums: &[Value]) -> Vec<Value> {
-        let start: Vec<Value> = sums.iter().map(|&sum| zeros(b, sum)).collect();
-        let ahead = self.ahead(b.func, sums);
         let one = b.number(1);
-        let end = b.plus(last, one);
-        if ahead == 1 {
-            return self.pass(b, [first, end, one], token, &start, 1);
-        }
-        let step = b.number(ahead);
-        let count = b.minus(end, first);
-        let groups = b.over(count, step);
-        let whole = b.times(groups, step);
-        let middle = b.plus(first, whole);
-        let most = self.pass(b, [first, middle, step], token, &start, ahead);
-        self.pass(b, [middle, end, one], token, &most, 1)
-    }
-
-    /// How many pieces a thread can hold beside its sums.
-    fn ahead(&self, func: &Func, sums: &[Value]) -> i64 {
-        let elements: usize = sums.iter().map(|&sum| func.ty(sum).the_tile().len()).sum();
-        let held = (elements as u32).div_ceil(self.threads).max(1);
-        1 << (AHEAD / held).max(1).ilog2().min(MOST_AHEAD)
-    }
-
-    /// A loop over slots: each round loads some pieces, and adds them.
-    fn pass(
-        &self,
-        b: &mut Builder<'_>,
-        [first, end, step]: [Value; 3],
-        token: Value,
-        start: &[Value],
-        pieces: i64,
-    ) -> Vec<Value> {
-        let types: Vec<Type> = start.iter().map(|&sum| b.func.ty(sum).clone()).collect();
-        let body = b.func.new_block();
-        let slot = b.func.add_arg(body, Type::scalar(DType::I32), None);
-        let mut sums: Vec<Value> = types.iter().map(|ty| b.func.add_arg(body, ty.clone(), None)).collect();
-        b.within(body, |b| {
-            let mut loaded = Vec::new();
-            for piece in 0..pieces {
-                let behind = b.number(piece);
-                let slot = b.plus(slot, behind);
-                let slot = self.own(b, slot);
-                loaded.push(sums.iter().zip(&self.left).map(|(&sum, &left)| load(b, sum, left, slot, token)).collect::<Vec<_>>());
-            }
-            for parts in loaded {
-                sums = sums.iter().zip(parts).map(|(&sum, part)| add(b, sum, part)).collect();
-            }
-            b.op(ScheduleOp::Continue {}, &[&sums], []);
+        let end = b.minus(end, one);
+        let ends = [start, end].map(|round| {
+            let block = self.sharer(b, round);
+            b.plus(block, piece.tile)
         });
-        let kind = ScheduleOp::For { unsigned: false, unroll: None };
-        let looped = b.op_with_regions(kind, &[&[first], &[end], &[step], start], types, [body]);
-        b.func.ops[looped].results.to_vec()
+        self.pool.met(b, (slot, piece.tile), ends, sums)
     }
 
     /// The block that has a round of those that are shared.
@@ -547,97 +429,4 @@ impl Cost {
         let sums: f64 = data.results.iter().map(|&sum| bytes(sum)).sum();
         Cost { part: sums / round, meeting: (sums + MEETING) / round }
     }
-}
-
-/// A view of the launch's memory in which each slot is a tile of a sum's type.
-fn slots(b: &mut Builder<'_>, sum: Value, number: u32, workers: Value) -> Value {
-    let tile = b.func.ty(sum).the_tile();
-    let tile = TileType { shape: Left::shape_of(&tile.shape), elem: tile.elem };
-    let elem = element(&tile);
-    let bytes = tile.len() as u32 * elem.bits().div_ceil(8);
-    let pointer = Type::Tile(TileType { shape: Shape::new(), elem: Elem::Ptr(elem) });
-    let base = b.value(TileOp::Workspace { number, bytes_per_block: SLOTS * bytes }, &[], pointer);
-    let rank = tile.shape.len();
-    let mut strides = vec![1i64; rank];
-    for axis in (1..rank).rev() {
-        strides[axis - 1] = strides[axis] * i64::from(tile.shape[axis]);
-    }
-    let extents = tile.shape.iter().enumerate();
-    let extents = extents.map(|(axis, &extent)| if axis == 0 { Extent::Dynamic } else { Extent::Static(i64::from(extent)) });
-    let tensor = TensorViewType { elem, shape: extents.collect(), strides: strides.into_iter().map(Extent::Static).collect() };
-    let rows = b.number(i64::from(SLOTS * tile.shape[0]));
-    let rows = b.times(workers, rows);
-    let array = b.value(ScheduleOp::MakeTensorView {}, &[&[base], &[rows], &[]], Type::TensorView(Box::new(tensor.clone())));
-    let view = TileViewType {
-        kind: ViewKind::Partition,
-        dim_map: (0..rank as u32).collect(),
-        tile: tile.shape,
-        padding: Padding::Undetermined,
-        tensor,
-    };
-    b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(view)))
-}
-
-/// What sums are made of.
-fn element(tile: &TileType) -> DType {
-    tile.elem.num().unwrap_or_else(|| bug!("sums of {}", tile.elem))
-}
-
-/// A tile of zeros like another one.
-fn zeros(b: &mut Builder<'_>, like: Value) -> Value {
-    let tile = b.func.ty(like).the_tile().clone();
-    b.constant(Const::splat(element(&tile), 0), tile.shape)
-}
-
-/// What a piece has left in a slot.
-fn load(b: &mut Builder<'_>, like: Value, left: Value, slot: Value, token: Value) -> Value {
-    let index = corner(b, like, slot);
-    let kind = ScheduleOp::LoadViewTko {
-        order: MemoryOrder::Weak,
-        scope: None,
-        latency: None,
-        allow_tma: Some(false),
-        inbounds: true,
-        cache: CacheHint::Normal,
-    };
-    let tile = b.func.ty(like).the_tile();
-    let ty = Type::Tile(TileType { shape: Left::shape_of(&tile.shape), elem: tile.elem });
-    let made = b.op(kind, &[&[left], &index, &[token]], [ty, Type::Token]);
-    let loaded = b.func.ops[made].results[0];
-    Left::take(b, loaded, like)
-}
-
-fn add(b: &mut Builder<'_>, sum: Value, part: Value) -> Value {
-    match element(b.func.ty(sum).the_tile()).is_float() {
-        true => b.same(ScheduleOp::AddF { rounding: Rounding::NearestEven, flush_to_zero: false }, &[sum, part]),
-        false => b.same(ScheduleOp::AddI { overflow: Overflow::Wraps }, &[sum, part]),
-    }
-}
-
-/// The index of a slot.
-fn corner(b: &mut Builder<'_>, sum: Value, slot: Value) -> Vec<Value> {
-    let rank = Left::shape_of(&b.func.ty(sum).the_tile().shape).len();
-    let zero = b.number(0);
-    (0..rank).map(|axis| if axis == 0 { slot } else { zero }).collect()
-}
-
-/// An `if` whose branches yield values.
-fn branch(
-    b: &mut Builder<'_>,
-    condition: Value,
-    types: &[Type],
-    yes: impl FnOnce(&mut Builder<'_>) -> Vec<Value>,
-    no: impl FnOnce(&mut Builder<'_>) -> Vec<Value>,
-) -> Vec<Value> {
-    let blocks: [Block; 2] = [b.func.new_block(), b.func.new_block()];
-    b.within(blocks[0], |b| {
-        let values = yes(b);
-        b.op(ScheduleOp::Yield {}, &[&values], []);
-    });
-    b.within(blocks[1], |b| {
-        let values = no(b);
-        b.op(ScheduleOp::Yield {}, &[&values], []);
-    });
-    let made = b.op_with_regions(ScheduleOp::If {}, &[&[condition]], types.iter().cloned(), blocks);
-    b.func.ops[made].results.to_vec()
 }

@@ -19,6 +19,8 @@ const SIZE: usize = 4;
 pub(super) struct Meeting {
     /// The number of the running block in its cluster.
     pub(super) rank: u32,
+    /// Which of the clusters that share the work of one it is in.
+    pub(super) cluster: u32,
     /// By the operation that adds up and the block's number.
     left: rustc_hash::FxHashMap<(Op, u32), Vec<Buffer>>,
     /// The block ended before others had come.
@@ -31,7 +33,19 @@ impl Machine<'_> {
     /// # Safety
     /// As for `run`.
     pub(super) unsafe fn run_cluster(&mut self, block: [u32; 3], args: &[Arg]) -> Ran<()> {
-        self.meeting = Meeting::default();
+        for cluster in 0..self.func.hints.among.unwrap_or(1) {
+            self.meeting = Meeting { cluster, ..Meeting::default() };
+            // SAFETY: passed on.
+            unsafe { self.run_ranks(block, args)? };
+        }
+        Ok(())
+    }
+
+    /// Runs the blocks of one cluster.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn run_ranks(&mut self, block: [u32; 3], args: &[Arg]) -> Ran<()> {
         let mut ranks: Vec<u32> = (0..self.func.hints.split.unwrap_or(1)).collect();
         while !ranks.is_empty() {
             let mut others = Vec::new();

@@ -97,7 +97,7 @@ impl Program {
             Some(_) => [grid.iter().product::<u32>().min(WORKERS).next_multiple_of(cluster), 1, 1],
             None => [grid[0].next_multiple_of(cluster), grid[1], grid[2]],
         };
-        let blocks = launched.iter().product::<u32>() as usize;
+        let blocks = (launched.iter().product::<u32>() * self.func.hints.shares_of_one()) as usize;
         let mut shared: Vec<(Op, Vec<u64>)> =
             workspaces.iter().map(|&(op, bytes)| (op, vec![0; (bytes as usize * blocks).div_ceil(8)])).collect();
         let shared: Vec<(Op, Range)> =
@@ -219,7 +219,9 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Barrier {}
             | TileOp::ClusterBarrier {}
             | TileOp::ClusterRank {}
+            | TileOp::ClusterNumber {}
             | TileOp::ClusterSum { .. }
+            | TileOp::ClusterArrive {}
             | TileOp::ClusterWait {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }

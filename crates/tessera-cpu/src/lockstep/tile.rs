@@ -23,13 +23,11 @@ impl Machine<'_> {
             | TileOp::WarpId {}
             | TileOp::Worker {}
             | TileOp::Workers {}
-            | TileOp::ClusterRank {} => self.number(data, kind),
+            | TileOp::ClusterRank {}
+            | TileOp::ClusterNumber {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
             TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
-            TileOp::ConvertLayout {} => {
-                let same = self.data(data.one(0), data.span)?.clone();
-                self.set(data.result(), same);
-            }
+            TileOp::ConvertLayout {} => self.converted(data)?,
 
             TileOp::AllocShared { .. } => {
                 if let Type::Shared(shared) = func.ty(data.result()) {
@@ -127,12 +125,20 @@ impl Machine<'_> {
             // SAFETY: passed on.
             TileOp::Role { .. } => unsafe { self.roles(role, op)? },
             TileOp::FenceAsync {}
+            | TileOp::ClusterArrive {}
             | TileOp::ClusterWait {}
             | TileOp::Mark { .. }
             | TileOp::Prefetch {}
             | TileOp::GroupTurn { .. } => {}
         }
         Ok(Step::Done)
+    }
+
+    /// The same tile in other threads.
+    fn converted(&mut self, data: &OpData) -> Ran<()> {
+        let same = self.data(data.one(0), data.span)?.clone();
+        self.set(data.result(), same);
+        Ok(())
     }
 
     /// The address of the launch's memory that an operation names.
@@ -158,7 +164,8 @@ impl Machine<'_> {
 
     /// Which thread, warp or block it is.
     fn number(&mut self, data: &OpData, kind: &TileOp) {
-        let (worker, workers, rank) = (self.block[0] as usize, self.workers as usize, self.meeting.rank as usize);
+        let (worker, workers) = (self.block[0] as usize, self.workers as usize);
+        let (rank, cluster) = (self.meeting.rank as usize, self.meeting.cluster as usize);
         match kind {
             TileOp::ThreadId {} => self.identity(data, |thread| thread),
             TileOp::LaneId {} => self.identity(data, |thread| thread % 32),
@@ -166,6 +173,7 @@ impl Machine<'_> {
             TileOp::Worker {} => self.identity(data, |_| worker),
             TileOp::Workers {} => self.identity(data, |_| workers),
             TileOp::ClusterRank {} => self.identity(data, |_| rank),
+            TileOp::ClusterNumber {} => self.identity(data, |_| cluster),
             _ => bug!("{kind:?} is no number"),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! An actor is a warp or an asynchronous operation under way. The first clock of a pair says what happened before for the
 //! generic proxy, the second what of it the asynchronous proxy may see: generic writes enter it at `fence.proxy.async`
-//! (PTX ISA, "Memory Consistency Model: Proxies" and "membar, fence"). Synchronisation joins both.
+//! (PTX ISA, "Memory Consistency Model: Proxies" and "membar, fence"). Synchronisation joins both. Relaxed synchronisation joins a third one
+//! alone: what mbarriers a `fence.mbarrier_init` has let others use.
 
 /// What happened before: for each actor, how far.
 #[derive(Clone, Debug, Default)]
@@ -30,18 +31,21 @@ impl Clock {
     }
 }
 
-/// The two clocks of an actor or of something that synchronises.
+/// The clocks of an actor or of something that synchronises.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pair {
     /// Generic proxy.
     pub(super) seen: Clock,
     /// What of it the asynchronous proxy may see.
     pub(super) fenced: Clock,
+    /// Whose mbarriers may be used, of those made until then.
+    pub(super) made: Clock,
 }
 
 impl Pair {
     pub(super) fn join(&mut self, other: &Pair) {
         self.seen.join(&other.seen);
         self.fenced.join(&other.fenced);
+        self.made.join(&other.made);
     }
 }

@@ -14,7 +14,8 @@
 //! - Bulk copies and `wgmma` use the asynchronous proxy. They see generic writes only across `fence.proxy.async`, by the
 //!   writer or by a thread that came after it; `cp.async` is a generic write ("Async proxy"). A bulk copy may overwrite what
 //!   generic reads have read without one. A completed operation needs none.
-//! - An mbarrier's initialisation is seen by the asynchronous proxy after `fence.mbarrier_init` or `fence.proxy.async`.
+//! - An mbarrier's initialisation is seen by the asynchronous proxy after `fence.mbarrier_init` or `fence.proxy.async`. Behind a
+//!   `fence.mbarrier_init`, relaxed arrivals order it too ("membar, fence": `.mbarrier_init`).
 //!
 //! Between clusters the order is coarser: what a strong write hands on is all that its cluster had done, until then where it
 //! releases, until the cluster's last fence of `.gpu` or wider where it is relaxed. So a race may be missed but none is invented.
@@ -201,10 +202,11 @@ impl Sanitizer {
     pub(crate) fn release(&mut self, rank: usize, thread: usize, object: SyncObject, orders: bool) {
         let actor = self.actor(rank, thread);
         self.touch_object(object, Touch::Arrives);
-        if orders {
-            let state = &self.actors[actor];
-            let object = self.objects.entry(object).or_default();
-            object.coming.join(&state.clock);
+        let state = &self.actors[actor];
+        let object = self.objects.entry(object).or_default();
+        match orders {
+            true => object.coming.join(&state.clock),
+            false => object.coming.made.join(&state.clock.made),
         }
         self.tick(actor);
     }
@@ -263,6 +265,10 @@ impl Sanitizer {
         for made in self.made.values_mut().filter(|made| made.actor == actor) {
             made.fenced = true;
         }
+        let clock = &mut self.actors[actor].clock;
+        clock.made.set(actor, clock.seen.get(actor));
+        // What is made from here on comes later.
+        self.tick(actor);
     }
 
     /// A bulk copy will signal an mbarrier: its initialisation must be visible to the asynchronous proxy.
@@ -286,7 +292,8 @@ impl Sanitizer {
     pub(crate) fn uses_mbarrier(&mut self, cluster: &mut Cluster<'_>, rank: usize, thread: usize, pc: u32, at: (usize, u32)) {
         let (Some(made), true) = (self.made.get(&at).copied(), self.options.races) else { return };
         let actor = self.actor(rank, thread);
-        if made.actor == actor || self.actors[actor].clock.seen.get(made.actor) >= made.clock {
+        let clock = &self.actors[actor].clock;
+        if made.actor == actor || clock.seen.get(made.actor).max(clock.made.get(made.actor)) >= made.clock {
             return;
         }
         let (new, old) = (self.bare(pc, rank, thread), self.bare(made.pc, made.rank, made.thread));

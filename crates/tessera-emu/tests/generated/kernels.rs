@@ -13,6 +13,8 @@ pub(crate) enum Kernel {
     Ring,
     /// One whose blocks take several tiles.
     Persistent,
+    /// One whose rounds two blocks of a cluster split.
+    Split,
     /// Two chained products.
     Attention,
     /// A product by warps.
@@ -57,14 +59,20 @@ impl Machine {
     }
 
     /// A map over a row-major array of bf16; boxes are of its first two dimensions.
-    fn map(&self, address: DevicePtr, extents: &[u64], [width, rows]: [u32; 2]) -> [u8; 128] {
+    fn map(&self, address: DevicePtr, extents: &[u64], tile: [u32; 2]) -> [u8; 128] {
+        self.map_of(DType::BF16, address, extents, tile)
+    }
+
+    fn map_of(&self, dtype: DType, address: DevicePtr, extents: &[u64], [width, rows]: [u32; 2]) -> [u8; 128] {
         let mut tile = vec![1; extents.len()];
         tile[..2].copy_from_slice(&[width, rows]);
         let spec = TensorMapSpec {
-            dtype: DType::BF16,
+            dtype,
             address,
             extents: extents.to_vec(),
-            strides: (1..extents.len()).map(|axis| extents[..axis].iter().product::<u64>() * 2).collect(),
+            strides: (1..extents.len())
+                .map(|axis| extents[..axis].iter().product::<u64>() * u64::from(dtype.bits() / 8))
+                .collect(),
             tile,
             swizzle: Swizzle::B128,
             l2: L2Promotion::None,
@@ -81,13 +89,14 @@ fn array(params: Params, at: DevicePtr, sizes: &[u64]) -> Params {
 }
 
 impl Kernel {
-    pub(crate) const ALL: [Kernel; 6] =
-        [Kernel::Ring, Kernel::Persistent, Kernel::Attention, Kernel::Warps, Kernel::Rows, Kernel::Sum];
+    pub(crate) const ALL: [Kernel; 7] =
+        [Kernel::Ring, Kernel::Persistent, Kernel::Split, Kernel::Attention, Kernel::Warps, Kernel::Rows, Kernel::Sum];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kernel::Ring => "product_sm90a",
             Kernel::Persistent => "persistent_sm90a",
+            Kernel::Split => "split_sm90a",
             Kernel::Attention => "attention_sm90a",
             Kernel::Warps => "product_sm80",
             Kernel::Rows => "rows_sm80",
@@ -99,6 +108,7 @@ impl Kernel {
         match self {
             Kernel::Ring => include_str!("product_sm90a.ptx"),
             Kernel::Persistent => include_str!("persistent_sm90a.ptx"),
+            Kernel::Split => include_str!("split_sm90a.ptx"),
             Kernel::Attention => include_str!("attention_sm90a.ptx"),
             Kernel::Warps => include_str!("product_sm80.ptx"),
             Kernel::Rows => include_str!("rows_sm80.ptx"),
@@ -135,6 +145,17 @@ impl Kernel {
                 let maps = [machine.map(a, &[k, m], [64, 128]), machine.map(b, &[n, k], [64, 64])];
                 let params = maps.iter().fold(params, |params, map| params.aligned(map, 64));
                 ("persistent_matmul", 2, 384, 6 * 32768 + 96, params, c, m * n * 2)
+            }
+            Kernel::Split => {
+                // Two tiles, of seven and of six rounds: one block has the first slots again when the other one is done.
+                let (m, n, k) = (120, 56, 824);
+                let (a, b, c) = (machine.halves(m * k, 11), machine.halves(n * k, 13), empty(m * n * 4));
+                let params = array(array(array(Params::new(), a, &[m, k]), b, &[k, n]), c, &[m, n]);
+                let params = params.u32(2).u32(1).u32(1);
+                let factors = [machine.map(a, &[k, m], [64, 64]), machine.map(b, &[n, k], [64, 64])];
+                let sums = machine.map_of(DType::F32, c, &[n, m], [32, 16]);
+                let params = factors.iter().chain([&sums]).fold(params, |params, map| params.aligned(map, 64));
+                ("split", 4, 256, 115_712, params, c, m * n * 4)
             }
             Kernel::Attention => {
                 // Five whole tiles of keys and a ragged one: each ring goes round three times.

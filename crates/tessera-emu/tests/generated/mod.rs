@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `product_sm90a.ptx` | `crates/tessera-ops/kernels/gemm.py::gemm` | bf16, tiles 128x128x64, B transposed: a ring of six stages, one producer, two consumers |
 //! | `persistent_sm90a.ptx` | `examples/cutile.py::persistent_matmul` | bf16, tiles 128x128x64: blocks take several tiles |
+//! | `split_sm90a.ptx` | the first product of `docs/scheduling.md` with `sharing=4, num_ctas=2` | bf16, tiles 64x64x64: two blocks push sums to each other |
 //! | `attention_sm90a.ptx` | `crates/tessera-ops/kernels/attention.py::attention` | bf16, 128 queries, 64 keys, heads of 64: two rings, chained products |
 //! | `product_sm80.ptx` | `crates/tessera-ops/kernels/gemm.py::gemm` | bf16, tiles 64x64x32: four stages of `cp.async`, `ldmatrix`, `mma.sync` |
 //! | `rows_sm80.ptx` | `crates/tessera-ops/kernels/softmax.py::softmax` | fp32, rows of 1024 by one block |
@@ -17,6 +18,7 @@ mod kernels;
 mod persistent;
 mod ring;
 mod rows;
+mod split;
 mod table;
 mod warps;
 

@@ -4,7 +4,7 @@ use tessera_emu::FindingKind;
 
 use super::kernels::Kernel;
 use super::kernels::Kernel::{Attention, Persistent, Ring};
-use super::{attention, persistent, ring, rows, warps};
+use super::{attention, persistent, ring, rows, split, warps};
 
 /// A mistake.
 pub(crate) struct Mutant {
@@ -35,7 +35,7 @@ pub(crate) const fn mutant(
 
 /// All mistakes.
 pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    [ring::MUTANTS, warps::MUTANTS, rows::MUTANTS, persistent::MUTANTS, attention::MUTANTS].into_iter().flatten()
+    [ring::MUTANTS, warps::MUTANTS, rows::MUTANTS, persistent::MUTANTS, split::MUTANTS, attention::MUTANTS].into_iter().flatten()
 }
 
 const RELEASE_KEYS: &str = "@%p26 mbarrier.arrive.shared::cta.b64 _, [%r309+49168];";

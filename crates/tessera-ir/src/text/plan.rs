@@ -31,6 +31,9 @@ pub(super) fn print<'n>(plan: &Plan, function: &str, name: impl Fn(Value) -> &'n
     if let Some(blocks) = plan.split {
         let _ = writeln!(out, "  split {blocks}");
     }
+    if let Some(clusters) = plan.among {
+        let _ = writeln!(out, "  among {clusters}");
+    }
     let partition = |at: usize| plan.partitions.get(at).map_or("?", |partition| &partition.name);
     for ring in &plan.rings {
         let (from, to) = (partition(ring.from), partition(ring.to));
@@ -53,7 +56,7 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
     cursor.expect("{")?;
     while !cursor.eat("}") {
         let at = cursor.offset();
-        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster` or `split`")? {
+        match cursor.expect_word("`partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster`, `split` or `among`")? {
             "partition" => {
                 let partition = partition(cursor, at)?;
                 if plan.partitions.iter().any(|other| other.name == partition.name) {
@@ -70,9 +73,10 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, value: impl Fn(&str) -> Option<
             "stream_k" => plan.stream_k = Some(cursor.integer()?),
             "cluster" => plan.cluster = Some(cursor.integer()?),
             "split" => plan.split = Some(cursor.integer()?),
+            "among" => plan.among = Some(cursor.integer()?),
             word => {
                 let text = format!(
-                    "`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster` and `split` are"
+                    "`{word}` is no part of a plan: `partition`, `ring`, `resident`, `persistent`, `stream_k`, `cluster`, `split` and `among` are"
                 );
                 return Err(wrong(cursor.span_from(at), text));
             }

@@ -19,7 +19,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
-        TileOp::ClusterRank {} => {
+        TileOp::ClusterRank {} | TileOp::ClusterNumber {} => {
             splits(site)?;
             site.result_is(0, &Type::scalar(DType::I32))
         }
@@ -78,7 +78,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         | TileOp::WaitGroup { .. }
         | TileOp::FenceAsync {} => Ok(()),
         TileOp::ClusterSum { parts } => cluster_sum(site, *parts),
-        TileOp::ClusterWait {} => splits(site).map(|_| ()),
+        TileOp::ClusterArrive {} | TileOp::ClusterWait {} => splits(site).map(|_| ()),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::GroupTurn { id, groups, .. } => group_turn(site, *id, *groups),

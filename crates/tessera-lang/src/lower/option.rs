@@ -12,8 +12,9 @@ use crate::tuning::{Point, choose};
 use crate::value::Val;
 
 /// An option: its name, and the least and the greatest value.
-const OPTIONS: [(&str, u32, u32); 7] = [
+const OPTIONS: [(&str, u32, u32); 8] = [
     ("num_ctas", 1, 16),
+    ("num_clusters", 1, 64),
     ("occupancy", 1, 32),
     ("opt_level", 0, 3),
     ("num_worker_warps", 1, 32),

@@ -224,7 +224,9 @@ impl Cut {
     pub(super) fn launch(&self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
         let plain = LaunchSpec::new(kernel, arguments, grid);
         match self.choice {
-            Some(gemm_tiles::Choice { sharing, cluster, warps, .. }) => LaunchSpec { sharing, cluster, warps, ..plain },
+            Some(gemm_tiles::Choice { sharing, cluster, clusters, warps, .. }) => {
+                LaunchSpec { sharing, cluster, clusters, warps, ..plain }
+            }
             None => plain,
         }
     }

@@ -100,6 +100,17 @@ impl Builder {
         self.effect("cp.async.bulk.global.shared::cta.bulk_group", &args);
     }
 
+    /// One value or four, of 32 bits each, to the shared memory of another block of the cluster, counted in bytes at an mbarrier there; both addresses
+    /// come from [`Builder::mapa`].
+    pub fn store_async(&mut self, to: impl Into<Address>, values: &[Value], barrier: impl Into<Address>) {
+        let (vector, values) = match values {
+            [value] => ("", Arg::Use(*value)),
+            _ => (".v4", Arg::sources(values)),
+        };
+        let text = format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.b32");
+        self.effect(&text, &[to.into().into(), values, barrier.into().into()]);
+    }
+
     /// A tensor's box to shared memory, counted at an mbarrier. Coordinates: innermost first.
     pub fn tensor_load(
         &mut self,

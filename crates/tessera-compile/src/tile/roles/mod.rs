@@ -81,10 +81,6 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     Reader { supply: &supply, rings: &rings, barrier: other }.rewrite(func);
     let mut rest: Vec<Op> = func.blocks[func.body].ops.iter().copied().filter(|op| !before.contains(op)).collect();
     let last = rest.pop();
-    if func.hints.split.is_some() {
-        // No block ends while others read its sums.
-        rest.push(func.make_op(TileOp::ClusterWait {}.into(), &[], [], [], span));
-    }
     let teams = match turns {
         Some(turns) => turns.take(func, &rings, &rest, &mut shared),
         None => vec![rest],
@@ -95,14 +91,16 @@ pub(super) fn carry_out(func: &mut Func, units: &Units, plan: &Plan, together: O
     }
     let (copy, compute) = (&supply.copy, &supply.compute);
     let who = std::iter::once(copy).chain(std::iter::repeat(compute));
-    // No block fills a slot before it is there, nor ends while others may.
-    shared.extend(meet(func));
+    let splits = func.hints.split.is_some();
+    let waits = |func: &mut Func, kind: TileOp| splits.then(|| func.make_op(kind.into(), &[], [], [], span));
+    // No block fills a slot before it is there, nor ends while others may; or writes sums to one that is not.
+    shared.extend(meet(func).into_iter().chain(waits(func, TileOp::ClusterArrive {})));
     let mut first_warp = 0;
     for (ops, partition) in parts.into_iter().zip(who) {
         shared.push(role(func, (first_warp, partition.warps), partition.registers, ops, span));
         first_warp += partition.warps;
     }
-    shared.extend(meet(func).into_iter().chain(last));
+    shared.extend(meet(func).into_iter().chain(waits(func, TileOp::ClusterWait {})).chain(last));
     func.blocks[func.body].ops = shared;
     drop_dead(func);
     func.hints.num_warps = Some(first_warp);

@@ -44,6 +44,8 @@ const LEAST_ROUNDS: f64 = 4.0;
 /// that split were not timed.
 const SPLIT_MEETING: f64 = 1400.0;
 const SPLIT_RATE: f64 = 22.8;
+/// Clocks to leave a part of the sums for other clusters, to be counted, and to wait for what they have left.
+const AMONG_MEETING: f64 = 4000.0;
 
 /// What a launch should take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -369,9 +371,12 @@ impl Model<'_> {
 
     /// Tiles whose rounds clusters of so many blocks split.
     fn split(&self, mean: &Spent, all: f64, sms: f64, blocks: f64) -> f64 {
-        let waves = (all / (sms / blocks).floor().max(1.0)).ceil();
-        let (own, rest) = ((mean.rounds / blocks).ceil(), mean.clocks - mean.rounds * mean.round);
-        waves * (self.start + own * mean.round + rest + SPLIT_MEETING + 4.0 * f64::from(self.sums()) / SPLIT_RATE)
+        let clusters = self.plan.among.map_or(1.0, f64::from);
+        let waves = (all * clusters / (sms / blocks).floor().max(1.0)).ceil();
+        let (own, rest) = ((mean.rounds / (blocks * clusters)).ceil(), mean.clocks - mean.rounds * mean.round);
+        let sums = 4.0 * f64::from(self.sums()) / SPLIT_RATE;
+        let among = if self.plan.among.is_some() { AMONG_MEETING + sums * clusters / blocks } else { 0.0 };
+        waves * (self.start + own * mean.round + rest + SPLIT_MEETING + sums + among)
     }
 
     /// Fewer tiles than multiprocessors, whose rounds are shared.

@@ -22,6 +22,8 @@ pub(super) struct Choice {
     pub(super) exchanged: bool,
     /// Blocks of a cluster that load together what all of them read, or split the rounds of one block; 0 where each is by itself.
     pub(super) cluster: u32,
+    /// Such clusters that share the rounds of one block; 0 where one has all of them.
+    pub(super) clusters: u32,
     /// They lie side by side, else one below the other.
     pub(super) across: bool,
     /// What blocks share.
@@ -89,6 +91,9 @@ const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
 /// Blocks of clusters that split rounds.
 const SPLITS: [u64; 3] = [2, 4, 8];
+/// The most clusters that share a tile's rounds, and rounds that each of their blocks has at least.
+const MOST_CLUSTERS: u64 = 64;
+const LEAST_SHARED: u64 = 4;
 /// Bytes of shared memory of a block, of what each of its warpgroups sends its results through, and of an element of sums; slots of a ring at most.
 const SHARED: u64 = 227 << 10;
 const SENT: u64 = 16 << 10;
@@ -109,8 +114,8 @@ const HELD_TWICE: [u64; 2] = [192, 128];
 const ALIKE: u64 = 64;
 
 /// The names of choices, by those of the kernel's constants and of the compiler's.
-pub(super) const NAMES: [&str; 10] =
-    ["TM", "TN", "TK", "EXCHANGED", "ACROSS", "COPY_A", "COPY_B", "num_ctas", "sharing", "num_warps"];
+pub(super) const NAMES: [&str; 11] =
+    ["TM", "TN", "TK", "EXCHANGED", "ACROSS", "COPY_A", "COPY_B", "num_ctas", "num_clusters", "sharing", "num_warps"];
 /// What blocks share, by the number of the choice of that name.
 const SHARINGS: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
 
@@ -399,8 +404,15 @@ fn clusters(sms: u64, blocks: u64) -> u64 {
 fn split(block: &Block, (tiles, rounds, sums): (u64, f64, [u64; 2]), sms: u64, take: &mut dyn FnMut(Time, Choice)) {
     for blocks in SPLITS.into_iter().filter(|&blocks| blocks as f64 <= rounds) {
         let at_once = clusters(sms, blocks);
+        let choice = Choice { cluster: blocks as u32, sharing: Sharing::Cluster, ..Choice::default() };
         let time = block.among(tiles.min(at_once) * blocks).split(tiles, rounds, at_once, (blocks, sums));
-        take(time, Choice { cluster: blocks as u32, sharing: Sharing::Cluster, ..Choice::default() });
+        take(time, choice);
+        // As many as run at once, and half of them, where their blocks have rounds enough.
+        let most = (at_once / tiles.max(1)).min(rounds as u64 / (LEAST_SHARED * blocks)).min(MOST_CLUSTERS);
+        for clusters in [most, most / 2].into_iter().filter(|&clusters| clusters > 1) {
+            let time = block.among(tiles * clusters * blocks).split_among(rounds, clusters, (blocks, sums));
+            take(time, Choice { clusters: clusters as u32, ..choice });
+        }
     }
 }
 
@@ -448,7 +460,7 @@ impl Choice {
     fn kind(&self) -> Choice {
         let [rows, columns, depth] = self.tile;
         let tile = if self.exchanged { [rows.div_ceil(ALIKE), columns, depth] } else { [rows, columns.div_ceil(ALIKE), depth] };
-        Choice { tile, cluster: self.cluster.min(1), across: false, ..*self }
+        Choice { tile, cluster: self.cluster.min(1), clusters: self.clusters.min(1), across: false, ..*self }
     }
 
     /// What [`Choice::way`] gives.
@@ -470,6 +482,7 @@ impl Choice {
             tile: [extent("TM")?, extent("TN")?, extent("TK")?],
             exchanged: is("EXCHANGED")?,
             cluster: number("num_ctas", 0, 16)? as u32,
+            clusters: number("num_clusters", 0, MOST_CLUSTERS as i64)? as u32,
             across: is("ACROSS")?,
             sharing: SHARINGS[number("sharing", 0, SHARINGS.len() as i64 - 1)? as usize],
             warps: number("num_warps", 0, 32)? as u32,
@@ -480,6 +493,12 @@ impl Choice {
         }
         if choice.sharing == Sharing::Cluster && !SPLITS.contains(&u64::from(choice.cluster)) {
             return Err(Unsupported("`sharing=4`: the blocks of a cluster split rounds, `num_ctas` of 2, 4 or 8".to_string()));
+        }
+        if choice.clusters > 0 && choice.sharing != Sharing::Cluster {
+            let clusters = choice.clusters;
+            return Err(Unsupported(format!(
+                "`num_clusters={clusters}`: clusters share the rounds that blocks split, `sharing=4`"
+            )));
         }
         let together = choice.cluster > 0 && choice.sharing != Sharing::Cluster;
         if let Some((name, _)) =
@@ -506,8 +525,8 @@ impl Choice {
         let [copy_a, copy_b] = self.copied.map(i64::from);
         let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
         let (exchanged, across) = (i64::from(self.exchanged), i64::from(self.across));
-        let (cluster, warps) = (i64::from(self.cluster), i64::from(self.warps));
-        let numbers = [rows, columns, depth, exchanged, across, copy_a, copy_b, cluster, sharing, warps];
+        let [cluster, clusters, warps] = [self.cluster, self.clusters, self.warps].map(i64::from);
+        let numbers = [rows, columns, depth, exchanged, across, copy_a, copy_b, cluster, clusters, sharing, warps];
         NAMES.into_iter().map(str::to_string).zip(numbers).collect()
     }
 }

@@ -100,7 +100,8 @@ fn pairs_of_blocks_bring_ragged_lines_together() {
 
 #[test]
 fn few_tiles_with_a_long_contraction_are_shared() {
-    assert_eq!(chosen([128, 128, 65536]).sharing, Sharing::Rounds);
+    let one = chosen([128, 128, 65536]);
+    assert_eq!((one.sharing, one.clusters > 1), (Sharing::Cluster, true), "{one:?}");
     assert_eq!(chosen([512, 512, 64]).sharing, Sharing::Nothing);
 }
 
@@ -179,6 +180,12 @@ fn a_way_says_what_a_choice_is() {
     assert_eq!(refused(&whole, &with("COPY_A", 1)), "`COPY_A=1`: this factor is taken as it lies");
     let alone: Way = with("sharing", 4).into_iter().chain([("num_ctas".to_string(), 0)]).collect();
     assert_eq!(refused(&product, &alone), "`sharing=4`: the blocks of a cluster split rounds, `num_ctas` of 2, 4 or 8");
+    let one: Way =
+        without(&alone, "num_clusters").chain([("num_clusters".to_string(), 3), ("num_ctas".to_string(), 2)]).collect();
+    assert!(Choice::of_way(&one, &product).is_ok_and(|choice| choice.clusters == 3));
+    let rounds: Way = without(&one, "sharing").chain([("sharing".to_string(), 2)]).collect();
+    let told = "`num_clusters=3`: clusters share the rounds that blocks split, `sharing=4`";
+    assert_eq!(refused(&product, &rounds), told);
     let several = Product { sizes: [3, 640, 640, 8192], ..product };
     assert_eq!(refused(&several, &with("EXCHANGED", 1)), "`EXCHANGED=1`: for one matrix alone");
 }

@@ -16,6 +16,10 @@ const THIN_PART_RATE: f64 = 31.3;
 /// sums of others.
 const SPLIT_MEETING: f64 = 2000.0;
 const SPLIT_RATE: f64 = 8.0;
+/// What sharing a tile among clusters takes beside that: clocks to leave a part, to be counted and to wait for memory, and bytes a clock at which one
+/// block adds up what those of its rank have left. A guess from what leaving whole tiles takes.
+const AMONG_MEETING: f64 = 4000.0;
+const AMONG_RATE: f64 = 32.0;
 /// Columns of sums that a block has a part of at least.
 const SPLIT_COLUMNS: u64 = 8;
 /// What of the memory's rate loads reach.
@@ -329,15 +333,24 @@ impl Block {
     }
 
     /// The same with each tile's rounds split among so many blocks of a cluster, of which each adds up a part of the columns of the sums.
-    pub(super) fn split(&self, tiles: u64, rounds: f64, at_once: u64, (blocks, [rows, columns]): (u64, [u64; 2])) -> Time {
+    pub(super) fn split(&self, tiles: u64, rounds: f64, at_once: u64, (blocks, sums): (u64, [u64; 2])) -> Time {
         let waves = tiles.div_ceil(at_once) as f64;
-        let mut parts = blocks;
-        while !columns.is_multiple_of(SPLIT_COLUMNS * parts) && parts > 1 {
-            parts /= 2;
-        }
-        let read = (4 * rows * columns * blocks / parts) as f64 / SPLIT_RATE;
-        let beside = self.start + SPLIT_MEETING + read + self.stored / parts as f64;
+        let beside = self.exchanged_in_cluster(blocks, sums, split_parts(blocks, sums[1]));
         Time { looped: waves * (rounds / blocks as f64).ceil() * self.round, beside: waves * beside }
+    }
+
+    /// The same with so many clusters for each tile, which all run at once: blocks of one rank add up the parts that their clusters have.
+    pub(super) fn split_among(&self, rounds: f64, clusters: u64, (blocks, sums): (u64, [u64; 2])) -> Time {
+        let parts = split_parts(blocks, sums[1]);
+        let left = (4 * sums[0] * sums[1] / parts * clusters) as f64;
+        let beside = self.exchanged_in_cluster(blocks, sums, parts) + AMONG_MEETING + left / AMONG_RATE;
+        Time { looped: (rounds / (blocks * clusters) as f64).ceil() * self.round, beside }
+    }
+
+    /// What a block takes beside its rounds that has one of so many parts of the sums.
+    fn exchanged_in_cluster(&self, blocks: u64, [rows, columns]: [u64; 2], parts: u64) -> f64 {
+        let read = (4 * rows * columns * blocks / parts) as f64 / SPLIT_RATE;
+        self.start + SPLIT_MEETING + read + self.stored / parts as f64
     }
 
     /// The same with rounds of the last tiles shared evenly among multiprocessors, where several have one of them.
@@ -348,6 +361,15 @@ impl Block {
             beside: self.start + waves.ceil() * self.stored + self.meeting + parts * self.part,
         })
     }
+}
+
+/// The parts of so many columns that the blocks of a cluster have.
+fn split_parts(blocks: u64, columns: u64) -> u64 {
+    let mut parts = blocks;
+    while !columns.is_multiple_of(SPLIT_COLUMNS * parts) && parts > 1 {
+        parts /= 2;
+    }
+    parts
 }
 
 /// Waves of blocks of which the last one's tiles are in parts, and in how many, where these are more than one; what a round takes, over adding up
