@@ -134,6 +134,7 @@ impl Lowering<'_> {
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
             T::ClusterSum { parts } => self.cluster_sum(data, *parts),
+            T::ClusterGather {} => self.cluster_gather(op, data),
             T::Barrier {}
             | T::ClusterBarrier {}
             | T::ClusterWait {}

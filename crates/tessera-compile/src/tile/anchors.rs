@@ -218,6 +218,10 @@ impl Anchors {
             (None, Some(view)) => self.of_view(func, op, view).map(Some),
             (None, None) => match &func.ops[op].kind {
                 OpKind::Tile(TileOp::LoadShared {}) => self.of_buffer(func, op, result).map(Some),
+                OpKind::Tile(TileOp::ClusterGather {}) => {
+                    let layout = Distribution::replicated(&shape(func, result), self.team_of(op).threads);
+                    layout.map(|layout| Some(Arc::new(layout))).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
+                }
                 _ => self.default_of(func, result).map(Some),
             },
         }

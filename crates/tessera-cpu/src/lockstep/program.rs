@@ -221,6 +221,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::ClusterRank {}
             | TileOp::ClusterSum { .. }
             | TileOp::ClusterWait {}
+            | TileOp::ClusterGather {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }
             | TileOp::GroupTurn { .. }
