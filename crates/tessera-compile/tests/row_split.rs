@@ -58,7 +58,7 @@ impl Case {
             ("w", array(1)),
             ("y", array(2)),
             ("ACC", ArgType::Const(ConstValue::DType(acc))),
-            ("N", ArgType::Const(ConstValue::Int(self.columns.into()))),
+            ("N", ArgType::Const(ConstValue::Int(self.columns))),
         ];
         let args = args.map(|(name, ty)| (name.to_string(), ty));
         let compiled = compile(&file, "kernel", &args, &CompileOptions::default()).expect("the kernel compiles");

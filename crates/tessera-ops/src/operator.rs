@@ -277,7 +277,7 @@ pub struct LaunchSpec {
     pub grid: [u32; 3],
     /// What blocks of its product share on a GPU.
     pub sharing: Sharing,
-    /// Blocks of a cluster that load together on a GPU; 0 where each loads for itself.
+    /// Blocks of a cluster that load together on a GPU, or share the work of one; 0 where each works for itself.
     pub cluster: u32,
     /// Warps of a block on a GPU; 0 leaves them to the compiler.
     pub warps: u32,

@@ -33,7 +33,8 @@ const COLUMNS: u64 = 512;
 /// # Errors
 /// Why it cannot.
 pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
-    let blocks = func.hints.num_ctas.ok_or("`sharing=4` shares a row among a cluster's blocks, and `num_ctas` does not say how many")?;
+    let blocks =
+        func.hints.num_ctas.ok_or("`sharing=4` shares a row among a cluster's blocks, and `num_ctas` does not say how many")?;
     let all = Partition { name: "all".to_string(), warps: 1, registers: None, turns: None, span: func.span };
     let mut plan = Plan { partitions: vec![all], split: Some(blocks), ..Plan::new(func.span) };
     let mut part = func.clone();
@@ -56,7 +57,8 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     cluster_split::goes_alone(plan)?;
     let mut columns = strips::of_rows(func)?;
     let body = &func.blocks[func.body].ops;
-    let last = body.iter().rposition(|op| columns.reductions.contains(op)).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));
+    let last =
+        body.iter().rposition(|op| columns.reductions.contains(op)).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));
     let waits = |op: &&Op| !columns.reductions.contains(op) && !cluster::only_loads(func, **op);
     if let Some(&op) = body[..last].iter().find(waits) {
         return Err(Reason::at("a block does more than load and compute before its last reduction", func.ops[op].span));
@@ -101,7 +103,9 @@ fn combine(func: &mut Func, op: Op, blocks: u32) {
         numbers.push(of(Shape::new()));
     }
     let region = region_of(b.func, op);
-    let OpKind::Schedule(ScheduleOp::Reduce { identities, order, .. }) = data.kind else { bug!("a reduction without identities") };
+    let OpKind::Schedule(ScheduleOp::Reduce { identities, order, .. }) = data.kind else {
+        bug!("a reduction without identities")
+    };
     let reduced = b.op_with_regions(ScheduleOp::Reduce { dim: 0, identities, order }, &[&all], numbers, [region]);
     let results = b.func.ops[reduced].results.to_vec();
     let mut names: FxHashMap<Value, Value> = FxHashMap::default();

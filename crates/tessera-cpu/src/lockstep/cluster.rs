@@ -3,7 +3,7 @@
 //! They run one after the other: a block that comes to a place where blocks meet, to which another one has not come yet, leaves what it holds and ends
 //! there, and is run again when all have. Before such a place blocks do nothing but load and compute, so nobody sees that.
 
-use tessera_ir::{Op, bug};
+use tessera_ir::{Op, TileOp, bug};
 use tessera_types::DType;
 
 use super::machine::{Machine, fault};
@@ -54,8 +54,17 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// What the blocks of the cluster do together.
+    pub(super) fn meet(&mut self, op: Op, kind: &TileOp, active: &Mask) -> Ran<()> {
+        match kind {
+            TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts),
+            TileOp::ClusterGather {} => self.cluster_gather(op, active),
+            _ => bug!("{kind:?} is not done by a cluster"),
+        }
+    }
+
     /// Leaves what this block has for an operation of the cluster, and takes what all have, in the order of their ranks.
-    fn meet(&mut self, op: Op, own: Vec<Buffer>) -> Ran<Vec<&Vec<Buffer>>> {
+    fn share(&mut self, op: Op, own: Vec<Buffer>) -> Ran<Vec<&Vec<Buffer>>> {
         let (rank, blocks) = (self.meeting.rank, self.func.hints.split.unwrap_or(1));
         self.meeting.left.insert((op, rank), own);
         if (0..blocks).any(|rank| !self.meeting.left.contains_key(&(op, rank))) {
@@ -66,7 +75,7 @@ impl Machine<'_> {
     }
 
     /// The numbers of all blocks.
-    pub(super) fn cluster_gather(&mut self, op: Op, active: &Mask) -> Ran<()> {
+    fn cluster_gather(&mut self, op: Op, active: &Mask) -> Ran<()> {
         let func = self.func;
         let data = &func.ops[op];
         let size = scalar_bytes(func.ty(data.one(0)));
@@ -74,7 +83,7 @@ impl Machine<'_> {
             Data::Lanes(lanes) => self.uniform(lanes, size, active, data.one(0), data.span)?,
             _ => return Err(fault("cpu-type", data.span, "a number was expected")),
         };
-        let all = self.meet(op, vec![Buffer::splat(bits, size, 1)])?;
+        let all = self.share(op, vec![Buffer::splat(bits, size, 1)])?;
         let mut found = Buffer::new(size * all.len());
         for (to, from) in found.bytes_mut().chunks_exact_mut(size).zip(all) {
             to.copy_from_slice(from[0].bytes());
@@ -84,12 +93,12 @@ impl Machine<'_> {
     }
 
     /// The part of the sums of all blocks that is this one's.
-    pub(super) fn cluster_sum(&mut self, op: Op, parts: u32) -> Ran<()> {
+    fn cluster_sum(&mut self, op: Op, parts: u32) -> Ran<()> {
         let func = self.func;
         let data = &func.ops[op];
         let rank = self.meeting.rank;
         let own: Vec<Buffer> = data.group(0).iter().map(|&value| self.whole(value, data.span).cloned()).collect::<Ran<_>>()?;
-        let all = self.meet(op, own)?;
+        let all = self.share(op, own)?;
         let mut found = Vec::new();
         for position in 0..data.results.len() {
             let tile = func.ty(data.group(0)[position]).the_tile();

@@ -25,8 +25,7 @@ impl Machine<'_> {
             | TileOp::Workers {}
             | TileOp::ClusterRank {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
-            TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
-            TileOp::ClusterGather {} => self.cluster_gather(op, active)?,
+            TileOp::ClusterSum { .. } | TileOp::ClusterGather {} => self.meet(op, kind, active)?,
             TileOp::ConvertLayout {} => {
                 let same = self.data(data.one(0), data.span)?.clone();
                 self.set(data.result(), same);

@@ -19,10 +19,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
-        TileOp::ClusterRank {} => {
-            splits(site)?;
-            site.result_is(0, &Type::scalar(DType::I32))
-        }
+        TileOp::ClusterRank {} => splits(site).and_then(|_| site.result_is(0, &Type::scalar(DType::I32))),
         TileOp::Workspace { .. } => {
             let pointer =
                 site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));

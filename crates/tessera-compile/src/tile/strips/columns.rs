@@ -39,26 +39,23 @@ pub(in crate::tile) struct Columns {
 /// Why they have no parts.
 pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
     let ops = &func.blocks[func.body].ops;
-    let dim_of = |op: Op| match func.ops[op].kind {
-        OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) => Some(dim as usize),
-        _ => None,
-    };
     let place = |text: &'static str, op: Op| Reason::at(text, func.ops[op].span);
-    let turns = |op: &Op| !func.ops[*op].regions.is_empty() && !matches!(func.ops[*op].kind, OpKind::Schedule(ref kind) if combines(kind));
-    if let Some(&op) = ops.iter().find(|op| turns(op)) {
+    let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
+    if let Some(&op) = ops.iter().find(|&&op| !func.ops[op].regions.is_empty() && !combines(op)) {
         return Err(place("rows are shared where a block goes its way once, without loops and branches", op));
     }
-    let reductions: Vec<Op> = ops.iter().copied().filter(|&op| dim_of(op).is_some()).collect();
-    let axes = Axes::under(func, Reductions::InParts);
+    let is_reduction = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
+    let reductions: Vec<Op> = ops.iter().copied().filter(is_reduction).collect();
     let Some(&first) = reductions.first() else { return Err("the function reduces no rows".into()) };
-    let class_of = |op: Op| dim_of(op).map(|dim| axes.class(func.ops[op].operands[0], dim));
-    let Some(class) = class_of(first) else { bug!("a reduction without an axis") };
+    let axes = Axes::under(func, Reductions::InParts);
+    let (row, dim) = reduced(func, first);
+    let class = axes.class(row, dim);
     for &op in &reductions {
-        let data = &func.ops[op];
-        if class_of(op) != Some(class) {
+        let (operand, dim) = reduced(func, op);
+        if axes.class(operand, dim) != class {
             return Err(place("reductions run along several axes", op));
         }
-        for &result in &data.results {
+        for &result in &func.ops[op].results {
             let tile = func.ty(result).the_tile();
             if tile.len() != 1 {
                 return Err(place("a block has several rows", op));
@@ -67,30 +64,31 @@ pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
                 return Err(place("the blocks of a cluster give each other numbers of 32 and 64 bits", op));
             }
         }
-        if matches!(data.kind, OpKind::Schedule(ScheduleOp::Reduce { order: ReduceOrder::Tree, .. })) {
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { order: ReduceOrder::Tree, .. })) {
             return Err(place("a reduction in the order of a tree needs the whole row", op));
         }
     }
-    let count = shape(func, func.ops[first].operands[0])[dim_of(first).unwrap_or_else(|| bug!("a reduction without an axis"))];
+    let count = shape(func, row)[dim];
     for &op in ops {
-        let of_class = |&&value: &&Value| (0..rank(func, value)).any(|axis| axes.class(value, axis) == class);
-        for &value in func.ops[op].results.iter().filter(of_class) {
+        for &value in &func.ops[op].results {
             let extents = shape(func, value);
-            let own = (0..extents.len()).filter(|&axis| axes.class(value, axis) == class);
-            if axes.is_whole(class) || own.map(|axis| extents[axis]).any(|extent| extent != count) {
+            let mut own = (0..extents.len()).filter(|&axis| axes.class(value, axis) == class);
+            if own.any(|axis| axes.is_whole(class) || extents[axis] != count) {
                 return Err(place("something needs all columns of a row at once", op));
             }
         }
     }
-    if let Some(op) = done_once(func, &axes, class) {
-        return Err(place("what is done once for a row is no part of it", op));
+    match done_once(func, &axes, class) {
+        Some(op) => Err(place("what is done once for a row is no part of it", op)),
+        None => Ok(Columns { count, reductions }),
     }
-    Ok(Columns { count, reductions })
 }
 
-/// Whether an operation combines along an axis.
-fn combines(kind: &ScheduleOp) -> bool {
-    matches!(kind, ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. })
+/// What a reduction takes first, and along which axis.
+fn reduced(func: &Func, op: Op) -> (Value, usize) {
+    let data = &func.ops[op];
+    let OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) = data.kind else { bug!("a reduction without an axis") };
+    (data.operands[0], dim as usize)
 }
 
 impl Columns {
@@ -136,7 +134,15 @@ impl Columns {
     }
 
     /// Gives an access wider tiles of its array, which ends where the row does.
-    fn widen(&self, func: &mut Func, op: Op, view: Value, axis: usize, count: u64, new: &mut Vec<(Op, Op)>) -> Result<(), Reason> {
+    fn widen(
+        &self,
+        func: &mut Func,
+        op: Op,
+        view: Value,
+        axis: usize,
+        count: u64,
+        new: &mut Vec<(Op, Op)>,
+    ) -> Result<(), Reason> {
         let place = |text: &'static str| Reason::at(text, func.ops[op].span);
         let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
         let loads = matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
@@ -200,9 +206,8 @@ impl Columns {
 
     fn axes(&self, func: &Func) -> (Axes, Class) {
         let axes = Axes::under(func, Reductions::InParts);
-        let first = &func.ops[self.reductions[0]];
-        let OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) = first.kind else { bug!("a reduction without an axis") };
-        let class = axes.class(first.operands[0], dim as usize);
+        let (row, dim) = reduced(func, self.reductions[0]);
+        let class = axes.class(row, dim);
         (axes, class)
     }
 }
