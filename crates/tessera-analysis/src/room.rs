@@ -1,6 +1,6 @@
-//! What a buffer in shared memory takes: bytes, and an alignment.
+//! What a buffer in shared memory takes: bytes, and an alignment; and what the blocks of a cluster give each other numbers in.
 
-use tessera_ir::SharedType;
+use tessera_ir::{SharedType, TileType};
 
 /// What buffers are aligned to at least, and large ones, of which copies want whole lines.
 pub const LEAST_ALIGN: u64 = 16;
@@ -21,4 +21,12 @@ pub fn buffer_bytes(ty: &SharedType) -> u64 {
 pub fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
     let least = if buffer_bytes(ty) >= LARGE { LARGE_ALIGN } else { LEAST_ALIGN };
     ty.swizzle.span().max(u64::from(wanted)).max(least).min(MOST_ALIGN)
+}
+
+/// Where slots begin in what a gather of a cluster's blocks has to itself, behind an mbarrier; and what its first byte is a multiple of.
+pub const GATHER_SLOTS: u64 = 16;
+
+/// Bytes that a gather has to itself which yields these numbers.
+pub fn gathered_bytes(numbers: &TileType) -> u64 {
+    GATHER_SLOTS + numbers.len() as u64 * numbers.elem.bytes()
 }

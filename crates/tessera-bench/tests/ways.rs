@@ -35,7 +35,12 @@ fn case_of(device: &Device, operator: &str, [m, n, k]: [u64; 3], variant: &str, 
         "gemm_scaled" => vec![("m", m), ("n", n), ("k", k)],
         _ => vec![("rows", m), ("out", n), ("in", k)],
     };
-    let extents = extents.into_iter().map(|(name, extent)| (name.to_string(), vec![extent])).collect();
+    only(device, operator, &extents, variant, precision)
+}
+
+/// The library with one case.
+fn only(device: &Device, operator: &str, extents: &[(&str, u64)], variant: &str, precision: &str) -> Library {
+    let extents = extents.iter().map(|&(name, extent)| (name.to_string(), vec![extent])).collect();
     let selection = Selection {
         operators: vec![operator.into()],
         precisions: vec![precision.into()],
@@ -138,6 +143,36 @@ fn what_the_library_splits_is_split() {
         let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(product.kernel)).expect("a launch");
         assert_eq!(product.sharing, Sharing::Cluster, "{operator} {variant} is split");
         assert_eq!(launched.grid[0], product.grid[0] * product.cluster, "{operator} {variant}");
+    }
+}
+
+/// Rows that the library has clusters share are shared, whether their columns divide or not.
+#[test]
+fn rows_that_the_library_shares_are_shared() {
+    let (device, console) = emulator();
+    let machine = Machine::Gpu(Arch::Sm90a);
+    for (operator, precision, columns, blocks) in [
+        ("softmax", "bf16", 32768, 4),
+        ("softmax", "fp32", 33001, 8),
+        ("softmax", "fp64", 16500, 4),
+        ("layer_norm", "fp32", 33000, 8),
+        ("layer_norm", "fp8_e4m3@accum(fp32)", 32768, 4),
+        ("rms_norm", "fp16", 40960, 8),
+    ] {
+        let extents: &[(&str, u64)] = match operator {
+            "softmax" => &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", columns)],
+            _ => &[("batch", 1), ("sequence", 3), ("hidden", columns)],
+        };
+        let problem = Problem::new(extents, "");
+        let plan = find(operator).expect("an operator").plan(&problem, precision.parse().expect("a policy"), machine);
+        let row = plan.expect("a plan").launches[0].clone();
+        assert_eq!((row.sharing, row.cluster, row.grid), (Sharing::Cluster, blocks, [3, 1, 1]), "{operator} {columns}");
+        let library = only(&device, operator, extents, "", precision);
+        let mut subject = library.build(&library.cases()[0], TESSERA).expect("a subject");
+        let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).expect("it runs");
+        assert!(report.passed(), "{operator} {columns}: {:?}", report.reason);
+        let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(operator)).expect("a launch");
+        assert_eq!(launched.grid[0], 3 * blocks, "{operator} {columns}");
     }
 }
 

@@ -87,7 +87,7 @@ impl OptLevel {
             OptLevel::O0 => [&[], &[], &["layouts"]],
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
                 &["pointer-views", "unit-axes", "read-tokens", "code-sinking"],
-                &["warp-specialization", "multistage-pipeline"],
+                &["warp-specialization", "multistage-pipeline", "cluster-rows"],
                 &[
                     "mask-elision",
                     "pipelining",

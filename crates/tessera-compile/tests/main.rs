@@ -39,6 +39,7 @@ mod properties;
 mod python;
 mod refusals;
 mod rewrites;
+mod row_split;
 mod search;
 mod stages;
 mod sums;

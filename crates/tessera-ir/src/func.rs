@@ -199,12 +199,12 @@ pub enum Sharing {
     Rounds,
     /// Blocks are shared as by `Blocks`, and two teams of a block's warps take them in turn: one stores while the other one multiplies.
     Turns,
-    /// The blocks of a cluster, as many as `num_ctas` says, share the rounds of each block that is asked for.
+    /// The blocks of a cluster, as many as `num_ctas` says, share the rounds of each block that is asked for, or the row that it reduces.
     Cluster,
 }
 
 impl FuncHints {
-    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn, 4 the rounds of one block.
+    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn, 4 the rounds or the row of one block.
     pub fn shares(&self) -> Sharing {
         match self.sharing {
             None | Some(0) => Sharing::Nothing,

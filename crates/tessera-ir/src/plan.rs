@@ -32,7 +32,8 @@ pub struct Plan {
     pub stream_k: Option<u32>,
     /// So many neighbours along x are a cluster, whose blocks bring what all of them load once, each a part of it for all.
     pub cluster: Option<u32>,
-    /// So many blocks are a cluster that takes one of the function's blocks: each has a part of its product's rounds, and they add up their sums.
+    /// So many blocks are a cluster that takes one of the function's blocks: each has a part of its product's rounds, and they add up their sums; or,
+    /// without rings, of the columns of its row.
     pub split: Option<u32>,
     /// So many such clusters take each of the function's blocks, and add up their parts of the sums through the launch's memory.
     pub among: Option<u32>,

@@ -1,6 +1,7 @@
 """y = x / sqrt(mean(x^2) + eps) * weight over the last axis, statistics in ACC (Zhang and Sennrich, 2019).
 
-Rows that registers cannot hold are taken in pieces of CHUNK, all blocks together: a block leaves the sum of one piece's squares, and writes
+Long rows are shared by the blocks of a cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces
+of CHUNK, all blocks together: a block leaves the sum of one piece's squares, and writes
 the results of the piece that lies BEHIND it, which it finds in the cache. It waits for blocks of lower numbers alone, which start
 before it and leave what they find before they wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back",
 rely on the same order).

@@ -277,7 +277,7 @@ pub struct LaunchSpec {
     pub grid: [u32; 3],
     /// What blocks of its product share on a GPU.
     pub sharing: Sharing,
-    /// Blocks of a cluster that load together on a GPU; 0 where each loads for itself.
+    /// Blocks of a cluster that load together on a GPU, or share the work of one; 0 where each works for itself.
     pub cluster: u32,
     /// Clusters that share the rounds of each block, where their blocks split rounds; 0 where one has all of them.
     pub clusters: u32,

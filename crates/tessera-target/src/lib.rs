@@ -10,6 +10,7 @@
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `spread`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
+//! | blocks of a cluster | `cluster`, `gather` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
 //! Invariants: operations on memory keep the function's order; threads meet where the function says so, and within operations whose
@@ -37,6 +38,7 @@ mod engine;
 mod float;
 mod fma;
 mod frame;
+mod gather;
 mod halves;
 mod integer;
 mod lowering;
@@ -148,6 +150,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
     let threads = func.hints.threads();
     lowering.limits(threads)?;
     lowering.parameters()?;
+    lowering.open_gathers()?;
     lowering.block(func.body)?;
     lowering.fetch_maps();
     let shared_bytes = lowering.check_shared(lowering.scratch.reserved)?;

@@ -136,6 +136,7 @@ impl Lowering<'_> {
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
             T::ClusterSum { parts } => self.cluster_sum(op, data, *parts),
             T::ClusterArrive {} => self.cluster_arrive(),
+            T::ClusterGather {} => self.cluster_gather(op, data),
             T::Barrier {}
             | T::ClusterBarrier {}
             | T::ClusterWait {}

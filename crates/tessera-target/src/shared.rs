@@ -21,7 +21,7 @@ use super::operation::astray;
 use super::place::{Inside, Place};
 use super::view::Run;
 use tessera_analysis::arrangement::Arrangement;
-use tessera_analysis::room::{buffer_align, buffer_bytes};
+use tessera_analysis::room::{GATHER_SLOTS, buffer_align, buffer_bytes, gathered_bytes};
 use tessera_analysis::sent;
 
 impl Lowering<'_> {
@@ -46,6 +46,7 @@ impl Lowering<'_> {
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
                 (OpKind::Tile(TileOp::ClusterSum { .. }), _) => (cluster::BARRIERS, 16),
+                (OpKind::Tile(TileOp::ClusterGather {}), Some(ty)) => (gathered_bytes(ty.the_tile()), GATHER_SLOTS),
                 (OpKind::Tile(TileOp::SendTile {} | TileOp::StoreLines {}), _) => {
                     let warps = self.layout(data.one(0))?.warps();
                     (sent::staging_bytes(warps), sent::STAGING_ALIGN)

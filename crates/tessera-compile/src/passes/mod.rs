@@ -42,6 +42,7 @@ pub const ALL: &[&Pass] = &[
     &tile::CODE_SINKING,
     &tile::WARP_SPECIALIZATION,
     &tile::MULTISTAGE_PIPELINE,
+    &tile::CLUSTER_ROWS,
     &tile::MASK_ELISION,
     &tile::PIPELINING,
     &tile::LAYOUTS,

@@ -224,6 +224,10 @@ impl Anchors {
                 // What a ring brought beside factors goes where sums are, as scales do.
                 OpKind::Tile(TileOp::LoadShared {}) if !self.products.is_empty() && self.is_small(func, op, result) => Ok(None),
                 OpKind::Tile(TileOp::LoadShared {}) => self.of_buffer(func, op, result).map(Some),
+                OpKind::Tile(TileOp::ClusterGather {}) => {
+                    let layout = Distribution::replicated(&shape(func, result), self.team_of(op).threads);
+                    layout.map(|layout| Some(Arc::new(layout))).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
+                }
                 _ => self.default_of(func, result).map(Some),
             },
         }

@@ -45,12 +45,7 @@ fn splittable(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<Op, R
     if plan.partitions.len() < 2 {
         return no("a cluster splits rounds that one partition brings and another one computes, and the plan has one alone");
     }
-    if plan.persistent.is_some() {
-        return no("a cluster that splits rounds takes one block: `split` goes without `persistent`");
-    }
-    if plan.cluster.is_some() {
-        return no("blocks of a cluster load together or split rounds: `split` goes without `cluster`");
-    }
+    goes_alone(plan)?;
     if let Some(clusters) = plan.among.filter(|clusters| !(2..=MOST_CLUSTERS).contains(clusters)) {
         return Err(Reason::at(format!("2 to {MOST_CLUSTERS} clusters share a block's rounds, not {clusters}"), plan.span));
     }
@@ -68,6 +63,20 @@ fn splittable(func: &Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<Op, R
         return Err(Reason::at("sums of 32 bits are added up in a cluster", at));
     }
     Ok(looped)
+}
+
+/// A plan asks for nothing that does not go with `split`.
+///
+/// # Errors
+/// What it asks for.
+pub(super) fn goes_alone(plan: &Plan) -> Result<(), Reason> {
+    if plan.persistent.is_some() {
+        return Err(Reason::at("a cluster that splits work takes one block: `split` goes without `persistent`", plan.span));
+    }
+    if plan.cluster.is_some() {
+        return Err(Reason::at("blocks of a cluster load together or split work: `split` goes without `cluster`", plan.span));
+    }
+    Ok(())
 }
 
 /// Has a cluster's blocks take parts of the rounds of a function's product, and of what stands behind them.

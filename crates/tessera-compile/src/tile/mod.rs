@@ -8,8 +8,9 @@
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
+//! | `cluster-rows` ([`row_split`]) | a row that a block reduces, where blocks shall share it | a plan: a cluster takes it |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
-//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`], [`cluster_split`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
+//! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`], [`cluster_split`], [`row_split`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
@@ -19,7 +20,7 @@
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first four put a function into the forms that the next know. Of the two that plan, the first that can gives the function its plan
+//! The first four put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
 //! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
 //! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
@@ -63,6 +64,7 @@ mod remark;
 mod residence;
 mod rewrite;
 mod roles;
+mod row_split;
 mod search;
 mod sink;
 mod slots;
@@ -120,6 +122,15 @@ pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {
     run: |func, cx| {
         let propose = |func: &Func, units: &Units| stages::propose(func, units).map(|plan| search::improved(func, units, plan));
         plan(func, cx, MULTISTAGE_PIPELINE.name, propose)
+    },
+};
+
+pub(crate) const CLUSTER_ROWS: Pass = Pass {
+    name: "cluster-rows",
+    doc: "Plans that the blocks of a cluster share the row that a block reduces, where the kernel asks for that.",
+    run: |func, cx| match func.hints.shares() {
+        Sharing::Cluster => plan(func, cx, CLUSTER_ROWS.name, row_split::propose),
+        Sharing::Nothing | Sharing::Blocks | Sharing::Rounds | Sharing::Turns => Changed(false),
     },
 };
 
@@ -307,6 +318,7 @@ fn apply(func: &mut Func, plan: &Plan, arch: tessera_types::Arch) -> Result<(), 
         func.hints.cluster = plan.cluster;
     }
     match plan.split {
+        Some(blocks) if row_split::is_asked_for(plan) => row_split::split(func, plan, blocks, arch)?,
         Some(blocks) => cluster_split::split(func, plan, blocks, arch)?,
         None if plan.among.is_some() => {
             return Err("clusters share the rounds that their blocks split: `among` needs `split`".into());

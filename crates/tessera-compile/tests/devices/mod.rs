@@ -207,14 +207,23 @@ pub(crate) fn printed_with(
     grid: [u32; 3],
     data: &mut [Data],
 ) -> Result<String, String> {
-    let text = kernel.ptx();
+    printed_by(options, (kernel, &kernel.ptx()), grid, data)
+}
+
+/// The same of another text with the kernel's parameters.
+pub(crate) fn printed_by(
+    options: LaunchOptions,
+    (kernel, text): (&TargetKernel, &str),
+    grid: [u32; 3],
+    data: &mut [Data],
+) -> Result<String, String> {
     let explain = |error: &dyn std::fmt::Display| format!("{error}\n{text}");
     // A chip that runs the module: what ends in `a` is for one chip alone.
     let product = Device::ALL.iter().rfind(|product| product.arch.name() == kernel.image.target);
     let machine =
         product.map_or_else(EmuOptions::default, |product| EmuOptions { device: product.name.into(), ..EmuOptions::default() });
     let emulator = Emulator::new(&EmuOptions { multiprocessors: Some(2), ..machine.clone() }).map_err(|e| explain(&e))?;
-    let module = emulator.load(&text).map_err(|e| explain(&e))?;
+    let module = emulator.load(text).map_err(|e| explain(&e))?;
     let mut params = Params::new();
     let mut pointers = Vec::new();
     for (param, item) in kernel.image.abi.params.iter().zip(&*data) {

@@ -1,13 +1,15 @@
 //! Blocks of a cluster that share the work of one.
 //!
-//! They run one after the other: a block that comes to a sum to which another one has not come yet leaves what it holds and ends there, and is run
-//! again when all have. Before such a sum blocks do nothing but load and compute, so nobody sees that.
+//! They run one after the other: a block that comes to a place where blocks meet, to which another one has not come yet, leaves what it holds and ends
+//! there, and is run again when all have. Before such a place blocks do nothing but load and compute, so nobody sees that.
 
-use tessera_ir::{Op, bug};
+use tessera_ir::{Op, TileOp, bug};
 use tessera_types::DType;
 
 use super::machine::{Machine, fault};
-use super::value::Buffer;
+use super::mask::Mask;
+use super::micro::scalar_bytes;
+use super::value::{Buffer, Data};
 use crate::exec::Ran;
 use crate::launch::Arg;
 
@@ -66,18 +68,51 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The part of the sums of all blocks that is this one's.
-    pub(super) fn cluster_sum(&mut self, op: Op, parts: u32) -> Ran<()> {
+    /// What the blocks of the cluster do together.
+    pub(super) fn meet(&mut self, op: Op, kind: &TileOp, active: &Mask) -> Ran<()> {
+        match kind {
+            TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts),
+            TileOp::ClusterGather {} => self.cluster_gather(op, active),
+            _ => bug!("{kind:?} is not done by a cluster"),
+        }
+    }
+
+    /// Leaves what this block has for an operation of the cluster, and takes what all have, in the order of their ranks.
+    fn share(&mut self, op: Op, own: Vec<Buffer>) -> Ran<Vec<&Vec<Buffer>>> {
+        let (rank, blocks) = (self.meeting.rank, self.func.hints.split.unwrap_or(1));
+        self.meeting.left.insert((op, rank), own);
+        if (0..blocks).any(|rank| !self.meeting.left.contains_key(&(op, rank))) {
+            self.meeting.waits = true;
+            return Err(fault("cpu-cluster", self.func.ops[op].span, "a block waits for the others of its cluster"));
+        }
+        Ok((0..blocks).filter_map(|rank| self.meeting.left.get(&(op, rank))).collect())
+    }
+
+    /// The numbers of all blocks.
+    fn cluster_gather(&mut self, op: Op, active: &Mask) -> Ran<()> {
         let func = self.func;
         let data = &func.ops[op];
-        let (rank, blocks) = (self.meeting.rank, func.hints.split.unwrap_or(1));
-        let own: Vec<Buffer> = data.group(0).iter().map(|&value| self.whole(value, data.span).cloned()).collect::<Ran<_>>()?;
-        self.meeting.left.insert((op, rank), own);
-        let all: Option<Vec<&Vec<Buffer>>> = (0..blocks).map(|rank| self.meeting.left.get(&(op, rank))).collect();
-        let Some(all) = all else {
-            self.meeting.waits = true;
-            return Err(fault("cpu-cluster", data.span, "a block waits for the others of its cluster"));
+        let size = scalar_bytes(func.ty(data.one(0)));
+        let bits = match self.data(data.one(0), data.span)? {
+            Data::Lanes(lanes) => self.uniform(lanes, size, active, data.one(0), data.span)?,
+            _ => return Err(fault("cpu-type", data.span, "a number was expected")),
         };
+        let all = self.share(op, vec![Buffer::splat(bits, size, 1)])?;
+        let mut found = Buffer::new(size * all.len());
+        for (to, from) in found.bytes_mut().chunks_exact_mut(size).zip(all) {
+            to.copy_from_slice(from[0].bytes());
+        }
+        self.bind(op, vec![found], false);
+        Ok(())
+    }
+
+    /// The part of the sums of all blocks that is this one's.
+    fn cluster_sum(&mut self, op: Op, parts: u32) -> Ran<()> {
+        let func = self.func;
+        let data = &func.ops[op];
+        let rank = self.meeting.rank;
+        let own: Vec<Buffer> = data.group(0).iter().map(|&value| self.whole(value, data.span).cloned()).collect::<Ran<_>>()?;
+        let all = self.share(op, own)?;
         let mut found = Vec::new();
         for position in 0..data.results.len() {
             let tile = func.ty(data.group(0)[position]).the_tile();

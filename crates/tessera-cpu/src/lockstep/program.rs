@@ -223,6 +223,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::ClusterSum { .. }
             | TileOp::ClusterArrive {}
             | TileOp::ClusterWait {}
+            | TileOp::ClusterGather {}
             | TileOp::NamedBarrier { .. }
             | TileOp::NamedArrive { .. }
             | TileOp::GroupTurn { .. }

@@ -26,7 +26,7 @@ impl Machine<'_> {
             | TileOp::ClusterRank {}
             | TileOp::ClusterNumber {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
-            TileOp::ClusterSum { parts } => self.cluster_sum(op, *parts)?,
+            TileOp::ClusterSum { .. } | TileOp::ClusterGather {} => self.meet(op, kind, active)?,
             TileOp::ConvertLayout {} => self.converted(data)?,
 
             TileOp::AllocShared { .. } => {

@@ -79,6 +79,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         | TileOp::FenceAsync {} => Ok(()),
         TileOp::ClusterSum { parts } => cluster_sum(site, *parts),
         TileOp::ClusterArrive {} | TileOp::ClusterWait {} => splits(site).map(|_| ()),
+        TileOp::ClusterGather {} => cluster_gather(site),
         TileOp::NamedBarrier { id, threads } | TileOp::NamedArrive { id, threads } => named_barrier(site, *id, *threads),
 
         TileOp::GroupTurn { id, groups, .. } => group_turn(site, *id, *groups),
@@ -503,6 +504,23 @@ fn cluster_sum(site: &Site<'_>, parts: u32) -> Rule {
     let buffer = shared(site, 1)?;
     let bytes = values.len() as u64 * tile.len() as u64 * 4;
     ensure!(buffer.bytes() >= bytes, "ir-shape", "`{buffer}` has no room for {bytes} bytes");
+    Ok(())
+}
+
+/// A number of 32 or 64 bits, of which every thread gets as many as there are blocks.
+fn cluster_gather(site: &Site<'_>) -> Rule {
+    let blocks = splits(site)?;
+    let in_body = site.func.blocks[site.func.body].ops.iter().any(|&op| std::ptr::eq(&raw const site.func.ops[op], site.op));
+    ensure!(in_body, "ir-structure", "stands in the function's body, where every block comes to it once");
+    let ty = site.operand(0);
+    let moves = ty.is_scalar() && ty.num().is_some_and(|dtype| matches!(dtype.bits(), 32 | 64));
+    ensure!(moves, "ir-operand-type", "gathers a number of 32 or 64 bits, not `{ty}`");
+    let elem = ty.the_tile().elem;
+    site.result_tile_is(0, &TileType { shape: Shape::from_slice(&[blocks]), elem })?;
+    if let Some(layout) = site.result(0).layout() {
+        let alike = layout.registers() == u64::from(blocks) && layout.along(0).lanes == 0 && layout.along(0).warps == 0;
+        ensure!(alike, "ir-layout", "every thread has all numbers, and by `{}` it has not", site.result(0));
+    }
     Ok(())
 }
 

@@ -59,16 +59,16 @@ impl Centre {
         let mut arguments: Vec<_> = tensors.iter().enumerate().map(named).collect();
         arguments.extend([("eps", Argument::Float(EPS)), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
         Ok(match division {
-            Division::Whole(rows) => {
-                arguments.push(("ROWS", Argument::Int(rows as i64)));
-                (LaunchSpec::new(kernel, arguments, grid), Vec::new())
+            Division::Whole(_) | Division::Cluster(_) => {
+                arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
+                (division.launch(kernel, arguments, grid), Vec::new())
             }
             Division::Pieces(pieces) => {
                 let (kernel, of_pieces, of_rows) = self.in_pieces();
                 let between = pieces.between(of_pieces, of_rows, acc);
                 arguments.extend((tensors.len()..).zip(&between).map(named));
                 arguments.extend(pieces.constants());
-                (LaunchSpec::new(kernel, arguments, grid), between)
+                (division.launch(kernel, arguments, grid), between)
             }
         })
     }
@@ -216,6 +216,7 @@ pub(crate) fn draw(draw: &mut Draw<'_>) -> Problem {
 pub(crate) fn edges() -> Vec<Problem> {
     let lengths = [1, 2, 7, 31, 64, 100, 1000, 1023, 1025, 4100];
     let lengths = lengths.iter().flat_map(|&n| [problem(1, 1, n), problem(3, 11, n)]);
-    // More than registers hold in the widest precisions, in all but packed ones, and in any.
-    lengths.chain([problem(1, 2, 16500), problem(1, 2, 33000), problem(1, 2, 66000)]).collect()
+    // More than the registers of a block hold in the widest precisions, and in any; what a cluster takes; more than its registers hold.
+    let long = [16500, 32768, 33001, 66000].map(|n| problem(1, 2, n));
+    lengths.chain(long).chain([65536, 262_400].map(|n| problem(1, 1, n))).collect()
 }

@@ -1,8 +1,9 @@
 //! What operators over rows share: precisions, tiles and grids.
 
+use tessera_runtime::Sharing;
 use tessera_types::{Arch, DType, Policy, Storage};
 
-use crate::operator::{Argument, Machine, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
 
 /// Storage and accumulator of a float policy.
 pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), Unsupported> {
@@ -17,6 +18,8 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
 pub(crate) enum Division {
     /// A block takes so many whole rows at once.
     Whole(usize),
+    /// A cluster of so many blocks takes a row, each block some of its columns.
+    Cluster(u32),
     /// All blocks take the pieces of all rows, one after the other.
     Pieces(Pieces),
 }
@@ -46,6 +49,14 @@ pub(crate) struct Pieces {
 fn held(bits: u32) -> usize {
     if bits > 32 { 16384 } else { 32768 }
 }
+
+/// The shortest rows that clusters share.
+const SHARED: usize = 32768;
+/// Columns that a block of a cluster has where a cluster has enough blocks: 32 for each of 256 threads, so that a multiprocessor holds parts of
+/// several rows.
+const COLUMNS: usize = 8192;
+/// Blocks of the largest clusters.
+const BLOCKS: usize = 8;
 
 /// Threads of the kernels that take pieces, and blocks of them that a multiprocessor holds: as their files say.
 const THREADS: usize = 256;
@@ -101,9 +112,31 @@ impl Division {
 
     /// The division of `count` rows of `n` elements.
     pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
+        let held = held(storage.bits());
         match machine {
-            Machine::Gpu(arch) if n > held(storage.bits()) => Division::Pieces(Pieces::of(count, n, storage, arch)),
+            Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held).contains(&n) => {
+                Division::Cluster(n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS) as u32)
+            }
+            Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(count, n, storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
+        }
+    }
+
+    /// Rows that a block, or a cluster of them, takes whole at once; `None` of rows in pieces.
+    pub(crate) fn rows(self) -> Option<usize> {
+        match self {
+            Division::Whole(rows) => Some(rows),
+            Division::Cluster(_) => Some(1),
+            Division::Pieces(_) => None,
+        }
+    }
+
+    /// The launch of a kernel for rows that are divided so.
+    pub(crate) fn launch(self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
+        let launch = LaunchSpec::new(kernel, arguments, grid);
+        match self {
+            Division::Cluster(blocks) => LaunchSpec { sharing: Sharing::Cluster, cluster: blocks, ..launch },
+            Division::Whole(_) | Division::Pieces(_) => launch,
         }
     }
 
@@ -111,6 +144,7 @@ impl Division {
     pub(crate) fn grid(self, count: usize) -> Result<[u32; 3], Unsupported> {
         match self {
             Division::Whole(rows) => grid(count, rows),
+            Division::Cluster(_) => grid(count, 1),
             Division::Pieces(pieces) => grid(count * pieces.count + pieces.behind, 1),
         }
     }
@@ -140,14 +174,14 @@ mod tests {
     fn pieces(rows: usize, n: usize, storage: DType) -> Pieces {
         match Division::of(rows, n, storage, Machine::Gpu(Arch::Sm90a)) {
             Division::Pieces(pieces) => pieces,
-            Division::Whole(_) => panic!("{rows} x {n} is taken whole"),
+            Division::Whole(_) | Division::Cluster(_) => panic!("{rows} x {n} is taken whole"),
         }
     }
 
     #[test]
     fn every_piece_is_found_before_its_row_is_written() {
         for rows in [1, 2, 7, 64, 2048] {
-            for n in [32769, 65536, 66000, 1 << 20, 3_000_000] {
+            for n in [262145, 300_000, 1 << 20, 3_000_000] {
                 for storage in [DType::F32, DType::BF16, DType::F8E4M3, DType::F64] {
                     let pieces = pieces(rows, n, storage);
                     let total = rows * pieces.count;
@@ -163,11 +197,29 @@ mod tests {
 
     #[test]
     fn rows_that_registers_hold_are_taken_whole() {
-        let whole = |n, storage| matches!(Division::of(9, n, storage, Machine::Gpu(Arch::Sm90a)), Division::Whole(1));
-        assert!(
-            whole(32768, DType::F32) && whole(16384, DType::F64) && !whole(16385, DType::F64) && !whole(32769, DType::F8E4M3)
-        );
+        let whole = |n, storage, arch| matches!(Division::of(9, n, storage, Machine::Gpu(arch)), Division::Whole(1));
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            assert!(whole(16384, DType::F64, arch) && !whole(16385, DType::F64, arch) && !whole(32769, DType::F8E4M3, arch));
+        }
+        assert!(whole(32768, DType::F32, Arch::Sm80) && whole(32767, DType::F32, Arch::Sm90a));
         assert_eq!(Division::of(9, 1 << 20, DType::F32, Machine::Cpu), Division::Whole(1));
+    }
+
+    #[test]
+    fn clusters_take_rows_that_their_registers_hold() {
+        let of = |n, storage, arch| Division::of(9, n, storage, Machine::Gpu(arch));
+        let blocks = |n, storage| match of(n, storage, Arch::Sm90a) {
+            Division::Cluster(blocks) => blocks,
+            other => panic!("{n} columns are {other:?}"),
+        };
+        for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
+            assert_eq!([32768, 33000, 65536, 66000, 1 << 18].map(|n| blocks(n, storage)), [4, 8, 8, 8, 8]);
+        }
+        assert_eq!([16385, 20000, 1 << 17].map(|n| blocks(n, DType::F64)), [4, 4, 8]);
+        assert!(matches!(of((1 << 17) + 1, DType::F64, Arch::Sm90a), Division::Pieces(_)));
+        // There are no clusters.
+        assert!(matches!(of(1 << 16, DType::F32, Arch::Sm80), Division::Pieces(_)));
+        assert_eq!(Division::Cluster(8).grid(9).unwrap(), [9, 1, 1]);
     }
 
     #[test]

@@ -83,8 +83,9 @@ fn edges() -> Vec<Problem> {
     }
     // Rows that see half of the columns, in blocks of their own and not.
     cases.extend([problem(1, 2, 128, 128, "causal"), problem(1, 2, 96, 192, "causal"), problem(1, 1, 40, 64, "causal")]);
-    // More than registers hold in the widest precisions, in all but packed ones, and in any.
-    cases.extend([problem(1, 1, 2, 16500, ""), problem(1, 1, 2, 33000, ""), problem(1, 1, 2, 66000, "")]);
+    // More than the registers of a block hold in the widest precisions, and in any; what a cluster takes; more than its registers hold.
+    cases.extend([16500, 32768, 33001, 66000].map(|n| problem(1, 1, 2, n, "")));
+    cases.extend([65536, 262_400].map(|n| problem(1, 1, 1, n, "")));
     cases
 }
 
@@ -147,17 +148,17 @@ fn launch(
     let n = ("N", Argument::Int(keys as i64));
     let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("ACC", Argument::Type(acc)), n];
     Ok(match division {
-        Division::Whole(rows) => {
-            arguments.push(("ROWS", Argument::Int(rows as i64)));
+        Division::Whole(_) | Division::Cluster(_) => {
+            arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
             arguments.extend(queries.map(|queries| ("QUERIES", Argument::Int(queries as i64))));
             let kernel = if queries.is_some() { "softmax_causal" } else { "softmax" };
-            (LaunchSpec::new(kernel, arguments, grid), Vec::new())
+            (division.launch(kernel, arguments, grid), Vec::new())
         }
         Division::Pieces(pieces) => {
             let between = pieces.between(&["tops", "sums"], &["top", "scale"], acc);
             arguments.extend(between.iter().zip(2..).map(|(tensor, at)| (tensor.name, Argument::Tensor(at))));
             arguments.extend(pieces.constants());
-            (LaunchSpec::new("softmax_pieces", arguments, grid), between)
+            (division.launch("softmax_pieces", arguments, grid), between)
         }
     })
 }

@@ -30,18 +30,34 @@ pub(super) struct Axes {
     parent: Vec<u32>,
     /// For each axis that names a class: the class is whole.
     whole: Vec<bool>,
+    /// What reductions ask of the axis that they run along.
+    reductions: Reductions,
+}
+
+/// What becomes of an axis that is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reductions {
+    /// All of it is needed at once.
+    Whole,
+    /// Its parts are reduced by themselves, and then their results.
+    InParts,
 }
 
 impl Axes {
     /// The classes of a Schedule function.
     pub(super) fn of(func: &Func) -> Axes {
+        Axes::under(func, Reductions::Whole)
+    }
+
+    /// The same where reductions are done so.
+    pub(super) fn under(func: &Func, reductions: Reductions) -> Axes {
         let mut first = Vec::with_capacity(func.values.len());
         let mut count = 0;
         for value in func.values.ids() {
             first.push(count);
             count += rank(func, value) as u32;
         }
-        let mut axes = Axes { first, parent: (0..count).collect(), whole: vec![false; count as usize] };
+        let mut axes = Axes { first, parent: (0..count).collect(), whole: vec![false; count as usize], reductions };
         for op in func.linked_ops() {
             axes.operation(func, op);
         }
@@ -235,7 +251,9 @@ impl Axes {
                 self.join((first, axis), (result, to));
             }
         }
-        self.keep(first, dim);
+        if stays || self.reductions == Reductions::Whole {
+            self.keep(first, dim);
+        }
     }
 
     /// An access by a view: tiles that overlap are whole.

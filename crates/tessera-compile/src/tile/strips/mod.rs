@@ -14,6 +14,7 @@
 //! Invariant: every element is computed by the same operations in the same order as before.
 
 mod axes;
+mod columns;
 mod plan;
 
 use rustc_hash::FxHashMap;
@@ -23,6 +24,7 @@ use tessera_ir::{Block, Builder, Const, Func, Op, OpKind, ScheduleOp, Shape, Til
 use tessera_types::DType;
 
 use self::axes::{Axes, Class, rank};
+pub(super) use self::columns::of_rows;
 use self::plan::{Plan, repeated, view_and_tile};
 use super::relation::shape;
 use crate::rewrite::{drop_dead, out_of_loops};

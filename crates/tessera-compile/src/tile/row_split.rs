@@ -1,0 +1,132 @@
+//! Rows shared by the blocks of a cluster: a cluster is launched for each block that is asked for, and takes its row. Each block has a part of the
+//! columns, reduces that, and what blocks find goes to all of them.
+//!
+//! ```text
+//! row        |--------------------- 32768 columns ----------------------|
+//! cluster    |-- rank 0 ---|-- rank 1 ---|-- rank 2 ---|-- rank 3 ------|      8192 columns each, in registers
+//!
+//! %s = reduce [%v] : tile<1xf32>                 of this block's columns
+//! %all = tile.cluster_gather %s : tile<4xf32>    of all blocks, in the order of their ranks
+//! %t = reduce [%all] : tile<f32>                 of the row
+//! ```
+//!
+//! A block that has a long row for itself takes a multiprocessor: its loads wait for its stores. Parts of several rows lie on a multiprocessor at a
+//! time, and one row's loads go on while another one is reduced or stored.
+//!
+//! What can be shared: the row of a block that goes its way once ([`strips::of_rows`]): loads and stores of whole rows, elementwise work, reductions
+//! along the columns, numbers of columns. A block stores nothing before its last reduction. Columns that do not divide are rounded up to
+//! [`COLUMNS`]. Results are combined in the order of ranks, so they come out the same in every launch.
+
+use rustc_hash::FxHashMap;
+use tessera_ir::{Builder, Func, Op, OpKind, Partition, Plan, Reason, ScheduleOp, Shape, TileOp, Type, Value, bug};
+use tessera_types::{Arch, DType};
+
+use super::anchors::Units;
+use super::queue::copied;
+use super::{cluster, cluster_split, strips, threads};
+
+/// Columns of a block are a multiple: of what a warp's widest accesses take in 8 bits, so that every block's part begins at a whole vector.
+const COLUMNS: u64 = 512;
+
+/// The plan in which a cluster of as many blocks as the function's hints ask for shares its row.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
+    let blocks =
+        func.hints.num_ctas.ok_or("`sharing=4` shares a row among a cluster's blocks, and `num_ctas` does not say how many")?;
+    let all = Partition { name: "all".to_string(), warps: 1, registers: None, turns: None, span: func.span };
+    let mut plan = Plan { partitions: vec![all], split: Some(blocks), ..Plan::new(func.span) };
+    let mut part = func.clone();
+    split(&mut part, &plan, blocks, units.arch)?;
+    plan.partitions[0].warps = threads::warps(&part);
+    Ok(plan)
+}
+
+/// Whether a plan shares rows: nothing is brought ahead, and all warps do the same.
+pub(super) fn is_asked_for(plan: &Plan) -> bool {
+    plan.split.is_some() && plan.partitions.len() == 1 && plan.rings.is_empty()
+}
+
+/// Has a cluster's blocks take parts of a function's row.
+///
+/// # Errors
+/// Why they cannot; what the function is then is of no use.
+pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<(), Reason> {
+    cluster::there_are(plan, blocks, arch)?;
+    cluster_split::goes_alone(plan)?;
+    let mut columns = strips::of_rows(func)?;
+    let body = &func.blocks[func.body].ops;
+    let last =
+        body.iter().rposition(|op| columns.reductions.contains(op)).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));
+    let waits = |op: &&Op| !columns.reductions.contains(op) && !cluster::only_loads(func, **op);
+    if let Some(&op) = body[..last].iter().find(waits) {
+        return Err(Reason::at("a block does more than load and compute before its last reduction", func.ops[op].span));
+    }
+    let own = columns.count.div_ceil(u64::from(blocks)).next_multiple_of(COLUMNS);
+    let wide = own * u64::from(blocks);
+    if wide - own >= columns.count {
+        return Err(Reason::at(format!("{} columns have no {blocks} parts of {COLUMNS} and more", columns.count), plan.span));
+    }
+    if wide != columns.count {
+        columns.pad(func, wide)?;
+    }
+    let span = func.span;
+    let rank = func.make_op(TileOp::ClusterRank {}.into(), &[], [Type::scalar(DType::I32)], [], span);
+    func.blocks[func.body].ops.insert(0, rank);
+    let rank = func.ops[rank].result();
+    columns.part(func, u64::from(blocks), rank)?;
+    func.hints.split = Some(blocks);
+    // One whose result nobody used is gone.
+    let linked = func.blocks[func.body].ops.clone();
+    for op in columns.reductions.into_iter().filter(|op| linked.contains(op)) {
+        combine(func, op, blocks);
+    }
+    Ok(())
+}
+
+/// Has what a block reduced become what its cluster did.
+fn combine(func: &mut Func, op: Op, blocks: u32) {
+    let data = func.ops[op].clone();
+    let mut ops = std::mem::take(&mut func.blocks[func.body].ops);
+    let place = ops.iter().position(|&other| other == op).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));
+    let behind = ops.split_off(place + 1);
+    func.blocks[func.body].ops = ops;
+    let body = func.body;
+    let mut b = Builder { func, block: body, span: data.span };
+    let (mut all, mut numbers) = (Vec::new(), Vec::new());
+    for &own in &data.results {
+        let tile = b.func.ty(own).the_tile().clone();
+        let of = |shape: Shape| Type::Tile(tessera_ir::TileType { shape, elem: tile.elem });
+        let number = b.value(ScheduleOp::Reshape {}, &[&[own]], of(Shape::new()));
+        all.push(b.value(TileOp::ClusterGather {}, &[&[number]], of(Shape::from_slice(&[blocks]))));
+        numbers.push(of(Shape::new()));
+    }
+    let region = region_of(b.func, op);
+    let OpKind::Schedule(ScheduleOp::Reduce { identities, order, .. }) = data.kind else {
+        bug!("a reduction without identities")
+    };
+    let reduced = b.op_with_regions(ScheduleOp::Reduce { dim: 0, identities, order }, &[&all], numbers, [region]);
+    let results = b.func.ops[reduced].results.to_vec();
+    let mut names: FxHashMap<Value, Value> = FxHashMap::default();
+    for (&own, &number) in data.results.iter().zip(&results) {
+        let ty = b.func.ty(own).clone();
+        names.insert(own, b.value(ScheduleOp::Reshape {}, &[&[number]], ty));
+    }
+    for &op in &behind {
+        func.ops[op].operands.iter_mut().for_each(|operand| *operand = names.get(operand).copied().unwrap_or(*operand));
+    }
+    func.blocks[func.body].ops.extend(behind);
+}
+
+/// A copy of what a reduction combines by.
+fn region_of(func: &mut Func, op: Op) -> tessera_ir::Block {
+    let (from, to) = (func.blocks[func.ops[op].regions[0]].clone(), func.new_block());
+    let mut names: FxHashMap<Value, Value> = FxHashMap::default();
+    for arg in from.args {
+        let ty = func.ty(arg).clone();
+        names.insert(arg, func.add_arg(to, ty, None));
+    }
+    func.blocks[to].ops = from.ops.into_iter().map(|op| copied(func, op, &mut names)).collect();
+    to
+}

@@ -1,0 +1,217 @@
+//! The columns of rows that a block reduces: the axis that all its reductions run along, of which each of several blocks can have a part.
+//!
+//! ```text
+//! %v = load %x, [%i, %zero] : tile<1x8192xf32>           %v = load %x, [%i, %rank] : tile<1x2048xf32>
+//! %s = reduce [%v] {dim=1} : tile<1xf32>                 %s = reduce [%v] {dim=1} : tile<1xf32>     of a part
+//! %d = subf %v, broadcast %s                             %d = subf %v, broadcast %s
+//! ```
+//!
+//! What becomes of the results of parts is the caller's. Where columns do not divide into parts, all tiles are made wider first ([`Columns::pad`]):
+//! what lies behind a row is read as zero, takes no part in a reduction, and is not stored.
+//!
+//! Invariant: a function that has columns goes its way once, for one row, and nothing in it needs all of them at once but reductions.
+
+use tessera_ir::attrs::{Predicate, ReduceOrder, Signedness};
+use tessera_ir::{
+    Builder, Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TileType, TileViewType, Type, Value, ViewKind,
+    bug,
+};
+use tessera_types::DType;
+
+use super::axes::{Axes, Class, Reductions, rank};
+use super::plan::{Plan, done_once, view_and_tile};
+use super::{Cutter, Strips};
+use crate::rewrite::drop_dead;
+use crate::tile::relation::shape;
+use tessera_analysis::memory::access;
+
+/// The columns of a function.
+pub(in crate::tile) struct Columns {
+    /// How many a row has.
+    pub(in crate::tile) count: u64,
+    /// What reduces them, in order.
+    pub(in crate::tile) reductions: Vec<Op>,
+}
+
+/// The columns of the rows that a function reduces.
+///
+/// # Errors
+/// Why they have no parts.
+pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
+    let ops = &func.blocks[func.body].ops;
+    let place = |text: &'static str, op: Op| Reason::at(text, func.ops[op].span);
+    let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
+    if let Some(&op) = ops.iter().find(|&&op| !func.ops[op].regions.is_empty() && !combines(op)) {
+        return Err(place("rows are shared where a block goes its way once, without loops and branches", op));
+    }
+    let is_reduction = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
+    let reductions: Vec<Op> = ops.iter().copied().filter(is_reduction).collect();
+    let Some(&first) = reductions.first() else { return Err("the function reduces no rows".into()) };
+    let axes = Axes::under(func, Reductions::InParts);
+    let (row, dim) = reduced(func, first);
+    let class = axes.class(row, dim);
+    for &op in &reductions {
+        let (operand, dim) = reduced(func, op);
+        if axes.class(operand, dim) != class {
+            return Err(place("reductions run along several axes", op));
+        }
+        for &result in &func.ops[op].results {
+            let tile = func.ty(result).the_tile();
+            if tile.len() != 1 {
+                return Err(place("a block has several rows", op));
+            }
+            if !matches!(tile.elem.bits(), 32 | 64) {
+                return Err(place("the blocks of a cluster give each other numbers of 32 and 64 bits", op));
+            }
+        }
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { order: ReduceOrder::Tree, .. })) {
+            return Err(place("a reduction in the order of a tree needs the whole row", op));
+        }
+    }
+    let count = shape(func, row)[dim];
+    for &op in ops {
+        for &value in &func.ops[op].results {
+            let extents = shape(func, value);
+            let mut own = (0..extents.len()).filter(|&axis| axes.class(value, axis) == class);
+            if own.any(|axis| axes.is_whole(class) || extents[axis] != count) {
+                return Err(place("something needs all columns of a row at once", op));
+            }
+        }
+    }
+    match done_once(func, &axes, class) {
+        Some(op) => Err(place("what is done once for a row is no part of it", op)),
+        None => Ok(Columns { count, reductions }),
+    }
+}
+
+/// What a reduction takes first, and along which axis.
+fn reduced(func: &Func, op: Op) -> (Value, usize) {
+    let data = &func.ops[op];
+    let OpKind::Schedule(ScheduleOp::Reduce { dim, .. }) = data.kind else { bug!("a reduction without an axis") };
+    (data.operands[0], dim as usize)
+}
+
+impl Columns {
+    /// Makes rows wider.
+    ///
+    /// # Errors
+    /// What lies behind them may be something else.
+    pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64) -> Result<(), Reason> {
+        let (axes, class) = self.axes(func);
+        let wide = |value: Value, func: &Func| (0..rank(func, value)).find(|&axis| axes.class(value, axis) == class);
+        let ops = std::mem::take(&mut func.blocks[func.body].ops);
+        let mut new = Vec::with_capacity(ops.len());
+        for &op in &ops {
+            let Some((view, tile)) = view_and_tile(func, op) else {
+                let tiles = func.ops[op].operands.iter().any(|&value| wide(value, func).is_some());
+                if tiles && access(func, op).is_some() {
+                    return Err(Reason::at("columns that do not divide are reached through pointers", func.ops[op].span));
+                }
+                continue;
+            };
+            if let Some(axis) = wide(tile, func) {
+                self.widen(func, op, view, axis, count, &mut new)?;
+            }
+        }
+        for value in values_of(func, &ops) {
+            let of_class: Vec<usize> = (0..rank(func, value)).filter(|&axis| axes.class(value, axis) == class).collect();
+            if let Type::Tile(tile) = &mut func.values[value].ty {
+                of_class.into_iter().for_each(|axis| tile.shape[axis] = count as u32);
+            }
+        }
+        let mut made = new.into_iter().peekable();
+        for op in ops {
+            while let Some((_, maker)) = made.next_if(|&(user, _)| user == op) {
+                func.blocks[func.body].ops.push(maker);
+            }
+            if self.reductions.contains(&op) {
+                self.mask(func, op, count);
+            }
+            func.blocks[func.body].ops.push(op);
+        }
+        self.count = count;
+        Ok(())
+    }
+
+    /// Gives an access wider tiles of its array, which ends where the row does.
+    fn widen(
+        &self,
+        func: &mut Func,
+        op: Op,
+        view: Value,
+        axis: usize,
+        count: u64,
+        new: &mut Vec<(Op, Op)>,
+    ) -> Result<(), Reason> {
+        let place = |text: &'static str| Reason::at(text, func.ops[op].span);
+        let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
+        let loads = matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
+        let first = if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. })) { 2 } else { 1 };
+        let index = func.ops[op].group(first)[axis];
+        let at_start = func.constant(index).and_then(Const::as_int) == Some(0);
+        let ends = ty.tensor.shape[ty.dim_map[axis] as usize] == Extent::Static(self.count as i64);
+        if ty.kind != ViewKind::Partition || !at_start || !(loads || ends) {
+            return Err(place("columns that do not divide are those of arrays that end where rows do"));
+        }
+        let mut wider: TileViewType = (**ty).clone();
+        wider.tile[axis] = count as u32;
+        if loads && wider.padding == Padding::Undetermined {
+            wider.padding = Padding::Zero;
+        }
+        let maker = func.defining_op(view).unwrap_or_else(|| bug!("a view that is handed in"));
+        let (tensor, span) = (func.ops[maker].one(0), func.ops[maker].span);
+        let kind = ScheduleOp::MakePartitionView {}.into();
+        let maker = func.make_op(kind, &[&[tensor]], [Type::TileView(Box::new(wider))], [], span);
+        let wider = func.ops[maker].result();
+        func.ops[op].operands.iter_mut().filter(|operand| **operand == view).for_each(|operand| *operand = wider);
+        new.push((op, maker));
+        Ok(())
+    }
+
+    /// Has a reduction see nothing of what lies behind a row.
+    fn mask(&self, func: &mut Func, op: Op, count: u64) {
+        let data = func.ops[op].clone();
+        let OpKind::Schedule(ScheduleOp::Reduce { identities, .. }) = &data.kind else { bug!("a reduction without identities") };
+        let (body, span) = (func.body, data.span);
+        let mut b = Builder { func, block: body, span };
+        let line = Shape::from_slice(&[count as u32]);
+        let column = b.value(ScheduleOp::Iota {}, &[], Type::tile(line.clone(), DType::I32));
+        let end = b.constant(Const::int(DType::I32, self.count as i64), line.clone());
+        let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Signed };
+        let inside = b.value(kind, &[&[column], &[end]], Type::tile(line, DType::B1));
+        for (position, identity) in identities.iter().enumerate() {
+            let value = data.operands[position];
+            let TileType { shape, .. } = b.func.ty(value).the_tile().clone();
+            let own = b.value(ScheduleOp::Reshape {}, &[&[inside]], Type::tile(shape.clone(), DType::B1));
+            let nothing = b.constant(identity.clone(), shape);
+            let ty = b.func.ty(value).clone();
+            let masked = b.value(ScheduleOp::Select {}, &[&[own], &[value], &[nothing]], ty);
+            b.func.ops[op].operands[position] = masked;
+        }
+    }
+
+    /// Leaves of a row one of so many parts, that with a number.
+    ///
+    /// # Errors
+    /// What one part writes another one needs.
+    pub(in crate::tile) fn part(&self, func: &mut Func, parts: u64, number: Value) -> Result<(), Reason> {
+        let (axes, class) = self.axes(func);
+        let plan = Plan::of(func, &axes, &[class])?;
+        let strips = Strips { cuts: vec![(class, parts)], tiles: None };
+        let body = func.body;
+        Cutter { strips: &strips, axes, positions: vec![number], ahead: rustc_hash::FxHashMap::default() }.one(func, &plan, body);
+        drop_dead(func);
+        Ok(())
+    }
+
+    fn axes(&self, func: &Func) -> (Axes, Class) {
+        let axes = Axes::under(func, Reductions::InParts);
+        let (row, dim) = reduced(func, self.reductions[0]);
+        let class = axes.class(row, dim);
+        (axes, class)
+    }
+}
+
+fn values_of(func: &Func, ops: &[Op]) -> Vec<Value> {
+    ops.iter().flat_map(|&op| func.ops[op].results.to_vec()).collect()
+}

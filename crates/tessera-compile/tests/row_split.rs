@@ -1,0 +1,161 @@
+//! Clusters that share a row: right with any number of columns and blocks, whatever is reduced, under every interleaving; kernels that do not wait for
+//! what other blocks send are found out.
+
+use tessera_compile::{CompileOptions, Compiled, DeviceCompiled, OptLevel, compile, compile_for};
+use tessera_emu::{LaunchOptions, Sanitize, Schedule};
+use tessera_ir::Extent;
+use tessera_lang::{ArgType, ConstValue, parse_file};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, assembled, lockstep_of, on_cpu, printed_by, run_under, same};
+
+const ROW: &str = "import cuda.tile as ct
+import tessera
+
+@tessera.kernel(sharing=4, num_ctas={blocks})
+def kernel(x, w, y, ACC: ct.Constant, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i, 0), (1, N)).astype(ACC)
+    {work}
+";
+
+/// Two reductions of which one needs the other, and one that zeros behind the row would decide.
+const CENTRED: &str = "top = ct.max(v, axis=1, keepdims=True)
+    total = ct.sum(v - top, axis=1, keepdims=True) + ct.min(v * v, axis=1, keepdims=True)
+    b = ct.load(w, (0,), (N,)).astype(ACC)
+    ct.store(y, (i, 0), ((v - top) * 0.5 + total * b).astype(y.dtype))";
+
+/// A number of a column, and two things reduced at once.
+const FIRST: &str = "at = ct.argmax(v, axis=1, keepdims=True)
+    here = ct.arange(N, dtype=ct.int32)[None, :] == at
+    ct.store(y, (i, 0), ct.where(here, 3.0, v).astype(y.dtype))";
+
+struct Case {
+    source: String,
+    storage: DType,
+    columns: i64,
+    blocks: u32,
+}
+
+impl Case {
+    fn new(work: &str, storage: DType, columns: i64, blocks: u32) -> Case {
+        let source = ROW.replace("{blocks}", &blocks.to_string()).replace("{work}", work);
+        Case { source, storage, columns, blocks }
+    }
+
+    fn compiled(&self) -> (Compiled, DeviceCompiled) {
+        let file = parse_file("row.py", &self.source);
+        let array = |rank: usize| {
+            let mut array = ArgType::array(self.storage, rank);
+            if let ArgType::Array { shape, .. } = &mut array {
+                shape[rank - 1] = Extent::Static(self.columns);
+            }
+            array
+        };
+        let acc = if self.storage == DType::F64 { DType::F64 } else { DType::F32 };
+        let args = [
+            ("x", array(2)),
+            ("w", array(1)),
+            ("y", array(2)),
+            ("ACC", ArgType::Const(ConstValue::DType(acc))),
+            ("N", ArgType::Const(ConstValue::Int(self.columns))),
+        ];
+        let args = args.map(|(name, ty)| (name.to_string(), ty));
+        let compiled = compile(&file, "kernel", &args, &CompileOptions::default()).expect("the kernel compiles");
+        let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3)
+            .unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+        let plan = device.plan.as_deref().unwrap_or_default();
+        assert!(plan.contains(&format!("  split {}\n", self.blocks)), "{plan}{:?}", device.remark());
+        (compiled, device)
+    }
+
+    /// Quarters from 1/4 to 9/4, so that sums are exact in any order.
+    fn data(&self, rows: i64) -> Vec<Data> {
+        let format = FloatFormat::of(self.storage).expect("a float");
+        let numbers = |sizes: &[i64], seed: usize| {
+            let number = move |i: usize| ((i * 7 + i / 13 + seed) % 9 + 1) as f64 / 4.0;
+            Data::codes(self.storage, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
+        };
+        vec![numbers(&[rows, self.columns], 1), numbers(&[self.columns], 2), numbers(&[rows, self.columns], 3)]
+    }
+
+    /// Lock-step and the emulator have what the CPU executor has.
+    fn agrees(&self, rows: i64) {
+        let ((compiled, device), grid, data) = (self.compiled(), [rows as u32, 1, 1], self.data(rows));
+        let mut wanted = data.clone();
+        on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
+        let told = |how: &str, why: String| {
+            panic!("{} of {} columns by {} blocks, {how}: {why}\n{}", self.storage, self.columns, self.blocks, self.source)
+        };
+        let mut stepped = data.clone();
+        lockstep_of(&device.tile, grid, &mut stepped).unwrap_or_else(|error| told("in lock-step", error));
+        same(&wanted[2], &stepped[2], 0.0).unwrap_or_else(|error| told("in lock-step", error));
+        for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random] {
+            let mut emulated = data.clone();
+            run_under(schedule, &device.kernel, grid, &mut emulated)
+                .unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+            same(&wanted[2], &emulated[2], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+        }
+    }
+}
+
+/// Columns that divide, that end in the last block's part, and that begin anywhere.
+#[test]
+fn any_number_of_columns_and_blocks() {
+    for (columns, blocks) in [(1024, 2), (4096, 4), (4096, 8), (5000, 2), (5001, 4), (7500, 8), (3585, 8)] {
+        Case::new(CENTRED, DType::F32, columns, blocks).agrees(3);
+    }
+}
+
+#[test]
+fn one_row_and_other_types() {
+    for storage in [DType::F64, DType::F16, DType::BF16, DType::F8E4M3] {
+        Case::new(CENTRED, storage, 4096, 4).agrees(1);
+        Case::new(CENTRED, storage, 3500, 4).agrees(2);
+    }
+}
+
+#[test]
+fn numbers_of_columns_count_through_all_blocks() {
+    for columns in [2048, 3100] {
+        Case::new(FIRST, DType::F32, columns, 4).agrees(2);
+    }
+}
+
+/// A block that does not wait for what others send, that has no mbarrier for it, that expects less than comes, or more.
+#[test]
+fn what_is_left_out_is_found() {
+    let case = Case::new(CENTRED, DType::F32, 2048, 4);
+    let (_, device) = case.compiled();
+    let text = device.kernel.ptx();
+    let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no `{what}` in\n{text}"));
+    let (wait, made) = (line("mbarrier.try_wait"), line("mbarrier.init"));
+    let waited = wait.split_whitespace().nth(1).expect("a predicate").trim_end_matches(',').to_string();
+    let mutants = [
+        ("no wait for the numbers", text.replacen(wait, &format!("    setp.eq.u32 {waited}, 0, 0;"), 1)),
+        ("no mbarrier", text.replacen(made, "", 1)),
+        ("fewer bytes than come", text.replacen(", 16;", ", 12;", 1)),
+        ("more bytes than come", text.replacen(", 16;", ", 20;", 1)),
+    ];
+    for (what, mutant) in mutants {
+        assert_ne!(mutant, text, "{what}");
+        let found = [Schedule::Eager, Schedule::Lazy, Schedule::Random].into_iter().any(|schedule| {
+            let sanitize = Sanitize { races: true, barriers: true, ..Sanitize::NONE };
+            let options = LaunchOptions { schedule, seed: 7, sanitize, ..LaunchOptions::default() };
+            printed_by(options, (&device.kernel, &mutant), [2, 1, 1], &mut case.data(2)).is_err()
+        });
+        assert!(found, "{what}: nobody sees it");
+    }
+}
+
+/// Nothing is spilled, no memory of the launch is used, and blocks meet once, without a fence.
+#[test]
+fn shared_rows_assemble() {
+    for (columns, storage) in [(32768, DType::BF16), (65536, DType::F32), (262_144, DType::BF16), (32768, DType::F64)] {
+        let (_, device) = Case::new(CENTRED, storage, columns, 8).compiled();
+        let ptx = device.kernel.ptx();
+        assert_eq!(ptx.matches("barrier.cluster.arrive.relaxed.aligned").count(), 1, "{ptx}");
+        assert!(!ptx.contains("workspace") && ptx.matches("barrier.cluster").count() == 2, "{ptx}");
+        assembled(&device.kernel);
+    }
+}
