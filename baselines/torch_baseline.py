@@ -137,11 +137,23 @@ class Case:
         return {"ns": [start.elapsed_time(end) * 1e6 / launches for start, end in pairs]}
 
 
+def numbers(request):
+    """The numbers of a variant by name: alpha for `nt alpha=0.5`."""
+    words = (word.split("=") for word in request["variant"].split(" ") if "=" in word)
+    return {name: float(value) for name, value in words}
+
+
 def gemm(request, t):
     a, b, c = t["A"], t["B"], t["C"]
-    letters = request["variant"].split(" ")
+    letters, given = request["variant"].split(" "), numbers(request)
     a = a.transpose(-1, -2) if "tn" in letters or "tt" in letters else a
     b = b.transpose(-1, -2) if "nt" in letters or "tt" in letters else b
+    if given:
+        if a.dtype != c.dtype:
+            raise Unsupported("alpha and beta with results of another type")
+        blend = torch.addmm if a.dim() == 2 else torch.baddbmm
+        alpha, beta = given.get("alpha", 1.0), given.get("beta", 0.0)
+        return lambda: blend(c, a, b, alpha=alpha, beta=beta, out=c)
     if a.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         if b.is_contiguous() or a.dim() != 2:
             raise Unsupported("eight-bit products of this layout")

@@ -56,6 +56,14 @@ pub enum SelectionError {
         /// What it does.
         variants: String,
     },
+    /// A number that a chosen operator does not have.
+    #[error("`{number}` is no number of {operator}")]
+    Number {
+        /// The number.
+        number: String,
+        /// The operator.
+        operator: &'static str,
+    },
     /// An extent that no chosen operator has.
     #[error("`{extent}` is not an extent of {operator}, which has {known}")]
     Extent {
@@ -69,7 +77,7 @@ pub enum SelectionError {
 }
 
 /// Which problem sizes are taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
     /// The quick subset.
     Quick,
@@ -90,11 +98,13 @@ pub enum Sizes {
     },
 }
 
-/// Problems that somebody names by their extents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Problems that somebody names by their extents and numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shapes {
     /// Extents, each of them in all of its values.
     pub extents: Vec<(String, Vec<u64>)>,
+    /// Numbers such as `alpha`, likewise; those that are absent have their usual values.
+    pub numbers: Vec<(String, Vec<f64>)>,
     /// The variant; every one when absent.
     pub variant: Option<String>,
 }
@@ -244,8 +254,11 @@ fn entries_of(
 /// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
 /// that no quick problem has takes the first one's extents.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
-    let Shapes { extents, variant } = shapes;
+    let Shapes { extents, numbers, variant } = shapes;
     let variant = variant.as_deref();
+    if let Some((number, _)) = numbers.iter().find(|(name, _)| operator.numbers.iter().all(|(own, _)| own != name)) {
+        return Err(SelectionError::Number { number: number.clone(), operator: operator.name });
+    }
     let mut problems: Vec<Problem> = Vec::new();
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
@@ -267,6 +280,13 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
                 known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
             })?;
         }
+        // In the operator's order, whatever that of the command line is: a case has one name.
+        for &(name, usual) in operator.numbers {
+            let values = numbers.iter().find(|(own, _)| own == name).map_or(vec![usual], |(_, values)| values.clone());
+            let each =
+                |problem: Problem| values.iter().filter_map(move |&value| operator.with_number(problem.clone(), name, value));
+            changed = changed.into_iter().flat_map(each).collect();
+        }
         let fits = variant.is_none_or(|wanted| is_wanted(&problem, wanted));
         for changed in changed {
             if fits && !problems.contains(&changed) {
@@ -284,7 +304,7 @@ fn refuse_what_is_not_done(
     entries: &[Entry],
     machine: Machine,
 ) -> Result<(), SelectionError> {
-    let Shapes { extents, variant } = shapes;
+    let Shapes { extents, numbers, variant } = shapes;
     let does = |problem: &Problem, policy: Policy| operator.plan(problem, policy, machine).map(drop);
     let mut why = None;
     for entry in entries {
@@ -296,13 +316,15 @@ fn refuse_what_is_not_done(
     let policies = accepted(operator);
     let mut variants: Vec<String> = Vec::new();
     for problem in given(operator, &Shapes { variant: None, ..shapes.clone() })? {
-        let name = if problem.variant.is_empty() { "the plain one".to_string() } else { format!("`{}`", problem.variant) };
+        let kind = problem.kind();
+        let name = if kind.is_empty() { "the plain one".to_string() } else { format!("`{kind}`") };
         if !variants.contains(&name) && policies.iter().any(|&policy| does(&problem, policy).is_ok()) {
             variants.push(name);
         }
     }
     let sizes = extents.iter().map(|(name, values)| format!("{name}={}", values[0]));
-    let sizes: Vec<String> = sizes.chain(variant.iter().map(|variant| format!("variant={variant}"))).collect();
+    let numbers = numbers.iter().map(|(name, values)| format!("{name}={}", values[0]));
+    let sizes: Vec<String> = sizes.chain(numbers).chain(variant.iter().map(|variant| format!("variant={variant}"))).collect();
     Err(SelectionError::Variant {
         operator: operator.name,
         sizes: sizes.join(","),
@@ -361,7 +383,7 @@ mod tests {
 
     fn sizes(extents: &[(&str, &[u64])], variant: Option<&str>) -> Sizes {
         let extents = extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect();
-        Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into) }])
+        Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into), ..Shapes::default() }])
     }
 
     #[test]

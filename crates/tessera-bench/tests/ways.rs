@@ -39,7 +39,7 @@ fn case_of(device: &Device, operator: &str, [m, n, k]: [u64; 3], variant: &str, 
     let selection = Selection {
         operators: vec![operator.into()],
         precisions: vec![precision.into()],
-        sizes: Sizes::Given(vec![Shapes { extents, variant: Some(variant.into()) }]),
+        sizes: Sizes::Given(vec![Shapes { extents, variant: Some(variant.into()), ..Shapes::default() }]),
     };
     Library::select(&selection, CompileOptions::default(), device.clone()).expect("a case")
 }

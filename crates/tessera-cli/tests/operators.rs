@@ -22,7 +22,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 26] = [
+const CALLS: [(&str, &str); 27] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -31,6 +31,7 @@ const CALLS: [(&str, &str); 26] = [
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
+    ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(nan):f32[1,1] alpha=0.5", "C: f32[1, 1] = [32]"),
     ("gemm A=ones:f32[3,64] B=const(3):f32[64,2] precision=fp32@3xbf16", "C: f32[3, 2] = [192, 192, 192, 192, 192, 192]"),
     ("linear x=ones:f32[2,64] weight=ones:f32[3,64] bias=ones:f32[3]", "y: f32[2, 3] = [65, 65, 65, 65, 65, 65]"),
     ("permute x=arange:i32[2,3]", "y: i32[3, 2] = [0, 3, 1, 4, 2, 5]"),

@@ -235,7 +235,12 @@ impl Operator {
         }
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
-        let problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
+        for &(own, _) in self.numbers {
+            let given = call.scalars.iter().find(|(name, _)| *name == own);
+            problem = given.and_then(|(_, value)| self.with_number(problem.clone(), own, *value)).unwrap_or(problem);
+        }
         let device = one.device();
         let output = signature.output;
         let own = find(output).cloned();
@@ -246,7 +251,7 @@ impl Operator {
         };
         let lock = call.lock.as_deref().map(|lock| (lock, Site::Device(&device)));
         let Planned { mut plan, tuned } = self.plan_with(&problem, policy, Machine::of(&device), lock)?;
-        for (name, value) in &call.scalars {
+        for (name, value) in call.scalars.iter().filter(|(name, _)| !self.numbers.iter().any(|(own, _)| own == name)) {
             set_scalar(&mut plan, name, *value)?;
         }
         let position =

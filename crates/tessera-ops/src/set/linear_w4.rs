@@ -28,6 +28,7 @@ pub(crate) static LINEAR_W4: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

@@ -28,6 +28,7 @@ pub(crate) static PERMUTE: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };
