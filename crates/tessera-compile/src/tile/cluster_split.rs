@@ -8,7 +8,7 @@
 //!
 //! Each block lays its sums into its own shared memory, where slots of a ring were, and reads those of the others for its part of the columns
 //! (`tile.cluster_sum`). What stands behind the loop it does for that part alone; [`strips`] cuts it. Nothing goes through the
-//! launch's memory, and nobody counts: blocks of a cluster run at the same time. Where there are fewer parts of [`COLUMNS`] columns than blocks,
+//! launch's memory, and nobody counts: blocks of a cluster run at the same time. Where there are fewer parts of eight columns than blocks,
 //! the last blocks do nothing behind the loop.
 //!
 //! Sums are added in the order of ranks, so they come out the same in every launch.
@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use tessera_ir::attrs::Predicate;
 use tessera_ir::{Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
 use tessera_types::Arch;
+use tessera_types::room::split_parts;
 
 use super::numbers::Numbers;
 use super::queue::{Queue, copied};
@@ -24,8 +25,6 @@ use super::relation::has_layout;
 use super::roles::is_free;
 use super::{cluster, stream_k, strips};
 
-/// Columns of sums that threads of a warp share: a part has some of them, or threads would exchange elements.
-const COLUMNS: u32 = 8;
 /// Bytes of an element of sums.
 const BYTES: u32 = 4;
 
@@ -74,7 +73,7 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     before.pop();
     let Some(end) = behind.pop() else { bug!("a body without an end") };
     let columns = *func.ty(data.results[0]).the_tile().shape.last().unwrap_or_else(|| bug!("sums without columns"));
-    let parts = parts(columns, blocks);
+    let parts = split_parts(columns, blocks);
     own_copies(func, &before, &mut behind);
     let mut b = Builder { block: func.body, span: data.span, func };
     let rank = b.value(TileOp::ClusterRank {}, &[], b.func.ty(data.one(0)).clone());
@@ -134,15 +133,6 @@ fn own_copies(func: &mut Func, before: &[Op], behind: &mut Vec<Op>) {
         func.ops[op].operands.iter_mut().for_each(|operand| *operand = names.get(operand).copied().unwrap_or(*operand));
     }
     behind.splice(0..0, copies);
-}
-
-/// The parts of so many columns that blocks can get: each of some eight of them.
-fn parts(columns: u32, blocks: u32) -> u32 {
-    let mut parts = blocks;
-    while !columns.is_multiple_of(COLUMNS * parts) && parts > 1 {
-        parts /= 2;
-    }
-    parts
 }
 
 /// Where the rounds of a block begin and end: as many for each, the first ones with one more where they do not divide.

@@ -1,6 +1,7 @@
 //! What a block of a product takes, in clocks of an H100 and an H200, where the figures were fitted to times (`results/tiles/`). Other chips are measured
 //! by nobody yet.
 
+use tessera_types::room::split_parts;
 use tessera_types::{Arch, DType, Device};
 
 use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, THREE_ROWS, VECTOR};
@@ -16,8 +17,6 @@ const THIN_PART_RATE: f64 = 31.3;
 /// sums of others.
 const SPLIT_MEETING: f64 = 2000.0;
 const SPLIT_RATE: f64 = 8.0;
-/// Columns of sums that a block has a part of at least.
-const SPLIT_COLUMNS: u64 = 8;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
 /// Bytes a clock where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
@@ -303,10 +302,8 @@ impl Block {
     /// The same with each tile's rounds split among so many blocks of a cluster, of which each adds up a part of the columns of the sums.
     pub(super) fn split(&self, tiles: u64, rounds: f64, at_once: u64, (blocks, [rows, columns]): (u64, [u64; 2])) -> Time {
         let waves = tiles.div_ceil(at_once) as f64;
-        let mut parts = blocks;
-        while !columns.is_multiple_of(SPLIT_COLUMNS * parts) && parts > 1 {
-            parts /= 2;
-        }
+        // Tiles and clusters are of hundreds at most.
+        let parts = u64::from(split_parts(columns as u32, blocks as u32));
         let read = (4 * rows * columns * blocks / parts) as f64 / SPLIT_RATE;
         let beside = self.start + SPLIT_MEETING + read + self.stored / parts as f64;
         Time { looped: waves * (rounds / blocks as f64).ceil() * self.round, beside: waves * beside }
