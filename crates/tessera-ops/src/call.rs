@@ -153,6 +153,14 @@ pub enum CallError {
         /// Why not.
         why: String,
     },
+    /// An array holds what the operator cannot take.
+    #[error("`{name}`: {why}")]
+    Values {
+        /// The array.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The operator does not do a problem of these sizes, or not as a lockfile says.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -236,6 +244,7 @@ impl Operator {
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
         let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        signature.refuse_values(|name| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor))?;
         // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
         for &(own, _) in self.numbers {
             let given = call.scalars.iter().find(|(name, _)| *name == own);
