@@ -69,8 +69,8 @@ pub enum SelectionError {
     Extent {
         /// The extent.
         extent: String,
-        /// The operator.
-        operator: &'static str,
+        /// The operator, with its variant where one was named.
+        operator: String,
         /// Its extents.
         known: String,
     },
@@ -252,7 +252,7 @@ fn entries_of(
 }
 
 /// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
-/// that no quick problem has takes the first one's extents.
+/// that no quick problem has takes the extents of the first one, or at the edges of tiles, that go with it.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
     let Shapes { extents, numbers, variant } = shapes;
     let variant = variant.as_deref();
@@ -266,19 +266,29 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
     if let Some(wanted) =
         variant.filter(|wanted| operator.calls.variants.contains(wanted) && !own.iter().any(|own| is_wanted(own, wanted)))
     {
-        own.truncate(1);
-        own.iter_mut().for_each(|problem| problem.variant = wanted.to_string());
+        let policies = accepted(operator);
+        let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
+        let others = own.into_iter().chain((operator.edges)());
+        own = others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect();
     }
+    // Variants have extents of their own: what is named for others is no mistake where one of those that are asked for has it.
+    own.retain(|problem| variant.is_none_or(|wanted| is_wanted(problem, wanted)));
+    let has = |problem: &Problem, name: &str| problem.extents.iter().any(|(own, _)| *own == name);
+    if let (Some((name, _)), Some(problem)) =
+        (extents.iter().find(|(name, _)| !own.iter().any(|problem| has(problem, name))), own.first())
+    {
+        return Err(SelectionError::Extent {
+            extent: name.clone(),
+            operator: variant.map_or(operator.name.to_string(), |variant| format!("{} {variant}", operator.name)),
+            known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        });
+    }
+    own.retain(|problem| extents.iter().all(|(name, _)| has(problem, name)));
     for problem in own {
         let mut changed = vec![problem.clone()];
         for (name, values) in extents {
-            let each = |problem: &Problem| values.iter().map(|&value| problem.with(name, value)).collect::<Option<Vec<_>>>();
-            let crossed: Option<Vec<_>> = changed.iter().map(each).collect();
-            changed = crossed.map(|lists| lists.concat()).ok_or_else(|| SelectionError::Extent {
-                extent: name.clone(),
-                operator: operator.name,
-                known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            })?;
+            let each = |problem: Problem| values.iter().filter_map(move |&value| problem.with(name, value));
+            changed = changed.into_iter().flat_map(each).collect();
         }
         // In the operator's order, whatever that of the command line is: a case has one name.
         for &(name, usual) in operator.numbers {
@@ -287,9 +297,8 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
                 |problem: Problem| values.iter().filter_map(move |&value| operator.with_number(problem.clone(), name, value));
             changed = changed.into_iter().flat_map(each).collect();
         }
-        let fits = variant.is_none_or(|wanted| is_wanted(&problem, wanted));
         for changed in changed {
-            if fits && !problems.contains(&changed) {
+            if !problems.contains(&changed) {
                 problems.push(changed);
             }
         }
@@ -391,6 +400,23 @@ mod tests {
         let entries = select(&["linear"], &["fp32"], sizes(&[("rows", &[3])], Some("relu"))).expect("cases");
         let [Entry { problem, .. }] = &entries[..] else { panic!("{} cases", entries.len()) };
         assert_eq!(problem.to_string(), "relu rows=3,out=192,in=128");
+    }
+
+    /// Orders of two, three and four axes have as many extents; what is named for others is refused.
+    #[test]
+    fn a_case_has_the_extents_of_its_variant() {
+        let of = |given: &[(&str, &[u64])], variant| {
+            let entries = select(&["permute"], &["fp32"], sizes(given, variant))?;
+            Ok::<_, String>(entries.iter().map(|entry| entry.problem.to_string()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[("c", &[64]), ("d", &[32])], Some("10")), Ok(vec!["10 c=64,d=32".to_string()]));
+        assert_eq!(of(&[("c", &[64])], Some("021")), Ok(vec!["021 b=40,c=64,d=6".to_string()]));
+        assert_eq!(of(&[("a", &[9])], Some("3012")), Ok(vec!["3012 a=9,b=128,c=8,d=64".to_string()]));
+        assert_eq!(of(&[("a", &[9])], None), Ok(["0213 a=9,b=128,c=8,d=64", "0231 a=9,b=32,c=28,d=28"].map(String::from).into()));
+        assert_eq!(
+            of(&[("a", &[64]), ("b", &[32])], Some("10")),
+            Err("`a` is not an extent of permute 10, which has c, d".to_string())
+        );
     }
 
     #[test]
